@@ -1,0 +1,45 @@
+"""A NeuronCore on the CPU: the `nki` modules, computed with NumPy, checked against the hardware's limits, and timed.
+
+    from trninfer import simulator
+    simulator.install()                      # `import nki` now finds the simulator
+    run = simulator.run(kernel, *arrays, target="trn2")
+
+It needs nothing else of trninfer.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from .errors import CapacityError, NkiValidationError, NotSimulatedError, OutOfBoundsError
+from .launch import Kernel, Run, TensorSpec, jit, run, simulate
+from .targets import TARGETS, Target
+
+__all__ = [
+    "TARGETS",
+    "CapacityError",
+    "Kernel",
+    "NkiValidationError",
+    "NotSimulatedError",
+    "OutOfBoundsError",
+    "Run",
+    "Target",
+    "TensorSpec",
+    "install",
+    "jit",
+    "run",
+    "simulate",
+]
+
+
+def install() -> None:
+    """Make `import nki` find the simulator, in place of a real package if there is one. Idempotent."""
+    from . import nki
+
+    for name, module in (
+        ("nki", nki),
+        ("nki.language", nki.language),
+        ("nki.isa", nki.isa),
+        ("nki.typing", nki.typing),
+    ):
+        sys.modules[name] = module

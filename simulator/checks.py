@@ -1,0 +1,121 @@
+"""Rules that many instructions share, each with what it says when a kernel breaks it.
+
+Conditions are tested before a message is built: instructions are checked on the simulator's hot path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .dtypes import Array
+from .errors import NkiValidationError
+from .instruction import engine
+from .memory import PSUM, SBUF
+from .tensor import NkiTensor
+
+
+def tile(op: str, operand: str, tensor: object) -> NkiTensor:
+    """An operand of a compute engine: a tensor in SBUF or PSUM that starts at a partition the engines can address.
+
+    Partitions: a start of 0 for up to 128 of them, 64 for up to 64, 32 or 96 for up to 32
+    (trainium_inferentia2_arch.rst, "start_partition").
+    """
+    if type(tensor) is not NkiTensor:
+        raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
+    region = tensor.storage.region
+    if region is not SBUF and region is not PSUM:
+        raise NkiValidationError(
+            f"{op}: {operand} {tensor.label} must be in SBUF or PSUM; load it with nisa.dma_copy first"
+        )
+    access = tensor.access
+    start = access.row
+    if start:
+        count = access.row_end - start
+        if start % 32 or count > (64 if start == 64 else 32):
+            raise NkiValidationError(
+                f"{op}: {operand} {tensor.label} is {count} partition(s) from partition {start}; engines "
+                "start at 0 (up to 128 partitions), 64 (up to 64), 32 or 96 (up to 32)"
+            )
+    return tensor
+
+
+def in_sbuf(op: str, operand: str, tensor: object) -> NkiTensor:
+    """An operand that must be in SBUF."""
+    checked = tile(op, operand, tensor)
+    if checked.storage.region is not SBUF:
+        raise NkiValidationError(f"{op}: {operand} {checked.label} must be in SBUF")
+    return checked
+
+
+def same_partitions(op: str, dst: NkiTensor, operand: str, data: NkiTensor) -> None:
+    if dst.shape[0] != data.shape[0]:
+        raise NkiValidationError(
+            f"{op}: {operand} {data.label} has {data.shape[0]} partitions, dst {dst.label} has "
+            f"{dst.shape[0]}; they must be equal"
+        )
+
+
+def same_size(op: str, dst: NkiTensor, operand: str, data: NkiTensor) -> None:
+    """Equal partitions and equal elements per partition (the shapes may differ)."""
+    if dst.shape != data.shape and (dst.shape[0] != data.shape[0] or dst.free_size != data.free_size):
+        raise NkiValidationError(
+            f"{op}: {operand} {data.label} and dst {dst.label} must have the same number of partitions "
+            "and of elements in each"
+        )
+
+
+def engine_of(op: str, chosen: engine, default: engine, allowed: tuple[engine, ...]) -> engine:
+    """The engine an instruction runs on: the kernel's choice where it made one."""
+    if chosen is engine.unknown:
+        return default
+    if chosen not in allowed:
+        raise NkiValidationError(
+            f"{op}: engine {getattr(chosen, 'name', chosen)} cannot run it; allowed: "
+            f"{', '.join(e.name for e in allowed)}"
+        )
+    return chosen
+
+
+def not_psum_on_gpsimd(op: str, unit: engine, *tensors: NkiTensor) -> None:
+    """GpSimd has no path to PSUM (trainium_inferentia2_arch.rst, section GpSimd Engine)."""
+    if unit is engine.gpsimd:
+        for tensor in tensors:
+            if tensor.storage.region is PSUM:
+                raise NkiValidationError(f"{op}: GpSimd Engine cannot access PSUM, where {tensor.label} is")
+
+
+def scalar_operand(op: str, operand: str, value: Any, data: NkiTensor, float32: bool = True) -> Any:
+    """A scalar, or a tensor with one element for each partition of `data`; tensors come back checked."""
+    if isinstance(value, NkiTensor):
+        tile(op, operand, value)
+        if value.shape[0] != data.shape[0] or value.free_size != 1:
+            raise NkiValidationError(
+                f"{op}: {operand} {value.label} must be a scalar or one element for each of the "
+                f"{data.shape[0]} partitions of {data.label}"
+            )
+        if float32 and value.dtype != "float32":
+            raise NkiValidationError(f"{op}: {operand} {value.label} must be float32")
+        return value
+    if isinstance(value, (bool, int, float, np.integer, np.floating)):
+        return value
+    raise NkiValidationError(f"{op}: {operand} must be a number or an NkiTensor, came {type(value).__name__}")
+
+
+def broadcast_value(value: Any, ndim: int) -> Any:
+    """A scalar operand's value, ready to combine with data of `ndim` dimensions."""
+    if isinstance(value, NkiTensor):
+        values = value.values
+        return values.reshape((values.shape[0],) + (1,) * (ndim - 1))
+    return np.float32(value)
+
+
+def float_values(tensor: NkiTensor) -> Array:
+    """The values as the engines' float32 datapath sees them."""
+    values = tensor.values
+    return values if values.dtype == np.float32 else values.astype(np.float32)
+
+
+def shaped(values: Array, shape: tuple[int, ...]) -> Array:
+    return values if values.shape == shape else values.reshape(shape)

@@ -1,0 +1,161 @@
+"""The NeuronCore that a kernel runs on: it allocates memory, takes instructions, and knows the target.
+
+Instructions execute eagerly, in program order, on NumPy arrays; each is also noted in `program`, from which the timing
+model tells when the engines would have run it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from .costs import Cost, Costs, Transfer
+from .dtypes import Array, lookup
+from .errors import NkiValidationError
+from .instruction import Allocation, Instruction, engine
+from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, note_write, place
+from .targets import Target
+from .tensor import NkiTensor
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_NO_TIME = Cost(0.0, 0.0)
+
+
+class NeuronCore:
+    """One run of one kernel. `functional=False` walks shapes only: no values are computed or held."""
+
+    def __init__(self, target: Target, functional: bool = True, dge: bool = True) -> None:
+        self.target = target
+        self.functional = functional
+        self.dge = dge and target.generation >= 3  # hardware DGE: NeuronCore-v3 and newer (trainium2_arch.rst)
+        self.costs = Costs(target)
+        self.program: list[Instruction] = []
+        self.allocations: list[Allocation] = []
+        self.ordered = False  # inside `nl.no_reorder()`
+        self.registers: dict[str, Array] = {}  # state that engines keep between instructions
+        self._arenas: dict[MemoryRegion, Arena] = {}
+        self._scratch: dict[tuple[int, int], Array] = {}
+
+    def ndarray(
+        self,
+        shape: tuple[int, ...],
+        dtype: object,
+        region: MemoryRegion,
+        name: str = "",
+        address: tuple[int, int] | None = None,
+        argument: bool = False,
+    ) -> NkiTensor:
+        """Allocate a tensor; NkiValidationError or CapacityError where the machine has no room for such a one."""
+        found = lookup(dtype)
+        line = _source_line()
+        storage = allocate(region, found, tuple(shape), name, f"{line[0]}:{line[1]}", self.target)
+        if address is not None:
+            if not storage.on_chip:
+                raise NkiValidationError(f"ndarray {storage.label}: only tensors on chip take an address")
+            place(storage, address, self._arena(region))
+        else:
+            storage.owner = self._note(region, storage.row_bytes, storage.label, storage.line, argument)
+            storage.core = self
+        return NkiTensor(storage.shape, found, storage)
+
+    def _note(self, region: MemoryRegion, row_bytes: int, label: str, line: str, argument: bool = False) -> Allocation:
+        allocation = Allocation(len(self.allocations), region, row_bytes, label, line, argument)
+        self.allocations.append(allocation)
+        return allocation
+
+    def _arena(self, region: MemoryRegion) -> Arena:
+        if region not in self._arenas:
+            row_bytes = self.target.sbuf_bytes if region is SBUF else self.target.psum_bytes
+            owner = self._note(region, 0, f"{region.value} placed by address", "")
+            self._arenas[region] = Arena(row_bytes, owner, functional=self.functional)
+        return self._arenas[region]
+
+    def scratch(self, rows: int, columns: int) -> Array:
+        """Room for an intermediate [rows, columns] float32, used until the next call."""
+        found = self._scratch.get((rows, columns))
+        if found is None:
+            found = self._scratch[rows, columns] = np.empty((rows, columns), np.float32)
+        return found
+
+    def released(self, storage: Storage) -> None:
+        """The kernel holds no view of the storage any more."""
+        storage.owner.dropped = len(self.program)
+
+    def issue(
+        self,
+        op: str,
+        unit: engine,
+        writes: tuple[NkiTensor, ...],
+        reads: tuple[NkiTensor, ...],
+        cost: Cost = _NO_TIME,
+        name: str | None = None,
+        flops: int = 0,
+        hbm_bytes: int = 0,
+        dma: Transfer | None = None,
+    ) -> Instruction:
+        """Note an instruction. The caller has checked it and computes its values itself."""
+        program = self.program
+        if unit is not engine.tensor:
+            for tensor in writes:
+                if tensor.storage.region is PSUM:
+                    a = tensor.access
+                    note_write(tensor.storage.written, (a.row, a.row_end, a.byte, a.byte_end), by_matmul=False)
+        instruction = Instruction(
+            len(program),
+            op,
+            unit,
+            tuple([t.access for t in writes]),
+            tuple([t.access for t in reads]),
+            cost.interval,
+            cost.latency,
+            dma,
+            flops,
+            hbm_bytes,
+            _source_line(),
+            name,
+            self.ordered,
+        )
+        program.append(instruction)
+        return instruction
+
+
+def _source_line() -> tuple[str, int]:
+    """File and line of the kernel code that called into the simulator."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+_state = threading.local()
+
+
+def active(what: str = "an NKI instruction") -> NeuronCore:
+    """The NeuronCore of the kernel that is running."""
+    core: NeuronCore | None = getattr(_state, "core", None)
+    if core is None:
+        raise NkiValidationError(
+            f"{what} can only be called inside a kernel (see nki.simulate or trninfer.simulator.run)"
+        )
+    return core
+
+
+def is_active() -> bool:
+    """Whether a kernel is running in this thread."""
+    return getattr(_state, "core", None) is not None
+
+
+@contextmanager
+def running(core: NeuronCore) -> Iterator[NeuronCore]:
+    """Make `core` the one that instructions go to."""
+    previous = getattr(_state, "core", None)
+    _state.core = core
+    try:
+        yield core
+    finally:
+        _state.core = previous

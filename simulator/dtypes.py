@@ -1,0 +1,177 @@
+"""Data types of the NeuronCore: their names, sizes, and how the simulator holds their values.
+
+A dtype in NKI is a string (`nl.float32 == "float32"`). Floating point types narrower than 32 bits are held as exact
+float32 values, rounded on every write: the engines compute in float32 anyway, and NumPy has no fast path for the
+narrow types. Only when a kernel reinterprets memory (`view`, overlapping addresses) does the simulator fall back on
+the true bit patterns (`DType.bits`).
+
+Source: "Supported Data Types", nki/api/nki.api.shared.rst of aws-neuron-sdk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import NkiValidationError
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class DType:
+    """One data type. `held` is the NumPy type that stores its values, `bits` the one with its true bit pattern."""
+
+    name: str
+    itemsize: int
+    held: np.dtype[Any]
+    bits: np.dtype[Any]
+    kind: str  # "float", "int" or "packed" (four narrow floats in one element, moved but never computed on)
+    bfloat16_like: bool = False  # 2-byte float: the types for which the engines have fast modes
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind == "int"
+
+    @property
+    def fill(self) -> float | int:
+        """What memory that was never written reads as: NaN, or 4 in integers (nki/guides/nki_simulator.rst)."""
+        return float("nan") if self.is_float else 4
+
+    @property
+    def exact(self) -> bool:
+        """True where a float32 (or an integer of its own type) needs no rounding to be stored."""
+        return self.held == self.bits and self.name != "tfloat32"
+
+
+def _float(name: str, bits: Any, itemsize: int) -> DType:
+    return DType(name, itemsize, np.dtype(np.float32), np.dtype(bits), "float", itemsize == 2)
+
+
+def _integer(name: str, numpy_type: Any) -> DType:
+    dtype = np.dtype(numpy_type)
+    return DType(name, dtype.itemsize, dtype, dtype, "int")
+
+
+def _packed(name: str, numpy_type: Any) -> DType:
+    dtype = np.dtype(numpy_type)
+    return DType(name, dtype.itemsize, dtype, dtype, "packed")
+
+
+DTYPES: dict[str, DType] = {
+    dtype.name: dtype
+    for dtype in (
+        _integer("bool_", np.uint8),
+        _integer("int8", np.int8),
+        _integer("int16", np.int16),
+        _integer("int32", np.int32),
+        _integer("uint8", np.uint8),
+        _integer("uint16", np.uint16),
+        _integer("uint32", np.uint32),
+        _float("float16", np.float16, 2),
+        _float("bfloat16", ml_dtypes.bfloat16, 2),
+        _float("tfloat32", np.float32, 4),
+        _float("float32", np.float32, 4),
+        _float("float8_e4m3", ml_dtypes.float8_e4m3, 1),
+        _float("float8_e4m3fn", ml_dtypes.float8_e4m3fn, 1),
+        _float("float8_e5m2", ml_dtypes.float8_e5m2, 1),
+        _float("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, 1),
+        _packed("float8_e5m2_x4", np.uint32),
+        _packed("float8_e4m3fn_x4", np.uint32),
+        _packed("float4_e2m1fn_x4", np.uint16),
+    )
+}
+
+_BY_NUMPY = {
+    dtype.bits: name for name, dtype in DTYPES.items() if name not in ("bool_", "tfloat32") and dtype.kind != "packed"
+}
+_BY_NUMPY[np.dtype(np.bool_)] = "bool_"
+
+
+def lookup(dtype: object) -> DType:
+    """The DType that a kernel named: an NKI name, or a NumPy / ml_dtypes type that has one."""
+    if isinstance(dtype, DType):
+        return dtype
+    found = DTYPES.get(dtype) if isinstance(dtype, str) else None
+    if found is None:
+        found = DTYPES.get(_BY_NUMPY.get(_numpy_dtype(dtype), ""))
+    if found is None:
+        raise NkiValidationError(f"dtype {dtype!r} is not an NKI data type; allowed: {', '.join(DTYPES)}")
+    return found
+
+
+def _numpy_dtype(dtype: object) -> Any:
+    try:
+        return np.dtype(dtype)  # type: ignore[call-overload]
+    except TypeError:
+        return None
+
+
+def name_of_array(array: Array) -> str:
+    """The NKI dtype of a NumPy array that is passed to a kernel; NkiValidationError where there is none."""
+    name = _BY_NUMPY.get(array.dtype)
+    if name is None:
+        allowed = ", ".join(sorted(set(_BY_NUMPY.values())))
+        raise NkiValidationError(f"an array of {array.dtype} cannot be passed to a kernel; allowed: {allowed}")
+    return name
+
+
+def hold(array: Array, dtype: DType) -> Array:
+    """An array of the true type as the simulator holds it."""
+    return array.astype(dtype.held) if array.dtype != dtype.held else array
+
+
+def release(held: Array, dtype: DType) -> Array:
+    """A held array as one of the true type, for the caller of a kernel."""
+    if dtype.name == "bool_":
+        return held.astype(np.bool_)
+    return held.astype(dtype.bits)
+
+
+def convert(values: Array, dtype: DType) -> Array:
+    """`values` (float32 or integers) as they read back after a write to `dtype`: floats rounded to nearest even,
+    integers rounded to nearest even and saturated."""
+    if dtype.is_float:
+        if values.dtype != np.float32:
+            values = values.astype(np.float32)
+        return values if dtype.exact else _round(values, dtype)
+    if values.dtype == dtype.held:
+        return values
+    info = np.iinfo(dtype.held)
+    if values.dtype.kind == "f":
+        # Through float64, where every 32-bit bound is exact; NaN has no integer, the hardware gives 0.
+        values = np.nan_to_num(np.rint(values.astype(np.float64)), nan=0.0, posinf=info.max, neginf=info.min)
+    else:
+        values = values.astype(np.int64)
+    return np.clip(values, info.min, info.max).astype(dtype.held)
+
+
+def _round(values: Array, dtype: DType) -> Array:
+    if dtype.name == "bfloat16":
+        return _keep_mantissa(values, dropped_bits=16)
+    if dtype.name == "tfloat32":
+        return _keep_mantissa(values, dropped_bits=13)
+    with np.errstate(over="ignore"):
+        return values.astype(dtype.bits).astype(np.float32)
+
+
+def _keep_mantissa(values: Array, dropped_bits: int) -> Array:
+    """Round float32 to nearest even with the last mantissa bits dropped (several times faster than two astypes)."""
+    word = np.ascontiguousarray(values).view(np.uint32)
+    rounded = (word >> np.uint32(dropped_bits)) & np.uint32(1)
+    rounded += np.uint32((1 << (dropped_bits - 1)) - 1)
+    rounded += word
+    rounded &= np.uint32(0xFFFFFFFF ^ ((1 << dropped_bits) - 1))
+    result = rounded.view(np.float32)
+    nan = np.isnan(values)
+    if nan.any():  # the carry could turn a NaN with a full mantissa into an infinity
+        result[nan] = np.nan
+    return result

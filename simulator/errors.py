@@ -1,0 +1,31 @@
+"""What the simulator says when a kernel breaks a rule of the machine.
+
+A message names the instruction, the operand, what came and what is allowed.
+"""
+
+from __future__ import annotations
+
+
+class NkiValidationError(Exception):
+    """A kernel broke a constraint of the hardware (the name that `nki.isa` documents)."""
+
+
+class OutOfBoundsError(NkiValidationError, IndexError):
+    """A view or an index reaches outside the tensor it was taken from."""
+
+
+class CapacityError(NkiValidationError, MemoryError):
+    """More SBUF or PSUM is alive at one time than the NeuronCore has."""
+
+
+class NotSimulatedError(NkiValidationError, NotImplementedError):
+    """The NKI API documents it; this simulator does not have it yet."""
+
+
+def require(condition: object, message: str) -> None:
+    """Raise NkiValidationError with `message` unless `condition` holds.
+
+    Only for checks off the hot path: the message is built before the call. Instructions test first.
+    """
+    if not condition:
+        raise NkiValidationError(message)

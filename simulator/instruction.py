@@ -1,0 +1,142 @@
+"""One instruction of a kernel, as the engines get it: which memory it reads and writes, and what it costs.
+
+A program is the list of these in program order. It is what the timing model schedules; it holds no tensor data.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, NamedTuple
+
+
+class engine(Enum):  # noqa: N801 (the name and values of nki.isa.engine)
+    """Engines of a NeuronCore."""
+
+    tensor = 1
+    vector = 5
+    scalar = 2
+    gpsimd = 3
+    dma = 4
+    sync = 6
+    unknown = 0
+
+
+class Allocation:
+    """The life of one storage, kept after its values are gone.
+
+    `row_bytes` is what it takes of each partition (on chip) or in all (HBM). `dropped` is the number of instructions
+    issued when the kernel let go of it, None while it holds it.
+    """
+
+    __slots__ = ("argument", "dropped", "label", "line", "region", "row_bytes", "uid")
+
+    def __init__(self, uid: int, region: Any, row_bytes: int, label: str, line: str, argument: bool) -> None:
+        self.uid = uid
+        self.region = region
+        self.row_bytes = row_bytes
+        self.label = label
+        self.line = line
+        self.dropped: int | None = None
+        self.argument = argument
+
+
+class Access(NamedTuple):
+    """A rectangle of memory: rows [row, row_end) by bytes [byte, byte_end) of each.
+
+    On chip a row is a partition. In HBM a row is `pitch` bytes long, the outermost stride of the view; two accesses
+    with different pitches are compared by their whole extents [low, high).
+    """
+
+    allocation: Allocation
+    row: int
+    row_end: int
+    byte: int
+    byte_end: int
+    pitch: int
+    covers: bool  # all of the storage
+
+    @property
+    def low(self) -> int:
+        return self.row * self.pitch + self.byte
+
+    @property
+    def high(self) -> int:
+        return (self.row_end - 1) * self.pitch + self.byte_end
+
+    def overlaps(self, other: Access) -> bool:
+        if self.allocation is not other.allocation:
+            return False
+        if self.pitch == other.pitch:
+            return (
+                self.row < other.row_end
+                and other.row < self.row_end
+                and self.byte < other.byte_end
+                and other.byte < self.byte_end
+            )
+        return self.low < other.high and other.low < self.high
+
+
+class Instruction:
+    """An issued instruction: the handle that `nki.isa` functions return.
+
+    `interval` is how long its engine is taken before it can start the next one, `latency` how long until what it
+    writes can be read, both in nanoseconds at the full clock. A DMA has `dma` instead: what the queues must move.
+    """
+
+    __slots__ = (
+        "after",
+        "dma",
+        "engine",
+        "flops",
+        "hbm_bytes",
+        "index",
+        "interval",
+        "latency",
+        "line",
+        "name",
+        "op",
+        "ordered",
+        "reads",
+        "table",
+        "writes",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        op: str,
+        unit: engine,
+        writes: tuple[Access, ...],
+        reads: tuple[Access, ...],
+        interval: float,
+        latency: float,
+        dma: Any,
+        flops: int,
+        hbm_bytes: int,
+        line: tuple[str, int],
+        name: str | None,
+        ordered: bool,
+    ) -> None:
+        self.index = index
+        self.op = op
+        self.engine = unit
+        self.writes = writes
+        self.reads = reads
+        self.interval = interval
+        self.latency = latency
+        self.dma = dma
+        self.flops = flops
+        self.hbm_bytes = hbm_bytes
+        self.line = line
+        self.name = name
+        self.after: tuple[Instruction, ...] = ()
+        self.ordered = ordered
+        self.table = ""  # the lookup table that an activation needs
+
+    def depends_on(self, *producers: Instruction) -> Instruction:
+        """Make this instruction start only after every producer is done (nki.isa.NkiInstruction.depends_on)."""
+        self.after += producers
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{self.op} on {self.engine.name} at {self.line[0]}:{self.line[1]}>"

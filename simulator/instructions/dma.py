@@ -1,0 +1,172 @@
+"""DMA: sixteen queues that move data between HBM and SBUF, or within either."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from ..checks import shaped
+from ..core import active
+from ..costs import Transfer
+from ..errors import NkiValidationError
+from ..instruction import Instruction, engine
+from ..memory import PSUM, SBUF
+from ..tensor import NkiTensor
+
+
+class dge_mode(Enum):  # noqa: N801 (name and values of nki.isa)
+    """Who generates the descriptors of a DMA."""
+
+    unknown = 0
+    swdge = 1
+    hwdge = 2
+    none = 3
+
+
+class oob_mode(Enum):  # noqa: N801 (name and values of nki.isa)
+    """What a dynamic access out of bounds does."""
+
+    error = 0
+    skip = 1
+
+
+class dma_engine(Enum):  # noqa: N801 (name and values of nki.isa)
+    """Which DMA engine moves data between cores."""
+
+    dma = 1
+    gpsimd_dma = 2
+
+
+_TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+
+
+def dma_copy(
+    dst: NkiTensor,
+    src: NkiTensor,
+    priority: int | None = None,
+    oob_mode: oob_mode = oob_mode.error,
+    dge_mode: dge_mode = dge_mode.unknown,
+    engine: engine = engine.unknown,
+    name: str | None = None,
+) -> Instruction:
+    """dst = src between HBM and SBUF, cast through float32 where the dtypes differ."""
+    core = active("dma_copy")
+    _operands("dma_copy", dst, src)
+    if dst.shape != src.shape and dst.size != src.size:
+        raise NkiValidationError(
+            f"dma_copy: src {src.label} has {src.size} elements, dst {dst.label} has {dst.size}; they must be equal"
+        )
+    _queue("dma_copy", core.target.generation, dge_mode, engine, priority)
+    transfer = _transfer(core.dge, dge_mode, dst, src)
+    instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer)
+
+    if core.functional:
+        dst.write(shaped(src.values, dst.shape))
+    return instruction
+
+
+def dma_transpose(
+    dst: NkiTensor,
+    src: NkiTensor,
+    axes: Any = None,
+    priority: int | None = None,
+    dge_mode: dge_mode = dge_mode.unknown,
+    oob_mode: oob_mode = oob_mode.error,
+    name: str | None = None,
+) -> Instruction:
+    """dst = src with its axes reversed, as (1, 0), (2, 1, 0) or (3, 1, 2, 0), into SBUF."""
+    core = active("dma_transpose")
+    _operands("dma_transpose", dst, src)
+    if dst.storage.region is not SBUF:
+        raise NkiValidationError(f"dma_transpose: dst {dst.label} must be in SBUF")
+    order = _TRANSPOSE_AXES.get(len(src.shape))
+    if order is None or (axes is not None and tuple(axes) != order):
+        raise NkiValidationError(
+            f"dma_transpose: axes {axes} of src {src.label}; allowed: (1, 0), (2, 1, 0) and (3, 1, 2, 0), by "
+            "the number of dimensions"
+        )
+    if src.dtype != dst.dtype:
+        raise NkiValidationError(f"dma_transpose: src {src.label} and dst {dst.label} must have one dtype")
+    if src._dtype.itemsize not in (2, 4):
+        raise NkiValidationError(f"dma_transpose: src {src.label} must have elements of 2 or 4 bytes")
+    shape = tuple(src.shape[axis] for axis in order)
+    if dst.shape != shape:
+        raise NkiValidationError(f"dma_transpose: dst {dst.label} must have the shape {list(shape)}")
+    _hardware_transpose("dma_transpose", dge_mode, src)
+    _queue("dma_transpose", core.target.generation, dge_mode, engine.unknown, priority)
+    transfer = _transfer(core.dge, dge_mode, dst, src, transpose=True)
+    instruction = core.issue(
+        "dma_transpose", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer
+    )
+
+    if core.functional:
+        dst.write(src.values.transpose(order))
+    return instruction
+
+
+_DMA = engine.dma
+_NO_DGE, _HARDWARE, _SOFTWARE = dge_mode.none, dge_mode.hwdge, dge_mode.swdge
+
+
+def _operands(op: str, dst: NkiTensor, src: NkiTensor) -> None:
+    for operand, tensor in (("dst", dst), ("src", src)):
+        if type(tensor) is not NkiTensor:
+            raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
+        if tensor.storage.region is PSUM:
+            raise NkiValidationError(f"{op}: {operand} {tensor.label}: DMA cannot access PSUM; copy through SBUF")
+    if 0 in dst.strides and any(stride == 0 and extent > 1 for stride, extent in zip(dst.strides, dst.shape)):
+        raise NkiValidationError(f"{op}: dst {dst.label} is broadcast; one element would be written several times")
+
+
+def _queue(op: str, generation: int, mode: dge_mode, unit: engine, priority: int | None) -> None:
+    if mode is _HARDWARE and generation < 3:
+        raise NkiValidationError(f"{op}: dge_mode hwdge needs NeuronCore-v3 (trn2) or newer")
+    if unit is not engine.unknown and (mode is not _HARDWARE or unit not in (engine.sync, engine.scalar)):
+        raise NkiValidationError(f"{op}: engine may only be sync or scalar, and only with dge_mode hwdge")
+    if priority is not None and (generation < 4 or priority not in (0, 1, 2, 3)):
+        raise NkiValidationError(f"{op}: priority must be 0 to 3, and needs NeuronCore-v4 (trn3)")
+
+
+def _hardware_transpose(op: str, mode: dge_mode, src: NkiTensor) -> None:
+    """The constraints of a hardware DGE transpose (nki/api/nki/isa/__init__.py, dma_transpose)."""
+    if mode is not _HARDWARE:
+        return
+    rows = src.shape[0]
+    first = rows == 16 if len(src.shape) == 2 else rows in (1, 2, 4, 8, 16) and rows * src.shape[-2] % 16 == 0
+    if not first or src.shape[-1] > 128 or src._dtype.itemsize != 2:
+        raise NkiValidationError(
+            f"{op}: dge_mode hwdge takes a src of 2-byte elements with 16 rows (a 3-d or 4-d one 1, 2, 4, 8 or "
+            f"16 whose product with shape[-2] is a multiple of 16) and up to 128 columns, came {src.label}"
+        )
+
+
+def _hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
+    total = 0
+    for tensor in (dst, src):
+        if not tensor.storage.on_chip:
+            total += tensor.size * tensor._dtype.itemsize
+    return total
+
+
+def _transfer(dge: bool, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False) -> Transfer:
+    """What the queues move: a descriptor is a run of bytes that is contiguous on both sides."""
+    run = min(_contiguous_run(dst), _contiguous_run(src))
+    moved = dst.size * max(dst._dtype.itemsize, src._dtype.itemsize)
+    load = dst.storage.on_chip
+    chip = dst if load else src
+    partitions = chip.shape[0] if chip.storage.on_chip else 16
+    uses_dge = mode in (_HARDWARE, _SOFTWARE) or (dge and mode is not _NO_DGE)
+    return Transfer(moved, dst.size // run, partitions, load, uses_dge, transpose, dst._dtype is not src._dtype)
+
+
+def _contiguous_run(tensor: NkiTensor) -> int:
+    """Elements that lie next to each other in memory, over the innermost dimensions; on chip within a partition."""
+    run = 1
+    for position in range(len(tensor.shape) - 1, 0 if tensor.storage.on_chip else -1, -1):
+        extent, stride = tensor.shape[position], tensor.strides[position]
+        if extent == 1:
+            continue
+        if stride != run:
+            break
+        run *= extent
+    return run

@@ -1,0 +1,137 @@
+"""Scalar Engine: a function of every element, with scale and bias before it and a running sum after it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from ..checks import broadcast_value, float_values, same_partitions, same_size, scalar_operand, shaped, tile
+from ..core import NeuronCore, active
+from ..dtypes import Array
+from ..errors import NkiValidationError
+from ..instruction import Instruction, engine
+from ..operators import activation_function, alu_operator
+from ..targets import PARTITIONS
+from ..tensor import NkiTensor
+
+
+class reduce_cmd(Enum):  # noqa: N801 (name and values of nki.isa)
+    """What an instruction does with its engine's accumulator registers, one float32 a partition."""
+
+    idle = 0
+    reset = 1
+    reduce = 2
+    reset_reduce = 3
+    load_reduce = 4
+
+
+def activation(
+    dst: NkiTensor,
+    op: Any,
+    data: NkiTensor,
+    bias: Any = None,
+    scale: Any = 1.0,
+    reduce_op: Any = None,
+    reduce_res: NkiTensor | None = None,
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    name: str | None = None,
+) -> Instruction:
+    """dst = op(data * scale + bias) in float32; the sum of dst over the free axes can go to the accumulators."""
+    core = active("activation")
+    tile("activation", "dst", dst)
+    tile("activation", "data", data)
+    same_size("activation", dst, "data", data)
+    function = activation_function(op, "activation")
+    scale = scalar_operand("activation", "scale", scale, data)
+    if bias is not None:
+        bias = scalar_operand("activation", "bias", bias, data, float32=False)
+        _bias_rules(core, bias)
+    command = _reduction("activation", core, reduce_op, reduce_cmd, reduce_res, data)
+    vectors = tuple(operand for operand in (scale, bias) if isinstance(operand, NkiTensor))
+    cost = core.costs.scalar(data.free_size)
+    instruction = core.issue("activation", engine.scalar, (dst,), (data, *vectors), cost, name, 2 * dst.size)
+    instruction.table = function.table
+    if reduce_res is not None:
+        core.issue("activation_read_accumulators", engine.scalar, (reduce_res,), (), core.costs.scalar(1))
+
+    if core.functional:
+        values = float_values(data)
+        with np.errstate(all="ignore"):
+            if isinstance(scale, NkiTensor) or scale != 1.0:
+                values = values * broadcast_value(scale, values.ndim)
+            if bias is not None:
+                offset = bias.values.astype(np.float32) if isinstance(bias, NkiTensor) else np.float32(bias)
+                values = values + (
+                    offset.reshape((-1,) + (1,) * (values.ndim - 1)) if isinstance(bias, NkiTensor) else offset
+                )
+            result = function.compute(values)
+        dst.write(shaped(result, dst.shape))
+        _accumulate(core, result, command)
+        if reduce_res is not None:
+            reduce_res.write(_accumulators(core)[: data.shape[0]].reshape(reduce_res.shape))
+    return instruction
+
+
+def activation_reduce(
+    dst: NkiTensor,
+    op: Any,
+    data: NkiTensor,
+    reduce_op: Any,
+    reduce_res: NkiTensor,
+    bias: Any = None,
+    scale: Any = 1.0,
+    name: str | None = None,
+) -> Instruction:
+    """`activation` with its sum over the free axes in reduce_res."""
+    return activation(dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd.reset_reduce, name)
+
+
+def _bias_rules(core: NeuronCore, bias: Any) -> None:
+    if isinstance(bias, NkiTensor):
+        if bias.dtype == "tfloat32" or not bias._dtype.is_float:
+            raise NkiValidationError(f"activation: bias {bias.label} must be a float type other than tfloat32")
+    elif core.target.generation == 2:
+        raise NkiValidationError(
+            "activation: bias must be a vector of one element a partition on trn1 (a number is allowed from trn2 on)"
+        )
+
+
+def _reduction(
+    op: str, core: NeuronCore, reduce_op: Any, command: reduce_cmd, result: NkiTensor | None, data: NkiTensor
+) -> reduce_cmd:
+    if command is reduce_cmd.load_reduce:
+        raise NkiValidationError(
+            f"{op}: reduce_cmd load_reduce is not one of the Scalar Engine's; allowed: idle, reset, reduce, "
+            "reset_reduce"
+        )
+    if reduce_op is not None:
+        if alu_operator(reduce_op, op, "reduce_op").name != "add":
+            raise NkiValidationError(f"{op}: reduce_op must be nl.add")
+    elif command in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
+        raise NkiValidationError(f"{op}: reduce_cmd {command.name} needs reduce_op=nl.add")
+    if result is not None:
+        tile(op, "reduce_res", result)
+        same_partitions(op, result, "data", data)
+        if result.free_size != 1:
+            raise NkiValidationError(f"{op}: reduce_res {result.label} must have one element in a partition")
+    return command
+
+
+def _accumulators(core: NeuronCore) -> Array:
+    found = core.registers.get("scalar")
+    if found is None:
+        found = core.registers["scalar"] = np.full(PARTITIONS, np.nan, np.float32)
+    return found
+
+
+def _accumulate(core: NeuronCore, result: Array, command: reduce_cmd) -> None:
+    if command is reduce_cmd.idle:
+        return
+    partitions = result.shape[0]
+    registers = _accumulators(core)
+    if command in (reduce_cmd.reset, reduce_cmd.reset_reduce):
+        registers[:partitions] = 0
+    if command in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
+        registers[:partitions] += result.reshape(partitions, -1).sum(axis=1)

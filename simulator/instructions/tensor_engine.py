@@ -1,0 +1,244 @@
+"""Tensor Engine: a 128 x 128 systolic array that multiplies a stationary tile by a moving one into PSUM."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from ..checks import engine_of, in_sbuf, shaped, tile
+from ..core import NeuronCore, active
+from ..errors import NkiValidationError
+from ..instruction import Instruction, engine
+from ..memory import PSUM, Rectangle, note_write
+from ..targets import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
+from ..tensor import NkiTensor
+
+
+class matmul_perf_mode(Enum):  # noqa: N801 (name and values of nki.isa)
+    """Performance mode of a matmul."""
+
+    none = "none"
+    double_row = "double_row"
+
+
+_MATMUL_DTYPES = ("float8_e4m3", "float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "tfloat32", "float32")
+_WIDE = ("float32", "tfloat32")
+
+
+def nc_matmul(
+    dst: NkiTensor,
+    stationary: NkiTensor,
+    moving: NkiTensor,
+    is_stationary_onezero: bool = False,
+    is_moving_onezero: bool = False,
+    is_transpose: bool = False,
+    accumulate: bool | None = None,
+    tile_position: tuple[int, ...] = (),
+    tile_size: tuple[int, ...] = (),
+    perf_mode: matmul_perf_mode = matmul_perf_mode.none,
+    name: str | None = None,
+) -> Instruction:
+    """dst[M, N] = stationary[K, M].T @ moving[K, N], or += where it accumulates; K on the partitions, in float32."""
+    core = active("nc_matmul")
+    if perf_mode is not matmul_perf_mode.none:
+        raise NkiValidationError("nc_matmul: perf_mode double_row is not simulated yet")
+    in_sbuf("nc_matmul", "stationary", stationary)
+    in_sbuf("nc_matmul", "moving", moving)
+    _psum_destination(core, "nc_matmul", dst)
+    rows, columns, moving_columns = _matmul_sizes(core, dst, stationary, moving)
+    _row_tile(rows, columns, tile_position, tile_size)
+    _matmul_dtypes(core, dst, stationary, moving, is_transpose)
+    adds = _accumulates(core, dst, accumulate)
+
+    cost = core.costs.matmul(
+        rows,
+        columns,
+        moving_columns,
+        stationary._dtype,
+        stationary.strides[-1] * stationary._dtype.itemsize,
+        is_transpose,
+    )
+    reads = (stationary, moving, dst) if adds else (stationary, moving)
+    instruction = core.issue("nc_matmul", engine.tensor, (dst,), reads, cost, name, 2 * rows * columns * moving_columns)
+
+    if core.functional:
+        left = stationary.values.reshape(rows, columns)
+        right = moving.values.reshape(rows, moving_columns)
+        product = np.matmul(left.T, right, out=core.scratch(columns, moving_columns))
+        result = shaped(product, dst.shape)
+        if not adds:
+            dst.write(result)
+        elif dst._dtype.exact:
+            values = dst.values
+            np.add(values, result, out=values)
+        else:
+            dst.write(dst.values + result)
+    return instruction
+
+
+def nc_transpose(
+    dst: NkiTensor, data: NkiTensor, engine: engine = engine.unknown, name: str | None = None
+) -> Instruction:
+    """dst[F, P] = data[P, F].T, all free axes as one; Tensor Engine up to 128 x 128, Vector Engine up to 32 x 32."""
+    core = active("nc_transpose")
+    tile("nc_transpose", "data", data)
+    tile("nc_transpose", "dst", dst)
+    partitions, free = data.shape[0], data.free_size
+    small = partitions <= 32 and free <= 32
+    unit = engine_of("nc_transpose", engine, _transpose_engine(dst, data, small), (_TENSOR, _VECTOR))
+    limit = 128 if unit is _TENSOR else 32
+    if partitions > limit or free > limit:
+        raise NkiValidationError(
+            f"nc_transpose: data {data.label} is {partitions} x {free}, at most {limit} x {limit} on the "
+            f"{unit.name} engine"
+        )
+    if (dst.shape[0], dst.free_size) != (free, partitions):
+        raise NkiValidationError(
+            f"nc_transpose: dst {dst.label} must be {free} x {partitions}, the transpose of {data.label}"
+        )
+    if dst.dtype != data.dtype:
+        raise NkiValidationError(f"nc_transpose: dst {dst.label} must have the dtype of data, {data.dtype}")
+    if unit is _TENSOR:
+        in_sbuf("nc_transpose", "data", data)
+        _psum_destination(core, "nc_transpose", dst)
+        stride = data.strides[-1] * data._dtype.itemsize
+        cost = core.costs.matmul(partitions, free, partitions, data._dtype, stride, True)
+    else:
+        cost = core.costs.vector(free)
+    instruction = core.issue("nc_transpose", unit, (dst,), (data,), cost, name)
+
+    if core.functional:
+        values = data.values.reshape(partitions, free).T
+        if unit is _TENSOR and core.target.generation == 2 and data._dtype.is_float and not np.isfinite(values).all():
+            # NeuronCore-v2 transposes by a matmul with the identity, which spreads a NaN or Inf over its row.
+            values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, np.float32(np.nan))
+        dst.write(shaped(values, dst.shape))
+    return instruction
+
+
+_TENSOR, _VECTOR = engine.tensor, engine.vector
+
+
+def _transpose_engine(dst: NkiTensor, data: NkiTensor, small: bool) -> engine:
+    fits_tensor_engine = dst.storage.region is PSUM and data.storage.region is not PSUM
+    return _VECTOR if small and not fits_tensor_engine else _TENSOR
+
+
+def _psum_destination(core: NeuronCore, op: str, dst: NkiTensor) -> None:
+    tile(op, "dst", dst)
+    if dst.storage.region is not PSUM:
+        raise NkiValidationError(f"{op}: dst {dst.label} must be in PSUM, the only memory the Tensor Engine writes")
+    access = dst.access
+    if core.target.generation < 4 and access.byte // PSUM_BANK_BYTES != (access.byte_end - 1) // PSUM_BANK_BYTES:
+        raise NkiValidationError(
+            f"{op}: dst {dst.label} spans bytes {access.byte} to {access.byte_end - 1} of a partition; "
+            f"it must lie within one PSUM bank of {PSUM_BANK_BYTES} bytes (512 float32)"
+        )
+
+
+def _matmul_sizes(core: NeuronCore, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor) -> tuple[int, int, int]:
+    rows, columns, moving_columns = stationary.shape[0], stationary.free_size, moving.free_size
+    if moving.shape[0] != rows:
+        raise NkiValidationError(
+            f"nc_matmul: stationary {stationary.label} has {rows} partitions, moving {moving.label} has "
+            f"{moving.shape[0]}; the contraction runs over the partitions of both, so they must be equal"
+        )
+    if columns > STATIONARY_COLUMNS:
+        raise NkiValidationError(
+            f"nc_matmul: stationary {stationary.label} has {columns} columns, at most "
+            f"{STATIONARY_COLUMNS} fit the PE array"
+        )
+    if moving_columns > core.target.moving_columns:
+        raise NkiValidationError(
+            f"nc_matmul: moving {moving.label} has {moving_columns} columns, at most "
+            f"{core.target.moving_columns} on {core.target.name}"
+        )
+    if dst.shape[0] != columns or dst.free_size != moving_columns:
+        raise NkiValidationError(
+            f"nc_matmul: dst {dst.label} must be {columns} x {moving_columns}: stationary columns on the "
+            "partitions, moving columns free"
+        )
+    return rows, columns, moving_columns
+
+
+def _row_tile(rows: int, columns: int, position: tuple[int, ...], size: tuple[int, ...]) -> None:
+    if not position and not size:
+        return
+    if len(position) != 2 or len(size) != 2:
+        raise NkiValidationError("nc_matmul: tile_position and tile_size must both be given as (row, column)")
+    for what, start, extent, used in (("row", position[0], size[0], rows), ("column", position[1], size[1], columns)):
+        if extent not in (32, 64, 128) or start % extent or start + extent > PARTITIONS or used > extent:
+            raise NkiValidationError(
+                f"nc_matmul: {used} {what}s in the {what} tile of {extent} at {start}; allowed sizes 32, "
+                "64, 128 at a multiple of the size"
+            )
+
+
+def _matmul_dtypes(core: NeuronCore, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, transpose: bool) -> None:
+    left, right = stationary.dtype, moving.dtype
+    for operand, tensor in (("stationary", stationary), ("moving", moving)):
+        if tensor.dtype not in _MATMUL_DTYPES:
+            raise NkiValidationError(f"nc_matmul: {operand} {tensor.label}; allowed: {', '.join(_MATMUL_DTYPES)}")
+    if (left in _WIDE) != (right in _WIDE):
+        raise NkiValidationError(
+            f"nc_matmul: stationary is {left}, moving is {right}; if one is float32, so must be the other"
+        )
+    if transpose and core.target.generation >= 3:
+        if dst.dtype != left:
+            raise NkiValidationError(
+                f"nc_matmul: dst {dst.label} of a transpose must have the dtype of stationary, {left}"
+            )
+    elif dst.dtype != "float32" and not (dst.dtype == "bfloat16" and core.target.generation >= 4):
+        raise NkiValidationError(f"nc_matmul: dst {dst.label} must be float32 (bfloat16 too from NeuronCore-v4 on)")
+
+
+def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool:
+    """Whether the matmul adds to what is in PSUM; None means: if a matmul wrote there before."""
+    access = dst.access
+    written = dst.storage.written
+    key = (access.row, access.row_end, access.byte, access.byte_end)
+    if accumulate is not None and not accumulate:
+        note_write(written, key, by_matmul=True)
+        return False
+    by_matmul = written.get(key)
+    if by_matmul is None:
+        by_matmul = _covered(written, key, dst)
+    if by_matmul:
+        return True
+    if by_matmul is None:
+        if accumulate:
+            raise NkiValidationError(
+                f"nc_matmul: accumulate=True onto dst {dst.label}, which no matmul has written; the first "
+                "matmul of an accumulation must overwrite (accumulate=False or None)"
+            )
+        note_write(written, key, by_matmul=True)
+        return False
+    if core.target.generation < 4:
+        raise NkiValidationError(
+            f"nc_matmul: dst {dst.label} was initialised by another instruction than a matmul, and "
+            f"accumulating onto that is undefined on {core.target.name}; overwrite with accumulate=False"
+        )
+    return True
+
+
+def _covered(written: dict[Rectangle, bool], key: Rectangle, dst: NkiTensor) -> bool | None:
+    """True where matmuls wrote all of the rectangle, False where another instruction did, None where none has."""
+    row, row_end, byte, byte_end = key
+    overlapping = [
+        (k, by) for k, by in written.items() if k[0] < row_end and row < k[1] and k[2] < byte_end and byte < k[3]
+    ]
+    if not overlapping:
+        return None
+    if not all(by for _, by in overlapping):
+        return False
+    seen = np.zeros((row_end - row, byte_end - byte), bool)
+    for k, _ in overlapping:
+        seen[max(k[0] - row, 0) : k[1] - row, max(k[2] - byte, 0) : k[3] - byte] = True
+    if not seen.all():
+        raise NkiValidationError(
+            f"nc_matmul: dst {dst.label} was written by a matmul only in part; accumulate onto what is "
+            "written, overwrite the rest"
+        )
+    return True

@@ -1,0 +1,381 @@
+"""Elementwise instructions and reductions: Vector Engine, some also on the Scalar or the GpSimd Engine.
+
+Arithmetic runs in float32, whatever the dtypes of the operands (nki.api.shared.rst, nki-aluop).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..checks import (
+    broadcast_value,
+    engine_of,
+    float_values,
+    not_psum_on_gpsimd,
+    same_partitions,
+    same_size,
+    scalar_operand,
+    shaped,
+    tile,
+)
+from ..core import NeuronCore, active
+from ..costs import Cost
+from ..dtypes import Array
+from ..errors import NkiValidationError
+from ..instruction import Instruction, engine
+from ..memory import PSUM
+from ..operators import ALU, AluOperator, alu_operator
+from ..tensor import NkiTensor
+
+_VECTOR, _SCALAR, _GPSIMD, _UNKNOWN = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
+_ELEMENTWISE = (_VECTOR, _SCALAR, _GPSIMD)
+_INT32 = ("int32", "uint32")
+
+
+def tensor_copy(dst: NkiTensor, src: NkiTensor, engine: engine = _UNKNOWN, name: str | None = None) -> Instruction:
+    """dst = src, cast where the dtypes differ."""
+    core = active("tensor_copy")
+    tile("tensor_copy", "dst", dst)
+    tile("tensor_copy", "src", src)
+    same_size("tensor_copy", dst, "src", src)
+    unit = engine_of("tensor_copy", engine, _VECTOR, _ELEMENTWISE)
+    if unit is _SCALAR and core.target.generation == 2:
+        raise NkiValidationError(
+            "tensor_copy: the Scalar Engine has no copy on trn1; use nisa.activation with op=nl.copy"
+        )
+    not_psum_on_gpsimd("tensor_copy", unit, dst, src)
+    instruction = core.issue("tensor_copy", unit, (dst,), (src,), _streamed(core, unit, dst, (src,)), name)
+
+    if core.functional:
+        dst.write(shaped(src.values, dst.shape))
+    return instruction
+
+
+def memset(dst: NkiTensor, value: float, engine: engine = _UNKNOWN, name: str | None = None) -> Instruction:
+    """dst = value."""
+    core = active("memset")
+    tile("memset", "dst", dst)
+    unit = engine_of("memset", engine, _VECTOR, (_VECTOR, _GPSIMD))
+    not_psum_on_gpsimd("memset", unit, dst)
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise NkiValidationError(f"memset: value must be a number, came {value!r}")
+    dtype = dst._dtype
+    if dtype.is_integer and not float(value).is_integer():
+        raise NkiValidationError(f"memset: value {value} of dst {dst.label} must be an integer")
+    if dtype.kind == "packed" and value != 0:
+        raise NkiValidationError(f"memset: only 0 can be set in dst {dst.label}")
+    instruction = core.issue("memset", unit, (dst,), (), _streamed(core, unit, dst, ()), name)
+
+    if core.functional:
+        number = np.int64(value) if not dtype.is_float else np.float32(value)
+        dst.write(np.broadcast_to(np.asarray(number), dst.shape))
+    return instruction
+
+
+def tensor_tensor(
+    dst: NkiTensor, data1: NkiTensor, data2: NkiTensor, op: Any, engine: engine = _UNKNOWN, name: str | None = None
+) -> Instruction:
+    """dst = data1 <op> data2, element by element."""
+    core = active("tensor_tensor")
+    tile("tensor_tensor", "dst", dst)
+    tile("tensor_tensor", "data1", data1)
+    tile("tensor_tensor", "data2", data2)
+    same_size("tensor_tensor", dst, "data1", data1)
+    same_size("tensor_tensor", dst, "data2", data2)
+    operator = _binary("tensor_tensor", op)
+    psum = data1.storage.region is PSUM, data2.storage.region is PSUM
+    if all(psum):
+        raise NkiValidationError(f"tensor_tensor: data1 {data1.label} and data2 {data2.label} cannot both be in PSUM")
+    tensors = (dst, data1, data2)
+    integers = not operator.bits and all(t.dtype in _INT32 for t in tensors)
+    default = _VECTOR
+    if operator.name == "power" or (integers and not any(t.storage.region is PSUM for t in tensors)):
+        default = _GPSIMD
+    unit = engine_of("tensor_tensor", engine, default, (_VECTOR, _GPSIMD))
+    if operator.name == "power":
+        unit = _GPSIMD
+    not_psum_on_gpsimd("tensor_tensor", unit, *tensors)
+    _bit_operands("tensor_tensor", operator, *tensors)
+    cost = _streamed(core, unit, dst, (data1, data2))
+    instruction = core.issue("tensor_tensor", unit, (dst,), (data1, data2), cost, name, flops=dst.size)
+
+    if core.functional:
+        if operator.bits or (integers and unit is _GPSIMD):
+            a, b = data1.values, data2.values
+        else:
+            a, b = float_values(data1), float_values(data2)
+        with np.errstate(all="ignore"):
+            dst.write(operator.compute(shaped(a, dst.shape), shaped(b, dst.shape)))
+    return instruction
+
+
+def tensor_scalar(
+    dst: NkiTensor,
+    data: NkiTensor,
+    op0: Any,
+    operand0: Any,
+    reverse0: bool = False,
+    op1: Any = None,
+    operand1: Any = None,
+    reverse1: bool = False,
+    engine: engine = _UNKNOWN,
+    name: str | None = None,
+) -> Instruction:
+    """dst = (data <op0> operand0) <op1> operand1; operands are numbers or one element a partition."""
+    core = active("tensor_scalar")
+    tile("tensor_scalar", "dst", dst)
+    tile("tensor_scalar", "data", data)
+    same_size("tensor_scalar", dst, "data", data)
+    first = alu_operator(op0, "tensor_scalar", "op0")
+    second = alu_operator(op1, "tensor_scalar", "op1") if op1 is not None else None
+    if second is not None and second.bits != first.bits:
+        raise NkiValidationError(
+            f"tensor_scalar: op0=nl.{first.name} and op1=nl.{second.name} must both be bit operators or both arithmetic"
+        )
+    if second is None and operand1 is not None:
+        raise NkiValidationError("tensor_scalar: operand1 needs an op1")
+    default = _GPSIMD if first.name == "rsqrt" else _VECTOR
+    unit = engine_of("tensor_scalar", engine, default, _ELEMENTWISE)
+    _scalar_engine_operators(core, unit, first, second)
+    not_psum_on_gpsimd("tensor_scalar", unit, dst, data)
+    _bit_operands("tensor_scalar", first, dst, data)
+    steps = [(first, _operand("tensor_scalar", "operand0", first, operand0, data), reverse0)]
+    if second is not None:
+        steps.append((second, _operand("tensor_scalar", "operand1", second, operand1, data), reverse1))
+    vectors = tuple(operand for _, operand, _ in steps if isinstance(operand, NkiTensor))
+    cost = _streamed(core, unit, dst, (data,))
+    instruction = core.issue("tensor_scalar", unit, (dst,), (data, *vectors), cost, name, flops=dst.size * len(steps))
+
+    if core.functional:
+        values = data.values if first.bits else float_values(data)
+        with np.errstate(all="ignore"):
+            for operator, operand, reverse in steps:
+                values = _apply(operator, values, operand, reverse, len(data.shape))
+        dst.write(shaped(values, dst.shape))
+    return instruction
+
+
+def scalar_tensor_tensor(
+    dst: NkiTensor,
+    data: NkiTensor,
+    op0: Any,
+    operand0: Any,
+    op1: Any,
+    operand1: NkiTensor,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    name: str | None = None,
+) -> Instruction:
+    """dst = (data <op0> operand0) <op1> operand1, where operand1 is a tile of data's size."""
+    core = active("scalar_tensor_tensor")
+    tile("scalar_tensor_tensor", "dst", dst)
+    tile("scalar_tensor_tensor", "data", data)
+    tile("scalar_tensor_tensor", "operand1", operand1)
+    same_size("scalar_tensor_tensor", dst, "data", data)
+    same_size("scalar_tensor_tensor", dst, "operand1", operand1)
+    first = alu_operator(op0, "scalar_tensor_tensor", "op0")
+    second = _binary("scalar_tensor_tensor", op1, "op1")
+    if first.bits or second.bits:
+        raise NkiValidationError("scalar_tensor_tensor: op0 and op1 must be arithmetic operators, not bit operators")
+    if data.storage.region is PSUM and operand1.storage.region is PSUM:
+        raise NkiValidationError(
+            f"scalar_tensor_tensor: data {data.label} and operand1 {operand1.label} cannot both be in PSUM"
+        )
+    scalar = _operand("scalar_tensor_tensor", "operand0", first, operand0, data, float32=False)
+    vectors = (scalar,) if isinstance(scalar, NkiTensor) else ()
+    cost = _streamed(core, _VECTOR, dst, (data, operand1))
+    instruction = core.issue(
+        "scalar_tensor_tensor", _VECTOR, (dst,), (data, operand1, *vectors), cost, name, 2 * dst.size
+    )
+
+    if core.functional:
+        with np.errstate(all="ignore"):
+            values = shaped(_apply(first, float_values(data), scalar, reverse0, len(data.shape)), dst.shape)
+            other = shaped(float_values(operand1), dst.shape)
+            dst.write(second.compute(other, values) if reverse1 else second.compute(values, other))
+    return instruction
+
+
+def tensor_reduce(
+    dst: NkiTensor,
+    op: Any,
+    data: NkiTensor,
+    axis: Any,
+    negate: bool = False,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> Instruction:
+    """dst = data reduced over its last axes by `op`."""
+    core = active("tensor_reduce")
+    tile("tensor_reduce", "dst", dst)
+    tile("tensor_reduce", "data", data)
+    same_partitions("tensor_reduce", dst, "data", data)
+    operator = alu_operator(op, "tensor_reduce")
+    if operator.reduction is None:
+        allowed = ", ".join(f"nl.{o.name}" for o in ALU.values() if o.reduction is not None)
+        raise NkiValidationError(f"tensor_reduce: op=nl.{operator.name} does not reduce; allowed: {allowed}")
+    axes = _trailing_axes(data, axis)
+    kept = 1
+    for extent in data.shape[1 : axes[0]]:
+        kept *= extent
+    if dst.free_size != kept:
+        raise NkiValidationError(
+            f"tensor_reduce: dst {dst.label} must have {kept} element(s) in a partition after reducing "
+            f"axes {axes} of {data.label}"
+        )
+    if negate and operator.bits:
+        raise NkiValidationError("tensor_reduce: negate goes with arithmetic operators only")
+    _bit_operands("tensor_reduce", operator, dst, data)
+    cost = core.costs.vector(data.free_size)
+    instruction = core.issue("tensor_reduce", _VECTOR, (dst,), (data,), cost, name, flops=data.size)
+
+    if core.functional:
+        values = data.values if operator.bits else float_values(data)
+        with np.errstate(all="ignore"):
+            result = operator.reduction(values, axis=axes)
+        dst.write(shaped(-result if negate else result, dst.shape))
+    return instruction
+
+
+def reciprocal(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Instruction:
+    """dst = 1 / data, at the Vector Engine's precision (and an eighth of its rate)."""
+    core = active("reciprocal")
+    tile("reciprocal", "dst", dst)
+    tile("reciprocal", "data", data)
+    same_size("reciprocal", dst, "data", data)
+    cost = core.costs.vector(8 * data.free_size)  # nki.api.shared.rst, nki-engine-sel
+    instruction = core.issue("reciprocal", _VECTOR, (dst,), (data,), cost, name, flops=dst.size)
+
+    if core.functional:
+        with np.errstate(all="ignore"):
+            dst.write(shaped(np.float32(1) / float_values(data), dst.shape))
+    return instruction
+
+
+def max8(dst: NkiTensor, src: NkiTensor, name: str | None = None) -> Instruction:
+    """dst[:, 0:8] = the 8 largest values of each partition, in descending order."""
+    core = active("max8")
+    tile("max8", "dst", dst)
+    tile("max8", "src", src)
+    same_partitions("max8", dst, "src", src)
+    _eight("max8", "dst", dst)
+    _searchable("max8", "src", src)
+    instruction = core.issue("max8", _VECTOR, (dst,), (src,), core.costs.vector(src.free_size), name)
+
+    if core.functional:
+        values = float_values(src).reshape(src.shape[0], -1)
+        dst.write(shaped(-np.sort(-np.partition(values, -8, axis=1)[:, -8:], axis=1), dst.shape))
+    return instruction
+
+
+def nc_find_index8(dst: NkiTensor, data: NkiTensor, vals: NkiTensor, name: str | None = None) -> Instruction:
+    """dst[:, i] = where vals[:, i] stands first in each partition of data; all ones where it does not."""
+    core = active("nc_find_index8")
+    tile("nc_find_index8", "dst", dst)
+    tile("nc_find_index8", "data", data)
+    tile("nc_find_index8", "vals", vals)
+    for operand, tensor in (("dst", dst), ("vals", vals)):
+        same_partitions("nc_find_index8", tensor, "data", data)
+        _eight("nc_find_index8", operand, tensor)
+    _searchable("nc_find_index8", "data", data)
+    if dst.dtype not in ("uint32", "uint16"):
+        raise NkiValidationError(f"nc_find_index8: dst {dst.label} must be uint32 or uint16")
+    instruction = core.issue("nc_find_index8", _VECTOR, (dst,), (data, vals), core.costs.vector(data.free_size), name)
+
+    if core.functional:
+        values = float_values(data).reshape(data.shape[0], -1)
+        wanted = float_values(vals).reshape(vals.shape[0], 8)
+        missing = np.iinfo(dst._dtype.held).max
+        result = np.empty(wanted.shape, np.int64)
+        for column in range(8):
+            hit = values == wanted[:, column : column + 1]
+            result[:, column] = np.where(hit.any(axis=1), hit.argmax(axis=1), missing)
+        dst.write(shaped(result, dst.shape))
+    return instruction
+
+
+def _eight(op: str, operand: str, tensor: NkiTensor) -> None:
+    if tensor.free_size != 8:
+        raise NkiValidationError(
+            f"{op}: {operand} {tensor.label} must have 8 elements in a partition, has {tensor.free_size}"
+        )
+
+
+def _searchable(op: str, operand: str, tensor: NkiTensor) -> None:
+    if not 8 <= tensor.free_size <= 16384:
+        raise NkiValidationError(
+            f"{op}: {operand} {tensor.label} must have 8 to 16384 elements in a partition, has {tensor.free_size}"
+        )
+
+
+def _trailing_axes(data: NkiTensor, axis: Any) -> tuple[int, ...]:
+    ndim = len(data.shape)
+    given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(sorted(a % ndim if isinstance(a, int) and -ndim <= a < ndim else ndim for a in given))
+    if not axes or axes != tuple(range(ndim - len(axes), ndim)) or axes[0] == 0:
+        raise NkiValidationError(
+            f"tensor_reduce: axis {axis} of data {data.label} must be the last free dimension(s), never "
+            "the partition dimension"
+        )
+    return axes
+
+
+def _binary(op: str, given: Any, operand: str = "op") -> AluOperator:
+    operator = alu_operator(given, op, operand)
+    if operator.unary:
+        raise NkiValidationError(f"{op}: {operand}=nl.{operator.name} takes one input; two are given")
+    return operator
+
+
+def _operand(op: str, operand: str, operator: AluOperator, value: Any, data: NkiTensor, float32: bool = True) -> Any:
+    if operator.unary:
+        if value is not None and not (isinstance(value, (int, float)) and value == 0):
+            raise NkiValidationError(f"{op}: {operand} must be None or 0, because nl.{operator.name} takes one input")
+        return 0
+    return scalar_operand(op, operand, value, data, float32=float32 and not operator.bits)
+
+
+def _apply(operator: AluOperator, values: Array, operand: Any, reverse: bool, ndim: int) -> Array:
+    if operator.unary:
+        return operator.compute(values)
+    if operator.bits:
+        other = operand.values.reshape((-1,) + (1,) * (ndim - 1)) if isinstance(operand, NkiTensor) else operand
+        other = np.asarray(other).astype(values.dtype)
+    else:
+        other = broadcast_value(operand, ndim)
+    return operator.compute(other, values) if reverse else operator.compute(values, other)
+
+
+def _bit_operands(op: str, operator: AluOperator, *tensors: NkiTensor) -> None:
+    if operator.bits:
+        for tensor in tensors:
+            if not tensor._dtype.is_integer:
+                raise NkiValidationError(
+                    f"{op}: nl.{operator.name} works on bits and takes integers, came {tensor.label}"
+                )
+
+
+def _scalar_engine_operators(core: NeuronCore, unit: engine, first: AluOperator, second: AluOperator | None) -> None:
+    if first.bits and unit is not _VECTOR:
+        raise NkiValidationError(f"tensor_scalar: nl.{first.name} runs on the Vector Engine only")
+    if unit is _GPSIMD and first.name != "rsqrt":
+        raise NkiValidationError("tensor_scalar: the GpSimd Engine runs it for nl.rsqrt only")
+    if unit is _SCALAR:
+        pair = (first.name, second.name if second is not None else None)
+        if core.target.generation == 2 or pair not in (("multiply", "add"), ("multiply", None), ("add", None)):
+            raise NkiValidationError(
+                f"tensor_scalar: op0 and op1 {pair} on the Scalar Engine of {core.target.name}; allowed from "
+                "trn2 on: multiply and add, multiply, add"
+            )
+
+
+def _streamed(core: NeuronCore, unit: engine, dst: NkiTensor, inputs: tuple[NkiTensor, ...]) -> Cost:
+    """The cost of streaming the elements of dst through one of the elementwise engines."""
+    count = dst.free_size
+    if unit is _SCALAR:
+        return core.costs.scalar(count)
+    if unit is _GPSIMD:
+        return core.costs.gpsimd(count)
+    return core.costs.vector(count)

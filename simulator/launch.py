@@ -1,0 +1,174 @@
+"""Running kernels: `jit` and `simulate` as NKI has them, and `run`, which also tells time."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .core import NeuronCore, is_active, running
+from .dtypes import Array, hold, lookup, name_of_array, release
+from .errors import NkiValidationError
+from .memory import MemoryRegion
+from .targets import Target, default_target, find_target
+from .tensor import NkiTensor
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """The shape and dtype of a kernel argument whose values do not matter (`run(..., functional=False)`)."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class Kernel:
+    """A function decorated with `nki.jit`: called in another kernel it inlines, called with arrays it simulates."""
+
+    def __init__(self, function: Callable[..., Any], target: Target | None = None) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.target = target
+        self.__name__ = function.__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if is_active():
+            return self.function(*args, **kwargs)
+        return _simulate(self, args, kwargs)
+
+    def __getitem__(self, grid: Any) -> Kernel:
+        cores = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
+        if cores != 1:
+            raise NkiValidationError(f"{self.__name__}[{grid}]: one NeuronCore is simulated; allowed: 1")
+        return self
+
+
+def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+    """`nki.jit`: make a kernel of a function; usable with or without parentheses."""
+    if fn is None:
+        return Kernel
+    return Kernel(fn)
+
+
+def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """`nki.simulate`: a callable that runs the kernel on the simulator and returns arrays (PyTorch tensors if given some).
+
+    The target is NEURON_PLATFORM_TARGET_OVERRIDE, else trn3. Arrays that the kernel writes to are updated in place.
+    """
+    wrapped = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+
+    def simulated(*args: Any, **kwargs: Any) -> Any:
+        return _simulate(wrapped, args, kwargs)
+
+    return simulated
+
+
+def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    torch_tensors = [a for a in (*args, *kwargs.values()) if type(a).__module__.startswith("torch")]
+    if torch_tensors:
+        args = tuple(_from_torch(a) for a in args)
+        kwargs = {name: _from_torch(a) for name, a in kwargs.items()}
+    core = NeuronCore(default_target())
+    result = execute(core, kernel, args, kwargs, update_arguments=True)
+    if torch_tensors:
+        import torch
+
+        result = _each(result, lambda a: torch.from_numpy(np.ascontiguousarray(a)) if isinstance(a, np.ndarray) else a)
+    return result
+
+
+def _from_torch(value: Any) -> Any:
+    return (
+        value.detach().cpu().numpy()
+        if type(value).__module__.startswith("torch") and hasattr(value, "detach")
+        else value
+    )
+
+
+def execute(
+    core: NeuronCore,
+    kernel: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    update_arguments: bool = False,
+) -> Any:
+    """Run a kernel on `core`: arrays go to HBM, everything else is passed as is; what it returns comes back as arrays
+    (None for a tensor where the core does not compute)."""
+    arguments: list[tuple[Any, NkiTensor]] = []
+
+    def enter(value: Any) -> Any:
+        if not isinstance(value, (np.ndarray, TensorSpec)):
+            return value
+        tensor = _argument(core, value)
+        arguments.append((value, tensor))
+        return tensor
+
+    with running(core):
+        function = kernel.function if isinstance(kernel, Kernel) else kernel
+        returned = function(*[enter(value) for value in args], **{name: enter(value) for name, value in kwargs.items()})
+    result = _each(returned, lambda value: _leave(core, value))
+    if update_arguments and core.functional:
+        written = {id(access.allocation) for instruction in core.program for access in instruction.writes}
+        for array, tensor in arguments:
+            if id(tensor.storage.owner) in written:
+                array[...] = release(tensor.values, tensor._dtype)
+    return result
+
+
+def _argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:
+    if 0 in value.shape or len(value.shape) == 0:
+        raise NkiValidationError(
+            f"a kernel argument of shape {tuple(value.shape)} is empty or a scalar array; pass arrays with "
+            "elements, and numbers as numbers"
+        )
+    dtype = lookup(value.dtype) if isinstance(value, TensorSpec) else lookup(name_of_array(value))
+    tensor = core.ndarray(tuple(value.shape), dtype, MemoryRegion.shared_hbm, "argument", argument=True)
+    if core.functional:
+        if isinstance(value, TensorSpec):
+            raise NkiValidationError("a TensorSpec has no values; pass arrays, or functional=False")
+        array = np.ascontiguousarray(value)
+        held = hold(array, dtype).reshape(-1)
+        tensor.storage.array = held.copy() if held.base is not None or np.shares_memory(held, value) else held
+    return tensor
+
+
+def _leave(core: NeuronCore, value: Any) -> Any:
+    if not isinstance(value, NkiTensor):
+        return value
+    if value.storage.on_chip:
+        raise NkiValidationError(f"the kernel returns {value.label}; outputs must be in nl.shared_hbm")
+    return release(value.values, value._dtype).copy() if core.functional else None
+
+
+def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(_each(item, convert) for item in value)
+    return convert(value)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one simulated launch gave: the outputs and the predicted time."""
+
+    target: str
+    outputs: tuple[Any, ...]
+    program: list[Any] = field(repr=False)
+
+
+def run(
+    kernel: Callable[..., Any],
+    *arrays: Any,
+    target: str = "trn2",
+    dge: bool = True,
+    profiled: bool = False,
+    functional: bool = True,
+    **parameters: Any,
+) -> Run:
+    """Run a kernel on the simulator and predict its time on the chip."""
+    core = NeuronCore(find_target(target), functional, dge)
+    returned = execute(core, kernel, arrays, parameters)
+    outputs = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+    return Run(core.target.name, outputs, core.program)

@@ -1,0 +1,188 @@
+"""The memories of a NeuronCore: what a tensor's values are stored in, and how much of SBUF and PSUM is alive.
+
+A storage is one allocation. On chip it has a partition axis and a number of bytes in each partition; in HBM it is flat.
+Its values are held as `dtypes` says; a storage whose bits are reinterpreted, or that was given an address and so can
+overlap with others, holds true bit patterns instead.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from .dtypes import Array, DType
+from .errors import CapacityError, NkiValidationError
+from .targets import PARTITIONS, Target
+
+
+class MemoryRegion(Enum):
+    """Where a tensor lives."""
+
+    sbuf = "sbuf"
+    psum = "psum"
+    private_hbm = "private_hbm"
+    shared_hbm = "shared_hbm"
+
+
+SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
+Rectangle = tuple[int, int, int, int]  # partitions [0] to [1], bytes [2] to [3] of each
+HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
+
+
+class Storage:
+    """One allocation in one memory.
+
+    `row` is the number of elements in a partition (on chip) and `size` the number of all elements. `base` is the byte
+    address within a partition where the storage begins, 0 unless the kernel chose one; storages with an address share
+    the `arena` of their memory, all others have memory of their own, made at the first write.
+    """
+
+    __slots__ = (
+        "arena",
+        "array",
+        "base",
+        "bits",
+        "core",
+        "dtype",
+        "line",
+        "name",
+        "owner",
+        "partition_base",
+        "region",
+        "row",
+        "shape",
+        "size",
+        "written",
+    )
+
+    def __init__(self, region: MemoryRegion, dtype: DType, shape: tuple[int, ...], name: str, line: str) -> None:
+        self.region = region
+        self.dtype = dtype
+        self.shape = shape
+        size = 1
+        for extent in shape:
+            size *= extent
+        self.size = size
+        self.row = size // shape[0] if region is SBUF or region is PSUM else size
+        self.name = name
+        self.line = line
+        self.array: Array | None = None  # flat; of dtype.held, or raw bytes where `bits`
+        self.bits = False
+        self.arena: Arena | None = None
+        self.base = 0
+        self.partition_base = 0
+        self.owner: Any = None  # the Allocation that dependencies are tracked on: its own, or its arena's
+        self.core: Any = None  # who wants to know when the kernel lets go of it
+        self.written: dict[Rectangle, bool] = {}  # PSUM: regions written, True where by a matmul
+
+    def __del__(self) -> None:
+        if self.core is not None:
+            self.core.released(self)
+
+    @property
+    def on_chip(self) -> bool:
+        return self.region is SBUF or self.region is PSUM
+
+    @property
+    def row_bytes(self) -> int:
+        return self.row * self.dtype.itemsize
+
+    @property
+    def label(self) -> str:
+        return f"{self.name or 'tensor'} {self.region.value}{list(self.shape)} {self.dtype.name}"
+
+    def create(self, fill: bool) -> Array:
+        """Make the memory, reading as uninitialised where `fill` (a first write that covers it all needs none)."""
+        if self.arena is not None:
+            self.bits = True
+            self.array = self.arena.array
+        elif fill:
+            self.array = np.full(self.size, self.dtype.fill, dtype=self.dtype.held)
+        else:
+            self.array = np.empty(self.size, dtype=self.dtype.held)
+        return self.array
+
+    def to_bits(self) -> None:
+        """Hold true bit patterns from now on, so that a view of another dtype sees what the chip's memory would."""
+        if self.bits:
+            return
+        values = self.array if self.array is not None else self.create(fill=True)
+        if self.array is not None:
+            self.array = values.astype(self.dtype.bits, copy=False).view(np.uint8)
+            self.bits = True
+
+
+class Arena:
+    """All of SBUF or PSUM as bytes, for tensors that a kernel placed itself."""
+
+    def __init__(self, row_bytes: int, owner: Any, functional: bool) -> None:
+        self.row_bytes = row_bytes
+        self.owner = owner
+        self.written: dict[Rectangle, bool] = {}
+        # 0xFF is NaN in every float type of 16 bits or more, as in memory that was never written.
+        self.array: Array = np.full(PARTITIONS * row_bytes if functional else 0, 0xFF, dtype=np.uint8)
+
+
+def allocate(
+    region: MemoryRegion, dtype: DType, shape: tuple[int, ...], name: str, line: str, target: Target
+) -> Storage:
+    """A new storage; NkiValidationError or CapacityError where no NeuronCore could hold it."""
+    for extent in shape:
+        if not isinstance(extent, (int, np.integer)) or extent < 1:
+            raise NkiValidationError(f"ndarray {name or ''}: shape {shape} must be of positive integers")
+    storage = Storage(region, dtype, shape, name, line)
+    if storage.on_chip:
+        if len(shape) < 2:
+            raise NkiValidationError(
+                f"ndarray {storage.label}: a tensor on chip has a partition and a free dimension, "
+                f"came {len(shape)} dimension(s)"
+            )
+        if shape[0] > PARTITIONS:
+            raise NkiValidationError(
+                f"ndarray {storage.label}: partition dimension {shape[0]} exceeds maximum {PARTITIONS}"
+            )
+        limit = target.sbuf_bytes if region is SBUF else target.psum_bytes
+        if storage.row_bytes > limit:
+            raise CapacityError(
+                f"ndarray {storage.label}: {storage.row_bytes} bytes a partition exceed the {limit} of "
+                f"{region.name.upper()} on {target.name}"
+            )
+    return storage
+
+
+def place(storage: Storage, address: tuple[int, int], arena: Arena) -> None:
+    """Put a storage at (partition, byte in the partition), where it may overlap with others placed there."""
+    partition, start = address
+    if partition < 0 or partition + storage.shape[0] > PARTITIONS:
+        raise NkiValidationError(
+            f"ndarray {storage.label}: address {address} puts partitions {partition} to "
+            f"{partition + storage.shape[0] - 1} outside 0 to {PARTITIONS - 1}"
+        )
+    if start < 0 or start + storage.row_bytes > arena.row_bytes:
+        raise CapacityError(
+            f"ndarray {storage.label}: address {address} puts bytes {start} to "
+            f"{start + storage.row_bytes - 1} outside the {arena.row_bytes} of a partition"
+        )
+    if start % storage.dtype.itemsize:
+        raise NkiValidationError(
+            f"ndarray {storage.label}: address {address} is no multiple of the "
+            f"{storage.dtype.itemsize} bytes of an element"
+        )
+    storage.arena = arena
+    storage.base = start
+    storage.partition_base = partition
+    storage.owner = arena.owner
+    storage.written = arena.written
+    arena.owner.row_bytes = max(arena.owner.row_bytes, start + storage.row_bytes)
+    storage.create(fill=False)
+
+
+def note_write(written: dict[Rectangle, bool], key: Rectangle, by_matmul: bool) -> None:
+    """Remember whether a matmul or another instruction wrote the rectangle `key` of PSUM last."""
+    if key not in written:
+        row, row_end, byte, byte_end = key
+        for inner in [k for k in written if row <= k[0] and k[1] <= row_end and byte <= k[2] and k[3] <= byte_end]:
+            del written[inner]
+    written[key] = by_matmul

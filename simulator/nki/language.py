@@ -1,0 +1,333 @@
+"""`nki.language`: data types, memories, tensors, loops, and the operators that instructions take as `op`.
+
+The math functions work on whole tiles; each is one instruction (or a few) on a fresh tile in SBUF.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..core import active, is_active
+from ..costs import Transfer
+from ..dtypes import DTYPES, hold, lookup, name_of_array
+from ..errors import NkiValidationError
+from ..instruction import engine
+from ..instructions.dma import dma_copy
+from ..instructions.scalar_engine import activation
+from ..instructions.tensor_engine import nc_matmul, nc_transpose
+from ..instructions.vector_engine import memset, tensor_reduce, tensor_scalar, tensor_tensor
+from ..memory import MemoryRegion
+from ..operators import ACTIVATIONS, ALU
+from ..targets import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, STATIONARY_COLUMNS, Target, default_target
+from ..tensor import DynamicSlice, NKIObject, NkiTensor
+from .api import missing
+
+DType = str
+
+bool_ = "bool_"
+int8, int16, int32 = "int8", "int16", "int32"
+uint8, uint16, uint32 = "uint8", "uint16", "uint32"
+float16, float32, bfloat16, tfloat32 = "float16", "float32", "bfloat16", "tfloat32"
+float8_e4m3, float8_e4m3fn, float8_e5m2, float8_e8m0fnu = (
+    "float8_e4m3",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e8m0fnu",
+)
+float8_e5m2_x4, float8_e4m3fn_x4, float4_e2m1fn_x4 = "float8_e5m2_x4", "float8_e4m3fn_x4", "float4_e2m1fn_x4"
+
+sbuf, psum = MemoryRegion.sbuf, MemoryRegion.psum
+private_hbm, shared_hbm = MemoryRegion.private_hbm, MemoryRegion.shared_hbm
+hbm = private_hbm
+
+
+class _TileSize(NKIObject):
+    """Sizes of the hardware's tiles, for the target of the running kernel."""
+
+    pmax = PARTITIONS
+    psum_bank_fmax_bytes = PSUM_BANK_BYTES
+    psum_bank_fmax = PSUM_BANK_BYTES // 4
+    psum_fmax = psum_bank_fmax
+    gemm_stationary_fmax = STATIONARY_COLUMNS
+    gemm_moving_fmax = psum_bank_fmax
+    bn_stats_fmax = 512
+    psum_min_align = 4
+    sbuf_min_align = 1
+
+    @property
+    def psum_num_banks(self) -> int:
+        return PSUM_BANKS
+
+    @property
+    def sbuf_fmax_bytes(self) -> int:
+        return self._target().sbuf_bytes
+
+    @property
+    def sbuf_fmax(self) -> int:
+        return self._target().sbuf_bytes // 4
+
+    @property
+    def sbuf_size_bytes(self) -> int:
+        return self._target().sbuf_bytes * PARTITIONS
+
+    @property
+    def total_available_sbuf_size(self) -> int:
+        return self._target().sbuf_bytes
+
+    def _target(self) -> Target:
+        return active().target if is_active() else default_target()
+
+
+tile_size = _TileSize()
+
+
+def is_hbm(buffer: object) -> bool:
+    return buffer in (private_hbm, shared_hbm)
+
+
+def is_on_chip(buffer: object) -> bool:
+    return buffer in (sbuf, psum)
+
+
+def is_psum(buffer: object) -> bool:
+    return buffer is psum
+
+
+def is_sbuf(buffer: object) -> bool:
+    return buffer is sbuf
+
+
+# Tensors
+
+
+def ndarray(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address: Any = None) -> NkiTensor:
+    """A tensor of uninitialised memory; `address` is (partition, byte within the partition), on chip only."""
+    if not isinstance(buffer, MemoryRegion):
+        raise NkiValidationError(
+            f"ndarray {name}: buffer {buffer!r} is none of nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm"
+        )
+    if not isinstance(shape, (tuple, list)):
+        raise NkiValidationError(f"ndarray {name}: shape {shape!r} must be a tuple of integers")
+    return active("ndarray").ndarray(tuple(shape), dtype, buffer, name, address)
+
+
+def full(shape: Any, fill_value: float, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
+    """A tensor filled with a number."""
+    tensor = ndarray(shape, dtype, buffer, name)
+    if is_on_chip(buffer):
+        memset(tensor, fill_value)
+        return tensor
+    _constant_dma("full", tensor, tensor.size * tensor._dtype.itemsize)
+    if active().functional:
+        tensor.write(np.full(tensor.shape, fill_value, np.float32 if tensor._dtype.is_float else np.int64))
+    return tensor
+
+
+def zeros(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
+    return full(shape, 0, dtype, buffer, name)
+
+
+def ones(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
+    return full(shape, 1, dtype, buffer, name)
+
+
+def zeros_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = "") -> NkiTensor:
+    return zeros(x.shape, dtype or x.dtype, buffer or x.buffer, name)
+
+
+def empty_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = "") -> NkiTensor:
+    return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)
+
+
+def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """A tile in SBUF with the values of a tensor in HBM, whose first dimension becomes the partitions."""
+    tile = ndarray(src.shape, dtype or src.dtype, sbuf)
+    dma_copy(tile, src)
+    return tile
+
+
+def store(dst: NkiTensor, value: NkiTensor) -> None:
+    """Store a tile into a tensor in HBM."""
+    dma_copy(dst, value)
+
+
+def shared_constant(constant: Any) -> NkiTensor:
+    """A tensor in HBM that holds an array (or the .npy file of that name) when the kernel starts."""
+    array = np.load(constant, allow_pickle=False) if isinstance(constant, str) else np.asarray(constant)
+    core = active("shared_constant")
+    tensor = core.ndarray(array.shape, name_of_array(array), shared_hbm, "constant", argument=True)
+    if core.functional:
+        tensor.write(hold(array, tensor._dtype))
+    return tensor
+
+
+def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
+    """The n x n identity in SBUF, loaded from a constant in HBM."""
+    tile = ndarray((n, n), dtype, sbuf) if dst is None else dst
+    _constant_dma("shared_identity_matrix", tile, n * n * tile._dtype.itemsize)
+    if active().functional:
+        tile.write(np.eye(n, dtype=np.float32 if tile._dtype.is_float else np.int64))
+    return tile
+
+
+def _constant_dma(op: str, tensor: NkiTensor, size: int) -> None:
+    transfer = Transfer(size, tensor.shape[0], tensor.shape[0], tensor.storage.on_chip, active(op).dge)
+    active(op).issue(op, engine.dma, (tensor,), (), hbm_bytes=size, dma=transfer)
+
+
+def ds(start: int, size: int) -> DynamicSlice:
+    """`size` elements from `start` on, as an index."""
+    return DynamicSlice(start, size)
+
+
+def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
+    return x.expand_dim(axis)
+
+
+def device_print(print_prefix: str, tensor: NkiTensor) -> None:
+    """Print a tensor's values, at once."""
+    core = active("device_print")
+    print(print_prefix, tensor.values if core.functional else tensor)
+
+
+# Loops and launch grid
+
+
+def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
+    return range(start) if stop is None else range(start, stop, step)
+
+
+sequential_range = static_range = dynamic_range = affine_range
+
+
+def program_id(axis: int = 0) -> int:
+    return 0
+
+
+def num_programs(axes: Any = 0) -> int:
+    return 1
+
+
+def program_ndim() -> int:
+    return 0
+
+
+@contextmanager
+def no_reorder() -> Iterator[None]:
+    """Instructions inside run in program order."""
+    core = active("no_reorder")
+    outer, core.ordered = core.ordered, True
+    try:
+        yield
+    finally:
+        core.ordered = outer
+
+
+# Operators: names for `op`, and functions of tiles
+
+
+def _tile_like(x: NkiTensor, dtype: Any, shape: tuple[int, ...] | None = None) -> NkiTensor:
+    return ndarray(x.shape if shape is None else shape, dtype or x.dtype, sbuf)
+
+
+def _binary(name: str) -> Callable[..., NkiTensor]:
+    def function(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+        tensors = [operand for operand in (x, y) if isinstance(operand, NkiTensor)]
+        if not tensors:
+            raise NkiValidationError(f"nl.{name}: x or y must be a tile")
+        if len(tensors) == 2 and x.free_size == y.free_size:
+            result = _tile_like(x, dtype)
+            tensor_tensor(result, x, y, function)
+        else:
+            data, other, reverse = (x, y, False) if isinstance(x, NkiTensor) else (y, x, True)
+            result = _tile_like(data, dtype)
+            tensor_scalar(result, data, function, other, reverse)
+        return result
+
+    return _named(function, name, f"x {name} y, element by element; y may be a number or one element a partition.")
+
+
+def _unary(name: str) -> Callable[..., NkiTensor]:
+    def function(x: NkiTensor, dtype: Any = None) -> NkiTensor:
+        result = _tile_like(x, dtype)
+        if name in ACTIVATIONS:
+            activation(result, function, x)
+        else:
+            tensor_scalar(result, x, function, 0)
+        return result
+
+    return _named(function, name, f"{name} of every element of x.")
+
+
+def _reduction(name: str, operator: str) -> Callable[..., NkiTensor]:
+    def function(x: NkiTensor, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
+        axes = sorted(a % x.ndim for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+        kept = x.shape[: axes[0]] + ((1,) * len(axes) if keepdims or axes[0] == 1 else ())
+        result = _tile_like(x, dtype, kept)
+        tensor_reduce(result, globals()[operator], x, axis, keepdims=keepdims)
+        return result
+
+    return _named(function, name, f"x reduced over its last axes by {operator}; a tile keeps two dimensions.")
+
+
+def _named(function: Callable[..., NkiTensor], name: str, doc: str) -> Callable[..., NkiTensor]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def _token(name: str) -> Callable[..., NkiTensor]:
+    def function(*operands: Any) -> NkiTensor:
+        raise NkiValidationError(f"nl.{name} is only an operator of instructions, not a function of tiles")
+
+    return _named(function, name, f"The operator {name} of instructions.")
+
+
+for _name, _operator in ALU.items():
+    globals()[_name] = _unary(_name) if _operator.unary else _binary(_name)
+for _name in ACTIVATIONS:
+    if _name not in globals():
+        globals()[_name] = _unary(_name)
+for _name, _operator_name in (("sum", "add"), ("max", "maximum"), ("min", "minimum"), ("prod", "multiply")):
+    globals()[_name] = _reduction(_name, _operator_name)
+for _name in ("average", "prelu", "bypass"):
+    globals()[_name] = _token(_name)
+
+
+def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """The 2-D transpose of a tile, in PSUM."""
+    result = ndarray((x.free_size, x.shape[0]), dtype or x.dtype, psum)
+    nc_transpose(result, x)
+    return result
+
+
+def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
+    """x @ y (x.T @ y where transpose_x) of two tiles in SBUF, into PSUM."""
+    if not transpose_x:
+        turned = transpose(x)
+        x = _tile_like(turned, None)
+        tensor_scalar(x, turned, globals()["add"], 0.0)
+    result = ndarray((x.free_size, y.free_size), float32, psum)
+    nc_matmul(result, x, y)
+    return result
+
+
+def rand(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
+    """Uniform random numbers in [0, 1), the same in every run."""
+    tensor = zeros(shape, dtype, buffer, name)
+    if active().functional:
+        tensor.write(np.random.default_rng(0).random(math.prod(shape), dtype=np.float32).reshape(tensor.shape))
+    return tensor
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("nki.language", name)
+
+
+__all__ = [name for name in globals() if not name.startswith("_")]
+_ = (DTYPES, lookup)

@@ -1,0 +1,60 @@
+"""The NeuronCores that can be simulated: what AWS documents of each.
+
+Sources (aws-neuron-sdk, nki/guides/architecture): trn1 trainium_inferentia2_arch.rst, trn2 trainium2_arch.rst,
+trn3 trainium3_arch.rst; line numbers in the project's timing notes.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from .errors import require
+
+PARTITIONS = 128  # rows of SBUF and PSUM, and lanes of every engine
+PSUM_BANKS = 8
+PSUM_BANK_BYTES = 2048  # of one partition: 512 float32
+STATIONARY_COLUMNS = 128  # columns of the PE array
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Target:
+    """A NeuronCore generation. Clocks in GHz, sizes in bytes of one partition."""
+
+    name: str
+    generation: int  # NeuronCore version: 2, 3 or 4 (`nki.isa.nc_version` gen2, gen3, gen4)
+    sbuf_bytes: int
+    tensor_ghz: float
+    vector_ghz: float
+    scalar_ghz: float
+    gpsimd_ghz: float
+    moving_columns: int  # the largest free size of a moving tile: one PSUM bank before NeuronCore-v4, all of PSUM on it
+
+    @property
+    def psum_bytes(self) -> int:
+        return PSUM_BANKS * PSUM_BANK_BYTES
+
+
+TARGETS = {
+    "trn1": Target("trn1", 2, 192 * KIB, 2.8, 1.12, 1.4, 1.4, 512),
+    "trn2": Target("trn2", 3, 224 * KIB, 2.4, 0.96, 1.2, 1.2, 512),
+    "trn3": Target("trn3", 4, 256 * KIB, 2.4, 1.2, 1.2, 1.2, 4096),
+}
+
+_ALIASES = {"gen2": "trn1", "inf2": "trn1", "gen3": "trn2", "gen4": "trn3"}
+
+TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
+
+
+def find_target(name: str) -> Target:
+    """The target of that name or of one of AWS's other names for it (gen2, inf2, gen3, gen4)."""
+    target = TARGETS.get(_ALIASES.get(name, name))
+    require(target, f"target {name!r} is not known; allowed: {', '.join([*TARGETS, *_ALIASES])}")
+    assert target is not None
+    return target
+
+
+def default_target() -> Target:
+    """What `nki.simulate` models: NEURON_PLATFORM_TARGET_OVERRIDE, else trn3 (nki/guides/nki_simulator.rst)."""
+    return find_target(os.environ.get(TARGET_VARIABLE) or "trn3")

@@ -1,0 +1,106 @@
+"""Arithmetic of views: what an index, a slice or a new shape means for shape and strides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import NkiValidationError, NotSimulatedError, OutOfBoundsError
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    step = 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1 and stride != step:
+            return False
+        step *= extent
+    return True
+
+
+def fill_ellipsis(keys: tuple[Any, ...], ndim: int, tensor: Any) -> tuple[Any, ...]:
+    given = [key for key in keys if key is not Ellipsis]
+    if len(keys) - len(given) > 1 or len(given) > ndim:
+        raise OutOfBoundsError(f"{tensor.label}: indices {keys} do not fit {ndim} dimensions")
+    at = keys.index(Ellipsis) if len(given) < len(keys) else len(keys)
+    return (*keys[:at], *[slice(None)] * (ndim - len(given)), *keys[at + 1 :])
+
+
+def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int, int, int]:
+    start, stop, step = item.start, item.stop, item.step
+    start = 0 if start is None else start
+    stop = extent if stop is None else stop
+    step = 1 if step is None else step
+    if start < 0:
+        start += extent
+    if stop < 0:
+        stop += extent
+    if not 0 <= start < stop <= extent or step < 1:
+        raise OutOfBoundsError(
+            f"{tensor.label}: {item.start}:{item.stop}:{item.step} of dimension {dim} must lie in "
+            f"0:{extent} and not be empty"
+        )
+    return start, (stop - start + step - 1) // step, step
+
+
+def resolve_index(item: Any, extent: int, dim: int, tensor: Any) -> int:
+    if hasattr(item, "storage"):
+        raise NotSimulatedError(f"{tensor.label}: indexing by a tensor is not simulated yet")
+    try:
+        index = item.__index__()
+    except AttributeError:
+        raise NkiValidationError(
+            f"{tensor.label}: index {item!r} of dimension {dim} must be an integer, a slice, `...` or nl.ds"
+        ) from None
+    if not -extent <= index < extent:
+        raise OutOfBoundsError(
+            f"{tensor.label}: index {index} of dimension {dim} is out of bounds, allowed 0 to {extent - 1}"
+        )
+    return int(index) % extent
+
+
+def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
+    known = 1
+    for extent in shape:
+        known *= extent if extent != -1 else 1
+    if shape.count(-1) == 1 and known > 0 and size % known == 0:
+        shape = tuple(size // known if extent == -1 else extent for extent in shape)
+        known = size
+    if known != size or min(shape, default=1) < 1:
+        raise NkiValidationError(f"{what}: shape {shape} does not hold {size} elements")
+    return shape
+
+
+def strides_of_reshape(
+    shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Strides that give the same elements in the shape `new`, or None where only a copy could."""
+    # Merge old dimensions into runs that are dense, then split each run by the new extents.
+    runs: list[tuple[int, int]] = []  # (elements, innermost stride)
+    for extent, stride in zip(shape, strides):
+        if extent == 1:
+            continue
+        if runs and runs[-1][1] == stride * extent:
+            runs[-1] = (runs[-1][0] * extent, stride)
+        else:
+            runs.append((extent, stride))
+    result: list[int] = []
+    left, inner = runs.pop() if runs else (1, 1)
+    for extent in reversed(new):
+        if extent == 1:
+            result.append(inner)
+            continue
+        if left == 1 and runs:
+            left, inner = runs.pop()
+        if left % extent:
+            return None
+        result.append(inner)
+        left //= extent
+        inner *= extent
+    return tuple(reversed(result))

@@ -1,0 +1,92 @@
+"""The `nki` modules have the names and signatures of NKI 0.6; what is not there yet says so by name."""
+
+import importlib
+import inspect
+from enum import Enum
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import pytest
+from trninfer import simulator
+from trninfer.simulator.nki.api import table
+
+MODULES = {"nki": nki, "nki.isa": nisa, "nki.language": nl}
+FUNCTIONS = [f for f in table()["functions"] if f["kind"] == "function" and f["module"] in MODULES]
+SIMULATED = [f for f in FUNCTIONS if f["name"] in vars(MODULES[f["module"]])]
+METHODS = [f for f in table()["functions"] if f.get("class") == "NkiTensor" and f["name"] != "__init__"]
+
+
+def shown(default):
+    if default is inspect.Parameter.empty:
+        return None
+    if isinstance(default, Enum):
+        return default.name if type(default).__name__ == "MemoryRegion" else f"{type(default).__name__}.{default.name}"
+    return repr(default)
+
+
+def documented(parameter):
+    if "default" not in parameter:
+        return None
+    return f"'{parameter['default']}'" if parameter["default"] == "uint8" else parameter["default"]
+
+
+@pytest.mark.parametrize("function", SIMULATED, ids=lambda f: f["qualname"])
+def test_signature_is_the_documented_one(function):
+    ours = inspect.signature(getattr(MODULES[function["module"]], function["name"])).parameters.values()
+    assert [p.name for p in ours] == [p["name"] for p in function["params"]]
+    for parameter, expected in zip(ours, function["params"]):
+        if expected["kind"] != "var_keyword":
+            assert shown(parameter.default) == documented(expected)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda f: f["name"])
+def test_tensor_has_the_documented_methods(method):
+    ours = getattr(nl.NkiTensor, method["name"])
+    if not isinstance(ours, property):
+        assert list(inspect.signature(ours).parameters) == [p["name"] for p in method["params"]]
+
+
+def test_what_issue_two_lists_is_simulated():
+    names = {f["qualname"] for f in SIMULATED}
+    instructions = """dma_copy dma_transpose nc_matmul nc_transpose tensor_copy tensor_tensor tensor_scalar
+        scalar_tensor_tensor tensor_reduce activation activation_reduce reciprocal memset iota max8 nc_find_index8"""
+    assert {f"nki.isa.{name}" for name in instructions.split()} <= names
+    language = "ndarray zeros ones full load store copy affine_range sequential_range static_range dynamic_range"
+    assert {f"nki.language.{name}" for name in language.split()} <= names
+
+
+@pytest.mark.parametrize(
+    "constant", [c for c in table()["constants"] if c["module"] == "nki.language"], ids=lambda c: c["name"]
+)
+def test_language_constants_exist(constant):
+    assert hasattr(nl, constant["name"])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [c for c in table()["classes"] if c["module"] == "nki.isa" and c["bases"] == ["Enum"]],
+    ids=lambda c: c["name"],
+)
+def test_enums_have_the_documented_members(entry):
+    ours = getattr(nisa, entry["name"])
+    assert {m.name: m.value for m in ours} == {m["name"]: eval(m["value"]) for m in entry["members"]}
+
+
+def test_missing_function_is_named():
+    missing = [f for f in FUNCTIONS if f not in SIMULATED]
+    assert missing, "every function is simulated: replace this test"
+    for function in missing:
+        with pytest.raises(simulator.NotSimulatedError, match=function["name"]):
+            getattr(MODULES[function["module"]], function["name"])
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        nl.no_such_thing  # noqa: B018
+    assert not hasattr(nisa, "no_such_thing")
+
+
+def test_modules_import_under_their_nki_names():
+    for name in ("nki", "nki.isa", "nki.language", "nki.typing"):
+        assert importlib.import_module(name).__name__.startswith("trninfer.simulator.nki")
