@@ -12,7 +12,8 @@ from __future__ import annotations
 import sys
 
 from .errors import CapacityError, NkiValidationError, NotSimulatedError, OutOfBoundsError
-from .launch import Kernel, Run, TensorSpec, jit, run, simulate
+from .launch import Kernel, TensorSpec, jit, run, simulate
+from .run import Run, write_trace
 from .targets import TARGETS, Target
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "jit",
     "run",
     "simulate",
+    "write_trace",
 ]
 
 

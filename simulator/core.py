@@ -21,6 +21,7 @@ from .instruction import Allocation, Instruction, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, note_write, place
 from .targets import Target
 from .tensor import NkiTensor
+from .timing.capacity import Memory
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _NO_TIME = Cost(0.0, 0.0)
@@ -37,7 +38,9 @@ class NeuronCore:
         self.program: list[Instruction] = []
         self.allocations: list[Allocation] = []
         self.ordered = False  # inside `nl.no_reorder()`
+        self.memory = Memory(0, 0)  # what the program took at most, once it has run
         self.registers: dict[str, Array] = {}  # state that engines keep between instructions
+        self.last_accumulation: Instruction | None = None  # the last to use the Scalar Engine's accumulators
         self._arenas: dict[MemoryRegion, Arena] = {}
         self._scratch: dict[tuple[int, int], Array] = {}
 
@@ -72,6 +75,7 @@ class NeuronCore:
         if region not in self._arenas:
             row_bytes = self.target.sbuf_bytes if region is SBUF else self.target.psum_bytes
             owner = self._note(region, 0, f"{region.value} placed by address", "")
+            owner.placed = True
             self._arenas[region] = Arena(row_bytes, owner, functional=self.functional)
         return self._arenas[region]
 

@@ -1,64 +1,175 @@
 """What an instruction costs on its engine: the issue interval and the latency, from the constants of the target.
 
 `interval` is how long the engine is taken before it can start its next instruction, `latency` how long until the
-result can be read; both in nanoseconds with the Tensor Engine at its full clock. Instructions say how many elements
-or columns they stream; everything else about time is here.
+result can be read, both in nanoseconds with the Tensor Engine at its full clock; `cold` is the Tensor Engine's interval
+at half clock. Instructions say what they stream; everything else about time is here. Numbers: timing/constants.py.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .dtypes import DType
-from .targets import Target
+from .instruction import engine
+from .memory import PSUM
+from .targets import STATIONARY_COLUMNS, Target
+from .timing.constants import machine
 
-MINIMUM_CYCLES = 64  # no instruction takes an engine for less [nki.api.shared.rst, MIN_II; perf guide]
+MINIMUM_CYCLES = 64  # of a matmul, however few columns move [A1, MM_INIT_LATENCY]
+WIDE_STRIDE = 16  # bytes between neighbours from which on memory gives an engine half its bandwidth [A1, access pattern]
 
 
 class Cost(NamedTuple):
     interval: float
     latency: float
+    cold: float = 0.0
 
 
 class Costs:
-    """The costs of one target."""
+    """The costs of one target. `cycles` are cycles of streaming; what an instruction takes beside them is added here."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.generation = target.generation
+        m = self.machine = machine(target.name)
+        self._vector_gap = m.vector_gap_cycles / target.vector_ghz
+        self._vector_fill = m.vector_fill_cycles / target.vector_ghz
+        self._scalar_gap = m.scalar_gap_cycles / target.scalar_ghz
 
     def vector(self, cycles: float) -> Cost:
         """A Vector Engine instruction that streams for `cycles`."""
-        busy = max(MINIMUM_CYCLES, cycles) / self.target.vector_ghz
-        return Cost(busy, busy)
+        busy = cycles / self.target.vector_ghz
+        return Cost(busy + self._vector_gap, busy + self._vector_fill)
 
-    def scalar(self, cycles: float) -> Cost:
-        busy = max(MINIMUM_CYCLES, cycles) / self.target.scalar_ghz
-        return Cost(busy, busy)
+    def scalar(self, cycles: float, function: bool = False) -> Cost:
+        """A Scalar Engine instruction; `function` where it looks one up."""
+        busy = cycles / self.target.scalar_ghz
+        fill = self.machine.scalar_fill_cycles if function else self.machine.scalar_copy_fill_cycles
+        return Cost(busy + self._scalar_gap, busy + fill / self.target.scalar_ghz)
+
+    def accumulator_read(self) -> Cost:
+        """Reading the Scalar Engine's accumulators, one number a partition."""
+        return Cost(self.machine.scalar_accumulator_cycles / self.target.scalar_ghz, self.machine.scalar_accumulator_fill_ns)
 
     def gpsimd(self, cycles: float) -> Cost:
-        busy = max(MINIMUM_CYCLES, cycles) / self.target.gpsimd_ghz
-        return Cost(busy, busy)
+        busy = cycles / self.target.gpsimd_ghz
+        return Cost(busy + self.machine.gpsimd_gap_cycles / self.target.gpsimd_ghz,
+                    busy + self.machine.gpsimd_fill_cycles / self.target.gpsimd_ghz)
 
-    def matmul(
-        self,
-        rows: int,
-        stationary_columns: int,
-        moving_columns: int,
-        dtype: DType,
-        stationary_stride: int,
-        transpose: bool,
-    ) -> Cost:
-        """A Tensor Engine instruction: the stationary tile is loaded, then the moving columns stream through.
+    def copy(self, unit: engine, dst: Any, src: Any) -> Cost:
+        """tensor_copy on one of the three engines that have it."""
+        count = dst.free_size
+        if unit is engine.vector:
+            return self.vector(count * self._copy_pace(dst, src, fp32_doubles=True))
+        if unit is engine.scalar:
+            if dst._dtype is src._dtype and dst._dtype.is_integer:
+                cost = self.scalar(count)
+                return Cost(cost.interval - self._scalar_gap + self.machine.scalar_bit_copy_gap_cycles / self.target.scalar_ghz,
+                            cost.latency)
+            doubled = self.generation >= 4 and dst._dtype.itemsize == 2 == src._dtype.itemsize  # A3, Scalar Engine
+            return self.scalar(count / 2 if doubled else count)
+        return self.gpsimd(count)
 
-        `stationary_stride` is the byte distance of neighbouring stationary elements.
+    def tensor_scalar(self, unit: engine, dst: Any, data: Any) -> Cost:
+        """One input and numbers or columns: Vector, Scalar or GpSimd Engine."""
+        count = dst.free_size
+        if unit is engine.vector:
+            return self.vector(count * self._copy_pace(dst, data, fp32_doubles=False))
+        return self.scalar(count) if unit is engine.scalar else self.gpsimd(count)
+
+    def tensor_tensor(self, unit: engine, dst: Any, first: Any, second: Any) -> Cost:
+        """Two inputs, element by element."""
+        count = dst.free_size
+        if unit is engine.gpsimd:
+            return self.gpsimd(2 * count)
+        in_psum = first.storage.region is PSUM or second.storage.region is PSUM
+        narrow = first._dtype.bfloat16_like and second._dtype.bfloat16_like
+        if self.generation == 2:  # two inputs share SBUF's read port but where they are narrow (OLD, tensor_tensor)
+            single = in_psum or (narrow and _dense(first) and _dense(second))
+            return self.vector(count * (1 if single else 2) * _trn1_stride(dst, first, second))
+        doubled = not in_psum and narrow and dst._dtype.bfloat16_like and _dense(first) and _dense(second)  # A2, 2x mode
+        return self.vector(count / 2 if doubled else count)
+
+    def reduce(self, data: Any) -> Cost:
+        """tensor_reduce, max8, nc_find_index8: every element of the input passes once."""
+        return self.vector(data.free_size * (_trn1_stride(data) if self.generation == 2 else 1))
+
+    def memset(self, unit: engine, dst: Any) -> Cost:
+        return self.vector(dst.free_size) if unit is engine.vector else self.gpsimd(dst.free_size)
+
+    def reciprocal(self, data: Any) -> Cost:
+        return self.vector(self.machine.reciprocal_cycles * data.free_size)
+
+    def vector_transpose(self) -> Cost:
+        """A transpose of up to 32 x 32 on the Vector Engine."""
+        return self.vector(self.machine.vector_transpose_cycles)
+
+    def _copy_pace(self, dst: Any, src: Any, fp32_doubles: bool) -> float:
+        """Cycles an element: a quarter or half in the performance modes of trn2 and newer (A2, Vector Engine)."""
+        if self.generation == 2:
+            return _trn1_stride(dst, src)
+        in_psum = (dst.storage.region is PSUM) + (src.storage.region is PSUM)
+        if self._fast_type(dst._dtype) and self._fast_type(src._dtype):
+            dense = _dense(dst) and _dense(src)
+            if not in_psum:
+                return 0.25 if dense else 0.5
+            return 0.5 if dense and in_psum == 1 else 1.0
+        # Copies within SBUF run at twice the clock in any dtype: V for float32, row i33 for a cast.
+        return 0.5 if fp32_doubles and not in_psum else 1.0
+
+    def _fast_type(self, dtype: DType) -> bool:
+        return dtype.bfloat16_like or (self.generation >= 4 and dtype.is_float and dtype.itemsize == 1)  # A3
+
+    def matmul(self, stationary_columns: int, moving_columns: int, dtype: DType, stationary_stride: int) -> Cost:
+        """A Tensor Engine instruction: the next stationary tile is loaded while the moving columns of this one stream.
+
+        float32 takes two instructions of two passes each. `stationary_stride` is the byte distance of neighbouring
+        stationary elements. Rows that are not used do not speed it up (PG).
         """
-        passes = 4 if dtype.itemsize == 4 and dtype.name != "tfloat32" else 1
-        busy = passes * max(min(MINIMUM_CYCLES, stationary_columns), moving_columns) / self.target.tensor_ghz
-        return Cost(busy, busy)
+        m = self.machine
+        columns = max(min(MINIMUM_CYCLES, stationary_columns), moving_columns)
+        stride = m.stationary_stride if stationary_stride >= WIDE_STRIDE else 1.0
+        share = stationary_columns / STATIONARY_COLUMNS
+        if dtype.name == "float32":
+            instructions, cycles = 2, max(2 * columns, m.stationary_cycles_fp32 * share * stride)
+        else:
+            instructions, cycles = 1, max(columns, m.stationary_cycles * share * stride)
+        streaming = instructions * cycles / self.target.tensor_ghz
+        interval = streaming + instructions * m.matmul_gap_ns
+        return Cost(interval, interval + m.matmul_fill_ns, 2 * streaming)
+
+    def transpose(self, partitions: int, free: int, dtype: DType, stride: int) -> Cost:
+        """A transpose on the Tensor Engine: the data is the stationary tile, an identity of `partitions` columns moves."""
+        m = self.machine
+        columns = max(min(MINIMUM_CYCLES, free), partitions)
+        streaming = columns / self.target.tensor_ghz
+        cold = 2 * streaming
+        if dtype.itemsize == 4:
+            streaming *= m.transpose_fp32_cycles * (m.transpose_fp32_stride if stride >= WIDE_STRIDE else 1.0)
+            cold = m.transpose_fp32_cold * streaming
+        interval = streaming + m.matmul_gap_ns
+        return Cost(interval, interval + m.matmul_fill_ns, cold)
+
+
+def _dense(tensor: Any) -> bool:
+    """Whether neighbours in the innermost dimension lie next to each other."""
+    return bool(tensor.strides[-1] == 1)
+
+
+def _trn1_stride(*tensors: Any) -> int:
+    """2 where an operand's neighbours are 16 B or more apart: trn1's memories then give half their bandwidth (A1)."""
+    for tensor in tensors:
+        if tensor.shape[-1] > 1 and tensor.strides[-1] * tensor._dtype.itemsize >= WIDE_STRIDE:
+            return 2
+    return 1
 
 
 class Transfer(NamedTuple):
-    """A DMA: `bytes` moved in `descriptors` pieces, over `partitions` of SBUF; `load` is towards SBUF."""
+    """A DMA: `bytes` moved in `descriptors` pieces, over `partitions` of SBUF from `row` on; `load` is towards SBUF.
+
+    `patterns` tell where it touches HBM: (byte offset, shape, strides in elements, bytes of an element) of each view.
+    `narrow` marks a write of pieces under 64 bytes that are neighbours in HBM.
+    """
 
     bytes: int
     descriptors: int
@@ -67,3 +178,6 @@ class Transfer(NamedTuple):
     dge: bool
     transpose: bool = False
     casts: bool = False
+    row: int = 0
+    patterns: tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], ...] = ()
+    narrow: bool = False

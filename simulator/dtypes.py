@@ -130,7 +130,7 @@ def hold(array: Array, dtype: DType) -> Array:
 
 
 def release(held: Array, dtype: DType) -> Array:
-    """A held array as one of the true type, for the caller of a kernel."""
+    """A copy of a held array in the true type, for the caller of a kernel."""
     if dtype.name == "bool_":
         return held.astype(np.bool_)
     return held.astype(dtype.bits)

@@ -28,7 +28,7 @@ class Allocation:
     issued when the kernel let go of it, None while it holds it.
     """
 
-    __slots__ = ("argument", "dropped", "label", "line", "region", "row_bytes", "uid")
+    __slots__ = ("argument", "dropped", "label", "line", "placed", "region", "row_bytes", "uid")
 
     def __init__(self, uid: int, region: Any, row_bytes: int, label: str, line: str, argument: bool) -> None:
         self.uid = uid
@@ -38,6 +38,7 @@ class Allocation:
         self.line = line
         self.dropped: int | None = None
         self.argument = argument
+        self.placed = False  # holds tiles at addresses that the kernel chose
 
 
 class Access(NamedTuple):
@@ -54,6 +55,8 @@ class Access(NamedTuple):
     byte_end: int
     pitch: int
     covers: bool  # all of the storage
+    step: int = 0  # where not 0, only `run` of every `step` bytes from `byte` on
+    run: int = 0
 
     @property
     def low(self) -> int:
@@ -67,6 +70,8 @@ class Access(NamedTuple):
         if self.allocation is not other.allocation:
             return False
         if self.pitch == other.pitch:
+            if self.step and self.step == other.step and not self._interlocks(other):
+                return False
             return (
                 self.row < other.row_end
                 and other.row < self.row_end
@@ -74,6 +79,11 @@ class Access(NamedTuple):
                 and other.byte < self.byte_end
             )
         return self.low < other.high and other.low < self.high
+
+    def _interlocks(self, other: Access) -> bool:
+        """Whether two combs of the same step have a tooth in the same place."""
+        apart = (other.byte - self.byte) % self.step
+        return apart < self.run or self.step - apart < other.run
 
 
 class Instruction:
@@ -85,6 +95,7 @@ class Instruction:
 
     __slots__ = (
         "after",
+        "cold",
         "dma",
         "engine",
         "flops",
@@ -131,6 +142,7 @@ class Instruction:
         self.name = name
         self.after: tuple[Instruction, ...] = ()
         self.ordered = ordered
+        self.cold = 0.0  # the Tensor Engine's interval at half clock
         self.table = ""  # the lookup table that an activation needs
 
     def depends_on(self, *producers: Instruction) -> Instruction:

@@ -44,6 +44,7 @@ class Storage:
         "array",
         "base",
         "bits",
+        "borrowed",
         "core",
         "dtype",
         "line",
@@ -74,6 +75,7 @@ class Storage:
         self.base = 0
         self.partition_base = 0
         self.owner: Any = None  # the Allocation that dependencies are tracked on: its own, or its arena's
+        self.borrowed = False  # the array is the caller's and must be copied before a write
         self.core: Any = None  # who wants to know when the kernel lets go of it
         self.written: dict[Rectangle, bool] = {}  # PSUM: regions written, True where by a matmul
 
@@ -103,6 +105,12 @@ class Storage:
         else:
             self.array = np.empty(self.size, dtype=self.dtype.held)
         return self.array
+
+    def own(self) -> None:
+        """Stop sharing the caller's array, because it is about to be written."""
+        if self.borrowed and self.array is not None:
+            self.array = self.array.copy()
+            self.borrowed = False
 
     def to_bits(self) -> None:
         """Hold true bit patterns from now on, so that a view of another dtype sees what the chip's memory would."""

@@ -15,7 +15,7 @@ from .dtypes import Array, DType, convert, lookup
 from .errors import NkiValidationError, NotSimulatedError, OutOfBoundsError
 from .instruction import Access
 from .memory import MemoryRegion, Storage
-from .views import fill_ellipsis, infer, is_row_major, resolve_index, resolve_slice, row_major, strides_of_reshape
+from .views import comb, fill_ellipsis, infer, is_row_major, resolve_index, resolve_slice, row_major, strides_of_reshape
 
 MAX_DIMENSIONS = 5  # of an access pattern (nki-language-guide.rst, "Tensor Values")
 
@@ -41,7 +41,7 @@ class DynamicSlice:
 class NkiTensor(NKIObject):
     """A tensor in SBUF, PSUM or HBM. Views share its storage; no view operation copies."""
 
-    __slots__ = ("_access", "_bits", "_dtype", "_values", "offset", "row", "shape", "storage", "strides")
+    __slots__ = ("_access", "_bits", "_dtype", "_source", "_values", "offset", "row", "shape", "storage", "strides")
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class NkiTensor(NKIObject):
         self.offset = offset
         # Elements of this view's dtype in one partition (on chip) or in all (HBM).
         self.row = storage.row if self._dtype is storage.dtype else storage.row_bytes // self._dtype.itemsize
-        self._values: Array | None = None
+        self._values: Array | None = None  # this view of `_source`, the storage's array when it was made
+        self._source: Array | None = None
         self._bits = False
         self._access: Access | None = None
 
@@ -133,13 +134,15 @@ class NkiTensor(NKIObject):
         storage = self.storage
         if storage.array is None:
             storage.create(fill=self.size != storage.size)
+        elif storage.borrowed:
+            storage.own()
         view = self._array()
         values = convert(values, self._dtype)
         view[...] = values if not self._bits else values.astype(self._dtype.bits, copy=False)
 
     def _array(self) -> Array:
         storage = self.storage
-        if self._values is not None and self._bits == storage.bits:
+        if self._values is not None and self._source is storage.array:
             return self._values
         dtype = self._dtype
         if dtype is not storage.dtype:
@@ -156,6 +159,7 @@ class NkiTensor(NKIObject):
             strides[0] = pitch
         assert storage.array is not None
         self._values = np.ndarray(self.shape, held, storage.array, offset, tuple(strides))
+        self._source = storage.array
         self._bits = storage.bits
         return self._values
 
@@ -172,10 +176,14 @@ class NkiTensor(NKIObject):
             pitch = self.row
             outer = self.shape[0]
             extent = 1
+            step = run = 0
             for count, stride in zip(self.shape[1:], self.strides[1:]):
                 extent += (count - 1) * stride
+            if extent > self.free_size:
+                step, run = comb(self.shape[1:], self.strides[1:])
         else:
-            pitch = max([stride for stride, count in zip(self.strides, self.shape) if count > 1], default=self.row)
+            pitch = max([stride for stride, count in zip(self.strides, self.shape) if count > 1], default=0) or self.row
+            step = run = 0
             outer = extent = 1
             for count, stride in zip(self.shape, self.strides):
                 if stride == pitch:
@@ -189,7 +197,7 @@ class NkiTensor(NKIObject):
         byte = element * size + storage.base
         row += storage.partition_base
         covers = self.size == storage.size * storage.dtype.itemsize // size and 0 not in self.strides
-        return Access(storage.owner, row, row + outer, byte, byte + extent * size, pitch * size, covers)
+        return Access(storage.owner, row, row + outer, byte, byte + extent * size, pitch * size, covers, step * size, run * size)
 
     # Views
 

@@ -24,6 +24,22 @@ def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return True
 
 
+def comb(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
+    """(step, run) where the elements are `run` of every `step` ones; (0, 0) where they follow no such pattern."""
+    run = 1
+    step = 0
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent == 1 or stride == 0:
+            continue
+        if stride == run and not step:
+            run *= extent
+        elif not step:
+            step = stride
+        elif stride % step:
+            return 0, 0
+    return (step, run) if step > run else (0, 0)
+
+
 def fill_ellipsis(keys: tuple[Any, ...], ndim: int, tensor: Any) -> tuple[Any, ...]:
     given = [key for key in keys if key is not Ellipsis]
     if len(keys) - len(given) > 1 or len(given) > ndim:

@@ -1,7 +1,12 @@
-"""Shared by all tests: `import nki` finds the simulator, and hypothesis runs without deadlines (times are not asserted)."""
+"""Shared by all tests: `import nki` finds the simulator; hypothesis has no deadline, because no test asserts a time."""
 
-from hypothesis import settings
-from trninfer import simulator
+import os
+
+# One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from hypothesis import settings  # noqa: E402
+from trninfer import simulator  # noqa: E402
 
 simulator.install()
 settings.register_profile("trninfer", deadline=None, max_examples=40)

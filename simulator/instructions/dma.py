@@ -105,6 +105,7 @@ def dma_transpose(
 
 
 _DMA = engine.dma
+_HBM_LINE_BYTES = 64  # narrower writes are read, changed and written back
 _NO_DGE, _HARDWARE, _SOFTWARE = dge_mode.none, dge_mode.hwdge, dge_mode.swdge
 
 
@@ -150,13 +151,21 @@ def _hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
 
 def _transfer(dge: bool, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False) -> Transfer:
     """What the queues move: a descriptor is a run of bytes that is contiguous on both sides."""
-    run = min(_contiguous_run(dst), _contiguous_run(src))
-    moved = dst.size * max(dst._dtype.itemsize, src._dtype.itemsize)
+    into = _contiguous_run(dst)
+    run = min(into, _contiguous_run(src))
+    itemsize = dst._dtype.itemsize
+    moved = dst.size * max(itemsize, src._dtype.itemsize)
     load = dst.storage.on_chip
     chip = dst if load else src
-    partitions = chip.shape[0] if chip.storage.on_chip else 16
+    row, partitions = (chip.access.row, chip.shape[0]) if chip.storage.on_chip else (0, 0)
     uses_dge = mode in (_HARDWARE, _SOFTWARE) or (dge and mode is not _NO_DGE)
-    return Transfer(moved, dst.size // run, partitions, load, uses_dge, transpose, dst._dtype is not src._dtype)
+    patterns = tuple(
+        [(t.offset * t._dtype.itemsize, t.shape, t.strides, t._dtype.itemsize) for t in (dst, src) if not t.storage.on_chip]
+    )
+    narrow = not load and run * itemsize < _HBM_LINE_BYTES and into > run
+    return Transfer(
+        moved, dst.size // run, partitions, load, uses_dge, transpose, dst._dtype is not src._dtype, row, patterns, narrow
+    )
 
 
 def _contiguous_run(tensor: NkiTensor) -> int:

@@ -50,11 +50,14 @@ def activation(
         _bias_rules(core, bias)
     command = _reduction("activation", core, reduce_op, reduce_cmd, reduce_res, data)
     vectors = tuple(operand for operand in (scale, bias) if isinstance(operand, NkiTensor))
-    cost = core.costs.scalar(data.free_size)
+    cost = core.costs.scalar(data.free_size, function=function.table != "")
     instruction = core.issue("activation", engine.scalar, (dst,), (data, *vectors), cost, name, 2 * dst.size)
     instruction.table = function.table
+    _keep_accumulator_order(core, instruction, command)
     if reduce_res is not None:
-        core.issue("activation_read_accumulators", engine.scalar, (reduce_res,), (), core.costs.scalar(1))
+        cost = core.costs.accumulator_read()
+        read = core.issue("activation_read_accumulators", engine.scalar, (reduce_res,), (), cost)
+        _keep_accumulator_order(core, read, reduce_cmd.reduce)
 
     if core.functional:
         values = float_values(data)
@@ -117,6 +120,14 @@ def _reduction(
         if result.free_size != 1:
             raise NkiValidationError(f"{op}: reduce_res {result.label} must have one element in a partition")
     return command
+
+
+def _keep_accumulator_order(core: NeuronCore, instruction: Instruction, command: reduce_cmd) -> None:
+    """Instructions that use the accumulators follow each other as the kernel has them."""
+    if command is not reduce_cmd.idle:
+        if core.last_accumulation is not None:
+            instruction.depends_on(core.last_accumulation)
+        core.last_accumulation = instruction
 
 
 def _accumulators(core: NeuronCore) -> Array:

@@ -52,16 +52,14 @@ def nc_matmul(
     _matmul_dtypes(core, dst, stationary, moving, is_transpose)
     adds = _accumulates(core, dst, accumulate)
 
-    cost = core.costs.matmul(
-        rows,
-        columns,
-        moving_columns,
-        stationary._dtype,
-        stationary.strides[-1] * stationary._dtype.itemsize,
-        is_transpose,
-    )
+    stride = stationary.strides[-1] * stationary._dtype.itemsize
+    if is_transpose:
+        cost = core.costs.transpose(moving_columns, columns, stationary._dtype, stride)
+    else:
+        cost = core.costs.matmul(columns, moving_columns, stationary._dtype, stride)
     reads = (stationary, moving, dst) if adds else (stationary, moving)
     instruction = core.issue("nc_matmul", engine.tensor, (dst,), reads, cost, name, 2 * rows * columns * moving_columns)
+    instruction.cold = cost.cold
 
     if core.functional:
         left = stationary.values.reshape(rows, columns)
@@ -104,10 +102,11 @@ def nc_transpose(
         in_sbuf("nc_transpose", "data", data)
         _psum_destination(core, "nc_transpose", dst)
         stride = data.strides[-1] * data._dtype.itemsize
-        cost = core.costs.matmul(partitions, free, partitions, data._dtype, stride, True)
+        cost = core.costs.transpose(partitions, free, data._dtype, stride)
     else:
-        cost = core.costs.vector(free)
+        cost = core.costs.vector_transpose()
     instruction = core.issue("nc_transpose", unit, (dst,), (data,), cost, name)
+    instruction.cold = cost.cold
 
     if core.functional:
         values = data.values.reshape(partitions, free).T

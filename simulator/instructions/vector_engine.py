@@ -21,7 +21,6 @@ from ..checks import (
     tile,
 )
 from ..core import NeuronCore, active
-from ..costs import Cost
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
@@ -46,7 +45,7 @@ def tensor_copy(dst: NkiTensor, src: NkiTensor, engine: engine = _UNKNOWN, name:
             "tensor_copy: the Scalar Engine has no copy on trn1; use nisa.activation with op=nl.copy"
         )
     not_psum_on_gpsimd("tensor_copy", unit, dst, src)
-    instruction = core.issue("tensor_copy", unit, (dst,), (src,), _streamed(core, unit, dst, (src,)), name)
+    instruction = core.issue("tensor_copy", unit, (dst,), (src,), core.costs.copy(unit, dst, src), name)
 
     if core.functional:
         dst.write(shaped(src.values, dst.shape))
@@ -66,7 +65,7 @@ def memset(dst: NkiTensor, value: float, engine: engine = _UNKNOWN, name: str | 
         raise NkiValidationError(f"memset: value {value} of dst {dst.label} must be an integer")
     if dtype.kind == "packed" and value != 0:
         raise NkiValidationError(f"memset: only 0 can be set in dst {dst.label}")
-    instruction = core.issue("memset", unit, (dst,), (), _streamed(core, unit, dst, ()), name)
+    instruction = core.issue("memset", unit, (dst,), (), core.costs.memset(unit, dst), name)
 
     if core.functional:
         number = np.int64(value) if not dtype.is_float else np.float32(value)
@@ -98,7 +97,7 @@ def tensor_tensor(
         unit = _GPSIMD
     not_psum_on_gpsimd("tensor_tensor", unit, *tensors)
     _bit_operands("tensor_tensor", operator, *tensors)
-    cost = _streamed(core, unit, dst, (data1, data2))
+    cost = core.costs.tensor_tensor(unit, dst, data1, data2)
     instruction = core.issue("tensor_tensor", unit, (dst,), (data1, data2), cost, name, flops=dst.size)
 
     if core.functional:
@@ -145,7 +144,7 @@ def tensor_scalar(
     if second is not None:
         steps.append((second, _operand("tensor_scalar", "operand1", second, operand1, data), reverse1))
     vectors = tuple(operand for _, operand, _ in steps if isinstance(operand, NkiTensor))
-    cost = _streamed(core, unit, dst, (data,))
+    cost = core.costs.tensor_scalar(unit, dst, data)
     instruction = core.issue("tensor_scalar", unit, (dst,), (data, *vectors), cost, name, flops=dst.size * len(steps))
 
     if core.functional:
@@ -185,7 +184,7 @@ def scalar_tensor_tensor(
         )
     scalar = _operand("scalar_tensor_tensor", "operand0", first, operand0, data, float32=False)
     vectors = (scalar,) if isinstance(scalar, NkiTensor) else ()
-    cost = _streamed(core, _VECTOR, dst, (data, operand1))
+    cost = core.costs.tensor_tensor(_VECTOR, dst, data, operand1)
     instruction = core.issue(
         "scalar_tensor_tensor", _VECTOR, (dst,), (data, operand1, *vectors), cost, name, 2 * dst.size
     )
@@ -228,7 +227,7 @@ def tensor_reduce(
     if negate and operator.bits:
         raise NkiValidationError("tensor_reduce: negate goes with arithmetic operators only")
     _bit_operands("tensor_reduce", operator, dst, data)
-    cost = core.costs.vector(data.free_size)
+    cost = core.costs.reduce(data)
     instruction = core.issue("tensor_reduce", _VECTOR, (dst,), (data,), cost, name, flops=data.size)
 
     if core.functional:
@@ -245,7 +244,7 @@ def reciprocal(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Inst
     tile("reciprocal", "dst", dst)
     tile("reciprocal", "data", data)
     same_size("reciprocal", dst, "data", data)
-    cost = core.costs.vector(8 * data.free_size)  # nki.api.shared.rst, nki-engine-sel
+    cost = core.costs.reciprocal(data)
     instruction = core.issue("reciprocal", _VECTOR, (dst,), (data,), cost, name, flops=dst.size)
 
     if core.functional:
@@ -262,7 +261,7 @@ def max8(dst: NkiTensor, src: NkiTensor, name: str | None = None) -> Instruction
     same_partitions("max8", dst, "src", src)
     _eight("max8", "dst", dst)
     _searchable("max8", "src", src)
-    instruction = core.issue("max8", _VECTOR, (dst,), (src,), core.costs.vector(src.free_size), name)
+    instruction = core.issue("max8", _VECTOR, (dst,), (src,), core.costs.reduce(src), name)
 
     if core.functional:
         values = float_values(src).reshape(src.shape[0], -1)
@@ -282,7 +281,7 @@ def nc_find_index8(dst: NkiTensor, data: NkiTensor, vals: NkiTensor, name: str |
     _searchable("nc_find_index8", "data", data)
     if dst.dtype not in ("uint32", "uint16"):
         raise NkiValidationError(f"nc_find_index8: dst {dst.label} must be uint32 or uint16")
-    instruction = core.issue("nc_find_index8", _VECTOR, (dst,), (data, vals), core.costs.vector(data.free_size), name)
+    instruction = core.issue("nc_find_index8", _VECTOR, (dst,), (data, vals), core.costs.reduce(data), name)
 
     if core.functional:
         values = float_values(data).reshape(data.shape[0], -1)
@@ -369,13 +368,3 @@ def _scalar_engine_operators(core: NeuronCore, unit: engine, first: AluOperator,
                 f"tensor_scalar: op0 and op1 {pair} on the Scalar Engine of {core.target.name}; allowed from "
                 "trn2 on: multiply and add, multiply, add"
             )
-
-
-def _streamed(core: NeuronCore, unit: engine, dst: NkiTensor, inputs: tuple[NkiTensor, ...]) -> Cost:
-    """The cost of streaming the elements of dst through one of the elementwise engines."""
-    count = dst.free_size
-    if unit is _SCALAR:
-        return core.costs.scalar(count)
-    if unit is _GPSIMD:
-        return core.costs.gpsimd(count)
-    return core.costs.vector(count)

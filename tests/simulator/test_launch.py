@@ -125,3 +125,20 @@ def test_no_reorder_marks_its_instructions():
         return add(a, a) if tile is None else a
 
     assert simulator.run(ordered, A).program[0].ordered
+
+
+def test_a_view_made_before_the_first_write_sees_it():
+    @nki.jit
+    def overwrite(a):
+        seen = a[0:1]
+        before = nl.load(seen)
+        nisa.dma_copy(dst=a, src=nl.full(a.shape, 9.0, a.dtype))
+        after = nl.load(seen)
+        out = nl.ndarray((2, a.shape[1]), a.dtype, nl.shared_hbm)
+        nl.store(out[0:1], before)
+        nl.store(out[1:2], after)
+        return out
+
+    (out,) = simulator.run(overwrite, A).outputs
+    np.testing.assert_array_equal(out, [A[0], [9.0] * 4])
+    assert A[0, 0] == 0

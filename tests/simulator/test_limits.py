@@ -242,7 +242,7 @@ def test_outputs_must_be_in_hbm():
     def kernel(a):
         return nl.load(a)
 
-    with pytest.raises(NkiValidationError, match="must be in nl.shared_hbm"):
+    with pytest.raises(NkiValidationError, match=r"must be in nl.shared_hbm"):
         simulator.run(kernel, np.zeros((4, 4), np.float32))
 
 

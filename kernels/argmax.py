@@ -1,0 +1,110 @@
+"""Index of the largest element of each row, found on the chip: [N, C] -> int32 [N].
+
+`max8` finds the largest values of a partition and `nc_find_index8` where the first of them stands. Rows lie on the
+partitions, several to a partition where they are short. Rows longer than a chunk are searched chunk by chunk, and
+the best so far is carried along in two numbers a row.
+"""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+from .tiles import DMA_BYTES, PARTITIONS, check_matrix, even_tiles, itemsize, row_groups, tiles
+
+SEARCH_WIDTH = 8  # max8 and nc_find_index8 work on 8 values, and on no fewer than 8 elements
+CHUNK = 8192  # elements searched at once: up to 16,384 are allowed, half leaves SBUF room to load the next chunk
+ROWS = 1024  # rows of a partition whose answers are stored together
+MAX_COLUMNS = 1 << 24  # indices up to here are exact in the float32 that chunks are combined in
+
+
+def _search(values, indices, data):
+    """The 8 largest values of each row of data [partitions, rows, columns] and where they first stand, from 0."""
+    for row in range(data.shape[1]):
+        nisa.max8(dst=values[:, row, :], src=data[:, row, :])
+        nisa.nc_find_index8(dst=indices[:, row, :], data=data[:, row, :], vals=values[:, row, :])
+
+
+def _load_chunk(a, columns):
+    """A chunk of some rows, an HBM view [partitions, rows, columns], as [partitions, rows, at least 8].
+
+    Fewer than 8 columns are filled up with copies of the first one: it ties with itself, and the first of equals wins,
+    so no copy is ever found, whatever the values are.
+    """
+    width = max(columns.size, SEARCH_WIDTH)
+    data = nl.ndarray((a.shape[0], a.shape[1], width), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=data[:, :, 0 : columns.size], src=a[:, :, columns.start : columns.end])
+    if columns.size < width:
+        first = data[:, :, 0:1].broadcast(2, width - columns.size)
+        nisa.tensor_copy(dst=data[:, :, columns.size : width], src=first, engine=nisa.engine.vector)
+    return data
+
+
+def _argmax_short_rows(found, a):
+    """Rows of one chunk: the index found is the answer."""
+    data = _load_chunk(a, tiles(a.shape[2], CHUNK)[0])
+    shape = (a.shape[0], a.shape[1], SEARCH_WIDTH)
+    values = nl.ndarray(shape, dtype=a.dtype, buffer=nl.sbuf)
+    indices = nl.ndarray(shape, dtype=nl.uint32, buffer=nl.sbuf)
+    _search(values, indices, data)
+    # The index register's bits are the answer as they are: no copy through float32.
+    nisa.tensor_copy(dst=found, src=indices.view(nl.int32)[:, :, 0], engine=nisa.engine.vector)
+
+
+def _argmax_long_rows(found, a):
+    """Rows of several chunks, one a partition: a chunk's best replaces the best so far only where it is greater."""
+    column = (a.shape[0], 1)
+    best = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
+    best_index = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
+    for chunk in even_tiles(a.shape[2], CHUNK):
+        data = _load_chunk(a, chunk)
+        values = nl.ndarray((a.shape[0], 1, SEARCH_WIDTH), dtype=a.dtype, buffer=nl.sbuf)
+        indices = nl.ndarray((a.shape[0], 1, SEARCH_WIDTH), dtype=nl.uint32, buffer=nl.sbuf)
+        _search(values, indices, data)
+        if chunk.index == 0:
+            nisa.tensor_copy(dst=best, src=values[:, 0, 0:1], engine=nisa.engine.vector)
+            nisa.tensor_copy(dst=best_index, src=indices[:, 0, 0:1], engine=nisa.engine.vector)
+        else:
+            index = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_scalar(dst=index, data=indices[:, 0, 0:1], op0=nl.add, operand0=chunk.start)
+            greater = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_tensor(dst=greater, data1=values[:, 0, 0:1], data2=best, op=nl.greater)
+            # best_index += greater * (index - best_index): all three are integers below 2^24, so nothing rounds
+            step = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_tensor(dst=step, data1=index, data2=best_index, op=nl.subtract)
+            nisa.tensor_tensor(dst=step, data1=step, data2=greater, op=nl.multiply)
+            nisa.tensor_tensor(dst=best_index, data1=best_index, data2=step, op=nl.add)
+            nisa.tensor_tensor(dst=best, data1=best, data2=values[:, 0, 0:1], op=nl.maximum)
+    nisa.tensor_copy(dst=found, src=best_index, engine=nisa.engine.vector)
+
+
+@nki.jit
+def argmax(a):
+    """Find the largest element of each row; of equals, the first.
+
+    Dimensions:
+        N: rows, any.
+        C: columns, 1 to 2^24.
+    Args:
+        a: [N, C] in HBM; float32, bfloat16 or float16. Infinities are compared as numbers are.
+    Returns:
+        int32 [N] in HBM, each from 0 to C - 1.
+    Notes:
+        A row with a NaN in it has no defined answer, not even one between 0 and C - 1: AWS documents no order of NaN
+        for max8.
+    """
+    check_matrix("a", a)
+    rows, columns = a.shape
+    assert columns <= MAX_COLUMNS, f"a must have at most {MAX_COLUMNS} columns, got {columns}"
+    out = nl.ndarray((rows,), dtype=nl.int32, buffer=nl.shared_hbm)
+    at_once = max(1, DMA_BYTES // (PARTITIONS * columns * itemsize(a.dtype)))
+    for group in row_groups(rows, ROWS):
+        shape = (group.partitions, group.rows)
+        found = nl.ndarray(shape, dtype=nl.int32, buffer=nl.sbuf)
+        folded = a[group.start : group.end, :].reshape_dim(0, shape)
+        for part in tiles(group.rows, at_once):
+            if columns <= CHUNK:
+                _argmax_short_rows(found[:, part.start : part.end], folded[:, part.start : part.end, :])
+            else:
+                _argmax_long_rows(found[:, part.start : part.end], folded[:, part.start : part.end, :])
+        nisa.dma_copy(dst=out[group.start : group.end].reshape(shape), src=found)
+    return out

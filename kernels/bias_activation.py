@@ -1,0 +1,161 @@
+"""Add a bias row to every row of a matrix and apply an activation: [N, H] + [1, H] -> [N, H].
+
+Rows lie on the partitions, several to a partition where they are short, and the bias is copied to all partitions, by
+one DMA that reads the same row 128 times: it differs along the free axis, where the Scalar Engine's own bias (one
+number a partition) cannot.
+
+Softmax subtracts the row's maximum before it exponentiates. A long row takes the maximum as the bias of the
+exponential, whose sum the Scalar Engine accumulates on the way; many short rows share each instruction instead,
+because an instruction a row would cost more than its elements do.
+"""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+from .tiles import Tile, check_matrix, even_tiles, group_view, row_groups
+
+CHUNK = 2048  # elements of a partition at once: 8 KiB, so that several chunks are in flight in SBUF
+SHORT_ROW = 256  # elements up to which softmax treats several rows of a partition in one instruction
+
+
+def _operator(activation):
+    """The Scalar Engine's function of that name."""
+    if activation == "relu":
+        return nl.relu
+    if activation == "gelu":
+        return nl.gelu
+    if activation == "sigmoid":
+        return nl.sigmoid
+    assert activation == "tanh", f"activation must be identity, relu, gelu, sigmoid, tanh or softmax, got {activation}"
+    return nl.tanh
+
+
+def _bias_chunk(bias, columns):
+    """Columns of the bias row on every partition."""
+    chunk = nl.ndarray((nl.tile_size.pmax, columns.size), dtype=bias.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=chunk, src=bias[:, columns.start : columns.end].broadcast(0, nl.tile_size.pmax))
+    return chunk
+
+
+def _add_bias(dst, a, group, columns, bias):
+    """Load columns of a row group and add the bias to each of its rows: dst [partitions, rows, columns]."""
+    data = nl.ndarray(dst.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=data, src=group_view(a, group, columns))
+    repeated = bias[0 : group.partitions, :].expand_dim(1).broadcast(1, group.rows)
+    nisa.tensor_tensor(dst=dst, data1=data, data2=repeated, op=nl.add)
+
+
+def _elementwise(out, a, bias, activation):
+    """Every activation that looks at one element: the columns' bias is loaded once for all rows."""
+    rows, width = a.shape
+    for columns in even_tiles(width, CHUNK):
+        bias_chunk = _bias_chunk(bias, columns)
+        for group in row_groups(rows, CHUNK // columns.size):
+            shape = (group.partitions, group.rows, columns.size)
+            result = nl.ndarray(shape, dtype=a.dtype, buffer=nl.sbuf)
+            if activation == "identity":
+                _add_bias(result, a, group, columns, bias_chunk)
+            else:
+                total = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+                _add_bias(total, a, group, columns, bias_chunk)
+                nisa.activation(dst=result, op=_operator(activation), data=total)
+            nisa.dma_copy(dst=group_view(out, group, columns), src=result)
+
+
+def _softmax_short_rows(out, a, bias):
+    """Softmax of rows of at most SHORT_ROW elements, several of them on each partition."""
+    rows, width = a.shape
+    columns = Tile(0, 0, width, width)
+    bias_chunk = _bias_chunk(bias, columns)
+    for group in row_groups(rows, CHUNK // width):
+        shape = (group.partitions, group.rows, width)
+        row_shape = (group.partitions, group.rows, 1)
+        total = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+        _add_bias(total, a, group, columns, bias_chunk)
+        largest = nl.ndarray(row_shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=largest, op=nl.maximum, data=total, axis=2, keepdims=True)
+        nisa.tensor_tensor(dst=total, data1=total, data2=largest.broadcast(2, width), op=nl.subtract)
+        nisa.activation(dst=total, op=nl.exp, data=total)
+        sums = nl.ndarray(row_shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=sums, op=nl.add, data=total, axis=2, keepdims=True)
+        nisa.reciprocal(dst=sums, data=sums)
+        result = nl.ndarray(shape, dtype=a.dtype, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=result, data1=total, data2=sums.broadcast(2, width), op=nl.multiply)
+        nisa.dma_copy(dst=group_view(out, group, columns), src=result)
+
+
+def _softmax_long_rows(out, a, bias):
+    """Softmax of rows that fill a partition each; loads and stores go in chunks, the row itself stays in SBUF."""
+    rows, width = a.shape
+    chunks = even_tiles(width, CHUNK)
+    # Beside the row and chunks on their way in and out, the whole bias stays in SBUF where it fits.
+    keep_bias = 4 * (2 * width + 8 * CHUNK) <= nl.tile_size.sbuf_fmax_bytes
+    bias_chunks = []
+    if keep_bias:
+        for columns in chunks:
+            bias_chunks.append(_bias_chunk(bias, columns))
+    for group in row_groups(rows, 1):
+        total = nl.ndarray((group.partitions, 1, width), dtype=nl.float32, buffer=nl.sbuf)
+        peaks = nl.ndarray((group.partitions, len(chunks)), dtype=nl.float32, buffer=nl.sbuf)
+        for columns in chunks:
+            bias_chunk = bias_chunks[columns.index] if keep_bias else _bias_chunk(bias, columns)
+            part = total[:, :, columns.start : columns.end]
+            _add_bias(part, a, group, columns, bias_chunk)
+            nisa.tensor_reduce(dst=peaks[:, columns.index], op=nl.maximum, data=part, axis=(1, 2))
+        shift = nl.ndarray((group.partitions, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=shift, op=nl.maximum, data=peaks, axis=1, negate=True)
+        scale = nl.ndarray((group.partitions, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.activation(
+            dst=total,
+            op=nl.exp,
+            data=total,
+            bias=shift,
+            reduce_op=nl.add,
+            reduce_res=scale,
+            reduce_cmd=nisa.reduce_cmd.reset_reduce,
+        )
+        nisa.reciprocal(dst=scale, data=scale)
+        for columns in chunks:
+            result = nl.ndarray((group.partitions, 1, columns.size), dtype=a.dtype, buffer=nl.sbuf)
+            part = total[:, :, columns.start : columns.end]
+            # On the Scalar Engine: the Vector Engine has passed over the row twice already.
+            nisa.activation(dst=result, op=nl.copy, data=part, scale=scale)
+            nisa.dma_copy(dst=group_view(out, group, columns), src=result)
+
+
+@nki.jit
+def bias_activation(a, bias, activation="identity"):
+    """Add a bias row and apply an activation.
+
+    Dimensions:
+        N: rows, any.
+        H: columns; any, but for softmax, where a row and six chunks must fit a partition of SBUF: 36,864 on trn1.
+    Args:
+        a: [N, H] in HBM; float32, bfloat16 or float16.
+        bias: [1, H] in HBM; float32 or the dtype of a.
+        activation: identity, relu, gelu (the exact one), sigmoid, tanh, or softmax over the row.
+    Returns:
+        [N, H] in HBM, of the dtype of a. Everything between load and store is float32.
+    Notes:
+        Softmax is stable: rows of large numbers neither overflow nor lose their sum.
+    """
+    check_matrix("a", a)
+    check_matrix("bias", bias)
+    rows, width = a.shape
+    assert bias.shape[0] == 1 and bias.shape[1] == width, (
+        f"bias must be a row [1, {width}] for a of shape {a.shape}, got shape {bias.shape}"
+    )
+    assert bias.dtype == nl.float32 or bias.dtype == a.dtype, (
+        f"bias must be float32 or the {a.dtype} of a, got {bias.dtype}"
+    )
+    out = nl.ndarray((rows, width), dtype=a.dtype, buffer=nl.shared_hbm)
+    if activation != "softmax":
+        _elementwise(out, a, bias, activation)
+    elif width <= SHORT_ROW:
+        _softmax_short_rows(out, a, bias)
+    else:
+        longest = nl.tile_size.sbuf_fmax_bytes // 4 - 6 * CHUNK
+        assert width <= longest, f"softmax takes rows of at most {longest} elements here, got {width}"
+        _softmax_long_rows(out, a, bias)
+    return out

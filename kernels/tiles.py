@@ -1,0 +1,132 @@
+"""Tiling that is safe with remainders, and the moves between HBM and SBUF that go with it.
+
+Nothing here is an instruction of its own: tiles and row groups are worked out while a kernel is specialised, and
+the two moves are one or two `dma_copy` each.
+"""
+
+from dataclasses import dataclass
+
+import nki.isa as nisa
+import nki.language as nl
+
+PARTITIONS = 128  # lanes of every on-chip memory (nl.tile_size.pmax)
+DMA_ROW_BYTES = 2048  # contiguous bytes from which a DMA descriptor is efficient (nki-dma-bandwidth-guide)
+DMA_BYTES = 1 << 19  # from which a DMA is: 32 KiB for each of the 16 DMA engines (nki_perf_guide)
+
+
+@dataclass
+class Tile(nl.NKIObject):
+    """Positions [start, end) of an axis: the tile number `index`, `size` long."""
+
+    index: int
+    start: int
+    size: int
+    end: int
+
+
+@dataclass
+class RowGroup(nl.NKIObject):
+    """Rows [start, end) of a matrix: partition p holds the `rows` consecutive ones from start + p * rows."""
+
+    start: int
+    partitions: int
+    rows: int
+    end: int
+
+
+def tiles(extent, size):
+    """The tiles of `size` that cover [0, extent); the last one may be shorter."""
+    cover = []
+    for index in range(ceil_div(extent, size)):
+        start = index * size
+        length = min(size, extent - start)
+        cover.append(Tile(index, start, length, start + length))
+    return cover
+
+
+def even_tiles(extent, most):
+    """As few tiles of at most `most` as cover [0, extent), of nearly equal size: no remainder makes tiny DMAs."""
+    return tiles(extent, ceil_div(extent, ceil_div(extent, most)))
+
+
+def row_groups(rows, rows_per_partition):
+    """Groups of up to 128 * rows_per_partition rows that cover [0, rows).
+
+    Consecutive rows on one partition make one contiguous run in HBM, so that narrow rows still move in large
+    descriptors. Only the last group, of fewer than 128 rows, leaves partitions empty.
+    """
+    groups = []
+    start = 0
+    while start < rows:
+        each = min(rows_per_partition, (rows - start) // PARTITIONS)
+        partitions = PARTITIONS
+        if each == 0:
+            each = 1
+            partitions = rows - start
+        end = start + partitions * each
+        groups.append(RowGroup(start, partitions, each, end))
+        start = end
+    return groups
+
+
+def group_view(matrix, group, columns):
+    """The rows of a row group and the columns of a tile of an HBM matrix, as [partitions, rows, columns]."""
+    window = matrix[group.start : group.end, columns.start : columns.end]
+    return window.reshape_dim(0, (group.partitions, group.rows))
+
+
+def load_rows(dst, src):
+    """Load an HBM matrix [rows, columns] into SBUF [128, tiles, columns]: row t * 128 + p to partition p, tile t."""
+    rows = src.shape[0]
+    whole = rows // PARTITIONS
+    even = whole * PARTITIONS
+    if whole > 0:
+        nisa.dma_copy(dst=dst[:, 0:whole, :], src=src[0:even, :].reshape_dim(0, (whole, PARTITIONS)).permute((1, 0, 2)))
+    if even < rows:
+        nisa.dma_copy(dst=dst[0 : rows - even, whole, :], src=src[even:rows, :])
+
+
+def store_rows(dst, src):
+    """Store SBUF [128, tiles, columns] to an HBM matrix [rows, columns]: the reverse of `load_rows`."""
+    rows = dst.shape[0]
+    whole = rows // PARTITIONS
+    even = whole * PARTITIONS
+    if whole > 0:
+        nisa.dma_copy(dst=dst[0:even, :].reshape_dim(0, (whole, PARTITIONS)).permute((1, 0, 2)), src=src[:, 0:whole, :])
+    if even < rows:
+        nisa.dma_copy(dst=dst[even:rows, :], src=src[0 : rows - even, whole, :])
+
+
+def evict(dst, src, turn):
+    """Copy PSUM to SBUF (with a cast where the dtypes differ), on the Vector and the Scalar Engine in turns.
+
+    One engine alone would keep the Tensor Engine waiting. The copy on the Scalar Engine is an activation, because
+    NeuronCore-v2 has no `tensor_copy` there.
+    """
+    if turn % 2 == 0:
+        nisa.tensor_copy(dst=dst, src=src, engine=nisa.engine.vector)
+    else:
+        nisa.activation(dst=dst, op=nl.copy, data=src)
+
+
+def ceil_div(a, b):
+    """The quotient of two positive integers, rounded up."""
+    return (a + b - 1) // b
+
+
+def itemsize(dtype):
+    """Bytes of one element of a dtype that the kernels take."""
+    return 4 if dtype == nl.float32 else 2
+
+
+def check_matrix(name, tensor):
+    """Assert that a kernel's argument is a matrix of at least one element, of a dtype that the kernels take."""
+    assert len(tensor.shape) == 2, f"{name} must have 2 dimensions, got shape {tensor.shape}"
+    assert tensor.shape[0] > 0 and tensor.shape[1] > 0, f"{name} must not be empty, got shape {tensor.shape}"
+    check_dtype(name, tensor)
+
+
+def check_dtype(name, tensor):
+    """Assert that a kernel's argument is of a dtype that the kernels take."""
+    supported = tensor.dtype == nl.float32 or tensor.dtype == nl.bfloat16 or tensor.dtype == nl.float16
+    assert supported, f"{name} must be float32, bfloat16 or float16, got {tensor.dtype}"

@@ -1,0 +1,54 @@
+"""Matrix transposition on the Tensor Engine: [M, N] -> [N, M].
+
+The matrix moves in square blocks whose rows are 2 KiB long on the way in and on the way out. Inside a block, 128x128
+tiles are transposed into PSUM; a bank takes as many of them side by side as make one long row, and is copied to SBUF
+in one instruction.
+"""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+from .tiles import DMA_ROW_BYTES, PARTITIONS, ceil_div, check_matrix, evict, itemsize, load_rows, store_rows, tiles
+
+
+def _transpose_block(out, a):
+    """Transpose an HBM window of at most 2 KiB by 2 KiB of elements: [rows, columns] -> [columns, rows]."""
+    rows, columns = a.shape
+    block = nl.ndarray((PARTITIONS, ceil_div(rows, PARTITIONS), columns), dtype=a.dtype, buffer=nl.sbuf)
+    load_rows(block, a)
+    turned = nl.ndarray((PARTITIONS, ceil_div(columns, PARTITIONS), rows), dtype=a.dtype, buffer=nl.sbuf)
+    for c in tiles(columns, PARTITIONS):
+        bank = nl.ndarray((c.size, rows), dtype=a.dtype, buffer=nl.psum)
+        for r in tiles(rows, PARTITIONS):
+            nisa.nc_transpose(
+                dst=bank[:, r.start : r.end],
+                data=block[0 : r.size, r.index, c.start : c.end],
+                engine=nisa.engine.tensor,
+            )
+        evict(dst=turned[0 : c.size, c.index, :], src=bank, turn=c.index)
+    store_rows(out, turned)
+
+
+@nki.jit
+def transpose(a):
+    """Transpose a matrix.
+
+    Dimensions:
+        M, N: rows and columns, any.
+    Args:
+        a: [M, N] in HBM; float32, bfloat16 or float16.
+    Returns:
+        [N, M] in HBM, of the dtype of a.
+    Notes:
+        Exact for finite numbers. On NeuronCore-v2 the Tensor Engine transposes by multiplying with the identity, so
+        there an infinity or NaN spoils the other elements of its 128x128 tile's rows; later ones move bits.
+    """
+    check_matrix("a", a)
+    rows, columns = a.shape
+    out = nl.ndarray((columns, rows), dtype=a.dtype, buffer=nl.shared_hbm)
+    block = DMA_ROW_BYTES // itemsize(a.dtype)  # 2 KiB of a PSUM partition too: one bank
+    for r in tiles(rows, block):
+        for c in tiles(columns, block):
+            _transpose_block(out[c.start : c.end, r.start : r.end], a[r.start : r.end, c.start : c.end])
+    return out

@@ -1,0 +1,178 @@
+"""Vector addition, c = a + b: a ladder from one number a tile to explicit SBUF addresses.
+
+1. `vector_add_naive`: one number a tile. Two loads, an addition and a store for each; DMA issue is all it does.
+2. `vector_add_tiled`: `rows` numbers a tile, one a partition. At 128 every lane works, on one number an instruction.
+3. `vector_add_stream`: the vector is folded over the 128 partitions and each tile takes `free` numbers of each
+   partition, so that DMAs and instructions are long.
+4. `vector_add_direct_allocation`: the same tiles at addresses that the kernel chooses, `tiles` of them in rotation,
+   so that loads, additions and stores of successive tiles overlap in a bounded piece of SBUF.
+"""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+from .tiles import PARTITIONS, ceil_div, check_dtype, itemsize
+from .tiles import tiles as cover
+
+ADDRESS_ALIGNMENT = 64  # bytes between starts of explicitly placed tiles: a multiple of every target's requirement
+
+
+def _check_vectors(a, b):
+    assert len(a.shape) == 1, f"a must have 1 dimension, got shape {a.shape}"
+    assert a.shape == b.shape, f"a and b must have the same shape, got {a.shape} and {b.shape}"
+    assert a.dtype == b.dtype, f"a and b must have the same dtype, got {a.dtype} and {b.dtype}"
+    assert a.shape[0] > 0, "a must not be empty"
+    check_dtype("a", a)
+
+
+def _add_tile(out, a, b):
+    """Add two [partitions, free] windows of HBM through freshly allocated tiles."""
+    a_tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    b_tile = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.sbuf)
+    sum_tile = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=a_tile, src=a)
+    nisa.dma_copy(dst=b_tile, src=b)
+    nisa.tensor_tensor(dst=sum_tile, data1=a_tile, data2=b_tile, op=nl.add)
+    nisa.dma_copy(dst=out, src=sum_tile)
+
+
+def _add_columns(out, a, b, rows):
+    """Add vectors `rows` numbers a tile, one number on each partition."""
+    column = (a.shape[0], 1)
+    out_column, a_column, b_column = out.reshape(column), a.reshape(column), b.reshape(column)
+    for tile in cover(a.shape[0], rows):
+        _add_tile(
+            out_column[tile.start : tile.end, :], a_column[tile.start : tile.end, :], b_column[tile.start : tile.end, :]
+        )
+
+
+def _add_placed(out, a, b, turn, tiles, place):
+    """Add two [partitions, free] windows of HBM through the tiles of one turn: [ a places | b places | sum places ]."""
+    a_tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf, address=(0, turn * place))
+    b_tile = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.sbuf, address=(0, (tiles + turn) * place))
+    sum_tile = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.sbuf, address=(0, (2 * tiles + turn) * place))
+    nisa.dma_copy(dst=a_tile, src=a)
+    nisa.dma_copy(dst=b_tile, src=b)
+    nisa.tensor_tensor(dst=sum_tile, data1=a_tile, data2=b_tile, op=nl.add)
+    nisa.dma_copy(dst=out, src=sum_tile)
+
+
+def _fold(vector, columns):
+    """Columns of the vector folded over the partitions, [128, n // 128]: consecutive numbers stay on one partition."""
+    share = vector.shape[0] // PARTITIONS
+    return vector[0 : PARTITIONS * share].reshape((PARTITIONS, share))[:, columns[0] : columns[1]]
+
+
+def _rest(vector):
+    """What is left of the vector when 128 partitions have taken equal shares: up to 127 numbers, in one row."""
+    n = vector.shape[0]
+    done = n // PARTITIONS * PARTITIONS
+    return vector[done:n].reshape((1, n - done))
+
+
+@nki.jit
+def vector_add_naive(a, b):
+    """Add two vectors, one number a tile.
+
+    Dimensions:
+        n: length of the vectors, any.
+    Args:
+        a, b: [n] in HBM; float32, bfloat16 or float16, both the same.
+    Returns:
+        [n] in HBM, of the dtype of a. The sum is made in float32 and rounded once.
+    Notes:
+        The rung to measure the others against: three DMAs for every number.
+    """
+    _check_vectors(a, b)
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    _add_columns(out, a, b, 1)
+    return out
+
+
+@nki.jit
+def vector_add_tiled(a, b, rows=128):
+    """Add two vectors, `rows` numbers a tile, one on each partition.
+
+    Dimensions:
+        n: length of the vectors, any.
+    Args:
+        a, b: [n] in HBM; float32, bfloat16 or float16, both the same.
+        rows: numbers to a tile, 1 to 128.
+    Returns:
+        [n] in HBM, of the dtype of a. The sum is made in float32 and rounded once.
+    Notes:
+        Every number is a DMA descriptor of its own: one partition, one element.
+    """
+    _check_vectors(a, b)
+    assert rows >= 1 and rows <= PARTITIONS, f"rows must be between 1 and {PARTITIONS}, got {rows}"
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    _add_columns(out, a, b, rows)
+    return out
+
+
+@nki.jit
+def vector_add_stream(a, b, free=1000):
+    """Add two vectors folded over the 128 partitions, `free` numbers of each partition a tile.
+
+    Dimensions:
+        n: length of the vectors, any; the n % 128 numbers that do not share out are added in a row of their own.
+    Args:
+        a, b: [n] in HBM; float32, bfloat16 or float16, both the same.
+        free: numbers of each partition to a tile; three tiles must fit in SBUF.
+    Returns:
+        [n] in HBM, of the dtype of a. The sum is made in float32 and rounded once.
+    Notes:
+        Long tiles make efficient DMAs, short ones overlap better: at n = 256,000 two tiles of 1,000 beat one of 2,000.
+    """
+    _check_vectors(a, b)
+    most = nl.tile_size.sbuf_fmax_bytes // (3 * itemsize(a.dtype))
+    assert free >= 1 and free <= most, f"free must be between 1 and {most} for {a.dtype}, got {free}"
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    shared = a.shape[0] // PARTITIONS * PARTITIONS
+    if shared > 0:
+        for tile in cover(shared // PARTITIONS, free):
+            columns = (tile.start, tile.end)
+            _add_tile(_fold(out, columns), _fold(a, columns), _fold(b, columns))
+    if shared < a.shape[0]:
+        _add_tile(_rest(out), _rest(a), _rest(b))
+    return out
+
+
+@nki.jit
+def vector_add_direct_allocation(a, b, free=1000, tiles=4):
+    """Add two vectors through tiles at explicit SBUF addresses, `tiles` of each operand in rotation.
+
+    Dimensions:
+        n: length of the vectors, any; the n % 128 numbers that do not share out are added in a row of their own.
+    Args:
+        a, b: [n] in HBM; float32, bfloat16 or float16, both the same.
+        free: numbers of each partition to a tile.
+        tiles: places for each of a, b and the sum; 3 * tiles * free numbers must fit in a partition of SBUF.
+    Returns:
+        [n] in HBM, of the dtype of a. The sum is made in float32 and rounded once.
+    Notes:
+        Tile i lives in place i % tiles, so its load may begin as soon as tile i - tiles has been added, and its sum
+        waits for that tile's store. With one place nothing overlaps. Nothing else of SBUF is touched.
+    """
+    _check_vectors(a, b)
+    assert free >= 1, f"free must be at least 1, got {free}"
+    assert tiles >= 1, f"tiles must be at least 1, got {tiles}"
+    n = a.shape[0]
+    shared = n // PARTITIONS * PARTITIONS
+    place = ceil_div(max(free, n - shared) * itemsize(a.dtype), ADDRESS_ALIGNMENT) * ADDRESS_ALIGNMENT
+    capacity = nl.tile_size.sbuf_fmax_bytes
+    assert 3 * tiles * place <= capacity, (
+        f"3 x {tiles} tiles of {place} bytes a partition must fit in the {capacity} bytes of SBUF; "
+        "take a smaller free or fewer tiles"
+    )
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    turn = 0
+    if shared > 0:
+        for tile in cover(shared // PARTITIONS, free):
+            columns = (tile.start, tile.end)
+            _add_placed(_fold(out, columns), _fold(a, columns), _fold(b, columns), turn % tiles, tiles, place)
+            turn += 1
+    if shared < n:
+        _add_placed(_rest(out), _rest(a), _rest(b), turn % tiles, tiles, place)
+    return out

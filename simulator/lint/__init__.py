@@ -1,0 +1,16 @@
+"""A static check of NKI kernels: what AWS's compiler would refuse, found without a compiler or a chip.
+
+    from trninfer.simulator.lint import check_file
+    for finding in check_file("kernel.py"):
+        print(finding)                       # path:line: rule: message
+
+It checks every function decorated with nki.jit and every function and class that these use, in other files too: the
+Python subset of the compiler, the NKI 0.6 API, names of earlier dialects, and the memories of outputs and DMAs.
+Nothing is imported or run. `RULES` tells every rule in one line.
+"""
+
+from .checker import Report, check_file, check_source, examine_file
+from .rules import RULES, Finding
+from .source import SourceError
+
+__all__ = ["RULES", "Finding", "Report", "SourceError", "check_file", "check_source", "examine_file"]

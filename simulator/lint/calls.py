@@ -1,0 +1,203 @@
+"""The NKI API in a function: names that exist, calls that fit, operators that the engines have, memories that agree."""
+
+from __future__ import annotations
+
+import ast
+
+from ..operators import ACTIVATIONS, ALU
+from .api import api, arguments_of, misfits, tensor_member, unknown_name
+from .dialect import ENUMS, old_argument, old_name
+from .scope import FunctionScope
+from .tensors import LocalTensors
+
+# Operators by the parameter that takes them. Source: nki/api/nki.api.shared.rst and the parameters' descriptions.
+REDUCTIONS = frozenset(name for name, operator in ALU.items() if operator.reduction is not None)
+COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
+SCALAR_ENGINE = ("nki.isa.activation", "nki.isa.activation_reduce", "nki.isa.activate2")
+OPERATORS: dict[str, frozenset[str]] = {
+    "op": frozenset(ALU),
+    "op0": frozenset({*ALU, "bypass"}),
+    "op1": frozenset({*ALU, "bypass"}),
+    "reduce_op": REDUCTIONS | {"abs_max", "abs_min"},
+    "cmp_op": COMPARISONS,
+    "comp_op0": COMPARISONS,
+    "comp_op1": COMPARISONS,
+}
+REDUCING = {
+    "nki.isa.tensor_reduce": REDUCTIONS,
+    "nki.isa.tensor_partition_reduce": REDUCTIONS | {"average"},
+}
+INSTEAD = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # functions of tiles -> operators
+FUNCTIONS = frozenset({*ACTIVATIONS, "prelu"})
+SIMULATED_ONLY = {  # release notes of NKI, known issues of nki.language
+    "nki.language.divide": "multiply by nl.reciprocal(y)",
+    "nki.language.fmod": "there is no such instruction",
+    "nki.language.mod": "there is no such instruction",
+}
+DMA_SOURCES = {"nki.isa.dma_copy": "src", "nki.isa.dma_transpose": "src", "nki.isa.dma_compute": "srcs"}
+INTEGERS = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
+OUTPUT_BUFFER = "shared_hbm"
+
+
+def check_calls(scope: FunctionScope) -> None:
+    """Check what a function does with the NKI API."""
+    visitor = _Calls(scope)
+    for statement in scope.function.body:
+        visitor.visit(statement)
+
+
+def check_outputs(scope: FunctionScope) -> None:
+    """Check that what a kernel returns is where outputs of kernels must be."""
+    tensors = LocalTensors(scope.function, scope.resolve)
+    for statement in scope.function.body:
+        _check_outputs(scope, tensors, statement)
+
+
+def _check_outputs(scope: FunctionScope, tensors: LocalTensors, node: ast.AST) -> None:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+        return  # what they return is theirs
+    if isinstance(node, ast.Return) and node.value is not None:
+        values = node.value.elts if isinstance(node.value, (ast.Tuple, ast.List)) else [node.value]
+        for value in values:
+            tensor = tensors.of(value)
+            if tensor is not None and tensor.buffer is not None and tensor.buffer != OUTPUT_BUFFER:
+                message = f"the output {ast.unparse(value)} is in nl.{tensor.buffer}: allocate it in nl.shared_hbm"
+                scope.report(node, "output-buffer", message)
+    for child in ast.iter_child_nodes(node):
+        _check_outputs(scope, tensors, child)
+
+
+def modern(dotted: str) -> str:
+    """The present name of a module of the first NKI."""
+    return dotted.removeprefix("neuronxcc.") if dotted.startswith("neuronxcc.nki") else dotted
+
+
+class _Calls(ast.NodeVisitor):
+    def __init__(self, scope: FunctionScope) -> None:
+        self._scope = scope
+        self.tensors = LocalTensors(scope.function, scope.resolve)
+
+    def _nki_name(self, expression: ast.expr) -> str | None:
+        dotted = modern(self._scope.external(expression) or "")
+        return dotted if dotted == "nki" or dotted.startswith("nki.") else None
+
+    def _check_name(self, node: ast.expr, dotted: str) -> None:
+        old = old_name(dotted)
+        if old is not None:
+            self._scope.report(node, "old-dialect", old)
+            return
+        wrong = unknown_name(dotted)
+        if wrong is not None:
+            self._scope.report(node, "unknown-name", wrong)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.visit(node.target)
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        dotted = self._nki_name(node)
+        if dotted is not None:
+            self._check_name(node, dotted)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        dotted = self._nki_name(node)
+        if dotted is not None:
+            self._check_name(node, dotted)
+            return  # the parts of the chain are parts of this name
+        if isinstance(node.value, ast.Name) and self.tensors.of(node.value) is not None:
+            wrong = tensor_member(node.attr)
+            if wrong is not None:
+                self._scope.report(node, "unknown-name", wrong)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        dotted = self._nki_name(node.func)
+        if dotted is not None:
+            if dotted in api().signatures:
+                self._check_call(node, dotted)
+        elif isinstance(node.func, ast.Attribute) and self.tensors.of(node.func.value) is not None:
+            signature = api().signatures.get(f"NkiTensor.{node.func.attr}")
+            if signature is not None:
+                for rule, message in misfits(f"a tensor's {node.func.attr}", node, signature):
+                    self._scope.report(node, rule, message)
+
+    def _check_call(self, node: ast.Call, function: str) -> None:
+        report = self._scope.report
+        signature = api().signatures[function]
+        known = {parameter.name for parameter in signature}
+        kept = []
+        for keyword in node.keywords:
+            old = old_argument(function, keyword.arg) if keyword.arg is not None and keyword.arg not in known else None
+            if old is None:
+                kept.append(keyword)
+            else:
+                report(node, "old-dialect", old)
+        call = ast.Call(node.func, node.args, kept)
+        for rule, message in misfits(function, call, signature):
+            report(node, rule, message)
+        bound = arguments_of(call, signature)
+        self._check_values(bound)
+        if function.startswith("nki.isa."):
+            self._check_operators(function, bound)
+        if function in SIMULATED_ONLY:
+            message = f"{function} works in AWS's simulator only: {SIMULATED_ONLY[function]}"
+            report(node, "not-on-chip", message)
+        if function == "nki.isa.memset":
+            self._check_memset(node, bound)
+        source = bound.get(DMA_SOURCES.get(function, ""))
+        if source is not None:
+            self._check_dma(node, function, source)
+
+    def _check_values(self, bound: dict[str, ast.expr]) -> None:
+        for name, value in bound.items():
+            if not isinstance(value, ast.Constant):
+                continue
+            if name == "buffer" and isinstance(value.value, str):
+                message = f"strings no longer name memories: use buffer=nl.{value.value}"
+                self._scope.report(value, "old-dialect", message)
+            elif name in ENUMS and isinstance(value.value, int):
+                message = f"integers no longer stand for {ENUMS[name]}: use one of its members for {name}={value.value}"
+                self._scope.report(value, "old-dialect", message)
+
+    def _check_operators(self, function: str, bound: dict[str, ast.expr]) -> None:
+        for name, value in bound.items():
+            if name == "op" and function in SCALAR_ENGINE:
+                self._check_operator(value, name, "activation-function", FUNCTIONS, "function of the Scalar Engine")
+            elif name == "op" and function in REDUCING:
+                self._check_operator(value, name, "alu-operator", REDUCING[function], "reduction operator")
+            elif name in OPERATORS:
+                kind = "reduction operator" if name == "reduce_op" else "ALU operator"
+                kind = "comparison" if name in ("cmp_op", "comp_op0", "comp_op1") else kind
+                self._check_operator(value, name, "alu-operator", OPERATORS[name], kind)
+
+    def _check_operator(self, value: ast.expr, name: str, rule: str, allowed: frozenset[str], kind: str) -> None:
+        if isinstance(value, ast.IfExp):
+            self._check_operator(value.body, name, rule, allowed, kind)
+            self._check_operator(value.orelse, name, rule, allowed, kind)
+            return
+        dotted = modern(self._scope.external(value) or "")
+        module, _, operator = dotted.rpartition(".")
+        own = INSTEAD.get(operator, operator)
+        listed = f"use nl.{own}" if own in allowed else f"there are {', '.join(sorted(allowed))}"
+        if module == "numpy":
+            self._scope.report(value, "old-dialect", f"{name}={dotted} is no operator of nki.language: {listed}")
+        elif module == "nki.language" and operator in api().names[module] and operator not in allowed:
+            self._scope.report(value, rule, f"{name}=nl.{operator} is no {kind}: {listed}")
+
+    def _check_memset(self, node: ast.Call, bound: dict[str, ast.expr]) -> None:
+        value = bound.get("value")
+        tensor = self.tensors.of(bound["dst"]) if "dst" in bound else None
+        if tensor is None or tensor.dtype not in INTEGERS or not isinstance(value, ast.Constant):
+            return
+        if isinstance(value.value, float):
+            message = f"a memset of {tensor.dtype} takes an integer, got {value.value}"
+            self._scope.report(node, "memset-value", message)
+
+    def _check_dma(self, node: ast.Call, function: str, source: ast.expr) -> None:
+        for one in source.elts if isinstance(source, (ast.List, ast.Tuple)) else [source]:
+            tensor = self.tensors.of(one)
+            if tensor is not None and tensor.buffer == "psum":
+                message = f"{function} cannot read {ast.unparse(one)} in PSUM: copy it to SBUF first"
+                self._scope.report(node, "dma-reads-psum", message)

@@ -1,0 +1,78 @@
+"""Names, arguments and values of earlier versions of NKI, and what replaces them.
+
+Source: the NKI migration guides (nki/migration/index.rst) and release notes of the AWS Neuron SDK, 0.1 to 0.6.
+"""
+
+from __future__ import annotations
+
+_SLICES = "index with slices, as in t[0:128, 0:64], or build an access pattern with t.ap(...)"
+_GRID = "launch with kernel[2] for two cores; nl.program_id(0) tells which one runs"
+_DYNAMIC = "use nisa.tensor_copy with t.ap(..., scalar_offset=...)"
+_ON_HOST = "time or run the kernel from the host"
+
+OLD_NAMES: dict[str, str] = {
+    "nki.language.arange": _SLICES,
+    "nki.language.mgrid": _SLICES,
+    "nki.language.par_dim": "leave it out: the first dimension of an on-chip tensor is the partition dimension",
+    "nki.language.spmd_dim": _GRID,
+    "nki.language.nc": _GRID,
+    "nki.language.static_cast": "copy into a tensor of the dtype wanted with nisa.tensor_copy",
+    "nki.language.loop_reduce": "accumulate into a tensor in the loop",
+    "nki.language.atomic_rmw": "use nisa.dma_compute",
+    "nki.language.all_reduce": "use nki.collectives.all_reduce",
+    "nki.language.dslice": "use nl.ds",
+    "nki.language.fp32": "write the number: -3.4028235e38 is the smallest float32",
+    "nki.language.skip_middle_end_transformations": "leave it out: there is one compiler pipeline",
+    "nki.language.enable_stack_allocator": "leave it out, or give addresses with nl.ndarray(address=...)",
+    "nki.language.force_auto_alloc": "leave it out, or give addresses with nl.ndarray(address=...)",
+    "nki.isa.tensor_copy_dynamic_src": _DYNAMIC,
+    "nki.isa.tensor_copy_dynamic_dst": _DYNAMIC,
+    "nki.isa.builtin_custom_op": "there is no replacement",
+    "nki.compiler.sbuf": "give addresses with nl.ndarray(address=...)",
+    "nki.compiler.psum": "give addresses with nl.ndarray(address=...)",
+    "nki.baremetal": _ON_HOST,
+    "nki.benchmark": _ON_HOST,
+    "nki.profile": _ON_HOST,
+    "nki.trace": "use nki.jit",
+    "nki.simulate_kernel": "use nki.simulate(kernel)(*arrays)",
+    "nki.tensor": "use nki.meta.tensor",
+}
+
+EVERY_FUNCTION = "*"
+OLD_ARGUMENTS: dict[tuple[str, str], str] = {
+    (EVERY_FUNCTION, "mask"): "bound the slices with min(...) instead",
+    ("nki.isa.dma_copy", "dst_rmw_op"): "use nisa.dma_compute(dst, [src], reduce_op=...)",
+    ("nki.isa.dma_copy", "unique_indices"): "it belongs to nisa.dma_compute now",
+    ("nki.isa.sendrecv", "use_gpsimd_dma"): "use dma_engine=nisa.dma_engine.gpsimd_dma",
+    ("nki.isa.register_move", "imm"): "use src, a register: nisa.register_move(dst, nisa.register_alloc(value))",
+    ("nki.isa.nc_matmul", "psumAccumulateFlag"): "leave it out, or use accumulate",
+    ("nki.isa.nc_matmul", "is_moving_zero"): "use is_moving_onezero",
+    ("nki.collectives.collective_permute_implicit_current_processing_rank_id", "num_channels"): "leave it out",
+    ("nki.collectives.collective_permute_implicit", "num_channels"): "use channel_ids",
+    ("nki.jit", "mode"): "leave it out: the kind of the arguments tells; nki.simulate runs on the CPU",
+    ("nki.jit", "platform_target"): "set the environment variable NEURON_PLATFORM_TARGET_OVERRIDE",
+}
+"""(function, keyword) -> what to do instead."""
+
+ENUMS: dict[str, str] = {
+    "engine": "nisa.engine",
+    "dge_mode": "nisa.dge_mode",
+    "oob_mode": "nisa.oob_mode",
+    "reduce_cmd": "nisa.reduce_cmd",
+    "dma_engine": "nisa.dma_engine",
+}
+"""Parameters that took integers until 0.2 and take members of an enum since 0.3."""
+
+
+def old_name(dotted: str) -> str | None:
+    """The message for a dotted name of an earlier NKI, or None."""
+    for name, instead in OLD_NAMES.items():
+        if dotted == name or dotted.startswith(name + "."):
+            return f"{name} is gone: {instead}"
+    return None
+
+
+def old_argument(function: str, keyword: str) -> str | None:
+    """The message for a keyword argument of an earlier NKI, or None."""
+    instead = OLD_ARGUMENTS.get((function, keyword), OLD_ARGUMENTS.get((EVERY_FUNCTION, keyword)))
+    return f"the argument {keyword} of {function} is gone: {instead}" if instead else None

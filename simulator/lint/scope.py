@@ -1,0 +1,95 @@
+"""What the names in one function of a kernel mean, and where findings about it go."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from typing import TypeAlias
+
+from .rules import RULES, Finding
+from .source import (
+    Definition,
+    External,
+    Files,
+    FunctionNode,
+    Import,
+    Module,
+    Resolved,
+    Value,
+    bindings_of,
+    local_names,
+    parameters,
+)
+
+Located: TypeAlias = ast.expr | ast.stmt | ast.arg
+
+
+class FunctionScope:
+    """A function that the NKI compiler will see, or (where `function` is None) the place where one is defined."""
+
+    def __init__(
+        self,
+        module: Module,
+        function: FunctionNode | None,
+        enclosing: tuple[FunctionNode, ...],
+        files: Files,
+        add: Callable[[Finding], None],
+    ) -> None:
+        self.module = module
+        self._function = function
+        self.locals = local_names(function) if function is not None else set()
+        self._outer = [{**bindings_of(outer.body), **_parameter_bindings(outer)} for outer in enclosing]
+        self._enclosing = enclosing
+        self._files = files
+        self._add = add
+
+    @property
+    def function(self) -> FunctionNode:
+        """The function that is being checked."""
+        assert self._function is not None
+        return self._function
+
+    def report(self, node: Located, rule: str, message: str) -> None:
+        """Add a finding about a node."""
+        assert rule in RULES, rule
+        self._add(Finding(self.module.shown, node.lineno, rule, message))
+
+    def resolve(self, expression: ast.expr) -> Resolved | None:
+        """What a name or a chain of attributes means; None for locals and where nothing can be told."""
+        if isinstance(expression, ast.Attribute):
+            return self._files.attribute(self.resolve(expression.value), expression.attr)
+        if not isinstance(expression, ast.Name) or expression.id in self.locals:
+            return None
+        name = expression.id
+        for depth in reversed(range(len(self._outer))):
+            binding = self._outer[depth].get(name)
+            if isinstance(binding, Import):
+                return self._files.imported(self.module, binding)
+            if isinstance(binding, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                return Definition(self.module, binding, self._enclosing[: depth + 1])
+            if binding is not None:
+                return None
+        if name in self.module.bindings:
+            return self._files.member(self.module, name)
+        return External(f"builtins.{name}") if hasattr(builtins, name) else None
+
+    def external(self, expression: ast.expr) -> str | None:
+        """The dotted path of a name of a module that is not followed."""
+        resolved = self.resolve(expression)
+        return resolved.dotted if isinstance(resolved, External) else None
+
+    def is_captured(self, name: str) -> bool:
+        """Whether a name belongs to a function around this one (imports there aside)."""
+        if name in self.locals:
+            return False
+        return any(name in bindings and not isinstance(bindings[name], Import) for bindings in self._outer)
+
+    def changed_global(self, name: str) -> int | None:
+        """The line that changes a global variable, for a name that means one."""
+        shadowed = name in self.locals or any(name in bindings for bindings in self._outer)
+        return None if shadowed else self.module.changed.get(name)
+
+
+def _parameter_bindings(function: FunctionNode) -> dict[str, Value]:
+    return {argument.arg: Value() for argument in parameters(function.args)}

@@ -1,0 +1,304 @@
+"""Python files as the checker sees them: what each name of a module is bound to, and which file it comes from.
+
+Nothing is ever imported or run: imports are followed by looking for the files themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+MUTATING_METHODS = frozenset(
+    {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"}  # of lists
+    | {"update", "setdefault", "popitem", "add", "discard"}  # of dicts and sets
+)
+
+
+class SourceError(ValueError):
+    """A file that cannot be checked. The message is one line that names the file and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """What an import statement binds a name to: a module, or (where `name` is set) a name in it."""
+
+    level: int
+    module: str
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Value:
+    """A name bound to anything else; `expression` is what it was assigned, where that was one plain assignment."""
+
+    expression: ast.expr | None = None
+
+
+Binding: TypeAlias = Import | Value | FunctionNode | ast.ClassDef
+
+
+@dataclass(eq=False)
+class Module:
+    """A parsed file. `shown` is the path that findings carry; `path` is where its imports are looked up from."""
+
+    shown: str
+    path: Path | None
+    tree: ast.Module
+    bindings: dict[str, Binding] = field(default_factory=dict)
+    changed: dict[str, int] = field(default_factory=dict)
+    """Global variables that change after their first assignment, and the line that changes them."""
+
+
+def read_module(path: Path, shown: str) -> Module:
+    """Read and parse a file. Raises SourceError where that is impossible."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SourceError(f"{shown}: cannot be read: {error.strerror or error}") from None
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = data.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        reason = str(error) if "unknown" in str(error) else "not UTF-8"
+        raise SourceError(f"{shown}: not Python source: {reason}") from None
+    return parse_module(text, shown, path)
+
+
+def parse_module(text: str, shown: str, path: Path | None) -> Module:
+    """Parse a text. Raises SourceError where it is not Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of invalid escapes and the like: not this checker's business
+            tree = ast.parse(text)
+        return Module(shown, path, tree, bindings_of(tree.body), _changed_globals(tree))
+    except SyntaxError as error:
+        raise SourceError(f"{shown}:{error.lineno or 1}: not Python source: {error.msg}") from None
+    except ValueError as error:  # null bytes, on Python 3.11 and before
+        raise SourceError(f"{shown}: not Python source: {error}") from None
+    except (RecursionError, MemoryError):
+        raise SourceError(f"{shown}: nested too deeply to be checked") from None
+
+
+def bindings_of(body: Iterable[ast.stmt]) -> dict[str, Binding]:
+    """What the statements of a scope bind its names to. Of several bindings an import wins, else the first."""
+    bindings: dict[str, Binding] = {}
+    for name, binding in _each_binding(body):
+        if name not in bindings or (isinstance(binding, Import) and isinstance(bindings[name], Value)):
+            bindings[name] = binding
+    return bindings
+
+
+def _each_binding(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Binding]]:
+    for statement in body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield statement.name, statement
+        elif isinstance(statement, ast.Import):
+            for alias in statement.names:
+                if alias.asname:
+                    yield alias.asname, Import(0, alias.name)
+                else:
+                    yield alias.name.split(".")[0], Import(0, alias.name.split(".")[0])
+        elif isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                yield alias.asname or alias.name, Import(statement.level, statement.module or "", alias.name)
+        elif isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                plain = isinstance(target, ast.Name)
+                for name in stored_names(target):
+                    yield name, Value(statement.value if plain else None)
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            yield statement.target.id, Value(statement.value)
+        else:
+            for child in ast.iter_child_nodes(statement):
+                if isinstance(child, ast.expr):
+                    for name in stored_names(child):
+                        yield name, Value()
+            for block in blocks_of(statement):
+                yield from _each_binding(block)
+
+
+def blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks of a compound statement."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(statement, name, None)
+        if isinstance(block, list):
+            yield block
+    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        yield part.body
+
+
+def stored_names(node: ast.AST) -> Iterator[str]:
+    """Every name that is assigned anywhere in a node."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+            yield child.id
+
+
+def _changed_globals(tree: ast.Module) -> dict[str, int]:
+    changed: dict[str, int] = {}
+    assigned: set[str] = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                for name in stored_names(target):
+                    if name in assigned:
+                        changed.setdefault(name, statement.lineno)
+                    assigned.add(name)
+        elif isinstance(statement, ast.AugAssign):
+            for name in stored_names(statement.target):
+                changed.setdefault(name, statement.lineno)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            for name in node.names:
+                changed.setdefault(name, node.lineno)
+    variables = {name for name, binding in bindings_of(tree.body).items() if isinstance(binding, Value)}
+    _add_mutations(tree, variables, changed)
+    return changed
+
+
+def _add_mutations(scope: ast.AST, visible: set[str], changed: dict[str, int]) -> None:
+    """Add the globals that are changed in place: `name[...] = `, `del name[...]`, `name.append(...)`."""
+    for node in ast.iter_child_nodes(scope):
+        inside = visible
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            inside = visible - local_names(node)
+        root: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            root = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATING_METHODS:
+            root = node.func.value
+        if isinstance(root, ast.Name) and root.id in inside:
+            changed.setdefault(root.id, node.lineno)  # type: ignore[attr-defined]  # an expression has a line
+        _add_mutations(node, inside, changed)
+
+
+def parameters(arguments: ast.arguments) -> list[ast.arg]:
+    """All parameters of a function."""
+    variable = [argument for argument in (arguments.vararg, arguments.kwarg) if argument is not None]
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *variable]
+
+
+def local_names(function: FunctionNode | ast.Lambda) -> set[str]:
+    """Names that are local to a function or to a function or comprehension in it."""
+    names = {argument.arg for argument in parameters(function.args)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif node is not function and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            names.update(argument.arg for argument in parameters(node.args))
+            if not isinstance(node, ast.Lambda):
+                names.add(node.name)
+    return names
+
+
+@dataclass(frozen=True)
+class External:
+    """A name of a module that is not followed, by its whole dotted path: "nki.language.add", "builtins.len"."""
+
+    dotted: str
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function or class, with the functions around it (outermost first) where it is not at module level."""
+
+    module: Module
+    node: FunctionNode | ast.ClassDef
+    enclosing: tuple[FunctionNode, ...] = ()
+
+
+Resolved: TypeAlias = External | Definition | Module
+
+
+class Files:
+    """The files that a check reads, each once."""
+
+    def __init__(self) -> None:
+        self._modules: dict[Path, Module] = {}
+
+    def read(self, path: Path, shown: str | None = None) -> Module:
+        """The module of a file. Raises SourceError."""
+        key = path.resolve()
+        if key not in self._modules:
+            self._modules[key] = read_module(path, shown or str(path))
+        return self._modules[key]
+
+    def find(self, module: Module, level: int, dotted: str) -> Module | None:
+        """The module that an import in `module` means, where its file can be found."""
+        if module.path is None:
+            return None
+        folder = module.path.parent
+        if level > 0:
+            for _ in range(level - 1):
+                folder = folder.parent
+            return self._at(folder, dotted)
+        if not dotted or dotted.split(".")[0] in sys.stdlib_module_names:
+            return None
+        while True:
+            found = self._at(folder, dotted)
+            if found is not None or folder == folder.parent or not (folder / "__init__.py").is_file():
+                return found
+            folder = folder.parent
+
+    def _at(self, folder: Path, dotted: str) -> Module | None:
+        place = folder.joinpath(*dotted.split(".")) if dotted else folder
+        for path in (place.with_name(place.name + ".py") if dotted else None, place / "__init__.py"):
+            if path is not None and path.is_file():
+                return self.read(path)
+        return None
+
+    def member(self, module: Module, name: str) -> Resolved | None:
+        """What a name means in a module."""
+        return self._member(module, name, 0)
+
+    def _member(self, module: Module, name: str, depth: int) -> Resolved | None:
+        if depth > 20:  # imports that go round in a circle
+            return None
+        binding = module.bindings.get(name)
+        if binding is None:
+            package = module.path is not None and module.path.name == "__init__.py"
+            return self.find(module, 1, name) if package else None
+        if isinstance(binding, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return Definition(module, binding)
+        if isinstance(binding, Value):
+            return self._value(module, binding.expression, depth)
+        return self._imported(module, binding, depth)
+
+    def imported(self, module: Module, binding: Import) -> Resolved | None:
+        """What an import in a module binds its name to."""
+        return self._imported(module, binding, 0)
+
+    def _imported(self, module: Module, binding: Import, depth: int) -> Resolved | None:
+        if binding.name is None:
+            return self.find(module, binding.level, binding.module) or External(binding.module)
+        source = self.find(module, binding.level, binding.module)
+        if source is None:
+            return None if binding.level else External(f"{binding.module}.{binding.name}")
+        if source is module:  # `from . import x` in a package's own __init__.py
+            return self.find(module, 1, binding.name)
+        return self._member(source, binding.name, depth + 1)
+
+    def _value(self, module: Module, expression: ast.expr | None, depth: int) -> Resolved | None:
+        """An alias: a name assigned another name."""
+        if isinstance(expression, ast.Name):
+            return self._member(module, expression.id, depth + 1)
+        if isinstance(expression, ast.Attribute):
+            return self.attribute(self._value(module, expression.value, depth + 1), expression.attr)
+        return None
+
+    def attribute(self, base: Resolved | None, name: str) -> Resolved | None:
+        """What `base.name` means."""
+        if isinstance(base, External):
+            return External(f"{base.dotted}.{name}")
+        if isinstance(base, Module):
+            return self.member(base, name)
+        return None

@@ -1,0 +1,184 @@
+"""What a simulated launch tells: outputs, the predicted time and where it goes.
+
+Nothing is scheduled before somebody asks for a time, so a functional run that nobody times does not pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .instruction import Instruction, engine
+from .targets import PARTITIONS, Target
+from .timing import trace
+from .timing.capacity import Memory
+from .timing.constants import machine, scaled_note
+from .timing.schedule import ACT, DMA, QUEUES, Schedule, schedule
+
+BOUND_SHARE = 0.5  # a resource that is busy for less of the kernel does not bound it: latencies do
+
+
+class Event(NamedTuple):
+    """One instruction on the timeline, in nanoseconds from the kernel's first trigger.
+
+    The engine (a queue, for a DMA its trigger) is taken from `start_ns` to `end_ns`; what the instruction writes can be
+    read at `done_ns`. A DMA's `bytes` move between `end_ns` and `done_ns`.
+    """
+
+    engine: str  # tensor, vector, scalar, gpsimd, dma
+    op: str
+    start_ns: float
+    end_ns: float
+    done_ns: float
+    flops: int
+    bytes: int
+    line: tuple[str, int]  # of the kernel: file, number
+    name: str
+    load: bool  # of a DMA: towards the chip
+
+
+class EngineUse(NamedTuple):
+    """How long a resource was busy, and as a share of the kernel without its launch."""
+
+    busy_ns: float
+    share: float
+
+
+class Prediction:
+    """The timing of one program on one target, however often it is launched."""
+
+    def __init__(self, program: list[Instruction], target: Target, memory: Memory) -> None:
+        self.program = program
+        self.target = target
+        self.memory = memory
+        self.blank_outputs: tuple[Any, ...] = ()  # of a shape-only run
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return schedule(self.program, self.target)
+
+    @cached_property
+    def timeline(self) -> tuple[Event, ...]:
+        s = self.schedule
+        events = [Event("scalar", "load_table", start, end, end, 0, 0, ("", 0), "", False) for start, end in s.tables]
+        for index, i in enumerate(self.program):
+            queue = "gpsimd" if i.engine in (engine.sync, engine.unknown) else i.engine.name
+            moved, load = (i.dma.bytes, i.dma.load) if i.dma is not None else (0, False)
+            events.append(Event(queue, i.op, s.start[index], s.end[index], s.done[index], i.flops, moved, i.line,
+                                i.name or "", load))
+        events.sort(key=lambda event: (event.start_ns, QUEUES.index(event.engine)))
+        return tuple(events)
+
+    @cached_property
+    def engines(self) -> dict[str, EngineUse]:
+        """Busy time of tensor, vector, scalar, gpsimd, dma_issue (the triggers) and dma (the busiest of the 16 DMA engines,
+        or of HBM's channels where they are modelled)."""
+        s = self.schedule
+        busy = dict(zip(QUEUES, s.busy))
+        busy["dma_issue"] = s.busy[DMA]
+        busy["dma"] = max([*s.dma_busy, *s.channel_busy])
+        busy["scalar"] = s.busy[ACT]
+        return {name: EngineUse(time, time / s.makespan if s.makespan else 0.0) for name, time in busy.items()}
+
+    @cached_property
+    def flops(self) -> int:
+        return sum(i.flops for i in self.program)
+
+    @cached_property
+    def matmul_flops(self) -> int:
+        return sum(i.flops for i in self.program if i.engine is engine.tensor)
+
+    @cached_property
+    def hbm_bytes(self) -> int:
+        return sum(i.hbm_bytes for i in self.program)
+
+
+class Run:
+    """One launch. Figures of time are predictions; `note` is what must be said beside them (trn3), or None.
+
+    outputs: what the kernel returned, as arrays (None where functional=False).
+    """
+
+    def __init__(self, prediction: Prediction, outputs: tuple[Any, ...], name: str, profiled: bool) -> None:
+        self.prediction = prediction
+        self.outputs = outputs
+        self.name = name
+        self.profiled = profiled
+        self.target = prediction.target.name
+        self.note = scaled_note(self.target)
+
+    @property
+    def program(self) -> list[Instruction]:
+        """The instructions, in the kernel's order."""
+        return self.prediction.program
+
+    @property
+    def launch_us(self) -> float:
+        """What a launch takes beside the kernel's own work: as a benchmark counts it, or a profile's total_time."""
+        constants = machine(self.target)
+        return (constants.launch_profiled_ns if self.profiled else constants.launch_ns) / 1000
+
+    @property
+    def latency_us(self) -> float:
+        """Predicted device time in microseconds, launch included."""
+        return self.launch_us + self.prediction.schedule.makespan / 1000
+
+    @property
+    def timeline(self) -> tuple[Event, ...]:
+        """One event an instruction, by start."""
+        return self.prediction.timeline
+
+    @property
+    def engines(self) -> dict[str, EngineUse]:
+        """Busy time and share of tensor, vector, scalar, gpsimd, dma_issue (triggers) and dma (the busiest DMA engine)."""
+        return self.prediction.engines
+
+    @property
+    def memory(self) -> Memory:
+        """Peak SBUF bytes of a partition and PSUM banks, in program order."""
+        return self.prediction.memory
+
+    @property
+    def flops(self) -> int:
+        """Operations asked for: 2 a multiply-accumulate, 1 an elementwise operation."""
+        return self.prediction.flops
+
+    @property
+    def hbm_bytes(self) -> int:
+        """Bytes read from and written to HBM."""
+        return self.prediction.hbm_bytes
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs utilisation as AWS's profiler defines it: matmul operations over what the PE array could do in
+        16 bits in the whole time, 2 * 128 * 128 * clock, also for float32 (profile-schema-reference.rst)."""
+        peak = 2 * PARTITIONS**2 * self.prediction.target.tensor_ghz * 1000  # FLOP a microsecond
+        return self.prediction.matmul_flops / (peak * self.latency_us)
+
+    @property
+    def mbu(self) -> float:
+        """HBM bytes over what the stack of HBM that a core uses could move in the whole time."""
+        return self.hbm_bytes / (machine(self.target).hbm_stack_rate * 1000 * self.latency_us)
+
+    @property
+    def bound_by(self) -> str:
+        """tensor, vector, scalar, gpsimd or dma: whichever is busy for the largest share of the kernel without its launch,
+        DMA by its triggers or its engines; "latency" where that is less than half."""
+        shares = {name: use.share for name, use in self.engines.items() if name != "dma_issue"}
+        shares["dma"] = max(shares["dma"], self.engines["dma_issue"].share)
+        name = max(shares, key=lambda key: shares[key])
+        return name if shares[name] >= BOUND_SHARE else "latency"
+
+    def trace(self) -> dict[str, Any]:
+        """The timeline as a Chrome trace (an object that json.dumps takes), for Perfetto."""
+        return trace.chrome_trace([(self.name, self.launch_us, self.timeline)])
+
+    def __repr__(self) -> str:
+        return f"<Run of {self.name} on {self.target}: {len(self.program)} instructions>"
+
+
+def write_trace(path: str | Path, runs: Iterable[Run]) -> None:
+    """Write the timelines of runs, one after the other, as a Chrome trace JSON file that opens in Perfetto."""
+    trace.write(Path(path), [(run.name, run.launch_us, run.timeline) for run in runs])

@@ -1,0 +1,1 @@
+"""When the engines of a NeuronCore would run a program: constants, dependencies, capacity, schedule, trace."""

@@ -1,0 +1,146 @@
+"""How much of SBUF and PSUM a program holds at a time, in program order, and the error where that is too much.
+
+A tile lives from its first write to its last access; one that nothing reads lives until the kernel lets go of it. Tiles
+that a kernel placed by address take what it chose, for the whole program.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+from ..errors import CapacityError
+from ..instruction import Allocation, Instruction
+from ..memory import PSUM, SBUF
+from ..targets import PSUM_BANK_BYTES, PSUM_BANKS, Target
+
+_SHOWN = 4  # biggest tiles that an error names
+
+
+class Memory(NamedTuple):
+    """Peaks of a program: bytes of one SBUF partition, and PSUM banks."""
+
+    sbuf_bytes: int
+    psum_banks: int
+
+
+class Life(NamedTuple):
+    """One tile's life in instructions: [start, end]."""
+
+    start: int
+    end: int
+    allocation: Allocation
+
+
+def lives(program: list[Instruction]) -> list[Life]:
+    """The lives of the tiles on chip, by their start."""
+    first: dict[Allocation, int] = {}
+    last: dict[Allocation, int] = {}
+    read: set[Allocation] = set()
+    for index, instruction in enumerate(program):
+        for access in instruction.writes:
+            allocation = access.allocation
+            last[allocation] = index
+            if allocation not in first:
+                first[allocation] = index
+        for access in instruction.reads:
+            last[access.allocation] = index
+            read.add(access.allocation)
+    found = []
+    for allocation, start in first.items():
+        if allocation.region is SBUF or allocation.region is PSUM:
+            end = last[allocation]
+            if allocation not in read:
+                end = max(end, len(program) if allocation.dropped is None else allocation.dropped - 1)
+            if allocation.placed:
+                start, end = 0, len(program)
+            found.append(Life(start, end, allocation))
+    found.sort(key=lambda life: (life.start, life.allocation.uid))
+    return found
+
+
+def check(program: list[Instruction], target: Target) -> Memory:
+    """The peaks of a program; CapacityError where the target does not have that much."""
+    tiles = lives(program)
+    sbuf = [life for life in tiles if life.allocation.region is SBUF]
+    psum = [life for life in tiles if life.allocation.region is PSUM]
+    return Memory(_check_sbuf(sbuf, target), _check_psum(psum, target))
+
+
+def _check_sbuf(tiles: list[Life], target: Target) -> int:
+    peak = held = 0
+    alive: list[tuple[int, int, Allocation]] = []
+    for start, end, allocation in tiles:
+        while alive and alive[0][0] < start:
+            held -= heapq.heappop(alive)[2].row_bytes
+        heapq.heappush(alive, (end, allocation.uid, allocation))
+        held += allocation.row_bytes
+        if held > target.sbuf_bytes:
+            raise CapacityError(
+                f"SBUF of {target.name} is full: {allocation.label} (allocated at {allocation.line}) takes "
+                f"{allocation.row_bytes} bytes a partition where {target.sbuf_bytes - held + allocation.row_bytes} of "
+                f"{target.sbuf_bytes} are left; alive: {_biggest(alive, allocation)}"
+            )
+        peak = max(peak, held)
+    return peak
+
+
+def _check_psum(tiles: list[Life], target: Target) -> int:
+    peak = 0
+    alive: list[tuple[int, int, Allocation]] = []
+    banks = Banks()
+    for start, end, allocation in tiles:
+        while alive and alive[0][0] < start:
+            banks.free(heapq.heappop(alive)[2])
+        heapq.heappush(alive, (end, allocation.uid, allocation))
+        if not banks.take(allocation):
+            raise CapacityError(
+                f"PSUM of {target.name} is full: {allocation.label} (allocated at {allocation.line}) takes "
+                f"{allocation.row_bytes} bytes a partition, for which no bank of {PSUM_BANK_BYTES} has room (there are "
+                f"{PSUM_BANKS}); alive: {_biggest(alive, allocation)}"
+            )
+        peak = max(peak, banks.used())
+    return peak
+
+
+class Banks:
+    """The banks of PSUM, first fit: a tile of up to a bank lies within one, a larger one takes whole banks in a row."""
+
+    def __init__(self) -> None:
+        self._taken: list[list[tuple[int, int, int]]] = [[] for _ in range(PSUM_BANKS)]  # (start, end, uid) by start
+
+    def take(self, tile: Allocation) -> bool:
+        """Find room for a tile; False where there is none."""
+        size = tile.row_bytes
+        if size > PSUM_BANK_BYTES:
+            count = -(-size // PSUM_BANK_BYTES)
+            for bank in range(PSUM_BANKS - count + 1):
+                if not any(self._taken[bank : bank + count]):
+                    for part in range(bank, bank + count):
+                        self._taken[part].append((0, PSUM_BANK_BYTES, tile.uid))
+                    return True
+            return False
+        for taken in self._taken:
+            start = 0
+            for position, (begin, end, _) in enumerate([*taken, (PSUM_BANK_BYTES, PSUM_BANK_BYTES, -1)]):
+                if begin - start >= size:
+                    taken.insert(position, (start, start + size, tile.uid))
+                    return True
+                start = end
+        return False
+
+    def free(self, tile: Allocation) -> None:
+        for bank, taken in enumerate(self._taken):
+            if any(uid == tile.uid for _, _, uid in taken):
+                self._taken[bank] = [entry for entry in taken if entry[2] != tile.uid]
+
+    def used(self) -> int:
+        """Banks with anything in them."""
+        return sum(1 for taken in self._taken if taken)
+
+
+def _biggest(alive: list[tuple[int, int, Allocation]], newest: Allocation) -> str:
+    others = sorted((a for _, _, a in alive if a is not newest), key=lambda a: (-a.row_bytes, a.uid))
+    shown = [f"{a.label} of {a.line or 'explicit addresses'} ({a.row_bytes} bytes)" for a in others[:_SHOWN]]
+    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+    return (", ".join(shown) + more) or "nothing else"

@@ -1,0 +1,279 @@
+"""What each instruction of a program must wait for, and which pieces of memory it uses.
+
+Dependencies are between the regions that instructions really touch: read after write, write after read, write after
+write. A write that replaces all of a tile without reading it needs no waiting: it starts a new version of the tile, in
+a buffer of its own, as the compiler's unrolling, renaming and multi-buffering do. How many versions exist at a time is
+left to the scheduler, which knows how much memory there is. Never renamed: tiles at addresses that the kernel chose,
+and everything in HBM.
+
+A tile that is only ever written in separate byte ranges (a stack of rows, say) is treated as one tile for each range.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from ..instruction import Access, Allocation, Instruction, engine
+from ..memory import PSUM, SBUF
+
+# How long a successor waits for its predecessor.
+RAW = 0  # until what it wrote can be read
+WAR = 1  # until it has read
+WAW = 2  # until its write is done, or, on one engine, until it has been issued
+ORDER = 3  # until it has started
+
+BUCKETS = 64  # pieces of an HBM tensor's extent, to find overlapping accesses by
+
+
+class Version:
+    """One buffer's worth of a tile: from its first write to its last access."""
+
+    __slots__ = ("bank", "free_at", "left", "psum", "size")
+
+    def __init__(self, size: int, psum: bool) -> None:
+        self.size = size
+        self.psum = psum
+        self.left = 0  # accesses that are not scheduled yet
+        self.free_at = 0.0
+        self.bank = -1
+
+
+class Segment:
+    """A region and who touched it last."""
+
+    __slots__ = ("access", "readers", "writer")
+
+    def __init__(self, access: Access, writer: int) -> None:
+        self.access = access
+        self.writer = writer
+        self.readers: list[int] = []
+
+
+class Unit:
+    """A tile, or a byte range of one, as dependencies see it."""
+
+    __slots__ = ("segments", "size", "uniform", "version")
+
+    def __init__(self, size: int, uniform: bool) -> None:
+        self.size = size
+        self.uniform = uniform  # every write is to one and the same rectangle
+        self.segments: list[Segment] = []
+        self.version: Version | None = None
+
+
+class Graph(NamedTuple):
+    """`successors[i]`: (instruction, kind) pairs, flat as instruction * 4 + kind; `waits[i]`: how many it has to await;
+    `uses[i]`: the versions it touches; `births`: (first instruction, version) of each, in program order."""
+
+    successors: list[list[int]]
+    waits: list[int]
+    uses: list[tuple[Version, ...]]
+    births: list[tuple[int, Version]]
+
+
+def analyse(program: list[Instruction]) -> Graph:
+    """The dependencies of a program."""
+    return _Analysis(program).graph
+
+
+class _Analysis:
+    def __init__(self, program: list[Instruction]) -> None:
+        count = len(program)
+        self.program = program
+        self.graph = Graph([[] for _ in range(count)], [0] * count, [()] * count, [])
+        self._prepare()
+        self._ordered: dict[engine, int] = {}
+        for index, instruction in enumerate(program):
+            self._instruction(index, instruction)
+
+    def _prepare(self) -> None:
+        """Find out how each allocation is written, and so which units it has."""
+        rectangles: dict[Allocation, dict[tuple[int, int, int, int, int], Access]] = {}
+        self._read: set[Allocation] = set()
+        for instruction in self.program:
+            for access in instruction.writes:
+                seen = rectangles.get(access.allocation)
+                if seen is None:
+                    seen = rectangles[access.allocation] = {}
+                seen[access[1], access[2], access[3], access[4], access[7]] = access
+            for access in instruction.reads:
+                self._read.add(access.allocation)
+        self._units: dict[Allocation, list[Unit]] = {}
+        self._starts: dict[Allocation, list[int]] = {}
+        self._hbm: dict[Allocation, _HbmTensor] = {}
+        for allocation, seen in rectangles.items():
+            on_chip = allocation.region is SBUF or allocation.region is PSUM
+            if not on_chip:
+                if allocation in self._read:
+                    self._hbm[allocation] = _HbmTensor(max(a.high for a in seen.values()))
+                continue
+            ranges = sorted(seen.values(), key=lambda a: a.byte)
+            apart = all(a.byte_end <= b.byte and not b.step for a, b in zip(ranges, ranges[1:])) and not ranges[0].step
+            if len(ranges) > 1 and apart and allocation.region is SBUF and not allocation.placed:
+                self._units[allocation] = [Unit(a.byte_end - a.byte, uniform=True) for a in ranges]
+                self._starts[allocation] = [a.byte for a in ranges]
+            else:
+                self._units[allocation] = [Unit(allocation.row_bytes, uniform=len(ranges) == 1)]
+                self._starts[allocation] = [0]
+
+    def _instruction(self, index: int, instruction: Instruction) -> None:
+        uses: list[Version] = []
+        for access in instruction.reads:
+            allocation = access.allocation
+            units = self._units.get(allocation)
+            if units is not None:
+                for unit in self._touched(units, access):
+                    self._read_unit(unit, index, access, uses)
+            else:
+                tensor = self._hbm.get(allocation)
+                if tensor is not None:
+                    for segment in tensor.overlapping(access):
+                        self._wait(index, segment.writer, RAW)
+                        segment.readers.append(index)
+                    tensor.readers_since(access, index)
+        for access in instruction.writes:
+            allocation = access.allocation
+            units = self._units.get(allocation)
+            if units is not None:
+                for unit in self._touched(units, access):
+                    self._write_unit(unit, index, access, instruction, uses)
+            else:
+                tensor = self._hbm.get(allocation)
+                if tensor is not None:
+                    self._write_hbm(tensor, index, access)
+        for producer in instruction.after:
+            self._wait(index, producer.index, RAW)
+        if instruction.ordered:
+            before = self._ordered.get(instruction.engine)
+            if before is not None:
+                self._wait(index, before, ORDER)
+            self._ordered[instruction.engine] = index
+        self.graph.uses[index] = tuple(uses)
+        for version in uses:
+            version.left += 1
+
+    def _wait(self, index: int, producer: int, kind: int) -> None:
+        if producer != index:
+            self.graph.successors[producer].append(index * 4 + kind)
+            self.graph.waits[index] += 1
+
+    def _touched(self, units: list[Unit], access: Access) -> list[Unit]:
+        if len(units) == 1:
+            return units
+        starts = self._starts[access.allocation]
+        first = max(0, bisect_right(starts, access.byte) - 1)
+        if access.byte >= starts[first] + units[first].size:
+            first += 1
+        end = first
+        while end < len(units) and starts[end] < access.byte_end:
+            end += 1
+        return units[first:end]
+
+    def _use(self, unit: Unit, index: int, allocation: Allocation, uses: list[Version]) -> None:
+        version = unit.version
+        if version is None:
+            version = self._new_version(unit, index, allocation)
+        if version is not None and version not in uses:
+            uses.append(version)
+
+    def _new_version(self, unit: Unit, index: int, allocation: Allocation) -> Version | None:
+        if allocation.placed:
+            return None
+        version = unit.version = Version(unit.size, allocation.region is PSUM)
+        self.graph.births.append((index, version))
+        return version
+
+    def _read_unit(self, unit: Unit, index: int, access: Access, uses: list[Version]) -> None:
+        self._use(unit, index, access.allocation, uses)
+        for segment in unit.segments:
+            if unit.uniform or segment.access.overlaps(access):
+                self._wait(index, segment.writer, RAW)
+                segment.readers.append(index)
+
+    def _write_unit(self, unit: Unit, index: int, access: Access, instruction: Instruction, uses: list[Version]) -> None:
+        allocation = access.allocation
+        whole = unit.uniform or access.covers
+        if whole and not allocation.placed and not instruction.ordered:
+            own = False
+            for read in instruction.reads:
+                own = own or (read.allocation is allocation and read.overlaps(access))
+            if not own:
+                self._new_version(unit, index, allocation)
+                self._use(unit, index, allocation, uses)
+                unit.segments = [Segment(access, index)]
+                return
+        self._use(unit, index, allocation, uses)
+        kept = []
+        for segment in unit.segments:
+            if unit.uniform or segment.access.overlaps(access):
+                self._await_segment(index, segment)
+                if unit.uniform or _contains(access, segment.access):
+                    continue
+            kept.append(segment)
+        kept.append(Segment(access, index))
+        unit.segments = kept
+
+    def _await_segment(self, index: int, segment: Segment) -> None:
+        """Wait with a write until the region's readers have read and its writer has written."""
+        if index in segment.readers:  # it reads what it overwrites and so waits for the writer already
+            for reader in segment.readers:
+                self._wait(index, reader, WAR)
+        else:
+            self._wait(index, segment.writer, WAW)
+            for reader in segment.readers:
+                self._wait(index, reader, WAR)
+
+    def _write_hbm(self, tensor: _HbmTensor, index: int, access: Access) -> None:
+        for segment in tensor.overlapping(access):
+            self._await_segment(index, segment)
+        for reader in tensor.unwritten_readers(access):
+            self._wait(index, reader, WAR)
+        tensor.add(Segment(access, index))
+
+
+def _contains(outer: Access, inner: Access) -> bool:
+    """Whether `outer` overwrites all of `inner`."""
+    same_comb = outer.step == inner.step and outer.run == inner.run and (
+        not outer.step or (inner.byte - outer.byte) % outer.step == 0)
+    return (
+        (not outer.step or same_comb)
+        and outer.row <= inner.row
+        and inner.row_end <= outer.row_end
+        and outer.byte <= inner.byte
+        and inner.byte_end <= outer.byte_end
+    )
+
+
+class _HbmTensor:
+    """The writes to one HBM tensor that something reads, findable by place."""
+
+    def __init__(self, size: int) -> None:
+        self._step = max(1, -(-size // BUCKETS))
+        self._buckets: list[list[Segment]] = [[] for _ in range(BUCKETS + 1)]
+        self._readers: list[tuple[Access, int]] = []  # reads of what the kernel has not written (an argument updated later)
+
+    def _range(self, access: Access) -> range:
+        last = min(BUCKETS, (access.high - 1) // self._step)
+        return range(min(BUCKETS, access.low // self._step), last + 1)
+
+    def overlapping(self, access: Access) -> list[Segment]:
+        places = self._range(access)
+        if len(places) == 1:
+            return [s for s in self._buckets[places[0]] if s.access.overlaps(access)]
+        found = {id(s): s for place in places for s in self._buckets[place]}
+        return [s for s in found.values() if s.access.overlaps(access)]
+
+    def readers_since(self, access: Access, index: int) -> None:
+        if access.allocation.argument:
+            self._readers.append((access, index))
+
+    def unwritten_readers(self, access: Access) -> list[int]:
+        return [index for read, index in self._readers if read.overlaps(access)]
+
+    def add(self, segment: Segment) -> None:
+        access = segment.access
+        for place in self._range(access):
+            bucket = self._buckets[place]
+            bucket[:] = [s for s in bucket if not (s.access.pitch == access.pitch and _contains(access, s.access))]
+            bucket.append(segment)

@@ -1,0 +1,258 @@
+"""When each instruction of a program runs: a discrete-event simulation of the engines, the DMA engines and memory.
+
+What is assumed of the compiler, whose schedule NKI does not show:
+- Each engine runs one instruction at a time. Of those that could start, it takes the one that comes first in the
+  program: the compiler orders independent instructions so that none waits behind another's operands (`nl.no_reorder`
+  exists to forbid that). So a load is not held up behind a store that waits for its data.
+- All DMA triggers share one issue slot, as the published profiles show; beyond it, DMAs overlap as far as the 16
+  engines allow, each of which serves them in the order they were issued.
+- Every version of a tile (dependencies.py) takes a buffer from its first write to its last access. Buffers are given
+  out in program order as far as SBUF and the PSUM banks have room: that is how far loads run ahead.
+
+The simulation is deterministic, and time never runs backwards: each step takes the engine that can act first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..instruction import Instruction, engine
+from ..memory import PSUM, SBUF
+from ..targets import PARTITIONS, Target
+from .buffers import Buffers
+from .clock import PeClock
+from .constants import Machine, machine
+from .dependencies import ORDER, RAW, WAR, Graph, analyse
+from .dma import ENGINES, channel_times, engine_times
+
+QUEUES = ("tensor", "vector", "scalar", "gpsimd", "dma")
+PE, DVE, ACT, POOL, DMA = range(5)
+_QUEUE = {engine.tensor: PE, engine.vector: DVE, engine.scalar: ACT, engine.gpsimd: POOL, engine.dma: DMA,
+          engine.sync: POOL, engine.unknown: POOL}
+_NEVER = float("inf")
+
+
+class Schedule(NamedTuple):
+    """Times in nanoseconds from the first trigger. Instruction i takes its engine from `start[i]` to `end[i]`; what it
+    writes can be read at `done[i]`. `tables` are the Scalar Engine's table loads; `busy` is of each queue of QUEUES,
+    `dma_busy` of each DMA engine, `channel_busy` of each HBM channel (where they are modelled)."""
+
+    start: list[float]
+    end: list[float]
+    done: list[float]
+    tables: list[tuple[float, float]]
+    busy: list[float]
+    dma_busy: list[float]
+    channel_busy: list[float]
+    makespan: float
+    sbuf_peak: int
+    psum_peak: int
+
+
+def schedule(program: list[Instruction], target: Target) -> Schedule:
+    """The schedule of a program on a target."""
+    return _Simulation(program, target).run()
+
+
+class _Simulation:
+    def __init__(self, program: list[Instruction], target: Target) -> None:
+        self.program = program
+        self.machine: Machine = machine(target.name)
+        self.graph: Graph = analyse(program)
+        count = len(program)
+        self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count
+        self.queue = [_QUEUE[instruction.engine] for instruction in program]
+        self.ready = [0.0] * count  # when the last thing awaited so far lets it start
+        self.waits = self.graph.waits
+        self.free = [0.0] * len(QUEUES)
+        self.now: list[list[int]] = [[] for _ in QUEUES]  # could start at once, by program order
+        self.later: list[list[tuple[float, int]]] = [[] for _ in QUEUES]  # (when ready, which)
+        self.busy = [0.0] * len(QUEUES)
+        self.clock = PeClock(self.machine.warm_window_ns, self.machine.warm_utilization)
+        self.table = ""
+        self.tables: list[tuple[float, float]] = []
+        self.dma_free, self.dma_busy = [0.0] * ENGINES, [0.0] * ENGINES
+        channels = int(self.machine.hbm_channels)
+        self.channel_free, self.channel_busy = [0.0] * channels, [0.0] * channels
+        outstanding = int(self.machine.dma_outstanding)
+        self.outstanding = deque([0.0] * outstanding, outstanding)  # the last bytes of the DMAs before
+        # On trn1 the Vector and Scalar Engines take turns at PSUM, the Vector and GpSimd Engines at SBUF (A1).
+        self.shares_ports = target.generation == 2
+        self.ports = {"psum": 0.0, "sbuf": 0.0}
+        self.buffers = Buffers(self.graph.births, _placed(program, SBUF), _placed(program, PSUM), target.sbuf_bytes)
+
+    def run(self) -> Schedule:
+        for index, _ in self.graph.births:
+            self.waits[index] += 1
+        for index, waits in enumerate(self.waits):
+            if not waits:
+                heapq.heappush(self.later[self.queue[index]], (0.0, index))
+        self._give_buffers(0.0)
+        left = len(self.program)
+        while left:
+            time, queue = self._next()
+            release = self.buffers.next_release()
+            if release <= time:
+                if release == _NEVER:  # fragments of PSUM banks: take what the program holds in order anyway
+                    self._born(self.buffers.force(max(self.free)), max(self.free))
+                else:
+                    self._give_buffers(release)
+                continue
+            now, later = self.now[queue], self.later[queue]
+            while later and later[0][0] <= time:
+                heapq.heappush(now, heapq.heappop(later)[1])
+            self._issue(heapq.heappop(now), queue, time)
+            left -= 1
+        makespan = max(max(self.done, default=0.0), max(self.end, default=0.0))
+        return Schedule(self.start, self.end, self.done, self.tables, self.busy, self.dma_busy, self.channel_busy,
+                        makespan, self.buffers.sbuf_peak, self.buffers.psum_peak)
+
+    def _next(self) -> tuple[float, int]:
+        """The engine that can start an instruction first, and when."""
+        best, chosen = _NEVER, 0
+        for queue, free in enumerate(self.free):
+            if self.now[queue]:
+                time = free
+            elif self.later[queue]:
+                time = self.later[queue][0][0]
+                if time < free:
+                    time = free
+            else:
+                continue
+            if time < best:
+                best, chosen = time, queue
+        return best, chosen
+
+    def _give_buffers(self, time: float) -> None:
+        for index in self.buffers.give(time):
+            self._born(index, time)
+
+    def _born(self, index: int, time: float) -> None:
+        self._awaited(index, time)
+
+    def _awaited(self, index: int, time: float) -> None:
+        if time > self.ready[index]:
+            self.ready[index] = time
+        self.waits[index] -= 1
+        if not self.waits[index]:
+            heapq.heappush(self.later[self.queue[index]], (self.ready[index], index))
+
+    def _issue(self, index: int, queue: int, time: float) -> None:
+        instruction = self.program[index]
+        start = _RUN[queue](self, index, instruction, time)
+        end, done = self.end[index], self.done[index]
+        self.start[index] = start
+        self.busy[queue] += end - start
+        self.free[queue] = end
+
+        hop = self.machine.hop_ns
+        read = done if queue == DMA else end
+        seen = done if queue == DMA else done + hop  # a DMA's completion includes its semaphore
+        for packed in self.graph.successors[index]:
+            successor, kind = packed >> 2, packed & 3
+            if kind == ORDER:
+                when = start
+            elif self.queue[successor] == queue and (queue == PE or (kind != RAW and queue != DMA)):
+                when = end  # one engine writes and reads in order
+            elif kind == WAR:
+                when = read + hop
+            else:
+                when = seen
+            self._awaited(successor, when)
+        for version in self.graph.uses[index]:
+            version.left -= 1
+            if done > version.free_at:
+                version.free_at = done
+            if not version.left:
+                self.buffers.release(version)
+
+    def _run_tensor(self, index: int, instruction: Instruction, start: float) -> float:
+        interval, latency = instruction.interval, instruction.latency
+        if self.clock.window:
+            access = instruction.reads[0]
+            if not self.clock.warm(start):
+                latency += instruction.cold - interval
+                interval = instruction.cold
+            self.clock.work(start, interval, (access.row_end - access.row) / PARTITIONS)
+        self.end[index], self.done[index] = start + interval, start + latency
+        return start
+
+    def _run_elementwise(self, index: int, instruction: Instruction, start: float) -> float:
+        if self.shares_ports:
+            start = self._take_ports(instruction, start)
+        self.end[index], self.done[index] = start + instruction.interval, start + instruction.latency
+        return start
+
+    def _run_scalar(self, index: int, instruction: Instruction, start: float) -> float:
+        if instruction.table and instruction.table != self.table:
+            loading = self.free[ACT]  # nothing to wait for: the load runs while the operands are on their way
+            self.table = instruction.table
+            self.tables.append((loading, loading + self.machine.table_load_ns))
+            self.busy[ACT] += self.machine.table_load_ns
+            start = max(start, loading + self.machine.table_load_ns)
+        return self._run_elementwise(index, instruction, start)
+
+    def _take_ports(self, instruction: Instruction, start: float) -> float:
+        regions = {access.allocation.region for access in (*instruction.reads, *instruction.writes)}
+        held = []
+        if PSUM in regions and instruction.engine in (engine.vector, engine.scalar):
+            held.append("psum")
+        if SBUF in regions and instruction.engine in (engine.vector, engine.gpsimd):
+            held.append("sbuf")
+        start = max([start, *[self.ports[port] for port in held]])
+        for port in held:
+            self.ports[port] = start + instruction.interval
+        return start
+
+    def _run_dma(self, index: int, instruction: Instruction, start: float) -> float:
+        transfer, m = instruction.dma, self.machine
+        if transfer.dge:
+            issued = start + m.dge_ns + m.dge_row_ns * min(transfer.partitions, PARTITIONS)
+            first_byte = issued + (m.load_first_byte_ns if transfer.load else m.store_first_byte_ns)
+        else:
+            issued = start + m.trigger_ns
+            first_byte = issued + (m.load_first_byte_static_ns if transfer.load else m.store_first_byte_static_ns)
+        last_byte = first_byte
+        place, times = engine_times(transfer, m)
+        free, busy = self.dma_free, self.dma_busy
+        for time in times:
+            finished = free[place]
+            if finished < first_byte:
+                finished = first_byte
+            finished += time
+            free[place] = finished
+            busy[place] += time
+            if finished > last_byte:
+                last_byte = finished
+            place += 1
+        channels = channel_times(transfer, m)
+        if channels:  # requests to HBM are outstanding for a few DMAs at a time only: the next ones wait
+            first_byte = max(first_byte, self.outstanding[0])
+        for channel, time in enumerate(channels):
+            if time:
+                finished = max(self.channel_free[channel], first_byte) + time
+                self.channel_free[channel] = finished
+                self.channel_busy[channel] += time
+                last_byte = max(last_byte, finished)
+        self.outstanding.append(last_byte)
+        self.end[index] = issued
+        self.done[index] = last_byte + (m.load_tail_ns if transfer.load else m.store_tail_ns)
+        return start
+
+
+_RUN: list[Callable[[_Simulation, int, Instruction, float], float]] = [
+    _Simulation._run_tensor,
+    _Simulation._run_elementwise,
+    _Simulation._run_scalar,
+    _Simulation._run_elementwise,
+    _Simulation._run_dma,
+]
+
+
+def _placed(program: list[Instruction], region: object) -> int:
+    """Bytes of a partition that tiles at chosen addresses take."""
+    return max([access.allocation.row_bytes for instruction in program for access in instruction.writes
+                if access.allocation.placed and access.allocation.region is region], default=0)

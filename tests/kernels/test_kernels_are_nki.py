@@ -1,0 +1,20 @@
+"""Every kernel, and every helper that a kernel calls, is NKI that AWS's compiler takes, as far as its source tells."""
+
+from pathlib import Path
+
+import pytest
+from trninfer.simulator.lint import examine_file
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted([*ROOT.glob("kernels/*.py"), *ROOT.glob("benchmarks/kernels/*.py")])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_of_kernels_has_no_findings(path):
+    assert [str(finding) for finding in examine_file(path).findings] == []
+
+
+def test_kernels_are_there_to_be_checked():
+    names = {name for path in FILES for name in examine_file(path).kernels}
+    assert names >= {"vector_add_naive", "transpose", "matmul_tiled", "bias_activation", "argmax", "ffnn_predict"}
+    assert {"fused_conv2d_maxpool", "fused_conv2d_maxpool_packed"} <= names

@@ -1,0 +1,35 @@
+"""Tiles and row groups cover an axis exactly once."""
+
+import trninfer.kernels  # noqa: F401  (makes `import nki` work)
+from hypothesis import given
+from hypothesis import strategies as st
+from trninfer.kernels.tiles import PARTITIONS, even_tiles, row_groups, tiles
+
+
+@given(extent=st.integers(1, 2000), size=st.integers(1, 600))
+def test_tiles_cover_the_axis_in_order(extent: int, size: int) -> None:
+    cover = tiles(extent, size)
+    assert [position for tile in cover for position in range(tile.start, tile.end)] == list(range(extent))
+    assert [tile.index for tile in cover] == list(range(len(cover)))
+    assert all(tile.size == tile.end - tile.start == size for tile in cover[:-1])
+    assert 0 < cover[-1].size <= size
+
+
+@given(extent=st.integers(1, 2000), most=st.integers(1, 600))
+def test_even_tiles_are_as_few_as_possible_and_nearly_equal(extent: int, most: int) -> None:
+    cover = even_tiles(extent, most)
+    assert [position for tile in cover for position in range(tile.start, tile.end)] == list(range(extent))
+    assert len(cover) == -(-extent // most)
+    assert max(tile.size for tile in cover) <= most
+    assert all(tile.size == cover[0].size for tile in cover[:-1])
+
+
+@given(rows=st.integers(1, 5000), rows_per_partition=st.integers(1, 40))
+def test_row_groups_cover_the_rows_and_fill_the_partitions(rows: int, rows_per_partition: int) -> None:
+    groups = row_groups(rows, rows_per_partition)
+    assert [row for group in groups for row in range(group.start, group.end)] == list(range(rows))
+    for group in groups:
+        assert group.end - group.start == group.partitions * group.rows
+        assert group.rows <= rows_per_partition
+    assert all(group.partitions == PARTITIONS for group in groups[:-1])
+    assert groups[-1].partitions == PARTITIONS or groups[-1].rows == 1

@@ -1,0 +1,280 @@
+"""The checker on kernels that break one rule each, and on clean ones."""
+
+import ast
+import textwrap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trninfer.simulator.lint import RULES, SourceError, check_source
+
+HEADER = """\
+import nki
+import nki.isa as nisa
+import nki.language as nl
+"""
+BODY = '''
+@nki.jit
+def kernel(a, n=4, mode="relu", table=None):
+    """Doubles a."""
+    tile = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.activation(dst=tile, op=nl.copy, data=tile, scale=2.0)
+{lines}
+    nisa.dma_copy(dst=result, src=tile)
+    return result
+'''
+
+
+def findings_of(text: str) -> list[tuple[int, str]]:
+    return [(finding.line, finding.rule) for finding in check_source(text)]
+
+
+def marked(text: str, rule: str) -> list[tuple[int, str]]:
+    """The lines of a source that end in the mark `# <-`, as findings of a rule."""
+    return [(number, rule) for number, line in enumerate(text.splitlines(), 1) if line.endswith("# <-")]
+
+
+# Lines inside an otherwise clean kernel. The line that breaks the rule ends in `# <-`.
+BROKEN_LINES = [
+    ("unsupported-statement", "raise ValueError(n)  # <-"),
+    ("unsupported-statement", "try:  # <-\n    n = 1\nexcept ValueError:\n    n = 2"),
+    ("unsupported-statement", "import math  # <-"),
+    ("unsupported-statement", "from math import ceil  # <-"),
+    ("unsupported-statement", "global GAIN  # <-"),
+    ("unsupported-statement", "del n  # <-"),
+    ("unsupported-statement", "match n:  # <-\n    case 1:\n        n = 2"),
+    ("unsupported-statement", "class Inner:  # <-\n    pass"),
+    ("unsupported-expression", "f = lambda x: x  # <-"),
+    ("unsupported-expression", "sizes = [i for i in range(n)]  # <-"),
+    ("unsupported-expression", "sizes = {i: i for i in range(n)}  # <-"),
+    ("unsupported-expression", "n = max(i for i in range(n))  # <-"),
+    ("unsupported-expression", "sizes = {1, 2}  # <-"),
+    ("unsupported-expression", "if (m := n) > 2:  # <-\n    n = m"),
+    ("unsupported-expression", "yield n  # <-"),
+    ("unsupported-expression", "n = a @ a  # <-"),
+    ("unsupported-expression", "a @= a  # <-"),
+    ("unsupported-expression", "sizes = [*a.shape, 1]  # <-"),
+    ("unsupported-expression", "print(**table)  # <-"),
+    ("unsupported-constant", "n = 2j  # <-"),
+    ("unsupported-constant", "name = b'ab'  # <-"),
+    ("unsupported-constant", "n = 2147483648  # <-"),
+    ("nested-function", "def double(x):  # <-\n    return 2 * x"),
+    ("loop-else", "for i in range(n):\n    n = i\nelse:\n    n = 0  # <-"),
+    ("loop-else", "while n > 8:\n    n = n - 1\nelse:\n    n = 0  # <-"),
+    ("loop-target", "for i, j in [(0, 1)]:  # <-\n    n = i"),
+    ("with-block", "with nl.no_reorder() as block:  # <-\n    n = 1"),
+    ("with-block", "with nl.no_reorder(), nl.no_reorder():  # <-\n    n = 1"),
+    ("with-block", "with table:  # <-\n    n = 1"),
+    ("with-block", "with table():  # <-\n    n = 1"),
+    ("dict-key", "sizes = {1: n}  # <-"),
+    ("dict-key", "sizes = {**table}  # <-"),
+    ("format-spec", "print(f'{n:4d}')  # <-"),
+    ("identity-comparison", "n = 1 if mode is True else 2  # <-"),
+    ("identity-comparison", "n = 1 if mode is not a else 2  # <-"),
+    ("membership-chain", "n = 1 if 'a' in mode in table else 2  # <-"),
+    ("builtin", "n = sum([1, 2])  # <-"),
+    ("builtin", "for i in enumerate([1, 2]):  # <-\n    n = i[0]"),
+    ("builtin", "n = getattr(a, 'ndim')  # <-"),
+    ("unknown-name", "nisa.copy_tile(dst=tile, src=a)  # <-"),
+    ("unknown-name", "n = nl.float31  # <-"),
+    ("unknown-name", "n = nl.tile_size.pmx  # <-"),
+    ("unknown-name", "nisa.tensor_copy(dst=tile, src=tile, engine=nisa.engine.vectr)  # <-"),
+    ("unknown-name", "n = nki.kernels  # <-"),
+    ("unknown-name", "n = tile.shap  # <-"),
+    ("missing-argument", "nisa.tensor_copy(dst=tile)  # <-"),
+    ("missing-argument", "tile.reshape()  # <-"),
+    ("unknown-argument", "nisa.tensor_copy(dst=tile, src=tile, dtype=nl.float32)  # <-"),
+    ("unknown-argument", "tile.reshape(shape=(128, 2, 256), order='C')  # <-"),
+    ("duplicate-argument", "nisa.tensor_copy(tile, dst=tile, src=tile)  # <-"),
+    ("too-many-arguments", "nisa.reciprocal(tile, tile, 'inverse', 1)  # <-"),
+    ("alu-operator", "nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.divide)  # <-"),
+    ("alu-operator", "nisa.tensor_scalar(tile, tile, nl.exp, 1.0)  # <-"),
+    ("alu-operator", "nisa.tensor_reduce(dst=tile, op=nl.power, data=tile, axis=1)  # <-"),
+    ("alu-operator", "nisa.tensor_reduce(dst=tile, op=nl.max, data=tile, axis=1)  # <-"),
+    ("alu-operator", "nisa.tensor_tensor(tile, tile, tile, nl.add if n else nl.mod)  # <-"),
+    ("alu-operator", "nisa.affine_select(tile, [[1, 8]], 1, tile, 0.0, cmp_op=nl.add)  # <-"),
+    ("activation-function", "nisa.activation(dst=tile, op=nl.maximum, data=tile)  # <-"),
+    ("not-on-chip", "half = nl.divide(tile, tile)  # <-"),
+    ("not-on-chip", "rest = nl.mod(tile, tile)  # <-"),
+    ("memset-value", "c = nl.zeros((128, 1), nl.int32)\nnisa.memset(dst=c[:, 0:1], value=1.0)  # <-"),
+    (
+        "dma-reads-psum",
+        "acc = nl.ndarray((128, 512), nl.float32, nl.psum)\nnisa.dma_copy(dst=result, src=acc[0:8])  # <-",
+    ),
+    (
+        "dma-reads-psum",
+        "acc = nl.ndarray((128, 8), nl.float32, buffer=nl.psum)\nview = acc.reshape((128, 2, 4))\n"
+        "nisa.dma_compute(result, [tile, view], reduce_op=nl.add)  # <-",
+    ),
+    ("old-dialect", "i_p = nl.arange(128)[:, None]  # <-"),
+    ("old-dialect", "i_p, i_f = nl.mgrid[0:128, 0:512]  # <-"),
+    ("old-dialect", "old = nl.ndarray((4, nl.par_dim(128), 8), nl.float32)  # <-"),
+    ("old-dialect", "nisa.tensor_copy_dynamic_src(tile, tile)  # <-"),
+    ("old-dialect", "nisa.tensor_copy(dst=tile, src=tile, mask=n)  # <-"),
+    ("old-dialect", "nisa.dma_copy(dst=tile, src=a, dst_rmw_op=nl.add)  # <-"),
+    ("old-dialect", "nisa.dma_copy(dst=tile, src=a, dge_mode=2)  # <-"),
+    ("old-dialect", "old = nl.ndarray((128, 8), nl.float32, buffer='sbuf')  # <-"),
+    ("old-dialect", "nki.benchmark(kernel)  # <-"),
+]
+
+# Whole files, below the imports of HEADER.
+BROKEN_FILES = [
+    ("signature", "@nki.jit\ndef kernel(a, *rest):  # <-\n    return a\n"),
+    ("signature", "@nki.jit\ndef kernel(a, *, scale=1.0):  # <-\n    return a\n"),
+    ("signature", "@nki.jit\ndef kernel(a, **options):  # <-\n    return a\n"),
+    ("signature", "@nki.jit\ndef kernel(a, stride=[1, 1]):  # <-\n    return a\n"),
+    ("signature", "def add(*parts):  # <-\n    return parts[0]\n\n@nki.jit\ndef kernel(a):\n    return add(a, a)\n"),
+    (
+        "decorator",
+        "import functools\n\n@functools.lru_cache  # <-\ndef half(n):\n    return n // 2\n\n"
+        "@nki.jit\ndef kernel(a):\n    print(half(a.shape[0]))\n    return a\n",
+    ),
+    ("host-call", "import numpy as np\n\n@nki.jit\ndef kernel(a):\n    print(np.prod(a.shape))  # <-\n    return a\n"),
+    ("host-call", "import math\n\n@nki.jit\ndef kernel(a):\n    print(math.prod((2, 3)))  # <-\n    return a\n"),
+    (
+        "numpy-dtype",
+        "import numpy as np\n\n@nki.jit\ndef kernel(a):\n    t = nl.zeros((8, 8), np.float32)  # <-\n    return a\n",
+    ),
+    ("global-state", "CALLS = []\n\n@nki.jit\ndef kernel(a):\n    CALLS.append(a.shape)  # <-\n    return a\n"),
+    (
+        "global-state",
+        "SCALE = 1\n\ndef double():\n    global SCALE\n    SCALE = 2\n\n"
+        "@nki.jit\ndef kernel(a):\n    print(SCALE)  # <-\n    return a\n",
+    ),
+    ("global-state", "N = 1\nN = 2\n\n@nki.jit\ndef kernel(a):\n    print(N)  # <-\n    return a\n"),
+    (
+        "closure",
+        "def make(scale):\n    @nki.jit\n    def kernel(a):\n"
+        "        print(scale)  # <-\n        return a\n    return kernel\n",
+    ),
+    (
+        "closure",
+        "def make():\n    def half(n):\n        return n // 2\n    @nki.jit\n    def kernel(a):\n"
+        "        print(half(4))  # <-\n        return a\n    return kernel\n",
+    ),
+    (
+        "class-base",
+        "class Plan:  # <-\n    size = 4\n\n@nki.jit\ndef kernel(a):\n    print(Plan().size)\n    return a\n",
+    ),
+    (
+        "builtin",
+        "class Plan(nl.NKIObject):\n    def area(self):\n        return sorted([1])  # <-\n\n"
+        "@nki.jit\ndef kernel(a):\n    print(Plan().area())\n    return a\n",
+    ),
+    (
+        "unsupported-statement",
+        "class Plan(nl.NKIObject):\n    print(1)  # <-\n\n@nki.jit\ndef kernel(a):\n    print(Plan())\n    return a\n",
+    ),
+    ("output-buffer", "@nki.jit\ndef kernel(a):\n    out = nl.ndarray(a.shape, a.dtype)\n    return out  # <-\n"),
+    (
+        "output-buffer",
+        "@nki.jit\ndef kernel(a):\n    out = nl.ndarray(a.shape, a.dtype, nl.hbm)\n    return out[0:8]  # <-\n",
+    ),
+    (
+        "output-buffer",
+        "@nki.jit\ndef kernel(a):\n    out = nl.zeros(a.shape, a.dtype, buffer=nl.psum)\n"
+        "    return a, out.reshape((8, 8))  # <-\n",
+    ),
+    ("old-dialect", "import neuronxcc.nki.language as ncl  # <-\n\n@nki.jit\ndef kernel(a):\n    return a\n"),
+    ("old-dialect", "@nki.jit(mode='trace')  # <-\ndef kernel(a):\n    return a\n"),
+    ("old-dialect", "@nki.jit(platform_target='trn2')  # <-\ndef kernel(a):\n    return a\n"),
+    (
+        "unsupported-expression",
+        "def body(x):\n    return [i for i in x]  # <-\n\n"
+        "@nki.jit\ndef kernel(a):\n    apply = body\n    return apply(a)\n",
+    ),
+]
+
+
+def kernel_with(lines: str) -> str:
+    return HEADER + BODY.format(lines=textwrap.indent(lines, "    "))
+
+
+def case_id(case: tuple[str, str]) -> str:
+    return f"{case[0]}: {case[1].splitlines()[0][:40]}"
+
+
+@pytest.mark.parametrize("case", BROKEN_LINES, ids=case_id)
+def test_a_line_that_breaks_a_rule_is_its_only_finding(case):
+    rule, lines = case
+    text = kernel_with(lines)
+    assert findings_of(text) == marked(text, rule) != []
+
+
+@pytest.mark.parametrize("case", BROKEN_FILES, ids=case_id)
+def test_a_file_that_breaks_a_rule_has_it_as_its_only_finding(case):
+    rule, text = case
+    text = HEADER + text
+    assert findings_of(text) == marked(text, rule) != []
+
+
+def test_every_rule_has_a_kernel_that_breaks_it():
+    assert {rule for rule, _ in BROKEN_LINES + BROKEN_FILES} == set(RULES)
+
+
+CLEAN_LINES = [
+    "",
+    "for i in range(n):\n    if i % 2 == 0:\n        continue\n    break",
+    "while n > 0:\n    n -= 1",
+    "with nl.no_reorder():\n    nisa.memset(dst=tile, value=0.0)",
+    "x, (y, z) = 1, (2, 3)",
+    "sizes: list[int] = []\nsizes.append(n)",
+    "options = {'a': 1}\nprint(options['a'], f'{n} {mode!r}')",
+    "assert mode in ('relu', 'gelu') and n not in (0,), f'got {mode}'",
+    "n = 1 if table is None else 2",
+    "assert 0 < n < 8 and isinstance(n, int)",
+    "print(*a.shape)",
+    "nisa.tensor_copy(*(tile, tile))",
+    "nisa.tensor_scalar(tile, tile, op0=nl.add, operand0=1.0, op1=nl.bypass, operand1=None)",
+    "nisa.tensor_reduce(dst=tile, op=nl.maximum if n else nl.add, data=tile, axis=1)",
+    "nisa.memset(dst=nl.zeros((128, 8), dtype=nl.int32), value=1)",
+    "nisa.iota(dst=tile, pattern=[[1, 512]], offset=0)",
+    "tile = tile.reshape((128, 2, 256))[:, 0, :]",
+    "view = tile.permute(dims=(1, 0)).view(nl.int32)",
+    "def body(i):\n    nisa.memset(dst=tile, value=0.0)\n\nnl.fori_loop(0, n, body)",
+    "acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\nnisa.tensor_copy(dst=tile, src=acc)",
+    "acc = tile\nif n:\n    acc = nl.zeros((128, 8), nl.float32, buffer=nl.psum)\nnisa.dma_copy(dst=result, src=acc)",
+    "n = nl.tile_size.pmax + nl.tile_size.sbuf_fmax_bytes",
+    "if nisa.get_nc_version() == nisa.nc_version.gen3:\n    n = 2",
+]
+
+
+@pytest.mark.parametrize("lines", CLEAN_LINES)
+def test_a_clean_kernel_has_no_findings(lines):
+    assert check_source(kernel_with(lines)) == []
+
+
+def test_a_finding_reads_path_line_rule_message():
+    (finding,) = check_source(kernel_with("del n"), "some/kernel.py")
+    assert str(finding) == "some/kernel.py:12: unsupported-statement: the NKI compiler does not take `del`"
+
+
+def test_messages_say_what_replaces_an_old_name_and_suggest_near_ones():
+    (old,) = check_source(kernel_with("nisa.tensor_copy_dynamic_dst(tile, tile)"))
+    assert "nisa.tensor_copy with t.ap" in old.message
+    (near,) = check_source(kernel_with("nisa.tensor_cpy(dst=tile, src=tile)"))
+    assert "did you mean 'tensor_copy'" in near.message
+    (operator,) = check_source(kernel_with("nisa.tensor_reduce(dst=tile, op=nl.max, data=tile, axis=1)"))
+    assert operator.message.endswith("use nl.maximum")
+
+
+STATEMENTS = st.sampled_from([lines for _, lines in BROKEN_LINES] + CLEAN_LINES)
+
+
+@given(st.lists(STATEMENTS, max_size=4))
+def test_any_mixture_is_checked_without_an_error(parts):
+    text = kernel_with("\n".join(parts))
+    ast.parse(text)
+    for finding in check_source(text):
+        assert finding.rule in RULES
+        assert 1 <= finding.line <= len(text.splitlines())
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_checked_or_refused_in_one_line(text):
+    try:
+        assert check_source(text) == []
+    except SourceError as error:
+        assert "\n" not in str(error)
