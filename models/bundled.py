@@ -1,0 +1,67 @@
+"""The models that come with trninfer: what there is, how large, how accurate."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from .files import WEIGHTS_DIRECTORY, read_header
+from .network import ModelError, Network
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """A score on held-out data."""
+
+    on: str
+    correct: int
+    total: int
+
+    @property
+    def fraction(self) -> float:
+        """Correct answers of all, 0..1."""
+        return self.correct / self.total
+
+
+@dataclass(frozen=True)
+class BundledModel:
+    """A bundled model, as its file's header describes it; no tensor is read."""
+
+    name: str
+    path: Path
+    file_bytes: int
+    parameters: int
+    network: Network
+    trained_on: str
+    accuracy: tuple[Accuracy, ...]
+
+
+def bundled_models(directory: Path = WEIGHTS_DIRECTORY) -> tuple[BundledModel, ...]:
+    """The models of a folder (by default those that come with trninfer), by name; ModelError for a corrupt file."""
+    return tuple(_describe(path) for path in sorted(directory.glob("*.safetensors")))
+
+
+def _describe(path: Path) -> BundledModel:
+    header = read_header(path)
+    return BundledModel(
+        name=path.stem,
+        path=path,
+        file_bytes=header.file.file_bytes,
+        parameters=sum(math.prod(shape) for shape in header.network.tensor_shapes().values()),
+        network=header.network,
+        trained_on=header.metadata.get("trained_on", ""),
+        accuracy=parse_accuracy(header.metadata.get("accuracy", "[]")),
+    )
+
+
+def parse_accuracy(text: str) -> tuple[Accuracy, ...]:
+    """The `accuracy` metadata of a model file, a JSON list of {"on", "correct", "total"}; ModelError if it is not."""
+    try:
+        scores = tuple(Accuracy(str(row["on"]), int(row["correct"]), int(row["total"])) for row in json.loads(text))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise ModelError(f"the accuracy of the model is not a list of scores: {text[:60]}") from None
+    if any(not 0 <= score.correct <= score.total or score.total == 0 for score in scores):
+        raise ModelError(f"the accuracy of the model is not a list of scores: {text[:60]}")
+    return scores

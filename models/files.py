@@ -1,0 +1,155 @@
+"""Model files: one .safetensors with the tensors, and in its metadata the network as JSON and where it comes from.
+
+Metadata, all strings: `trninfer_format` (the version, below), `network` (`Network.to_json`), and, as far as they are
+known, `trained_on`, `accuracy` (a JSON list of {"on", "correct", "total"}), `license` and others. Reading a file
+executes nothing: there is no pickle in the format, and the network is data that is checked field by field.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .network import ModelError, Network, Shape
+from .tensor_file import TensorFile, check_types, read_table, read_tensors
+
+FORMAT_VERSION = "1"
+WEIGHTS_DIRECTORY = Path(__file__).resolve().parent.parent / "weights"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network with its tensors (float32, by name) and the metadata strings of its file."""
+
+    network: Network
+    tensors: dict[str, np.ndarray]
+    metadata: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first bytes of a model file tell, before any tensor is read."""
+
+    network: Network
+    metadata: dict[str, str]
+    file: TensorFile
+
+
+def resolve(name_or_path: str | os.PathLike[str]) -> Path:
+    """The file that a bundled name or a path means; ModelError where there is none."""
+    text = os.fspath(name_or_path)
+    bundled = WEIGHTS_DIRECTORY / f"{text}.safetensors"
+    path = Path(text)
+    try:
+        if path.name == text and bundled.is_file():
+            return bundled
+        if path.is_file():
+            return path
+        exists = path.exists()
+    except (OSError, ValueError) as error:  # a name that no file can have, or a folder that may not be entered
+        raise ModelError(f"{text[:100]!r}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if exists:
+        raise ModelError(f"{text}: not a file; a model is one .safetensors file or a bundled name")
+    known = ", ".join(sorted(file.stem for file in WEIGHTS_DIRECTORY.glob("*.safetensors"))) or "none"
+    raise ModelError(f"{text}: no such model; bundled are {known}, or give the path of a .safetensors file")
+
+
+def read_header(path: Path) -> Header:
+    """The network, metadata and table of tensors of a model file; ModelError for anything that is not one."""
+    file = read_table(path)
+    version = file.metadata.get("trninfer_format")
+    if version is None or "network" not in file.metadata:
+        raise ModelError(f"{path}: a safetensors file, but without a trninfer network in its metadata")
+    if version != FORMAT_VERSION:
+        raise ModelError(f"{path}: format version {version[:20]!r}; this release reads version {FORMAT_VERSION!r}")
+    try:
+        network = Network.from_json(file.metadata["network"])
+        _check_names_and_shapes(network, {name: entry.shape for name, entry in file.entries.items()})
+        check_types(file, file.entries)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+    return Header(network, file.metadata, file)
+
+
+def load_model(name_or_path: str | os.PathLike[str]) -> Model:
+    """Read a model by bundled name or path; tensors come as float32, whatever of float32, float16, bfloat16 is stored.
+
+    Raises ModelError, one line, for a file that is missing, foreign, cut short or corrupt, whose tensors do not fit its
+    network, or whose weights hold NaN or infinity.
+    """
+    path = resolve(name_or_path)
+    header = read_header(path)
+    tensors = read_tensors(header.file, header.network.tensor_shapes())
+    try:
+        check_tensors(header.network, tensors)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+    return Model(header.network, tensors, header.metadata)
+
+
+def save_model(
+    path: str | os.PathLike[str],
+    network: Network,
+    tensors: Mapping[str, np.ndarray],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write a model file, whole or not at all; the same content always gives the same bytes.
+
+    Tensors are stored as float32. ModelError where they do not fit the network; OSError where the path is unwritable.
+    """
+    check_tensors(network, tensors)
+    strings = {**(metadata or {}), "trninfer_format": FORMAT_VERSION, "network": network.to_json()}
+    table: dict[str, object] = {"__metadata__": dict(sorted(strings.items()))}
+    begin = 0
+    for name, shape in network.tensor_shapes().items():
+        end = begin + 4 * int(np.prod(shape))
+        table[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+        begin = end
+    header = json.dumps(table, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # the data starts aligned, as the format asks
+    target = Path(path)
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
+            for name in network.tensor_shapes():
+                file.write(np.ascontiguousarray(tensors[name], "<f4").tobytes())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def check_tensors(network: Network, tensors: Mapping[str, np.ndarray]) -> None:
+    """ModelError unless `tensors` are exactly those of the network, in its shapes, and finite."""
+    _check_names_and_shapes(network, {name: tensor.shape for name, tensor in tensors.items()})
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise ModelError(f"tensor {name!r} holds NaN or infinity")
+
+
+def _check_names_and_shapes(network: Network, shapes: Mapping[str, Shape]) -> None:
+    wanted = network.tensor_shapes()
+    for name, shape in wanted.items():
+        if name not in shapes:
+            raise ModelError(f"the tensor {name!r} is missing")
+        if shapes[name] != shape:
+            raise ModelError(f"tensor {name!r} has shape {list(shapes[name])}, but the network needs {list(shape)}")
+    for name in shapes:
+        if name not in wanted:
+            raise ModelError(f"the tensor {name!r} belongs to no layer of the network")
+
+
+def _umask() -> int:
+    """The process's umask; mkstemp ignores it, and a model file is to be as readable as any other file."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,235 @@
+"""An ONNX file as plain data: nodes, constants, what goes in and out. Nothing is computed and nothing executed.
+
+The package `onnx`, an optional extra, decodes the file; this is the only module that sees it. Weights beside the file
+("external data", as PyTorch writes them for large models) are read from regular files in the model's own folder or
+below it, and from nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from ..network import ModelError, Shape
+from .fold import MAX_PARAMETERS
+
+if TYPE_CHECKING:
+    import onnx
+
+MAX_FILE_BYTES = 2 << 30  # no protobuf message is larger
+MAX_NODES = 10_000
+MAX_RANK = 8
+MIN_OPSET = 7  # before it, Gemm, BatchNormalization and Dropout meant something else
+
+INSTALL_HINT = "reading ONNX files needs the package onnx: pip install 'trninfer[onnx]'"
+
+_ONNX_DOMAINS = ("", "ai.onnx")
+
+Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | np.ndarray
+
+
+class MissingOnnxError(ModelError):
+    """The package onnx is not installed; the message says how to get it."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operation; inputs that are left out have an empty name."""
+
+    op: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+
+    def __str__(self) -> str:
+        return f"node {self.name or self.outputs[0]!r} ({self.op})"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph with one input and one output. Sizes that are not fixed are None."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, np.ndarray]
+    input: str
+    input_shape: tuple[int | None, ...]  # the batch first
+    input_dtype: np.dtype[Any]
+    output: str
+    opset: int
+
+
+def read_onnx(path: Path) -> Graph:
+    """The graph of an ONNX file; ModelError, one line, for anything that is not one or that has no such graph."""
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        raise MissingOnnxError(INSTALL_HINT) from None
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError(f"{path}: not a regular file")
+        if status.st_size > MAX_FILE_BYTES:
+            raise ModelError(
+                f"{path}: {status.st_size} bytes are too many for an ONNX file; at most {MAX_FILE_BYTES} are allowed"
+            )
+        model = onnx.ModelProto.FromString(path.read_bytes())
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except DecodeError:
+        raise ModelError(f"{path}: not an ONNX file, or corrupt") from None
+    if not model.HasField("graph") or not model.graph.node:
+        raise ModelError(f"{path}: not an ONNX file, or one without a graph")
+    try:
+        return _graph(model, path)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+    except UnicodeDecodeError:
+        raise ModelError(f"{path}: a name in it is no text: not an ONNX file, or corrupt") from None
+
+
+def _graph(model: onnx.ModelProto, path: Path) -> Graph:
+    graph = model.graph
+    opset = max((entry.version for entry in model.opset_import if entry.domain in _ONNX_DOMAINS), default=0)
+    if opset < MIN_OPSET:
+        raise ModelError(f"it is of ONNX opset {opset}; {MIN_OPSET} or later is needed")
+    if len(graph.node) > MAX_NODES:
+        raise ModelError(f"{len(graph.node)} nodes are too many; at most {MAX_NODES} are allowed")
+    if graph.sparse_initializer:
+        raise ModelError("sparse weights are not supported")
+    reader = _TensorReader(path.parent)
+    constants = {tensor.name: reader.read(tensor) for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in constants]  # old files list weights as inputs too
+    for kind, values in (("input", inputs), ("output", graph.output)):
+        if len(values) != 1:
+            names = ", ".join(repr(value.name) for value in list(values)[:5]) or "none"
+            raise ModelError(f"a network with one {kind} is needed; it has {len(values)} ({names})")
+    shape, dtype = _input_type(inputs[0])
+    nodes = tuple(_node(node, reader) for node in graph.node)
+    return Graph(
+        graph.name or path.stem, nodes, constants, inputs[0].name, shape, dtype, graph.output[0].name, opset
+    )
+
+
+def _input_type(value: onnx.ValueInfoProto) -> tuple[tuple[int | None, ...], np.dtype[Any]]:
+    from onnx import TensorProto
+
+    tensor = value.type.tensor_type
+    dtypes: dict[int, Any] = {
+        TensorProto.FLOAT: np.float32,
+        TensorProto.FLOAT16: np.float16,
+        TensorProto.DOUBLE: np.float64,
+    }
+    if tensor.elem_type not in dtypes:
+        raise ModelError(f"its input {value.name!r} is no tensor of float32, float16 or float64")
+    if not tensor.HasField("shape"):
+        raise ModelError(f"its input {value.name!r} has no shape")
+    sizes = tuple(size.dim_value if size.dim_value > 0 else None for size in tensor.shape.dim)
+    return sizes, np.dtype(dtypes[tensor.elem_type])
+
+
+def _node(node: onnx.NodeProto, reader: _TensorReader) -> Node:
+    op = node.op_type if node.domain in _ONNX_DOMAINS else f"{node.domain}.{node.op_type}"
+    if not any(node.output):
+        raise ModelError(f"node {node.name!r} ({op}): it has no output")
+    plain = Node(op, node.name, tuple(node.input), tuple(node.output), {})
+    try:
+        attributes = {entry.name: _attribute(entry, reader) for entry in node.attribute}
+    except ModelError as error:
+        raise ModelError(f"{plain}: {error}") from None
+    return Node(op, node.name, plain.inputs, plain.outputs, attributes)
+
+
+def _attribute(entry: onnx.AttributeProto, reader: _TensorReader) -> Attribute:
+    from onnx import AttributeProto
+
+    if entry.type == AttributeProto.INT:
+        return entry.i
+    if entry.type == AttributeProto.FLOAT:
+        return entry.f
+    if entry.type == AttributeProto.STRING:
+        return entry.s.decode("utf-8", "backslashreplace")
+    if entry.type == AttributeProto.INTS:
+        return tuple(entry.ints)
+    if entry.type == AttributeProto.FLOATS:
+        return tuple(entry.floats)
+    if entry.type == AttributeProto.TENSOR:
+        return reader.read(entry.t)
+    return f"<{AttributeProto.AttributeType.Name(entry.type).lower()}>"  # a subgraph, say: of no operation we read
+
+
+class _TensorReader:
+    """Reads the tensors of a file, MAX_PARAMETERS numbers at most: several may name the same bytes beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._left = MAX_PARAMETERS
+
+    def read(self, tensor: onnx.TensorProto) -> np.ndarray:
+        """The values of a tensor."""
+        from onnx import TensorProto, numpy_helper
+
+        where = f"tensor {tensor.name!r}"
+        dtypes: dict[int, Any] = {
+            TensorProto.FLOAT: np.float32,
+            TensorProto.FLOAT16: np.float16,
+            TensorProto.BFLOAT16: ml_dtypes.bfloat16,
+            TensorProto.DOUBLE: np.float64,
+            TensorProto.INT64: np.int64,
+            TensorProto.INT32: np.int32,
+        }
+        if tensor.data_type not in dtypes:
+            known = tensor.data_type in TensorProto.DataType.values()
+            kind = TensorProto.DataType.Name(tensor.data_type) if known else tensor.data_type
+            raise ModelError(f"{where}: type {kind} is not supported; float32, float16, bfloat16 and float64 are")
+        shape = tuple(tensor.dims)
+        if len(shape) > MAX_RANK or any(size < 0 for size in shape):
+            raise ModelError(f"{where}: it has no such shape as {list(shape)[: MAX_RANK + 1]}")
+        self._left -= math.prod(shape)
+        if self._left < 0:
+            raise ModelError(f"{where}: too many numbers; at most {MAX_PARAMETERS} are allowed in all tensors")
+        if tensor.data_location == TensorProto.EXTERNAL:
+            return _external(tensor, where, shape, np.dtype(dtypes[tensor.data_type]), self._folder)
+        try:
+            return numpy_helper.to_array(tensor)
+        except (ValueError, TypeError, OverflowError):
+            raise ModelError(f"{where}: its values do not fit its shape {list(shape)}") from None
+
+
+def _external(tensor: onnx.TensorProto, where: str, shape: Shape, dtype: np.dtype[Any], folder: Path) -> np.ndarray:
+    """Values from a file beside the model's."""
+    fields = {entry.key: entry.value for entry in tensor.external_data}
+    location = fields.get("location", "")
+    numbers = [fields.get("offset", "0"), fields.get("length", str(math.prod(shape) * dtype.itemsize))]
+    if not all(number.isascii() and number.isdigit() and len(number) < 20 for number in numbers):
+        raise ModelError(f"{where}: its place in {location!r} is no number")
+    offset, length = map(int, numbers)
+    if length != math.prod(shape) * dtype.itemsize:
+        raise ModelError(f"{where}: {length} bytes do not fit its shape {list(shape)}")
+    try:
+        home = os.path.realpath(folder)
+        target = os.path.realpath(os.path.join(home, location))
+        if not location or os.path.commonpath([home, target]) != home or not os.path.isfile(target):
+            raise ModelError(f"{where}: its values are in {location!r}, which is no file beside the model")
+        with open(target, "rb") as file:
+            if offset + length > os.fstat(file.fileno()).st_size:
+                raise ModelError(f"{where}: {location!r} is too short for it")
+            file.seek(offset)
+            raw = file.read(length)
+    except (OSError, ValueError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(f"{where}: {location!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(raw) != length:
+        raise ModelError(f"{where}: {location!r} is too short for it")
+    return np.frombuffer(raw, dtype.newbyteorder("<") if dtype.kind != "V" else dtype).reshape(shape)

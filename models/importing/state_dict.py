@@ -1,0 +1,174 @@
+"""PyTorch state dicts in .safetensors: networks of the VGG family, and plain multilayer perceptrons.
+
+A state dict has weights, but no structure. That of a VGG follows from the names: torchvision and timm number the
+modules of `features` one by one, convolutions, batch normalizations, activations and pools alike, so that a gap tells
+a pool. A perceptron's follows from the order of its layers; its activation cannot be told, and is asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..network import ModelError, Shape
+from ..tensor_file import TensorFile, check_types, read_tensors
+from .builder import NetworkBuilder
+from .fold import batch_norm
+from .picture import PictureOptions, network_input
+
+# Convolutions between pools, as in "Very Deep Convolutional Networks for Large-Scale Image Recognition", table 1.
+VGG_BLOCKS = {
+    (1, 1, 2, 2, 2): "vgg11",
+    (2, 2, 2, 2, 2): "vgg13",
+    (2, 2, 3, 3, 3): "vgg16",
+    (2, 2, 4, 4, 4): "vgg19",
+}
+VGG_SHRINKS = 32  # five pools of 2
+
+BATCH_NORM_EPSILON = 1e-5  # PyTorch's default, which both libraries keep; a state dict does not have it
+
+KNOWN = "known are networks of the VGG family (torchvision's and timm's names) and plain multilayer perceptrons"
+
+_STATISTICS = ("weight", "bias", "running_mean", "running_var")
+
+
+def build_state_dict(file: TensorFile, options: PictureOptions, activation: str) -> tuple[NetworkBuilder, str]:
+    """The layers of a state dict, and the name of what it is; ModelError where it is none of the known ones.
+
+    `activation` is what a perceptron has between its layers.
+    """
+    shapes = {name: entry.shape for name, entry in file.entries.items() if not name.endswith("num_batches_tracked")}
+    for name, shape in shapes.items():
+        if not 1 <= len(shape) <= 4 or 0 in shape:
+            raise ModelError(f"tensor {name!r} of shape {list(shape)} is of no network that is known; {KNOWN}")
+    check_types(file, shapes)
+    if any(name.startswith("features.") for name in shapes):
+        return _vgg(file, shapes, options)
+    return _perceptron(file, shapes, options, activation)
+
+
+def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PictureOptions) -> tuple[NetworkBuilder, str]:
+    modules = sorted(int(match[1]) for name in shapes if (match := re.fullmatch(r"features\.(\d{1,4})\.weight", name)))
+    convolutions = [i for i in modules if len(shapes[f"features.{i}.weight"]) == 4]
+    normalized = len(modules) > len(convolutions)
+    blocks = _blocks(convolutions, 3 if normalized else 2)
+    head = _vgg_head(shapes)
+    expected = {f"{module}.{part}" for module in head for part in ("weight", "bias")}
+    for i in convolutions:
+        expected |= {f"features.{i}.weight", f"features.{i}.bias"}
+        if normalized:
+            expected |= {f"features.{i + 1}.{part}" for part in _STATISTICS}
+    _check_names(shapes, expected, "a VGG")
+    if not head:
+        raise ModelError("its dense layers are missing: classifier.0.weight and so on, or pre_logits.fc1.weight")
+    if blocks not in VGG_BLOCKS:
+        raise ModelError(f"it has convolutions in blocks of {list(blocks)}, which is no network of the VGG family")
+    for i in convolutions:
+        if shapes[f"features.{i}.weight"][2:] != (3, 3):
+            raise ModelError(f"tensor 'features.{i}.weight' has shape {list(shapes[f'features.{i}.weight'])}, not 3x3")
+    first, last = (shapes[f"features.{i}.weight"] for i in (convolutions[0], convolutions[-1]))
+    flat = math.prod(shapes[f"{head[0]}.weight"][1:])
+    side = math.isqrt(flat // max(1, last[0]))
+    if side < 1 or last[0] * side**2 != flat:
+        raise ModelError(f"{head[0]!r} takes {flat} features, which are no square image of {last[0]} channels")
+    tensors = read_tensors(file, shapes)
+    builder = NetworkBuilder(network_input((first[1], side * VGG_SHRINKS, side * VGG_SHRINKS), options))
+    position = 0
+    for count in blocks:
+        for i in convolutions[position : position + count]:
+            builder.conv2d(tensors[f"features.{i}.weight"], tensors[f"features.{i}.bias"], (1, 1, 1, 1))
+            if normalized:
+                gamma, beta, mean, variance = (tensors[f"features.{i + 1}.{part}"] for part in _STATISTICS)
+                builder.affine(batch_norm(gamma, beta, mean, variance, BATCH_NORM_EPSILON))
+            builder.activate("relu")
+        builder.max_pool()
+        position += count
+    builder.flatten()
+    _dense(builder, tensors, head, "relu")
+    return builder, VGG_BLOCKS[blocks] + ("_bn" if normalized else "")
+
+
+def _blocks(convolutions: list[int], modules: int) -> tuple[int, ...]:
+    """How many convolutions are between pools: each takes as many modules of `features`, a pool one more."""
+    blocks = [0]
+    for i, following in zip(convolutions, [*convolutions[1:], None]):
+        blocks[-1] += 1
+        if following is not None and following - i == modules + 1:
+            blocks.append(0)
+        elif following is not None and following - i != modules:
+            raise ModelError(f"'features.{i}' and 'features.{following}' are not as far apart as in a VGG")
+    return tuple(blocks)
+
+
+def _vgg_head(shapes: Mapping[str, Shape]) -> list[str]:
+    """The dense layers of a VGG in order: timm's, or torchvision's classifier."""
+    if "pre_logits.fc1.weight" in shapes:
+        return ["pre_logits.fc1", "pre_logits.fc2", "head.fc"]
+    found = [name.removesuffix(".weight") for name in shapes if re.fullmatch(r"classifier(\.\d{1,4})?\.weight", name)]
+    return sorted(found, key=_numbers)
+
+
+def _perceptron(
+    file: TensorFile, shapes: Mapping[str, Shape], options: PictureOptions, activation: str
+) -> tuple[NetworkBuilder, str]:
+    layers = [name.removesuffix(".weight") for name, shape in shapes.items() if name.endswith("weight")]
+    for name, shape in shapes.items():
+        if len(shape) != (2 if name.endswith("weight") else 1):
+            raise ModelError(f"tensor {name!r} of shape {list(shape)} is of no network that is known; {KNOWN}")
+    biases = {f"{layer}.bias" for layer in layers} & set(shapes)
+    _check_names(shapes, {f"{layer}.weight" for layer in layers} | biases, "a multilayer perceptron")
+    if not layers:
+        raise ModelError(f"it has no weights; {KNOWN}")
+    ordered = _in_order(layers, shapes)
+    builder = NetworkBuilder(network_input(shapes[f"{ordered[0]}.weight"][1:], options))
+    _dense(builder, read_tensors(file, shapes), ordered, activation)
+    return builder, "perceptron"
+
+
+def _in_order(layers: list[str], shapes: Mapping[str, Shape]) -> list[str]:
+    """The dense layers in the order in which data passes them: that of their numbers, else the one that fits."""
+    takes = {layer: shapes[f"{layer}.weight"][1] for layer in layers}
+    gives = {layer: shapes[f"{layer}.weight"][0] for layer in layers}
+    if len({re.sub(r"\d+", "#", layer) for layer in layers}) == 1:
+        ordered = sorted(layers, key=_numbers)
+        if all(gives[a] == takes[b] for a, b in itertools.pairwise(ordered)):
+            return ordered
+    ordered = [layer for layer in layers if takes[layer] not in gives.values()][:1]
+    while ordered:
+        following = [layer for layer in layers if takes[layer] == gives[ordered[-1]] and layer not in ordered]
+        if len(following) != 1:
+            break
+        ordered += following
+    if len(ordered) != len(layers):
+        names = ", ".join(f"{layer} {list(shapes[f'{layer}.weight'])}" for layer in layers[:6])
+        raise ModelError(f"the order of its layers follows neither from numbers nor from shapes: {names}")
+    return ordered
+
+
+def _dense(builder: NetworkBuilder, tensors: Mapping[str, np.ndarray], layers: list[str], activation: str) -> None:
+    """Dense layers with an activation between them, and the probabilities at the end."""
+    for position, layer in enumerate(layers):
+        weight = tensors[f"{layer}.weight"]
+        weight = weight.reshape(weight.shape[0], -1).T  # timm keeps its dense layers as convolutions
+        builder.dense(np.ascontiguousarray(weight), tensors.get(f"{layer}.bias"))
+        if position < len(layers) - 1 and activation != "identity":
+            builder.activate(activation)
+    builder.softmax()
+
+
+def _check_names(shapes: Mapping[str, Shape], expected: set[str], what: str) -> None:
+    missing = sorted(expected - set(shapes), key=_numbers)
+    if missing:
+        raise ModelError(f"the tensor {missing[0]!r} of {what} is missing")
+    foreign = sorted(set(shapes) - expected, key=_numbers)
+    if foreign:
+        raise ModelError(f"tensor {foreign[0]!r} {list(shapes[foreign[0]])} does not belong to {what}; {KNOWN}")
+
+
+def _numbers(name: str) -> tuple[list[int], str]:
+    """Sorts names by the numbers in them, as numbers."""
+    return [int(digits[:9]) for digits in re.findall(r"\d+", name)], name

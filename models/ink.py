@@ -1,0 +1,276 @@
+"""The ink of a picture: what stands out from an unevenly lit background, and the blob of it that is meant. NumPy only.
+
+Three models of the background are tried (one colour, a smooth surface, a local median), since no single one holds for
+a tight crop, for a lamp from the side and for the edge of a shadow. Each leads to a blob; the one is taken that
+accounts best for all that stands out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+# Ink that differs from its background by less than this share of the light is not told from stains and shadows.
+MIN_CONTRAST = 0.08
+
+# Dark backgrounds are divided by this at least, so that the noise of a black one is not taken for ink.
+MIN_LIGHT = 0.25
+
+MIN_BLOB_SIDE = 5
+
+COARSE_CELLS = 32  # backgrounds are fitted on a grid of at most this many cells a side
+MEDIAN_CELLS = 15  # side of the local median's window
+
+
+# From a coarse picture [h, w, channels] to its background, in the same shape.
+_BackgroundModel = Callable[[np.ndarray], np.ndarray]
+
+
+class InkError(ValueError):
+    """There is no ink to be found; the message says why."""
+
+
+class Box(NamedTuple):
+    """A rectangle in pixels; right and bottom lie outside."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self.right - self.left
+
+    @property
+    def height(self) -> int:
+        """Rows."""
+        return self.bottom - self.top
+
+
+class Blob(NamedTuple):
+    """The ink that is meant."""
+
+    mask: np.ndarray  # bool [H, W]
+    box: Box
+    ink: np.ndarray  # float32 [H, W], how far each pixel stands out; above 0 is ink
+    quality: float  # 0..1, the share of all that stands out that the blob accounts for
+
+
+def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
+    """The main blob of ink in float32 [H, W, channels] of 0..1, W at least 3; InkError where nothing stands out.
+
+    Where a box is expected, blobs that fill it are preferred.
+    """
+    coarse = _coarse(pixels)
+    blobs = []
+    for model in _BACKGROUNDS:
+        try:
+            ink, threshold = _ink(pixels, _background(pixels, model(coarse)))
+            blob = _main_blob(ink, threshold, expected)
+            blobs.append(blob._replace(quality=blob.quality * _trust(model, blob.box, pixels.shape)))
+        except InkError:
+            # Light on an empty page accounts for all there is, unless there is known to be something.
+            if model is _surface and (expected is None or not blobs):
+                raise
+    return max(blobs, key=lambda blob: blob.quality)
+
+
+def _trust(model: _BackgroundModel, box: Box, shape: tuple[int, ...]) -> float:
+    """How far a background model is believed: the simpler the further, since a supple one may follow strokes too."""
+    if model is _local_median:
+        # A digit that fills the median's window, about half the picture, is partly taken for background.
+        return 0.7 if max(box.height / shape[0], box.width / shape[1]) < 0.5 else 0.4
+    return 1.0 if model is _one_colour else 0.8
+
+
+def _ink(pixels: np.ndarray, background: np.ndarray) -> tuple[np.ndarray, float]:
+    """How far each pixel stands out, and what it must exceed to count as ink.
+
+    Each channel's deviation from its background is taken relative to that background, which undoes uneven light. The
+    channels are then added up along the direction in which the picture deviates most, so that red on green counts as
+    much as black on white. Ink is the side to which the strong deviations lie, be it the dark or the light one.
+    """
+    deviation = (pixels - background) / np.maximum(background, MIN_LIGHT)
+    flat = deviation.reshape(-1, deviation.shape[2])
+    values = deviation @ np.linalg.eigh(flat.T @ flat)[1][:, -1]
+    values = values * np.sign(np.sum(values**3) or 1.0)
+    noise = _noise(values)
+    peak = float(np.quantile(values, 1 - min(0.01, 40 / values.size)))
+    if peak < MIN_CONTRAST * np.sqrt(pixels.shape[2]) or peak < 5 * noise:
+        raise InkError("the picture is blank")
+    return values, max(0.3 * peak, min(4 * noise, 0.5 * peak))
+
+
+def _noise(values: np.ndarray) -> float:
+    """Standard deviation of the noise, as far as it can be told from uneven light: the lesser of two estimates.
+
+    One is the spread of all values, the other that of second differences along rows, which smooth light hardly touches.
+    """
+    step = min(4, (values.shape[1] - 1) // 2)
+    second = values[:, : -2 * step] - 2 * values[:, step:-step] + values[:, 2 * step :]
+    spread = float(np.median(np.abs(values - np.median(values))))
+    return 1.4826 * min(spread, float(np.median(np.abs(second))) / np.sqrt(6))
+
+
+def _coarse(pixels: np.ndarray) -> np.ndarray:
+    """`pixels` in at most COARSE_CELLS a side, each cell the mean of the pixels it covers."""
+    for axis in (0, 1):
+        n = pixels.shape[axis]
+        edges = np.linspace(0, n, min(n, COARSE_CELLS) + 1).astype(int)
+        counts = np.diff(edges).reshape([-1 if a == axis else 1 for a in range(3)])
+        pixels = np.add.reduceat(pixels, edges[:-1], axis=axis) / counts
+    return pixels
+
+
+def _background(pixels: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """The background at each pixel: of what the cell and its neighbours have, the value closest to the pixel.
+
+    Between a lit and a shaded cell the pixels belong to either, so that the edge itself does not stand out.
+    """
+    padded = np.pad(cells, ((1, 1), (1, 1), (0, 0)), mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(0, 1))
+    low, high = windows.min(axis=(-2, -1)), windows.max(axis=(-2, -1))
+    return np.clip(pixels, _spread(low, pixels.shape), _spread(high, pixels.shape))
+
+
+def _spread(cells: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """A coarse grid back at full size [H, W, channels], linearly between the cells' centres."""
+    for axis in (0, 1):
+        n, full = cells.shape[axis], shape[axis]
+        at = np.clip((np.arange(full) + 0.5) * n / full - 0.5, 0, n - 1)
+        low = np.minimum(at.astype(int), max(n - 2, 0))
+        part = (at - low).astype(np.float32).reshape([-1 if a == axis else 1 for a in range(3)])
+        after = np.take(cells, np.minimum(low + 1, n - 1), axis)
+        cells = np.take(cells, low, axis) * (1 - part) + after * part
+    return np.clip(cells, 0, 1).astype(np.float32)
+
+
+def _one_colour(cells: np.ndarray) -> np.ndarray:
+    """The median of the picture's rim, everywhere."""
+    rim = np.concatenate([cells[0], cells[-1], cells[1:-1, 0], cells[1:-1, -1]])
+    return np.broadcast_to(np.median(rim, axis=0), cells.shape)
+
+
+def _surface(cells: np.ndarray) -> np.ndarray:
+    """A quadratic surface for each channel, fitted so that ink does not pull at it.
+
+    Least squares with Tukey's weights, tightened step by step, starting from the rim, where a digit seldom is.
+    """
+    y, x = np.meshgrid(*(np.linspace(-1, 1, n) for n in cells.shape[:2]), indexing="ij")
+    design = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], axis=-1).reshape(-1, 6)
+    start = np.where(np.maximum(np.abs(x), np.abs(y)) > 0.8, 1.0, 0.05).ravel()
+    fitted = np.empty_like(cells)
+    for channel in range(cells.shape[2]):
+        values = cells[:, :, channel].ravel().astype(np.float64)
+        weights = start
+        for step in range(8):
+            root = np.sqrt(weights)
+            surface = design @ np.linalg.lstsq(design * root[:, None], values * root, rcond=None)[0]
+            residual = np.abs(values - surface)
+            spread = max(0.02, (5.6 if step < 3 else 3.5) * float(np.median(residual)))
+            weights = np.clip(1 - (residual / spread) ** 2, 0, None) ** 2 + 1e-4
+        fitted[:, :, channel] = surface.reshape(cells.shape[:2])
+    return fitted
+
+
+def _local_median(cells: np.ndarray) -> np.ndarray:
+    """The median around each cell, which follows any light, even the edge of a shadow, but not strokes."""
+    sides = [min(MEDIAN_CELLS, 2 * (n // 4) + 1) for n in cells.shape[:2]]
+    pads = [(side // 2, side // 2) for side in sides]
+    padded = np.pad(cells, (*pads, (0, 0)), mode="symmetric")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, tuple(sides), axis=(0, 1))
+    # Every other row and column of a window is enough for a median, at a quarter of the cost.
+    thinned = windows[..., ::2, ::2].reshape(*cells.shape, -1)
+    return np.median(thinned, axis=-1)
+
+
+_BACKGROUNDS: tuple[_BackgroundModel, ...] = (_one_colour, _surface, _local_median)
+
+
+def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
+    """The blob that counts most, with the pieces that lie close to it.
+
+    A blob counts by its ink, and for less where it lies along the picture's edge or in its corners (a shadow, the
+    desk), is a mere line, a frame or a filled rectangle.
+    """
+    height, width = ink.shape
+    labels, count = connected_components(ink > threshold)
+    ys, xs = np.nonzero(labels)
+    of = labels[ys, xs] - 1
+    mass = np.bincount(of, ink[ys, xs], count)
+    left, top = np.full(count, width), np.full(count, height)
+    right, bottom = np.zeros(count, int), np.zeros(count, int)
+    np.minimum.at(left, of, xs)
+    np.minimum.at(top, of, ys)
+    np.maximum.at(right, of, xs + 1)
+    np.maximum.at(bottom, of, ys + 1)
+    wide, high = right - left, bottom - top
+    sides = np.maximum(wide, high)
+
+    area = np.bincount(of, minlength=count)
+    edge_x, edge_y = (xs == 0) | (xs == width - 1), (ys == 0) | (ys == height - 1)
+    contact = np.bincount(of, edge_x | edge_y, count) / np.sqrt(area)
+    corners = np.bincount(of, edge_x & edge_y, count)
+    margin_x = np.minimum(xs - left[of], right[of] - 1 - xs) < 0.1 * wide[of]
+    margin_y = np.minimum(ys - top[of], bottom[of] - 1 - ys) < 0.1 * high[of]
+    frame = np.bincount(of, margin_x | margin_y, count) > 0.9 * area
+    line = sides > 12 * np.minimum(wide, high)
+    # Strokes leave much of their box empty; a spot of light, a dark rectangle and the inside of a 0 do not.
+    filled = np.where(sides < 3 * np.minimum(wide, high), area / (wide * high), 0)
+    odd = line | frame | (filled > 0.95)
+    doubt = np.exp(-0.5 * contact) * 0.1 ** (corners + odd) * 0.4 ** np.clip(4 * filled - 2.8, 0, 1)
+    if expected is not None:
+        shared_x = np.minimum(right, expected.right) - np.maximum(left, expected.left)
+        shared_y = np.minimum(bottom, expected.bottom) - np.maximum(top, expected.top)
+        shared = np.maximum(shared_x, 0) * np.maximum(shared_y, 0)
+        doubt = doubt * (0.1 + 0.9 * shared / (wide * high + expected.width * expected.height - shared))
+
+    main = int(np.argmax(mass * doubt))
+    if sides[main] < MIN_BLOB_SIDE:
+        raise InkError("there is nothing but specks")
+    gap_x = np.maximum(left - right[main], left[main] - right)
+    gap_y = np.maximum(top - bottom[main], top[main] - bottom)
+    close = np.maximum(gap_x, gap_y) <= 0.18 * sides[main]
+    chosen = close & (mass >= 0.02 * mass[main]) & (sides <= 1.5 * sides[main]) & (doubt >= 0.3 * doubt[main])
+    chosen[main] = True
+    mask = np.isin(labels, np.flatnonzero(chosen) + 1)
+    quality = float((mass * doubt)[chosen].sum() / ink[ink > 0.5 * threshold].sum())
+    box = Box(*(int(v) for v in (left[chosen].min(), top[chosen].min(), right[chosen].max(), bottom[chosen].max())))
+    return Blob(mask, box, ink, quality)
+
+
+def connected_components(mask: np.ndarray) -> tuple[np.ndarray, int]:
+    """Labels 1.. of the 8-connected blobs of a boolean mask [H, W] (0 elsewhere), and how many there are.
+
+    Every pixel starts as its own label and takes the smallest of its neighbours' until nothing changes; following
+    labels of labels makes the number of rounds grow with the logarithm of a blob's length, not with its length.
+    """
+    index = np.cumsum(mask).reshape(mask.shape) - 1
+    pairs = []
+    for a, b in (
+        (np.s_[:, :-1], np.s_[:, 1:]),
+        (np.s_[:-1, :], np.s_[1:, :]),
+        (np.s_[:-1, :-1], np.s_[1:, 1:]),
+        (np.s_[1:, :-1], np.s_[:-1, 1:]),
+    ):
+        both = mask[a] & mask[b]
+        pairs.append((index[a][both], index[b][both]))
+    first = np.concatenate([pair[0] for pair in pairs])
+    second = np.concatenate([pair[1] for pair in pairs])
+    parent = np.arange(int(mask.sum()))
+    while True:
+        low, high = np.minimum(parent[first], parent[second]), np.maximum(parent[first], parent[second])
+        differ = low != high
+        if not differ.any():
+            break
+        np.minimum.at(parent, high[differ], low[differ])
+        while not np.array_equal(parent, parent[parent]):
+            parent = parent[parent]
+    roots, labels = np.unique(parent, return_inverse=True)
+    result = np.zeros(mask.shape, np.int64)
+    result[mask] = labels.reshape(-1) + 1
+    return result, len(roots)

@@ -1,0 +1,220 @@
+"""From a picture file to what a network reads: opening it safely, and the "digit" preprocessing ("photo" is photo.py).
+
+"digit" finds one digit in an ordinary picture. It estimates the background as a smooth surface and divides it out, so
+that uneven light goes away; what is left over is ink, whichever of dark and light it is. It takes the largest blob of
+ink, with the pieces beside it, looks again at that part of the picture in detail, and centres it in the network's
+image: ink is 1, background 0.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import warnings
+from typing import BinaryIO
+
+import numpy as np
+from PIL import Image, ImageFilter, ImageOps, UnidentifiedImageError
+
+from .ink import Box, InkError, find_blob
+from .network import ImageInput
+from .photo import PhotoError, photo
+
+MAX_PIXELS = 64_000_000
+MAX_STREAM_BYTES = 256 << 20  # of a stream that cannot seek, such as a pipe, which has to be held whole
+MIN_SIDE = 5
+MAX_ASPECT = 64  # longer side of a picture by its shorter; no digit is in a narrower one
+
+# Formats whose decoders are plain decoders. Pillow knows others that start programs (EPS) or are vector graphics.
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+
+LOCATE_SIDE = 512  # the digit is looked for in a picture of at most this side
+DETAIL_SIDE = 96  # then looked at with its longer side at this many pixels
+FILL = 0.75  # and put into the network's image with its longer side at this share of it
+
+
+class InputError(ValueError):
+    """A picture that cannot be used; the message is one line for the user."""
+
+
+def open_image(source: str | os.PathLike[str] | BinaryIO) -> Image.Image:
+    """Open and decode a picture (a path or a binary stream), turned upright as its EXIF data says.
+
+    The size is checked by the header, before anything is decoded: at most MAX_PIXELS. Raises InputError, without the
+    name of the file, for what is missing, no regular file, no picture, of another format, too large, cut short or
+    corrupt.
+    """
+    try:
+        if isinstance(source, (str, os.PathLike)):
+            if not stat.S_ISREG(os.stat(source).st_mode):
+                raise InputError("not a regular file")
+            with open(source, "rb") as file:
+                return _decode(file)
+        if source.seekable():
+            return _decode(source)
+        data = source.read(MAX_STREAM_BYTES + 1)
+        if len(data) > MAX_STREAM_BYTES:
+            raise InputError(f"more than {MAX_STREAM_BYTES >> 20} MiB came in; no picture is read from so much")
+        return _decode(io.BytesIO(data))
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def preprocess(image: Image.Image, spec: ImageInput) -> np.ndarray:
+    """An opened picture as the network's input: float32 [C, H, W], (value - mean) / std by channel.
+
+    Raises InputError where the picture has nothing that the network could read.
+    """
+    if spec.preprocess == "photo":
+        try:
+            values = photo(image, spec.channels, spec.height, spec.width, spec.resize)
+        except PhotoError as error:
+            raise InputError(str(error)) from None
+    else:
+        values = _digit(image, spec.height, spec.width)[None]
+    mean = np.asarray(spec.mean, np.float32)[:, None, None]
+    std = np.asarray(spec.std, np.float32)[:, None, None]
+    return ((values - mean) / std).astype(np.float32)
+
+
+def _decode(file: BinaryIO) -> Image.Image:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of sizes that we refuse, and of odd metadata
+            image = Image.open(file, formats=FORMATS)
+            width, height = image.size
+            if width * height <= MAX_PIXELS:
+                image.load()
+                return _upright(image)
+    except UnidentifiedImageError:
+        raise InputError(f"not a picture in a known format ({', '.join(FORMATS)})") from None
+    except Image.DecompressionBombError as error:
+        raise InputError(f"too large: {error}; at most {MAX_PIXELS // 1_000_000} megapixels are allowed") from None
+    except Exception as error:  # decoders raise nearly anything for a corrupt file, and all of it means just that
+        raise InputError(f"a corrupt or truncated picture: {' '.join(str(error).split())[:120]}") from None
+    raise InputError(
+        f"too large: {width}x{height} is {width * height / 1e6:.0f} megapixels; "
+        f"at most {MAX_PIXELS // 1_000_000} are allowed"
+    )
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """The picture turned as its EXIF data says; as it is where they are damaged."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # reading damaged EXIF data raises nearly anything, and the pixels are good all the same
+        return image
+
+
+def _digit(image: Image.Image, height: int, width: int) -> np.ndarray:
+    """The digit of a picture as ink 0..1 in float32 [height, width]."""
+    if min(image.size) < MIN_SIDE or max(image.size) > MAX_ASPECT * min(image.size):
+        what = "small" if min(image.size) < MIN_SIDE else "narrow"
+        raise InputError(f"no ink found: a picture of {image.width}x{image.height} pixels is too {what}")
+    try:
+        plain = _plain(image)
+        box = _locate(plain)
+        ink, found = _look_closer(plain, box)
+    except InkError as error:
+        raise InputError(f"no ink found: {error}") from None
+    return _centre(ink, found, height, width)
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """The picture in mode L or RGB, transparency laid over what its ink stands out from, 64 to 2048 a side."""
+    if image.mode in ("P", "PA"):
+        image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
+    elif image.mode == "1":
+        image = image.convert("L")
+    elif image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        deep = np.nan_to_num(np.asarray(image, np.float32), posinf=0.0, neginf=0.0)
+        low, high = float(deep.min()), float(deep.max())
+        scaled = (deep - low) * (255 / (high - low)) if high > low else np.zeros_like(deep)
+        image = Image.fromarray(scaled.astype(np.uint8))
+    elif image.mode == "RGB" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    factor = -(-max(image.size) // 2048)
+    if factor > 1:
+        image = image.reduce(factor)
+    if image.mode in ("LA", "La", "RGBA", "RGBa"):
+        rgba = image.convert("RGBA")
+        alpha = np.asarray(rgba.getchannel("A"), np.float32)
+        luminance = np.asarray(rgba.convert("L"), np.float32)
+        light = (luminance * alpha).sum() > 127.5 * alpha.sum()
+        behind = "black" if light and alpha.mean() < 127.5 else "white"
+        image = Image.alpha_composite(Image.new("RGBA", rgba.size, behind), rgba)
+    if image.mode not in ("L", "RGB"):
+        image = image.convert("RGB")
+    if max(image.size) < 64:
+        factor = -(-64 // max(image.size))
+        image = image.resize((image.width * factor, image.height * factor), Image.Resampling.BICUBIC)
+    return image
+
+
+def _pixels(image: Image.Image) -> np.ndarray:
+    """A plain picture as float32 [H, W, channels] in 0..1."""
+    values = np.asarray(image, np.float32) / np.float32(255)
+    return values[:, :, None] if values.ndim == 2 else values
+
+
+def _locate(image: Image.Image) -> Box:
+    """Where the digit is, in pixels of the whole picture."""
+    scale = min(1.0, LOCATE_SIDE / max(image.size))
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    small = image.resize(size, Image.Resampling.BOX) if scale < 1 else image
+    if min(size) >= 64:  # enough pixels to give a few up against noise
+        small = small.filter(ImageFilter.GaussianBlur(0.7))
+    box = find_blob(_pixels(small)).box
+    x, y = image.width / size[0], image.height / size[1]
+    return Box(int(box.left * x), int(box.top * y), -int(-box.right * x // 1), -int(-box.bottom * y // 1))
+
+
+def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:
+    """The ink of the located part, other blobs wiped out, with the digit's exact box in it."""
+    side = max(box.width, box.height)
+    margin = max(2.0, 0.35 * side)
+    part = (
+        max(0.0, box.left - margin),
+        max(0.0, box.top - margin),
+        min(float(image.width), box.right + margin),
+        min(float(image.height), box.bottom + margin),
+    )
+    scale = DETAIL_SIDE / side
+    size = (max(8, round((part[2] - part[0]) * scale)), max(8, round((part[3] - part[1]) * scale)))
+    detail = image.resize(size, Image.Resampling.BICUBIC, box=part).filter(ImageFilter.GaussianBlur(1.0))
+    x, y = size[0] / (part[2] - part[0]), size[1] / (part[3] - part[1])
+    expected = Box(
+        int((box.left - part[0]) * x),
+        int((box.top - part[1]) * y),
+        int((box.right - part[0]) * x),
+        int((box.bottom - part[1]) * y),
+    )
+    blob = find_blob(_pixels(detail), expected)
+    # Soft edges lie below the threshold and belong to the blob all the same.
+    around = np.asarray(Image.fromarray(blob.mask).convert("L").filter(ImageFilter.MaxFilter(5))) > 0
+    full = np.quantile(blob.ink[blob.mask], 0.7)
+    return np.where(around, np.clip(blob.ink / full, 0, 1), 0).astype(np.float32), blob.box
+
+
+def _centre(ink: np.ndarray, box: Box, height: int, width: int) -> np.ndarray:
+    """The box scaled to FILL of the network's image, its centre of mass in the middle as far as it then fits."""
+    scale = max(box.width / (FILL * width), box.height / (FILL * height))
+    rows, columns = np.indices(ink.shape)
+    total = ink.sum()
+    x = float((ink * columns).sum() / total) + 0.5
+    y = float((ink * rows).sum() / total) + 0.5
+    half_width, half_height = width * scale / 2, height * scale / 2
+    x = min(max(x, box.right - half_width), box.left + half_width)
+    y = min(max(y, box.bottom - half_height), box.top + half_height)
+    border = int(max(half_width, half_height)) + 2
+    padded = Image.fromarray(np.pad(ink, border))
+    window = (
+        x + border - half_width,
+        y + border - half_height,
+        x + border + half_width,
+        y + border + half_height,
+    )
+    return np.clip(np.asarray(padded.resize((width, height), Image.Resampling.BILINEAR, box=window)), 0, 1)

@@ -1,0 +1,127 @@
+"""Any .safetensors file: its metadata, its table of tensors, and their values. Nothing is executed, no pickle is read.
+
+A file is eight bytes with the length of its header, the header (JSON), then the values of the tensors.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from .network import ModelError, Shape
+
+# Even with the labels of a thousand classes and hundreds of tensors a header has some tens of kilobytes.
+MAX_HEADER_BYTES = 4 << 20
+
+# How safetensors names the types that float32 holds exactly, and how they lie in the file.
+_DTYPES: dict[str, npt.DTypeLike] = {"F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
+
+
+class Entry(NamedTuple):
+    """A tensor in the table: its type as safetensors names it, and where its values begin and end in the data."""
+
+    dtype: str
+    shape: Shape
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """What the first bytes of a file tell, before any tensor is read."""
+
+    path: Path
+    metadata: dict[str, str]
+    entries: dict[str, Entry]
+    data_offset: int
+    file_bytes: int
+
+
+def read_table(path: Path) -> TensorFile:
+    """The metadata and the table of tensors of a file; ModelError for anything that is no safetensors file."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start = file.read(8)
+            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+            if not 2 <= length <= size - 8:
+                raise ModelError(f"{path}: not a safetensors file, or cut short")
+            if length > MAX_HEADER_BYTES:
+                raise ModelError(f"{path}: its header claims {length} bytes; at most {MAX_HEADER_BYTES} are allowed")
+            raw = file.read(length)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
+    try:
+        table = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise ModelError(f"{path}: not a safetensors file: its header is not JSON") from None
+    if not isinstance(table, dict):
+        raise ModelError(f"{path}: not a safetensors file: its header is no JSON object")
+    metadata = table.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise ModelError(f"{path}: its metadata are not strings")
+    try:
+        return TensorFile(path, metadata, _entries(table, size - 8 - length), 8 + length, size)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+
+
+def check_types(file: TensorFile, names: Iterable[str]) -> None:
+    """ModelError unless the tensors are of a type that `read_tensors` reads and take as many bytes as their shapes."""
+    for name in names:
+        dtype, shape, begin, end = file.entries[name]
+        if dtype not in _DTYPES:
+            raise ModelError(f"tensor {name!r} is of type {dtype!r}; allowed are {', '.join(_DTYPES)}")
+        if end - begin != math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize:
+            raise ModelError(f"tensor {name!r} takes {end - begin} bytes, which does not fit its shape {list(shape)}")
+
+
+def read_tensors(file: TensorFile, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Tensors that passed `check_types`, as float32; ModelError where the file has changed or cannot be read."""
+    tensors = {}
+    try:
+        with file.path.open("rb") as stream:
+            for name in names:
+                dtype, shape, begin, end = file.entries[name]
+                stream.seek(file.data_offset + begin)
+                raw = stream.read(end - begin)
+                if len(raw) != end - begin:
+                    raise ModelError(f"{file.path}: cut short within tensor {name!r}")
+                tensors[name] = np.frombuffer(raw, _DTYPES[dtype]).reshape(shape).astype(np.float32)
+    except OSError as error:
+        raise ModelError(f"{file.path}: cannot be read: {error.strerror or error}") from None
+    return tensors
+
+
+def _entries(table: Mapping[str, object], data_bytes: int) -> dict[str, Entry]:
+    """The table of tensors with every field's type and range checked."""
+    entries = {}
+    for name, entry in table.items():
+        if not isinstance(entry, dict):
+            raise ModelError(f"tensor {name!r}: its entry is no JSON object")
+        dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+        sizes, ends = _sizes(shape), _sizes(offsets)
+        if not isinstance(dtype, str) or sizes is None or ends is None or len(ends) != 2:
+            raise ModelError(f"tensor {name!r}: its dtype, shape or data_offsets are not what the format has")
+        begin, end = ends
+        if not begin <= end <= data_bytes:
+            raise ModelError(f"tensor {name!r} lies outside the file, which is cut short or corrupt")
+        entries[name] = Entry(dtype, sizes, begin, end)
+    return entries
+
+
+def _sizes(value: object) -> Shape | None:
+    """A JSON value as whole numbers, none below 0; None where it is anything else."""
+    if isinstance(value, list) and all(type(item) is int and item >= 0 for item in value):
+        return tuple(value)
+    return None

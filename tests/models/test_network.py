@@ -1,0 +1,173 @@
+"""Networks are checked when they are built, and survive a round trip through JSON."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trninfer.models import (
+    Conv2d,
+    Dense,
+    FeatureInput,
+    Flatten,
+    ImageInput,
+    ModelError,
+    Network,
+    Softmax,
+    output_shape,
+)
+
+IMAGE = ImageInput(1, 32, 32, "digit", (0.0,), (1.0,))
+LABELS = ("no", "yes")
+
+
+def small_network() -> Network:
+    return Network(
+        "small",
+        IMAGE,
+        (
+            Conv2d("conv", 1, 4, 3, padding=1, pool_size=2, activation="gelu"),
+            Flatten("flatten"),
+            Dense("dense", 4 * 16 * 16, 2),
+            Softmax("softmax"),
+        ),
+        LABELS,
+    )
+
+
+def test_shapes_follow_the_layers() -> None:
+    network = small_network()
+    assert network.layer_shapes() == [
+        ((1, 32, 32), (4, 16, 16)),
+        ((4, 16, 16), (1024,)),
+        ((1024,), (2,)),
+        ((2,), (2,)),
+    ]
+    assert network.tensor_shapes() == {
+        "conv.weight": (4, 1, 3, 3),
+        "conv.bias": (4,),
+        "dense.weight": (1024, 2),
+        "dense.bias": (2,),
+    }
+
+
+def test_pool_drops_rows_left_over() -> None:
+    assert output_shape(Conv2d("c", 3, 5, 3, pool_size=2), (3, 9, 12)) == (5, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("layers", "says"),
+    [
+        ((Conv2d("c", 3, 4, 3), Flatten("f"), Dense("d", 4, 2)), "layer 'c': takes 3 channels"),
+        ((Dense("d", 1024, 2),), "layer 'd': takes 1024 features.*put a flatten before it"),
+        ((Flatten("f"), Dense("d", 1000, 2)), "layer 'd': takes 1000 features, but what comes before gives 1024"),
+        ((Flatten("f"), Dense("f", 1024, 2)), "layer 'f': the name is used twice"),
+        ((Flatten("f"), Softmax("s"), Dense("d", 1024, 2)), "layer 's': a softmax must be the last"),
+        ((Flatten("f"), Dense("d", 1024, 3)), "ends in 3 features, but has 2 labels"),
+        ((Conv2d("c", 1, 2, 40),), "layer 'c': a 40x40 kernel.* leaves nothing"),
+        ((Softmax("s"),), "layer 's': takes features"),
+        ((), "has 0 layers"),
+    ],
+)
+def test_what_does_not_fit_is_named(layers: tuple, says: str) -> None:
+    with pytest.raises(ModelError, match=says) as error:
+        Network("n", IMAGE, layers, LABELS)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: Conv2d("c", 0, 4, 3), "in_channels is 0; 1 to"),
+        (lambda: Conv2d("c", 1, 4, 3, padding=-1), "padding is -1"),
+        (lambda: Conv2d("c", 1, 4, 3, pool_size=3), "pool_size is 3; 1 to 2"),
+        (lambda: Dense("d", 4, 4, "softmax"), "activation is 'softmax'; allowed are identity, relu"),
+        (lambda: Dense("", 4, 4), "layer name ''"),
+        (lambda: Dense("a\nb", 4, 4), "layer name"),
+        (lambda: ImageInput(1, 32, 32, "guess", (0.0,), (1.0,)), "preprocess is 'guess'; allowed are digit"),
+        (lambda: ImageInput(1, 32, 32, "digit", (0.0,), (0.0,)), "std"),
+        (lambda: ImageInput(1, 32, 32, "digit", (0.0, 1.0), (1.0,)), "mean"),
+        (lambda: FeatureInput(1 << 40), "features is"),
+    ],
+)
+def test_fields_are_checked(build, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        build()
+
+
+def test_an_output_beyond_memory_is_refused() -> None:
+    huge = ImageInput(1, 16_384, 16_384, "digit", (0.0,), (1.0,))
+    with pytest.raises(ModelError, match=r"layer 'c': its output .* is too large"):
+        Network("n", huge, (Conv2d("c", 1, 64, 1),), LABELS)
+
+
+def test_json_round_trip() -> None:
+    network = small_network()
+    assert Network.from_json(network.to_json()) == network
+
+
+@given(
+    widths=st.lists(st.integers(1, 300), min_size=1, max_size=6),
+    activation=st.sampled_from(["identity", "relu", "gelu", "sigmoid", "tanh"]),
+    features=st.integers(1, 300),
+    ends_in_softmax=st.booleans(),
+)
+def test_json_round_trip_of_any_perceptron(widths, activation, features, ends_in_softmax) -> None:
+    sizes = [features, *widths]
+    layers: list = [
+        Dense(f"layer {n}", a, b, activation) for n, (a, b) in enumerate(itertools.pairwise(sizes))
+    ]
+    if ends_in_softmax:
+        layers.append(Softmax("softmax"))
+    network = Network("any \u00e9", FeatureInput(features), tuple(layers), tuple(map(str, range(widths[-1]))))
+    assert Network.from_json(network.to_json()) == network
+
+
+def changed(change) -> str:
+    data = json.loads(small_network().to_json())
+    change(data)
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[]", "must be a JSON object, not list"),
+        ("{}", "the field 'name' is missing"),
+        (changed(lambda d: d.update(extra=1)), "unknown field 'extra'"),
+        (changed(lambda d: d["layers"][0].update(stride=2)), "layer number 1: unknown field 'stride'"),
+        (changed(lambda d: d["layers"][0].pop("kernel_size")), "layer number 1: the field 'kernel_size' is missing"),
+        (changed(lambda d: d["layers"][0].update(kind="conv3d")), "unknown kind 'conv3d'; known are conv2d, dense"),
+        (changed(lambda d: d["layers"].append(7)), "layer number 5: unknown kind None"),
+        (changed(lambda d: d["layers"][2].update(in_features=True)), "in_features must be a whole number, not true"),
+        (changed(lambda d: d["layers"][2].update(in_features=1024.0)), "in_features must be a whole number"),
+        (changed(lambda d: d["layers"][2].update(name=3)), "name must be a string, not 3"),
+        (changed(lambda d: d["input"].update(mean="0")), "mean must be a list of numbers"),
+        (changed(lambda d: d["input"].update(mean=[10**400])), "mean must be a list of numbers"),
+        (changed(lambda d: d["input"].update(std=[float("nan")])), "std is .* finite"),
+        (changed(lambda d: d.update(labels="ab")), "labels must be a list of strings"),
+        (changed(lambda d: d.update(labels=["a", 1])), "labels must be a list of strings"),
+        (changed(lambda d: d.update(layers={})), "layers must be a list"),
+        (changed(lambda d: d.update(name=None)), "name must be a string"),
+    ],
+)
+def test_json_that_is_not_ours_is_refused_in_one_line(text: str, says: str) -> None:
+    with pytest.raises(ModelError, match=says) as error:
+        Network.from_json(text)
+    assert "\n" not in str(error.value)
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.sampled_from(["name", "input", "layers", "labels", "kind", "features"]), inner, max_size=5),
+    max_leaves=20,
+))
+def test_any_json_gives_a_network_or_a_model_error(data) -> None:
+    with pytest.raises(ModelError):
+        Network.from_json(json.dumps(data))

@@ -1,0 +1,342 @@
+"""Pictures: what can be opened, what is refused in one line, and that "digit" sees the digit whatever the light."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
+from trninfer.models import ImageInput
+from trninfer.models import preprocess as module
+from trninfer.models.ink import connected_components
+from trninfer.models.preprocess import InputError, open_image, preprocess
+
+SPEC = ImageInput(1, 32, 32, "digit", (0.0,), (1.0,))
+PAPER, PEN = (235, 232, 225), (30, 30, 60)
+
+
+def draw(
+    text: str = "4",
+    size: tuple[int, int] = (240, 180),
+    at: tuple[int, int] = (120, 90),
+    height: int = 100,
+    paper: tuple[int, int, int] = PAPER,
+    pen: tuple[int, int, int] = PEN,
+) -> Image.Image:
+    picture = Image.new("RGB", size, paper)
+    font = ImageFont.load_default(height)
+    ImageDraw.Draw(picture).text(at, text, fill=pen, font=font, anchor="mm")
+    return picture
+
+
+def light(picture: Image.Image, shape) -> Image.Image:
+    pixels = np.asarray(picture, np.float32)
+    x, y = np.meshgrid(np.linspace(-1, 1, picture.width), np.linspace(-1, 1, picture.height))
+    return Image.fromarray((pixels * shape(x, y)[:, :, None]).astype(np.uint8))
+
+
+def noise(picture: Image.Image, deviation: float) -> Image.Image:
+    pixels = np.asarray(picture, np.float32)
+    noisy = pixels + np.random.default_rng(0).normal(0, deviation, pixels.shape)
+    return Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8))
+
+
+def framed(picture: Image.Image) -> Image.Image:
+    box = (6, 6, picture.width - 7, picture.height - 7)
+    ImageDraw.Draw(picture).rectangle(box, outline="black", width=3)
+    return picture
+
+
+def beside_a_dark_desk(picture: Image.Image) -> Image.Image:
+    ImageDraw.Draw(picture).rectangle((0, 0, 40, picture.height), fill=(25, 20, 20))
+    return picture
+
+
+def with_specks(picture: Image.Image) -> Image.Image:
+    pen = ImageDraw.Draw(picture)
+    for x, y in np.random.default_rng(1).integers(0, [picture.width, picture.height], (40, 2)).tolist():
+        pen.ellipse((x, y, x + 2, y + 2), fill="black")
+    return picture
+
+
+def likeness(picture: Image.Image, text: str = "4") -> float:
+    """Correlation of what the network would get of a picture with what it gets of the plain digit."""
+    got, plain = preprocess(picture, SPEC), preprocess(draw(text), SPEC)
+    return float(np.corrcoef(got.ravel(), plain.ravel())[0, 1])
+
+
+DIFFICULT = {
+    "light on dark": draw(paper=(20, 40, 30), pen=(230, 230, 220)),
+    "white on black": draw(paper=(0, 0, 0), pen=(255, 255, 255)),
+    "small in a large picture": draw(size=(1600, 1200), at=(1350, 220), height=70),
+    "filling the picture": draw(size=(64, 84), at=(32, 42), height=100),
+    "red on green of the same brightness": draw(paper=(0, 110, 0), pen=(200, 10, 10)),
+    "faint": draw(paper=(150, 150, 150), pen=(115, 115, 115)),
+    "light from the side": light(draw(), lambda x, y: 0.6 + 0.4 * x),
+    "a lamp's spot": light(draw(), lambda x, y: 0.2 + 0.8 * np.exp(-((x - 0.4) ** 2 + (y + 0.4) ** 2) / 0.7)),
+    "the edge of a shadow": light(draw(), lambda x, y: np.where(x + y > -0.6, 1.0, 0.45)),
+    "a soft shadow": light(draw(), lambda x, y: 0.4 + 0.6 / (1 + np.exp(-(x + y) / 0.2))),
+    "noise": noise(draw(), 25),
+    "noise in bad light": noise(light(draw(), lambda x, y: 0.6 - 0.35 * y), 10),
+    "blur": draw(height=60).filter(ImageFilter.GaussianBlur(2.5)),
+    "a frame": framed(draw()),
+    "a desk beside the paper": beside_a_dark_desk(draw(at=(150, 90))),
+    "specks": with_specks(draw()),
+}
+
+
+@pytest.mark.parametrize("picture", DIFFICULT.values(), ids=DIFFICULT.keys())
+def test_the_digit_is_found_and_looks_as_it_should(picture: Image.Image) -> None:
+    assert likeness(picture) > 0.9
+
+
+def test_likeness_tells_digits_apart() -> None:
+    assert max(likeness(draw(digit)) for digit in "012356789") < 0.8
+
+
+@pytest.mark.parametrize("text", list("0123456789"))
+def test_what_comes_out_is_centred_and_scaled(text: str) -> None:
+    result = preprocess(draw(text), SPEC)
+    assert result.shape == (1, 32, 32)
+    assert result.dtype == np.float32
+    assert result.min() == 0
+    assert 0.9 < result.max() <= 1
+    rows, columns = np.nonzero(result[0] > 0.3)
+    height = rows.max() - rows.min() + 1
+    assert 22 <= height <= 26
+    assert min(rows.min(), columns.min()) >= 1
+    assert max(rows.max(), columns.max()) <= 30
+    mass = result[0] / result.sum()
+    assert abs((mass.sum(1) * np.arange(32)).sum() - 15.5) < 0.75
+    assert abs((mass.sum(0) * np.arange(32)).sum() - 15.5) < 0.75
+
+
+def test_mean_and_deviation_are_applied() -> None:
+    plain = preprocess(draw(), SPEC)
+    shifted = preprocess(draw(), ImageInput(1, 32, 32, "digit", (0.5,), (0.25,)))
+    np.testing.assert_allclose(shifted, (plain - 0.5) / 0.25, rtol=1e-6)
+
+
+def as_mode(mode: str) -> Image.Image:
+    picture = draw()
+    if mode == "I;16":
+        deep = np.asarray(picture.convert("L"), np.uint16) * 200 + 700
+        return Image.fromarray(deep)
+    if mode in ("I", "F"):
+        return Image.fromarray(np.asarray(picture.convert("L"), np.int32 if mode == "I" else np.float32) * 3 - 40)
+    if mode == "PA":
+        return picture.quantize(16).convert("PA")
+    if mode == "LAB":
+        return Image.merge("LAB", (picture.convert("L"), *(Image.new("L", picture.size, 128),) * 2))
+    return picture.convert(mode)
+
+
+@pytest.mark.parametrize(
+    "mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "LAB", "I;16", "I", "F"]
+)
+def test_every_mode(mode: str) -> None:
+    assert as_mode(mode).mode == mode
+    assert likeness(as_mode(mode)) > 0.95
+
+
+@pytest.mark.parametrize("tone", [0, 128, 255])
+def test_ink_on_nothing(tone: int) -> None:
+    """A transparent picture whose only content is its ink, dark or light."""
+    ink = Image.eval(draw(paper=(255,) * 3, pen=(0,) * 3).convert("L"), lambda value: 255 - value)
+    picture = Image.new("RGBA", ink.size, (tone, tone, tone, 0))
+    picture.putalpha(ink)
+    assert likeness(picture) > 0.95
+
+
+def test_not_a_number_in_a_float_picture() -> None:
+    values = np.asarray(draw().convert("L"), np.float32).copy()
+    values[0, 0], values[5, 9] = np.nan, np.inf
+    assert likeness(Image.fromarray(values)) > 0.95
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        Image.new("RGB", (300, 200), PAPER),
+        Image.new("L", (40, 40), 0),
+        noise(Image.new("RGB", (300, 200), (120, 120, 120)), 12),
+        light(Image.new("RGB", (300, 200), PAPER), lambda x, y: 0.7 + 0.3 * x * y),
+        Image.new("RGBA", (64, 64), (0, 0, 0, 0)),
+        Image.new("F", (64, 64), float("nan")),
+    ],
+    ids=["paper", "black", "noise", "uneven light", "transparent", "not a number"],
+)
+def test_a_blank_picture(picture: Image.Image) -> None:
+    with pytest.raises(InputError, match="no ink found: the picture is blank"):
+        preprocess(picture, SPEC)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 500), (4, 4)])
+def test_a_picture_too_small(size: tuple[int, int]) -> None:
+    with pytest.raises(InputError, match=f"no ink found: a picture of {size[0]}x{size[1]} pixels is too small"):
+        preprocess(Image.new("L", size), SPEC)
+
+
+@pytest.mark.parametrize("size", [(8_000_000, 8), (8, 8_000_000)])
+def test_a_picture_too_narrow(size: tuple[int, int]) -> None:
+    with pytest.raises(InputError, match=f"no ink found: a picture of {size[0]}x{size[1]} pixels is too narrow"):
+        preprocess(Image.new("L", size), SPEC)
+
+
+@settings(max_examples=60, deadline=None)
+@given(pixels=hnp.arrays(np.uint8, st.tuples(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 3, 4]))))
+@pytest.mark.filterwarnings("error")
+def test_any_picture_gives_an_image_or_an_input_error(pixels: np.ndarray) -> None:
+    picture = Image.fromarray(pixels if pixels.shape[2] > 1 else pixels[:, :, 0])
+    try:
+        result = preprocess(picture, SPEC)
+    except InputError as error:
+        assert str(error).startswith("no ink found")
+    else:
+        assert result.shape == (1, 32, 32)
+        assert 0 <= result.min() < result.max() <= 1
+
+
+def encoded(kind: str, picture: Image.Image | None = None) -> bytes:
+    buffer = io.BytesIO()
+    (picture or draw()).save(buffer, kind)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM"])
+def test_formats(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "picture"
+    path.write_bytes(encoded(kind))
+    assert likeness(open_image(path)) > 0.95
+    assert likeness(open_image(io.BytesIO(encoded(kind)))) > 0.95
+
+
+def test_exif_orientation(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # shown after a quarter turn clockwise
+    path = tmp_path / "sideways.jpg"
+    draw().transpose(Image.Transpose.ROTATE_90).save(path, exif=exif)
+    assert likeness(open_image(path)) > 0.95
+
+
+def test_damaged_exif_data_leave_the_picture_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = io.BytesIO()
+    draw().save(damaged, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\x02\x01\x12\0\x03\xff\xff\xff\xff\0\0")
+    assert likeness(open_image(damaged)) > 0.95
+
+    def raises(_: Image.Image) -> Image.Image:
+        raise struct.error("unpack requires a buffer of 12 bytes")
+
+    monkeypatch.setattr(module.ImageOps, "exif_transpose", raises)  # as some releases of Pillow do
+    assert likeness(open_image(damaged)) > 0.95
+
+
+class Pipe(io.RawIOBase):
+    """A stream that cannot seek."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = io.BytesIO(content)
+
+    def read(self, size: int = -1) -> bytes:
+        return self.content.read(size)
+
+    def seekable(self) -> bool:
+        return False
+
+
+def test_a_stream_that_cannot_seek(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert likeness(open_image(Pipe(encoded("PNG")))) > 0.95
+    monkeypatch.setattr(module, "MAX_STREAM_BYTES", 1 << 20)
+    with pytest.raises(InputError, match="more than 1 MiB came in"):
+        open_image(Pipe(bytes(2 << 20)))
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG that claims a size and has no pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(bytes(100))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "not a picture in a known format"),
+        (b"just text, whatever its name", "not a picture in a known format"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not a picture in a known format"),
+        (encoded("PNG")[:-200], "corrupt or truncated"),
+        (encoded("JPEG")[:1500], "corrupt or truncated"),
+        (encoded("GIF")[:500], "corrupt or truncated"),
+        (png_header(200, 200), "corrupt or truncated"),
+        (png_header(10_000, 10_000), "too large: 10000x10000 is 100 megapixels; at most 64 are allowed"),
+        (png_header(100_000, 100_000), "too large: .*at most 64 megapixels are allowed"),
+    ],
+)
+def test_what_is_no_picture(content: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "picture.png"
+    path.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InputError, match=says) as error:
+            open_image(path)
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        open_image(tmp_path / "missing.png")
+    for name in ("x" * 5000, "nul\0byte"):
+        with pytest.raises(InputError, match="cannot be read"):
+            open_image(name)
+    with pytest.raises(InputError, match="not a regular file"):
+        open_image(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="not a regular file"):  # opening it would wait for a writer, for ever
+        open_image(tmp_path / "pipe")
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), kind=st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM"]))
+def test_damage_is_an_input_error_or_a_picture(data: st.DataObject, kind: str) -> None:
+    damaged = bytearray(encoded(kind, draw(size=(24, 18), at=(12, 9), height=10)))
+    for _ in range(data.draw(st.integers(1, 6))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        picture = open_image(io.BytesIO(bytes(damaged)))
+    except InputError as error:
+        assert "\n" not in str(error)
+    else:
+        assert picture.width * picture.height <= module.MAX_PIXELS
+
+
+@given(mask=hnp.arrays(bool, st.tuples(st.integers(1, 12), st.integers(1, 12))))
+def test_connected_components_against_flood_fill(mask: np.ndarray) -> None:
+    labels, count = connected_components(mask)
+    assert ((labels > 0) == mask).all()
+    assert set(labels[mask].tolist()) == set(range(1, count + 1))
+    unvisited = {(int(y), int(x)) for y, x in np.argwhere(mask)}
+    blobs = 0
+    while unvisited:
+        stack = [unvisited.pop()]
+        label = labels[stack[0]]
+        blobs += 1
+        while stack:
+            y, x = stack.pop()
+            assert labels[y, x] == label
+            near = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & unvisited
+            unvisited -= near
+            stack.extend(near)
+    assert blobs == count
