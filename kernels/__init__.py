@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .argmax import argmax as argmax
+    from .average_pool import average_pool as average_pool
     from .bias_activation import bias_activation as bias_activation
     from .conv2d import fused_conv2d_maxpool as fused_conv2d_maxpool
     from .conv2d import fused_conv2d_maxpool_packed as fused_conv2d_maxpool_packed
@@ -40,6 +41,7 @@ _MODULES = {
     "matmul_hoist_load": "matmul",
     "matmul_block_free_dimension": "matmul",
     "matmul_fully_optimized": "matmul",
+    "average_pool": "average_pool",
     "bias_activation": "bias_activation",
     "argmax": "argmax",
     "fused_conv2d_maxpool": "conv2d",

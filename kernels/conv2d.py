@@ -124,12 +124,12 @@ def _convolve(x, w, bias, in_channels, out_channels, kernel_size, pool_size, pad
                      buffer=nl.shared_hbm)
     input_tiles = len(plan.channel_tiles)
     biases = []
-    zeroed = []
+    zeroed: list[nl.NkiTensor] = []
     for first in range(0, len(plan.out_tiles), plan.resident_tiles):
         out_tiles = min(plan.resident_tiles, len(plan.out_tiles) - first)
         units = out_tiles * input_tiles  # of weights: one for each tile of output channels and tile of input channels
-        staged = []  # weight chunks on their way
-        weights = []  # units in stationary layout
+        staged: list[nl.NkiTensor] = []  # weight chunks on their way
+        weights: list[nl.NkiTensor] = []  # units in stationary layout
         loaded = []
         for t in range(input_tiles):  # in the order in which the first matmuls need them
             stage_weights(w, plan, packed, first, units, t + 1, staged)
@@ -142,6 +142,7 @@ def _convolve(x, w, bias, in_channels, out_channels, kernel_size, pool_size, pad
         for index in range(len(plan.groups)):
             last = index == len(plan.groups) - 1
             following = []
+            next_inputs = []
             for tile in range(out_tiles):
                 # The next group is loaded, and then combined, ahead of matmuls that take longer.
                 if not last and (tile == 0 if plan.paired else tile == out_tiles - 1):
@@ -150,9 +151,10 @@ def _convolve(x, w, bias, in_channels, out_channels, kernel_size, pool_size, pad
                     next_inputs = _as_multiplied(following, plan)
                 _compute_group(out, w, plan, packed, first, index, tile, units, width, inputs, staged,
                                weights, biases[first + tile], activation)
-            if not last:
-                inputs = next_inputs if out_tiles > 1 else _as_multiplied(following, plan)
-                loaded = following
+            if not last and out_tiles == 1:
+                next_inputs = _as_multiplied(following, plan)
+            inputs = next_inputs
+            loaded = following
     return out
 
 

@@ -9,9 +9,11 @@ import nki.language as nl
 from .conv2d_pairs import pair_filters
 from .conv2d_plan import BANK_BYTES, PARTITIONS, input_columns, ranges, rows_of_taps
 
+ZEROED_TILES = 3  # one multiplied, one loaded, one waiting for its loads
+
 
 def zeroed_inputs(x, plan):
-    """Two input tiles for the largest groups, zero between the blocks of taps, to be used in turn."""
+    """Input tiles for the largest groups, zero between the blocks of taps, to be used in turn by all but the first."""
     images = 1
     rows = 1
     columns = 1
@@ -21,7 +23,7 @@ def zeroed_inputs(x, plan):
         columns = max(columns, group[5])
     partitions = rows_of_taps(plan, 0, plan.tap_rows * plan.tap_columns)
     tiles = []
-    for _ in range(2):
+    for _ in range(min(ZEROED_TILES, len(plan.groups) - 1)):
         tile = nl.ndarray((partitions, images, rows, columns), dtype=x.dtype, buffer=nl.sbuf)
         half = columns // 2
         if half > 0:
@@ -44,7 +46,7 @@ def load_input(x, plan, index, t, previous, zeroed):
     left, right = input_columns(plan, plan.groups[index], width)
     tile_columns = right - left
     if plan.tap_columns > 1 and index > 0:
-        tile = zeroed[index % 2][:, 0:images, 0:tile_rows, 0:tile_columns]
+        tile = zeroed[index % len(zeroed)][:, 0:images, 0:tile_rows, 0:tile_columns]
     else:
         tile = nl.ndarray((rows_of_taps(plan, t, plan.tap_rows * plan.tap_columns), images, tile_rows, tile_columns),
                           dtype=x.dtype, buffer=nl.sbuf)

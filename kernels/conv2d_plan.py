@@ -21,9 +21,9 @@ WEIGHT_BYTES = 96 * 1024  # at most this much of a partition for resident weight
 STAGING_BYTES = 48 * 1024  # and this much for weights on their way from HBM layout to stationary layout
 STAGING_CHUNK_BYTES = 16 * 1024
 LOAD_BYTES = 16 * 1024  # a load of this much a partition uses the DMA engines fully (they saturate at 4 KiB)
-LOAD_PIXELS_OF_TAPS = 8 * 1024  # output pixels of a load where the whole filter shares the partition axis
+LOAD_PIXELS_OF_TAPS = 6 * 1024  # output pixels of a load where the whole filter shares the partition axis
 WHOLE_IMAGE_BYTES = 8 * 1024  # images up to this size a partition are loaded whole, larger ones in groups of rows
-FLOAT32_WEIGHT_COLUMNS = 272  # loading float32 weights takes as long as so many columns (227 ns of 2.4 GHz / 2, trn2)
+FLOAT32_WEIGHT_COLUMNS = 128  # loading float32 weights hides behind a matmul of so many columns (109 ns a pass, trn2)
 PAIRED_ROW_ELEMENTS = 500  # input row, all channel tiles, up to which pairs leave room for several rows in SBUF
 PAIRED_SCRATCH_BYTES = 36 * 1024  # filters before they are combined; sums on their way from PSUM to the output, twice
 

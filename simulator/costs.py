@@ -16,7 +16,9 @@ from .targets import STATIONARY_COLUMNS, Target
 from .timing.constants import machine
 
 MINIMUM_CYCLES = 64  # of a matmul, however few columns move [A1, MM_INIT_LATENCY]
-WIDE_STRIDE = 16  # bytes between neighbours from which on memory gives an engine half its bandwidth [A1, access pattern]
+WIDE_STRIDE = (
+    16  # bytes between neighbours from which on memory gives an engine half its bandwidth [A1, access pattern]
+)
 
 
 class Cost(NamedTuple):
@@ -26,7 +28,7 @@ class Cost(NamedTuple):
 
 
 class Costs:
-    """The costs of one target. `cycles` are cycles of streaming; what an instruction takes beside them is added here."""
+    """The costs of one target. `cycles` are cycles of streaming; what an instruction takes beside them is added."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -49,12 +51,16 @@ class Costs:
 
     def accumulator_read(self) -> Cost:
         """Reading the Scalar Engine's accumulators, one number a partition."""
-        return Cost(self.machine.scalar_accumulator_cycles / self.target.scalar_ghz, self.machine.scalar_accumulator_fill_ns)
+        return Cost(
+            self.machine.scalar_accumulator_cycles / self.target.scalar_ghz, self.machine.scalar_accumulator_fill_ns
+        )
 
     def gpsimd(self, cycles: float) -> Cost:
         busy = cycles / self.target.gpsimd_ghz
-        return Cost(busy + self.machine.gpsimd_gap_cycles / self.target.gpsimd_ghz,
-                    busy + self.machine.gpsimd_fill_cycles / self.target.gpsimd_ghz)
+        return Cost(
+            busy + self.machine.gpsimd_gap_cycles / self.target.gpsimd_ghz,
+            busy + self.machine.gpsimd_fill_cycles / self.target.gpsimd_ghz,
+        )
 
     def copy(self, unit: engine, dst: Any, src: Any) -> Cost:
         """tensor_copy on one of the three engines that have it."""
@@ -64,8 +70,10 @@ class Costs:
         if unit is engine.scalar:
             if dst._dtype is src._dtype and dst._dtype.is_integer:
                 cost = self.scalar(count)
-                return Cost(cost.interval - self._scalar_gap + self.machine.scalar_bit_copy_gap_cycles / self.target.scalar_ghz,
-                            cost.latency)
+                return Cost(
+                    cost.interval - self._scalar_gap + self.machine.scalar_bit_copy_gap_cycles / self.target.scalar_ghz,
+                    cost.latency,
+                )
             doubled = self.generation >= 4 and dst._dtype.itemsize == 2 == src._dtype.itemsize  # A3, Scalar Engine
             return self.scalar(count / 2 if doubled else count)
         return self.gpsimd(count)
@@ -87,7 +95,9 @@ class Costs:
         if self.generation == 2:  # two inputs share SBUF's read port but where they are narrow (OLD, tensor_tensor)
             single = in_psum or (narrow and _dense(first) and _dense(second))
             return self.vector(count * (1 if single else 2) * _trn1_stride(dst, first, second))
-        doubled = not in_psum and narrow and dst._dtype.bfloat16_like and _dense(first) and _dense(second)  # A2, 2x mode
+        doubled = (
+            not in_psum and narrow and dst._dtype.bfloat16_like and _dense(first) and _dense(second)
+        )  # A2, 2x mode
         return self.vector(count / 2 if doubled else count)
 
     def reduce(self, data: Any) -> Cost:
@@ -139,7 +149,7 @@ class Costs:
         return Cost(interval, interval + m.matmul_fill_ns, 2 * streaming)
 
     def transpose(self, partitions: int, free: int, dtype: DType, stride: int) -> Cost:
-        """A transpose on the Tensor Engine: the data is the stationary tile, an identity of `partitions` columns moves."""
+        """A transpose on the Tensor Engine: the data is stationary, an identity of `partitions` columns moves."""
         m = self.machine
         columns = max(min(MINIMUM_CYCLES, free), partitions)
         streaming = columns / self.target.tensor_ghz
@@ -168,7 +178,7 @@ class Transfer(NamedTuple):
     """A DMA: `bytes` moved in `descriptors` pieces, over `partitions` of SBUF from `row` on; `load` is towards SBUF.
 
     `patterns` tell where it touches HBM: (byte offset, shape, strides in elements, bytes of an element) of each view.
-    `narrow` marks a write of pieces under 64 bytes that are neighbours in HBM.
+    `narrow` marks a write of pieces under 64 bytes that are neighbours in HBM, `software` descriptors made by GpSimd.
     """
 
     bytes: int
@@ -181,3 +191,4 @@ class Transfer(NamedTuple):
     row: int = 0
     patterns: tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], ...] = ()
     narrow: bool = False
+    software: bool = False

@@ -5,17 +5,19 @@ Nothing is scheduled before somebody asks for a time, so a functional run that n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .garbage import uncollected
 from .instruction import Instruction, engine
 from .targets import PARTITIONS, Target
 from .timing import trace
 from .timing.capacity import Memory
 from .timing.constants import machine, scaled_note
-from .timing.schedule import ACT, DMA, QUEUES, Schedule, schedule
+from .timing.schedule import DMA, QUEUES, Schedule, schedule
 
 BOUND_SHARE = 0.5  # a resource that is busy for less of the kernel does not bound it: latencies do
 
@@ -23,19 +25,21 @@ BOUND_SHARE = 0.5  # a resource that is busy for less of the kernel does not bou
 class Event(NamedTuple):
     """One instruction on the timeline, in nanoseconds from the kernel's first trigger.
 
-    The engine (a queue, for a DMA its trigger) is taken from `start_ns` to `end_ns`; what the instruction writes can be
-    read at `done_ns`. A DMA's `bytes` move between `end_ns` and `done_ns`.
+    On an engine, `start_ns` to `end_ns` is how long it is taken. A DMA is triggered at `issued_ns` and its data move
+    from `start_ns` to `end_ns`; `engine` is then a queue, "dma load 0" or "dma store 0", as many as there are DMAs
+    under way at a time. What the instruction writes can be read at `done_ns`. No two events of one `engine` overlap.
     """
 
-    engine: str  # tensor, vector, scalar, gpsimd, dma
+    engine: str  # tensor, vector, scalar, gpsimd, or a DMA queue
     op: str
     start_ns: float
     end_ns: float
     done_ns: float
+    issued_ns: float
     flops: int
-    bytes: int
+    bytes: int  # that a DMA moves
     line: tuple[str, int]  # of the kernel: file, number
-    name: str
+    name: str  # that the kernel gave it
     load: bool  # of a DMA: towards the chip
 
 
@@ -53,33 +57,39 @@ class Prediction:
         self.program = program
         self.target = target
         self.memory = memory
+        self.machine = machine(target.name)  # as it is now: constants may be overridden later
         self.blank_outputs: tuple[Any, ...] = ()  # of a shape-only run
 
     @cached_property
     def schedule(self) -> Schedule:
-        return schedule(self.program, self.target)
+        with uncollected():
+            return schedule(self.program, self.target, self.machine)
 
     @cached_property
     def timeline(self) -> tuple[Event, ...]:
         s = self.schedule
-        events = [Event("scalar", "load_table", start, end, end, 0, 0, ("", 0), "", False) for start, end in s.tables]
+        events = [
+            Event("scalar", "load_table", start, end, end, start, 0, 0, ("", 0), "", False) for start, end in s.tables
+        ]
         for index, i in enumerate(self.program):
-            queue = "gpsimd" if i.engine in (engine.sync, engine.unknown) else i.engine.name
-            moved, load = (i.dma.bytes, i.dma.load) if i.dma is not None else (0, False)
-            events.append(Event(queue, i.op, s.start[index], s.end[index], s.done[index], i.flops, moved, i.line,
-                                i.name or "", load))
-        events.sort(key=lambda event: (event.start_ns, QUEUES.index(event.engine)))
-        return tuple(events)
+            issued, end, done = s.start[index], s.end[index], s.done[index]
+            if i.dma is None:
+                unit = "gpsimd" if i.engine in (engine.sync, engine.unknown) else i.engine.name
+                events.append(Event(unit, i.op, issued, end, done, issued, i.flops, 0, i.line, i.name or "", False))
+            else:
+                start, end = s.moving[index]
+                unit = "dma load" if i.dma.load else "dma store"
+                events.append(
+                    Event(unit, i.op, start, end, done, issued, i.flops, i.dma.bytes, i.line, i.name or "", i.dma.load)
+                )
+        events.sort(key=lambda event: (event.start_ns, event.engine))
+        return tuple(_with_queues(events))
 
     @cached_property
     def engines(self) -> dict[str, EngineUse]:
-        """Busy time of tensor, vector, scalar, gpsimd, dma_issue (the triggers) and dma (the busiest of the 16 DMA engines,
-        or of HBM's channels where they are modelled)."""
         s = self.schedule
         busy = dict(zip(QUEUES, s.busy))
-        busy["dma_issue"] = s.busy[DMA]
-        busy["dma"] = max([*s.dma_busy, *s.channel_busy])
-        busy["scalar"] = s.busy[ACT]
+        busy |= {"dma": s.dma_active, "dma_issue": s.busy[DMA], "dma_engines": max(s.dma_busy)}
         return {name: EngineUse(time, time / s.makespan if s.makespan else 0.0) for name, time in busy.items()}
 
     @cached_property
@@ -117,7 +127,7 @@ class Run:
     @property
     def launch_us(self) -> float:
         """What a launch takes beside the kernel's own work: as a benchmark counts it, or a profile's total_time."""
-        constants = machine(self.target)
+        constants = self.prediction.machine
         return (constants.launch_profiled_ns if self.profiled else constants.launch_ns) / 1000
 
     @property
@@ -132,7 +142,8 @@ class Run:
 
     @property
     def engines(self) -> dict[str, EngineUse]:
-        """Busy time and share of tensor, vector, scalar, gpsimd, dma_issue (triggers) and dma (the busiest DMA engine)."""
+        """Busy time and share of tensor, vector, scalar, gpsimd; of dma (any data moving, as a profile's
+        dma_active_time), dma_issue (the triggers) and dma_engines (the busiest of the 16)."""
         return self.prediction.engines
 
     @property
@@ -160,13 +171,13 @@ class Run:
     @property
     def mbu(self) -> float:
         """HBM bytes over what the stack of HBM that a core uses could move in the whole time."""
-        return self.hbm_bytes / (machine(self.target).hbm_stack_rate * 1000 * self.latency_us)
+        return self.hbm_bytes / (self.prediction.machine.hbm_stack_rate * 1000 * self.latency_us)
 
     @property
     def bound_by(self) -> str:
-        """tensor, vector, scalar, gpsimd or dma: whichever is busy for the largest share of the kernel without its launch,
-        DMA by its triggers or its engines; "latency" where that is less than half."""
-        shares = {name: use.share for name, use in self.engines.items() if name != "dma_issue"}
+        """tensor, vector, scalar, gpsimd or dma: whichever is busy for the largest share of the kernel without its
+        launch, DMA by its triggers or by the time in which data move; "latency" where that is less than half."""
+        shares = {name: self.engines[name].share for name in QUEUES}
         shares["dma"] = max(shares["dma"], self.engines["dma_issue"].share)
         name = max(shares, key=lambda key: shares[key])
         return name if shares[name] >= BOUND_SHARE else "latency"
@@ -182,3 +193,18 @@ class Run:
 def write_trace(path: str | Path, runs: Iterable[Run]) -> None:
     """Write the timelines of runs, one after the other, as a Chrome trace JSON file that opens in Perfetto."""
     trace.write(Path(path), [(run.name, run.launch_us, run.timeline) for run in runs])
+
+
+def _with_queues(events: list[Event]) -> Iterator[Event]:
+    """The events, in order, with DMAs spread over queues so that those of one queue do not overlap."""
+    free: dict[str, list[tuple[float, int]]] = {"dma load": [], "dma store": []}
+    for event in events:
+        queues = free.get(event.engine)
+        if queues is None:
+            yield event
+            continue
+        number = len(queues)
+        if queues and queues[0][0] <= event.start_ns:
+            number = heapq.heappop(queues)[1]
+        heapq.heappush(queues, (event.end_ns, number))
+        yield event._replace(engine=f"{event.engine} {number}")

@@ -197,7 +197,9 @@ class NkiTensor(NKIObject):
         byte = element * size + storage.base
         row += storage.partition_base
         covers = self.size == storage.size * storage.dtype.itemsize // size and 0 not in self.strides
-        return Access(storage.owner, row, row + outer, byte, byte + extent * size, pitch * size, covers, step * size, run * size)
+        return Access(
+            storage.owner, row, row + outer, byte, byte + extent * size, pitch * size, covers, step * size, run * size
+        )
 
     # Views
 

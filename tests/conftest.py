@@ -5,8 +5,8 @@ import os
 # One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from hypothesis import settings  # noqa: E402
-from trninfer import simulator  # noqa: E402
+from hypothesis import settings
+from trninfer import simulator
 
 simulator.install()
 settings.register_profile("trninfer", deadline=None, max_examples=40)

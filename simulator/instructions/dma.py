@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from ..checks import shaped
-from ..core import active
+from ..core import NeuronCore, active
 from ..costs import Transfer
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
@@ -57,7 +57,7 @@ def dma_copy(
             f"dma_copy: src {src.label} has {src.size} elements, dst {dst.label} has {dst.size}; they must be equal"
         )
     _queue("dma_copy", core.target.generation, dge_mode, engine, priority)
-    transfer = _transfer(core.dge, dge_mode, dst, src)
+    transfer = _transfer(core, dge_mode, dst, src)
     instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer)
 
     if core.functional:
@@ -94,7 +94,7 @@ def dma_transpose(
         raise NkiValidationError(f"dma_transpose: dst {dst.label} must have the shape {list(shape)}")
     _hardware_transpose("dma_transpose", dge_mode, src)
     _queue("dma_transpose", core.target.generation, dge_mode, engine.unknown, priority)
-    transfer = _transfer(core.dge, dge_mode, dst, src, transpose=True)
+    transfer = _transfer(core, dge_mode, dst, src, transpose=True)
     instruction = core.issue(
         "dma_transpose", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer
     )
@@ -149,22 +149,32 @@ def _hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
     return total
 
 
-def _transfer(dge: bool, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False) -> Transfer:
+def _transfer(
+    core: NeuronCore, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False
+) -> Transfer:
     """What the queues move: a descriptor is a run of bytes that is contiguous on both sides."""
     into = _contiguous_run(dst)
     run = min(into, _contiguous_run(src))
+    if transpose and core.target.generation == 2:
+        run = 1  # its engines cannot transpose: every element moves by itself (nki_perf_guide.rst, Opt #10)
     itemsize = dst._dtype.itemsize
     moved = dst.size * max(itemsize, src._dtype.itemsize)
     load = dst.storage.on_chip
     chip = dst if load else src
     row, partitions = (chip.access.row, chip.shape[0]) if chip.storage.on_chip else (0, 0)
-    uses_dge = mode in (_HARDWARE, _SOFTWARE) or (dge and mode is not _NO_DGE)
+    uses_dge = mode in (_HARDWARE, _SOFTWARE) or (core.dge and mode is not _NO_DGE)
     patterns = tuple(
-        [(t.offset * t._dtype.itemsize, t.shape, t.strides, t._dtype.itemsize) for t in (dst, src) if not t.storage.on_chip]
+        [
+            (t.offset * t._dtype.itemsize, t.shape, t.strides, t._dtype.itemsize)
+            for t in (dst, src)
+            if not t.storage.on_chip
+        ]
     )
     narrow = not load and run * itemsize < _HBM_LINE_BYTES and into > run
+    casts = dst._dtype is not src._dtype
+    software = mode is _SOFTWARE
     return Transfer(
-        moved, dst.size // run, partitions, load, uses_dge, transpose, dst._dtype is not src._dtype, row, patterns, narrow
+        moved, dst.size // run, partitions, load, uses_dge, transpose, casts, row, patterns, narrow, software
     )
 
 

@@ -8,6 +8,8 @@ go on.
 
 from __future__ import annotations
 
+ROUNDING = 1e-3  # nanoseconds that sums of intervals may be off
+
 
 class PeClock:
     """`window` in nanoseconds, 0 where the clock never changes; `threshold` is the share of a window."""
@@ -23,7 +25,7 @@ class PeClock:
     def warm(self, time: float) -> bool:
         """Whether the clock is full at `time`. Times never go back."""
         while self._index < int(time // self.window):
-            self._warm = self._busy > self.threshold * self.window
+            self._warm = self._busy > self.threshold * self.window + ROUNDING
             self._index += 1
             self._busy = min(self._carried, self.window)
             self._carried -= self._busy

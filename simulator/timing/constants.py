@@ -5,15 +5,15 @@ published calibration; `fitted` to kernel latencies, whose ids `rows` names (of 
 kernels, i.. instructions); `scaled`, nobody has published it: taken from another target, and said so wherever a
 prediction that uses it is shown.
 
-Sources in short: PG nki_perf_guide, A1 A2 A3 the architecture guides of trn1, trn2 and trn3, BW nki-dma-bandwidth-guide,
-DO nki-dma-overview, DG nki-dge, SUM the profiler's overview page, OLD the API docstrings of SDK 2.26 (all aws-neuron-sdk);
-V voyager-compiler's hardware calibration of trn2.
+Sources in short, of aws-neuron-sdk: PG nki_perf_guide, A1 A2 A3 the architecture guides of trn1, trn2 and trn3, BW
+nki-dma-bandwidth-guide, DO nki-dma-overview, DG nki-dge, KO kernel-optimization, SUM the profiler's overview page, OLD
+the API docstrings of SDK 2.26. V is voyager-compiler's published hardware calibration of trn2.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cache
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,9 @@ class Constant:
     mark: str
     source: str
     rows: tuple[str, ...] = ()
+
+
+MARKS = ("documented", "measured", "third-party", "fitted", "scaled")
 
 
 def documented(value: float, unit: str, source: str) -> Constant:
@@ -64,129 +67,201 @@ def _everywhere(constant: Constant) -> tuple[Constant, Constant, Constant]:
     return constant, constant, constant
 
 
+def _only_trn1(trn1: Constant) -> tuple[Constant, Constant, Constant]:
+    """Of what is modelled on trn1 alone."""
+    unused = scaled(trn1.value, trn1.unit, "trn1's; not used")
+    return trn1, unused, unused
+
+
 # name: (trn1, trn2, trn3)
 TABLE: dict[str, tuple[Constant, Constant, Constant]] = {
     # Launch: from the start of the kernel as it is counted to its first trigger, and from its last write to the end.
     "launch_ns": _same_on_trn3(
-        fitted(15_000, "ns", "a launch as a benchmark counts it", "k16", "k17", "k18", "k19"),
-        fitted(10_900, "ns", "a launch as a benchmark counts it", "k04")),
+        fitted(14_550, "ns", "a launch as a benchmark counts it", "k16", "k17", "k18", "k19"),
+        fitted(10_100, "ns", "a launch as a benchmark counts it", "k04"),
+    ),
     "launch_profiled_ns": _same_on_trn3(
-        fitted(16_800, "ns", "a launch as a profile's total_time counts it", "k25", "k26"),
-        fitted(14_600, "ns", "as above; a published profile shows 13.1 + 2.7 us", "k22", "k23", "k24", "k28")),
+        fitted(16_350, "ns", "a launch as a profile's total_time counts it", "k25", "k26"),
+        fitted(14_900, "ns", "as above; a published profile shows 13.1 + 2.7 us", "k05", "k06", "k22", "k23", "k24"),
+    ),
     # Control
     "hop_ns": _same_on_trn3(
         measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
-        measured(28, "ns", "semaphore from engine to engine, profiles in DO and the kernel optimization guide")),
+        measured(28, "ns", "semaphore from engine to engine, profiles in DO and the kernel optimization guide"),
+    ),
     # DMA
     "trigger_ns": _same_on_trn3(
         fitted(112, "ns", "between two triggers of prepared descriptors", "k13", "k14"),
-        measured(120, "ns", "between two triggers of prepared descriptors (DGE off), a published profile")),
+        measured(120, "ns", "between two triggers of prepared descriptors (DGE off), a published profile"),
+    ),
     "dge_ns": _same_on_trn3(
         documented(0, "ns", "NeuronCore-v2 has no hardware DGE (A2)"),
-        fitted(485, "ns", "descriptor generation of one DMA; documented as about 600 for a whole one (A2, DG)", "k01")),
+        fitted(485, "ns", "descriptor generation of one DMA; documented as about 600 for a whole one (A2, DG)", "k01"),
+    ),
     "dge_row_ns": _same_on_trn3(
         documented(0, "ns/partition", "NeuronCore-v2 has no hardware DGE (A2)"),
-        fitted(0.93, "ns/partition", "descriptor generation, for each partition", "k34")),
+        fitted(0.93, "ns/partition", "descriptor generation, for each partition", "k34"),
+    ),
     "load_first_byte_ns": _same_on_trn3(
         scaled(900, "ns", "trn2's static DMA; A1 gives about 1,300 with the semaphore"),
-        measured(745, "ns", "generated descriptors to first byte of a load, profiles in DO; V 751")),
+        measured(745, "ns", "generated descriptors to first byte of a load, profiles in DO; V 751"),
+    ),
     "store_first_byte_ns": _same_on_trn3(
         scaled(850, "ns", "trn2's static DMA"),
-        measured(590, "ns", "generated descriptors to first byte of a store, profiles in DO; V 566")),
+        measured(590, "ns", "generated descriptors to first byte of a store, profiles in DO; V 566"),
+    ),
     "load_first_byte_static_ns": _same_on_trn3(
         scaled(900, "ns", "trn2's; A1 gives about 1,300 with the semaphore"),
-        measured(900, "ns", "trigger of prepared descriptors to first byte of a load, a published profile")),
+        measured(900, "ns", "trigger of prepared descriptors to first byte of a load, a published profile"),
+    ),
     "store_first_byte_static_ns": _same_on_trn3(
         scaled(850, "ns", "trn2's"),
-        measured(850, "ns", "trigger of prepared descriptors to first byte of a store, a published profile")),
+        measured(850, "ns", "trigger of prepared descriptors to first byte of a store, a published profile"),
+    ),
     "load_tail_ns": _same_on_trn3(
-        scaled(340, "ns", "trn2's"), measured(340, "ns", "last byte of a load to its consumer, DO and KO profiles; V 314")),
-    "store_tail_ns": _same_on_trn3(
-        scaled(355, "ns", "trn2's"), third_party(355, "ns")),
+        scaled(340, "ns", "trn2's"),
+        measured(340, "ns", "last byte of a load to its consumer, DO and KO profiles; V 314"),
+    ),
+    "store_tail_ns": _same_on_trn3(scaled(355, "ns", "trn2's"), third_party(355, "ns")),
+    "load_elapsed_ns": _same_on_trn3(
+        scaled(293, "ns", "trn2's"),
+        third_party(293, "ns", "V: how long a load is under way on an engine, beside its bytes; others follow meanwhile"),
+    ),
+    "load_elapsed_rate": _same_on_trn3(
+        scaled(17.6, "B/ns", "trn2's"), third_party(17.6, "B/ns", "V: of a load on its own, on one engine")
+    ),
+    "store_elapsed_ns": _same_on_trn3(
+        scaled(162, "ns", "trn2's"), third_party(162, "ns", "V: how long a store is under way, beside its bytes")
+    ),
+    "store_elapsed_rate": _same_on_trn3(
+        scaled(23.9, "B/ns", "trn2's"), third_party(23.9, "B/ns", "V: of a store on its own, on one engine")
+    ),
     "dma_peak": (
         documented(27.2, "B/ns", "of one engine, A1"),
         documented(27.2, "B/ns", "of one engine, DO; rows i34 to i37 agree"),
-        documented(38.4, "B/ns", "of one engine, DO")),
+        documented(38.4, "B/ns", "of one engine, DO"),
+    ),
     "dma_sustained": (
-        documented(17, "B/ns", "of one engine, BW"),
-        documented(23, "B/ns", "of one engine, BW"),
-        documented(33, "B/ns", "of one engine, BW")),
+        documented(272, "B/ns", "of the 16 engines together, BW"),
+        documented(368, "B/ns", "of the 16 engines together, BW"),
+        documented(528, "B/ns", "of the 16 engines together, BW"),
+    ),
     "descriptor_ns": _same_on_trn3(
-        scaled(7.8, "ns", "trn2's"), measured(7.8, "ns", "beside the bytes of a descriptor, mean of rows i34 to i37")),
-    "descriptor_least_ns": _same_on_trn3(
-        scaled(9, "ns", "trn2's"), measured(9, "ns", "the smallest descriptor, row i38")),
+        scaled(8.9, "ns", "trn2's"),
+        measured(
+            8.9, "ns", "beside the bytes of a descriptor, rows i34 to i38 and the DMA time that the profile k24 shows"
+        ),
+    ),
+    "descriptor_software_ns": _same_on_trn3(
+        scaled(32, "ns", "trn2's"), measured(32, "ns", "the same where GpSimd makes the descriptors, row i39")
+    ),
     "partial_write_ns": (
         fitted(38, "ns", "a write narrower than 64 B that shares its 64 B of HBM with the next one", "k12"),
-        scaled(38, "ns", "trn1's"), scaled(38, "ns", "trn1's")),
+        scaled(38, "ns", "trn1's"),
+        scaled(38, "ns", "trn1's"),
+    ),
     "dma_transpose_hbm": _everywhere(documented(0.9, "of the rate", "HBM to SBUF at most, A2")),
     "dma_transpose_sbuf": _everywhere(documented(0.5, "of the rate", "SBUF to SBUF at most, A2")),
     # HBM: pseudo-channels of one stack. trn1's rows of a matrix whose pitch is a multiple of 4 KiB meet in few of them.
     "hbm_channels": (
-        documented(16, "", "pseudo-channels of an HBM2E stack (JEDEC JESD235); 16 x 25.6 = 410 GB/s a core, as A1 says"),
+        documented(
+            16, "", "pseudo-channels of an HBM2E stack (JEDEC JESD235); 16 x 25.6 = 410 GB/s a core, as A1 says"
+        ),
         documented(0, "", "addresses are spread over channels (BW); rows i42 and k35 show no conflicts"),
-        documented(0, "", "addresses are spread over channels (BW)")),
+        documented(0, "", "addresses are spread over channels (BW)"),
+    ),
     "hbm_channel_rate": _everywhere(documented(25.6, "B/ns", "of one pseudo-channel of HBM2E: 64 bits at 3.2 Gb/s")),
-    "hbm_interleave": _everywhere(fitted(256, "B", "before the next pseudo-channel", "k30", "k31", "k32")),
-    "dma_outstanding": _everywhere(fitted(4, "DMAs", "whose requests to HBM are under way at a time", "k30", "k31", "k32")),
+    "hbm_interleave": _only_trn1(fitted(256, "B", "before the next pseudo-channel", "k30", "k31", "k32")),
+    "dma_outstanding": _only_trn1(
+        fitted(4, "DMAs", "whose requests to HBM are under way at a time", "k30", "k31", "k32")
+    ),
     "hbm_access": _everywhere(documented(32, "B", "the least that a pseudo-channel moves: 64 bits x burst of 4")),
     "hbm_stack_rate": (
         documented(410, "B/ns", "of the stack that a tensor lies in: 820 GB/s over 2, A1"),
         measured(716, "B/ns", "of the stack that a tensor lies in, profiler metadata"),
-        documented(1200, "B/ns", "of the stack that a tensor lies in: 4.8 TB/s over 4, A3")),
+        documented(1200, "B/ns", "of the stack that a tensor lies in: 4.8 TB/s over 4, A3"),
+    ),
     # Tensor Engine
     "matmul_gap_ns": _same_on_trn3(
         fitted(30, "ns", "between matmuls beside their columns", "k33"),
-        measured(2.5, "ns", "between matmuls beside their columns, rows i04 to i12")),
+        measured(2.5, "ns", "between matmuls beside their columns, rows i04 to i12"),
+    ),
     "matmul_fill_ns": _same_on_trn3(
-        measured(125, "ns", "until the last result is in PSUM: 188 to 219 ns in all at 128 columns, PG figs. 18, 20, 21"),
-        measured(163, "ns", "until the last result is in PSUM, notes of rows i04 and i07")),
+        measured(
+            125, "ns", "until the last result is in PSUM: 188 to 219 ns in all at 128 columns, PG figs. 18, 20, 21"
+        ),
+        measured(163, "ns", "until the last result is in PSUM, notes of rows i04 and i07"),
+    ),
     "stationary_cycles": _everywhere(
-        documented(64, "cycles", "least interval of a 16-bit weight load (A1: MM_INIT_LATENCY); 32 are hidden behind it")),
-    "stationary_cycles_fp32": _everywhere(
-        third_party(256, "cycles", "weight load of each of the two instructions of an fp32 matmul: V 1.7 ns a column; i14")),
-    "stationary_stride": _everywhere(
-        third_party(2.2, "times", "a stationary operand whose neighbours are 16 B or more apart: V; rows i10, i13")),
+        documented(
+            64, "cycles", "least interval of a 16-bit weight load (A1: MM_INIT_LATENCY); 32 are hidden behind it"
+        )
+    ),
+    "stationary_cycles_fp32": _cycles(
+        third_party(
+            256, "cycles", "weight load of each of the two instructions of an fp32 matmul: V 1.7 ns a column; i14"
+        )
+    ),
+    "stationary_stride": _cycles(
+        third_party(2.2, "times", "a stationary operand whose neighbours are 16 B or more apart: V; rows i10, i13")
+    ),
     "transpose_fp32_cycles": (
         documented(4, "cycles/column", "a matmul with the identity: 4 passes (A1, OLD)"),
         third_party(3.15, "cycles/column", "single pass: V, 168 ns for 128 columns"),
-        scaled(3.15, "cycles/column", _CYCLES_OF_TRN2)),
-    "transpose_fp32_stride": _everywhere(measured(1.146, "times", "data 16 B or more apart: row i16 over V's contiguous 168 ns")),
-    "transpose_fp32_cold": _everywhere(third_party(1.27, "times", "at the cold clock: V, 213 over 168 ns")),
+        scaled(3.15, "cycles/column", _CYCLES_OF_TRN2),
+    ),
+    "transpose_fp32_stride": _cycles(
+        measured(1.146, "times", "data 16 B or more apart: row i16 over V's contiguous 168 ns")
+    ),
+    "transpose_fp32_cold": _cycles(third_party(1.27, "times", "at the cold clock: V, 213 over 168 ns")),
     "warm_window_ns": (
         documented(0, "ns", "trn1's clock is not throttled"),
         measured(3413.3, "ns", "the PE clock is decided anew in windows of 4,096 cycles at 1.2 GHz, row i43; SUM"),
-        scaled(3413.3, "ns", "trn2's; SUM documents the same behaviour")),
-    "warm_utilization": _everywhere(documented(0.5, "of a window", "busier than this, the next window is at full clock, SUM")),
+        scaled(3413.3, "ns", "trn2's; SUM documents the same behaviour"),
+    ),
+    "warm_utilization": _everywhere(
+        documented(0.5, "of a window", "busier than this, the next window is at full clock, SUM")
+    ),
     # Vector Engine
     "vector_gap_cycles": _cycles(
-        measured(62.4, "cycles", "between instructions beside their elements: 65 ns, rows i28, i30 to i33")),
+        measured(62.4, "cycles", "between instructions beside their elements: 65 ns, rows i28, i30 to i33")
+    ),
     "vector_fill_cycles": _cycles(
-        measured(151, "cycles", "until the result can be read, beside the elements: 157 ns, rows i26 to i31; V")),
-    "vector_transpose_cycles": _cycles(third_party(27, "cycles", "interval of a 32 x 32 transpose beside its gap: V, 93 ns")),
+        measured(151, "cycles", "until the result can be read, beside the elements: 157 ns, rows i26 to i31; V")
+    ),
+    "vector_transpose_cycles": _cycles(
+        third_party(27, "cycles", "interval of a 32 x 32 transpose beside its gap: V, 93 ns")
+    ),
     "reciprocal_cycles": (
         documented(8, "cycles/element", "nki.api.shared"),
         third_party(6, "cycles/element", "V: 6.25 ns"),
-        scaled(6, "cycles/element", _CYCLES_OF_TRN2)),
+        scaled(6, "cycles/element", _CYCLES_OF_TRN2),
+    ),
     # Scalar Engine
     "scalar_gap_cycles": _cycles(
-        measured(112, "cycles", "between instructions beside their elements: 93 ns, rows i23 and i24")),
+        measured(112, "cycles", "between instructions beside their elements: 93 ns, rows i23 and i24")
+    ),
     "scalar_bit_copy_gap_cycles": _cycles(
-        measured(64, "cycles", "between copies that do not go through float32: 54 ns, row i20")),
+        measured(64, "cycles", "between copies that do not go through float32: 54 ns, row i20")
+    ),
     "scalar_copy_fill_cycles": (
         measured(222, "cycles", "until the result can be read: 159 ns, PG fig. 16"),
         measured(190, "cycles", "until the result of a copy can be read: 159 ns, rows i19, i21, i22; V"),
-        scaled(190, "cycles", _CYCLES_OF_TRN2)),
+        scaled(190, "cycles", _CYCLES_OF_TRN2),
+    ),
     "scalar_fill_cycles": (
         measured(222, "cycles", "until the result can be read: 159 ns, PG fig. 16"),
         third_party(348, "cycles", "until the result of a function can be read: V 290 ns, 294 to 297 in DO's profiles"),
-        scaled(348, "cycles", _CYCLES_OF_TRN2)),
+        scaled(348, "cycles", _CYCLES_OF_TRN2),
+    ),
     "scalar_accumulator_cycles": _everywhere(documented(64, "cycles", "interval of reading the accumulators, A1")),
     "scalar_accumulator_fill_ns": _same_on_trn3(scaled(279, "ns", "trn2's"), third_party(279, "ns")),
     "table_load_ns": _same_on_trn3(
-        scaled(1283, "ns", "trn2's"), measured(1283, "ns", "loading the lookup table of a function, row i25; V")),
+        scaled(1283, "ns", "trn2's"), measured(1283, "ns", "loading the lookup table of a function, row i25; V")
+    ),
     # GpSimd Engine
     "gpsimd_gap_cycles": _everywhere(documented(64, "cycles", "the least interval of an instruction, nki.api.shared")),
-    "gpsimd_fill_cycles": _everywhere(third_party(212, "cycles", "until the result can be read: V 177 ns; OLD 150 cycles")),
+    "gpsimd_fill_cycles": _cycles(third_party(212, "cycles", "until the result can be read: V 177 ns; OLD 150 cycles")),
 }
 
 TARGETS = ("trn1", "trn2", "trn3")
@@ -208,10 +283,14 @@ class Machine:
     store_first_byte_static_ns: float
     load_tail_ns: float
     store_tail_ns: float
+    load_elapsed_ns: float
+    load_elapsed_rate: float
+    store_elapsed_ns: float
+    store_elapsed_rate: float
     dma_peak: float
     dma_sustained: float
     descriptor_ns: float
-    descriptor_least_ns: float
+    descriptor_software_ns: float
     partial_write_ns: float
     dma_transpose_hbm: float
     dma_transpose_sbuf: float
@@ -252,17 +331,23 @@ def constants(target: str) -> dict[str, Constant]:
     return {name: row[column] for name, row in TABLE.items()}
 
 
-@lru_cache(maxsize=None)
+@cache
 def machine(target: str) -> Machine:
     """The values of a target's constants, after any `override`."""
     found = constants(target)
-    return Machine(**{field.name: _overrides.get((target, field.name), found[field.name].value) for field in fields(Machine)})
+    return Machine(
+        **{field.name: _overrides.get((target, field.name), found[field.name].value) for field in fields(Machine)}
+    )
 
 
 def fitted_constants() -> list[tuple[str, str, Constant]]:
     """(target, name, constant) of all that were fitted to kernel rows."""
-    return [(target, name, constant) for target in TARGETS for name, constant in constants(target).items()
-            if constant.mark == "fitted"]
+    return [
+        (target, name, constant)
+        for target in TARGETS
+        for name, constant in constants(target).items()
+        if constant.mark == "fitted"
+    ]
 
 
 def scaled_note(target: str) -> str | None:
@@ -284,3 +369,8 @@ def override(target: str, name: str, value: float | None) -> None:
     else:
         _overrides[target, name] = value
     machine.cache_clear()
+
+
+def overrides() -> tuple[tuple[str, str, float], ...]:
+    """What is overridden at present."""
+    return tuple((target, name, value) for (target, name), value in sorted(_overrides.items()))

@@ -12,6 +12,7 @@ A tile that is only ever written in separate byte ranges (a stack of rows, say) 
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 from typing import NamedTuple
 
 from ..instruction import Access, Allocation, Instruction, engine
@@ -109,7 +110,7 @@ class _Analysis:
                     self._hbm[allocation] = _HbmTensor(max(a.high for a in seen.values()))
                 continue
             ranges = sorted(seen.values(), key=lambda a: a.byte)
-            apart = all(a.byte_end <= b.byte and not b.step for a, b in zip(ranges, ranges[1:])) and not ranges[0].step
+            apart = all(a.byte_end <= b.byte and not b.step for a, b in pairwise(ranges)) and not ranges[0].step
             if len(ranges) > 1 and apart and allocation.region is SBUF and not allocation.placed:
                 self._units[allocation] = [Unit(a.byte_end - a.byte, uniform=True) for a in ranges]
                 self._starts[allocation] = [a.byte for a in ranges]
@@ -191,7 +192,9 @@ class _Analysis:
                 self._wait(index, segment.writer, RAW)
                 segment.readers.append(index)
 
-    def _write_unit(self, unit: Unit, index: int, access: Access, instruction: Instruction, uses: list[Version]) -> None:
+    def _write_unit(
+        self, unit: Unit, index: int, access: Access, instruction: Instruction, uses: list[Version]
+    ) -> None:
         allocation = access.allocation
         whole = unit.uniform or access.covers
         if whole and not allocation.placed and not instruction.ordered:
@@ -234,8 +237,11 @@ class _Analysis:
 
 def _contains(outer: Access, inner: Access) -> bool:
     """Whether `outer` overwrites all of `inner`."""
-    same_comb = outer.step == inner.step and outer.run == inner.run and (
-        not outer.step or (inner.byte - outer.byte) % outer.step == 0)
+    same_comb = (
+        outer.step == inner.step
+        and outer.run == inner.run
+        and (not outer.step or (inner.byte - outer.byte) % outer.step == 0)
+    )
     return (
         (not outer.step or same_comb)
         and outer.row <= inner.row
@@ -251,7 +257,9 @@ class _HbmTensor:
     def __init__(self, size: int) -> None:
         self._step = max(1, -(-size // BUCKETS))
         self._buckets: list[list[Segment]] = [[] for _ in range(BUCKETS + 1)]
-        self._readers: list[tuple[Access, int]] = []  # reads of what the kernel has not written (an argument updated later)
+        self._readers: list[
+            tuple[Access, int]
+        ] = []  # reads of what the kernel has not written (an argument updated later)
 
     def _range(self, access: Access) -> range:
         last = min(BUCKETS, (access.high - 1) // self._step)

@@ -1,7 +1,7 @@
 """How long a DMA keeps each of the 16 engines, and on trn1 each channel of HBM, busy.
 
-An engine serves eight partitions of SBUF (DO: engine = partition // 8). A descriptor takes its bytes at the peak rate
-and a fixed cost, or its bytes at the rate that AWS documents as achieved, whichever is longer.
+An engine serves eight partitions of SBUF (DO: engine = partition // 8). It takes a fixed time for a descriptor and
+moves its bytes at the peak rate; together the engines reach the rate that AWS documents as achieved (schedule.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .constants import Machine
 
 ENGINES = 16
 LANES = PARTITIONS // ENGINES  # partitions that one engine serves
+PACKET_BYTES = 32 * 1024  # of an engine's share of a DMA at most (rows i40, i41)
 RUNS_LOOKED_AT = 4096  # of a DMA's rows in HBM, to see which channels they meet
 
 Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # byte offset, shape, strides in elements, bytes an element
@@ -23,28 +24,54 @@ Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # byte offset, shap
 
 def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float, ...]]:
     """(first engine, nanoseconds of it and of each engine after it) of a DMA."""
-    return _engine_times(transfer.bytes, transfer.descriptors, transfer.partitions, transfer.row, transfer.transpose,
-                         bool(transfer.patterns), transfer.narrow, machine)
+    return _engine_times(
+        transfer.bytes,
+        transfer.descriptors,
+        transfer.partitions,
+        transfer.row,
+        transfer.transpose,
+        bool(transfer.patterns),
+        transfer.narrow,
+        transfer.software,
+        machine,
+    )
 
 
 @lru_cache(maxsize=4096)
-def _engine_times(size: int, descriptors: int, partitions: int, row: int, transpose: bool, hbm: bool, narrow: bool,
-                  machine: Machine) -> tuple[int, tuple[float, ...]]:
-    each = descriptor_time(size / descriptors, machine, narrow)
+def _engine_times(
+    size: int,
+    descriptors: int,
+    partitions: int,
+    row: int,
+    transpose: bool,
+    hbm: bool,
+    narrow: bool,
+    software: bool,
+    machine: Machine,
+) -> tuple[int, tuple[float, ...]]:
+    each = descriptor_time(size / descriptors, machine, narrow, software)
     if transpose:
         each /= machine.dma_transpose_hbm if hbm else machine.dma_transpose_sbuf
     if partitions == 0:  # neither side is on chip: the engines share the work
         return 0, (descriptors * each / ENGINES,) * ENGINES
     a_partition = descriptors / partitions * each
     first, last = row // LANES, (row + partitions - 1) // LANES
-    return first, tuple([
-        a_partition * (min(row + partitions, (e + 1) * LANES) - max(row, e * LANES)) for e in range(first, last + 1)
-    ])
+    return first, tuple(
+        [a_partition * (min(row + partitions, (e + 1) * LANES) - max(row, e * LANES)) for e in range(first, last + 1)]
+    )
 
 
-def descriptor_time(size: float, machine: Machine, narrow: bool = False) -> float:
+def landing_time(transfer: Transfer, engines: int, machine: Machine) -> float:
+    """Nanoseconds from when the engines can go on to the next DMA until the last packet of this one has landed."""
+    packet = min(transfer.bytes / engines, PACKET_BYTES)
+    if transfer.load:
+        return machine.load_elapsed_ns + packet * (1 / machine.load_elapsed_rate - 1 / machine.dma_peak)
+    return machine.store_elapsed_ns + packet * (1 / machine.store_elapsed_rate - 1 / machine.dma_peak)
+
+
+def descriptor_time(size: float, machine: Machine, narrow: bool = False, software: bool = False) -> float:
     """Nanoseconds that a descriptor of `size` bytes takes on its engine."""
-    time = max(size / machine.dma_peak + machine.descriptor_ns, size / machine.dma_sustained, machine.descriptor_least_ns)
+    time = size / machine.dma_peak + (machine.descriptor_software_ns if software else machine.descriptor_ns)
     return max(time, machine.partial_write_ns) if narrow else time
 
 

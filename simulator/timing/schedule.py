@@ -26,19 +26,27 @@ from .buffers import Buffers
 from .clock import PeClock
 from .constants import Machine, machine
 from .dependencies import ORDER, RAW, WAR, Graph, analyse
-from .dma import ENGINES, channel_times, engine_times
+from .dma import ENGINES, channel_times, engine_times, landing_time
 
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "dma")
 PE, DVE, ACT, POOL, DMA = range(5)
-_QUEUE = {engine.tensor: PE, engine.vector: DVE, engine.scalar: ACT, engine.gpsimd: POOL, engine.dma: DMA,
-          engine.sync: POOL, engine.unknown: POOL}
+_QUEUE = {
+    engine.tensor: PE,
+    engine.vector: DVE,
+    engine.scalar: ACT,
+    engine.gpsimd: POOL,
+    engine.dma: DMA,
+    engine.sync: POOL,
+    engine.unknown: POOL,
+}
 _NEVER = float("inf")
 
 
 class Schedule(NamedTuple):
     """Times in nanoseconds from the first trigger. Instruction i takes its engine from `start[i]` to `end[i]`; what it
-    writes can be read at `done[i]`. `tables` are the Scalar Engine's table loads; `busy` is of each queue of QUEUES,
-    `dma_busy` of each DMA engine, `channel_busy` of each HBM channel (where they are modelled)."""
+    writes can be read at `done[i]`. A DMA's trigger takes start to end, its data move during `moving[i]`. `tables` are
+    the Scalar Engine's table loads; `busy` is of each queue of QUEUES, `dma_busy` of each DMA engine, `dma_active` the
+    time in which any data moved."""
 
     start: list[float]
     end: list[float]
@@ -46,21 +54,22 @@ class Schedule(NamedTuple):
     tables: list[tuple[float, float]]
     busy: list[float]
     dma_busy: list[float]
-    channel_busy: list[float]
+    dma_active: float
+    moving: dict[int, tuple[float, float]]
     makespan: float
     sbuf_peak: int
     psum_peak: int
 
 
-def schedule(program: list[Instruction], target: Target) -> Schedule:
-    """The schedule of a program on a target."""
-    return _Simulation(program, target).run()
+def schedule(program: list[Instruction], target: Target, constants: Machine | None = None) -> Schedule:
+    """The schedule of a program on a target, by the target's constants or others."""
+    return _Simulation(program, target, constants or machine(target.name)).run()
 
 
 class _Simulation:
-    def __init__(self, program: list[Instruction], target: Target) -> None:
+    def __init__(self, program: list[Instruction], target: Target, constants: Machine) -> None:
         self.program = program
-        self.machine: Machine = machine(target.name)
+        self.machine = constants
         self.graph: Graph = analyse(program)
         count = len(program)
         self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count
@@ -76,7 +85,9 @@ class _Simulation:
         self.tables: list[tuple[float, float]] = []
         self.dma_free, self.dma_busy = [0.0] * ENGINES, [0.0] * ENGINES
         channels = int(self.machine.hbm_channels)
-        self.channel_free, self.channel_busy = [0.0] * channels, [0.0] * channels
+        self.channel_free = [0.0] * channels
+        self.moving: dict[int, tuple[float, float]] = {}
+        self.dma_active = self.last_moved = self.pipe_free = 0.0
         outstanding = int(self.machine.dma_outstanding)
         self.outstanding = deque([0.0] * outstanding, outstanding)  # the last bytes of the DMAs before
         # On trn1 the Vector and Scalar Engines take turns at PSUM, the Vector and GpSimd Engines at SBUF (A1).
@@ -107,8 +118,19 @@ class _Simulation:
             self._issue(heapq.heappop(now), queue, time)
             left -= 1
         makespan = max(max(self.done, default=0.0), max(self.end, default=0.0))
-        return Schedule(self.start, self.end, self.done, self.tables, self.busy, self.dma_busy, self.channel_busy,
-                        makespan, self.buffers.sbuf_peak, self.buffers.psum_peak)
+        return Schedule(
+            self.start,
+            self.end,
+            self.done,
+            self.tables,
+            self.busy,
+            self.dma_busy,
+            self.dma_active,
+            self.moving,
+            makespan,
+            self.buffers.sbuf_peak,
+            self.buffers.psum_peak,
+        )
 
     def _next(self) -> tuple[float, int]:
         """The engine that can start an instruction first, and when."""
@@ -215,29 +237,37 @@ class _Simulation:
         else:
             issued = start + m.trigger_ns
             first_byte = issued + (m.load_first_byte_static_ns if transfer.load else m.store_first_byte_static_ns)
-        last_byte = first_byte
+        channels = channel_times(transfer, m)
+        if channels:  # requests to HBM are outstanding for a few DMAs at a time only: the next ones wait
+            first_byte = max(first_byte, self.outstanding[0])
+        moving, last_byte = _NEVER, first_byte
         place, times = engine_times(transfer, m)
         free, busy = self.dma_free, self.dma_busy
         for time in times:
             finished = free[place]
             if finished < first_byte:
                 finished = first_byte
+            if finished < moving:
+                moving = finished
             finished += time
             free[place] = finished
             busy[place] += time
             if finished > last_byte:
                 last_byte = finished
             place += 1
-        channels = channel_times(transfer, m)
-        if channels:  # requests to HBM are outstanding for a few DMAs at a time only: the next ones wait
-            first_byte = max(first_byte, self.outstanding[0])
+        self.pipe_free = max(self.pipe_free, first_byte) + transfer.bytes / m.dma_sustained
+        last_byte = max(last_byte, self.pipe_free)
         for channel, time in enumerate(channels):
             if time:
                 finished = max(self.channel_free[channel], first_byte) + time
                 self.channel_free[channel] = finished
-                self.channel_busy[channel] += time
                 last_byte = max(last_byte, finished)
         self.outstanding.append(last_byte)
+        last_byte += landing_time(transfer, len(times), m)
+        self.moving[index] = moving, last_byte
+        if last_byte > self.last_moved:
+            self.dma_active += last_byte - max(moving, self.last_moved)
+            self.last_moved = last_byte
         self.end[index] = issued
         self.done[index] = last_byte + (m.load_tail_ns if transfer.load else m.store_tail_ns)
         return start
@@ -254,5 +284,12 @@ _RUN: list[Callable[[_Simulation, int, Instruction, float], float]] = [
 
 def _placed(program: list[Instruction], region: object) -> int:
     """Bytes of a partition that tiles at chosen addresses take."""
-    return max([access.allocation.row_bytes for instruction in program for access in instruction.writes
-                if access.allocation.placed and access.allocation.region is region], default=0)
+    return max(
+        [
+            access.allocation.row_bytes
+            for instruction in program
+            for access in instruction.writes
+            if access.allocation.placed and access.allocation.region is region
+        ],
+        default=0,
+    )
