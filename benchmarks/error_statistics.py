@@ -1,0 +1,49 @@
+"""How far predictions are from measurements, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class ErrorSummary:
+    """The errors of some rows: how many, mean and largest absolute percentage error, and Spearman's rank correlation
+    (NaN for fewer than two rows or where all are equal)."""
+
+    rows: int
+    mean: float
+    largest: float
+    rank_correlation: float
+
+
+def percentage_error(predicted: float, measured: float) -> float:
+    """Signed error of a prediction, in percent of the measurement."""
+    return 100.0 * (predicted - measured) / measured
+
+
+def summarize(predicted: Sequence[float], measured: Sequence[float]) -> ErrorSummary:
+    """The errors of at least one prediction. ValueError for none or unequal numbers."""
+    if len(predicted) != len(measured) or not predicted:
+        raise ValueError(
+            f"{len(predicted)} predictions of {len(measured)} measurements; both must be the same number, at least 1"
+        )
+    errors = [abs(percentage_error(p, m)) for p, m in zip(predicted, measured)]
+    return ErrorSummary(len(errors), sum(errors) / len(errors), max(errors), rank_correlation(predicted, measured))
+
+
+def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
+    """Spearman's rank correlation: Pearson's of the ranks, where equal numbers share the mean of their ranks."""
+    first, second = _ranks(a), _ranks(b)
+    first, second = first - first.mean(), second - second.mean()
+    spread = np.sqrt((first @ first) * (second @ second))
+    return float(first @ second / spread) if spread > 0 else float("nan")
+
+
+def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    _, position, counts = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[position]

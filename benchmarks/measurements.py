@@ -1,0 +1,151 @@
+"""The published measurements in `data/`, and how a prediction of each is launched."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trninfer import kernels
+from trninfer.benchmarks.kernels.conv2d import conv2d_row_groups, conv2d_single_rows
+from trninfer.benchmarks.kernels.matmul import matmul_blocked
+from trninfer.benchmarks.kernels.transpose import matrix_transpose
+from trninfer.benchmarks.kernels.vector_add import vector_add_tiled
+from trninfer.simulator import TensorSpec
+
+DATA = Path(__file__).resolve().parent / "data"
+DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+# A profile was captured with DGE off by the courses' harness, with the default (on) for AWS's optimization guide.
+PROFILE_WITHOUT_DGE = "profile total_time"
+PROFILE_WITH_DGE = "neuron explorer total time"
+HARNESS_WITHOUT_DGE = "(=> --disable-dge)"  # in the notes of benchmarks that were run with the profiling flag
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A row of a measurements file. `latency_us` is what was published; `device` is the target's name."""
+
+    id: str
+    source: str
+    kernel: str
+    variant: str
+    shapes: str
+    dtype: str
+    device: str
+    metric: str
+    latency_us: float
+    notes: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What `simulator.run(..., functional=False)` is given to predict a row."""
+
+    kernel: Any
+    arguments: tuple[TensorSpec, ...]
+    target: str
+    dge: bool
+    profiled: bool
+    parameters: dict[str, int] = field(default_factory=dict)
+
+
+def load_kernel_rows() -> list[Measurement]:
+    """The measured kernels (latency-kernels.csv)."""
+    return _load("latency-kernels.csv")
+
+
+def load_instruction_rows() -> list[Measurement]:
+    """The measured and documented instructions (latency-instructions.csv)."""
+    return _load("latency-instructions.csv")
+
+
+def _load(name: str) -> list[Measurement]:
+    with (DATA / name).open(newline="", encoding="utf-8") as file:
+        return [
+            Measurement(
+                r["id"],
+                r["source"],
+                r["kernel"],
+                r["variant"],
+                r["shapes"],
+                r["dtype"],
+                r["device"],
+                r["metric"],
+                float(r["latency_us"]),
+                r["notes"],
+            )
+            for r in csv.DictReader(file)
+        ]
+
+
+def launch_of(row: Measurement) -> Launch:
+    """The launch that repeats a measured kernel."""
+    kernel, arguments, parameters = _BUILDERS[_family(row)](row)
+    dge = row.metric != PROFILE_WITHOUT_DGE and HARNESS_WITHOUT_DGE not in row.notes
+    profiled = row.metric in (PROFILE_WITHOUT_DGE, PROFILE_WITH_DGE)
+    return Launch(kernel, arguments, row.device, dge, profiled, parameters)
+
+
+_Built = tuple[Any, tuple[TensorSpec, ...], dict[str, int]]
+
+
+def _family(row: Measurement) -> str:
+    return "matmul" if "matmul" in row.kernel or row.kernel.startswith("matrix_multiply") else row.kernel
+
+
+def _vector_add_tiled(row: Measurement) -> _Built:
+    vector = TensorSpec((_number(row.shapes, "n"),), DTYPES[row.dtype])
+    return vector_add_tiled, (vector, vector), {"row_chunk": _number(row.variant, "ROW_CHUNK")}
+
+
+def _vector_add_stream(row: Measurement) -> _Built:
+    vector = TensorSpec((_number(row.shapes, "n"),), DTYPES[row.dtype])
+    return kernels.vector_add_stream, (vector, vector), {"free": _number(row.variant, "FREE_DIM")}
+
+
+def _matrix_transpose(row: Measurement) -> _Built:
+    rows, columns = (int(extent) for extent in row.shapes.split("x"))
+    return matrix_transpose, (TensorSpec((rows, columns), DTYPES[row.dtype]),), {}
+
+
+def _conv2d(row: Measurement) -> _Built:
+    kernel = conv2d_row_groups if row.variant == "final" else conv2d_single_rows
+    x, w, bias = (TensorSpec(shape, DTYPES[row.dtype]) for shape in _shapes(row.shapes))
+    return kernel, (x, w, bias), {"pool_size": 2 if "pool2" in row.shapes else 1}
+
+
+def _matmul(row: Measurement) -> _Built:
+    (m, k), (_, n) = _shapes(row.shapes)
+    # The rung is in the kernel's name: by word in the tutorial, by version in the optimization guide.
+    rungs = {
+        "tiled": kernels.matmul_tiled,
+        "hoist_load": kernels.matmul_hoist_load,
+        "block_free": kernels.matmul_block_free_dimension,
+        "fully": matmul_blocked,
+    }
+    kernel = next(kernel for word, kernel in rungs.items() if word in row.kernel)
+    return kernel, (TensorSpec((k, m), DTYPES[row.dtype]), TensorSpec((k, n), DTYPES[row.dtype])), {}
+
+
+_BUILDERS: dict[str, Callable[[Measurement], _Built]] = {
+    "vector_add_tiled": _vector_add_tiled,
+    "vector_add_stream": _vector_add_stream,
+    "matrix_transpose": _matrix_transpose,
+    "fused_conv2d_maxpool": _conv2d,
+    "matmul": _matmul,
+}
+
+
+def _number(text: str, name: str) -> int:
+    found = re.search(rf"\b{name}=(\d+)", text)
+    assert found, f"{name} is missing in {text!r}"
+    return int(found[1])
+
+
+def _shapes(text: str) -> list[tuple[int, ...]]:
+    """The bracketed shapes in a text, `X[1,256] @ W[3,3]` as [(1, 256), (3, 3)]."""
+    return [tuple(int(extent) for extent in shape.split(",")) for shape in re.findall(r"\[([\d,]+)\]", text)]

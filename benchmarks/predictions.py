@@ -1,0 +1,77 @@
+"""Predictions of the measured kernels, and what the simulator's fitted constants have to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from multiprocessing import Pool
+
+from trninfer import simulator
+from trninfer.benchmarks.error_statistics import percentage_error
+from trninfer.benchmarks.measurements import Measurement, launch_of, load_kernel_rows
+from trninfer.simulator.timing.constants import constants, override
+
+
+@dataclass(frozen=True)
+class Change:
+    """Another value of one constant of one target."""
+
+    target: str
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A measured kernel with its predicted time. `fitted` names the constants that were fitted to this row."""
+
+    row: Measurement
+    predicted_us: float
+    fitted: tuple[str, ...]
+
+    @property
+    def error(self) -> float:
+        """In percent of the measurement."""
+        return percentage_error(self.predicted_us, self.row.latency_us)
+
+
+def fitted_to(row: Measurement) -> tuple[str, ...]:
+    """The constants of the row's device that were fitted to the row."""
+    return tuple(
+        name
+        for name, constant in constants(row.device).items()
+        if constant.mark == "fitted" and row.id in constant.rows
+    )
+
+
+def predict_all(rows: list[Measurement]) -> list[Prediction]:
+    """Predict every row, on all cores."""
+    latencies = predict_latencies((row, None) for row in rows)
+    return [Prediction(row, latency, fitted_to(row)) for row, latency in zip(rows, latencies)]
+
+
+def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[float]:
+    """Microseconds for each row, with a constant changed where a change is given; on all cores.
+
+    Each in a process of its own, so that none meets another's constants or the simulator's memory of a launch.
+    """
+    given = [(row.id, change) for row, change in tasks]
+    with Pool(maxtasksperchild=1) as pool:
+        return pool.map(_latency, given, chunksize=1)
+
+
+def _latency(task: tuple[str, Change | None]) -> float:
+    row_id, change = task
+    launch = launch_of(next(row for row in load_kernel_rows() if row.id == row_id))
+    if change is not None:
+        override(change.target, change.name, change.value)
+    run = simulator.run(
+        launch.kernel,
+        *launch.arguments,
+        target=launch.target,
+        dge=launch.dge,
+        profiled=launch.profiled,
+        functional=False,
+        **launch.parameters,
+    )
+    return float(run.latency_us)

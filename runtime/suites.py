@@ -1,0 +1,152 @@
+"""Published benchmark suites, and our own kernels timed on the same problems.
+
+`suites.csv` holds the cases: the exercises of public courses (Stanford CS149, Berkeley CS152) and AWS's matrix
+multiplication tutorial, each with a published time and what kind of figure it is: a threshold to pass, a student's
+result, the fastest one published. What is timed here are the kernels of `trninfer.kernels`, on the simulator.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from ..simulator import TensorSpec, run
+from .kernel_cases import kernel_case
+
+
+class UnknownSuite(ValueError):  # noqa: N818 (says what it is)
+    """A suite that is not among the published ones."""
+
+
+@dataclass(frozen=True)
+class SuiteCase:
+    """One line of a suite: a kernel, its parameters and what was published for it.
+
+    `parameters` are as in the file, numbers as int ("n", "free", "batch", ...). `published_us` is None
+    where nothing was published.
+    """
+
+    suite: str
+    name: str
+    kernel: str
+    parameters: dict[str, int | str]
+    dtype: str
+    target: str
+    metric: str
+    published_us: float | None
+    published_kind: str
+    note: str
+
+    @property
+    def profiled(self) -> bool:
+        """Whether the published time is a profile's total, which was taken with descriptor generation (DGE) off."""
+        return self.metric.startswith("profile")
+
+
+@dataclass(frozen=True)
+class SuiteRow:
+    """A case with our kernel's predicted time. `ratio` is predicted over published, None if nothing was published."""
+
+    name: str
+    predicted_us: float
+    published_us: float | None
+    published_kind: str
+    ratio: float | None
+
+
+def suite_names() -> tuple[str, ...]:
+    """The suites, in the order of the file."""
+    return tuple(dict.fromkeys(case.suite for case in _cases()))
+
+
+def load_suite(name: str) -> list[SuiteCase]:
+    """The cases of a suite. UnknownSuite, which names the suites there are, for any other name."""
+    cases = [case for case in _cases() if case.suite == name]
+    if not cases:
+        raise UnknownSuite(f"no suite {name!r}; allowed: {', '.join(suite_names())}")
+    return cases
+
+
+def predict_case(case: SuiteCase) -> float:
+    """The predicted microseconds of our kernel on a case: a profile's total where the published time is one."""
+    kernel, arguments, parameters = _launch(case)
+    launch = run(
+        kernel,
+        *arguments,
+        target=case.target,
+        dge=not case.profiled,
+        profiled=case.profiled,
+        functional=False,
+        **parameters,
+    )
+    return float(launch.latency_us)
+
+
+def run_suite(name: str, progress: Callable[[int, int, str], None] | None = None) -> Iterator[SuiteRow]:
+    """Time every case of a suite, one after the other. UnknownSuite at once where there is no such suite.
+
+    `progress` is called before each case with how many are done, how many there are, and the case's name.
+    """
+    return _rows(load_suite(name), progress)
+
+
+def _rows(cases: list[SuiteCase], progress: Callable[[int, int, str], None] | None) -> Iterator[SuiteRow]:
+    for done, case in enumerate(cases):
+        if progress is not None:
+            progress(done, len(cases), case.name)
+        predicted = predict_case(case)
+        ratio = predicted / case.published_us if case.published_us is not None else None
+        yield SuiteRow(case.name, predicted, case.published_us, case.published_kind, ratio)
+
+
+@cache
+def _cases() -> tuple[SuiteCase, ...]:
+    text = resources.files(__package__).joinpath("suites.csv").read_text(encoding="utf-8")
+    return tuple(_case(record) for record in csv.DictReader(text.splitlines()))
+
+
+def _case(record: dict[str, str]) -> SuiteCase:
+    published = float(record["published_us"]) if record["published_us"] else None
+    return SuiteCase(
+        record["suite"],
+        record["name"],
+        record["kernel"],
+        _parameters(record["parameters"]),
+        record["dtype"],
+        record["target"],
+        record["metric"],
+        published,
+        record["kind"],
+        record["note"],
+    )
+
+
+def _parameters(text: str) -> dict[str, int | str]:
+    """`n=25600 tiled rows=1` as {"n": 25600, "variant": "tiled", "rows": 1}: a bare word names the variant."""
+    parameters: dict[str, int | str] = {}
+    for word in text.split():
+        key, equals, value = word.partition("=")
+        if not equals:
+            parameters["variant"] = "direct_allocation" if word == "direct" else word
+        else:
+            parameters[key] = int(value) if value.isdigit() else value
+    return parameters
+
+
+def _launch(case: SuiteCase) -> tuple[Any, tuple[TensorSpec, ...], dict[str, Any]]:
+    """The kernel of a case, the shapes of its arguments and its parameters."""
+    from .. import kernels
+
+    predicts = case.kernel == "ffnn_predict"  # takes what ffnn_forward takes
+    found = kernel_case(
+        "ffnn" if predicts else case.kernel, {key: str(value) for key, value in case.parameters.items()}
+    )
+    arguments = tuple(
+        TensorSpec(shape, "float32" if position in found.float32_operands else case.dtype)
+        for position, shape in enumerate(found.shapes)
+    )
+    return getattr(kernels, case.kernel if predicts else found.kernel), arguments, dict(found.parameters)

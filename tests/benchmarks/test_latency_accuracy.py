@@ -1,0 +1,186 @@
+"""The accuracy benchmark: every row can be predicted, and what is reported follows from the predictions."""
+
+import csv
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+from trninfer import simulator
+from trninfer.benchmarks import latency_accuracy, leave_one_out, predictions
+from trninfer.benchmarks.instruction_rows import ROWS, InstructionPrediction, predict_instructions
+from trninfer.benchmarks.measurements import DATA, Measurement, launch_of, load_instruction_rows, load_kernel_rows
+from trninfer.benchmarks.predictions import Change, Prediction
+from trninfer.simulator.timing.constants import Constant, fitted, fitted_constants, scaled
+
+KERNELS = {row.id: row for row in load_kernel_rows()}
+
+
+def test_files_are_read_whole() -> None:
+    for name, rows in (
+        ("latency-kernels.csv", load_kernel_rows()),
+        ("latency-instructions.csv", load_instruction_rows()),
+    ):
+        with (DATA / name).open(encoding="utf-8") as file:
+            assert [row.id for row in rows] == [record["id"] for record in csv.DictReader(file)]
+        assert all(row.latency_us > 0 and row.source and row.device in simulator.TARGETS for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("row", "kernel", "dge", "profiled", "parameters"),
+    [
+        ("k01", "vector_add_tiled", True, False, {"row_chunk": 1}),
+        ("k06", "vector_add_stream", False, True, {"free": 1000}),
+        ("k07", "matrix_transpose", True, False, {}),
+        ("k11", "conv2d_single_rows", False, False, {"pool_size": 2}),
+        ("k28", "conv2d_row_groups", False, True, {"pool_size": 1}),
+        ("k32", "matmul_block_free_dimension", True, False, {}),
+        ("k37", "matmul_blocked", True, True, {}),
+    ],
+)
+def test_a_row_is_launched_as_it_was_measured(
+    row: str, kernel: str, dge: bool, profiled: bool, parameters: dict[str, int]
+) -> None:
+    launch = launch_of(KERNELS[row])
+    assert (launch.kernel.__name__, launch.dge, launch.profiled, launch.parameters) == (
+        kernel,
+        dge,
+        profiled,
+        parameters,
+    )
+
+
+def test_shapes_are_those_of_the_row() -> None:
+    assert [spec.shape for spec in launch_of(KERNELS["k08"]).arguments] == [
+        (1, 256, 224, 224),
+        (256, 256, 3, 3),
+        (256,),
+    ]
+    assert [spec.shape for spec in launch_of(KERNELS["k30"]).arguments] == [(8192, 4096), (8192, 8192)]
+    assert launch_of(KERNELS["k30"]).arguments[0].dtype == "bfloat16"
+
+
+def test_the_row_groups_fill_the_bank_as_the_measured_ones_did() -> None:
+    """Two rows of 222 pixels to a matmul at 224 columns, all thirty of 14 at 16."""
+    for row, pixels, matmuls in (("k27", 444, 3996), ("k28", 420, 36)):
+        launch = launch_of(KERNELS[row])
+        run = simulator.run(launch.kernel, *launch.arguments, functional=False)
+        flops = [i.flops for i in run.program if i.op == "nc_matmul"]
+        assert len(flops) == matmuls
+        assert set(flops) == {2 * 128 * 128 * pixels}
+
+
+def test_every_fitted_row_is_a_row_of_the_files() -> None:
+    ids = KERNELS.keys() | {row.id for row in load_instruction_rows()}
+    assert fitted_constants()
+    for _, _, constant in fitted_constants():
+        assert constant.rows
+        assert set(constant.rows) <= ids
+
+
+def test_a_row_fits_constants_of_its_own_device_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = {
+        "trn1": {"narrow_ns": fitted(38, "ns", "", "k12"), "launch_ns": fitted(15_000, "ns", "", "k16")},
+        "trn2": {"narrow_ns": scaled(38, "ns", "trn1's"), "launch_ns": fitted(10_000, "ns", "", "k04")},
+    }
+    monkeypatch.setattr(predictions, "constants", tables.__getitem__)
+    assert predictions.fitted_to(KERNELS["k12"]) == ("narrow_ns",)
+    assert predictions.fitted_to(KERNELS["k04"]) == ("launch_ns",)
+    assert predictions.fitted_to(KERNELS["k02"]) == ()
+
+
+def test_every_instruction_row_has_a_prediction_or_a_reason() -> None:
+    rows = load_instruction_rows()
+    assert [row.id for row in rows] == list(ROWS)
+    for prediction in predict_instructions(rows):
+        assert (prediction.predicted_us is not None and prediction.predicted_us > 0) or prediction.remark
+
+
+def made_up(row: str, predicted: float, *fitted: str) -> Prediction:
+    return Prediction(KERNELS[row], predicted, fitted)
+
+
+def test_tables_have_a_line_for_each_row_and_split_them() -> None:
+    rows = [made_up("k02", 378 * 1.1), made_up("k12", 109 * 0.8, "launch_ns"), made_up("k30", 51800.0)]
+    _, lines = latency_accuracy.kernel_table(rows, [10.0, -25.0, 0.0])
+    assert [line[0] for line in lines] == ["k02", "k12", "k30"]
+    assert lines[1][-4:] == ("-20.0", "-25.0", "launch_ns", "")
+    _, lines = latency_accuracy.summary_table(rows, [10.0, -25.0, 0.0])
+    summary = {line[0]: line[1:] for line in lines}
+    assert summary["all"][:3] == ("3", "10.0", "20.0")
+    assert summary["trn1"][0] == "2" and summary["trn2"][0] == "1"
+    assert summary["vector_add_tiled"][0] == "2" and summary["matmul"][0] == "1"
+    assert summary["a constant fitted to the row"][-1] == "25.0"
+
+
+def test_an_instruction_without_a_prediction_shows_why() -> None:
+    row = load_instruction_rows()[0]
+    _, lines = latency_accuracy.instruction_table(
+        [InstructionPrediction(row, None, "not modelled"), InstructionPrediction(row, 2 * row.latency_us)]
+    )
+    assert lines[0][-3:] == ("", "", "not modelled")
+    assert lines[1][-2:] == ("+100.0", "")
+
+
+def test_the_last_line_is_the_mean_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    predicted = [made_up("k02", 378 * 1.1), made_up("k12", 109 * 0.8)]
+    monkeypatch.setattr(latency_accuracy, "predict_all", lambda rows: predicted)
+    monkeypatch.setattr(latency_accuracy, "leave_one_out", lambda p: [prediction.error for prediction in p])
+    for arguments in ([], ["--markdown"]):
+        monkeypatch.setattr("sys.argv", ["latency_accuracy.py", *arguments])
+        latency_accuracy.main()
+        assert capsys.readouterr().out.splitlines()[-1] == "mean absolute percentage error: 15.00 %"
+
+
+def linear_model(
+    monkeypatch: pytest.MonkeyPatch, device: str, constant: Constant, slopes: dict[str, float], base: dict[str, float]
+) -> Callable[[Measurement], float]:
+    """Put a model with one constant in place of the simulator: base + slope * its value relative to the table's.
+
+    Returns the latency of a row at the table's value. The other device's value of the constant is scaled from it.
+    """
+
+    def latency(row: Measurement, change: Change | None = None) -> float:
+        relative = 1.0 if change is None else change.value / constant.value
+        return base[row.id] + slopes[row.id] * relative
+
+    def latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[float]:
+        return [latency(row, change) for row, change in tasks]
+
+    other = {"constant": scaled(constant.value, constant.unit, "the other's")}
+    monkeypatch.setattr(leave_one_out, "predict_latencies", latencies)
+    monkeypatch.setattr(leave_one_out, "constants", lambda name: {"constant": constant} if name == device else other)
+    return latency
+
+
+def errors_left_out(
+    latency: Callable[[Measurement], float], measured: dict[str, float], fitted_rows: tuple[str, ...]
+) -> list[float]:
+    rows = [replace(KERNELS[i], latency_us=microseconds) for i, microseconds in measured.items()]
+    return leave_one_out.leave_one_out(
+        [Prediction(row, latency(row), ("constant",) if row.id in fitted_rows else ()) for row in rows]
+    )
+
+
+def test_left_out_a_row_is_predicted_by_what_the_others_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The constant is 10 us of every row. The others would have it 20 us: left out, the row is 10 us off, not exact."""
+    slopes = {"k04": 10.0, "k02": 10.0, "k03": 10.0}
+    base = {"k04": 20.0, "k02": 100.0, "k03": 40.0}
+    latency = linear_model(monkeypatch, "trn2", fitted(10_000, "ns", "", "k04"), slopes, base)
+    errors = errors_left_out(latency, {"k04": 30.0, "k02": 120.0, "k03": 60.0}, ("k04",))
+    assert errors == [pytest.approx(100 * 10 / 30), pytest.approx(100 * -10 / 120), pytest.approx(100 * -10 / 60)]
+
+
+def test_a_power_of_two_is_fitted_anew_among_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of it explains the other rows better: left out, the row is predicted with half of it."""
+    rows = ("k30", "k31", "k32")
+    interleave = fitted(256, "B", "", "k30")
+    latency = linear_model(monkeypatch, "trn1", interleave, dict.fromkeys(rows, 40.0), dict.fromkeys(rows, 60.0))
+    errors = errors_left_out(latency, {"k30": 100.0, "k31": 80.0, "k32": 80.0}, ("k30",))
+    assert errors[0] == pytest.approx(-20)
+
+
+def test_a_constant_that_no_other_row_determines_is_left_out_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    slopes, base = {"k12": 60.0, "k20": 0.0}, {"k12": 50.0, "k20": 33.0}
+    latency = linear_model(monkeypatch, "trn1", fitted(38, "ns", "", "k12"), slopes, base)
+    errors = errors_left_out(latency, {"k12": 110.0, "k20": 33.0}, ("k12",))
+    assert errors[0] == pytest.approx(100 * (50 - 110) / 110)
