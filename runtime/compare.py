@@ -1,0 +1,199 @@
+"""The chip beside the simulator: every launch of a network on both, with the same operands.
+
+Each kernel gets what the chip computed so far, so a difference belongs to the kernel in whose row it stands. Floating
+point outputs may differ by `TOLERANCES` of their largest magnitude (at least of 1), by the dtype of the operands;
+integers not at all.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..models.files import Model
+from ..version import __version__
+from .backend import ArraySpec, Backend, Launch
+from .neuron_profile import DEVICE_LABEL
+from .plan import DTYPES, Step, plan_network
+from .session import DEFAULT_BATCH_SIZE, Result, Session
+from .verify import TOLERANCES
+
+PREDICTED_LABEL = "predicted"
+
+# The columns of the project's file of measurements, benchmarks/data/latency-kernels.csv.
+MEASUREMENT_COLUMNS = (
+    "id", "source", "kernel", "variant", "shapes", "dtype", "device", "metric", "latency_us", "mfu", "notes",
+)  # fmt: skip
+_SHORT_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # as that file names them
+
+
+@dataclass(frozen=True)
+class ComparedLaunch:
+    """One kernel at one shape, on both. Microseconds of one launch; `error` relative to the outputs' magnitude.
+
+    `measured_us` and its 99th percentile are what the measuring backend's label says (host round trips), `device_us`
+    its time on the device alone, where known.
+    """
+
+    name: str
+    kernel: str
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str
+    parameters: dict[str, Any]
+    measured_us: float
+    measured_us_p99: float | None
+    device_us: float | None
+    device_us_p99: float | None
+    predicted_us: float
+    error: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the outputs agree."""
+        return self.error <= self.tolerance
+
+    @property
+    def ratio(self) -> float | None:
+        """Predicted by measured time on the device; None where the device's is not known."""
+        return self.predicted_us / self.device_us if self.device_us else None
+
+
+@dataclass(frozen=True)
+class BackendComparison:
+    """The chip's result, and its launches beside the simulator's: one row for each that differs in kernel or shapes."""
+
+    result: Result
+    rows: tuple[ComparedLaunch, ...]
+    target: str
+    measured_label: str
+    device_label: str = DEVICE_LABEL
+    predicted_label: str = PREDICTED_LABEL
+
+    @property
+    def passed(self) -> bool:
+        """Whether all outputs agree."""
+        return all(row.passed for row in self.rows)
+
+    def to_csv(self) -> str:
+        """The measurements as rows of the project's file of measurements: the device's own, then the host's."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, MEASUREMENT_COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        number = 0
+        for row in self.rows:
+            times = [(self.device_label, row.device_us, row.device_us_p99)] if row.device_us is not None else []
+            for label, median, tail in [*times, (self.measured_label, row.measured_us, row.measured_us_p99)]:
+                number += 1
+                writer.writerow(self._record(f"c{number:02d}", row, label, median, tail))
+        return text.getvalue()
+
+    def _record(
+        self, identifier: str, row: ComparedLaunch, label: str, median: float, tail: float | None
+    ) -> dict[str, str]:
+        notes = f"predicted {row.predicted_us:.6g} us; relative error of the outputs {row.error:.3g}"
+        return {
+            "id": identifier,
+            "source": f"trninfer {__version__} --compare-backends",
+            "kernel": row.kernel,
+            "variant": " ".join(f"{name}={value}" for name, value in row.parameters.items()),
+            "shapes": " ".join(f"[{','.join(map(str, shape))}]" for shape in row.shapes),
+            "dtype": _SHORT_DTYPES[row.dtype],
+            "device": self.target,
+            "metric": f"p50 ({label})",
+            "latency_us": f"{median:.6g}",
+            "mfu": "",
+            "notes": notes + (f"; p99 {tail:.6g} us" if tail is not None else ""),
+        }
+
+
+class ComparingBackend:
+    """Runs kernels on one backend, and beside it on another; answers with what the first one gave."""
+
+    def __init__(self, measured: Backend, predicted: Backend, dtype: str) -> None:
+        self.name, self.target, self.latency_kind = measured.name, measured.target, measured.latency_kind
+        self._measured = measured
+        self._predicted = predicted
+        self._dtype = dtype
+        self._tolerance = TOLERANCES[dtype]
+        self.compared: list[ComparedLaunch] = []
+
+    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> Launch:
+        """Run a kernel on both and note how they compare (without the names of step and kernel)."""
+        measured = self._measured.launch(kernel, *arrays, **parameters)
+        predicted = self._predicted.launch(kernel, *arrays, **parameters)
+        errors = [relative_error(a, b) for a, b in zip(measured.outputs, predicted.outputs, strict=True)]
+        whole = all(output.dtype.kind in "iu" for output in predicted.outputs)
+        self.compared.append(
+            ComparedLaunch(
+                name="",
+                kernel="",
+                shapes=tuple(array.shape for array in arrays),
+                dtype=self._dtype,
+                parameters=parameters,
+                measured_us=measured.latency_us,
+                measured_us_p99=measured.latency_us_p99,
+                device_us=getattr(measured, "device_us", None),
+                device_us_p99=getattr(measured, "device_us_p99", None),
+                predicted_us=predicted.latency_us,
+                error=max(errors),
+                tolerance=0.0 if whole else self._tolerance,
+            )
+        )
+        return measured
+
+    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> Launch:
+        """Time a kernel on the first backend."""
+        return self._measured.time(kernel, *specs, **parameters)
+
+
+def compare_backends(
+    model: Model,
+    x: np.ndarray,
+    measured: Backend,
+    predicted: Backend,
+    dtype: str = "float32",
+    batch_size: int = DEFAULT_BATCH_SIZE,
+) -> BackendComparison:
+    """Run inputs [N, *network.input.shape] on `measured` (the chip) with `predicted` (the simulator) beside it.
+
+    Launches of equal kernel, shapes and parameters become one row: with their largest error, and the time that the
+    backends tell for each of them. Where the chip is in this process, `remote.simulator_beside` gives the simulator.
+    """
+    both = ComparingBackend(measured, predicted, dtype)
+    result = Session(model, both, dtype, batch_size).run(x)
+    steps = plan_network(model, DTYPES[dtype])
+    label = getattr(measured, "latency_label", measured.latency_kind)
+    return BackendComparison(result, _merge(both.compared, steps), measured.target, label)
+
+
+def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference, relative to the largest magnitude expected (at least 1); infinite where shapes differ or
+    where one is not finite and the other is not the same."""
+    if actual.shape != expected.shape:
+        return float("inf")
+    if expected.dtype.kind in "iu":
+        return float(np.abs(actual.astype(np.int64) - expected.astype(np.int64)).max(initial=0))
+    a, b = actual.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(a) & np.isfinite(b)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return float("inf")
+    return float(np.abs(a[finite] - b[finite]).max(initial=0.0) / np.abs(b[finite]).max(initial=1.0))
+
+
+def _merge(compared: Sequence[ComparedLaunch], steps: Sequence[Step]) -> tuple[ComparedLaunch, ...]:
+    rows: dict[tuple[Any, ...], ComparedLaunch] = {}
+    for position, launch in enumerate(compared):
+        step = steps[position % len(steps)]
+        key = (step.name, launch.shapes)
+        known = rows.get(key)
+        if known is None:
+            rows[key] = replace(launch, name=step.name, kernel=step.kernel)
+        elif launch.error > known.error:
+            rows[key] = replace(known, error=launch.error)
+    return tuple(rows.values())

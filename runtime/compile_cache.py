@@ -1,0 +1,208 @@
+"""Compiled kernels on disk, so that a second run compiles nothing.
+
+    <folder>/<key>/entry.json     what the entry was compiled from, and the SHA-256 of each file
+    <folder>/<key>/...            the files
+    <folder>/<key>.partial/       an entry being written; under its key's lock, so a left-over one belongs to nobody
+    <folder>/locks/<key>          locked while a process looks up or compiles the key
+
+The folder is that of TRNINFER_CACHE, else the user's cache folder. An entry appears whole or not at all. A cache that
+cannot be used is told once, and nothing is cached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CACHE_VARIABLE = "TRNINFER_CACHE"
+_ENTRY = "entry.json"
+_FORMAT = 1
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: TRNINFER_CACHE, else `neuron` in the user's cache folder for trninfer."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("trninfer")) / "neuron"
+
+
+@dataclass(frozen=True)
+class CacheSize:
+    """Whole entries in the cache, and the bytes of their files."""
+
+    entries: int
+    size_bytes: int
+
+
+def cache_size(folder: Path) -> CacheSize:
+    """What a cache holds; nothing where there is none."""
+    entries = total = 0
+    for entry in folder.glob(f"*/{_ENTRY}"):
+        if entry.parent.suffix == ".partial":
+            continue
+        entries += 1
+        total += sum(file.stat().st_size for file in entry.parent.iterdir() if file.is_file())
+    return CacheSize(entries, total)
+
+
+def warn_user(message: str) -> None:
+    """The default for `warn`: a Python RuntimeWarning."""
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+class CompileCache:
+    """A cache in a folder. `warn` is told what keeps it from being used; None for the folder: nothing is cached."""
+
+    def __init__(self, folder: Path | None, warn: Callable[[str], None] = warn_user) -> None:
+        self.folder = folder
+        self._warn = warn
+
+    @contextlib.contextmanager
+    def hold(self, material: Mapping[str, Any], on_wait: Callable[[], None] = lambda: None) -> Iterator[Slot]:
+        """The slot of what is compiled from `material` (JSON values), for this process alone while the block runs.
+
+        `on_wait` is called where another process holds it and this one has to wait.
+        """
+        key = hashlib.sha256(json.dumps(material, sort_keys=True).encode()).hexdigest()
+        lock: int | None = None
+        if self.folder is not None:
+            try:
+                lock = _lock(self.folder / "locks" / key, on_wait)
+            except (OSError, ImportError) as error:
+                self.give_up(error)
+        try:
+            yield Slot(self, key, material)
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+    def give_up(self, error: BaseException) -> None:
+        """Go on without caching, and say why."""
+        if self.folder is not None:
+            self._warn(f"compiled kernels are not cached: {self.folder}: {_reason(error)}")
+            self.folder = None
+
+    def keep_log(self, text: str) -> Path | None:
+        """Keep the output of a compilation that failed (the latest one only); None where it cannot be kept."""
+        if self.folder is None:
+            return None
+        log = self.folder / "last-failure.log"
+        draft = log.with_suffix(f".{os.getpid()}")
+        try:
+            draft.write_text(text, encoding="utf-8", errors="replace")
+            os.replace(draft, log)
+        except OSError:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            return None
+        return log
+
+
+class Slot:
+    """The place of one entry, held by this process."""
+
+    def __init__(self, cache: CompileCache, key: str, material: Mapping[str, Any]) -> None:
+        self._cache = cache
+        self._key = key
+        self._material = material
+
+    def find(self) -> Path | None:
+        """The folder of the entry; None where there is none. One that is not as it was written is removed."""
+        if self._cache.folder is None:
+            return None
+        entry = self._cache.folder / self._key
+        if not entry.exists():
+            return None
+        if _is_whole(entry):
+            return entry
+        self.discard()
+        return None
+
+    def discard(self) -> None:
+        """Remove the entry."""
+        if self._cache.folder is not None:
+            try:
+                shutil.rmtree(self._cache.folder / self._key)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                self._cache.give_up(error)
+
+    def store(self, write: Callable[[Path], None]) -> Path | None:
+        """Make the entry: `write` puts its files into the folder it is given. The entry's folder; None if not stored.
+
+        Whatever keeps the files from being written (PyTorch raises RuntimeError where the disk is full) is told, and is
+        no reason to fail: what was compiled is in memory.
+        """
+        if self._cache.folder is None:
+            return None
+        entry = self._cache.folder / self._key
+        partial = self._cache.folder / f"{self._key}.partial"
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            write(partial)
+            record = {
+                "format": _FORMAT,
+                "material": self._material,
+                "files": {file.name: _file_digest(file) for file in sorted(partial.iterdir())},
+            }
+            (partial / _ENTRY).write_text(json.dumps(record, indent=1, sort_keys=True), encoding="utf-8")
+            os.rename(partial, entry)
+        except Exception as error:
+            self._cache.give_up(error)
+            return None
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        return entry
+
+
+def _lock(path: Path, on_wait: Callable[[], None]) -> int:
+    """An open file that is locked for this process. The lock ends with the file, so also with the process."""
+    import fcntl  # not on Windows, where there is no Neuron device either
+
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _is_whole(entry: Path) -> bool:
+    try:
+        record = json.loads((entry / _ENTRY).read_text(encoding="utf-8"))
+        files = record["files"] if record["format"] == _FORMAT else {}
+        return bool(files) and all(_file_digest(entry / name) == digest for name, digest in files.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _file_digest(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _reason(error: BaseException) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(text.split()) or type(error).__name__

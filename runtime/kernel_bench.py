@@ -1,0 +1,56 @@
+"""One kernel at a shape, timed, and checked against NumPy where that is asked for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .backend import ArraySpec, Backend, Launch
+from .kernel_cases import KernelCase
+from .plan import DTYPES
+from .timing import LayerTiming, add_up
+from .verify import Verification
+
+# Largest error that is allowed, of the largest value of the result: sums over some thousands of rounded products.
+TOLERANCES = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
+
+
+class KernelTime(NamedTuple):
+    """A kernel's row, its timeline where the backend keeps them, and the check against NumPy where it was asked for."""
+
+    row: LayerTiming
+    timeline: object | None
+    verification: Verification | None
+
+
+def time_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelTime:
+    """The time of a kernel from its shapes."""
+    data = DTYPES[dtype]
+    specs = [ArraySpec(shape, case.dtype_of(position, data)) for position, shape in enumerate(case.shapes)]
+    return _timed(name, case, backend.time(_kernel(case), *specs, **case.parameters), None)
+
+
+def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelTime:
+    """The time of a kernel on random operands, and how its result compares with NumPy's."""
+    arrays = case.arrays(DTYPES[dtype])
+    launch = backend.launch(_kernel(case), *arrays, **case.parameters)
+    expected = case.expected(arrays)
+    found = launch.outputs[0]
+    if expected.dtype.kind == "i":
+        wrong = int((found != expected).sum())
+        return _timed(name, case, launch, Verification(wrong == 0, 0.0, wrong, 0, 0.0))
+    error = float(np.abs(found.astype(np.float32) - expected).max())
+    tolerance = TOLERANCES[dtype] * float(np.abs(expected).max())
+    return _timed(name, case, launch, Verification(error <= tolerance, error, 0, 0, tolerance))
+
+
+def _kernel(case: KernelCase) -> Any:
+    from .. import kernels  # not before the backend is chosen
+
+    return getattr(kernels, case.kernel)
+
+
+def _timed(name: str, case: KernelCase, launch: Launch, verification: Verification | None) -> KernelTime:
+    row = add_up(name, case.kernel, case.shapes[0], case.output_shape, [launch], launch.latency_us)
+    return KernelTime(row, launch.timeline, verification)

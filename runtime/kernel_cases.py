@@ -1,0 +1,199 @@
+"""Single kernels at a shape: what `bench --kernel` can run, with a NumPy reference for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..models import golden
+
+MAX_ELEMENTS = 1 << 31  # of one array: 8 GiB in float32
+_ACTIVATIONS = ("identity", "relu", "gelu", "sigmoid", "tanh")
+_MATMULS = ("fully_optimized", "tiled", "hoist_load", "block_free_dimension")
+
+Sizes = Mapping[str, Any]
+
+
+class ShapeError(ValueError):
+    """A kernel or shape that cannot be run; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class KernelCase:
+    """A kernel (a name in trninfer.kernels) at a shape. `float32_operands` are float32 in every dtype."""
+
+    kernel: str
+    shapes: tuple[tuple[int, ...], ...]
+    output_shape: tuple[int, ...]
+    parameters: Mapping[str, Any]
+    reference: Callable[..., np.ndarray]
+    float32_operands: frozenset[int] = frozenset()
+
+    def arrays(self, dtype: np.dtype[Any], seed: int = 0) -> tuple[np.ndarray, ...]:
+        """Random operands: the data standard normal, weights scaled so that the results are of the same size."""
+        random = np.random.default_rng(seed)
+        arrays = []
+        for position, shape in enumerate(self.shapes):
+            values = random.standard_normal(shape, np.float32)
+            if position and len(shape) in (2, 4):
+                values /= np.float32(math.sqrt(max(1, math.prod(shape) // shape[0] if len(shape) == 4 else shape[0])))
+            arrays.append(values.astype(self.dtype_of(position, dtype)))
+        return tuple(arrays)
+
+    def dtype_of(self, position: int, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype of an operand where the data has `dtype`."""
+        return np.dtype(np.float32) if position in self.float32_operands else dtype
+
+    def expected(self, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        """What NumPy computes in float32 from the same operands."""
+        return self.reference(*(array.astype(np.float32) for array in arrays))
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A kernel family: its sizes (with a default, or None where it must be given), its choices, how a case is made."""
+
+    sizes: Mapping[str, int | None]
+    build: Callable[[Sizes], KernelCase]
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the first is the default
+    smallest: Mapping[str, int] = field(default_factory=dict)  # where it is not 1
+
+    def usage(self) -> str:
+        """The keys in words: sizes, defaults and choices."""
+        keys = [key if default is None else f"{key}={default}" for key, default in self.sizes.items()]
+        return ", ".join([*keys, *(f"{key}={'|'.join(allowed)}" for key, allowed in self.choices.items())])
+
+
+def kernel_names() -> tuple[str, ...]:
+    """The families that `kernel_case` knows."""
+    return tuple(_FAMILIES)
+
+
+def kernel_usage(name: str) -> str:
+    """The keys that a family's shape takes, with defaults and choices."""
+    return _FAMILIES[name].usage()
+
+
+def kernel_case(name: str, shape: Mapping[str, str]) -> KernelCase:
+    """The case of a family at a shape given as text ({"m": "128", ...}); ShapeError for what does not fit."""
+    family = _FAMILIES.get(name)
+    if family is None:
+        raise ShapeError(f"unknown kernel {name!r}; there are {', '.join(_FAMILIES)}")
+    values: dict[str, Any] = {}
+    for key, text in shape.items():
+        if key in family.choices:
+            if text not in family.choices[key]:
+                raise ShapeError(f"{name}: {key} is {text!r}; allowed are {', '.join(family.choices[key])}")
+            values[key] = text
+        elif key in family.sizes:
+            low = family.smallest.get(key, 1)
+            if not (text.isascii() and text.isdigit()) or int(text[:20]) < low:
+                raise ShapeError(f"{name}: {key} is {text!r}; a whole number of at least {low} is needed")
+            values[key] = int(text[:20])
+        else:
+            raise ShapeError(f"{name}: unknown key {key!r}; its shape is {family.usage()}")
+    for key, default in family.sizes.items():
+        if key not in values and default is None:
+            raise ShapeError(f"{name}: {key} is missing; its shape is {family.usage()}")
+        values.setdefault(key, default)
+    for key, allowed in family.choices.items():
+        values.setdefault(key, allowed[0])
+    case = family.build(values)
+    for array in (*case.shapes, case.output_shape):
+        if math.prod(array) > MAX_ELEMENTS:
+            raise ShapeError(f"{name}: an array of {'x'.join(map(str, array))} is too large")
+        if min(array) < 1:
+            raise ShapeError(f"{name}: nothing is left of the image: the output would be {'x'.join(map(str, array))}")
+    return case
+
+
+def _conv2d(s: Sizes) -> KernelCase:
+    k, pool, padding, activation = s["k"], s["pool"], s["padding"], s["activation"]
+    sides = tuple((s[side] + 2 * padding - k + 1) // pool for side in ("h", "w"))
+    return KernelCase(
+        "fused_conv2d_maxpool",
+        ((s["batch"], s["cin"], s["h"], s["w"]), (s["cout"], s["cin"], k, k), (s["cout"],)),
+        (s["batch"], s["cout"], *sides),
+        {"pool_size": pool, "padding": padding, "activation": activation},
+        lambda x, w, bias: golden.conv2d(x, w, bias, padding, pool, activation),
+        frozenset({2}),
+    )
+
+
+def _matmul(s: Sizes) -> KernelCase:
+    return KernelCase(
+        f"matmul_{s['variant']}",
+        ((s["k"], s["m"]), (s["k"], s["n"])),
+        (s["m"], s["n"]),
+        {},
+        lambda left, right: left.T @ right,
+    )
+
+
+def _transpose(s: Sizes) -> KernelCase:
+    return KernelCase("transpose", ((s["m"], s["n"]),), (s["n"], s["m"]), {}, lambda a: a.T)
+
+
+def _bias_activation(s: Sizes) -> KernelCase:
+    activation, shape = s["activation"], (s["n"], s["h"])
+
+    def reference(a: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        total = a + bias
+        return golden.softmax(total) if activation == "softmax" else golden.activate(total, activation)
+
+    return KernelCase(
+        "bias_activation", (shape, (1, s["h"])), shape, {"activation": activation}, reference, frozenset({1})
+    )
+
+
+def _argmax(s: Sizes) -> KernelCase:
+    return KernelCase("argmax", ((s["n"], s["c"]),), (s["n"],), {}, golden.argmax)
+
+
+def _vector_add(s: Sizes) -> KernelCase:
+    shape = (s["n"],)
+    parameters = {
+        "naive": (),
+        "tiled": ("rows",),
+        "stream": ("free",),
+        "direct_allocation": ("free", "tiles"),
+    }[s["variant"]]
+    return KernelCase(
+        f"vector_add_{s['variant']}", (shape, shape), shape, {key: s[key] for key in parameters}, lambda a, b: a + b
+    )
+
+
+def _ffnn(s: Sizes) -> KernelCase:
+    n, d, hidden, classes = s["n"], s["d"], s["hidden"], s["classes"]
+    return KernelCase(
+        "ffnn_forward",
+        ((n, d), (d, hidden), (1, hidden), (hidden, classes), (1, classes)),
+        (n, classes),
+        {"matmul": s["matmul"]},
+        lambda x, w1, b1, w2, b2: golden.softmax(golden.dense(golden.dense(x, w1, b1, "relu"), w2, b2)),
+        frozenset({2, 4}),
+    )
+
+
+_FAMILIES: dict[str, _Family] = {
+    "conv2d": _Family(
+        {"batch": 1, "cin": None, "cout": None, "h": None, "w": None, "k": 3, "pool": 1, "padding": 0},
+        _conv2d,
+        {"activation": _ACTIVATIONS},
+        {"padding": 0},
+    ),
+    "matmul": _Family({"m": None, "k": None, "n": None}, _matmul, {"variant": _MATMULS}),
+    "transpose": _Family({"m": None, "n": None}, _transpose),
+    "bias_activation": _Family({"n": None, "h": None}, _bias_activation, {"activation": (*_ACTIVATIONS, "softmax")}),
+    "argmax": _Family({"n": None, "c": None}, _argmax),
+    "vector_add": _Family(
+        {"n": None, "rows": 128, "free": 1000, "tiles": 4},
+        _vector_add,
+        {"variant": ("stream", "naive", "tiled", "direct_allocation")},
+    ),
+    "ffnn": _Family({"n": None, "d": None, "hidden": None, "classes": None}, _ffnn, {"matmul": _MATMULS}),
+}

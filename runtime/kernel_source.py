@@ -1,0 +1,61 @@
+"""Where a kernel comes from: its name and its source, found without a look into what `nki.jit` made of it.
+
+AWS documents that `nki.jit` returns a `Kernel` (aws-neuron-sdk, nki/api/nki/__init__.py) but none of its attributes,
+so a kernel is recognised as the very object that a module holds under a name.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_KERNELS = f"{__package__.rpartition('.')[0]}.kernels"
+_KERNELS_FOLDER = Path(__file__).resolve().parent.parent / "kernels"
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A kernel's name, and the SHA-256 of everything its code may come from; no digest where it stands in no module."""
+
+    name: str
+    digest: str | None
+
+
+def find_source(kernel: Any) -> KernelSource:
+    """The name and source digest of a kernel.
+
+    The digest covers all files of trninfer.kernels, since kernels call each other, and the kernel's own file where it
+    is another one. A kernel that no module holds (one defined inside a function) has no digest.
+    """
+    for module in _modules():
+        for name, value in list(vars(module).items()):
+            if value is kernel and not name.startswith("__"):
+                return KernelSource(name, _digest(getattr(module, "__file__", None)))
+    return KernelSource(str(getattr(kernel, "__name__", type(kernel).__name__)), None)
+
+
+def _modules() -> list[ModuleType]:
+    """Loaded modules, those of trninfer.kernels first: a kernel keeps its own name there."""
+    loaded = [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
+    return [module for _, module in sorted(loaded, key=lambda item: not item[0].startswith(f"{_KERNELS}."))]
+
+
+@functools.cache
+def _digest(file: str | None) -> str | None:
+    if file is None:
+        return None
+    own = Path(file).resolve()
+    sources = sorted(_KERNELS_FOLDER.glob("*.py"))
+    if own.parent != _KERNELS_FOLDER:
+        sources.append(own)
+    digest = hashlib.sha256()
+    for source in sources:
+        text = source.read_bytes()
+        digest.update(f"{source.name} {len(text)}\n".encode())
+        digest.update(text)
+    return digest.hexdigest()

@@ -1,0 +1,120 @@
+"""The Neuron side of this machine: instance, NeuronCores, driver, runtime library, tools, environment variables.
+
+Sources (aws-neuron-sdk): neuron-runtime/guides/configuration-guide.rst for the NEURON_RT_ variables,
+about-neuron/arch/neuron-features/logical-neuroncore-config.rst and nki/api/nki/__init__.py (`jit`) for
+NEURON_LOGICAL_NC_CONFIG, tools/neuron-sys-tools/neuron-ls.rst, setup/pytorch/update-dlc.rst for `modinfo neuron`,
+neuron-runtime/nrtpy/nrtpy-troubleshooting.rst for where libnrt lies, nki/get-started/setup-env.rst for the folder of
+the tools.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from .backend import TARGET_VARIABLE, BackendUnavailable
+
+TOOLS_FOLDER = Path("/opt/aws/neuron/bin")
+LIBRARY_FOLDER = Path("/opt/aws/neuron/lib")
+
+VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"  # one NeuronCore or an inclusive range; wins over the next
+NUMBER_OF_CORES = "NEURON_RT_NUM_CORES"  # so many free ones; by default a process reserves all
+LOGICAL_CORES = "NEURON_LOGICAL_NC_CONFIG"  # physical NeuronCores to a logical one; 2 by default on trn2
+
+_INSTANCE_TARGETS = (("trn1", "trn1"), ("inf2", "trn1"), ("trn2", "trn2"), ("trn3", "trn3"))
+_TOOL_SECONDS = 30
+
+
+def find_tool(name: str) -> str | None:
+    """The path of a tool: in PATH, else where aws-neuronx-tools puts AWS's, or where system tools are."""
+    return shutil.which(name) or shutil.which(name, path=f"{TOOLS_FOLDER}{os.pathsep}/usr/sbin{os.pathsep}/sbin")
+
+
+def instance_type() -> str | None:
+    """What neuron-ls calls this instance, such as "trn2.48xlarge"; None where it cannot be asked."""
+    found = re.search(r"^instance-type:\s*(\S+)", _output("neuron-ls") or "", re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def instance_target() -> str | None:
+    """The target that this instance has ("trn1", "trn2" or "trn3"); None where neuron-ls does not tell."""
+    instance = instance_type() or ""
+    return next((target for prefix, target in _INSTANCE_TARGETS if instance.startswith(prefix)), None)
+
+
+def driver_version() -> str | None:
+    """The version of the Neuron driver that is installed, from `modinfo neuron`; None where there is none."""
+    found = re.search(r"^version:\s*(\S+)", _output("modinfo", "neuron") or "", re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def runtime_library() -> str | None:
+    """The file of the Neuron runtime library, whose name carries the version; None where it is not installed."""
+    library = LIBRARY_FOLDER / "libnrt.so.1"
+    return str(library.resolve()) if library.exists() else None
+
+
+def visible_cores() -> tuple[int, ...] | None:
+    """The NeuronCores that processes may use, one physical core each; None where nothing here tells.
+
+    NEURON_RT_VISIBLE_CORES names them, else they are all that neuron-ls counts. It counts logical cores, so those of a
+    device are multiplied by its `logical_neuroncore_config`. BackendUnavailable where the variable cannot be read.
+    """
+    chosen = os.environ.get(VISIBLE_CORES)
+    if chosen:
+        return parse_cores(chosen)
+    try:
+        devices = json.loads(_output("neuron-ls", "-j") or "")
+        count = sum(int(device["nc_count"]) * int(device.get("logical_neuroncore_config", 1)) for device in devices)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return tuple(range(count))
+
+
+def parse_cores(text: str) -> tuple[int, ...]:
+    """The cores that a value of NEURON_RT_VISIBLE_CORES names: "3", "0-3", or a list of such with commas."""
+    cores: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", part)
+        first, last = (int(found.group(1)), int(found.group(2) or found.group(1))) if found else (1, 0)
+        if last < first:
+            raise BackendUnavailable(
+                f"{VISIBLE_CORES} is {text!r}; a core (0), a range (0-3) or a list (0,2) is allowed"
+            )
+        cores += range(first, last + 1)
+    return tuple(dict.fromkeys(cores))
+
+
+def prepare_environment(target: str, known: bool, variables: MutableMapping[str, str]) -> None:
+    """Set what the Neuron packages read, before any of them is imported. What the user has set is kept.
+
+    One NeuronCore is reserved, not all, so that others can work beside this process. Kernels are compiled and run for
+    logical cores of one physical core: AWS demands that both agree. The compiler's target is set where it is `known`
+    (asked for, or told by the instance); else NKI finds it by itself. BackendUnavailable where the user's
+    NEURON_LOGICAL_NC_CONFIG is another.
+    """
+    if not variables.get(VISIBLE_CORES) and not variables.get(NUMBER_OF_CORES):
+        variables[NUMBER_OF_CORES] = "1"
+    if target != "trn1":  # logical cores are of trn2 and trn3 only
+        logical = variables.setdefault(LOGICAL_CORES, "1")
+        if logical != "1":
+            raise BackendUnavailable(f"{LOGICAL_CORES} is {logical}; kernels run on one NeuronCore each: set it to 1")
+    if known:
+        variables[TARGET_VARIABLE] = target
+
+
+def _output(tool: str, *arguments: str) -> str | None:
+    """What a tool prints; None where it is not there, fails or hangs."""
+    path = find_tool(tool)
+    if path is None:
+        return None
+    try:
+        done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=_TOOL_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return done.stdout

@@ -1,0 +1,114 @@
+"""PyTorch NeuronX as the Neuron backend uses it: tensors in and out, compile, save and load.
+
+Sources (aws-neuron-sdk): frameworks/torch/torch-neuronx/api-reference-guide/inference/api-torch-neuronx-trace.rst for
+`torch_neuronx.trace`, `torch.jit.save` and `torch.jit.load`; nki/guides/use-neuron-profile.rst for a module that calls
+an NKI kernel and for `compiler_workdir`; compiler/error-codes/EARG001.rst for `compiler_args=["--lnc", ...]`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .backend import BackendUnavailable
+from .neuron_errors import CompileError, first_useful_line
+
+COMPILER_ARGUMENTS = ["--lnc", "1"]  # one physical NeuronCore, as NEURON_LOGICAL_NC_CONFIG=1; all that trn1 allows
+
+
+def load_packages() -> tuple[Any, Any]:
+    """The modules `torch` and `torch_neuronx`; BackendUnavailable where one cannot be imported, with the reason."""
+    modules = []
+    for name in ("torch", "torch_neuronx"):
+        try:
+            modules.append(importlib.import_module(name))
+        except (ImportError, OSError) as error:  # OSError: a shared library such as libnrt is not found
+            raise BackendUnavailable(f"{name} cannot be imported: {first_useful_line(str(error))}") from error
+    return modules[0], modules[1]
+
+
+def to_tensor(torch: Any, array: np.ndarray) -> Any:
+    """A CPU tensor with an array's values. NumPy has no bfloat16 that PyTorch knows, so its bits go over as int16."""
+    array = np.ascontiguousarray(array)
+    if not array.flags.writeable:
+        array = array.copy()  # PyTorch warns of tensors on memory that must not be written
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def to_array(torch: Any, tensor: Any) -> np.ndarray:
+    """An array with a tensor's values, wherever the tensor is."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        bits: np.ndarray = tensor.view(torch.int16).numpy()
+        return bits.view(ml_dtypes.bfloat16)
+    array: np.ndarray = tensor.numpy()
+    return array
+
+
+def compile_kernel(
+    torch: Any,
+    torch_neuronx: Any,
+    kernel: Any,
+    tensors: Sequence[Any],
+    parameters: Mapping[str, Any],
+    workdir: Path,
+) -> Any:
+    """Compile a kernel for tensors like these: a callable that runs it on the NeuronCore it is loaded to.
+
+    The compiler works in `workdir` and leaves the NEFF there. CompileError with the first useful line of what it said.
+    """
+
+    class KernelModule(torch.nn.Module):  # type: ignore[misc]
+        """Calls the kernel, and nothing else: the compiled graph is the kernel."""
+
+        def forward(self, *operands: Any) -> Any:
+            return kernel(*operands, **parameters)
+
+    module = KernelModule()
+    module.eval()
+    try:
+        return torch_neuronx.trace(
+            module, tuple(tensors), compiler_workdir=str(workdir), compiler_args=list(COMPILER_ARGUMENTS)
+        )
+    except Exception as error:  # which exceptions the compiler raises is not documented
+        raise CompileError(str(error)) from error
+
+
+def find_neff(workdir: Path) -> Path | None:
+    """The NEFF that the compiler left: graph.neff, or under a hashed name; None where it is not clear which it is.
+
+    Both names are documented: nki/guides/use-neuron-profile.rst, neuron-runtime/nrtpy/nrtpy-troubleshooting.rst.
+    """
+    found = sorted(workdir.rglob("*.neff"))
+    named = [neff for neff in found if neff.name == "graph.neff"]
+    candidates = named or found
+    return candidates[0] if len(candidates) == 1 else None
+
+
+@contextlib.contextmanager
+def standard_output_to(file: int) -> Iterator[None]:
+    """Send what is written to standard output to another file descriptor.
+
+    The compiler prints its progress there (nki/get-started/quickstart-implement-run-kernel.rst), where machine formats
+    must stand alone. Both Python's stream and the process's descriptor are turned, since libraries write past Python.
+    """
+    sys.stdout.flush()
+    saved = os.dup(1)
+    try:
+        with open(os.dup(file), "w", encoding="utf-8", errors="replace", buffering=1) as stream:
+            os.dup2(file, 1)
+            with contextlib.redirect_stdout(stream):
+                yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)

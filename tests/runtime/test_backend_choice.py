@@ -1,0 +1,46 @@
+"""Which backend a name means, and which target."""
+
+import os
+
+import pytest
+from trninfer.runtime import backend, environment
+from trninfer.runtime.backend import BackendUnavailable, TargetError, choose_backend, decide, resolve_target
+
+
+@pytest.fixture(autouse=True)
+def no_chip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ("no Neuron device", "nki: not installed"))
+    monkeypatch.delenv(backend.TARGET_VARIABLE, raising=False)
+    monkeypatch.setenv("TRNINFER_BACKEND", "")
+
+
+def test_auto_takes_the_simulator_and_says_why() -> None:
+    assert decide("auto") == backend.Choice("sim", "no Neuron device; nki: not installed")
+    assert decide("sim").backend == "sim"
+
+
+def test_auto_takes_the_chip_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
+    assert decide("auto").backend == decide("neuron").backend == "neuron"
+    assert decide("sim").backend == "sim"
+
+
+def test_neuron_says_what_is_missing_and_how_to_install_it() -> None:
+    with pytest.raises(BackendUnavailable, match=r"no Neuron device; nki: not installed .*pip install"):
+        choose_backend("neuron")
+
+
+def test_the_simulator_is_chosen_for_the_kernels_too() -> None:
+    chosen = choose_backend("auto", "trn1")
+    assert (chosen.name, chosen.target, chosen.latency_kind) == ("sim", "trn1", "predicted")
+    assert os.environ["TRNINFER_BACKEND"] == "sim"
+
+
+def test_target_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve_target(None) == "trn2"
+    monkeypatch.setenv(backend.TARGET_VARIABLE, "gen4")
+    assert resolve_target(None) == "trn3"
+    assert resolve_target("trn1") == "trn1"
+    monkeypatch.setenv(backend.TARGET_VARIABLE, "trn9")
+    with pytest.raises(TargetError, match=r"NEURON_PLATFORM_TARGET_OVERRIDE: .*trn9.*allowed"):
+        resolve_target(None)

@@ -1,0 +1,521 @@
+"""The Neuron backend against stand-ins for PyTorch and PyTorch NeuronX, whose signatures are the documented ones."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+from trninfer import kernels
+from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
+from trninfer.models import Dense, FeatureInput, Model, Network, Softmax
+from trninfer.models.golden import run_network
+from trninfer.runtime import environment, neuron
+from trninfer.runtime.backend import ArraySpec, BackendUnavailable, KernelError, Launch
+from trninfer.runtime.compile_cache import CompileCache
+from trninfer.runtime.neuron_errors import CompileError, DeviceLost, ExecutionError
+from trninfer.runtime.neuron_profile import DeviceTime, DeviceTimingError
+from trninfer.runtime.remote import WorkerDied
+from trninfer.runtime.session import Session
+from trninfer.runtime.worker import WorkerError
+
+STAND_INS = Path(__file__).parent / "stand_ins"
+VARIABLES = (
+    "NEURON_RT_VISIBLE_CORES",
+    "NEURON_RT_NUM_CORES",
+    "NEURON_LOGICAL_NC_CONFIG",
+    "NEURON_PLATFORM_TARGET_OVERRIDE",
+    "TRNINFER_BACKEND",
+    "TRNINFER_NRTPY",
+)
+
+
+def load_stand_in(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, STAND_INS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def packages(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """torch and torch_neuronx are the stand-ins, and there is a Neuron device."""
+    for name in ("torch", "torch_neuronx"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))  # so that the end of the test puts back what was
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
+    return SimpleNamespace(torch=load_stand_in("torch"), torch_neuronx=load_stand_in("torch_neuronx"))
+
+
+@pytest.fixture
+def control(packages: SimpleNamespace):
+    return packages.torch_neuronx.control
+
+
+@pytest.fixture
+def notes() -> list[str]:
+    return []
+
+
+def make(notes: list[str], folder: Path | None = None, **options) -> neuron.NeuronBackend:
+    cache = CompileCache(folder, notes.append)
+    return neuron.NeuronBackend("trn2", cache=cache, progress=notes.append, warn=notes.append, **options)
+
+
+def matrix(*shape: int, dtype=np.float32) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_arrays_come_back_as_the_kernel_made_them(control, notes, dtype) -> None:
+    a = matrix(5, 7, dtype=dtype)
+    a.flags.writeable = False
+    launch = make(notes).launch(kernels.transpose, a)
+    assert len(launch.outputs) == 1 and launch.outputs[0].dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(launch.outputs[0], a.T)
+
+
+def test_parameters_and_several_operands(control, notes) -> None:
+    backend = make(notes)
+    a, bias = matrix(4, 6), matrix(1, 6)
+    relu = backend.launch(kernels.bias_activation, a, bias, activation="relu").outputs[0]
+    identity = backend.launch(kernels.bias_activation, a, bias, activation="identity").outputs[0]
+    np.testing.assert_allclose(identity, a + bias, rtol=1e-6)
+    np.testing.assert_allclose(relu, np.maximum(a + bias, 0), rtol=1e-6)
+    assert control.compiles == 2
+
+
+def test_outputs_that_are_still_on_the_device(control, notes) -> None:
+    control.on_device = True
+    classes = make(notes).launch(kernels.argmax, matrix(9, 4)).outputs[0]
+    assert classes.dtype == np.int32
+    np.testing.assert_array_equal(classes, matrix(9, 4).argmax(axis=1))
+
+
+def test_a_call_is_timed_until_its_output_is_on_the_host(control, notes, monkeypatch) -> None:
+    now = [0.0]
+    control.on_device = True
+    control.synchronise = lambda: now.__setitem__(0, now[0] + 0.001)
+    monkeypatch.setattr(neuron.time, "perf_counter", lambda: now[0])
+    assert make(notes).launch(kernels.transpose, matrix(3, 4)).latency_us == pytest.approx(1000.0)
+
+
+def test_a_kernel_is_timed_once_and_each_launch_runs(control, notes, monkeypatch) -> None:
+    clock = iter(np.arange(1000) ** 2 * 1e-6)  # the n-th call takes 4n + 1 microseconds
+    monkeypatch.setattr(neuron.time, "perf_counter", lambda: float(next(clock)))
+    backend = make(notes, warmup=3, iterations=4)
+    compile_readings = 2  # the clock is read around the compilation too
+    first = backend.launch(kernels.transpose, matrix(3, 4))
+    assert control.calls == 3 + 4
+    expected = [4 * (compile_readings / 2 + call) + 1 for call in range(3, 7)]
+    assert first.latency_us == pytest.approx(np.percentile(expected, 50))
+    assert first.latency_us_p99 == pytest.approx(np.percentile(expected, 99))
+    second = backend.launch(kernels.transpose, matrix(3, 4) + 1)
+    assert control.calls == 3 + 4 + 1 and control.compiles == 1
+    assert (second.latency_us, second.latency_us_p99) == (first.latency_us, first.latency_us_p99)
+    np.testing.assert_array_equal(second.outputs[0], (matrix(3, 4) + 1).T)
+    assert backend.latency_kind == "measured" and backend.latency_label == "measured, host round trip"
+
+
+def test_nothing_is_left_in_the_temporary_folder(control, notes, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "cache").mkdir()
+    make(notes, tmp_path / "cache").launch(kernels.transpose, matrix(3, 4))
+    uncached = make(notes)
+    uncached.launch(kernels.transpose, matrix(3, 4))
+    assert len(list(tmp_path.iterdir())) == 2  # with the NEFF, which a profiler may still want
+    del uncached
+    gc.collect()
+    control.compile_error = RuntimeError("refused")
+    with pytest.raises(CompileError):
+        make(notes).launch(kernels.transpose, matrix(4, 3))
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+
+
+def test_no_warm_up_still_leaves_the_first_call_out(control, notes) -> None:
+    make(notes, warmup=0, iterations=1).launch(kernels.transpose, matrix(3, 4))
+    assert control.calls == 2
+
+
+@pytest.mark.parametrize("options", [{"warmup": -1}, {"iterations": 0}])
+def test_senseless_counts_are_refused(control, notes, options) -> None:
+    with pytest.raises(ValueError, match="at least 0 and 1"):
+        make(notes, **options)
+
+
+def test_timing_by_shape_alone(control, notes) -> None:
+    launch = make(notes, iterations=2).time(
+        kernels.bias_activation, ArraySpec((3, 4), ml_dtypes.bfloat16), ArraySpec((1, 4), np.float32)
+    )
+    assert launch.outputs == () and launch.latency_us > 0 and control.compiles == 1
+
+
+def test_nothing_but_the_report_reaches_standard_output(control, notes, capfd) -> None:
+    make(notes).launch(kernels.transpose, matrix(3, 4))
+    print("the report")
+    assert capfd.readouterr().out == "the report\n"
+
+
+def test_a_second_run_compiles_nothing(control, notes, tmp_path) -> None:
+    first = make(notes, tmp_path).launch(kernels.transpose, matrix(3, 4))
+    second = make(notes, tmp_path).launch(kernels.transpose, matrix(3, 4))
+    assert (control.compiles, control.loads) == (1, 1)
+    np.testing.assert_array_equal(first.outputs[0], second.outputs[0])
+    assert [note.split()[0] for note in notes] == ["compiling", "compiled"]
+    assert "transpose [3, 4] float32 for trn2" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda backend, _: backend.launch(kernels.transpose, matrix(4, 3)),
+        lambda backend, _: backend.launch(kernels.transpose, matrix(3, 4, dtype=np.float16)),
+        lambda backend, _: setattr(backend, "target", "trn3") or backend.launch(kernels.transpose, matrix(3, 4)),
+        lambda backend, patch: (
+            patch.setattr(neuron, "package_versions", lambda: {"neuronx-cc": "9"})
+            or backend.launch(kernels.transpose, matrix(3, 4))
+        ),
+        lambda backend, patch: (
+            patch.setattr(neuron, "find_source", lambda kernel: neuron.KernelSource("transpose", "other source"))
+            or backend.launch(kernels.transpose, matrix(3, 4))
+        ),
+        lambda backend, patch: (
+            patch.setenv("NEURON_CC_FLAGS", "-O1") or backend.launch(kernels.transpose, matrix(3, 4))
+        ),
+    ],
+    ids=["shape", "dtype", "target", "versions", "source", "flags"],
+)
+def test_what_changes_the_program_is_compiled_anew(control, notes, tmp_path, monkeypatch, change) -> None:
+    make(notes, tmp_path).launch(kernels.transpose, matrix(3, 4))
+    change(make(notes, tmp_path), monkeypatch)
+    assert control.compiles == 2
+
+
+def test_a_cached_module_that_does_not_load_is_compiled_anew(control, notes, tmp_path, packages, monkeypatch) -> None:
+    make(notes, tmp_path).launch(kernels.transpose, matrix(3, 4))
+
+    def refuse(path):
+        raise RuntimeError("version mismatch")
+
+    monkeypatch.setattr(packages.torch.jit, "load", refuse)
+    make(notes, tmp_path).launch(kernels.transpose, matrix(3, 4))
+    assert control.compiles == 2
+    assert any("compiled anew: version mismatch" in note for note in notes)
+    assert not any("not cached" in note for note in notes)  # it took the place of the old one
+
+
+def test_a_cache_that_cannot_be_written_costs_a_warning_only(control, notes, tmp_path) -> None:
+    control.save_error = "PytorchStreamWriter failed writing file data/0: file write failed"
+    launch = make(notes, tmp_path).launch(kernels.transpose, matrix(3, 4))
+    np.testing.assert_array_equal(launch.outputs[0], matrix(3, 4).T)
+    assert any("not cached" in note and "file write failed" in note for note in notes)
+    assert [path.name for path in tmp_path.iterdir()] == ["locks"]
+
+
+def test_a_kernel_inside_a_function_is_run_and_not_cached(control, notes, tmp_path) -> None:
+    import nki
+
+    @nki.jit
+    def local(a):
+        return kernels.transpose(a)
+
+    for _ in range(2):
+        make(notes, tmp_path).launch(local, matrix(3, 4))
+    assert control.compiles == 2 and list(tmp_path.iterdir()) == []
+
+
+COMPILER_MESSAGE = """Traceback (most recent call last):
+  File "/opt/compiler.py", line 12, in run
+ERROR: something general
+2026-11-20 12:00:00 [NCC_EBVF030] The number of instructions generated exceeds the limit.
+Please open a ticket."""
+
+
+def test_a_compile_error_is_one_line_and_leaves_no_entry(control, notes, tmp_path, capfd) -> None:
+    control.compile_error = RuntimeError(COMPILER_MESSAGE)
+    with pytest.raises(CompileError) as caught:
+        make(notes, tmp_path).launch(kernels.transpose, matrix(3, 4))
+    message = str(caught.value)
+    assert "transpose on trn2: the compiler failed: 2026-11-20 12:00:00 [NCC_EBVF030]" in message
+    assert "\n" not in message and exit_status(caught.value) == BAD_USAGE
+    log = tmp_path / "last-failure.log"
+    assert str(log) in message and "compiler says why" in log.read_text() and "Please open a ticket" in log.read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["last-failure.log", "locks"]
+    assert capfd.readouterr().out == ""
+
+
+def test_a_compile_error_without_words_tells_what_was_printed(control, notes) -> None:
+    control.compile_error = RuntimeError("")
+    with pytest.raises(CompileError, match="ERROR: compiler says why"):
+        make(notes).launch(kernels.transpose, matrix(3, 4))
+
+
+def test_a_kernels_own_check_is_told(control, notes) -> None:
+    with pytest.raises(CompileError, match=r"transpose on trn2: .*\(3, 4, 5\)"):
+        make(notes).launch(kernels.transpose, matrix(3, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "status"),
+    [
+        ("nrt_execute failed\nNRT Error NRT_EXEC_HW_ERR_NC_UE(1202): parity", DeviceLost, NO_BACKEND),
+        ("NRT_EXEC_UNIT_UNRECOVERABLE", DeviceLost, NO_BACKEND),
+        ("ERROR NRT:nrt_allocate_neuron_cores NeuronCore(s) not available - Requested:nc1-nc1", DeviceLost, NO_BACKEND),
+        ("NRT Error NRT_EXEC_OOB(1006): Failed to execute model", ExecutionError, BAD_USAGE),
+        ("NRT_EXEC_COMPLETED_WITH_NUM_ERR", ExecutionError, BAD_USAGE),
+    ],
+)
+def test_errors_of_the_runtime(control, notes, message, kind, status) -> None:
+    backend = make(notes)
+    control.execution_error = RuntimeError(message)
+    with pytest.raises(kind) as caught:
+        backend.launch(kernels.transpose, matrix(3, 4))
+    assert exit_status(caught.value) == status
+    assert message.splitlines()[-1][:20] in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_device_that_disappears_in_the_middle_of_a_run(control, notes, monkeypatch) -> None:
+    backend = make(notes)
+    backend.launch(kernels.transpose, matrix(3, 4))
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ())
+    control.execution_error = RuntimeError("Could not open the nd0")
+    with pytest.raises(DeviceLost, match=r"disappeared .* while transpose ran: Could not open the nd0") as caught:
+        backend.launch(kernels.transpose, matrix(3, 4))
+    assert exit_status(caught.value) == NO_BACKEND
+
+
+def test_a_device_that_disappears_while_compiling(control, notes, monkeypatch) -> None:
+    backend = make(notes)
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ())
+    control.compile_error = RuntimeError("Failed to initialize devices, error:5")
+    with pytest.raises(DeviceLost, match="Failed to initialize devices"):
+        backend.launch(kernels.transpose, matrix(3, 4))
+
+
+class Timer:
+    tool = "a tool"
+
+    def __init__(self, error: str | None = None) -> None:
+        self.error = error
+        self.measured: list[tuple[bytes, int, int]] = []
+
+    def measure(self, neff: Path, warmup: int, iterations: int) -> DeviceTime:
+        if self.error is not None:
+            raise DeviceTimingError(self.error)
+        self.measured.append((neff.read_bytes(), warmup, iterations))
+        return DeviceTime(17.0, 19.0, self.tool)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_times_on_the_device(control, notes, tmp_path, cached) -> None:
+    timer = Timer()
+    for _ in range(2):  # the second time from the cache, if there is one
+        backend = make(notes, tmp_path if cached else None, timer=timer, warmup=2, iterations=3)
+        launch = backend.launch(kernels.transpose, matrix(3, 4))
+        assert (launch.device_us, launch.device_us_p99) == (17.0, 19.0)
+    assert timer.measured == [(b"NEFF", 2, 3)] * 2
+
+
+def test_a_device_time_that_cannot_be_had_is_told_and_no_more(control, notes) -> None:
+    launch = make(notes, timer=Timer("no free core")).launch(kernels.transpose, matrix(3, 4))
+    assert launch.device_us is None and launch.latency_us > 0
+    assert any("transpose: no time on the device: no free core" in note for note in notes)
+
+
+@pytest.mark.parametrize("names", [(), ("a.neff", "b.neff")])
+def test_no_device_time_without_exactly_one_neff(control, notes, names) -> None:
+    control.neff_names = names
+    timer = Timer()
+    assert make(notes, timer=timer).launch(kernels.transpose, matrix(3, 4)).device_us is None
+    assert timer.measured == [] and any("no single NEFF" in note for note in notes)
+
+
+def test_a_neff_under_a_hashed_name(control, notes) -> None:
+    control.neff_names = ("model.MODULE_988+70e.neff",)
+    assert make(notes, timer=Timer()).launch(kernels.transpose, matrix(3, 4)).device_us == 17.0
+
+
+def test_flops_and_bytes_are_counted_once(control, notes) -> None:
+    asked = []
+
+    def count(kernel, *specs, **parameters):
+        asked.append((kernel, specs, parameters))
+        return Launch((), 1.0, None, 42, 1000, "tensor", 0.5, None)
+
+    backend = make(notes, counter=count)
+    for _ in range(2):
+        launch = backend.launch(kernels.transpose, matrix(3, 4))
+        assert (launch.flops, launch.hbm_bytes, launch.bound_by, launch.mfu) == (42, 1000, None, None)
+    assert asked == [(kernels.transpose, (ArraySpec((3, 4), np.dtype(np.float32)),), {})]
+
+
+@pytest.mark.parametrize("error", [KernelError("refused"), WorkerDied("killed"), WorkerError("a fault")])
+def test_a_count_that_fails_is_told_and_no_more(control, notes, error) -> None:
+    def count(kernel, *specs, **parameters):
+        raise error
+
+    launch = make(notes, counter=count).launch(kernels.transpose, matrix(3, 4))
+    assert (launch.flops, launch.hbm_bytes) == (0, 0)
+    assert any(f"flops and bytes are not counted: {error}" in note for note in notes)
+
+
+def test_a_session_gives_the_golden_answers(control, notes, tmp_path) -> None:
+    random = np.random.default_rng(0)
+    network = Network(
+        "two",
+        FeatureInput(20),
+        (Dense("hidden", 20, 30, activation="relu"), Dense("out", 30, 5), Softmax("softmax")),
+        tuple("abcde"),
+    )
+    shapes = network.tensor_shapes()
+    model = Model(
+        network, {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}, {}
+    )
+    x = random.standard_normal((70, 20)).astype(np.float32)
+    result = Session(model, make(notes, tmp_path), batch_size=64).run(x)
+    golden = run_network(network, model.tensors, x)
+    np.testing.assert_array_equal(result.classes, golden.probabilities.argmax(axis=1))
+    np.testing.assert_allclose(result.probabilities, golden.probabilities, atol=1e-5)
+    assert result.total_us == pytest.approx(sum(layer.latency_us for layer in result.layers))
+    assert all(layer.latency_us_p99 is not None and layer.mfu is None for layer in result.layers)
+
+
+# ---- opening it ----
+
+
+@pytest.fixture
+def machine(packages, monkeypatch, tmp_path):
+    """A machine on which everything is there: device, packages, the real nki (so it seems), neuron-ls."""
+    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
+    monkeypatch.setattr(kernels, "ensure_nki", lambda: "neuron")
+    monkeypatch.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path / "cache"))
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")  # opening sets these: the end of the test puts back what was
+        monkeypatch.delenv(name)
+    return packages
+
+
+def test_opening_prepares_the_environment(machine, tmp_path) -> None:
+    backend = neuron.open_neuron_backend(warn=pytest.fail)
+    assert backend.target == "trn2"  # of the instance that neuron-ls tells
+    assert os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] == "trn2"
+    assert os.environ["NEURON_RT_NUM_CORES"] == "1" and os.environ["NEURON_LOGICAL_NC_CONFIG"] == "1"
+    launch = backend.launch(kernels.transpose, matrix(300, 400))
+    assert (tmp_path / "cache" / "locks").is_dir()
+    assert launch.hbm_bytes == 2 * 300 * 400 * 4  # counted by the simulator: read once, written once
+
+
+def test_times_on_the_device_are_asked_for(machine, monkeypatch, tmp_path) -> None:
+    assert neuron.open_neuron_backend(count=False).launch(kernels.transpose, matrix(3, 4)).device_us is None
+    timed = neuron.open_neuron_backend(count=False, device_times=True)
+    assert timed.launch(kernels.transpose, matrix(3, 4)).device_us == pytest.approx(17.0)
+    warnings: list[str] = []
+    monkeypatch.setattr(neuron, "find_device_timer", lambda nrtpy: None)
+    neuron.open_neuron_backend(count=False, device_times=True, warn=warnings.append)
+    assert "no times on the device" in warnings[0]
+
+
+def test_the_packages_are_imported_after_the_environment_is_set(machine, monkeypatch) -> None:
+    seen = {}
+    monkeypatch.setattr(neuron, "load_packages", lambda: seen.update(os.environ) or (None, None))
+    neuron.open_neuron_backend("trn3")
+    assert seen["NEURON_PLATFORM_TARGET_OVERRIDE"] == "trn3" and seen["NEURON_LOGICAL_NC_CONFIG"] == "1"
+    assert seen["NEURON_RT_NUM_CORES"] == "1"
+
+
+def test_what_the_user_has_set_is_kept(machine, monkeypatch) -> None:
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "gen2")
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "3")
+    assert neuron.open_neuron_backend().target == "trn1"
+    assert "NEURON_RT_NUM_CORES" not in os.environ and "NEURON_LOGICAL_NC_CONFIG" not in os.environ
+
+
+def test_an_instance_that_is_not_told_is_warned_of(machine, monkeypatch) -> None:
+    monkeypatch.setattr(neuron, "instance_target", lambda: None)
+    warnings: list[str] = []
+    assert neuron.open_neuron_backend(warn=warnings.append).target == "trn2"
+    assert "labelled trn2" in warnings[0] and "NEURON_PLATFORM_TARGET_OVERRIDE" not in os.environ
+
+
+def test_logical_cores_of_two_are_refused(machine, monkeypatch) -> None:
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
+    with pytest.raises(BackendUnavailable, match="NEURON_LOGICAL_NC_CONFIG is 2"):
+        neuron.open_neuron_backend()
+
+
+def test_a_process_with_the_simulator_loaded_is_refused(machine, monkeypatch) -> None:
+    monkeypatch.setattr(kernels, "ensure_nki", lambda: "sim")
+    with pytest.raises(BackendUnavailable, match="has loaded the simulator"):
+        neuron.open_neuron_backend()
+
+
+def test_a_package_that_does_not_import(machine, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch_neuronx", None)
+    with pytest.raises(BackendUnavailable, match="torch_neuronx cannot be imported"):
+        neuron.open_neuron_backend()
+
+
+def test_a_stub_from_pypi_is_told(packages, monkeypatch, tmp_path) -> None:
+    for name, version in (("nki", "0.0.1"), ("neuronx_cc", "1.0.0"), ("torch_neuronx", "1.0.0")):
+        info = tmp_path / f"{name}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n\nWRONG PACKAGE. Use it.\n"
+        )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(BackendUnavailable) as caught:
+        neuron.open_neuron_backend()
+    for name in ("nki", "neuronx-cc", "torch-neuronx"):
+        assert f"{name}: version" in str(caught.value) and "placeholder" in str(caught.value)
+    assert exit_status(caught.value) == NO_BACKEND
+
+
+def test_no_device_and_no_packages() -> None:
+    with pytest.raises(BackendUnavailable, match=r"no Neuron device .*trninfer\[neuron\]"):
+        neuron.open_neuron_backend()
+
+
+# ---- two processes ----
+
+COMPILE_ONE = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+from pathlib import Path
+import numpy as np
+from trninfer import kernels
+from trninfer.runtime import environment, neuron
+from trninfer.runtime.compile_cache import CompileCache
+environment.neuron_devices = lambda: ("/dev/neuron0",)
+notes = []
+backend = neuron.NeuronBackend("trn2", cache=CompileCache(Path(sys.argv[2]), notes.append), progress=notes.append)
+launch = backend.launch(kernels.transpose, np.ones((3, 4), np.float32))
+assert launch.outputs[0].shape == (4, 3)
+print(notes, file=sys.stderr)
+"""
+
+
+def test_two_processes_compile_a_kernel_once(tmp_path) -> None:
+    log = tmp_path / "compilations"
+    variables = {
+        **os.environ,
+        "STAND_IN_COMPILE_LOG": str(log),
+        "STAND_IN_COMPILE_SECONDS": "1.5",
+        "TRNINFER_BACKEND": "sim",
+    }
+    command = [sys.executable, "-c", COMPILE_ONE, str(STAND_INS), str(tmp_path / "cache")]
+    processes = [subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    errors = [process.communicate(timeout=60)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
+    assert len(log.read_text().splitlines()) == 1
+    assert any("waiting for another process that compiles transpose" in text for text in errors)

@@ -1,0 +1,119 @@
+"""What the machine tells about its NeuronCores, by a stand-in for neuron-ls."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from trninfer.runtime import neuron_system
+from trninfer.runtime.backend import BackendUnavailable
+from trninfer.runtime.neuron_system import (
+    driver_version,
+    instance_target,
+    instance_type,
+    parse_cores,
+    prepare_environment,
+    runtime_library,
+    visible_cores,
+)
+
+STAND_INS = Path(__file__).parent / "stand_ins"
+
+
+@pytest.fixture
+def neuron_ls(monkeypatch) -> None:
+    monkeypatch.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("NEURON_RT_VISIBLE_CORES", raising=False)
+
+
+@pytest.fixture
+def bare(monkeypatch, tmp_path) -> None:
+    """A machine without any of it."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(neuron_system, "TOOLS_FOLDER", tmp_path)
+    monkeypatch.setattr(neuron_system, "LIBRARY_FOLDER", tmp_path)
+    monkeypatch.delenv("NEURON_RT_VISIBLE_CORES", raising=False)
+
+
+def test_instance(neuron_ls) -> None:
+    assert instance_type() == "trn2n.48xlarge" and instance_target() == "trn2"
+
+
+@pytest.mark.parametrize(
+    ("instance", "target"),
+    [
+        ("trn1.2xlarge", "trn1"),
+        ("trn1n.32xlarge", "trn1"),
+        ("inf2.xlarge", "trn1"),
+        ("trn3.48xlarge", "trn3"),
+        ("g5", None),
+    ],
+)
+def test_targets_of_instances(monkeypatch, instance, target) -> None:
+    monkeypatch.setattr(neuron_system, "instance_type", lambda: instance)
+    assert instance_target() == target
+
+
+def test_cores_are_counted_as_physical_ones(neuron_ls) -> None:
+    assert visible_cores() == tuple(range(16))  # two devices of four logical cores of two
+
+
+def test_the_variable_wins(neuron_ls, monkeypatch) -> None:
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "4-6")
+    assert visible_cores() == (4, 5, 6)
+
+
+def test_nothing_tells(bare) -> None:
+    assert visible_cores() is None and instance_type() is None and instance_target() is None
+    assert runtime_library() is None
+
+
+def test_a_neuron_ls_that_fails_or_talks_nonsense(bare, monkeypatch, tmp_path) -> None:
+    tool = tmp_path / "neuron-ls"
+    for text in ("exit 1", 'echo \'{"error": "no devices"}\'', "echo '[3]'"):
+        tool.write_text(f"#!/bin/sh\n{text}\n")
+        tool.chmod(0o755)
+        assert visible_cores() is None
+
+
+def test_driver_and_library(bare, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
+    tool = tmp_path / "modinfo"
+    tool.write_text(
+        '#!/bin/sh\n[ "$1" = neuron ] && echo "filename: /lib/neuron.ko" && echo "version:        2.24.7.0"\n'
+    )
+    tool.chmod(0o755)
+    assert driver_version() == "2.24.7.0"
+    (tmp_path / "libnrt.so.2.29.40.0").write_text("")
+    (tmp_path / "libnrt.so.1").symlink_to("libnrt.so.2.29.40.0")
+    assert runtime_library() == str((tmp_path / "libnrt.so.2.29.40.0").resolve())
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"), [("0", (0,)), ("0-3", (0, 1, 2, 3)), ("2,0", (2, 0)), (" 1 , 4-5", (1, 4, 5)), ("1,1", (1,))]
+)
+def test_parsing_cores(text, cores) -> None:
+    assert parse_cores(text) == cores
+
+
+@pytest.mark.parametrize("text", ["a", "3-1", "-1", "0,,1", "0-", "1.5", "0-999999999"])
+def test_cores_that_cannot_be_read(text) -> None:
+    with pytest.raises(BackendUnavailable, match=r"NEURON_RT_VISIBLE_CORES is .* allowed"):
+        parse_cores(text)
+
+
+def test_environment_on_trn2() -> None:
+    variables: dict[str, str] = {}
+    prepare_environment("trn2", True, variables)
+    assert variables == {
+        "NEURON_RT_NUM_CORES": "1",
+        "NEURON_LOGICAL_NC_CONFIG": "1",
+        "NEURON_PLATFORM_TARGET_OVERRIDE": "trn2",
+    }
+
+
+def test_environment_on_trn1_has_no_logical_cores() -> None:
+    variables = {"NEURON_RT_VISIBLE_CORES": "1"}
+    prepare_environment("trn1", False, variables)
+    assert variables == {"NEURON_RT_VISIBLE_CORES": "1"}

@@ -1,0 +1,221 @@
+"""Networks on the simulator against the golden model, and how times add up."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trninfer import simulator
+from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Model, Network, Softmax, run_network
+from trninfer.runtime.backend import KernelError, Launch
+from trninfer.runtime.plan import plan_network
+from trninfer.runtime.session import OverflowedError, Session
+from trninfer.runtime.simulated import SimulatedBackend
+
+FLOAT32 = np.dtype(np.float32)
+
+
+def labels(count: int) -> tuple[str, ...]:
+    return tuple(f"label {i}" for i in range(count))
+
+
+def random_model(network: Network, seed: int = 0) -> Model:
+    random = np.random.default_rng(seed)
+    tensors = {
+        name: (random.standard_normal(shape) / np.sqrt(max(1, np.prod(shape[1:])))).astype(np.float32)
+        for name, shape in network.tensor_shapes().items()
+    }
+    return Model(network, tensors, {})
+
+
+def inputs(network: Network, count: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((count, *network.input.shape), np.float32)
+
+
+FEATURES = Network(
+    "features", FeatureInput(20), (Dense("hidden", 20, 30, "relu"), Dense("out", 30, 5), Softmax("softmax")), labels(5)
+)
+PICTURES = Network(
+    "pictures",
+    ImageInput(1, 12, 10, "digit", (0.0,), (1.0,)),
+    (
+        Conv2d("conv", 1, 6, 3, 1, 2, "relu"),
+        Conv2d("wide", 6, 4, 3, 0, 1, "tanh"),
+        Flatten("flatten"),
+        Dense("head", 4 * 4 * 3, 3),
+        Softmax("softmax"),
+    ),
+    labels(3),
+)
+
+
+def session(network: Network, dtype: str = "float32", batch_size: int = 4) -> Session:
+    return Session(random_model(network), SimulatedBackend("trn2"), dtype, batch_size)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 5e-3), ("bfloat16", 4e-2)])
+@pytest.mark.parametrize("network", [FEATURES, PICTURES], ids=lambda network: network.name)
+def test_answers_are_the_golden_models(network: Network, dtype: str, tolerance: float) -> None:
+    model = random_model(network)
+    x = inputs(network, 7)
+    result = Session(model, SimulatedBackend("trn2"), dtype, 3).run(x)
+    golden = run_network(network, model.tensors, x)
+    np.testing.assert_allclose(result.probabilities, golden.probabilities, atol=tolerance)
+    assert result.classes.dtype == np.int32
+    assert np.array_equal(result.classes, result.probabilities.argmax(axis=1))
+
+
+@given(
+    features=st.sampled_from([1, 3, 127, 129]), hidden=st.sampled_from([1, 2, 130]), classes=st.sampled_from([1, 2, 9]),
+    count=st.integers(1, 5), batch_size=st.integers(1, 6), activation=st.sampled_from(["relu", "gelu", "sigmoid"]),
+)  # fmt: skip
+@settings(max_examples=15)
+def test_any_sizes_and_batches(
+    features: int, hidden: int, classes: int, count: int, batch_size: int, activation: str
+) -> None:
+    layers = (Dense("a", features, hidden, activation), Dense("b", hidden, classes), Softmax("s"))
+    network = Network("n", FeatureInput(features), layers, labels(classes))
+    model = random_model(network)
+    x = inputs(network, count)
+    result = Session(model, SimulatedBackend("trn2"), "float32", batch_size).run(x)
+    golden = run_network(network, model.tensors, x)
+    np.testing.assert_allclose(result.probabilities, golden.probabilities, atol=1e-5)
+
+
+def test_rows_are_named_after_layers_and_kernels() -> None:
+    steps = plan_network(random_model(PICTURES), FLOAT32)
+    assert [(step.name, step.kernel) for step in steps] == [
+        ("conv.conv2d", "fused_conv2d_maxpool_packed"),
+        ("wide.conv2d", "fused_conv2d_maxpool_packed"),
+        ("head.transpose", "transpose"),
+        ("head.matmul", "matmul_fully_optimized"),
+        ("head.bias_activation", "bias_activation"),
+        ("argmax", "argmax"),
+    ]
+    assert steps[4].parameters["activation"] == "softmax"  # the softmax layer is fused into it
+
+
+@pytest.mark.parametrize(
+    ("network", "extra"),
+    [
+        (Network("n", FeatureInput(4), (Dense("d", 4, 3, "relu"), Softmax("s")), labels(3)), ["s.softmax"]),
+        (Network("n", FeatureInput(4), (Softmax("s"),), labels(4)), ["s.softmax"]),
+        (Network("n", FeatureInput(4), (Dense("d", 4, 3),), labels(3)), []),
+    ],
+    ids=["softmax after relu", "softmax alone", "no softmax"],
+)
+def test_networks_whose_softmax_cannot_be_fused(network: Network, extra: list[str]) -> None:
+    model = random_model(network)
+    assert [step.name for step in plan_network(model, FLOAT32) if step.name.endswith("softmax")] == extra
+    x = inputs(network, 3)
+    result = Session(model, SimulatedBackend("trn2")).run(x)
+    np.testing.assert_allclose(result.probabilities, run_network(network, model.tensors, x).probabilities, atol=1e-6)
+
+
+def test_shapes_count_all_inputs_and_shares_make_one() -> None:
+    result = session(FEATURES, batch_size=4).run(inputs(FEATURES, 10))
+    assert result.layers[0].input_shape == (10, 20) and result.layers[0].output_shape == (20, 10)
+    assert result.layers[-1].output_shape == (10,)
+    assert sum(layer.share for layer in result.layers) == pytest.approx(1)
+    assert result.total_us == pytest.approx(sum(layer.latency_us for layer in result.layers))
+
+
+def test_time_needs_no_values_and_gives_the_same_rows() -> None:
+    for network in (FEATURES, PICTURES):
+        assert session(network).time(10).layers == session(network).run(inputs(network, 10)).layers
+
+
+def test_the_last_smaller_batch_adds_its_own_time() -> None:
+    full, rest = session(FEATURES, batch_size=4).time(4).layers, session(FEATURES, batch_size=4).time(2).layers
+    together = session(FEATURES, batch_size=4).time(10).layers
+    for row, a, b in zip(together, full, rest, strict=True):
+        assert row.latency_us == pytest.approx(2 * a.latency_us + b.latency_us)
+        assert row.hbm_bytes == 2 * a.hbm_bytes + b.hbm_bytes
+
+
+def test_a_time_is_computed_once_for_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    latency = simulator.Run.latency_us
+
+    def counting(run: simulator.Run) -> float:
+        asked.append(run)
+        return latency.__get__(run)
+
+    monkeypatch.setattr(simulator.Run, "latency_us", property(counting))
+    running = session(FEATURES, batch_size=4)
+    running.run(inputs(FEATURES, 12))
+    assert len(set(map(id, asked))) == 7  # one a launch of a batch, none for the second and third batch
+    running.run(inputs(FEATURES, 13))
+    assert len(set(map(id, asked))) == 14  # a batch of one is another shape
+
+
+def test_batches_are_taken_one_at_a_time_and_progress_is_told() -> None:
+    events: list[object] = []
+
+    def batches() -> Iterator[np.ndarray]:
+        for number in range(3):
+            events.append(f"batch {number}")
+            yield inputs(FEATURES, 2)
+
+    session(FEATURES).run_batches(batches(), events.append)
+    numbers = [event for event in events if isinstance(event, float)]
+    assert numbers == sorted(numbers) and numbers[-1] == 6
+    assert events.index("batch 1") > events.index(2.0) and events.index("batch 2") > events.index(4.0)
+
+
+def test_nothing_in_nothing_out() -> None:
+    result = session(FEATURES).run_batches([])
+    assert len(result.classes) == 0 and result.probabilities.shape == (0, 5) and result.layers == ()
+
+
+def test_weights_are_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = session(PICTURES)
+    before = [id(operand) for step in running._steps for operand in step.operands]
+    running.run(inputs(PICTURES, 5))
+    assert before == [id(operand) for step in running._steps for operand in step.operands]
+
+
+def test_wrong_shapes_and_sizes_are_refused() -> None:
+    with pytest.raises(ValueError, match="takes 20 features, not 21"):
+        session(FEATURES).run(np.zeros((2, 21), np.float32))
+    with pytest.raises(ValueError, match="at least 1"):
+        session(FEATURES, batch_size=0)
+
+
+def test_overflow_is_told() -> None:
+    x = np.full((1, 20), 1e6, np.float32)  # beyond float16
+    with pytest.raises(OverflowedError, match=r"not finite in float16.*float32"):
+        session(FEATURES, "float16").run(x)
+
+
+def test_a_kernels_refusal_is_one_line() -> None:
+    from trninfer import kernels
+
+    backend = SimulatedBackend("trn2")
+    a, b = np.zeros((4, 8), np.float32), np.zeros((5, 8), np.float32)
+    with pytest.raises(KernelError, match=r"^matmul_tiled on trn2: .+$"):
+        backend.launch(kernels.matmul_tiled, a, b)
+
+
+class Stopped:
+    """A backend whose launches take as long as it is told to."""
+
+    name, target, latency_kind = "sim", "trn2", "predicted"
+
+    def __init__(self, times: list[tuple[float, float | None, str]]) -> None:
+        self.times = iter(times)
+
+    def time(self, kernel: object, *specs: object, **parameters: object) -> Launch:
+        latency, mfu, bound_by = next(self.times)
+        return Launch((), latency, 2 * latency, 10, 20, bound_by, mfu, None)
+
+
+def test_sums_over_launches() -> None:
+    network = Network("n", FeatureInput(4), (Softmax("s"),), labels(4))
+    backend = Stopped([(10, 0.5, "dma"), (1, 0.1, "latency"), (30, 0.1, "tensor"), (1, 0.1, "latency")])
+    row = Session(random_model(network), backend, batch_size=2).time(4).layers[0]  # type: ignore[arg-type]
+    assert (row.latency_us, row.latency_us_p99, row.flops, row.hbm_bytes) == (40, 80, 20, 40)
+    assert row.bound_by == "tensor"
+    assert row.mfu == pytest.approx((10 * 0.5 + 30 * 0.1) / 40)
+    assert row.share == pytest.approx(40 / 42)

@@ -1,0 +1,53 @@
+"""What --verify calls equal, a near-tie and wrong."""
+
+import numpy as np
+from trninfer.models import Dense, FeatureInput, Model, Network, Softmax, run_network
+from trninfer.runtime.session import Result
+from trninfer.runtime.verify import TOLERANCES, Verification, Verifier
+
+NETWORK = Network("n", FeatureInput(3), (Dense("d", 3, 3), Softmax("s")), ("a", "b", "c"))
+IDENTITY = Model(NETWORK, {"d.weight": np.eye(3, dtype=np.float32), "d.bias": np.zeros(3, np.float32)}, {})
+
+
+def verify(x: list[list[float]], change: list[list[float]], dtype: str = "float32") -> Verification:
+    """The verdict on probabilities that differ from the golden ones by `change`."""
+    rows = np.array(x, np.float32)
+    verifier = Verifier(IDENTITY, dtype)
+    for batch in verifier.watch([rows[:1], rows[1:]] if len(rows) > 1 else [rows]):
+        assert len(batch)
+    found = run_network(NETWORK, IDENTITY.tensors, rows).probabilities + np.array(change, np.float32)
+    return verifier.compare(Result(found.argmax(axis=1).astype(np.int32), found, (), 0.0))
+
+
+def test_equal_answers_pass() -> None:
+    verdict = verify([[1, 2, 3], [3, 2, 1]], [[0, 0, 0], [0, 0, 0]])
+    assert verdict == Verification(True, 0.0, 0, 0, TOLERANCES["float32"])
+
+
+def test_an_error_beyond_the_tolerance_fails_though_the_class_is_right() -> None:
+    verdict = verify([[1, 2, 3]], [[0.001, 0, 0]])
+    assert not verdict.passed and verdict.disagreements == 0 and abs(verdict.max_abs_error - 0.001) < 1e-6
+    assert verify([[1, 2, 3]], [[0.001, 0, 0]], "float16").passed
+
+
+def test_another_class_fails() -> None:
+    verdict = verify([[0, 0, 3], [1, 2, 3]], [[0, 0, 0], [0, 0.9, 0]])
+    assert not verdict.passed and verdict.disagreements == 1 and verdict.near_ties == 0
+
+
+def test_near_ties_are_counted_apart() -> None:
+    verdict = verify([[2, 2 + 1e-6, 0]], [[0.00001, 0, 0]])
+    assert verdict.passed and verdict.disagreements == 0 and verdict.near_ties == 1
+
+
+def test_large_logits_are_allowed_coarser_rounding() -> None:
+    change = [[0.0002, -0.0002, 0]]
+    assert not verify([[15, 15, 0]], change).passed
+    assert verify([[64, 64, 0]], change).passed
+
+
+def test_nothing_to_compare_passes() -> None:
+    verdict = Verifier(IDENTITY, "float32").compare(
+        Result(np.empty(0, np.int32), np.empty((0, 3), np.float32), (), 0.0)
+    )
+    assert verdict.passed
