@@ -1,0 +1,5 @@
+"""`python -m trninfer`: the command line."""
+
+from .app.main import main
+
+main()

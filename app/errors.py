@@ -1,0 +1,50 @@
+"""What goes wrong, as exit statuses and one line for the user."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+CHECK_FAILED = 1
+BAD_USAGE = 2
+NO_BACKEND = 3
+INTERRUPTED = 130
+
+
+class UsageError(Exception):
+    """A wrong use or an input that cannot be used; the message is one line for the user."""
+
+
+def exit_status(error: BaseException) -> int | None:
+    """The exit status for an error that a user can cause; None for all others, which are faults of the program."""
+    if isinstance(error, (UsageError, OSError, MemoryError)):  # the last two: a machine that is full, a file that went
+        return BAD_USAGE
+    # Imported when something went wrong, not before: the help must come up without NumPy.
+    from ..models.network import ModelError
+    from ..runtime.backend import BackendUnavailable, KernelError, TargetError
+
+    if isinstance(error, BackendUnavailable):
+        return NO_BACKEND
+    if isinstance(error, (ModelError, KernelError, TargetError)):
+        return BAD_USAGE
+    from ..runtime.kernel_cases import ShapeError
+    from ..runtime.session import OverflowedError
+    from ..runtime.suites import UnknownSuite
+
+    return BAD_USAGE if isinstance(error, (OverflowedError, ShapeError, UnknownSuite)) else None
+
+
+def complain(message: str) -> None:
+    """One line on standard error, as far as there is one."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            print(f"trninfer: {printable(message)}", file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """`text` as one line that no terminal can be tricked with: control characters and stray bytes are spelled out.
+
+    File names may hold newlines, escape sequences and bytes that are no UTF-8.
+    """
+    known = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in known)

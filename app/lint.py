@@ -1,0 +1,56 @@
+"""`trninfer lint`: what AWS's compiler would refuse in a kernel, without the compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain, printable
+
+
+def lint(
+    files: Annotated[
+        Optional[list[Path]],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
+        typer.Argument(metavar="FILE", help="Python files with NKI kernels.", show_default=False),
+    ] = None,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
+) -> None:
+    """Check NKI kernels against the compiler's Python and the NKI 0.6 API: path:line: rule: message.
+
+    Checks every function decorated with nki.jit and all that it calls, in other files too; nothing is run.
+    Exit status: 0 clean, 1 with findings, 2 where a file could not be checked.
+    """
+    from ..simulator.lint import RULES, Finding, SourceError, examine_file
+    from .output import write_stdout
+
+    if rules:
+        width = max(len(name) for name in RULES)
+        write_stdout("".join(f"{name:<{width}}  {line}\n" for name, line in RULES.items()))
+        return
+    if not files:
+        raise UsageError("lint needs at least one FILE; --rules lists what is checked")
+    findings: set[Finding] = set()
+    reached: set[Path] = set()  # files in which something was checked
+    without: list[Path] = []  # files that have no kernel of their own
+    unusable = False
+    for path in files:
+        try:
+            report = examine_file(path)
+        except SourceError as error:
+            complain(str(error))
+            unusable = True
+            continue
+        findings.update(report.findings)
+        reached.update(report.files)
+        if not report.kernels:
+            without.append(path)
+    for path in without:
+        if path.resolve() not in reached:
+            complain(f"{path}: nothing was checked: it has no function decorated with nki.jit")
+    write_stdout("".join(f"{printable(str(finding))}\n" for finding in sorted(findings)))
+    if unusable:
+        raise typer.Exit(BAD_USAGE)
+    if findings:
+        raise typer.Exit(CHECK_FAILED)

@@ -1,0 +1,96 @@
+"""The command line: commands, exit statuses, and what becomes of errors and interruptions.
+
+Commands import what they need when they run, so that the help comes up without NumPy.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from ..version import __version__
+from .bench import bench
+from .classify import classify
+from .doctor import doctor
+from .errors import BAD_USAGE, INTERRUPTED, complain, exit_status
+from .ffnn import ffnn
+from .lint import lint
+from .models import models
+
+# The base of what typer raises for wrong options. It is Click's, which newer versions of typer bring with them.
+_WrongCommandLine: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+app = typer.Typer(
+    name="trninfer",
+    help="Run small networks with hand-written NKI kernels on an AWS Trainium NeuronCore, or on the simulator of one, "
+    "and see where every microsecond goes.",
+    epilog="Exit status: 0 all went well; 1 a check failed (--verify); 2 wrong usage or an input that could not be "
+    "used (the others are answered); 3 the backend asked for is not there; 130 interrupted.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (classify, ffnn, bench, models, doctor, lint):
+    app.command()(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"trninfer {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line (by default that of the process) and return its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a name that the locale cannot show is no reason to fail
+    try:
+        words = None if arguments is None else list(arguments)
+        status: Any = app(args=words, prog_name="trninfer", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        status = INTERRUPTED
+    except _WrongCommandLine as error:
+        complain(_describe(error))
+        return BAD_USAGE
+    except Exception as error:
+        known = exit_status(error)
+        if known is None:
+            raise
+        complain(str(error) or "not enough memory")
+        return known
+    if status == INTERRUPTED:
+        complain("interrupted")
+    return status if isinstance(status, int) else 0
+
+
+def _describe(error: Any) -> str:
+    """A wrong command line in one line, with where to read on."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "trninfer"
+    return f"{' '.join(error.format_message().split()).rstrip('.')} (see {command} --help)"
+
+
+def main() -> None:
+    """The console script."""
+    # One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall for
+    # milliseconds. NumPy reads this when it is first imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.exit(run())

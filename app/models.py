@@ -1,0 +1,60 @@
+"""`trninfer models`: what is bundled."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from . import options
+
+
+def models(
+    form: options.FormatOption = options.Format.table,
+    output: options.OutputOption = None,
+) -> None:
+    """List the bundled models and their accuracy."""
+    from ..models.bundled import bundled_models
+    from ..models.network import describe_shape
+    from .output import check_output, write_output, write_stdout
+    from .report import emit_rows
+    from .report_table import render_records
+
+    check_output(output)
+    rows: list[dict[str, Any]] = [
+        {
+            "name": model.name,
+            "input": describe_shape(model.network.input.shape),
+            "layers": len(model.network.layers),
+            "classes": len(model.network.labels),
+            "parameters": model.parameters,
+            "file_bytes": model.file_bytes,
+            "accuracy": [
+                {"on": score.on, "correct": score.correct, "total": score.total, "accuracy": score.fraction}
+                for score in model.accuracy
+            ],
+            "trained_on": model.trained_on,
+        }
+        for model in bundled_models()
+    ]
+    if form is not options.Format.table:
+        emit_rows(rows, "models", form, output)
+        return
+    columns = ("model", "reads", "parameters", "file", "held-out accuracy")
+    records = [
+        (
+            row["name"],
+            row["input"],
+            f"{row['parameters']:,}",
+            f"{row['file_bytes'] / 1000:.0f} KB",
+            _scores(row["accuracy"]),
+        )
+        for row in rows
+    ]
+    if output is None:
+        write_stdout(render_records("bundled models", columns, records, sys.stdout))
+    else:
+        write_output(render_records("bundled models", columns, records, None), output)
+
+
+def _scores(accuracy: list[dict[str, Any]]) -> str:
+    return "; ".join(f"{100 * score['accuracy']:.2f} % on {score['on']}" for score in accuracy) or "-"

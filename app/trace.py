@@ -1,0 +1,41 @@
+"""`--trace`: the timelines of kernel launches as a file for Perfetto."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .errors import UsageError
+from .output import check_output
+
+
+def check_trace(path: Path | None) -> None:
+    """UsageError where a trace could not be written to `path`; called before the work, not after it."""
+    check_output(path, "--trace")
+    if path is not None and path.exists() and not path.is_file():
+        raise UsageError(f"--trace {path}: not a regular file")
+
+
+def write_trace(path: Path | None, timelines: Sequence[tuple[str, Any]], backend: str) -> None:
+    """Write (step, `Launch.timeline`) of launches that follow each other; nothing without a path.
+
+    UsageError where the backend has no timelines, and where the file cannot be written.
+    """
+    if path is None:
+        return
+    if not timelines:
+        raise UsageError(f"--trace {path}: nothing to write: the {backend} backend gave no timeline")
+    from .. import simulator
+
+    runs = []
+    for step, run in timelines:
+        named = copy.copy(run)  # steps of equal shapes share a run
+        named.name = step
+        runs.append(named)
+    try:
+        simulator.write_trace(os.path.realpath(path), runs)
+    except OSError as error:
+        raise UsageError(f"--trace {path}: cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,134 @@
+"""`trninfer bench`, `models` and `doctor`."""
+
+import csv
+import io
+import json
+
+import pytest
+from trninfer.runtime import environment, suites
+
+
+def test_all_bundled_networks(cli) -> None:
+    report = cli("bench", "--format", "json", "--batch-size", 2).json()
+    names = [layer["name"] for layer in report["layers"]]
+    assert report["model"] is None and "digits-ffnn/argmax" in names and "digits-cnn/argmax" in names
+    assert sum(layer["share"] for layer in report["layers"]) == pytest.approx(1)
+    assert report["layers"][0]["input_shape"][0] == 2 or report["layers"][0]["input_shape"][-1] == 2
+
+
+def test_one_model(cli, picture_model) -> None:
+    report = cli("bench", "--model", picture_model, "--format", "json", "--verify").json()
+    assert [layer["name"] for layer in report["layers"]][-1] == "argmax"
+    assert report["verify"]["passed"] and report["predictions"] == []
+
+
+def test_two_tables_in_80_columns(cli) -> None:
+    outcome = cli("bench")
+    assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80
+    assert "digits-ffnn: a batch of 1" in outcome.out and "digits-cnn: a batch of 1" in outcome.out
+
+
+def test_a_kernel_at_a_shape(cli) -> None:
+    shape = "batch=1,cin=4,cout=8,h=12,w=12,k=3,pool=2"
+    report = cli("bench", "--kernel", "conv2d", "--shape", shape, "--format", "json", "--verify").json()
+    (layer,) = report["layers"]
+    assert (layer["kernel"], layer["input_shape"], layer["output_shape"], layer["share"]) == (
+        "fused_conv2d_maxpool", [1, 4, 12, 12], [1, 8, 5, 5], 1,
+    )  # fmt: skip
+    assert report["model"] is None and report["verify"]["passed"]
+
+
+def test_csv_has_the_layers(cli, feature_model) -> None:
+    outcome = cli("bench", "--model", feature_model, "--format", "csv", "--batch-size", 3)
+    first = next(csv.DictReader(io.StringIO(outcome.out)))
+    assert (first["name"], first["input_shape"], first["latency_us_p99"]) == ("hidden.transpose", "3x6", "")
+
+
+def test_a_suite(cli, monkeypatch) -> None:
+    sides: dict[str, int | str] = {"m": 64, "n": 64}
+    cases = (
+        suites.SuiteCase("s", "old", "transpose", sides, "float32", "trn1", "benchmark", 10.0, "student", ""),
+        suites.SuiteCase("s", "new", "transpose", sides, "float16", "trn2", "benchmark", None, "none", ""),
+    )
+    monkeypatch.setattr(suites, "_cases", lambda: cases)
+    outcome = cli("bench", "--suite", "s", "--format", "json")
+    report = outcome.json()
+    first, second = report["suite"]
+    assert (report["model"], report["target"], report["dtype"]) == ("s", "trn1,trn2", "float32,float16")
+    assert first["ratio"] == pytest.approx(first["predicted_us"] / 10) and second["ratio"] is None
+    table = cli("bench", "--suite", "s")
+    assert "published us" in table.out and max(map(len, table.out.splitlines())) <= 80
+    assert cli("bench", "--suite", "s", "--format", "csv").out.startswith("name,predicted_us,published_us,")
+
+
+def test_traces(cli, feature_model, tmp_path) -> None:
+    trace = tmp_path / "trace.json"
+    assert cli("bench", "--model", feature_model, "--trace", trace, "--batch-size", 3).status == 0
+    names = {event["name"] for event in json.loads(trace.read_text())["traceEvents"]}
+    assert {"hidden.matmul", "output.matmul", "argmax"} <= names
+    for wrong in (tmp_path, tmp_path / "no" / "folder", "/dev/null"):
+        outcome = cli("bench", "--model", feature_model, "--trace", wrong)
+        assert outcome.status == 2 and outcome.err.startswith("trninfer: --trace") and outcome.out == ""
+
+
+def test_times_of_trn3_come_with_their_warning(cli, feature_model) -> None:
+    report = cli("bench", "--model", feature_model, "--target", "trn3", "--format", "json").json()
+    assert "scaled from trn2" in report["latency_note"]
+    assert report["latency_note"] in cli("bench", "--model", feature_model, "--target", "trn3").out.replace("\n", " ")
+    assert cli("bench", "--model", feature_model, "--format", "json").json()["latency_note"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--kernel", "matmul", "--shape", "m=1,k"), "'k' is not of the form key=value"),
+        (("--kernel", "matmul", "--shape", "m=1,m=2"), "m is given twice"),
+        (("--kernel", "matmul"), "m is missing; its shape is m, k, n, variant=fully_optimized|tiled"),
+        (
+            ("--kernel", "bias_activation", "--shape", "n=1,h=60000,activation=softmax"),
+            "bias_activation on trn2: softmax takes rows of at most",
+        ),
+        (("--kernel", "gemm"), "unknown kernel 'gemm'"),
+        (("--shape", "m=1"), "--shape needs --kernel"),
+        (("--kernel", "matmul", "--suite", "x"), "exclude each other"),
+        (("--suite", "no-such"), "no suite 'no-such'"),
+        (("--suite", "cs149-part1", "--verify"), "a suite is timed only"),
+        (("--model", "nothing"), "no such model"),
+        (("--batch-size", "0"), "--batch-size"),
+        (("--target", "trn9"), "trn9"),
+    ],
+)
+def test_wrong_uses(cli, arguments, message) -> None:
+    outcome = cli("bench", *arguments)
+    assert outcome.status == 2 and message in outcome.err, outcome
+    assert len(outcome.err.splitlines()) == 1 and outcome.out == ""
+
+
+def test_models(cli) -> None:
+    rows = json.loads(cli("models", "--format", "json").out)["models"]
+    assert {"digits-ffnn", "digits-cnn"} <= {row["name"] for row in rows}
+    assert all(row["accuracy"] and row["parameters"] > 0 for row in rows)
+    assert max(map(len, cli("models").out.splitlines())) <= 80
+
+
+def test_doctor(cli, monkeypatch) -> None:
+    placeholder = environment.Package("nki", "0.0.1", "placeholder", "0.6")
+    monkeypatch.setattr(environment, "neuron_packages", lambda: (placeholder,))
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ())
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
+    rows = {row["check"]: row for row in json.loads(cli("doctor", "--format", "json").out)["doctor"]}
+    assert rows["nki"]["status"] == "wrong" and "WRONG PACKAGE" in rows["nki"]["detail"]
+    assert rows["neuron device"]["status"] == "missing"
+    assert rows["backend auto"]["detail"].startswith("sim: no Neuron device")
+    assert "pip install" in rows["to use the chip"]["detail"]
+    outcome = cli("doctor")
+    assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80
+
+
+def test_doctor_tells_of_a_target_that_is_none(cli, monkeypatch) -> None:
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
+    outcome = cli("doctor", "--format", "csv")
+    row = next(row for row in csv.DictReader(io.StringIO(outcome.out)) if row["check"] == "target")
+    assert outcome.status == 0 and row["status"] == "wrong" and "trn9" in row["detail"]
+    wrong = cli("bench", "--kernel", "argmax", "--shape", "n=1,c=8")
+    assert wrong.status == 2 and "NEURON_PLATFORM_TARGET_OVERRIDE" in wrong.err

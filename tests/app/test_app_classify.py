@@ -1,0 +1,170 @@
+"""`trninfer classify`, from pictures to reports."""
+
+import csv
+import io
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from trninfer.models import load_model
+from trninfer.runtime import verify
+
+ROWS = ["conv.conv2d", "head.transpose", "head.matmul", "head.bias_activation", "argmax"]
+
+
+def test_json(cli, pictures, picture_model) -> None:
+    outcome = cli("classify", pictures, "--model", picture_model, "--format", "json", "--verify")
+    report = outcome.json()
+    assert outcome.status == 0
+    assert [answer["input"] for answer in report["predictions"]] == [str(pictures / f"{i}.png") for i in range(3)]
+    assert [layer["name"] for layer in report["layers"]] == ROWS
+    assert report["layers"][0]["input_shape"] == [3, 1, 16, 16]
+    assert report["layers"][0]["output_shape"] == [3, 4, 8, 8]
+    assert report["total_us"] == pytest.approx(sum(layer["latency_us"] for layer in report["layers"]))
+    assert report["total_us"] > 0
+    assert sum(layer["share"] for layer in report["layers"]) == pytest.approx(1)
+    assert (report["command"], report["model"], report["backend"]) == ("classify", "tiny-cnn", "sim")
+    assert (report["target"], report["dtype"], report["latency_kind"]) == ("trn2", "float32", "predicted")
+    assert report["verify"]["passed"] and report["errors"] == []
+    for answer in report["predictions"]:
+        best = answer["top"][0]
+        assert (best["label"], best["probability"]) == (answer["label"], answer["probability"])
+        assert answer["label"] == str(answer["class_index"]) and len(answer["top"]) == 5
+
+
+def test_batches_do_not_change_answers(cli, pictures, picture_model) -> None:
+    arguments = ("classify", pictures, "--model", picture_model, "--format", "json")
+    one, all_at_once = cli(*arguments, "--batch-size", 2).json(), cli(*arguments).json()
+    assert [a["label"] for a in one["predictions"]] == [a["label"] for a in all_at_once["predictions"]]
+    assert one["layers"][0]["input_shape"] == all_at_once["layers"][0]["input_shape"]
+
+
+@pytest.mark.parametrize(("dtype", "target"), [("bfloat16", "trn1"), ("float16", "trn3")])
+def test_dtype_and_target(cli, pictures, picture_model, dtype, target) -> None:
+    arguments = ("--dtype", dtype, "--target", target, "--format", "json", "--verify")
+    outcome = cli("classify", pictures, "--model", picture_model, *arguments)
+    report = outcome.json()
+    assert outcome.status == 0 and (report["dtype"], report["target"]) == (dtype, target)
+
+
+def test_bad_files_among_good_ones(cli, pictures, picture_model) -> None:
+    whole = (pictures / "0.png").read_bytes()
+    (pictures / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (pictures / "text.png").write_text("no picture", encoding="utf-8")
+    Image.new("L", (1, 1)).save(pictures / "dot.png")
+    (pictures / "gone.png").symlink_to(pictures / "nowhere.png")
+    (pictures / "notes.txt").write_text("not looked at", encoding="utf-8")
+    outcome = cli("classify", pictures, "--model", picture_model, "--format", "json")
+    report = outcome.json()
+    assert outcome.status == 2
+    assert len(report["predictions"]) == 3
+    bad = ["cut.png", "dot.png", "gone.png", "text.png"]
+    assert [Path(error["input"]).name for error in report["errors"]] == bad
+    lines = [line for line in outcome.err.splitlines() if line.startswith("trninfer: ")]
+    assert len(lines) == 4 and all(name in line for name, line in zip(bad, lines, strict=True))
+    assert "Traceback" not in outcome.err
+
+
+def test_nothing_good_at_all(cli, tmp_path, picture_model) -> None:
+    outcome = cli("classify", tmp_path / "missing.png", tmp_path, "--model", picture_model)
+    assert outcome.status == 2 and outcome.out.strip() == ""
+    assert [line.rpartition(": ")[2] for line in outcome.err.splitlines()] == [
+        "no such file or folder", "no pictures in this folder"
+    ]  # fmt: skip
+
+
+def test_table_fits_80_columns(cli, pictures, picture_model) -> None:
+    outcome = cli("classify", pictures, "--model", picture_model, "--verify")
+    assert outcome.status == 0 and outcome.err == ""
+    assert max(map(len, outcome.out.splitlines())) <= 80
+    assert outcome.out.isascii() and "\x1b" not in outcome.out
+    for row in [*ROWS, "fused_conv2d_maxpool_packed", "predicted us", "bound by", "MFU", "bandwidth", "share"]:
+        assert row in outcome.out
+    assert "verify passed" in outcome.out
+
+
+def test_machine_formats_have_standard_output_for_themselves(cli, pictures, picture_model) -> None:
+    arguments = ("classify", pictures, "--model", picture_model, "--format", "csv")
+    outcome = cli(*arguments)
+    assert list(csv.DictReader(io.StringIO(outcome.out)))[2]["input"] == str(pictures / "2.png")
+    assert outcome.out.splitlines()[0] == "input,label,class_index,probability,error"
+    assert "head.matmul" in outcome.err
+    assert cli(*arguments, "--quiet").err == ""
+
+
+def test_csv_names_what_was_bad(cli, pictures, picture_model) -> None:
+    (pictures / "text.png").write_text("no picture", encoding="utf-8")
+    outcome = cli("classify", pictures, "--model", picture_model, "--format", "csv")
+    last = list(csv.DictReader(io.StringIO(outcome.out)))[-1]
+    assert outcome.status == 2 and last["label"] == "" and "not a picture" in last["error"]
+
+
+def test_ndjson_is_an_object_a_line(cli, pictures, picture_model) -> None:
+    outcome = cli("classify", pictures, "--model", picture_model, "--format", "ndjson", "--quiet")
+    lines = [json.loads(line) for line in outcome.out.splitlines()]
+    assert [line["type"] for line in lines] == ["prediction"] * 3 + ["layer"] * len(ROWS) + ["summary"]
+    assert lines[-1]["model"] == "tiny-cnn" and "predictions" not in lines[-1]
+
+
+def test_quiet_leaves_the_answers(cli, pictures, picture_model) -> None:
+    outcome = cli("classify", pictures, "--model", picture_model, "--quiet")
+    assert "0.png" in outcome.out and "matmul" not in outcome.out and outcome.err == ""
+
+
+def test_output_file(cli, pictures, picture_model, tmp_path) -> None:
+    target = tmp_path / "answers.json"
+    outcome = cli("classify", pictures, "--model", picture_model, "--format", "json", "--output", target, "--quiet")
+    assert outcome.status == 0 and outcome.out == ""
+    assert len(json.loads(target.read_text())["predictions"]) == 3
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_names_that_are_hard_to_print(cli, pictures, picture_model) -> None:
+    stray = os.fsdecode(b"\xff.png")
+    try:
+        shutil.copy(pictures / "0.png", pictures / stray)
+    except OSError:
+        stray = "\u200b.png"
+        shutil.copy(pictures / "0.png", pictures / stray)
+    shutil.copy(pictures / "0.png", pictures / "[bold]a\n\x1b[31mb.png")
+    for form in ("table", "json", "ndjson"):
+        outcome = cli("classify", pictures, "--model", picture_model, "--format", form)
+        assert outcome.status == 0 and "\x1b" not in outcome.out + outcome.err
+    assert len(cli("classify", pictures, "--model", picture_model, "--format", "json").json()["predictions"]) == 5
+    assert "[bold]a" in cli("classify", pictures, "--model", picture_model).out
+    assert cli("classify", pictures, "--model", picture_model, "--format", "csv").status == 0
+
+
+def test_standard_input(process, pictures, picture_model) -> None:
+    running = process("classify", "-", "--model", picture_model, "--format", "json", "--quiet")
+    out, err = running.communicate((pictures / "1.png").read_bytes())
+    assert running.returncode == 0 and err == b""
+    assert json.loads(out)["predictions"][0]["input"] == "-"
+
+
+def test_verify_fails_with_status_1(cli, pictures, picture_model, monkeypatch) -> None:
+    monkeypatch.setitem(verify.TOLERANCES, "bfloat16", 1e-9)
+    outcome = cli("classify", pictures, "--model", picture_model, "--dtype", "bfloat16", "--verify")
+    assert outcome.status == 1 and "verify FAILED" in outcome.out
+
+
+def test_models_that_cannot_be_used(cli, pictures, feature_model, tmp_path) -> None:
+    assert cli("classify", pictures, "--model", feature_model).err.endswith("use trninfer ffnn\n")
+    corrupt = tmp_path / "corrupt.safetensors"
+    corrupt.write_bytes(b"\xff" * 100)
+    for model in ("no-such-model", corrupt):
+        outcome = cli("classify", pictures, "--model", model)
+        assert outcome.status == 2 and outcome.out == "" and len(outcome.err.splitlines()) == 1
+
+
+def test_samples_are_read_right(cli, request) -> None:
+    """The bundled network on the bundled samples, whose names begin with the truth."""
+    folder = request.config.rootpath / "samples"
+    load_model("digits-cnn")
+    report = cli("classify", folder, "--format", "json", "--verify").json()
+    assert len(report["predictions"]) >= 6 and report["verify"]["passed"]
+    for answer in report["predictions"]:
+        assert answer["label"] == Path(answer["input"]).name[0], answer

@@ -1,0 +1,164 @@
+"""Reading features, labels and raw weights, sound and unsound."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from trninfer.app.errors import UsageError
+from trninfer.app.features import MAX_PACKED_BYTES, read_features, read_labels, read_weights
+
+ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def npy_header(shape: str, descr: str = "'<f4'") -> bytes:
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}"
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "<f2", "<i4", "u1", "?"])
+def test_arrays_of_any_real_type(tmp_path: Path, dtype: str) -> None:
+    expected = ROWS.astype(dtype)
+    np.save(tmp_path / "x.npy", expected)
+    assert np.array_equal(read_features(tmp_path / "x.npy", 4), expected)
+    np.savez(tmp_path / "x.npz", np.asfortranarray(expected))
+    assert np.array_equal(read_features(tmp_path / "x.npz", 4), expected)
+
+
+def test_one_row_may_be_flat(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", ROWS[0])
+    assert read_features(tmp_path / "x.npy", 4).shape == (1, 4)
+
+
+def test_raw_rows_are_mapped_not_read(tmp_path: Path) -> None:
+    ROWS.tofile(tmp_path / "x.bin")
+    rows = read_features(tmp_path / "x.bin", 4)
+    assert isinstance(rows, np.memmap) and np.array_equal(rows, ROWS)
+
+
+@pytest.mark.parametrize(
+    "text", ["1,2,3,4\n5,6,7,8\n", "a,b,c,d\n1,2,3,4\n\n5,6,7,8", "\ufeff1, 2,3e0,4\r\n5,6,7,8\r\n"]
+)
+def test_csv(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.csv").write_text(text, encoding="utf-8", newline="")
+    assert read_features(tmp_path / "x.csv", 4).tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
+
+
+BAD = {
+    "size.bin": (bytes(17), "17 bytes; rows of 4 float32 take 16 bytes each"),
+    "empty.bin": (b"", "0 bytes"),
+    "ragged.csv": (b"1,2,3,4\n1,2,3\n", "line 2: 3 values, but 4 before it"),
+    "words.csv": (b"1,2,3,4\n1,2,x,4\n", "line 2: could not convert string to float: 'x'"),
+    "narrow.csv": (b"1,2\n", "shape [1, 2]; the network takes [rows, 4]"),
+    "nothing.csv": (b"", "shape [0, 0]"),
+    "bytes.csv": (b"\xff\xfe1,2", "not a table of numbers in UTF-8"),
+    "nan.csv": (b"1,2,3,4\n1,nan,3,4\n", "row 1, column 1 is nan"),
+    "inf.csv": (b"1,2,3,1e39\n", "row 0, column 3 is inf"),
+    "object.npy": (npy_header("(1,)", "'|O'") + b"\x80\x04N.", "not an array that can be read"),
+    "absurd.npy": (npy_header("(999999999999, 4)"), "not an array that can be read"),
+    "overflow.npy": (npy_header("(" + "9" * 40 + ", 4)"), "not an array that can be read"),
+    "complex.npy": (npy_header("(1, 4)", "'<c8'") + bytes(32), "real numbers are needed"),
+    "text.npy": (b"not an array", "not an array that can be read"),
+    "text.npz": (b"not an archive", "not an archive that can be read"),
+    "x.txt": (b"1 2 3 4", "features are read from .bin, .npy, .npz, .csv, not from .txt"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_files_that_are_refused(tmp_path: Path, name: str) -> None:
+    content, message = BAD[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UsageError) as error:
+        read_features(tmp_path / name, 4)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        (npy_header("(999999999999, 4)"), "takes 15999999999984 bytes, more than are there or allowed"),
+        (npy_header(f"({MAX_PACKED_BYTES}, 4)"), "more than are there or allowed"),
+        (npy_header("(2, 4)") + bytes(31), "takes 32 bytes"),
+        (npy_header("(1,)", "'|O'") + b"\x80\x04N.", "never unpickled"),
+        (b"\x93NUMPY\x07\x00", "format version"),
+        (b"", "not an archive that can be read"),
+    ],
+)
+def test_archives_whose_headers_lie(tmp_path: Path, member: bytes, message: str) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", member)
+    with pytest.raises(UsageError, match=message):
+        read_features(tmp_path / "x.npz", 4)
+
+
+def test_archives_of_several_arrays_need_one_named_x(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", a=ROWS, b=ROWS)
+    with pytest.raises(UsageError, match="holds 2 arrays"):
+        read_features(tmp_path / "x.npz", 4)
+
+
+def packed() -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, x=ROWS)
+    return buffer.getvalue()
+
+
+@given(
+    st.sampled_from([".bin", ".npy", ".npz", ".csv"]),
+    st.one_of(
+        st.binary(max_size=200),
+        st.text(alphabet="0123456789.,-einfa\n\"'", max_size=80).map(str.encode),
+        st.tuples(st.integers(0, 200), st.integers(0, 255)).map(lambda at: _changed(packed(), *at)),
+        st.tuples(st.integers(0, 150), st.integers(0, 255)).map(
+            lambda at: _changed(npy_header("(3, 4)") + bytes(48), *at)
+        ),
+    ),
+)
+@example(".npz", packed())
+def test_any_content_is_read_or_told(tmp_path_factory: pytest.TempPathFactory, suffix: str, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / f"fuzzed{suffix}"
+    path.write_bytes(content)
+    try:
+        rows = read_features(path, 4)
+    except UsageError as error:
+        assert "\n" not in str(error)
+    else:
+        assert rows.shape[1] == 4 and np.isfinite(rows.astype(np.float32)).all()
+
+
+def _changed(content: bytes, position: int, value: int) -> bytes:
+    position %= len(content)
+    return content[:position] + bytes([value]) + content[position + 1 :]
+
+
+def test_labels(tmp_path: Path) -> None:
+    np.array([2, 0, 1], "<i4").tofile(tmp_path / "y.bin")
+    assert read_labels(tmp_path / "y.bin", 3, 3).tolist() == [2, 0, 1]
+    with pytest.raises(UsageError, match="12 bytes; int32 labels of 4 rows take 16"):
+        read_labels(tmp_path / "y.bin", 4, 3)
+    with pytest.raises(UsageError, match="row 0 has the label 2; 0 to 1 are allowed"):
+        read_labels(tmp_path / "y.bin", 3, 2)
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
+def test_sizes_of_weights_are_inferred(
+    tmp_path_factory: pytest.TempPathFactory, features: int, hidden: int, classes: int
+) -> None:
+    folder = tmp_path_factory.mktemp("weights")
+    for name, count in (("W1", features * hidden), ("b1", hidden), ("W2", hidden * classes), ("b2", classes)):
+        np.arange(count, dtype="<f4").tofile(folder / f"{name}.bin")
+    model = read_weights(folder)
+    assert model.network.input.shape == (features,) and len(model.network.labels) == classes
+    assert model.tensors["hidden.weight"].shape == (features, hidden)
+    assert model.tensors["output.weight"][0].tolist() == list(range(classes))  # row by row
+
+
+def test_weights_with_nan(tmp_path: Path) -> None:
+    for name, count in (("W1", 2), ("b1", 1), ("W2", 3), ("b2", 3)):
+        np.full(count, np.nan if name == "W2" else 1, "<f4").tofile(tmp_path / f"{name}.bin")
+    with pytest.raises(UsageError, match=r"W2\.bin: row 0, column 0 is nan"):
+        read_weights(tmp_path)

@@ -1,0 +1,147 @@
+"""`trninfer ffnn`, from feature files to reports."""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trninfer.models import load_model, run_network
+
+N, D, H, C = 5, 6, 8, 3
+
+
+@pytest.fixture
+def rows() -> np.ndarray:
+    return np.random.default_rng(3).standard_normal((N, D)).astype(np.float32)
+
+
+@pytest.fixture
+def data(rows: np.ndarray, tmp_path: Path) -> Path:
+    rows.tofile(tmp_path / "X.bin")
+    return tmp_path / "X.bin"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    """A folder of raw weights, as the lab hands them out."""
+    random = np.random.default_rng(4)
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    for name, shape in (("W1", (D, H)), ("b1", H), ("W2", (H, C)), ("b2", C)):
+        random.standard_normal(shape).astype("<f4").tofile(folder / f"{name}.bin")
+    return folder
+
+
+def numpy_classes(x: np.ndarray, folder: Path) -> np.ndarray:
+    w1, b1, w2, b2 = (np.fromfile(folder / f"{name}.bin", "<f4") for name in ("W1", "b1", "W2", "b2"))
+    return np.argmax(np.maximum(x @ w1.reshape(D, H) + b1, 0) @ w2.reshape(H, C) + b2, axis=1)
+
+
+def test_raw_weights(cli, data, lab, rows) -> None:
+    outcome = cli("ffnn", "--data", data, "--weights", lab, "--format", "json", "--verify")
+    report = outcome.json()
+    assert outcome.status == 0 and report["verify"]["passed"]
+    assert [answer["input"] for answer in report["predictions"]] == list(range(N))
+    assert [answer["class_index"] for answer in report["predictions"]] == numpy_classes(rows, lab).tolist()
+    assert [layer["kernel"] for layer in report["layers"]] == [
+        "transpose", "matmul_fully_optimized", "bias_activation",
+        "transpose", "matmul_fully_optimized", "bias_activation", "argmax",
+    ]  # fmt: skip
+    for answer in report["predictions"]:
+        assert sum(chance["probability"] for chance in answer["top"]) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("form", ["bin", "npy", "npz", "csv"])
+def test_forms_of_features(cli, feature_model, rows, tmp_path, form) -> None:
+    path = tmp_path / f"X.{form}"
+    if form == "bin":
+        rows.astype("<f4").tofile(path)
+    elif form == "npy":
+        np.save(path, np.asfortranarray(rows.astype(np.float64)))
+    elif form == "npz":
+        np.savez_compressed(path, x=rows, other=np.zeros(3))
+    else:
+        np.savetxt(path, rows, delimiter=",", header="a,b,c,d,e,f", comments="")
+    report = cli("ffnn", "--data", path, "--model", feature_model, "--format", "json").json()
+    model = load_model(feature_model)
+    golden = run_network(model.network, model.tensors, rows).probabilities.argmax(axis=1)
+    assert [answer["label"] for answer in report["predictions"]] == [model.network.labels[i] for i in golden]
+
+
+def test_labels_score_the_answers(cli, data, lab, rows, tmp_path) -> None:
+    truth = numpy_classes(rows, lab).astype("<i4")
+    truth[0] = (truth[0] + 1) % C
+    truth.tofile(tmp_path / "Y.bin")
+    outcome = cli("ffnn", "--data", data, "--weights", lab, "--labels", tmp_path / "Y.bin", "--format", "json")
+    assert outcome.json()["score"] == {"correct": N - 1, "total": N, "accuracy": (N - 1) / N}
+    assert outcome.status == 0
+    assert "score: 4 of 5 right, 80.00 %" in cli(
+        "ffnn", "--data", data, "--weights", lab, "--labels", tmp_path / "Y.bin"
+    ).out  # fmt: skip
+
+
+def test_large_batches_are_cut_short_in_the_table_alone(cli, feature_model, tmp_path) -> None:
+    np.zeros((25, D), "<f4").tofile(tmp_path / "X.bin")
+    arguments = ("ffnn", "--data", tmp_path / "X.bin", "--model", feature_model)
+    assert "... and 15 more rows" in cli(*arguments).out
+    assert len(list(csv.reader(io.StringIO(cli(*arguments, "--format", "csv").out)))) == 26
+
+
+def spoil(folder: Path, name: str, count: int) -> None:
+    np.zeros(count, "<f4").tofile(folder / f"{name}.bin")
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "message"),
+    [
+        ("W1", D * H + 1, "W1.bin has 49 numbers, no multiple of the 8 of b1.bin"),
+        ("W2", H * C + 2, "W2.bin has 26 numbers, but b1.bin has 8 and b2.bin 3, which makes 24"),
+        ("b1", 0, "b1.bin: 0 bytes are no whole number of float32"),
+        ("W1", (D + 1) * H, "X.bin: 120 bytes; rows of 7 float32 take 28 bytes each"),
+    ],
+)
+def test_weights_that_do_not_fit(cli, data, lab, name, count, message) -> None:
+    spoil(lab, name, count)
+    outcome = cli("ffnn", "--data", data, "--weights", lab)
+    assert outcome.status == 2 and message in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+def test_wrong_uses(cli, data, lab, feature_model, picture_model, rows, tmp_path) -> None:
+    (lab / "b2.bin").unlink()
+    np.array([7] * N, "<i4").tofile(tmp_path / "Y.bin")
+    broken = rows.copy()
+    broken[3, 2] = np.nan
+    broken.tofile(tmp_path / "nan.bin")
+    wrong = {
+        "b2.bin: no such file": ("--data", data, "--weights", lab),
+        "--weights and --model both name a network": ("--data", data, "--weights", lab, "--model", feature_model),
+        "use trninfer classify": ("--data", data, "--model", picture_model),
+        "row 3, column 2 is nan": ("--data", tmp_path / "nan.bin", "--model", feature_model),
+        "missing.bin: no such file": ("--data", tmp_path / "missing.bin", "--model", feature_model),
+        "not a regular file": ("--data", tmp_path, "--model", feature_model),
+        "row 0 has the label 7; 0 to 2": ("--data", data, "--labels", tmp_path / "Y.bin", "--model", feature_model),
+        "int32 labels of 5 rows take 20": ("--data", data, "--labels", data, "--model", feature_model),
+        "Missing option '--data'": (),
+    }
+    (tmp_path / "folder.bin").mkdir()
+    wrong["not a regular file"] = ("--data", tmp_path / "folder.bin", "--model", feature_model)
+    for message, arguments in wrong.items():
+        outcome = cli("ffnn", *arguments)
+        assert outcome.status == 2 and message in outcome.err, outcome
+        assert len(outcome.err.splitlines()) == 1 and outcome.out == ""
+
+
+def test_overflow_in_half_precision_is_one_line(cli, feature_model, tmp_path) -> None:
+    np.full((1, D), 1e9, "<f4").tofile(tmp_path / "X.bin")
+    outcome = cli("ffnn", "--data", tmp_path / "X.bin", "--model", feature_model, "--dtype", "float16")
+    assert outcome.status == 2 and "not finite in float16" in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+def test_bundled_network_on_its_held_out_rows(cli, request) -> None:
+    samples = request.config.rootpath / "samples"
+    outcome = cli(
+        "ffnn", "--data", samples / "digits-X.bin", "--labels", samples / "digits-Y.bin", "--verify", "--format", "json"
+    )
+    report = outcome.json()
+    assert outcome.status == 0 and report["verify"]["passed"] and report["score"]["accuracy"] >= 0.97

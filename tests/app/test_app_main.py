@@ -1,0 +1,131 @@
+"""The command line as a process: statuses, pipes, interruption, help."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from trninfer import __version__
+from trninfer.app import main
+
+
+def test_help_imports_nothing_heavy() -> None:
+    for arguments in ("--help", "classify --help", "ffnn --help", "bench --help", "--version"):
+        command = [sys.executable, "-X", "importtime", "-m", "trninfer", *arguments.split()]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+        assert "typer" in imported
+        assert not imported & {"numpy", "PIL", "rich", "safetensors", "ml_dtypes"}
+
+
+def test_help_and_version(cli) -> None:
+    assert cli("--version").out == f"trninfer {__version__}\n"
+    outcome = cli()
+    assert outcome.status == 0 and "classify" in outcome.out and "Exit status" in outcome.out
+    for command in ("classify", "ffnn", "bench", "models", "doctor"):
+        assert cli(command, "--help").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nonsense",), "No such command 'nonsense' (see trninfer --help)"),
+        (("classify",), "(see trninfer classify --help)"),
+        (("classify", "x.png", "--dtype", "int8"), "int8"),
+        (("classify", "x.png", "--frobnicate"), "--frobnicate"),
+        (("classify", "x.png", "--output", "/no/such/folder/x"), "the folder /no/such/folder does not exist"),
+        (("classify", "x.png", "--output", "/"), "is a folder"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(cli, arguments, message) -> None:
+    outcome = cli(*arguments)
+    assert outcome.status == 2 and outcome.out == "" and message in outcome.err
+    assert len(outcome.err.splitlines()) == 1 and outcome.err.startswith("trninfer: ")
+
+
+def test_a_backend_that_is_not_there_is_status_3(cli, feature_model, monkeypatch) -> None:
+    monkeypatch.setattr("trninfer.runtime.environment.neuron_devices", lambda: ())
+    outcome = cli("bench", "--model", feature_model, "--backend", "neuron")
+    assert outcome.status == 3 and "no Neuron device" in outcome.err and "pip install" in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+
+
+def test_a_fault_of_the_program_is_not_hidden(monkeypatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("trninfer.models.bundled.bundled_models", fail)
+    with pytest.raises(ZeroDivisionError):
+        main.run(["models"])
+
+
+def test_a_reader_that_goes_away_is_no_error(process, tmp_path, feature_model) -> None:
+    np.zeros((20_000, 6), "<f4").tofile(tmp_path / "X.bin")  # more answers than a pipe holds
+    running = process("ffnn", "--data", tmp_path / "X.bin", "--model", feature_model, "--format", "ndjson", "--quiet")
+    assert running.stdout is not None and running.stderr is not None
+    line = running.stdout.readline()
+    running.stdout.close()
+    assert json.loads(line)["type"] == "prediction"
+    assert running.stderr.read() == b"" and running.wait() == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_behind_standard_output_is_told(process, feature_model) -> None:
+    with open("/dev/full", "wb") as full:
+        running = process("bench", "--model", feature_model, "--quiet", stdout=full)
+        _, err = running.communicate()
+    assert running.returncode == 2 and err == b"trninfer: standard output cannot be written: No space left on device\n"
+
+
+def test_closed_streams(process, feature_model, tmp_path) -> None:
+    command = f"exec {sys.executable} -m trninfer bench --model {feature_model} --format json"
+    for closed, status in ((">&-", 2), ("2>&-", 0), (f"--output {tmp_path}/x.json >&- 2>&- <&-", 0)):
+        done = subprocess.run(["sh", "-c", f"{command} {closed}"], capture_output=True, text=True)
+        assert done.returncode == status and "Traceback" not in done.stderr, done
+    assert json.loads((tmp_path / "x.json").read_text())["command"] == "bench"
+
+
+def test_interruption_is_status_130_and_leaves_no_pieces(process, tmp_path, picture_model) -> None:
+    target = tmp_path / "answers.json"
+    target.write_text("before")
+    running = process("classify", "-", "--model", picture_model, "--format", "json", "--output", target)
+    time.sleep(2)  # it waits for standard input by now
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=20)
+    assert running.returncode == 130 and err == b"trninfer: interrupted\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.json"] and target.read_text() == "before"
+
+
+def on_a_terminal(process, *arguments: object, **environment: str) -> str:
+    """What a command shows on a terminal of 80 columns."""
+    ours, its = pty.openpty()
+    running = process(*arguments, stdin=its, stdout=its, stderr=its, env={"TERM": "xterm-256color", **environment})
+    os.close(its)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert running.wait() == 0, shown
+    return shown.decode()
+
+
+def test_colour_and_progress_on_a_terminal_alone(process, pictures, picture_model) -> None:
+    arguments = ("classify", pictures, "--model", picture_model)
+    shown = on_a_terminal(process, *arguments)
+    assert "\x1b[1m" in shown and "classifying" in shown
+    plain = on_a_terminal(process, *arguments, "--quiet", NO_COLOR="1")
+    assert "\x1b[3" not in plain and "classifying" not in plain
+    piped = process(*arguments)
+    out, err = piped.communicate()
+    assert b"\x1b" not in out and err == b""

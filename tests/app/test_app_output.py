@@ -1,0 +1,62 @@
+"""Reports are written whole or not at all."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from trninfer.app import output
+from trninfer.app.errors import UsageError, printable
+from trninfer.app.output import check_output, write_output
+
+
+def test_a_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
+    target = tmp_path / "x.json"
+    target.write_text("old")
+    target.chmod(0o640)
+    write_output("new", target)
+    assert target.read_text() == "new" and stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_new_file_goes_by_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_output("new", tmp_path / "x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    write_output("text", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "target").read_text() == "text"
+
+
+def test_devices_are_written_to_not_replaced(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    check_output(fifo)
+    write_output("text", fifo)
+    assert os.read(reader, 10) == b"text" and stat.S_ISFIFO(fifo.stat().st_mode)
+    os.close(reader)
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "x.json"
+    target.write_text("old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(output.os, "fsync", full)
+    with pytest.raises(UsageError, match="cannot be written: No space left on device"):
+        write_output("new", target)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"] and target.read_text() == "old"
+
+
+def test_names_are_printed_safely() -> None:
+    assert printable("a\nb\x1b[31m\udcff\u202e") == "a\\nb\\x1b[31m\\xff\\u202e"
+    assert printable("größe 数字") == "größe 数字"

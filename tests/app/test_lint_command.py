@@ -1,0 +1,63 @@
+"""`trninfer lint`: what it prints and its exit status."""
+
+import pytest
+from trninfer.app.main import run
+
+CLEAN = "import nki\n\n@nki.jit\ndef kernel(a):\n    return a\n"
+BROKEN = "import nki\n\n@nki.jit\ndef kernel(a):\n    del a\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("clean.py", CLEAN), ("broken.py", BROKEN), ("host.py", "print(1)\n"), ("bad.py", "def (\n")):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_a_clean_file_is_silent(folder, capsys):
+    assert run(["lint", "clean.py"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_findings_go_to_standard_output_and_exit_with_1(folder, capsys):
+    assert run(["lint", "clean.py", "broken.py", "./broken.py", "broken.py"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "broken.py:5: unsupported-statement: the NKI compiler does not take `del`\n"
+    assert err == ""
+
+
+def test_a_file_that_cannot_be_checked_is_named_the_others_are_checked_and_the_status_is_2(folder, capsys):
+    assert run(["lint", "bad.py", "missing.py", "broken.py"]) == 2
+    out, err = capsys.readouterr()
+    assert out.startswith("broken.py:5: ")
+    assert err.splitlines() == [
+        "trninfer: bad.py:1: not Python source: invalid syntax",
+        "trninfer: missing.py: cannot be read: No such file or directory",
+    ]
+
+
+def test_a_file_without_kernels_is_told(folder, capsys):
+    assert run(["lint", "host.py"]) == 0
+    assert capsys.readouterr().err == (
+        "trninfer: host.py: nothing was checked: it has no function decorated with nki.jit\n"
+    )
+
+
+def test_a_file_of_helpers_is_checked_with_the_kernels_that_use_it(folder, capsys):
+    (folder / "helpers.py").write_text("def f(a):\n    return a\n")
+    (folder / "user.py").write_text("import nki\nimport helpers\n\n@nki.jit\ndef kernel(a):\n    return helpers.f(a)\n")
+    assert run(["lint", "helpers.py", "user.py"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_no_file_is_a_wrong_use(capsys):
+    assert run(["lint"]) == 2
+    assert "needs at least one FILE" in capsys.readouterr().err
+
+
+def test_the_rules_are_listed(capsys):
+    assert run(["lint", "--rules"]) == 0
+    out = capsys.readouterr().out
+    assert "output-buffer" in out
+    assert "old-dialect" in out
