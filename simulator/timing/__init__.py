@@ -1,1 +1,17 @@
-"""When the engines of a NeuronCore would run a program: constants, dependencies, capacity, schedule, trace."""
+"""When the engines of a NeuronCore would run a program, read from top to bottom:
+
+constants.py      every number, for each target, with its source; which were fitted, and to what
+../costs.py       what an instruction takes of its engine; instructions call it beside their semantics
+dma.py            what a DMA takes of the 16 engines and, on trn1, of HBM's channels
+capacity.py       whether a program fits SBUF and PSUM, in its own order
+dependencies.py   what each instruction waits for; which writes start a new version of a tile
+buffers.py        SBUF and PSUM buffers for versions, as far as there is room
+clock.py          the Tensor Engine's clock, cold and warm
+schedule.py       the discrete-event simulation, and what it assumes of the compiler
+trace.py          timelines for Perfetto
+
+Not modelled: spills and other instructions that the compiler adds, instruction fetch, register and address arithmetic,
+contention between the Vector Engine's fast modes and GpSimd or for one PSUM bank (trn2 and newer), refresh and other
+effects of HBM but the channels of trn1, traffic of other cores, and power throttling. Scheduling is what a good
+compiler would reach, not what a version of neuronx-cc does.
+"""

@@ -77,12 +77,12 @@ def _only_trn1(trn1: Constant) -> tuple[Constant, Constant, Constant]:
 TABLE: dict[str, tuple[Constant, Constant, Constant]] = {
     # Launch: from the start of the kernel as it is counted to its first trigger, and from its last write to the end.
     "launch_ns": _same_on_trn3(
-        fitted(14_550, "ns", "a launch as a benchmark counts it", "k16", "k17", "k18", "k19"),
-        fitted(10_100, "ns", "a launch as a benchmark counts it", "k04"),
+        fitted(14_400, "ns", "a launch as a benchmark counts it", "k16", "k17", "k18", "k19"),
+        fitted(9_700, "ns", "a launch as a benchmark counts it", "k04"),
     ),
     "launch_profiled_ns": _same_on_trn3(
-        fitted(16_350, "ns", "a launch as a profile's total_time counts it", "k25", "k26"),
-        fitted(14_900, "ns", "as above; a published profile shows 13.1 + 2.7 us", "k05", "k06", "k22", "k23", "k24"),
+        fitted(16_000, "ns", "a launch as a profile's total_time counts it", "k25", "k26"),
+        fitted(14_700, "ns", "as above; a published profile shows 13.1 + 2.7 us", "k05", "k06", "k22", "k23", "k24"),
     ),
     # Control
     "hop_ns": _same_on_trn3(
@@ -123,18 +123,17 @@ TABLE: dict[str, tuple[Constant, Constant, Constant]] = {
         measured(340, "ns", "last byte of a load to its consumer, DO and KO profiles; V 314"),
     ),
     "store_tail_ns": _same_on_trn3(scaled(355, "ns", "trn2's"), third_party(355, "ns")),
-    "load_elapsed_ns": _same_on_trn3(
-        scaled(293, "ns", "trn2's"),
-        third_party(293, "ns", "V: how long a load is under way on an engine, beside its bytes; others follow meanwhile"),
+    "load_landing_ns": _same_on_trn3(
+        scaled(450, "ns", "trn2's"),
+        measured(
+            450,
+            "ns",
+            "from the engines' last byte of a load to its landing: V 293, DO's profiles about 350, row i40 1,100",
+        ),
     ),
-    "load_elapsed_rate": _same_on_trn3(
-        scaled(17.6, "B/ns", "trn2's"), third_party(17.6, "B/ns", "V: of a load on its own, on one engine")
-    ),
-    "store_elapsed_ns": _same_on_trn3(
-        scaled(162, "ns", "trn2's"), third_party(162, "ns", "V: how long a store is under way, beside its bytes")
-    ),
-    "store_elapsed_rate": _same_on_trn3(
-        scaled(23.9, "B/ns", "trn2's"), third_party(23.9, "B/ns", "V: of a store on its own, on one engine")
+    "store_landing_ns": _same_on_trn3(
+        scaled(200, "ns", "trn2's"),
+        measured(200, "ns", "from the engines' last byte of a store to its landing: V 162, row i41 230"),
     ),
     "dma_peak": (
         documented(27.2, "B/ns", "of one engine, A1"),
@@ -156,7 +155,12 @@ TABLE: dict[str, tuple[Constant, Constant, Constant]] = {
         scaled(32, "ns", "trn2's"), measured(32, "ns", "the same where GpSimd makes the descriptors, row i39")
     ),
     "partial_write_ns": (
-        fitted(38, "ns", "a write narrower than 64 B that shares its 64 B of HBM with the next one", "k12"),
+        fitted(
+            38,
+            "ns",
+            "a write narrower than 64 B that shares its 64 B of HBM with the next (a DRAM row cycle is 45)",
+            "k12",
+        ),
         scaled(38, "ns", "trn1's"),
         scaled(38, "ns", "trn1's"),
     ),
@@ -164,8 +168,14 @@ TABLE: dict[str, tuple[Constant, Constant, Constant]] = {
     "dma_transpose_sbuf": _everywhere(documented(0.5, "of the rate", "SBUF to SBUF at most, A2")),
     # HBM: pseudo-channels of one stack. trn1's rows of a matrix whose pitch is a multiple of 4 KiB meet in few of them.
     "hbm_channels": (
-        documented(
-            16, "", "pseudo-channels of an HBM2E stack (JEDEC JESD235); 16 x 25.6 = 410 GB/s a core, as A1 says"
+        fitted(
+            16,
+            "",
+            "pseudo-channels of an HBM2E stack (JESD235; 16 x 25.6 = 410 GB/s, as A1 says); that they are interleaved "
+            "plainly, so that rows can meet in few of them, is inferred from the rows",
+            "k30",
+            "k31",
+            "k32",
         ),
         documented(0, "", "addresses are spread over channels (BW); rows i42 and k35 show no conflicts"),
         documented(0, "", "addresses are spread over channels (BW)"),
@@ -283,10 +293,8 @@ class Machine:
     store_first_byte_static_ns: float
     load_tail_ns: float
     store_tail_ns: float
-    load_elapsed_ns: float
-    load_elapsed_rate: float
-    store_elapsed_ns: float
-    store_elapsed_rate: float
+    load_landing_ns: float
+    store_landing_ns: float
     dma_peak: float
     dma_sustained: float
     descriptor_ns: float

@@ -16,7 +16,6 @@ from .constants import Machine
 
 ENGINES = 16
 LANES = PARTITIONS // ENGINES  # partitions that one engine serves
-PACKET_BYTES = 32 * 1024  # of an engine's share of a DMA at most (rows i40, i41)
 RUNS_LOOKED_AT = 4096  # of a DMA's rows in HBM, to see which channels they meet
 
 Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # byte offset, shape, strides in elements, bytes an element
@@ -59,14 +58,6 @@ def _engine_times(
     return first, tuple(
         [a_partition * (min(row + partitions, (e + 1) * LANES) - max(row, e * LANES)) for e in range(first, last + 1)]
     )
-
-
-def landing_time(transfer: Transfer, engines: int, machine: Machine) -> float:
-    """Nanoseconds from when the engines can go on to the next DMA until the last packet of this one has landed."""
-    packet = min(transfer.bytes / engines, PACKET_BYTES)
-    if transfer.load:
-        return machine.load_elapsed_ns + packet * (1 / machine.load_elapsed_rate - 1 / machine.dma_peak)
-    return machine.store_elapsed_ns + packet * (1 / machine.store_elapsed_rate - 1 / machine.dma_peak)
 
 
 def descriptor_time(size: float, machine: Machine, narrow: bool = False, software: bool = False) -> float:

@@ -26,7 +26,7 @@ from .buffers import Buffers
 from .clock import PeClock
 from .constants import Machine, machine
 from .dependencies import ORDER, RAW, WAR, Graph, analyse
-from .dma import ENGINES, channel_times, engine_times, landing_time
+from .dma import ENGINES, channel_times, engine_times
 
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "dma")
 PE, DVE, ACT, POOL, DMA = range(5)
@@ -263,7 +263,7 @@ class _Simulation:
                 self.channel_free[channel] = finished
                 last_byte = max(last_byte, finished)
         self.outstanding.append(last_byte)
-        last_byte += landing_time(transfer, len(times), m)
+        last_byte += m.load_landing_ns if transfer.load else m.store_landing_ns
         self.moving[index] = moving, last_byte
         if last_byte > self.last_moved:
             self.dma_active += last_byte - max(moving, self.last_moved)
