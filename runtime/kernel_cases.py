@@ -154,6 +154,17 @@ def _argmax(s: Sizes) -> KernelCase:
     return KernelCase("argmax", ((s["n"], s["c"]),), (s["n"],), {}, golden.argmax)
 
 
+def _average_pool(s: Sizes) -> KernelCase:
+    window = s["window"]
+    return KernelCase(
+        "average_pool",
+        ((s["batch"], s["c"], s["h"], s["w"]),),
+        (s["batch"], s["c"], s["h"] // window, s["w"] // window),
+        {"window_height": window, "window_width": window},
+        lambda x: golden.average_pool(x, window, window),
+    )
+
+
 def _vector_add(s: Sizes) -> KernelCase:
     shape = (s["n"],)
     parameters = {
@@ -189,6 +200,7 @@ _FAMILIES: dict[str, _Family] = {
     "matmul": _Family({"m": None, "k": None, "n": None}, _matmul, {"variant": _MATMULS}),
     "transpose": _Family({"m": None, "n": None}, _transpose),
     "bias_activation": _Family({"n": None, "h": None}, _bias_activation, {"activation": (*_ACTIVATIONS, "softmax")}),
+    "average_pool": _Family({"batch": 1, "c": None, "h": None, "w": None, "window": 2}, _average_pool),
     "argmax": _Family({"n": None, "c": None}, _argmax),
     "vector_add": _Family(
         {"n": None, "rows": 128, "free": 1000, "tiles": 4},

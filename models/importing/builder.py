@@ -8,6 +8,7 @@ which computes the same.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import numpy as np
 
@@ -26,6 +27,7 @@ class NetworkBuilder:
         self._before: list[Shape] = []  # of each layer
         self._tensors: dict[str, np.ndarray] = {}
         self._parameters = 0
+        self._names: Counter[str] = Counter()
         self.shape: Shape = source.shape  # after the last layer
 
     def conv2d(self, weight: np.ndarray, bias: np.ndarray | None, pads: tuple[int, int, int, int]) -> None:
@@ -99,7 +101,8 @@ class NetworkBuilder:
         return Network(name, self._input, tuple(self._layers), labels or ()), self._tensors
 
     def _name(self, stem: str) -> str:
-        return f"{stem}{1 + sum(layer.name.rstrip('0123456789') == stem for layer in self._layers)}"
+        self._names[stem] += 1
+        return f"{stem}{self._names[stem]}"
 
     def _append(self, layer: Layer) -> None:
         after = layer.output_shape(self.shape)

@@ -1,6 +1,6 @@
 """An ONNX file as plain data: nodes, constants, what goes in and out. Nothing is computed and nothing executed.
 
-The package `onnx`, an optional extra, decodes the file; this is the only module that sees it. Weights beside the file
+The package `onnx`, an optional extra, decodes the file; no other module sees what it gives. Weights beside the file
 ("external data", as PyTorch writes them for large models) are read from regular files in the model's own folder or
 below it, and from nowhere else.
 """

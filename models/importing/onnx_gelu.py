@@ -13,18 +13,19 @@ from .onnx_file import Node
 
 def join_gelus(nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> list[Node]:
     """The nodes with each such group of five as one Gelu node, in the place of the group's last."""
-    joined = list(nodes)
+    search = _Search(nodes, constants)
+    gelus: dict[int, Node] = {}  # by the identity of the node whose place they take
+    gone: set[int] = set()
     for node in nodes:
-        if node.op == "Erf" and len(node.inputs) == 1:
-            group = _Group(joined, constants).around(node)
-            if group:
-                source, members = group
-                gelu = Node("Gelu", members[-1].name, (source,), members[-1].outputs, {})
-                joined = [gelu if other is members[-1] else other for other in joined if other not in members[:-1]]
-    return joined
+        found = search.around(node) if node.op == "Erf" and len(node.inputs) == 1 else None
+        if found:
+            source, members = found
+            gelus[id(members[-1])] = Node("Gelu", members[-1].name, (source,), members[-1].outputs, {})
+            gone.update(id(member) for member in members[:-1])
+    return [gelus.get(id(node), node) for node in nodes if id(node) not in gone]
 
 
-class _Group:
+class _Search:
     def __init__(self, nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> None:
         self._constants = constants
         self._producer = {output: node for node in nodes for output in node.outputs}

@@ -6,6 +6,7 @@ by name. What depends on weights and shapes alone is computed on the way.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from typing import TypeVar
@@ -181,9 +182,9 @@ class _Chain:
 
     def _reduce_mean(self, node: Node) -> None:
         given = self._constant(node, 1)
-        axes = node.attributes.get("axes", ()) if given is None else tuple(given.ravel()[:9].tolist())
+        axes = integers(node, "axes", 2, (0, 0)) if given is None else tuple(given.ravel()[:9].tolist())
         rank = 1 + len(self._builder.shape)
-        if not isinstance(axes, tuple) or sorted(int(axis) % rank for axis in axes) != [2, 3]:
+        if sorted(axis % rank for axis in axes) != [2, 3]:
             raise ModelError("supported over height and width alone")
         self._global_average_pool(node)
         if not integer(node, "keepdims", 1):
@@ -202,10 +203,10 @@ class _Chain:
         before = (self._batch, *self._builder.shape)
         if not integer(node, "allowzero", 0):
             target = [before[i] if size == 0 and i < len(before) else size for i, size in enumerate(target)]
-        known = int(np.prod([size for size in target if size != -1], dtype=object))
+        known = math.prod(size for size in target if size != -1)
         if target.count(-1) == 1 and known > 0:
-            target[target.index(-1)] = int(np.prod(before)) // known
-        features = int(np.prod(self._builder.shape))
+            target[target.index(-1)] = math.prod(before) // known
+        features = math.prod(self._builder.shape)
         if target == [self._batch, features]:
             self._builder.flatten()
         elif tuple(target) != before:
@@ -227,7 +228,7 @@ class _Chain:
 
     def _add(self, node: Node) -> None:
         position = 1 if node.inputs[0] == self._current else 0
-        values = self._weight(node, position, range(5))
+        values = self._weight(node, position, range(2 + len(self._builder.shape)))
         if len(self._builder.shape) == 3 and values.size > 1:
             if values.ndim < 3 or values.shape[-2:] != (1, 1):
                 raise ModelError(f"adds {list(values.shape)}; supported is one number for each channel")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
-from trninfer.models import AveragePool, Conv2d, Dense, FeatureInput, Flatten, ModelError, Softmax, run_network
+from trninfer.models import (
+    AveragePool,
+    Conv2d,
+    Dense,
+    FeatureInput,
+    Flatten,
+    ModelError,
+    Network,
+    Softmax,
+    run_network,
+)
 from trninfer.models.importing import fold, import_network, onnx_file, onnx_runtime
 
 ACTIVATIONS = ("Relu", "Gelu", "Sigmoid", "Tanh")
@@ -76,6 +87,7 @@ def assert_imports(chain: Chain, folder: Path, opset: int = 20, batch: int = 3) 
     path = chain.save(folder, opset)
     imported = import_network(path)
     assert imported.comparison.skipped == "" and imported.comparison.passed
+    assert Network.from_json(imported.network.to_json()) == imported.network
     x = np.random.default_rng(7).standard_normal((batch, *imported.network.input.shape), np.float32)
     run = run_network(imported.network, imported.tensors, x)
     result = run.probabilities if isinstance(imported.network.layers[-1], Softmax) else run.logits
@@ -390,6 +402,22 @@ def test_the_graph_as_a_whole_must_be_a_chain(tmp_path: Path) -> None:
     assert "'value0' is given a second time" in says(twice.model())
 
 
+def test_thousands_of_nodes_take_no_time_to_refuse(tmp_path: Path) -> None:
+    chain = Chain(3, 8, 8)
+    for _ in range(2_000):
+        x = chain.value
+        chain.add("Div", chain.constant(1.41421356))
+        chain.add("Erf")
+        plus = chain.add("Add", chain.constant(1.0))
+        chain.add("Mul", plus, first=x)
+        chain.add("Mul", chain.constant(0.5))
+    path = chain.save(tmp_path)
+    start = time.process_time()
+    with pytest.raises(ModelError, match="has 2000 layers; 1 to 1000 are allowed"):
+        import_network(path)
+    assert time.process_time() - start < 5
+
+
 def test_a_diagonal_layer_has_its_limit(tmp_path: Path) -> None:
     chain = Chain(5000)
     chain.add("Relu")
@@ -529,6 +557,10 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ModelError, match=says):
             import_network(tmp_path / name)
+    with (tmp_path / "huge.onnx").open("wb") as file:
+        file.truncate(onnx_file.MAX_FILE_BYTES + 1)  # takes no room on the disk
+    with pytest.raises(ModelError, match="2147483649 bytes are too many for an ONNX file"):
+        import_network(tmp_path / "huge.onnx")
     (tmp_path / "folder.onnx").mkdir()
     with pytest.raises(ModelError, match="not a regular file"):
         import_network(tmp_path / "folder.onnx")

@@ -154,7 +154,8 @@ def test_one_dense_layer_and_half_precision(tmp_path: Path) -> None:
     for name in [name for name in tensors if name.startswith("classifier")]:
         del tensors[name]
     random = np.random.default_rng(2)
-    tensors |= {"classifier.weight": random.standard_normal((4, 8), np.float32), "classifier.bias": np.ones(4, np.float32)}
+    tensors["classifier.weight"] = random.standard_normal((4, 8), np.float32)
+    tensors["classifier.bias"] = np.ones(4, np.float32)
     half = {key: value.astype(ml_dtypes.bfloat16) for key, value in tensors.items() if value.dtype == np.float32}
     imported = import_network(save(half, tmp_path))
     assert imported.network.input.shape == (3, 32, 32) and len(imported.network.labels) == 4
@@ -195,8 +196,9 @@ def test_a_perceptron(sizes: list[int], stem: str, activation: str, tmp_path: Pa
         values = values @ tensors[f"{stem}{number}.weight"].T + tensors[f"{stem}{number}.bias"]
         values = values if number == len(sizes) - 1 else functions[activation](values)
     exponents = np.exp(values - values.max(axis=1, keepdims=True))
+    expected = exponents / exponents.sum(axis=1, keepdims=True)
     run = run_network(imported.network, imported.tensors, x)
-    np.testing.assert_allclose(run.probabilities, exponents / exponents.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(run.probabilities, expected, rtol=1e-4, atol=1e-6)
     assert imported.comparison.passed
 
 
@@ -226,7 +228,7 @@ def moved(tensors: Tensors, old: int, new: int) -> None:
     [
         (changed(lambda t: t.pop("features.1.running_var")), "tensor 'features.1.running_var' of a VGG is missing"),
         (changed(lambda t: t.pop("classifier.3.bias")), "tensor 'classifier.3.bias' of a VGG is missing"),
-        (changed(lambda t: t.update({"extra.weight": np.ones(3, np.float32)})), "'extra.weight' [3] does not belong to"),
+        (changed(lambda t: t.update({"extra.weight": np.ones(3, np.float32)})), "'extra.weight' [3] does not belong"),
         (changed(lambda t: [t.pop(n) for n in list(t) if n.startswith("classifier")]), "dense layers are missing"),
         (changed(lambda t: [moved(t, 25, 26), moved(t, 26, 27)]), "are not as far apart as in a VGG"),
         (changed(lambda t: t.update({"features.0.weight": np.ones((2, 3, 5, 5), np.float32)})), "not 3x3"),
@@ -272,7 +274,8 @@ def test_any_shapes_and_names_are_a_model_error_or_a_network(data: st.DataObject
             shape = data.draw(st.lists(st.sampled_from([0, 1, 2, 3, 12]), max_size=5))
             tensors[name] = np.ones(shape, np.float32)
         else:
-            tensors[data.draw(st.sampled_from([*STATE, "fc1.weight", "features.99999.weight", "weight"]))] = tensors[name]
+            names = [*STATE, "fc1.weight", "features.99999.weight", "weight"]
+            tensors[data.draw(st.sampled_from(names))] = tensors[name]
     try:
         network = import_network(save(tensors, tmp_path)).network
     except ModelError as error:
@@ -286,11 +289,13 @@ def test_any_shapes_and_names_are_a_model_error_or_a_network(data: st.DataObject
     [
         (PictureOptions(), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 73),
         (PictureOptions(input_range=(-1, 1)), (0.5,) * 3, (0.5,) * 3, 73),
-        (PictureOptions(input_range=(0, 255), mean=(123.675, 116.28, 103.53)), (0.485, 0.456, 0.406), (1 / 255,) * 3, 73),
+        (PictureOptions((0, 255), (123.675, 116.28, 103.53)), (0.485, 0.456, 0.406), (1 / 255,) * 3, 73),
         (PictureOptions(mean=(0.5,), std=(0.25,), resize=64), (0.5,) * 3, (0.25,) * 3, 64),
     ],
 )
-def test_preprocessing_that_is_told(options: PictureOptions, mean: tuple, std: tuple, resize: int, tmp_path: Path) -> None:
+def test_preprocessing_that_is_told(
+    options: PictureOptions, mean: tuple, std: tuple, resize: int, tmp_path: Path
+) -> None:
     source = import_network(save(vgg("vgg11", False, side=2), tmp_path), options).network.input
     assert isinstance(source, ImageInput)
     np.testing.assert_allclose(source.mean, mean, rtol=1e-12)

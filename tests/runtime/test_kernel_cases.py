@@ -15,6 +15,7 @@ SHAPES = [
     ("transpose", "m=70,n=129"),
     ("bias_activation", "n=5,h=300,activation=gelu"),
     ("bias_activation", "n=130,h=7,activation=softmax"),
+    ("average_pool", "c=3,h=9,w=8"),
     ("argmax", "n=129,c=11"),
     ("vector_add", "n=3000"),
     ("vector_add", "n=128,variant=naive"),

@@ -1,0 +1,200 @@
+"""`trninfer import`, and classifying with what it wrote."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+from safetensors.numpy import save_file
+from trninfer.models import load_model
+from trninfer.models.preprocess import open_image, preprocess
+
+CLASSES = ("cat", "dog", "fish", "ant", "bee")
+
+
+def write_onnx(path: Path, ending: str = "dense", side: int = 32) -> Path:
+    """A narrow VGG-16 for pictures of 32x32 and up, as PyTorch exports one; or one with a global pool."""
+    random = np.random.default_rng(4)
+    nodes: list[Any] = []
+    weights: list[Any] = []
+    value = "pictures"
+
+    def weight(*shape: int) -> str:
+        scale = np.sqrt(2 / np.prod(shape[1:])) if len(shape) > 1 else 0.2
+        weights.append(numpy_helper.from_array((random.standard_normal(shape) * scale).astype(np.float32)))
+        weights[-1].name = f"w{len(weights)}"
+        return weights[-1].name
+
+    def add(op: str, *names: str, **attributes: Any) -> None:
+        nonlocal value
+        nodes.append(helper.make_node(op, [value, *names], [f"v{len(nodes)}"], f"/{op}_{len(nodes)}", **attributes))
+        value = nodes[-1].output[0]
+
+    channels = 3
+    for out, count in zip((4, 4, 8, 8, 8), (2, 2, 3, 3, 3), strict=True):
+        for _ in range(count):
+            add("Conv", weight(out, channels, 3, 3), weight(out), pads=[1] * 4, kernel_shape=[3, 3])
+            add("Relu")
+            channels = out
+        add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
+    features = channels * (side // 32) ** 2
+    if ending == "pool":
+        add("GlobalAveragePool")
+        features = channels
+    add("Flatten")
+    if ending == "dense":
+        add("Gemm", weight(16, features), weight(16), transB=1)
+        add("Relu")
+        add("Dropout")
+        features = 16
+    add("Gemm", weight(len(CLASSES), features), weight(len(CLASSES)), transB=1)
+    graph = helper.make_graph(
+        nodes,
+        "vgg",
+        [helper.make_tensor_value_info("pictures", TensorProto.FLOAT, ["batch", 3, side, side])],
+        [helper.make_tensor_value_info(value, TensorProto.FLOAT, ["batch", len(CLASSES)])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> Path:
+    path = tmp_path / "labels.txt"
+    path.write_text("\n".join(CLASSES) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    random = np.random.default_rng(8)
+    for number, size in enumerate([(90, 60), (40, 200), (33, 33), (64, 70)]):
+        coarse = Image.fromarray(random.integers(0, 256, (4, 5, 3), np.uint8))
+        coarse.resize(size, Image.Resampling.BICUBIC).save(folder / f"{number}.jpg")
+    return folder
+
+
+@pytest.mark.parametrize(("ending", "side"), [("dense", 32), ("dense", 64), ("pool", 64)])
+def test_an_imported_network_answers_as_onnx_runtime_does(
+    cli, tmp_path: Path, labels: Path, photos: Path, ending: str, side: int
+) -> None:
+    source, model = write_onnx(tmp_path / "net.onnx", ending, side), tmp_path / "net.safetensors"
+    outcome = cli("import", source, "-o", model, "--labels", labels)
+    assert outcome.status == 0 and outcome.err == ""
+    assert "checked:  against ONNX Runtime on random input, largest difference" in outcome.out
+    assert f"wrote:    {model}" in outcome.out and "ImageNet" not in outcome.out
+
+    report = cli("classify", photos, "--model", model, "--verify", "--format", "json").json()
+    assert report["verify"]["passed"] and len(report["predictions"]) == 4
+    spec = load_model(model).network.input
+    x = np.stack([preprocess(open_image(answer["input"]), spec) for answer in report["predictions"]])
+    logits = onnxruntime.InferenceSession(str(source)).run(None, {"pictures": x})[0]
+    expected = np.exp(logits - logits.max(axis=1, keepdims=True))
+    expected /= expected.sum(axis=1, keepdims=True)
+    for answer, chances in zip(report["predictions"], expected, strict=True):
+        assert answer["label"] == CLASSES[chances.argmax()]
+        assert answer["probability"] == pytest.approx(chances.max(), abs=1e-5)
+    kernels = [layer["kernel"] for layer in report["layers"]]
+    assert kernels.count("fused_conv2d_maxpool_packed") == 13
+    assert kernels.count("average_pool") == (ending == "pool")
+
+
+def test_a_state_dict_of_a_perceptron(cli, tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    tensors = {
+        "fc1.weight": random.standard_normal((9, 6), np.float32),
+        "fc1.bias": random.standard_normal(9, np.float32),
+        "fc2.weight": random.standard_normal((3, 9), np.float32),
+    }
+    source, model = tmp_path / "state.safetensors", tmp_path / "model.safetensors"
+    save_file(tensors, source)
+    outcome = cli("import", source, "-o", model, "--activation", "tanh")
+    assert outcome.status == 0 and "PyTorch state dict (perceptron): 3 layers, 93 parameters" in outcome.out
+    assert "3 classes, numbered" in outcome.out and "pictures:" not in outcome.out
+    x = random.standard_normal((5, 6), np.float32)
+    np.save(tmp_path / "x.npy", x)
+    report = cli("ffnn", "--data", tmp_path / "x.npy", "--model", model, "--format", "json").json()
+    scores = np.tanh(x @ tensors["fc1.weight"].T + tensors["fc1.bias"]) @ tensors["fc2.weight"].T
+    assert [answer["class_index"] for answer in report["predictions"]] == scores.argmax(axis=1).tolist()
+
+
+def test_preprocessing_is_kept_in_the_file(cli, tmp_path: Path) -> None:
+    model = tmp_path / "net.safetensors"
+    arguments = ("--input-range", "-1,1", "--mean", "0,0,0.5", "--std", "2", "--resize", "40")
+    outcome = cli("import", write_onnx(tmp_path / "net.onnx"), "-o", model, *arguments)
+    assert outcome.status == 0 and "assumed" not in outcome.out
+    spec = load_model(model).network.input
+    assert (spec.mean, spec.std, spec.resize) == ((0.5, 0.5, 0.75), (1.0, 1.0, 1.0), 40)
+    assert "(assumed; see --mean, --std, --input-range)" in cli("import", tmp_path / "net.onnx", "-o", model).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("net.onnx",), "--output"),
+        (("missing.onnx", "-o", "m.safetensors"), "missing.onnx: cannot be read: No such file"),
+        (("net.onnx", "-o", "."), "is a folder"),
+        (("net.onnx", "-o", "nowhere/m.safetensors"), "does not exist"),
+        (("net.onnx", "-o", "net.onnx"), "is the file that is read; give another name"),
+        (("net.onnx", "-o", "pipe"), "not a regular file"),
+        (("net.onnx", "-o", "m", "--input-range", "1"), "--input-range 1: two numbers are needed"),
+        (("net.onnx", "-o", "m", "--input-range", "1,0"), "the input range 1,0 is empty"),
+        (("net.onnx", "-o", "m", "--mean", "a"), "--mean a: numbers with commas"),
+        (("net.onnx", "-o", "m", "--mean", "nan"), "finite numbers are needed"),
+        (("net.onnx", "-o", "m", "--std", "1,2"), "std has 2 numbers"),
+        (("net.onnx", "-o", "m", "--labels", "missing.txt"), "--labels missing.txt: cannot be read"),
+        (("net.onnx", "-o", "m", "--labels", "three.txt"), "ends in 5 features, but has 3 labels"),
+        (("net.onnx", "-o", "m", "--labels", "gap.txt"), "gap.txt: line 2 is empty"),
+        (("net.onnx", "-o", "m", "--labels", "control.txt"), "control.txt: line 1 is not printable"),
+        (("net.onnx", "-o", "m", "--labels", "net.onnx"), "not a text file in UTF-8"),
+        (("broken.onnx", "-o", "m"), "broken.onnx: not an ONNX file"),
+        (("weights.pt", "-o", "m"), "a pickle, which is a program and never loaded"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(cli, tmp_path, monkeypatch, arguments, message) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_onnx(Path("net.onnx"))
+    os.mkfifo("pipe")
+    Path("three.txt").write_text("a\nb\nc\n", encoding="utf-8")
+    Path("gap.txt").write_text("a\n\nc\nd\ne\n", encoding="utf-8")
+    Path("control.txt").write_text("a\x1b[2J\nb\nc\nd\ne\n", encoding="utf-8")
+    Path("broken.onnx").write_bytes(b"nothing of the kind")
+    Path("weights.pt").write_bytes(b"PK\x03\x04")
+    before = sorted(os.listdir())
+    outcome = cli("import", *arguments)
+    assert outcome.status == 2 and outcome.out == "" and message in outcome.err
+    assert len(outcome.err.splitlines()) == 1 and outcome.err.startswith("trninfer: ")
+    assert sorted(os.listdir()) == before
+
+
+def test_without_the_package_onnx_it_says_how_to_get_it(cli, tmp_path: Path, monkeypatch) -> None:
+    source = write_onnx(tmp_path / "net.onnx")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    outcome = cli("import", source, "-o", tmp_path / "m.safetensors")
+    assert outcome.status == 2 and "pip install 'trninfer[onnx]'" in outcome.err
+
+
+def test_without_onnx_runtime_it_imports_and_says_that_it_was_not_checked(cli, tmp_path: Path, monkeypatch) -> None:
+    source = write_onnx(tmp_path / "net.onnx")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    outcome = cli("import", source, "-o", tmp_path / "m.safetensors")
+    assert outcome.status == 0 and "not against ONNX Runtime: ONNX Runtime is not installed" in outcome.out
+
+
+def test_an_import_that_differs_is_not_written(cli, tmp_path: Path, monkeypatch) -> None:
+    source, model = write_onnx(tmp_path / "net.onnx"), tmp_path / "m.safetensors"
+    monkeypatch.setattr("trninfer.models.golden.activate", lambda x, activation: x)  # no relu anywhere
+    outcome = cli("import", source, "-o", model)
+    assert outcome.status == 1 and "differs from ONNX Runtime; nothing was written" in outcome.err
+    assert outcome.out == "" and not model.exists()
