@@ -22,7 +22,7 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
     Partitions: a start of 0 for up to 128 of them, 64 for up to 64, 32 or 96 for up to 32
     (trainium_inferentia2_arch.rst, "start_partition").
     """
-    if type(tensor) is not NkiTensor:
+    if not isinstance(tensor, NkiTensor):
         raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
     region = tensor.storage.region
     if region is not SBUF and region is not PSUM:

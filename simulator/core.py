@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,8 @@ class NeuronCore:
         self.memory = Memory(0, 0)  # what the program took at most, once it has run
         self.registers: dict[str, Array] = {}  # state that engines keep between instructions
         self.last_accumulation: Instruction | None = None  # the last to use the Scalar Engine's accumulators
+        self.last_use: dict[str, Instruction] = {}  # of state that several instructions share without naming it
+        self.dynamic = False  # whether any view has an address known only at run time
         self._arenas: dict[MemoryRegion, Arena] = {}
         self._scratch: dict[tuple[int, int], Array] = {}
 
@@ -104,6 +107,8 @@ class NeuronCore:
     ) -> Instruction:
         """Note an instruction. The caller has checked it and computes its values itself."""
         program = self.program
+        if self.dynamic:
+            reads = _with_indices(writes, reads)
         if unit is not engine.tensor:
             for tensor in writes:
                 if tensor.storage.region is PSUM:
@@ -125,7 +130,31 @@ class NeuronCore:
             self.ordered,
         )
         program.append(instruction)
+        if self.dynamic:
+            _after_registers(instruction, (*writes, *reads))
         return instruction
+
+    def share(self, state: str, instruction: Instruction) -> None:
+        """Let an instruction that uses a state of its engine follow the last one that did, as the kernel has them."""
+        previous = self.last_use.get(state)
+        if previous is not None:
+            instruction.depends_on(previous)
+        self.last_use[state] = instruction
+
+
+def _with_indices(writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> tuple[NkiTensor, ...]:
+    """What an instruction reads, with the indices of its views; what it writes at an index it leaves elsewhere."""
+    indirect: Any = [tensor for tensor in (*writes, *reads) if tensor.is_indirect()]
+    indices = [view.index for view in indirect if isinstance(view.index, NkiTensor)]
+    return (*reads, *indices, *[tensor for tensor in writes if tensor.is_indirect()])
+
+
+def _after_registers(instruction: Instruction, tensors: tuple[NkiTensor, ...]) -> None:
+    """Let an instruction follow what loaded the registers that address its operands."""
+    for tensor in tensors:
+        loaded = getattr(getattr(tensor, "index", None), "loaded", None)
+        if loaded is not None and loaded not in instruction.after:
+            instruction.depends_on(loaded)
 
 
 def _source_line() -> tuple[str, int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .core import active
 from .dtypes import Array
 from .errors import NkiValidationError
 
@@ -23,7 +24,7 @@ class AluOperator:
     """An operator of the Vector, Scalar and GpSimd ALUs.
 
     `bits` operators work on the bit patterns of integers, all others on float32. `reduction` is the NumPy reduction
-    where the hardware allows one.
+    where the hardware allows one, `generation` the first NeuronCore version that has the operator.
     """
 
     name: str
@@ -31,6 +32,7 @@ class AluOperator:
     unary: bool = False
     bits: bool = False
     reduction: Callable[..., Array] | None = None
+    generation: int = 2
 
 
 def _compare(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -83,8 +85,8 @@ ALU: dict[str, AluOperator] = {
         AluOperator("logical_or", _logical(np.logical_or), reduction=_logical_reduction(np.any)),
         AluOperator("logical_xor", _logical(np.logical_xor), reduction=_logical_reduction(np.logical_xor.reduce)),
         AluOperator("power", np.power),
-        AluOperator("abs_max", lambda a, b: np.maximum(np.abs(a), np.abs(b))),
-        AluOperator("abs_min", lambda a, b: np.minimum(np.abs(a), np.abs(b))),
+        AluOperator("abs_max", lambda a, b: np.where(np.abs(a) > np.abs(b), a, b), generation=4),
+        AluOperator("abs_min", lambda a, b: np.where(np.abs(a) < np.abs(b), a, b), generation=4),
         AluOperator("abs", np.abs, unary=True),
         AluOperator("square", np.square, unary=True),
         AluOperator("relu", lambda a: np.maximum(a, F32(0)), unary=True),
@@ -189,8 +191,11 @@ def _softplus(x: Array) -> Array:
 
 
 def _sin(x: Array) -> Array:
-    # Accurate in [-pi, pi] only; outside, the Scalar Engine extrapolates and so no kernel may rely on it.
-    return np.where(np.abs(x) <= F32(math.pi), np.sin(x), F32(np.nan))
+    # Outside [-pi, pi] the Scalar Engine extrapolates a cubic, so that sin(9.0) is about 27.65 (nki.api.shared.rst,
+    # nki-act-func): the expansion around the end of the range gives that value.
+    beyond = np.abs(x) - F32(math.pi)
+    cubic = beyond * (beyond * beyond / F32(6) - F32(1))
+    return np.where(beyond <= 0, np.sin(x), np.sign(x) * cubic)
 
 
 @dataclass(frozen=True)
@@ -244,6 +249,8 @@ def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperat
             f"{instruction}: {operand}={_shown(op)} is no ALU operator; allowed: "
             f"{', '.join('nl.' + name for name in ALU)}"
         )
+    if found.generation > 2 and active(instruction).target.generation < found.generation:
+        raise NkiValidationError(f"{instruction}: {operand}=nl.{found.name} needs NeuronCore-v{found.generation} (trn3)")
     return found
 
 

@@ -43,6 +43,8 @@ class NkiTensor(NKIObject):
 
     __slots__ = ("_access", "_bits", "_dtype", "_source", "_values", "offset", "row", "shape", "storage", "strides")
 
+    gathers = False  # whether rows are addressed by a vector of indices
+
     def __init__(
         self,
         shape: tuple[int, ...],
@@ -229,12 +231,16 @@ class NkiTensor(NKIObject):
                 offset += start * stride
                 kept += 1
             elif isinstance(item, DynamicSlice):
+                if not hasattr(item.start, "__index__"):
+                    return _runtime_views().item(self, keys, dim)
                 start, count, _ = resolve_slice(slice(item.start, item.start + item.size), extent, dim, self)
                 new_shape.append(count)
                 new_strides.append(stride)
                 offset += start * stride
                 kept += 1
             else:
+                if type(item) is not int and not hasattr(item, "__index__"):
+                    return _runtime_views().item(self, keys, dim)
                 index = resolve_index(item, extent, dim, self)
                 offset += index * stride
                 last = dim == len(shape) - 1
@@ -258,10 +264,10 @@ class NkiTensor(NKIObject):
         return self[tuple(keys)]
 
     def select(self, dim: int, index: Any) -> NkiTensor:
-        if isinstance(index, NkiTensor):
-            raise NotSimulatedError("NkiTensor.select with an index tensor is not simulated yet")
         dim = self._dim(dim, "select")
         self._not_partition(dim, "select")
+        if not hasattr(index, "__index__"):
+            return _runtime_views().select(self, dim, index)
         index = resolve_index(index, self.shape[dim], dim, self)
         return self._view(
             self.shape[:dim] + self.shape[dim + 1 :],
@@ -377,11 +383,15 @@ class NkiTensor(NKIObject):
         indirect_dim: int = 0,
         dtype: object = None,
     ) -> NkiTensor:
-        """An explicit access pattern on the storage; ignores the shape and strides of this view."""
-        if scalar_offset is not None or vector_offset is not None:
-            raise NotSimulatedError("NkiTensor.ap with scalar_offset or vector_offset is not simulated yet")
+        """An explicit access pattern on the storage; ignores the shape and strides of this view.
+
+        `scalar_offset` (one int32 in SBUF, or a register) or `vector_offset` (one for each row, in SBUF) are added at
+        run time, in steps of dimension `indirect_dim` of this view.
+        """
         target = self._dtype if dtype is None else lookup(dtype)
         strides = tuple(int(step) for step, _ in pattern)
+        if vector_offset is not None:
+            strides = (0, *strides[1:])  # rows lie at the indices; the step given for them is ignored (nki-aps.rst)
         shape = tuple(int(count) for _, count in pattern)
         start = self.offset if offset is None else offset
         view = NkiTensor(shape, target, self.storage, strides=strides, offset=start)
@@ -398,7 +408,9 @@ class NkiTensor(NKIObject):
                 raise OutOfBoundsError(f"{what} reaches outside {self.storage.label}")
         elif start + reach >= view.row:
             raise OutOfBoundsError(f"{what} reaches outside {self.storage.label}")
-        return view
+        if scalar_offset is None and vector_offset is None:
+            return view
+        return _runtime_views().offset(self, view, scalar_offset, vector_offset, indirect_dim)
 
     def view(self, dtype: object) -> NkiTensor:
         """The same bytes as another dtype; the last dimension shrinks or grows."""
@@ -419,7 +431,8 @@ class NkiTensor(NKIObject):
     reinterpret_cast = view
 
     def vector_select(self, dim: int, vector_offset: Any) -> NkiTensor:
-        raise NotSimulatedError("NkiTensor.vector_select is not simulated yet")
+        """Row vector_offset[i] of this tensor in HBM as row i; the indices are read at run time."""
+        return _runtime_views().vector_select(self, dim, vector_offset)
 
     def indirect(self, index: Any, num_elem: int | None = None) -> NkiTensor:
         raise NotSimulatedError("NkiTensor.indirect is not simulated yet")
@@ -432,3 +445,10 @@ class NkiTensor(NKIObject):
     def _not_partition(self, dim: int, what: str) -> None:
         if dim == 0 and self.storage.on_chip:
             raise NkiValidationError(f"{what} of {self.label}: not possible on the partition dimension")
+
+
+def _runtime_views() -> Any:
+    """The module of views whose address is known only at run time; it builds on this one."""
+    from . import indirect
+
+    return indirect

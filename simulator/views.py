@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import NkiValidationError, NotSimulatedError, OutOfBoundsError
+from .errors import NkiValidationError, OutOfBoundsError
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -66,8 +66,6 @@ def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int,
 
 
 def resolve_index(item: Any, extent: int, dim: int, tensor: Any) -> int:
-    if hasattr(item, "storage"):
-        raise NotSimulatedError(f"{tensor.label}: indexing by a tensor is not simulated yet")
     try:
         index = item.__index__()
     except AttributeError:

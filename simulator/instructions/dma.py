@@ -9,6 +9,7 @@ from ..checks import shaped
 from ..core import NeuronCore, active
 from ..costs import Transfer
 from ..errors import NkiValidationError
+from ..indirect import move
 from ..instruction import Instruction, engine
 from ..memory import PSUM, SBUF
 from ..tensor import NkiTensor
@@ -57,11 +58,15 @@ def dma_copy(
             f"dma_copy: src {src.label} has {src.size} elements, dst {dst.label} has {dst.size}; they must be equal"
         )
     _queue("dma_copy", core.target.generation, dge_mode, engine, priority)
+    _gathers("dma_copy", core.target.generation, dge_mode, dst, src)
     transfer = _transfer(core, dge_mode, dst, src)
     instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer)
 
     if core.functional:
-        dst.write(shaped(src.values, dst.shape))
+        if core.dynamic:
+            move(dst, src, oob_mode is _SKIP)
+        else:
+            dst.write(shaped(src.values, dst.shape))
     return instruction
 
 
@@ -94,6 +99,7 @@ def dma_transpose(
         raise NkiValidationError(f"dma_transpose: dst {dst.label} must have the shape {list(shape)}")
     _hardware_transpose("dma_transpose", dge_mode, src)
     _queue("dma_transpose", core.target.generation, dge_mode, engine.unknown, priority)
+    _gathers("dma_transpose", core.target.generation, dge_mode, dst, src)
     transfer = _transfer(core, dge_mode, dst, src, transpose=True)
     instruction = core.issue(
         "dma_transpose", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer
@@ -107,11 +113,12 @@ def dma_transpose(
 _DMA = engine.dma
 _HBM_LINE_BYTES = 64  # narrower writes are read, changed and written back
 _NO_DGE, _HARDWARE, _SOFTWARE = dge_mode.none, dge_mode.hwdge, dge_mode.swdge
+_SKIP = oob_mode.skip
 
 
 def _operands(op: str, dst: NkiTensor, src: NkiTensor) -> None:
     for operand, tensor in (("dst", dst), ("src", src)):
-        if type(tensor) is not NkiTensor:
+        if not isinstance(tensor, NkiTensor):
             raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
         if tensor.storage.region is PSUM:
             raise NkiValidationError(f"{op}: {operand} {tensor.label}: DMA cannot access PSUM; copy through SBUF")
@@ -141,6 +148,17 @@ def _hardware_transpose(op: str, mode: dge_mode, src: NkiTensor) -> None:
         )
 
 
+def _gathers(op: str, generation: int, mode: dge_mode, *tensors: NkiTensor) -> None:
+    """The constraints of an address for each row (nki/deep-dives/nki-dge.rst): GpSimd makes the descriptors."""
+    for tensor in tensors:
+        if tensor.gathers and generation < 3:
+            raise NkiValidationError(f"{op}: {tensor.label} takes a vector of indices; needs NeuronCore-v3 (trn2)")
+        if tensor.gathers and mode in (_NO_DGE, _HARDWARE):
+            raise NkiValidationError(
+                f"{op}: {tensor.label} takes a vector of indices; allowed: dge_mode swdge or unknown, came {mode.name}"
+            )
+
+
 def _hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
     total = 0
     for tensor in (dst, src):
@@ -149,9 +167,7 @@ def _hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
     return total
 
 
-def _transfer(
-    core: NeuronCore, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False
-) -> Transfer:
+def _transfer(core: NeuronCore, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False) -> Transfer:
     """What the queues move: a descriptor is a run of bytes that is contiguous on both sides."""
     into = _contiguous_run(dst)
     run = min(into, _contiguous_run(src))
@@ -162,7 +178,8 @@ def _transfer(
     load = dst.storage.on_chip
     chip = dst if load else src
     row, partitions = (chip.access.row, chip.shape[0]) if chip.storage.on_chip else (0, 0)
-    uses_dge = mode in (_HARDWARE, _SOFTWARE) or (core.dge and mode is not _NO_DGE)
+    software = mode is _SOFTWARE or dst.gathers or src.gathers
+    uses_dge = software or mode is _HARDWARE or (core.dge and mode is not _NO_DGE)
     patterns = tuple(
         [
             (t.offset * t._dtype.itemsize, t.shape, t.strides, t._dtype.itemsize)
@@ -172,7 +189,6 @@ def _transfer(
     )
     narrow = not load and run * itemsize < _HBM_LINE_BYTES and into > run
     casts = dst._dtype is not src._dtype
-    software = mode is _SOFTWARE
     return Transfer(
         moved, dst.size // run, partitions, load, uses_dge, transpose, casts, row, patterns, narrow, software
     )
@@ -181,7 +197,8 @@ def _transfer(
 def _contiguous_run(tensor: NkiTensor) -> int:
     """Elements that lie next to each other in memory, over the innermost dimensions; on chip within a partition."""
     run = 1
-    for position in range(len(tensor.shape) - 1, 0 if tensor.storage.on_chip else -1, -1):
+    rows_apart = tensor.storage.on_chip or tensor.gathers
+    for position in range(len(tensor.shape) - 1, 0 if rows_apart else -1, -1):
         extent, stride = tensor.shape[position], tensor.strides[position]
         if extent == 1:
             continue

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..checks import in_sbuf, shaped
 from ..core import active
+from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..tensor import NkiTensor
@@ -19,22 +20,33 @@ def iota(
     """dst[p, ...] = offset + p * channel_multiplier + the affine pattern [[step, count], ...] of up to 4 dimensions."""
     core = active("iota")
     in_sbuf("iota", "dst", dst)
+    count = affine_count("iota", pattern, dst)
+    instruction = core.issue("iota", engine.gpsimd, (dst,), (), core.costs.gpsimd(count), name)
+
+    if core.functional:
+        dst.write(shaped(affine_pattern(pattern, offset, channel_multiplier, dst.shape[0]), dst.shape))
+    return instruction
+
+
+def affine_count(op: str, pattern: Any, dst: NkiTensor) -> int:
+    """The elements that a pattern makes in a partition; it must fill those of dst."""
     if not 1 <= len(pattern) <= 4 or any(len(pair) != 2 or pair[1] < 1 for pair in pattern):
-        raise NkiValidationError(f"iota: pattern {pattern} must be 1 to 4 pairs [step, count] with count >= 1")
+        raise NkiValidationError(f"{op}: pattern {pattern} must be 1 to 4 pairs [step, count] with count >= 1")
     count = 1
     for _, extent in pattern:
         count *= extent
     if count != dst.free_size:
         raise NkiValidationError(
-            f"iota: pattern {pattern} makes {count} elements, dst {dst.label} has {dst.free_size} in a partition"
+            f"{op}: pattern {pattern} makes {count} elements, dst {dst.label} has {dst.free_size} in a partition"
         )
-    instruction = core.issue("iota", engine.gpsimd, (dst,), (), core.costs.gpsimd(count), name)
+    return count
 
-    if core.functional:
-        values = np.asarray(offset, np.int64)
-        for step, extent in pattern:
-            values = values[..., None] + np.arange(extent, dtype=np.int64) * step
-        lanes = np.arange(dst.shape[0], dtype=np.int64) * channel_multiplier
-        total = lanes[:, None] + values.reshape(1, -1)
-        dst.write(shaped((total & 0xFFFFFFFF).astype(np.uint32).view(np.int32), dst.shape))
-    return instruction
+
+def affine_pattern(pattern: Any, offset: int, channel_multiplier: int, partitions: int) -> Array:
+    """The values of a pattern, [partitions, elements] int32."""
+    values = np.asarray(offset, np.int64)
+    for step, extent in pattern:
+        values = values[..., None] + np.arange(extent, dtype=np.int64) * step
+    lanes = np.arange(partitions, dtype=np.int64) * channel_multiplier
+    total = lanes[:, None] + values.reshape(1, -1)
+    return (total & 0xFFFFFFFF).astype(np.uint32).view(np.int32)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..checks import engine_of, in_sbuf, shaped, tile
 from ..core import NeuronCore, active
+from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..memory import PSUM, Rectangle, note_write
@@ -23,8 +24,10 @@ class matmul_perf_mode(Enum):  # noqa: N801 (name and values of nki.isa)
     double_row = "double_row"
 
 
-_MATMUL_DTYPES = ("float8_e4m3", "float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "tfloat32", "float32")
+_FLOAT8 = ("float8_e4m3", "float8_e5m2", "float8_e4m3fn")
+_MATMUL_DTYPES = (*_FLOAT8, "bfloat16", "float16", "tfloat32", "float32")
 _WIDE = ("float32", "tfloat32")
+_DOUBLE_ROW = matmul_perf_mode.double_row
 
 
 def nc_matmul(
@@ -40,15 +43,20 @@ def nc_matmul(
     perf_mode: matmul_perf_mode = matmul_perf_mode.none,
     name: str | None = None,
 ) -> Instruction:
-    """dst[M, N] = stationary[K, M].T @ moving[K, N], or += where it accumulates; K on the partitions, in float32."""
+    """dst[M, N] = stationary[K, M].T @ moving[K, N], or += where it accumulates; K on the partitions, in float32.
+
+    In perf_mode double_row, on 8-bit floats: stationary[K, 2, M], moving[K, 2, N], with 2 K to contract.
+    """
     core = active("nc_matmul")
-    if perf_mode is not matmul_perf_mode.none:
-        raise NkiValidationError("nc_matmul: perf_mode double_row is not simulated yet")
     in_sbuf("nc_matmul", "stationary", stationary)
     in_sbuf("nc_matmul", "moving", moving)
     _psum_destination(core, "nc_matmul", dst)
-    rows, columns, moving_columns = _matmul_sizes(core, dst, stationary, moving)
-    _row_tile(rows, columns, tile_position, tile_size)
+    planes = 1
+    if perf_mode is not _NO_MODE:
+        planes = _double_row(core, perf_mode, stationary, moving, is_transpose, tile_size)
+    rows, columns, moving_columns = _matmul_sizes(core, dst, stationary, moving, planes)
+    if tile_position or tile_size:
+        _array_tile(core, rows, columns, tile_position, tile_size)
     _matmul_dtypes(core, dst, stationary, moving, is_transpose)
     adds = _accumulates(core, dst, accumulate)
 
@@ -58,13 +66,17 @@ def nc_matmul(
     else:
         cost = core.costs.matmul(columns, moving_columns, stationary._dtype, stride)
     reads = (stationary, moving, dst) if adds else (stationary, moving)
-    instruction = core.issue("nc_matmul", engine.tensor, (dst,), reads, cost, name, 2 * rows * columns * moving_columns)
+    flops = 2 * rows * planes * columns * moving_columns
+    instruction = core.issue("nc_matmul", engine.tensor, (dst,), reads, cost, name, flops)
     instruction.cold = cost.cold
 
     if core.functional:
-        left = stationary.values.reshape(rows, columns)
-        right = moving.values.reshape(rows, moving_columns)
-        product = np.matmul(left.T, right, out=core.scratch(columns, moving_columns))
+        left = stationary.values.reshape(rows * planes, columns)
+        right = moving.values.reshape(rows * planes, moving_columns)
+        if is_transpose and core.target.generation >= 3:
+            product = _transposed(left, right)
+        else:
+            product = np.matmul(left.T, right, out=core.scratch(columns, moving_columns))
         result = shaped(product, dst.shape)
         if not adds:
             dst.write(result)
@@ -118,6 +130,7 @@ def nc_transpose(
 
 
 _TENSOR, _VECTOR = engine.tensor, engine.vector
+_NO_MODE = matmul_perf_mode.none
 
 
 def _transpose_engine(dst: NkiTensor, data: NkiTensor, small: bool) -> engine:
@@ -137,8 +150,46 @@ def _psum_destination(core: NeuronCore, op: str, dst: NkiTensor) -> None:
         )
 
 
-def _matmul_sizes(core: NeuronCore, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor) -> tuple[int, int, int]:
-    rows, columns, moving_columns = stationary.shape[0], stationary.free_size, moving.free_size
+def _transposed(stationary: Array, moving: Array) -> Array:
+    """stationary.T @ moving, where a column of `moving` is all zero but for one 1, bit for bit: NaN and Inf too."""
+    chosen = moving != 0
+    if not (moving[chosen] == 1).all() or (chosen.sum(axis=0) > 1).any():
+        raise NkiValidationError(
+            "nc_matmul: moving of a transpose (is_transpose=True) must be an identity or a permutation: zeros, and "
+            "at most one 1 in a column"
+        )
+    result: Array = np.where(chosen.any(axis=0), stationary.T[:, chosen.argmax(axis=0)], stationary.dtype.type(0))
+    return result
+
+
+def _double_row(
+    core: NeuronCore,
+    mode: Any,
+    stationary: NkiTensor,
+    moving: NkiTensor,
+    is_transpose: bool,
+    tile_size: tuple[int, ...],
+) -> int:
+    """The planes of the contraction, 2, once the rules of the mode are met (trainium2_arch.rst, "Double FP8 Matmul")."""
+    if mode is not _DOUBLE_ROW:
+        raise NkiValidationError(f"nc_matmul: perf_mode {mode!r}; allowed: nisa.matmul_perf_mode none, double_row")
+    if core.target.generation < 3:
+        raise NkiValidationError("nc_matmul: perf_mode double_row needs NeuronCore-v3 (trn2) or newer")
+    if is_transpose or (len(tile_size) == 2 and tile_size[1] != STATIONARY_COLUMNS):
+        raise NkiValidationError("nc_matmul: perf_mode double_row goes neither with is_transpose nor with column tiles")
+    for operand, tensor in (("stationary", stationary), ("moving", moving)):
+        if tensor.dtype not in _FLOAT8 or len(tensor.shape) < 3 or tensor.shape[1] != 2:
+            raise NkiValidationError(
+                f"nc_matmul: {operand} {tensor.label} in perf_mode double_row must be [partitions, 2, columns] of "
+                f"{', '.join(_FLOAT8)}"
+            )
+    return 2
+
+
+def _matmul_sizes(
+    core: NeuronCore, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, planes: int
+) -> tuple[int, int, int]:
+    rows, columns, moving_columns = stationary.shape[0], stationary.free_size // planes, moving.free_size // planes
     if moving.shape[0] != rows:
         raise NkiValidationError(
             f"nc_matmul: stationary {stationary.label} has {rows} partitions, moving {moving.label} has "
@@ -150,10 +201,12 @@ def _matmul_sizes(core: NeuronCore, dst: NkiTensor, stationary: NkiTensor, movin
             f"{STATIONARY_COLUMNS} fit the PE array"
         )
     if moving_columns > core.target.moving_columns:
-        raise NkiValidationError(
-            f"nc_matmul: moving {moving.label} has {moving_columns} columns, at most "
-            f"{core.target.moving_columns} on {core.target.name}"
-        )
+        limit = core.target.moving_columns * (2 if core.target.generation >= 4 and dst.dtype == "bfloat16" else 1)
+        if moving_columns > limit:
+            raise NkiValidationError(
+                f"nc_matmul: moving {moving.label} has {moving_columns} columns, at most {limit} on "
+                f"{core.target.name} into {dst.dtype}"
+            )
     if dst.shape[0] != columns or dst.free_size != moving_columns:
         raise NkiValidationError(
             f"nc_matmul: dst {dst.label} must be {columns} x {moving_columns}: stationary columns on the "
@@ -162,16 +215,19 @@ def _matmul_sizes(core: NeuronCore, dst: NkiTensor, stationary: NkiTensor, movin
     return rows, columns, moving_columns
 
 
-def _row_tile(rows: int, columns: int, position: tuple[int, ...], size: tuple[int, ...]) -> None:
-    if not position and not size:
-        return
+def _array_tile(
+    core: NeuronCore, rows: int, columns: int, position: tuple[int, ...], size: tuple[int, ...]
+) -> None:
+    """The tiles of the PE array: halves, and from NeuronCore-v3 on quarters."""
     if len(position) != 2 or len(size) != 2:
         raise NkiValidationError("nc_matmul: tile_position and tile_size must both be given as (row, column)")
+    sizes = (64, 128) if core.target.generation == 2 else (32, 64, 128)
     for what, start, extent, used in (("row", position[0], size[0], rows), ("column", position[1], size[1], columns)):
-        if extent not in (32, 64, 128) or start % extent or start + extent > PARTITIONS or used > extent:
+        if extent not in sizes or start < 0 or start % extent or start + extent > PARTITIONS or used > extent:
             raise NkiValidationError(
-                f"nc_matmul: {used} {what}s in the {what} tile of {extent} at {start}; allowed sizes 32, "
-                "64, 128 at a multiple of the size"
+                f"nc_matmul: {used} {what}s in the {what} tile of {extent} at {start}; allowed on "
+                f"{core.target.name}: sizes {', '.join(map(str, sizes))} at a multiple of the size, none above "
+                f"{PARTITIONS}"
             )
 
 
@@ -180,6 +236,11 @@ def _matmul_dtypes(core: NeuronCore, dst: NkiTensor, stationary: NkiTensor, movi
     for operand, tensor in (("stationary", stationary), ("moving", moving)):
         if tensor.dtype not in _MATMUL_DTYPES:
             raise NkiValidationError(f"nc_matmul: {operand} {tensor.label}; allowed: {', '.join(_MATMUL_DTYPES)}")
+    if "float8_e4m3fn" in (left, right) and (core.target.generation < 4 or "float8_e4m3" in (left, right)):
+        raise NkiValidationError(
+            f"nc_matmul: stationary is {left}, moving is {right}; float8_e4m3fn needs NeuronCore-v4 (trn3) and does "
+            "not go with float8_e4m3"
+        )
     if (left in _WIDE) != (right in _WIDE):
         raise NkiValidationError(
             f"nc_matmul: stationary is {left}, moving is {right}; if one is float32, so must be the other"

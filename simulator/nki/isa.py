@@ -9,9 +9,19 @@ from ..core import active
 from ..errors import NkiValidationError
 from ..instruction import Instruction as NkiInstruction
 from ..instruction import engine
+from ..instructions.accumulate import exponential, tensor_scalar_reduce
+from ..instructions.activate2 import activate2
 from ..instructions.dma import dge_mode, dma_copy, dma_engine, dma_transpose, oob_mode
+from ..instructions.dma_compute import dma_compute
+from ..instructions.gather import local_gather, nc_n_gather, nc_stream_shuffle
 from ..instructions.gpsimd_engine import iota
+from ..instructions.random_numbers import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
+from ..instructions.register_moves import register_alloc, register_load, register_move, register_store
 from ..instructions.scalar_engine import activation, activation_reduce, reduce_cmd
+from ..instructions.scan import tensor_scalar_cumulative, tensor_tensor_scan
+from ..instructions.search import nc_match_replace8, nonzero_with_count, sequence_bounds, topk
+from ..instructions.select import affine_select, range_select, select_reduce, tensor_copy_predicated
+from ..instructions.statistics import bn_aggr, bn_stats, tensor_partition_reduce
 from ..instructions.tensor_engine import matmul_perf_mode, nc_matmul, nc_transpose
 from ..instructions.vector_engine import (
     max8,
@@ -24,6 +34,7 @@ from ..instructions.vector_engine import (
     tensor_scalar,
     tensor_tensor,
 )
+from ..registers import VirtualRegister
 from .api import missing
 
 tensor_engine = engine.tensor
@@ -58,34 +69,65 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "NkiInstruction",
     "NkiValidationError",
+    "VirtualRegister",
+    "activate2",
     "activation",
     "activation_reduce",
+    "affine_select",
+    "bn_aggr",
+    "bn_stats",
     "dge_mode",
+    "dma_compute",
     "dma_copy",
     "dma_engine",
     "dma_transpose",
+    "dropout",
     "engine",
+    "exponential",
     "get_nc_sub_version",
     "get_nc_version",
     "gpsimd_engine",
     "iota",
+    "local_gather",
     "matmul_perf_mode",
     "max8",
     "memset",
     "nc_find_index8",
+    "nc_match_replace8",
     "nc_matmul",
+    "nc_n_gather",
+    "nc_stream_shuffle",
     "nc_transpose",
     "nc_version",
+    "nonzero_with_count",
     "oob_mode",
+    "rand2",
+    "rand_get_state",
+    "rand_set_state",
+    "range_select",
     "reciprocal",
     "reduce_cmd",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
+    "rng",
     "scalar_engine",
     "scalar_tensor_tensor",
+    "select_reduce",
+    "sequence_bounds",
+    "set_rng_seed",
     "tensor_copy",
+    "tensor_copy_predicated",
     "tensor_engine",
+    "tensor_partition_reduce",
     "tensor_reduce",
     "tensor_scalar",
+    "tensor_scalar_cumulative",
+    "tensor_scalar_reduce",
     "tensor_tensor",
+    "tensor_tensor_scan",
+    "topk",
     "unknown_engine",
     "vector_engine",
 ]

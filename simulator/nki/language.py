@@ -5,7 +5,6 @@ The math functions work on whole tiles; each is one instruction (or a few) on a 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,7 +24,11 @@ from ..memory import MemoryRegion
 from ..operators import ACTIVATIONS, ALU
 from ..targets import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, STATIONARY_COLUMNS, Target, default_target
 from ..tensor import DynamicSlice, NKIObject, NkiTensor
+from . import tile_functions
 from .api import missing
+from .loops import dynamic_range as dynamic_range
+from .loops import fori_loop as fori_loop
+from .loops import while_loop as while_loop
 
 DType = str
 
@@ -202,7 +205,7 @@ def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
     return range(start) if stop is None else range(start, stop, step)
 
 
-sequential_range = static_range = dynamic_range = affine_range
+sequential_range = static_range = affine_range
 
 
 def program_id(axis: int = 0) -> int:
@@ -293,6 +296,8 @@ for _name, _operator in ALU.items():
 for _name in ACTIVATIONS:
     if _name not in globals():
         globals()[_name] = _unary(_name)
+for _name in tile_functions.__all__:
+    globals()[_name] = getattr(tile_functions, _name)
 for _name, _operator_name in (("sum", "add"), ("max", "maximum"), ("min", "minimum"), ("prod", "multiply")):
     globals()[_name] = _reduction(_name, _operator_name)
 for _name in ("average", "prelu", "bypass"):
@@ -315,14 +320,6 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
     result = ndarray((x.free_size, y.free_size), float32, psum)
     nc_matmul(result, x, y)
     return result
-
-
-def rand(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
-    """Uniform random numbers in [0, 1), the same in every run."""
-    tensor = zeros(shape, dtype, buffer, name)
-    if active().functional:
-        tensor.write(np.random.default_rng(0).random(math.prod(shape), dtype=np.float32).reshape(tensor.shape))
-    return tensor
 
 
 def __getattr__(name: str) -> Any:

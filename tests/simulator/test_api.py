@@ -22,7 +22,9 @@ def shown(default):
         return None
     if isinstance(default, Enum):
         return default.name if type(default).__name__ == "MemoryRegion" else f"{type(default).__name__}.{default.name}"
-    return repr(default)
+    if default is ...:
+        return "..."
+    return default.__name__ if callable(default) else repr(default)  # an operator is told by its name
 
 
 def documented(parameter):

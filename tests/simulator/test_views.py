@@ -187,8 +187,7 @@ def test_assignment_points_to_instructions(core):
         t[:, 0] = 1.0
 
 
-def test_dynamic_access_says_it_is_not_simulated(core):
-    t = nl.ndarray((4, 8), nl.float32, nl.shared_hbm)
-    index = nl.zeros((1, 1), nl.int32)
+def test_tensor_indirection_says_it_is_not_simulated(core):
+    t = nl.ndarray((16, 8), nl.float32)
     with pytest.raises(simulator.NotSimulatedError, match="not simulated yet"):
-        t.select(0, index)
+        t.indirect(nl.zeros((16, 1), nl.uint32))

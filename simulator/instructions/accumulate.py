@@ -1,0 +1,186 @@
+"""The Vector Engine's accumulators, one float32 a partition, and the instructions that reduce into them.
+
+The accumulators are shared by all of these instructions and keep their values from one to the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..checks import broadcast_value, float_values, same_partitions, same_size, scalar_operand, shaped, tile
+from ..core import NeuronCore, active
+from ..dtypes import Array
+from ..errors import NkiValidationError
+from ..instruction import Instruction, engine
+from ..memory import PSUM
+from ..operators import AluOperator, alu_operator
+from ..targets import PARTITIONS
+from ..tensor import NkiTensor
+from .scalar_engine import reduce_cmd
+from .vector_engine import _apply, _operand
+
+READ_CYCLES = 64  # of reading the accumulators after streaming (NKI API of Neuron 2.2x, tensor_scalar_reduce)
+_STATE = "vector accumulators"
+_IDENTITY = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
+_IDLE, _REDUCE, _RESET, _LOAD = reduce_cmd.idle, reduce_cmd.reduce, reduce_cmd.reset_reduce, reduce_cmd.load_reduce
+_FLOATS = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "tfloat32")
+_EXPONENTIAL_TYPES = (*_FLOATS, "int8", "int16", "int32", "uint8", "uint16")
+
+
+def tensor_scalar_reduce(
+    dst: NkiTensor,
+    data: NkiTensor,
+    op0: Any,
+    operand0: Any,
+    reduce_op: Any,
+    reduce_res: NkiTensor | None = None,
+    reverse0: bool = False,
+    reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
+    reduce_init: Any = None,
+    reduce_res_negate: bool = False,
+    name: str | None = None,
+) -> Instruction:
+    """dst = data <op0> operand0; reduce_res = dst reduced over its free axes by `reduce_op`."""
+    core = active("tensor_scalar_reduce")
+    tile("tensor_scalar_reduce", "dst", dst)
+    tile("tensor_scalar_reduce", "data", data)
+    same_size("tensor_scalar_reduce", dst, "data", data)
+    operator = alu_operator(op0, "tensor_scalar_reduce", "op0")
+    if operator.bits:
+        raise NkiValidationError(f"tensor_scalar_reduce: op0=nl.{operator.name} must be arithmetic, not a bit operator")
+    if reverse0:
+        raise NkiValidationError("tensor_scalar_reduce: reverse0 is not supported by the hardware's API yet")
+    scalar = _operand("tensor_scalar_reduce", "operand0", operator, operand0, data)
+    reducer = reduction("tensor_scalar_reduce", reduce_op, ("add", "multiply", "maximum", "minimum"))
+    check_command("tensor_scalar_reduce", reduce_cmd, (_RESET, _REDUCE, _LOAD), reduce_res, data)
+    init = initial("tensor_scalar_reduce", "reduce_init", reduce_cmd, reduce_init, data)
+    reads = (data, *[operand for operand in (scalar, init) if isinstance(operand, NkiTensor)])
+    writes = (dst,) if reduce_res is None else (dst, reduce_res)
+    cost = core.costs.vector(data.free_size + READ_CYCLES)
+    instruction = core.issue("tensor_scalar_reduce", engine.vector, writes, reads, cost, name, 2 * dst.size)
+    core.share(_STATE, instruction)
+
+    if core.functional:
+        with np.errstate(all="ignore"):
+            values = _apply(operator, float_values(data), scalar, False, len(data.shape))
+            total = accumulate(core, values, reducer, reduce_cmd, init)
+        dst.write(shaped(values, dst.shape))
+        if reduce_res is not None:
+            reduce_res.write(shaped(-total if reduce_res_negate else total, reduce_res.shape))
+    return instruction
+
+
+def exponential(
+    dst: NkiTensor,
+    src: NkiTensor,
+    max_value: Any = 0.0,
+    reduce_res: NkiTensor | None = None,
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    reduce_init: Any = 0.0,
+    name: str | None = None,
+) -> Instruction:
+    """dst = exp(src - max_value); its sum over the free axes can go to the accumulators. NeuronCore-v4 and newer."""
+    core = active("exponential")
+    if core.target.generation < 4:
+        raise NkiValidationError(f"exponential: needs NeuronCore-v4 (trn3), came {core.target.name}")
+    tile("exponential", "dst", dst)
+    tile("exponential", "src", src)
+    same_size("exponential", dst, "src", src)
+    if dst.dtype not in _EXPONENTIAL_TYPES:
+        raise NkiValidationError(f"exponential: dst {dst.label} must be one of {', '.join(_EXPONENTIAL_TYPES)}")
+    if src.dtype not in (*_EXPONENTIAL_TYPES, "uint32") or src.dtype == "tfloat32":
+        raise NkiValidationError(f"exponential: src {src.label} has a dtype that it does not take")
+    largest = scalar_operand("exponential", "max_value", max_value, src)
+    check_command("exponential", reduce_cmd, (_IDLE, _RESET, _REDUCE, _LOAD), reduce_res, src)
+    if reduce_res is not None and reduce_res.dtype not in _FLOATS:
+        raise NkiValidationError(f"exponential: reduce_res {reduce_res.label} must be one of {', '.join(_FLOATS)}")
+    unset = not isinstance(reduce_init, NkiTensor) and reduce_init == 0
+    given = None if unset and reduce_cmd is not _LOAD else reduce_init
+    init = initial("exponential", "reduce_init", reduce_cmd, given, src)
+    reads = (src, *[operand for operand in (largest, init) if isinstance(operand, NkiTensor)])
+    writes = (dst,) if reduce_res is None else (dst, reduce_res)
+    # Four times the throughput of the Scalar Engine's exp (trainium3_arch.rst, "Fast Exponential Evaluation").
+    cycles = src.free_size / 4 * core.target.vector_ghz / core.target.scalar_ghz
+    cost = core.costs.vector(cycles + (READ_CYCLES if reduce_res is not None else 0))
+    instruction = core.issue("exponential", engine.vector, writes, reads, cost, name, 2 * dst.size)
+    core.share(_STATE, instruction)
+
+    if core.functional:
+        with np.errstate(all="ignore"):
+            values = np.exp(float_values(src) - broadcast_value(largest, len(src.shape)))
+        dst.write(shaped(values, dst.shape))
+        if reduce_cmd is not _IDLE:
+            total = accumulate(core, values, reduction("exponential", np.add, ("add",)), reduce_cmd, init)
+            if reduce_res is not None:
+                reduce_res.write(shaped(total, reduce_res.shape))
+    return instruction
+
+
+def reduction(op: str, given: Any, allowed: tuple[str, ...]) -> AluOperator:
+    """The operator that the accumulators combine values by."""
+    operator = alu_operator(given, op, "reduce_op")
+    if operator.name not in allowed:
+        names = ", ".join("nl." + name for name in allowed)
+        raise NkiValidationError(f"{op}: reduce_op=nl.{operator.name} is not allowed; allowed: {names}")
+    return operator
+
+
+def check_command(
+    op: str, command: reduce_cmd, allowed: tuple[reduce_cmd, ...], result: NkiTensor | None, data: NkiTensor
+) -> None:
+    """The rules of reduce_cmd and of the tile that takes the accumulators."""
+    if command not in allowed:
+        names = ", ".join(c.name for c in allowed)
+        raise NkiValidationError(f"{op}: reduce_cmd {getattr(command, 'name', command)}; allowed: {names}")
+    if result is not None:
+        if command is _IDLE:
+            raise NkiValidationError(f"{op}: reduce_res needs a reduce_cmd that reduces, came idle")
+        tile(op, "reduce_res", result)
+        same_partitions(op, result, "data", data)
+        if result.free_size != 1:
+            raise NkiValidationError(f"{op}: reduce_res {result.label} must have one element in a partition")
+
+
+def initial(op: str, operand: str, command: reduce_cmd, value: Any, data: NkiTensor) -> Any:
+    """What load_reduce loads; nothing else may have it."""
+    if command is not _LOAD:
+        if value is not None:
+            raise NkiValidationError(f"{op}: {operand} goes with reduce_cmd load_reduce only, came {command.name}")
+        return None
+    if value is None:
+        raise NkiValidationError(f"{op}: reduce_cmd load_reduce needs {operand}")
+    return scalar_operand(op, operand, value, data)
+
+
+def start(core: NeuronCore, partitions: int, operator: AluOperator, command: reduce_cmd, init: Any) -> Array:
+    """What the accumulators of the first `partitions` hold before the instruction's first element, [partitions]."""
+    if command is _RESET:
+        return np.full(partitions, _IDENTITY[operator.name], np.float32)
+    if command is _LOAD:
+        return np.array(np.broadcast_to(broadcast_value(init, 1), partitions), np.float32)
+    return vector_accumulators(core)[:partitions].copy()
+
+
+def accumulate(core: NeuronCore, values: Array, operator: AluOperator, command: reduce_cmd, init: Any) -> Array:
+    """Reduce values [partitions, ...] into the accumulators; what they hold then, [partitions]."""
+    assert operator.reduction is not None
+    partitions = values.shape[0]
+    state = start(core, partitions, operator, command, init)
+    total = operator.compute(state, operator.reduction(values.reshape(partitions, -1), axis=(1,)))
+    vector_accumulators(core)[:partitions] = total
+    return total
+
+
+def vector_accumulators(core: NeuronCore) -> Array:
+    """The accumulators themselves, [128] float32."""
+    found = core.registers.get(_STATE)
+    if found is None:
+        found = core.registers[_STATE] = np.full(PARTITIONS, np.nan, np.float32)
+    return found
+
+
+def not_both_in_psum(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) -> None:
+    if a.storage.region is PSUM and b.storage.region is PSUM:
+        raise NkiValidationError(f"{op}: {first} {a.label} and {second} {b.label} cannot both be in PSUM")

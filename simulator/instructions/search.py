@@ -1,0 +1,174 @@
+"""Finding values: matches to replace (Vector Engine); the largest, the nonzero and equal neighbours (GpSimd Engine)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..checks import float_values, in_sbuf, same_partitions, same_size, shaped, tile
+from ..core import active
+from ..dtypes import Array
+from ..errors import NkiValidationError
+from ..instruction import Instruction, engine
+from ..tensor import NkiTensor
+from .gather import CORE_PARTITIONS
+from .vector_engine import _eight, _searchable
+
+
+def nc_match_replace8(
+    dst: NkiTensor,
+    data: NkiTensor,
+    vals: NkiTensor,
+    imm: float,
+    dst_idx: NkiTensor | None = None,
+    name: str | None = None,
+) -> Instruction:
+    """dst = data with the first occurrence of each of the 8 vals replaced by imm; where they were goes to dst_idx.
+
+    Equal vals take one occurrence each, the last of them the first (all ones where there is none).
+    """
+    core = active("nc_match_replace8")
+    for operand, tensor in (("dst", dst), ("data", data), ("vals", vals)):
+        tile("nc_match_replace8", operand, tensor)
+        same_partitions("nc_match_replace8", dst, operand, tensor)
+    same_size("nc_match_replace8", dst, "data", data)
+    _eight("nc_match_replace8", "vals", vals)
+    _searchable("nc_match_replace8", "data", data)
+    if dst_idx is not None:
+        tile("nc_match_replace8", "dst_idx", dst_idx)
+        same_partitions("nc_match_replace8", dst, "dst_idx", dst_idx)
+        _eight("nc_match_replace8", "dst_idx", dst_idx)
+        if dst_idx.dtype not in ("uint32", "uint16"):
+            raise NkiValidationError(f"nc_match_replace8: dst_idx {dst_idx.label} must be uint32 or uint16")
+    writes = (dst,) if dst_idx is None else (dst, dst_idx)
+    cost = core.costs.reduce(data)
+    instruction = core.issue("nc_match_replace8", engine.vector, writes, (data, vals), cost, name)
+
+    if core.functional:
+        partitions = data.shape[0]
+        values = float_values(data).reshape(partitions, -1).copy()
+        wanted = float_values(vals).reshape(partitions, 8)
+        free = np.ones(values.shape, bool)  # positions that no value was matched with yet
+        found = np.full((partitions, 8), -1, np.int64)
+        for column in range(7, -1, -1):
+            hit = (values == wanted[:, column : column + 1]) & free
+            rows = np.flatnonzero(hit.any(axis=1))
+            found[rows, column] = hit[rows].argmax(axis=1)
+            free[rows, found[rows, column]] = False
+        values[~free] = imm
+        dst.write(shaped(values, dst.shape))
+        if dst_idx is not None:
+            missing = np.iinfo(dst_idx._dtype.held).max
+            dst_idx.write(shaped(np.where(found < 0, missing, found), dst_idx.shape))
+    return instruction
+
+
+def topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, name: str | None = None) -> Instruction:
+    """The largest of the first n elements of each group of 16 partitions, in ascending order, and where they were.
+
+    Element e of a group lies in its partition e % 16, column e // 16. How many are taken is the free size of val_dst.
+    Each partition of a group gets the group's result; of equal elements the first ones are taken.
+    """
+    core = active("topk")
+    for operand, tensor in (("val_dst", val_dst), ("idx_dst", idx_dst), ("src", src)):
+        in_sbuf("topk", operand, tensor)
+        same_partitions("topk", val_dst, operand, tensor)
+    for operand, tensor, dtype in (
+        ("val_dst", val_dst, "bfloat16"),
+        ("idx_dst", idx_dst, "uint32"),
+        ("src", src, "bfloat16"),
+    ):
+        if tensor.dtype != dtype:
+            raise NkiValidationError(f"topk: {operand} {tensor.label} must be {dtype}")
+    partitions, count = src.shape[0], val_dst.free_size
+    same_size("topk", val_dst, "idx_dst", idx_dst)
+    if partitions % CORE_PARTITIONS:
+        raise NkiValidationError(f"topk: src {src.label} must have a multiple of 16 partitions")
+    if not 8 <= n < 65536 or n > CORE_PARTITIONS * src.free_size:
+        raise NkiValidationError(
+            f"topk: n must be 8 to 65535 and at most the {CORE_PARTITIONS * src.free_size} elements of 16 partitions "
+            f"of src {src.label}, came {n}"
+        )
+    if not count <= n or count >= 32768:
+        raise NkiValidationError(f"topk: val_dst {val_dst.label} has {count} elements; allowed 1 to {min(n, 32767)}")
+    cost = core.costs.gpsimd(4 * n + count)  # nki/api/nki/isa/__init__.py, topk
+    instruction = core.issue("topk", engine.gpsimd, (val_dst, idx_dst), (src,), cost, name)
+
+    if core.functional:
+        groups = src.values.reshape(partitions // CORE_PARTITIONS, CORE_PARTITIONS, -1)
+        snakes = groups.transpose(0, 2, 1).reshape(len(groups), -1)[:, :n]
+        largest = np.argsort(-snakes, axis=1, kind="stable")[:, :count][:, ::-1]
+        values = np.take_along_axis(snakes, largest, axis=1)
+        val_dst.write(shaped(np.repeat(values, CORE_PARTITIONS, axis=0), val_dst.shape))
+        idx_dst.write(shaped(np.repeat(largest, CORE_PARTITIONS, axis=0), idx_dst.shape))
+    return instruction
+
+
+def nonzero_with_count(
+    dst: NkiTensor, src: NkiTensor, index_offset: int = 0, padding_val: int = -1, name: str | None = None
+) -> Instruction:
+    """In partitions 0, 16, ..., 112: dst = the positions of src's nonzero elements (+ index_offset), then padding_val,
+    and last their number. NeuronCore-v3 and newer. Its time is not published; counted as one pass over src."""
+    core = active("nonzero_with_count")
+    if core.target.generation < 3:
+        raise NkiValidationError(f"nonzero_with_count: needs NeuronCore-v3 (trn2) or newer, came {core.target.name}")
+    in_sbuf("nonzero_with_count", "dst", dst)
+    in_sbuf("nonzero_with_count", "src", src)
+    same_partitions("nonzero_with_count", dst, "src", src)
+    if src.dtype not in ("float32", "int32"):
+        raise NkiValidationError(f"nonzero_with_count: src {src.label} must be float32 or int32")
+    if dst.dtype != "int32":
+        raise NkiValidationError(f"nonzero_with_count: dst {dst.label} must be int32")
+    if dst.free_size != src.free_size + 1:
+        raise NkiValidationError(
+            f"nonzero_with_count: dst {dst.label} must have {src.free_size + 1} elements in a partition, one more "
+            f"than src {src.label}"
+        )
+    for operand, value in (("index_offset", index_offset), ("padding_val", padding_val)):
+        if not isinstance(value, int) or not -(1 << 31) <= value < 1 << 31:
+            raise NkiValidationError(f"nonzero_with_count: {operand} must be an int32, came {value!r}")
+    cost = core.costs.gpsimd(src.free_size)
+    instruction = core.issue("nonzero_with_count", engine.gpsimd, (dst,), (src, dst), cost, name)
+
+    if core.functional:
+        values = src.values.reshape(src.shape[0], -1)
+        result = dst.values.reshape(dst.shape[0], -1).copy()
+        for partition in range(0, src.shape[0], CORE_PARTITIONS):
+            positions = np.flatnonzero(values[partition])
+            result[partition] = padding_val
+            result[partition, : positions.size] = positions + index_offset
+            result[partition, -1] = positions.size
+        dst.write(shaped(result, dst.shape))
+    return instruction
+
+
+def sequence_bounds(dst: NkiTensor, segment_ids: NkiTensor, name: str | None = None) -> Instruction:
+    """dst[0, 0, i], dst[0, 1, i] = where the run of equal ids around element i starts and ends (one past the last);
+    the number of elements and -1 where the id is 0. Its time is not published; counted as one pass."""
+    core = active("sequence_bounds")
+    in_sbuf("sequence_bounds", "dst", dst)
+    in_sbuf("sequence_bounds", "segment_ids", segment_ids)
+    count = segment_ids.free_size
+    if segment_ids.shape[0] != 1 or dst.shape != (1, 2, count):
+        raise NkiValidationError(
+            f"sequence_bounds: segment_ids {segment_ids.label} must be in 1 partition and dst {dst.label} of shape "
+            f"[1, 2, {count}]"
+        )
+    for operand, tensor in (("dst", dst), ("segment_ids", segment_ids)):
+        if tensor.dtype not in ("float32", "int32"):
+            raise NkiValidationError(f"sequence_bounds: {operand} {tensor.label} must be float32 or int32")
+    cost = core.costs.gpsimd(count)
+    instruction = core.issue("sequence_bounds", engine.gpsimd, (dst,), (segment_ids,), cost, name)
+
+    if core.functional:
+        dst.write(_bounds(segment_ids.values.reshape(-1))[None])
+    return instruction
+
+
+def _bounds(ids: Array) -> Array:
+    """[2, n]: start and end of each element's run."""
+    count = ids.size
+    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
+    ends = np.r_[starts[1:], count]
+    lengths = ends - starts
+    bounds = np.stack([np.repeat(starts, lengths), np.repeat(ends, lengths)])
+    return np.where(ids == 0, [[count], [-1]], bounds)
