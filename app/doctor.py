@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import sys
 from typing import Any
@@ -37,7 +38,7 @@ def doctor(
 def _checks() -> list[dict[str, Any]]:
     """A record a check; `status` is ok, missing or wrong."""
     from ..runtime import environment
-    from ..runtime.backend import TargetError, decide, resolve_target
+    from ..runtime.backend import decide
     from ..version import __version__
 
     rows = [_row("trninfer", "ok", f"version {__version__}")]
@@ -46,17 +47,76 @@ def _checks() -> list[dict[str, Any]]:
     rows += [_row(name, "ok", f"version {importlib.metadata.version(name)}") for name in ("numpy", "pillow")]
     devices = environment.neuron_devices()
     rows.append(_row("neuron device", "ok" if devices else "missing", ", ".join(devices) or "no /dev/neuron*"))
+    rows += _neuron_system()
     for package in environment.neuron_packages():
         rows.append(_row(package.name, _STATUS[package.state], package.explanation))
     if environment.missing_for_neuron():
         rows.append(_row("to use the chip", "missing", environment.INSTALL_HINT))
     choice = decide("auto")
     rows.append(_row("backend auto", "ok", f"{choice.backend}: {choice.reason}"))
-    try:
-        rows.append(_row("target", "ok", resolve_target(None)))
-    except TargetError as error:
-        rows.append(_row("target", "wrong", str(error)))
+    rows.append(_target(choice.backend))
     return rows
+
+
+def _neuron_system() -> list[dict[str, Any]]:
+    """What AWS's driver, runtime and tools tell, and the kernels that were compiled here."""
+    from ..runtime.backend import BackendUnavailable
+    from ..runtime.compile_cache import cache_folder, cache_size
+    from ..runtime.neuron_profile import find_device_timer
+    from ..runtime.neuron_system import driver_version, instance_type, runtime_library, visible_cores
+    from .report import count
+
+    driver = driver_version()
+    rows = [
+        _found("neuron driver", f"version {driver}" if driver else None, "modinfo knows no neuron"),
+        _found("neuron runtime", runtime_library(), "no libnrt.so.1 in /opt/aws/neuron/lib"),
+        _found("instance", instance_type(), "neuron-ls does not tell"),
+    ]
+    try:
+        cores = visible_cores()
+        told = f"{len(cores)}: {_list(cores)}" if cores else None
+        rows.append(_found("neuroncores", told, "neuron-ls does not tell"))
+    except BackendUnavailable as error:
+        rows.append(_row("neuroncores", "wrong", str(error)))
+    try:
+        timer = find_device_timer()
+        rows.append(
+            _found("device times", timer.tool if timer else None, "no nrtpy, neuron-explorer or neuron-profile")
+        )
+    except BackendUnavailable as error:
+        rows.append(_row("device times", "wrong", str(error)))
+    folder = cache_folder()
+    size = cache_size(folder)
+    rows.append(
+        _row("compiled kernels", "ok", f"{count(size.entries, 'kernel')}, {size.size_bytes:,} bytes in {folder}")
+    )
+    return rows
+
+
+def _target(backend: str) -> dict[str, Any]:
+    """The target that kernels are compiled for, or simulated on, and what says so."""
+    from ..runtime.backend import TARGET_VARIABLE, TargetError, resolve_target
+    from ..runtime.neuron_system import instance_target
+
+    told = instance_target() if backend == "neuron" else None
+    if os.environ.get(TARGET_VARIABLE):
+        told, reason = None, TARGET_VARIABLE
+    else:
+        reason = "this instance" if told else "the default"
+    try:
+        return _row("target", "ok", f"{resolve_target(told)} ({reason})")
+    except TargetError as error:
+        return _row("target", "wrong", str(error))
+
+
+def _list(cores: tuple[int, ...]) -> str:
+    """`0 to 15` where none between is left out."""
+    whole = len(cores) > 2 and cores == tuple(range(cores[0], cores[-1] + 1))
+    return f"{cores[0]} to {cores[-1]}" if whole else ", ".join(map(str, cores))
+
+
+def _found(check: str, detail: str | None, otherwise: str) -> dict[str, Any]:
+    return _row(check, "ok", detail) if detail else _row(check, "missing", otherwise)
 
 
 def _row(check: str, status: str, detail: str) -> dict[str, Any]:

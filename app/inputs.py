@@ -1,11 +1,17 @@
-"""Finding pictures: files, folders, globs and standard input."""
+"""Finding pictures: files, folders, globs, lists of files and standard input; and opening files without surprises."""
 
 from __future__ import annotations
 
 import glob
 import os
-from dataclasses import dataclass
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, BinaryIO
+
+from .errors import UsageError
 
 STANDARD_INPUT = "-"
 
@@ -13,6 +19,8 @@ STANDARD_INPUT = "-"
 PICTURE_SUFFIXES = frozenset(
     (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
 )
+
+MAX_LIST_BYTES = 256 << 20  # of a list of files: some millions of names
 
 
 @dataclass(frozen=True)
@@ -23,52 +31,167 @@ class InputProblem:
     message: str
 
 
-def find_pictures(arguments: list[str]) -> tuple[list[str], list[InputProblem]]:
+@dataclass
+class _Search:
+    """What has been found so far, each file once, whatever names lead to it."""
+
+    recursive: bool
+    found: list[str] = field(default_factory=list)
+    problems: list[InputProblem] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+
+    def add(self, path: str) -> None:
+        identity = path if path == STANDARD_INPUT or "\0" in path else os.path.realpath(path)
+        if identity not in self.seen:
+            self.seen.add(identity)
+            self.found.append(path)
+
+    def fail(self, name: str, message: str) -> None:
+        self.problems.append(InputProblem(name, message))
+
+
+def find_pictures(
+    arguments: list[str], recursive: bool = False, from_list: str | None = None
+) -> tuple[list[str], list[InputProblem]]:
     """The pictures that arguments mean, each once, and the arguments that mean none.
 
-    Arguments keep their order; what a folder or a glob holds is sorted by name. Hidden files, and in folders files
-    without a picture's suffix, are left out.
+    Arguments keep their order, then come the lines of the file `from_list` ("-" for standard input); what a folder or a
+    glob holds is sorted by name. Hidden files, and in folders files without a picture's suffix, are left out.
+    `recursive` looks into the folders in a folder too, but not through links, which may lead in circles. UsageError
+    where the list cannot be read.
     """
-    found: list[str] = []
-    problems: list[InputProblem] = []
-    seen: set[str] = set()
+    search = _Search(recursive)
     for argument in arguments:
-        paths, message = _expand(argument)
-        if message:
-            problems.append(InputProblem(argument, message))
-        for path in paths:
-            identity = path if path == STANDARD_INPUT else os.path.realpath(path)
-            if identity not in seen:
-                seen.add(identity)
-                found.append(path)
-    return found, problems
+        _expand(argument, search)
+    if from_list is not None:
+        for line in read_list(from_list):
+            if line == from_list == STANDARD_INPUT:
+                search.fail(line, "standard input holds the list; it cannot hold a picture too")
+            else:
+                search.add(line)
+        if from_list == STANDARD_INPUT and STANDARD_INPUT in search.found:
+            raise UsageError("- and --from-list - both read standard input; give one of them")
+    return search.found, search.problems
 
 
-def _expand(argument: str) -> tuple[list[str], str]:
-    """The pictures of one argument, or why there are none."""
-    if argument == STANDARD_INPUT:
-        return [STANDARD_INPUT], ""
-    if not argument or "\0" in argument:
-        return [], "not the name of a file"
-    path = Path(argument)
+def read_list(path: str) -> list[str]:
+    """The names in a list of files ("-" for standard input): one a line, as they are, empty lines left out.
+
+    Names are bytes, as everywhere in the file system, decoded as Python decodes the names of files. UsageError where
+    the list cannot be read or is larger than MAX_LIST_BYTES.
+    """
     try:
-        if path.is_dir():
-            pictures = _pictures_in(argument)
-            return pictures, "" if pictures else "no pictures in this folder"
-        if os.path.lexists(argument):
-            return [argument], ""
+        if path == STANDARD_INPUT:
+            if sys.stdin is None or sys.stdin.isatty():
+                raise UsageError("--from-list -: no list is piped into standard input")
+            content = sys.stdin.buffer.read(MAX_LIST_BYTES + 1)
+        else:
+            with open_regular(path) as file:
+                content = file.read(MAX_LIST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--from-list {path}: {describe(error)}") from None
+    if len(content) > MAX_LIST_BYTES:
+        raise UsageError(f"--from-list {path}: more than {MAX_LIST_BYTES >> 20} MiB; no list of pictures is so long")
+    lines = (line.removesuffix(b"\r") for line in content.split(b"\n"))
+    return [os.fsdecode(line) for line in lines if line]
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading; never waits for the other end of a pipe.
+
+    Raises OSError where there is none or it may not be read, and ValueError, with "not a regular file" as message, for
+    folders, pipes and devices, and for names that no file can have.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError("not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def describe(error: Exception) -> str:
+    """Why `open_regular` or reading failed, in the words of a user."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror or error}"
+    return str(error)
+
+
+def file_size(file: IO[bytes]) -> int:
+    """The size in bytes of an open file."""
+    return os.fstat(file.fileno()).st_size
+
+
+def _expand(argument: str, search: _Search) -> None:
+    """Add the pictures of one argument, or why there are none."""
+    if argument == STANDARD_INPUT:
+        search.add(argument)
+        return
+    if not argument or "\0" in argument:
+        search.fail(argument, "not the name of a file")
+        return
+    try:
+        if Path(argument).is_dir():
+            _search_folder(argument, search)
+        elif os.path.lexists(argument):
+            search.add(argument)
+        elif glob.has_magic(argument):
+            _search_glob(argument, search)
+        else:
+            search.fail(argument, "no such file or folder")
     except OSError as error:
-        return [], f"cannot be read: {error.strerror or error}"
-    if glob.has_magic(argument):
-        matches = sorted(match for match in glob.glob(argument) if not os.path.isdir(match))
-        return matches, "" if matches else "no file matches"
-    return [], "no such file or folder"
+        search.fail(argument, describe(error))
 
 
-def _pictures_in(folder: str) -> list[str]:
-    names = [
-        name
-        for name in os.listdir(folder)
-        if not name.startswith(".") and os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES
-    ]
-    return [os.path.join(folder, name) for name in sorted(names)]
+def _search_folder(folder: str, search: _Search) -> None:
+    before = len(search.problems)
+    any_picture = False
+    for path in _pictures_in(folder, search):
+        any_picture = True
+        search.add(path)
+    if not any_picture and len(search.problems) == before:
+        advice = "" if search.recursive or not _has_folders(folder) else "; --recursive looks into the folders in it"
+        search.fail(folder, f"no pictures in this folder{advice}")
+
+
+def _search_glob(pattern: str, search: _Search) -> None:
+    any_match = False
+    for match in sorted(glob.glob(pattern)):
+        if not os.path.isdir(match):
+            search.add(match)
+        elif search.recursive:
+            _search_folder(match, search)
+        else:
+            continue
+        any_match = True
+    if not any_match:
+        search.fail(pattern, "no file matches")
+
+
+def _pictures_in(folder: str, search: _Search) -> Iterator[str]:
+    """The pictures of a folder, sorted; then, where asked for, those of the folders in it."""
+    folders = [folder]
+    while folders:
+        here = folders.pop()
+        try:
+            with os.scandir(here) as entries:
+                visible = sorted(
+                    (entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name
+                )
+        except OSError as error:  # not to be entered, or gone since its name was read
+            search.fail(here, describe(error))
+            continue
+        within: list[str] = []
+        for entry in visible:
+            if entry.is_dir(follow_symlinks=False):
+                within.append(entry.path)
+            elif os.path.splitext(entry.name)[1].lower() in PICTURE_SUFFIXES:
+                yield entry.path
+        if search.recursive:
+            folders += reversed(within)
+
+
+def _has_folders(folder: str) -> bool:
+    with os.scandir(folder) as entries:
+        return any(entry.is_dir() and not entry.name.startswith(".") for entry in entries)

@@ -18,6 +18,7 @@ from .classify import classify
 from .doctor import doctor
 from .errors import BAD_USAGE, INTERRUPTED, complain, exit_status
 from .ffnn import ffnn
+from .import_model import import_model
 from .lint import lint
 from .models import models
 
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 for command in (classify, ffnn, bench, models, doctor, lint):
     app.command()(command)
+app.command("import")(import_model)  # the word is no name for a function
 
 
 def _show_version(wanted: bool) -> None:

@@ -53,8 +53,63 @@ TargetOption = Annotated[
     Optional[Target],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
     typer.Option(
         "--target",
-        help="NeuronCore to simulate. [default: NEURON_PLATFORM_TARGET_OVERRIDE, else trn2]",
+        help="NeuronCore to simulate, or to compile for. [default: NEURON_PLATFORM_TARGET_OVERRIDE, else the chip that "
+        "is used, else trn2]",
         show_default=False,
+    ),
+]
+# These four are of the chip: on the simulator, whose times are predicted, they have no effect, which is said.
+WarmupOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(
+        "--warmup",
+        min=0,
+        max=100_000,
+        metavar="N",
+        help="On the chip: calls of a kernel before it is timed. [default: 5]",
+        show_default=False,
+    ),
+]
+IterationsOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(
+        "--iters",
+        min=1,
+        max=100_000,
+        metavar="N",
+        help="On the chip: timed calls of a kernel, of which median and 99th percentile are told. [default: 20]",
+        show_default=False,
+    ),
+]
+DeviceTimesOption = Annotated[
+    bool,
+    typer.Option(
+        "--device-times",
+        help="On the chip: also time each kernel on the device alone, by nrtpy, neuron-explorer or neuron-profile, on "
+        "another NeuronCore that is free.",
+    ),
+]
+NrtpyOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--nrtpy",
+        metavar="DIR",
+        help="Environment with nrtpy for --device-times. [default: TRNINFER_NRTPY]",
+        show_default=False,
+    ),
+]
+CoresOption = Annotated[
+    int,
+    typer.Option(
+        "--cores", min=1, max=512, metavar="N", help="NeuronCores to share batches out over, one process each."
+    ),
+]
+CompareBackendsOption = Annotated[
+    bool,
+    typer.Option(
+        "--compare-backends",
+        help="Run each kernel on the chip and on the simulator; exit status 1 where outputs differ. --format csv then "
+        "writes the measurements, in the columns of benchmarks/data/latency-kernels.csv.",
     ),
 ]
 FormatOption = Annotated[

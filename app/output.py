@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from .errors import UsageError
@@ -21,28 +22,53 @@ def check_output(path: Path | None, option: str = "--output") -> None:
         raise UsageError(f"{option} {path}: is a folder; give the name of a file")
     if not target.parent.is_dir():
         raise UsageError(f"{option} {path}: the folder {target.parent} does not exist")
-    place = target if _is_special(target) else target.parent
+    place = target if is_special(path) else target.parent
     if not os.access(place, os.W_OK):
         raise UsageError(f"{option} {path}: no permission to write there")
 
 
+def is_special(path: Path) -> bool:
+    """Whether there is something other than a file: a device or a pipe, which is written to and never replaced."""
+    target = Path(os.path.realpath(path))
+    return target.exists() and not stat.S_ISREG(target.stat().st_mode)
+
+
 def write_output(text: str, path: Path | None) -> None:
     """Write a report to a file, or to standard output where there is no path. A reader that went away is no error."""
+    write_chunks((text,), path)
+
+
+def write_chunks(chunks: Iterable[str], path: Path | None) -> None:
+    """Write a report that comes in pieces, as `write_output` writes one."""
+    with open_output(path) as write:
+        for chunk in chunks:
+            if not write(chunk):
+                break
+
+
+@contextlib.contextmanager
+def open_output(path: Path | None) -> Iterator[Callable[[str], bool]]:
+    """What writes pieces of a report; it returns whether anyone still reads them.
+
+    A regular file takes its place once all is written, and keeps what it held where anything goes wrong before.
+    UsageError where it cannot be written.
+    """
     if path is None:
-        write_stdout(text)
+        yield write_stdout
         return
     target = Path(os.path.realpath(path))  # a link stays a link
     try:
-        if _is_special(target):  # /dev/null, a pipe: never to be replaced by a file
-            target.write_text(text, encoding="utf-8")
-        else:
-            _replace(target, text)
+        with _open_special(target) if is_special(path) else _replacing(target) as write:
+            yield write
     except OSError as error:
         raise UsageError(f"--output {path}: cannot be written: {error.strerror or error}") from None
 
 
-def write_stdout(text: str) -> None:
-    """Write to standard output; quiet where its reader has gone (`| head`), UsageError where it cannot be written."""
+def write_stdout(text: str) -> bool:
+    """Write to standard output, and return whether anyone reads it: a reader that went away (`| head`) is no error.
+
+    UsageError where it cannot be written.
+    """
     if sys.stdout is None:
         raise UsageError("standard output is closed; --output FILE writes to a file")
     try:
@@ -53,6 +79,8 @@ def write_stdout(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise UsageError(f"standard output cannot be written: {error.strerror or error}") from None
+        return False
+    return True
 
 
 def write_stderr(text: str) -> None:
@@ -63,15 +91,33 @@ def write_stderr(text: str) -> None:
             sys.stderr.flush()
 
 
-def _is_special(path: Path) -> bool:
-    return path.exists() and not stat.S_ISREG(path.stat().st_mode)
+@contextlib.contextmanager
+def _open_special(target: Path) -> Iterator[Callable[[str], bool]]:
+    with target.open("wb", buffering=0) as file:
+
+        def write(text: str) -> bool:
+            rest = memoryview(text.encode("utf-8", "backslashreplace"))
+            try:
+                while rest:
+                    rest = rest[file.write(rest) or 0 :]
+            except BrokenPipeError:
+                return False
+            return True
+
+        yield write
 
 
-def _replace(target: Path, text: str) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[Callable[[str], bool]]:
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+
+            def write(text: str) -> bool:
+                file.write(text)
+                return True
+
+            yield write
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())

@@ -1,49 +1,110 @@
-"""Reading pictures into batches of a network's input, a batch at a time."""
+"""Reading pictures into batches of a network's input, a batch at a time and ahead of whoever takes them."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from ..models.network import ImageInput
 from ..models.preprocess import InputError, open_image, preprocess
-from .inputs import STANDARD_INPUT, InputProblem
+from .inputs import STANDARD_INPUT, InputProblem, describe, open_regular
+from .report_machine import spell
+
+MAX_THREADS = 4  # each may hold a picture of 64 megapixels
+
+Source = TypeVar("Source")
 
 
 class PictureBatches:
-    """Iterates over batches [B, C, H, W] of the pictures that can be read.
+    """Iterates over (names, batch [B, C, H, W]) of the pictures that can be read, in the order of their names.
 
-    `names` has what was read so far, in the order of the batches, and `problems` what could not be.
+    While a batch is at work, threads decode the next one; no more than these two are held. `problems` has what could
+    not be read so far.
     """
 
     def __init__(self, paths: Sequence[str], spec: ImageInput, batch_size: int) -> None:
         self._paths = paths
         self._spec = spec
         self._batch_size = batch_size
-        self.names: list[str] = []
         self.problems: list[InputProblem] = []
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[tuple[list[str], np.ndarray]]:
+        names: list[str] = []
         batch: list[np.ndarray] = []
-        for path in self._paths:
-            try:
-                batch.append(read_picture(path, self._spec))
-                self.names.append(path)
-            except InputError as error:
-                self.problems.append(InputProblem(path, str(error)))
+        threads = min(MAX_THREADS, os.cpu_count() or 1)
+        for path, values in decode_ahead(
+            self._paths, lambda path: read_picture(path, self._spec), self._batch_size, threads
+        ):
+            if isinstance(values, InputError):
+                self.problems.append(InputProblem(path, str(values)))
+                continue
+            names.append(path)
+            batch.append(values)
             if len(batch) == self._batch_size:
-                yield np.stack(batch)
-                batch = []
+                yield names, np.stack(batch)
+                names, batch = [], []
         if batch:
-            yield np.stack(batch)
+            yield names, np.stack(batch)
 
 
-def read_picture(path: str, spec: ImageInput) -> np.ndarray:
+def unanswered(paths: Sequence[str], answered: set[str | int]) -> list[str]:
+    """The paths without an answer. Reports, which answers may be read from, spell out bytes that are no UTF-8."""
+    return [path for path in paths if path not in answered and spell(path) not in answered]
+
+
+def ignore_warnings() -> None:
+    """Hold back Pillow's warnings of odd metadata, for good: holding them back for a while is not for threads."""
+    warnings.simplefilter("ignore")
+
+
+def decode_ahead(
+    sources: Iterable[Source], decode: Callable[[Source], np.ndarray], ahead: int, threads: int
+) -> Iterator[tuple[Source, np.ndarray | InputError]]:
+    """Each source with what `decode` made of it, in order, up to `ahead` of them decoded before they are asked for.
+
+    An InputError is an answer like another; any other exception is raised when its turn comes. Standard input is read
+    in the calling thread, which an interruption reaches.
+    """
+    pending: deque[tuple[Source, Callable[[], np.ndarray]]] = deque()
+    pool = ThreadPoolExecutor(threads, "decode")
+    try:
+        for source in sources:
+            here = source == STANDARD_INPUT if isinstance(source, str) else False
+            pending.append((source, partial(decode, source) if here else pool.submit(decode, source).result))
+            if len(pending) > ahead:
+                yield _next(pending)
+        while pending:
+            yield _next(pending)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _next(pending: deque[tuple[Source, Callable[[], np.ndarray]]]) -> tuple[Source, np.ndarray | InputError]:
+    source, result = pending.popleft()
+    try:
+        return source, result()
+    except InputError as error:
+        return source, error
+
+
+def read_picture(path: str | os.PathLike[str], spec: ImageInput) -> np.ndarray:
     """A picture (of a path, or "-" for standard input) as float32 [C, H, W]; InputError where it cannot be used."""
-    if path != STANDARD_INPUT:
-        return preprocess(open_image(path), spec)
-    if sys.stdin is None or sys.stdin.isatty():
-        raise InputError("no picture is piped into standard input")
-    return preprocess(open_image(sys.stdin.buffer), spec)
+    if path == STANDARD_INPUT:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise InputError("no picture is piped into standard input")
+        return preprocess(open_image(sys.stdin.buffer), spec)
+    try:
+        file = open_regular(path)
+    except (OSError, ValueError) as error:
+        raise InputError(describe(error)) from None
+    with file:
+        image = open_image(file)
+    return preprocess(image, spec)

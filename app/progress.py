@@ -9,14 +9,26 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(title: str, total: int, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """A function that takes how many of `total` are done; it draws nothing off a terminal or with `quiet`."""
+    """A function that takes how many of `total` are done; it draws nothing off a terminal or with `quiet`.
+
+    The bar shows how many are done, how many a second, and the time that is left.
+    """
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield lambda done: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeftColumn
+    from rich.text import Text
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    class RateColumn(ProgressColumn):
+        """How many a second, over the last 30 seconds."""
+
+        def render(self, task: Task) -> Text:
+            speed = task.speed
+            return Text("" if speed is None else f"{speed:.0f}/s" if speed >= 10 else f"{speed:.2g}/s")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeLeftColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=total)
         yield lambda done: progress.update(task, completed=done)

@@ -92,7 +92,9 @@ def read_baseline(path: Path) -> dict[str, Any]:
     return dict(document)
 
 
-def compare(document: dict[str, Any], baseline: dict[str, Any], path: Path, threshold: float) -> Comparison:
+def compare_documents(
+    document: dict[str, Any], baseline: dict[str, Any], path: Path, threshold: float
+) -> Comparison:
     """The rows of a bench's document beside a baseline's; UsageError, which tells all that differs, where they are not
     of the same thing."""
     kinds = document["latency_kind"], baseline["latency_kind"]
@@ -177,12 +179,16 @@ def _value(value: Any) -> str:
 
 
 def _merged(now: list[str], before: list[str]) -> list[str]:
-    """All names in today's order, each one that went after the one it stood behind."""
-    merged = list(now)
-    for position, name in enumerate(before):
-        if name not in now:
-            merged.insert(merged.index(before[position - 1]) + 1 if position else 0, name)
-    return merged
+    """All names in today's order, each one that went after the last that is still there."""
+    known = set(now)
+    removed: dict[str | None, list[str]] = {}
+    last = None
+    for name in before:
+        if name in known:
+            last = name
+        else:
+            removed.setdefault(last, []).append(name)
+    return [*removed.get(None, []), *(merged for name in now for merged in (name, *removed.get(name, [])))]
 
 
 def _compare_row(name: str, before: float | None, now: float | None, threshold: float) -> ComparedRow:

@@ -16,6 +16,7 @@ from .options import Format
 from .output import write_output, write_stderr, write_stdout
 
 if TYPE_CHECKING:
+    from ..runtime.compare import BackendComparison
     from ..runtime.suites import SuiteRow
     from ..runtime.timing import LayerTiming
     from ..runtime.verify import Verification
@@ -70,6 +71,14 @@ class LayerTable:
         return sum(layer.latency_us for layer in self.layers)
 
 
+@dataclass(frozen=True)
+class Cores:
+    """NeuronCores that worked at the same time: how many, and the microseconds that passed on the busiest."""
+
+    count: int
+    elapsed_us: float
+
+
 @dataclass
 class Report:
     """Everything a command has to tell; the fields of the JSON document, but that layers come in tables."""
@@ -81,6 +90,10 @@ class Report:
     dtype: str
     latency_kind: str
     latency_note: str | None = None
+    latency_label: str | None = None  # what the times are, in words; None: the latency_kind
+    choice_note: str | None = None  # why the backend is the one
+    cores: Cores | None = None
+    comparison: BackendComparison | None = None  # the chip beside the simulator
     tables: list[LayerTable] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
     suite: list[SuiteRow] | None = None
@@ -97,7 +110,8 @@ class Report:
     @property
     def exit_status(self) -> int:
         """0, 1 where a check failed, else 2 where an input could not be used."""
-        if self.verify is not None and not self.verify.passed:
+        checks = (self.verify, self.comparison)
+        if any(check is not None and not check.passed for check in checks):
             return CHECK_FAILED
         return BAD_USAGE if self.errors else 0
 

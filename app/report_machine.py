@@ -6,11 +6,16 @@ import csv
 import dataclasses
 import io
 import json
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from .errors import printable
 from .options import Format
-from .report import Report
+from .report import Prediction, Report
+
+if TYPE_CHECKING:
+    from ..runtime.compare import BackendComparison
 
 SCHEMA_VERSION = 1
 
@@ -26,25 +31,58 @@ _LAYER_COLUMNS = (
     "share",
     "bound_by",
     "mfu",
+    "device_us",
 )
-_PREDICTION_COLUMNS = ("input", "label", "class_index", "probability", "error")
+PREDICTION_COLUMNS = ("input", "label", "class_index", "probability", "error")
 _SUITE_COLUMNS = ("name", "predicted_us", "published_us", "published_kind", "ratio")
 
 
 def render(report: Report, form: Format) -> str:
     """A report as JSON (one document), NDJSON (an object a line, by `type`) or CSV (its answers, or its layers)."""
-    document = to_document(report)
+    return "".join(chunks(report, form, report.predictions))
+
+
+def chunks(report: Report, form: Format, answers: Iterable[Prediction]) -> Iterator[str]:
+    """The report in pieces, with `answers` in place of its own, each of them in memory only while it is written."""
     if form is Format.json:
-        return json.dumps(document, indent=2) + "\n"
-    if form is Format.ndjson:
-        return _ndjson(document)
-    if report.suite is not None:
-        return _csv(_SUITE_COLUMNS, document["suite"])
-    if report.command == "bench":
-        return _csv(_LAYER_COLUMNS, document["layers"])
-    answers = [{**prediction, "error": None} for prediction in document["predictions"]]
-    problems = [{"input": problem["input"], "error": problem["message"]} for problem in document["errors"]]
-    return _csv(_PREDICTION_COLUMNS, answers + problems)
+        yield from _json_chunks(to_document(report), answers)
+    elif form is Format.csv and report.suite is not None:
+        yield _csv(_SUITE_COLUMNS, to_document(report)["suite"])
+    elif form is Format.csv and report.comparison is not None:
+        yield report.comparison.to_csv()
+    elif form is Format.csv and report.command == "bench":
+        yield _csv(_LAYER_COLUMNS, to_document(report)["layers"])
+    else:
+        yield begin(form)
+        yield from (answer_lines((answer,), form) for answer in answers)
+        yield end(report, form)
+
+
+def begin(form: Format) -> str:
+    """What comes before the answers in CSV and NDJSON."""
+    return _csv(PREDICTION_COLUMNS, []) if form is Format.csv else ""
+
+
+def answer_lines(answers: Iterable[Prediction], form: Format) -> str:
+    """Answers in CSV or NDJSON, a line each."""
+    records = [_named(dataclasses.asdict(answer)) for answer in answers]
+    if form is Format.csv:
+        return _csv(PREDICTION_COLUMNS, records, header=False)
+    return "".join(json.dumps({"type": "prediction", **record}) + "\n" for record in records)
+
+
+def end(report: Report, form: Format) -> str:
+    """What comes after the answers in CSV and NDJSON: what went wrong and, in NDJSON, layers and a summary."""
+    document = to_document(report)
+    if form is Format.csv:
+        problems = [{"input": problem["input"], "error": problem["message"]} for problem in document["errors"]]
+        return _csv(PREDICTION_COLUMNS, problems, header=False)
+    lists = {"prediction": "predictions", "layer": "layers", "error": "errors", "suite": "suite"}
+    lines = [
+        {"type": kind, **row} for kind, key in lists.items() if kind != "prediction" for row in document.get(key, [])
+    ]
+    lines.append({"type": "summary", **{key: value for key, value in document.items() if key not in lists.values()}})
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def render_rows(rows: list[dict[str, Any]], command: str, form: Format) -> str:
@@ -74,6 +112,7 @@ def to_document(report: Report) -> dict[str, Any]:
         "target": report.target,
         "dtype": report.dtype,
         "latency_kind": report.latency_kind,
+        "latency_label": report.latency_label or report.latency_kind,
         "latency_note": report.latency_note,
         "predictions": [_named(dataclasses.asdict(prediction)) for prediction in report.predictions],
         "layers": layers,
@@ -82,6 +121,10 @@ def to_document(report: Report) -> dict[str, Any]:
         "verify": dataclasses.asdict(report.verify) if report.verify is not None else None,
         "errors": [_named(dataclasses.asdict(problem)) for problem in report.errors],
     }
+    if report.cores is not None:
+        document["cores"] = dataclasses.asdict(report.cores)
+    if report.comparison is not None:
+        document["compare_backends"] = _comparison(report.comparison)
     if report.score is not None:
         document["score"] = {**dataclasses.asdict(report.score), "accuracy": report.score.accuracy}
     if report.suite is not None:
@@ -89,28 +132,52 @@ def to_document(report: Report) -> dict[str, Any]:
     return document
 
 
+def _comparison(comparison: BackendComparison) -> dict[str, Any]:
+    """The `compare_backends` section of the document."""
+    rows = []
+    for row in comparison.rows:
+        record = {**dataclasses.asdict(row), "ratio": row.ratio, "passed": row.passed}
+        record["error"] = row.error if math.isfinite(row.error) else None  # JSON knows no infinity
+        rows.append(record)
+    return {
+        "passed": comparison.passed,
+        "measured_label": comparison.measured_label,
+        "device_label": comparison.device_label,
+        "predicted_label": comparison.predicted_label,
+        "rows": rows,
+    }
+
+
+def spell(name: str) -> str:
+    """A file's name as JSON and CSV hold it: bytes that are no UTF-8 are spelled out."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def _named(record: dict[str, Any]) -> dict[str, Any]:
-    """A record whose `input` is a name that JSON can hold: bytes that are no UTF-8 are spelled out."""
-    name = record["input"]
-    if isinstance(name, str):
-        record["input"] = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """A record whose `input` and `message` any reader can take."""
+    if isinstance(record["input"], str):
+        record["input"] = spell(record["input"])
     if "message" in record:
         record["message"] = printable(record["message"])
     return record
 
 
-def _ndjson(document: dict[str, Any]) -> str:
-    """Answers, layers, errors and suite rows a line each, and a last line with everything else."""
-    lists = {"prediction": "predictions", "layer": "layers", "error": "errors", "suite": "suite"}
-    lines = [{"type": kind, **row} for kind, key in lists.items() for row in document.get(key, [])]
-    lines.append({"type": "summary", **{key: value for key, value in document.items() if key not in lists.values()}})
-    return "".join(json.dumps(line) + "\n" for line in lines)
+def _json_chunks(document: dict[str, Any], answers: Iterable[Prediction]) -> Iterator[str]:
+    """The document as json.dumps writes it, with the answers put in one by one."""
+    head, tail = json.dumps({**document, "predictions": []}, indent=2).split('"predictions": []', 1)
+    yield f'{head}"predictions": ['
+    separator = "\n    "
+    for answer in answers:
+        yield separator + json.dumps(_named(dataclasses.asdict(answer)), indent=2).replace("\n", "\n    ")
+        separator = ",\n    "
+    yield f"{']' if separator[0] != ',' else chr(10) + '  ]'}{tail}\n"
 
 
-def _csv(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
+def _csv(columns: tuple[str, ...], rows: list[dict[str, Any]], header: bool = True) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
+    if header:
+        writer.writeheader()
     writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
     return text.getvalue()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import textwrap
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
@@ -13,11 +14,14 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from ..runtime.neuron_profile import DEVICE_LABEL
 from .errors import printable
 from .report import LayerTable, Report
 
 if TYPE_CHECKING:
+    from ..runtime.compare import BackendComparison, ComparedLaunch
     from ..runtime.timing import LayerTiming
+    from ..runtime.verify import Verification
 
 NARROW = 80
 WIDE = 200  # of a file or a pipe, which have no width of their own
@@ -38,7 +42,7 @@ def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
         if report.suite is not None:
             _print_suite(console, report)
         if not quiet:
-            _print_layers(console, report)
+            _print_times(console, report)
         _print_verdict(console, report)
 
     return _to_text(fill, stream)
@@ -48,7 +52,7 @@ def render_layers(report: Report, stream: IO[str] | None) -> str:
     """The layer tables and checks alone, for beside a machine format."""
 
     def fill(console: Console) -> None:
-        _print_layers(console, report)
+        _print_times(console, report)
         _print_verdict(console, report)
 
     return _to_text(fill, stream)
@@ -124,7 +128,7 @@ def _print_predictions(console: Console, report: Report) -> None:
         table.add_row(_text(str(answer.input)), _text(answer.label, "bold"), f"{answer.probability:.4f}")
     console.print(table)
     if len(shown) < len(report.predictions):
-        _line(console, f"... and {len(report.predictions) - len(shown)} more rows (--format csv has them all)")
+        _line(console, f"... and {len(report.predictions) - len(shown)} more rows (--format json has them all)")
     console.print()
 
 
@@ -141,76 +145,167 @@ def _print_suite(console: Console, report: Report) -> None:
     console.print(table)
 
 
-def _print_layers(console: Console, report: Report) -> None:
+def _print_times(console: Console, report: Report) -> None:
+    """The tables of times, and what is to be known about them."""
     shown = [table for table in report.tables if table.layers]
-    for table in shown:
-        wide = _layer_table(table, report.latency_kind, wide=True)
-        unlimited = console.options.update(max_width=10_000)
-        fits = Measurement.get(console, unlimited, wide).maximum <= console.width
-        console.print(wide if fits else _layer_table(table, report.latency_kind, wide=False))
-        total = _microseconds(table.total_us)
-        _line(console, f"total {report.latency_kind} {total} us on {report.target} in {report.dtype}")
-        console.print()
+    if report.comparison is not None:
+        _print_comparison(console, report.comparison)
+    else:
+        _print_layers(console, report, shown)
     if report.latency_note and (shown or report.suite):
         _line(console, report.latency_note)
     if shown:
         _line(console, f"backend {report.backend}: {report.host_seconds:.2f} s on this machine")
+        if report.choice_note is not None:
+            _line(console, report.choice_note)
 
 
-def _layer_table(layers: LayerTable, latency_kind: str, wide: bool) -> Table:
-    """A layer a line where there is room, else two, each column with another one below it."""
-    table = _table(layers.title)
-    headers = [
-        ("layer", "kernel", False),
-        ("input", "-> output", False),
-        (f"{latency_kind} us", "bound by", True),
-        ("share", "MFU", True),
-        ("HBM bytes", "bandwidth", True),
-    ]
-    for above, below, right in headers:
-        for header in (above, below) if wide else (f"{above}\n{below}",):
-            table.add_column(header, justify="right" if right else "left", overflow="fold")
-    for layer in layers.layers:
-        pairs = _cells(layer)
-        if wide:
-            table.add_row(*(text for pair in pairs for text in pair))
-        else:
-            table.add_row(*(Text("\n").join(pair) for pair in pairs))
-    return table
+def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> None:
+    for table in shown:
+        columns = _measured_columns(table, report) if report.latency_kind == "measured" else _predicted_columns(table)
+        names = [(_text(layer.name, "bold"), _text(layer.kernel)) for layer in table.layers]
+        _print_pairs(console, table.title, [(("layer", "kernel"), names), *columns])
+        _line(console, f"total {_total(table, report)} on {report.target} in {report.dtype}")
+        if report.cores is not None:
+            elapsed = _microseconds(report.cores.elapsed_us)
+            _line(console, f"elapsed {elapsed} us: {report.cores.count} cores work at once; total adds them up")
+        console.print()
 
 
-def _cells(layer: LayerTiming) -> list[tuple[Text, Text]]:
-    """The columns of a layer in the pairs that share one in a narrow table."""
-    seconds = layer.latency_us / 1e6
-    bandwidth = f"{_quantity(layer.hbm_bytes / seconds)}B/s" if seconds else "-"
-    mfu = "-" if layer.mfu is None else f"{100 * layer.mfu:.1f} %"
+Columns = tuple[tuple[str, str], list[tuple[Text, Text]]]  # the headers of two columns, and their cells
+
+
+def _print_pairs(console: Console, title: str, columns: list[Columns]) -> None:
+    """A table whose columns come in pairs, the first two of text: all side by side where there is room, else the second
+    of each pair below the first."""
+    unlimited = console.options.update(max_width=10_000)
+    for wide in (True, False):
+        table = _table(title)
+        for position, ((above, below), _) in enumerate(columns):
+            for header in (above, below) if wide else (f"{above}\n{below}",):
+                table.add_column(header, justify="left" if position < 2 else "right", overflow="fold")
+        for pairs in zip(*(cells for _, cells in columns), strict=True):
+            if wide:
+                table.add_row(*(text for pair in pairs for text in pair))
+            else:
+                table.add_row(*(Text("\n").join(pair) for pair in pairs))
+        if not wide or Measurement.get(console, unlimited, table).maximum <= console.width:
+            console.print(table)
+            return
+
+
+def _shape_column(layers: LayerTable) -> Columns:
+    shapes = [(layer.input_shape, layer.output_shape) for layer in layers.layers]
+    return ("input", "-> output"), [(_text(_shape(a)), _text(f"-> {_shape(b)}")) for a, b in shapes]
+
+
+def _predicted_columns(layers: LayerTable) -> list[Columns]:
+    rows = layers.layers
+    times = [(_text(_microseconds(row.latency_us), "bold"), _text(row.bound_by or "-")) for row in rows]
+    shares = [(_text(_percent(row.share)), _text(_percent(row.mfu))) for row in rows]
+    moved = [(_text(f"{_quantity(row.hbm_bytes)}B"), _text(_bandwidth(row, row.latency_us))) for row in rows]
     return [
-        (_text(layer.name, "bold"), _text(layer.kernel)),
-        (_text(_shape(layer.input_shape)), _text(f"-> {_shape(layer.output_shape)}")),
-        (_text(_microseconds(layer.latency_us), "bold"), _text(layer.bound_by or "-")),
-        (_text(f"{100 * layer.share:.1f} %"), _text(mfu)),
-        (_text(f"{_quantity(layer.hbm_bytes)}B"), _text(bandwidth)),
+        _shape_column(layers),
+        (("predicted us", "bound by"), times),
+        (("share", "MFU"), shares),
+        (("HBM bytes", "bandwidth"), moved),
     ]
+
+
+def _measured_columns(layers: LayerTable, report: Report) -> list[Columns]:
+    """Times from host to host, and those of the device where they are known: only they make a bandwidth."""
+    rows = layers.layers
+    host = [(_text(_microseconds(row.latency_us), "bold"), _text(_microseconds(row.latency_us_p99))) for row in rows]
+    shares = [(_text(_percent(row.share)), _text(f"{_quantity(row.hbm_bytes)}B")) for row in rows]
+    columns: list[Columns] = [
+        _shape_column(layers),
+        ((_time_header(report.latency_label or report.latency_kind), "p99 us"), host),
+        (("share", "HBM bytes"), shares),
+    ]
+    if any(row.device_us is not None for row in rows):
+        device = [(_text(_microseconds(row.device_us), "bold"), _text(_bandwidth(row, row.device_us))) for row in rows]
+        columns.append(((_time_header(DEVICE_LABEL), "bandwidth"), device))
+    return columns
+
+
+def _total(table: LayerTable, report: Report) -> str:
+    kind, _, detail = (report.latency_label or report.latency_kind).partition(", ")
+    total = f"{kind} {_microseconds(table.total_us)} us{f' ({detail})' if detail else ''}"
+    device = [layer.device_us for layer in table.layers if layer.device_us is not None]
+    if len(device) == len(table.layers):
+        total += f", {_microseconds(sum(device))} us ({DEVICE_LABEL.partition(', ')[2]})"
+    return total
+
+
+def _print_comparison(console: Console, comparison: BackendComparison) -> None:
+    """The chip beside the simulator: a launch a row, with its times each under what they are."""
+    rows = comparison.rows
+    if not rows:
+        return
+    names = [(_text(row.name, "bold"), _text(row.kernel)) for row in rows]
+    operands = [
+        (_text(_shape(row.shapes[0])), _text(f"{row.error:.2g}{'' if row.passed else ' DIFFERS'}", _verdict_style(row)))
+        for row in rows
+    ]
+    measured = [(_text(_microseconds(row.measured_us)), _text(_microseconds(row.measured_us_p99))) for row in rows]
+    device = [(_text(_microseconds(row.device_us)), _text(_microseconds(row.device_us_p99))) for row in rows]
+    ratios = ["-" if row.ratio is None else f"{row.ratio:.2f}" for row in rows]
+    predicted = [(_text(_microseconds(row.predicted_us)), _text(ratio)) for row, ratio in zip(rows, ratios)]
+    columns: list[Columns] = [
+        (("launch", "kernel"), names),
+        (("operand", "error"), operands),
+        ((_time_header(comparison.measured_label), "p99 us"), measured),
+        ((_time_header(comparison.device_label), "p99 us"), device),
+        ((_time_header(comparison.predicted_label), "/ device"), predicted),
+    ]
+    title = f"a launch on the chip, and on the simulator: {comparison.target}, {rows[0].dtype}"
+    _print_pairs(console, title, columns)
+    console.print()
+
+
+def _verdict_style(check: Verification | ComparedLaunch | BackendComparison) -> str:
+    return "green" if check.passed else "bold red"
+
+
+def _time_header(label: str) -> str:
+    """`measured, host round trip` as a narrow header."""
+    return "\n".join(textwrap.wrap(f"{label} us", 14))
+
+
+def _bandwidth(layer: LayerTiming, microseconds: float | None) -> str:
+    return f"{_quantity(layer.hbm_bytes / (microseconds / 1e6))}B/s" if microseconds else "-"
+
+
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.1f} %"
 
 
 def _print_verdict(console: Console, report: Report) -> None:
-    verdict = report.verify
-    if verdict is None:
-        return
-    near = f", {verdict.near_ties} near-ties not counted" if verdict.near_ties else ""
-    _line(
-        console,
-        f"verify {'passed' if verdict.passed else 'FAILED'}: largest error {verdict.max_abs_error:.2g} "
-        f"(tolerance {verdict.tolerance:.2g}), {verdict.disagreements} disagreements{near}",
-        "green" if verdict.passed else "bold red",
-    )
+    """What became of the checks that were asked for."""
+    verdict, comparison = report.verify, report.comparison
+    if verdict is not None:
+        near = f", {verdict.near_ties} near-ties not counted" if verdict.near_ties else ""
+        _line(
+            console,
+            f"verify {'passed' if verdict.passed else 'FAILED'}: largest error {verdict.max_abs_error:.2g} "
+            f"(tolerance {verdict.tolerance:.2g}), {verdict.disagreements} disagreements{near}",
+            _verdict_style(verdict),
+        )
+    if comparison is not None:
+        wrong = dict.fromkeys(row.name for row in comparison.rows if not row.passed)
+        told = (
+            f"FAILED: outputs differ in {', '.join(wrong)}" if wrong else "passed: outputs are equal within tolerance"
+        )
+        _line(console, f"compare-backends {told}", _verdict_style(comparison))
 
 
 def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
-def _microseconds(value: float) -> str:
+def _microseconds(value: float | None) -> str:
+    if value is None:
+        return "-"
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}"
 
 

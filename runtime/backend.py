@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 BACKENDS = ("auto", "neuron", "sim")
+BACKEND_VARIABLE = "TRNINFER_BACKEND"
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"  # AWS's variable, which its compiler and simulator read too
 
@@ -69,6 +70,18 @@ class Backend(Protocol):
         """Time a kernel on arrays of these shapes; the launch has no outputs."""
 
 
+class Labelled(Protocol):
+    """What a backend is called, and its target."""
+
+    @property
+    def name(self) -> str:
+        """sim or neuron."""
+
+    @property
+    def target(self) -> str:
+        """trn1, trn2 or trn3."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """A backend by name, and why it is the one."""
@@ -78,9 +91,14 @@ class Choice:
 
 
 def decide(name: str) -> Choice:
-    """Which backend a name means here; BackendUnavailable where it is not there, with what is missing."""
+    """Which backend a name means here; BackendUnavailable where it is not there, with what is missing.
+
+    "auto" is the chip where it can be used, but the simulator where TRNINFER_BACKEND is "sim".
+    """
     if name == "sim":
         return Choice("sim", "asked for")
+    if name == "auto" and os.environ.get(BACKEND_VARIABLE) == "sim":
+        return Choice("sim", f"{BACKEND_VARIABLE}=sim")
     missing = environment.missing_for_neuron()
     if not missing:
         return Choice("neuron", "a Neuron device and AWS's packages are here" if name == "auto" else "asked for")
@@ -89,30 +107,38 @@ def decide(name: str) -> Choice:
     raise BackendUnavailable(f"backend 'neuron' is not available: {'; '.join(missing)} ({environment.INSTALL_HINT})")
 
 
-def choose_backend(name: str = "auto", target: str | None = None, keep_timelines: bool = False) -> Backend:
+def choose_backend(
+    name: str = "auto", target: str | None = None, keep_timelines: bool = False, **neuron_options: Any
+) -> Backend:
     """The backend of a name ("auto", "neuron" or "sim") for a target ("trn1", "trn2" or "trn3").
 
     Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the chip that is here, else trn2. To be called
     before kernels are imported, since the choice decides which `nki` they get. `keep_timelines` makes the simulator's
-    launches carry their timelines, which takes memory. Raises BackendUnavailable and TargetError.
+    launches carry their timelines, which takes memory; `neuron_options` are those of `neuron.open_neuron_backend`, for
+    where the chip is chosen. Raises BackendUnavailable and TargetError.
     """
     if decide(name).backend == "neuron":
         from .neuron import open_neuron_backend
 
-        return open_neuron_backend(target)
-    os.environ["TRNINFER_BACKEND"] = "sim"  # read by trninfer.kernels when it is imported
+        return open_neuron_backend(target, **neuron_options)
+    os.environ[BACKEND_VARIABLE] = "sim"  # read by trninfer.kernels when it is imported
     from .simulated import SimulatedBackend
 
     return SimulatedBackend(resolve_target(target), keep_timelines)
 
 
-def latency_note(backend: Backend) -> str | None:
+def latency_note(backend: Labelled) -> str | None:
     """What must be said beside the times of a backend (that trn3's are not validated), or None."""
     if backend.name != "sim":
         return None
     from ..simulator.timing.constants import scaled_note
 
     return scaled_note(backend.target)
+
+
+def latency_label(backend: Backend) -> str:
+    """What a backend's times are, in words: its `latency_label` where it has one, else its `latency_kind`."""
+    return str(getattr(backend, "latency_label", backend.latency_kind))
 
 
 def resolve_target(target: str | None) -> str:

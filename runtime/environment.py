@@ -9,7 +9,9 @@ import re
 from dataclasses import dataclass
 
 INSTALL_HINT = (
-    "on a Trainium instance: pip install 'trninfer[neuron]' --extra-index-url https://pip.repos.neuron.amazonaws.com"
+    "on a Trainium instance: the driver by sudo apt-get install aws-neuronx-dkms (from apt.repos.neuron.amazonaws.com) "
+    "and sudo modprobe neuron, the packages by pip install 'trninfer[neuron]' --extra-index-url "
+    "https://pip.repos.neuron.amazonaws.com"
 )
 
 # PyPI holds packages under these names whose only content is this warning; the real ones are in AWS's repository.

@@ -11,7 +11,7 @@ import numpy as np
 from ..models.files import Model
 from ..models.golden import softmax
 from ..models.network import Softmax, describe_shape
-from .backend import ArraySpec, Backend
+from .backend import ArraySpec, Backend, KernelError
 from .plan import DTYPES, plan_network, with_batch
 from .timing import LayerTiming, Stopwatch
 
@@ -61,8 +61,8 @@ class Session:
         """Run batches [B, *network.input.shape] as they come.
 
         Only one batch is held at a time. `progress` is called with the inputs answered so far, those of the batch at
-        work in proportion to its launches. Raises ValueError for another shape, KernelError where a kernel refuses, and
-        OverflowedError where a result is not finite.
+        work in proportion to its launches. Raises ValueError for another shape, KernelError where a kernel refuses or
+        gives a class that does not exist, and OverflowedError where a result is not finite.
         """
         classes, probabilities = [], []
         stopwatch = Stopwatch(self._steps)
@@ -114,7 +114,10 @@ class Session:
             data = launches[-1].outputs[0]
             progress(stopwatch.count + size * len(launches) / len(self._steps))
         stopwatch.add_batch(size, launches)
-        return data, self._probabilities(scores.astype(np.float32))  # of the last step, what the argmax was given
+        probabilities = self._probabilities(scores.astype(np.float32))  # scores: what the argmax was given
+        if ((data < 0) | (data >= len(network.labels))).any():
+            raise KernelError(f"argmax on {self.backend.target}: gave classes outside 0 to {len(network.labels) - 1}")
+        return data, probabilities
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         if not np.isfinite(scores).all():

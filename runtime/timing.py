@@ -14,7 +14,8 @@ class LayerTiming:
     """A row of the table: one step of the network over all batches.
 
     Shapes have all inputs on their batch axis; flops, bytes and microseconds are sums over the launches. `share` is of
-    the whole time, `bound_by` that of the longest launch, `mfu` the one that the sums give.
+    the whole time, `bound_by` that of the longest launch, `mfu` the one that the sums give. `device_us` is the time on
+    the device alone where a chip's backend was asked for it; `latency_us` is then the host round trip.
     """
 
     name: str
@@ -28,6 +29,7 @@ class LayerTiming:
     share: float
     bound_by: str | None
     mfu: float | None
+    device_us: float | None = None
 
 
 class Stopwatch:
@@ -78,6 +80,7 @@ def add_up(
     """One row from the launches of one step; `total_us` is what its share is of."""
     latency = sum(launch.latency_us for launch in launches)
     slowest = [launch.latency_us_p99 for launch in launches if launch.latency_us_p99 is not None]
+    device = [us for us in (getattr(launch, "device_us", None) for launch in launches) if us is not None]
     used = [launch.mfu * launch.latency_us for launch in launches if launch.mfu is not None]
     return LayerTiming(
         name=name,
@@ -91,4 +94,5 @@ def add_up(
         share=latency / total_us if total_us else 0.0,
         bound_by=max(launches, key=lambda launch: launch.latency_us).bound_by,
         mfu=sum(used) / latency if len(used) == len(launches) and latency else None,
+        device_us=sum(device) if len(device) == len(launches) else None,
     )

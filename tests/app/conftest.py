@@ -41,6 +41,7 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
 
     def call(*arguments: object) -> Outcome:
         capfd.readouterr()
+        monkeypatch.delenv("TRNINFER_BACKEND", raising=False)  # which an earlier command line may have set
         status = run([str(argument) for argument in arguments])
         captured = capfd.readouterr()
         return Outcome(status, captured.out, captured.err)

@@ -1,11 +1,19 @@
 """Finding pictures."""
 
+import os
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trninfer.app.errors import UsageError
+from trninfer.app.features import read_features
 from trninfer.app.inputs import PICTURE_SUFFIXES, STANDARD_INPUT, find_pictures
+from trninfer.app.pictures import decode_ahead, read_picture
+from trninfer.models import ImageInput
+from trninfer.models.preprocess import InputError
 
 
 @pytest.fixture
@@ -67,3 +75,142 @@ def test_suffixes_are_those_of_the_formats_that_are_read() -> None:
     Image.init()
     readable = {suffix for suffix, name in Image.registered_extensions().items() if name in FORMATS}
     assert readable >= PICTURE_SUFFIXES
+
+
+def test_recursive(folder: Path) -> None:
+    (folder / "sub" / "deep" / "er").mkdir(parents=True)
+    (folder / "sub" / "deep" / "er" / "e.png").touch()
+    (folder / ".hidden").mkdir()
+    (folder / ".hidden" / "f.png").touch()
+    found, problems = find_pictures([str(folder)], recursive=True)
+    assert problems == []
+    assert [os.path.relpath(path, folder) for path in found] == [
+        "a.JPG", "b.png", "c.webp", "weird[1].png", "sub/d.png", "sub/deep/er/e.png"
+    ]  # fmt: skip
+    assert find_pictures([f"{folder}/s*"], recursive=True)[0] == found[-2:]
+
+
+def test_recursive_search_ends_where_links_lead_in_circles(folder: Path) -> None:
+    for name in ("one", "two"):
+        (folder / "sub" / name).symlink_to(folder, target_is_directory=True)
+    (folder / "self.png").symlink_to("self.png")
+    found, problems = find_pictures([str(folder)], recursive=True)
+    assert len(found) == 6 and problems == []  # with the link to itself, of which reading tells
+
+
+def test_a_folder_of_folders_is_told_how_to_be_searched(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    advice = "no pictures in this folder; --recursive looks into the folders in it"
+    assert find_pictures([str(tmp_path)])[1][0].message == advice
+    assert find_pictures([str(tmp_path)], recursive=True)[1][0].message == "no pictures in this folder"
+
+
+def test_lists(folder: Path, tmp_path: Path) -> None:
+    stray = b"\xff\xfe [x]*.png"
+    names = [b"b.png", b"", b"no such.png\r", stray, b"b.png"]
+    (tmp_path / "list").write_bytes(b"\n".join(names))
+    found, problems = find_pictures([str(folder / "c.webp")], from_list=str(tmp_path / "list"))
+    assert found == [str(folder / "c.webp"), "b.png", "no such.png", os.fsdecode(stray)] and problems == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "missing", "nul"])
+def test_lists_that_cannot_be_read(tmp_path: Path, kind: str) -> None:
+    path = str(tmp_path / "list")
+    if kind == "folder":
+        os.mkdir(path)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "nul":
+        path += "\0"
+    with pytest.raises(UsageError, match=r"^--from-list .*: (not a regular file|no such file|embedded null byte)$"):
+        find_pictures([], from_list=path)
+
+
+@given(st.binary(max_size=60))
+def test_any_list_names_files(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "list"
+    path.write_bytes(content)
+    found, _ = find_pictures([], from_list=str(path))
+    assert len(found) == len(set(found)) and all("\n" not in name for name in found)
+
+
+def test_lists_and_pictures_do_not_share_standard_input(process, folder: Path, picture_model: Path) -> None:
+    listed = process("classify", "--from-list", "-", "--model", picture_model, "--format", "csv", "--quiet")
+    out, err = listed.communicate(f"{folder}/b.png\n-\n".encode())
+    assert listed.returncode == 2 and out.count(b"\n") == 3 and b"standard input holds the list" in err
+    both = process("classify", "-", "--from-list", "-", "--model", picture_model)
+    assert b"- and --from-list - both read standard input" in both.communicate(b"x.png\n")[1]
+    assert both.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (os.mkfifo, "not a regular file"),
+        (os.mkdir, "not a regular file"),
+        (lambda path: path.symlink_to(path), "cannot be read: Too many levels of symbolic links"),
+        (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+        (lambda path: None, "no such file"),
+    ],
+)
+def test_what_is_no_file_is_told_and_never_waited_for(tmp_path: Path, make, message: str) -> None:
+    path = tmp_path / "x.png"
+    make(path)
+    with pytest.raises(InputError, match=f"^{message}$"):
+        read_picture(str(path), ImageInput(1, 16, 16, "digit", (0.0,), (1.0,)))
+    (tmp_path / "x.bin").symlink_to(path)
+    with pytest.raises(UsageError, match=f": {message}$"):
+        read_features(tmp_path / "x.bin", 4)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_files_without_permission(tmp_path: Path) -> None:
+    (tmp_path / "x.png").touch(mode=0)
+    (tmp_path / "sub").mkdir(mode=0)
+    found, problems = find_pictures([str(tmp_path)], recursive=True)
+    assert len(found) == 1 and [p.message for p in problems] == ["cannot be read: Permission denied"]
+    with pytest.raises(InputError, match="cannot be read: Permission denied"):
+        read_picture(found[0], ImageInput(1, 16, 16, "digit", (0.0,), (1.0,)))
+
+
+def test_files_that_vanish_after_they_were_listed(cli, pictures: Path, picture_model: Path, monkeypatch) -> None:
+    def find_and_remove(*arguments: object) -> object:
+        found = find_pictures(*arguments)
+        (pictures / "1.png").unlink()
+        return found
+
+    monkeypatch.setattr("trninfer.app.inputs.find_pictures", find_and_remove)
+    outcome = cli("classify", pictures, "--model", picture_model, "--format", "json")
+    report = outcome.json()
+    assert outcome.status == 2 and [Path(a["input"]).name for a in report["predictions"]] == ["0.png", "2.png"]
+    assert report["errors"] == [{"input": str(pictures / "1.png"), "message": "no such file"}]
+
+
+def test_decoding_ahead_keeps_order_and_bounds() -> None:
+    begun: list[int] = []
+
+    def decode(number: int) -> np.ndarray:
+        begun.append(number)
+        if number % 5 == 3:
+            raise InputError(f"bad {number}")
+        return np.full(1, number)
+
+    for threads in (1, 3):
+        begun.clear()
+        taken = 0
+        for number, values in decode_ahead(range(40), decode, 4, threads):
+            assert number == taken and len(begun) <= taken + 5
+            assert str(values) == f"bad {number}" if number % 5 == 3 else values == number
+            taken += 1
+        assert taken == 40
+
+
+def test_decoding_ahead_ends_when_nobody_wants_more() -> None:
+    def decode(number: int) -> np.ndarray:
+        return np.zeros(1)
+
+    before = threading.active_count()
+    stream = decode_ahead(range(1000), decode, 4, 2)
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before

@@ -3,6 +3,8 @@
 import json
 import os
 import pty
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,3 +131,22 @@ def test_colour_and_progress_on_a_terminal_alone(process, pictures, picture_mode
     piped = process(*arguments)
     out, err = piped.communicate()
     assert b"\x1b" not in out and err == b""
+    live = on_a_terminal(process, *arguments, "--format", "csv", "--quiet")  # where a bar would be in the way
+    assert len(live.splitlines()) == 4 and "\x1b" not in live
+
+
+def test_progress_tells_the_rate(process, tmp_path, feature_model) -> None:
+    np.zeros((3000, 6), "<f4").tofile(tmp_path / "X.bin")
+    arguments = ("ffnn", "--data", tmp_path / "X.bin", "--model", feature_model, "--batch-size", 10)
+    shown = on_a_terminal(process, *arguments, "--output", tmp_path / "answers.txt")
+    assert re.search(r"\d+/3000\S* \S*\d+/s", shown) and "0:00:0" in shown
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_completion(process) -> None:
+    command = f"{sys.executable} -m trninfer --show-completion; :"  # the colon, so that bash is there to be detected
+    shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert "complete -o default -F _trninfer_completion trninfer" in shown.stdout, shown
+    for words, expected in (("trninfer cla", "classify"), ("trninfer classify --from", "--from-list")):
+        asked = {"_TRNINFER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        assert process(env=asked).communicate()[0].decode().split() == [expected]

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from trninfer.runtime import backend, environment
+from trninfer.runtime import backend, environment, neuron
 from trninfer.runtime.backend import BackendUnavailable, TargetError, choose_backend, decide, resolve_target
 
 
@@ -23,6 +23,27 @@ def test_auto_takes_the_chip_where_nothing_is_missing(monkeypatch: pytest.Monkey
     monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
     assert decide("auto").backend == decide("neuron").backend == "neuron"
     assert decide("sim").backend == "sim"
+
+
+def test_auto_honours_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
+    monkeypatch.setenv("TRNINFER_BACKEND", "sim")
+    assert decide("auto") == backend.Choice("sim", "TRNINFER_BACKEND=sim")
+    assert decide("neuron").backend == "neuron"  # what is asked for by name wins
+
+
+def test_options_reach_the_neuron_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
+    monkeypatch.setattr(neuron, "open_neuron_backend", lambda target, **options: (target, options))
+    assert choose_backend("auto", "trn3", warmup=2, nrtpy="x") == ("trn3", {"warmup": 2, "nrtpy": "x"})
+    assert choose_backend("sim", warmup=2).name == "sim"
+
+
+def test_what_times_are_called() -> None:
+    simulated = choose_backend("sim")
+    assert backend.latency_label(simulated) == "predicted"
+    simulated.latency_label = "predicted, by someone"
+    assert backend.latency_label(simulated) == "predicted, by someone"
 
 
 def test_neuron_says_what_is_missing_and_how_to_install_it() -> None:

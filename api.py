@@ -1,0 +1,256 @@
+"""The Python interface: the same things as the command line, as functions with typed results.
+
+    import trninfer
+
+    answers = trninfer.classify(["7.png", "3.png"])
+    for answer in answers.predictions:
+        print(answer.input, answer.label, answer.probability)
+    for layer in answers.layers:
+        print(layer.name, layer.latency_us, answers.latency_kind)
+
+    classes = trninfer.predict(features, model="digits-ffnn", dtype="bfloat16").classes
+
+What goes wrong is raised: `InputError` for inputs, `ModelError` for models, `BackendUnavailable` and `TargetError` for
+where it is to run, `KernelError` and `OverflowedError` for networks that cannot run there, and ValueError for other
+arguments. Messages are one line. `trninfer.simulator` has the simulator alone, for kernels of one's own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Union
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from .app.errors import UsageError
+from .app.feature_rows import FeatureRows
+from .app.features import read_features
+from .app.pictures import decode_ahead, read_picture
+from .app.report import LabelProbability, Prediction
+from .app.row_stream import numbered
+from .app.stream import Batch, answer_batches
+from .models.files import Model, load_model
+from .models.network import FeatureInput, ImageInput, ModelError
+from .models.preprocess import InputError, preprocess
+from .runtime.backend import BACKENDS, BackendUnavailable, KernelError, TargetError, choose_backend
+from .runtime.plan import DTYPES
+from .runtime.session import OverflowedError, Session
+from .runtime.timing import LayerTiming
+
+__all__ = [
+    "Answers",
+    "BackendUnavailable",
+    "InputError",
+    "KernelError",
+    "LabelProbability",
+    "LayerTiming",
+    "Model",
+    "ModelError",
+    "OverflowedError",
+    "Picture",
+    "Prediction",
+    "TargetError",
+    "classify",
+    "load_model",
+    "predict",
+]
+
+Picture = Union[str, os.PathLike[str], Image.Image, "npt.NDArray[np.generic]"]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a network made of some inputs, and how long each of its layers took.
+
+    `predictions` are in the order of the inputs. `layers` has a row a kernel launch of the network, added up over all
+    batches; `total_us` is the microseconds of all of them, and `latency_kind` says whether they were "predicted" or
+    "measured".
+    """
+
+    predictions: tuple[Prediction, ...]
+    layers: tuple[LayerTiming, ...]
+    total_us: float
+    latency_kind: str
+    model: str
+    backend: str
+    target: str
+    dtype: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label of each input."""
+        return tuple(prediction.label for prediction in self.predictions)
+
+    @property
+    def classes(self) -> npt.NDArray[np.int32]:
+        """The class of each input, int32 [N], from the argmax on the chip."""
+        return np.array([prediction.class_index for prediction in self.predictions], np.int32)
+
+
+def classify(
+    images: Picture | Iterable[Picture],
+    model: str | os.PathLike[str] | Model = "digits-cnn",
+    *,
+    dtype: str = "float32",
+    target: str | None = None,
+    backend: str = "auto",
+    batch_size: int = 16,
+    top_k: int = 5,
+) -> Answers:
+    """Tell what pictures show.
+
+    `images` is a picture or an iterable of them, which is read as far as batches need it. A picture is the path of a
+    file, a PIL image, a uint8 array [H, W], [H, W, 3] or [H, W, 4], or a floating point array [C, H, W] that is the
+    network's own input already; arrays with one more dimension are several pictures. The `input` of a prediction is the
+    path, or the picture's number from 0.
+
+    `model` is a bundled name, the path of a .safetensors file, or a loaded model; `dtype` "float32", "bfloat16" or
+    "float16"; `target` "trn1", "trn2" or "trn3" (by default as the command line's); `backend` "auto", "neuron" or
+    "sim"; `top_k` how many labels a prediction has at most.
+
+    Raises InputError, naming the picture, at the first that cannot be used, and what the module says.
+    """
+    loaded = model if isinstance(model, Model) else load_model(model)
+    spec = loaded.network.input
+    if not isinstance(spec, ImageInput):
+        raise ModelError(f"model {loaded.network.name!r} reads features, not pictures; use predict")
+    batches = _picture_batches(_separate(images), spec, batch_size)
+    return _run(loaded, batches, dtype, target, backend, batch_size, top_k)
+
+
+def predict(
+    features: str | os.PathLike[str] | npt.ArrayLike,
+    model: str | os.PathLike[str] | Model = "digits-ffnn",
+    *,
+    dtype: str = "float32",
+    target: str | None = None,
+    backend: str = "auto",
+    batch_size: int = 2048,
+    top_k: int = 5,
+) -> Answers:
+    """Classify rows of features.
+
+    `features` is an array [N, features], or [features] for one row, of finite real numbers, or the path of a .bin,
+    .npy, .npz or .csv file as `trninfer ffnn --data` reads it. The `input` of a prediction is the number of its row.
+    The other arguments are as those of `classify`.
+
+    Raises InputError for features that cannot be used, and what the module says.
+    """
+    loaded = model if isinstance(model, Model) else load_model(model)
+    spec = loaded.network.input
+    if not isinstance(spec, FeatureInput):
+        raise ModelError(f"model {loaded.network.name!r} reads pictures, not features; use classify")
+    try:
+        with _feature_rows(features, spec.features) as rows:
+            return _run(loaded, numbered(rows, batch_size, 0), dtype, target, backend, batch_size, top_k)
+    except UsageError as error:
+        raise InputError(str(error)) from None
+
+
+class _Collected:
+    """Takes answers and keeps them all."""
+
+    def __init__(self) -> None:
+        self.predictions: list[Prediction] = []
+
+    def add(self, predictions: Sequence[Prediction]) -> bool:
+        self.predictions += predictions
+        return True
+
+
+def _run(
+    model: Model, batches: Iterable[Batch], dtype: str, target: str | None, backend: str, batch_size: int, top_k: int
+) -> Answers:
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is {dtype!r}; allowed are {', '.join(DTYPES)}")
+    if backend not in BACKENDS:
+        raise ValueError(f"backend is {backend!r}; allowed are {', '.join(BACKENDS)}")
+    if top_k < 1:
+        raise ValueError(f"top_k is {top_k}; at least 1 is needed")
+    chosen = choose_backend(backend, target)
+    session = Session(model, chosen, dtype, batch_size)
+    collected = _Collected()
+    labels = min(top_k, len(model.network.labels))
+    result = answer_batches(session, batches, collected, labels, lambda done: None)
+    return Answers(
+        predictions=tuple(collected.predictions),
+        layers=result.layers,
+        total_us=sum(layer.latency_us for layer in result.layers),
+        latency_kind=chosen.latency_kind,
+        model=model.network.name,
+        backend=chosen.name,
+        target=chosen.target,
+        dtype=dtype,
+    )
+
+
+def _separate(images: Picture | Iterable[Picture]) -> Iterator[Picture]:
+    """The pictures one by one."""
+    if isinstance(images, (str, os.PathLike, Image.Image)):
+        yield images
+    elif isinstance(images, np.ndarray):
+        prepared = images.dtype.kind == "f"
+        several = images.ndim == 4 or (images.ndim == 3 and not prepared and images.shape[-1] not in (3, 4))
+        yield from images if several else (images,)
+    else:
+        for image in images:
+            yield from _separate(image) if isinstance(image, np.ndarray) else (image,)
+
+
+def _picture_batches(images: Iterator[Picture], spec: ImageInput, batch_size: int) -> Iterator[Batch]:
+    names: list[str | int] = []
+    batch: list[np.ndarray] = []
+    # One thread: what keeps Pillow's warnings back while it decodes is not made for several.
+    decoded = decode_ahead(enumerate(images), lambda numbered: _prepare(numbered[1], spec), batch_size, 1)
+    for (number, image), values in decoded:
+        name = os.fspath(image) if isinstance(image, (str, os.PathLike)) else number
+        if isinstance(values, InputError):
+            raise InputError(f"{name if isinstance(name, str) else f'picture {name}'}: {values}")
+        names.append(name)
+        batch.append(values)
+        if len(batch) == batch_size:
+            yield names, np.stack(batch)
+            names, batch = [], []
+    if batch:
+        yield names, np.stack(batch)
+
+
+def _prepare(image: Picture, spec: ImageInput) -> np.ndarray:
+    """A picture as the network's input, float32 [C, H, W]; InputError where it cannot be used."""
+    if isinstance(image, (str, os.PathLike)):
+        return read_picture(Path(image), spec)
+    if isinstance(image, Image.Image):
+        return preprocess(image, spec)
+    if not isinstance(image, np.ndarray):
+        raise InputError(f"{type(image).__name__} is no picture; give a path, a PIL image or an array")
+    if image.dtype.kind == "f" and image.shape == spec.shape:
+        if not np.isfinite(image).all():
+            raise InputError("holds NaN or infinity")
+        return image.astype(np.float32)
+    if image.dtype == np.uint8 and 0 not in image.shape and (image.ndim == 2 or image.shape[2:] in ((3,), (4,))):
+        return preprocess(Image.fromarray(np.ascontiguousarray(image)), spec)
+    raise InputError(
+        f"an array {list(image.shape)} of {image.dtype}; pictures are uint8 [H, W], [H, W, 3] or [H, W, 4], and this "
+        f"network's own input is {list(spec.shape)} of float32"
+    )
+
+
+def _feature_rows(features: str | os.PathLike[str] | npt.ArrayLike, count: int) -> FeatureRows:
+    """Features from anywhere as rows that have been checked; UsageError where they cannot be used."""
+    if isinstance(features, (str, os.PathLike)):
+        return read_features(Path(features), count)
+    try:
+        values = np.asarray(features)
+    except ValueError as error:  # rows of different lengths
+        raise UsageError(f"features: {error}") from None
+    if values.dtype.kind not in "fiub":
+        raise UsageError(f"features are of type {values.dtype}; real numbers are needed")
+    rows = FeatureRows.in_memory("features", values)
+    rows.check_shape(count)
+    rows.check_finite()
+    return rows

@@ -1,0 +1,217 @@
+"""Answers in a file as they come, so that neither memory nor an interruption limits how many there may be.
+
+While a run writes to `FILE`, its answers are in `FILE.partial`: a first line that tells what answers them (`Identity`),
+then a line of JSON an answer. When the run has ended, FILE is written from it in the format asked for, and FILE.partial
+is removed. After an interruption it stays, and `--resume` goes on from it. A run holds a lock on it, so that two that
+write to one FILE do not mix.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from .errors import UsageError
+from .report import LabelProbability, Prediction
+
+SUFFIX = ".partial"
+_KIND = "trninfer answers"
+_CHUNK = 1 << 20  # bytes read at once
+_MAX_LINE = 1 << 24  # bytes of an answer; a thousand labels take some hundred thousand
+
+Identity = dict[str, Any]  # what decides the answers: command, model, weights, dtype, backend, target, top_k and such
+
+
+class AnswerLog:
+    """Answers in a file: in that of `open_log`, or in one without a name.
+
+    `count` is how many there are, `earlier` how many of them an earlier run gave. The inputs of those are `answered`.
+    """
+
+    def __init__(self, file: BinaryIO, path: Path | None) -> None:
+        self._file = file
+        self.path = path
+        self._end = 0  # of the last whole line
+        self._first = 0  # where the answers begin
+        self.count = 0
+        self.earlier = 0
+        self.answered: set[str | int] = set()
+        self.dropped = False  # whether an interrupted run's answers were there and not wanted
+
+    @classmethod
+    def temporary(cls) -> AnswerLog:
+        """A log that goes with the run."""
+        return cls(tempfile.TemporaryFile(buffering=0), None)
+
+    def append(self, predictions: Iterable[Prediction]) -> None:
+        """Add answers; OSError where the disk is full, with all earlier ones kept."""
+        lines = [json.dumps(dataclasses.asdict(prediction)) + "\n" for prediction in predictions]
+        self._write("".join(lines).encode())
+        self.count += len(lines)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        for record, _ in self._records(self._first):
+            yield _prediction(record)
+
+    def close(self, keep: bool = False) -> None:
+        """End the log and, unless it is to be kept, remove its file."""
+        if self.path is not None and not keep:
+            self.path.unlink(missing_ok=True)
+        self._file.close()
+
+    def begin(self, identity: Identity) -> None:
+        """Write the first line of an empty file."""
+        os.ftruncate(self._file.fileno(), 0)
+        self._end = 0
+        self._write((json.dumps({"type": _KIND, **identity}) + "\n").encode())
+        self._first = self._end
+
+    def go_on(self, identity: Identity) -> None:
+        """Take over the answers of an earlier run; UsageError where it was asked for something else."""
+        self._end = os.fstat(self._file.fileno()).st_size
+        header, end = next(self._records(0), (None, 0))
+        if header is None:  # the run did not come further
+            self.begin(identity)
+            return
+        check_identity(str(self.path), header, identity)
+        self._first = end
+        with contextlib.suppress(KeyError, TypeError):  # a line of something else: as one that was not finished
+            for record, position in self._records(self._first):
+                self.answered.add(_prediction(record).input)
+                end = position
+        os.ftruncate(self._file.fileno(), end)
+        self._end = end
+        self.count = self.earlier = len(self.answered)
+
+    def take_over(self, predictions: Iterable[Prediction]) -> None:
+        """Add answers of an earlier run."""
+        for prediction in predictions:
+            if prediction.input not in self.answered:
+                self.answered.add(prediction.input)
+                self.append([prediction])
+        self.earlier = self.count
+
+    def _write(self, content: bytes) -> None:
+        rest = memoryview(content)
+        try:
+            self._file.seek(self._end)
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file.fileno(), self._end)
+            raise
+        self._end += len(content)
+
+    def _records(self, position: int) -> Iterator[tuple[dict[str, Any], int]]:
+        """The whole lines from `position` on, and where each of them ends."""
+        rest = b""
+        while position + len(rest) < self._end and len(rest) < _MAX_LINE:
+            rest += os.pread(self._file.fileno(), min(_CHUNK, self._end - position - len(rest)), position + len(rest))
+            *lines, rest = rest.split(b"\n")
+            for line in lines:
+                position += len(line) + 1
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError):
+                    return
+                if not isinstance(record, dict):
+                    return
+                yield record, position
+
+
+def open_log(target: Path, identity: Identity, resume: bool) -> AnswerLog:
+    """The log of a run that writes to `target`, locked; with `resume`, with the answers of an interrupted one.
+
+    UsageError where another run has it, where the answers are of another kind of run, or where the file is not ours.
+    """
+    path = Path(f"{target}{SUFFIX}")
+    try:
+        file = _open_locked(path, target)
+        try:
+            log = AnswerLog(file, path)
+            if os.fstat(file.fileno()).st_size == 0:
+                log.begin(identity)
+                return log
+            if not file.read(len(_KIND) + 20).startswith(f'{{"type": "{_KIND}"'.encode()):
+                raise UsageError(f"{path}: is in the way and not of an interrupted run; remove it or move it away")
+            if resume:
+                log.go_on(identity)
+            else:
+                log.dropped = True
+                log.begin(identity)
+            return log
+        except BaseException:
+            file.close()
+            raise
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def check_identity(name: str, earlier: dict[str, Any], identity: Identity) -> None:
+    """UsageError where the answers in the file `name` were asked for in another way than now."""
+    for key, value in identity.items():
+        if key in earlier and earlier[key] != value:
+            what = {"weights": "other weights of that model", "data": "another --data file, or one that has changed"}
+            told = what.get(key) or f"{key.replace('_', '-')} {earlier[key]}, not {value}"
+            raise UsageError(f"--resume: the answers in {name} were given with {told}")
+
+
+def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:
+    """A record of any origin as an answer of a network with these labels; None where it is none."""
+    try:
+        answer = _prediction(record)
+    except (KeyError, TypeError, ValueError):
+        return None
+    sound = all(
+        type(chance.class_index) is int
+        and 0 <= chance.class_index < len(labels)
+        and labels[chance.class_index] == chance.label
+        and isinstance(chance.probability, float)
+        and math.isfinite(chance.probability)
+        for chance in (LabelProbability(answer.label, answer.class_index, answer.probability), *answer.top)
+    )
+    return answer if sound and type(answer.input) in (str, int) else None
+
+
+def _prediction(record: dict[str, Any]) -> Prediction:
+    top = tuple(LabelProbability(**chance) for chance in record["top"])
+    return Prediction(record["input"], record["label"], record["class_index"], record["probability"], top)
+
+
+def _open_locked(path: Path, target: Path) -> BinaryIO:
+    """The file of a log, empty or as an earlier run left it, with this run's lock on it."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    while True:
+        file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+        try:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{path}: is in the way and not a regular file")
+            _lock(file, target)
+            # The run that had the lock may have removed the file in the meantime.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
+                    return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _lock(file: BinaryIO, target: Path) -> None:
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(f"{target}: another run is writing to it") from None
+    except OSError:
+        return  # a file system without locks, as some networks have

@@ -1,0 +1,231 @@
+"""Answers on their way from the network to the report, in memory only as long as they have to be.
+
+CSV and NDJSON go to standard output as they come. Everything else waits in an `AnswerLog` until the report is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from ..models.files import Model
+from ..runtime.backend import Labelled
+from .answer_log import AnswerLog, Identity, open_log
+from .errors import UsageError, complain
+from .finished import read_finished
+from .options import Format
+from .output import is_special, open_output, write_chunks, write_stderr
+from .report import LabelProbability, Prediction, Report, count, emit
+
+TOP_LABELS = 5  # of an answer, the most probable ones, unless --top-k says otherwise
+STREAMED = (Format.csv, Format.ndjson)
+
+
+class Answers(Protocol):
+    """Where answers go."""
+
+    earlier: int  # answers of an interrupted run that are there already
+    on_screen: bool  # whether a terminal shows answers as they come, so that nothing else may be drawn there
+
+    def add(self, predictions: Sequence[Prediction]) -> bool:
+        """Take answers; whether anyone wants more."""
+
+    def answered(self) -> set[str | int]:
+        """The inputs that an interrupted run has answered."""
+
+    def __iter__(self) -> Iterator[Prediction]:
+        """All answers, where they are kept."""
+
+    def finish(self, report: Report, quiet: bool, shown: int | None) -> None:
+        """Write the report, with all answers; `shown` labels of each in a table where they were asked for."""
+
+
+@contextlib.contextmanager
+def open_answers(
+    form: Format, output: Path | None, identity: Identity, labels: tuple[str, ...], resume: bool, quiet: bool
+) -> Iterator[Answers]:
+    """Where the answers of a run go that reports in `form` to `output`.
+
+    Where the run ends before its report is written, what has been answered is kept if `output` is a file. UsageError
+    where `resume` cannot be done.
+    """
+    if output is None or is_special(output):
+        if resume:
+            raise UsageError("--resume goes on from the answers in a file; it needs --output FILE")
+        if form in STREAMED:
+            with open_output(output) as write:
+                yield _Streamed(form, write, output is None and sys.stdout is not None and sys.stdout.isatty())
+        else:
+            with contextlib.closing(AnswerLog.temporary()) as log:
+                yield _Logged(form, output, log)
+        return
+    with _interruptible(_open_log(form, output, identity, labels, resume), quiet) as log:
+        yield _Logged(form, output, log)
+
+
+def make_predictions(
+    inputs: Sequence[str | int], labels: Sequence[str], classes: np.ndarray, probabilities: np.ndarray, top_k: int
+) -> list[Prediction]:
+    """An answer an input, with its `top_k` most probable labels, from classes int32 [N] and probabilities [N, C]."""
+    answers = []
+    top = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
+    for name, index, row, best in zip(inputs, classes.tolist(), probabilities, top.tolist(), strict=True):
+        chances = tuple(LabelProbability(labels[i], i, float(row[i])) for i in best)
+        answers.append(Prediction(name, labels[index], index, float(row[index]), chances))
+    return answers
+
+
+def identify(
+    command: str, model: Model, backend: Labelled, dtype: str, top_k: int, data: list[str | int] | None = None
+) -> Identity:
+    """What decides the answers of a run, so that an interrupted one is gone on with in the same way."""
+    weights = zlib.crc32(model.network.to_json().encode())
+    for name in sorted(model.tensors):
+        weights = zlib.crc32(np.ascontiguousarray(model.tensors[name]).data, weights)
+    identity: Identity = {
+        "command": command,
+        "model": model.network.name,
+        "weights": f"{weights:08x}",
+        "dtype": dtype,
+        "backend": backend.name,
+        "target": backend.target,
+        "top_k": top_k,
+    }
+    return identity if data is None else {**identity, "data": data}
+
+
+def check_top_k(top_k: int | None, labels: Sequence[str]) -> int:
+    """How many labels an answer has: at most as many as there are. UsageError for more that were asked for."""
+    if top_k is None:
+        return min(TOP_LABELS, len(labels))
+    if top_k > len(labels):
+        raise UsageError(f"--top-k {top_k}: this model has {count(len(labels), 'label')}")
+    return top_k
+
+
+class _Streamed:
+    """Answers that are written as they come, and forgotten."""
+
+    earlier = 0
+
+    def __init__(self, form: Format, write: Callable[[str], bool], on_screen: bool) -> None:
+        from . import report_machine
+
+        self.on_screen = on_screen
+        self._machine = report_machine
+        self._form = form
+        self._write = write
+        self._wanted = True
+        self._begun = False
+
+    def add(self, predictions: Sequence[Prediction]) -> bool:
+        begin = "" if self._begun else self._machine.begin(self._form)
+        self._begun = True
+        self._wanted = self._wanted and self._write(begin + self._machine.answer_lines(predictions, self._form))
+        return self._wanted
+
+    def answered(self) -> set[str | int]:
+        return set()
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return iter(())
+
+    def finish(self, report: Report, quiet: bool, shown: int | None) -> None:
+        if self.add(()):
+            self._write(self._machine.end(report, self._form))
+        _tell(report, quiet)
+
+
+class _Logged:
+    """Answers that wait in a file for the rest of the report."""
+
+    on_screen = False
+
+    def __init__(self, form: Format, output: Path | None, log: AnswerLog) -> None:
+        self._form = form
+        self._output = output
+        self._log = log
+        self.earlier = log.earlier
+
+    def add(self, predictions: Sequence[Prediction]) -> bool:
+        try:
+            self._log.append(predictions)
+        except OSError as error:
+            place = f"--output {self._output}" if self._log.path else f"temporary folder {tempfile.gettempdir()}"
+            raise UsageError(f"{place}: cannot be written: {error.strerror or error}") from None
+        return True
+
+    def answered(self) -> set[str | int]:
+        return self._log.answered
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return iter(self._log)
+
+    def finish(self, report: Report, quiet: bool, shown: int | None) -> None:
+        if self._form is Format.table:
+            # All at once: the widths of columns follow from all rows.
+            report.predictions = [row for answer in self._log for row in (_rows(answer) if shown else [answer])]
+            emit(report, self._form, self._output, quiet)
+            return
+        from . import report_machine
+
+        write_chunks(report_machine.chunks(report, self._form, self._log), self._output)
+        _tell(report, quiet)
+
+
+def _rows(answer: Prediction) -> list[Prediction]:
+    """An answer in a table, a row for each of its labels; the input stands in the first."""
+    names = (answer.input, *[""] * (len(answer.top) - 1))
+    return [
+        Prediction(name, chance.label, chance.class_index, chance.probability, ())
+        for name, chance in zip(names, answer.top)
+    ]
+
+
+def _tell(report: Report, quiet: bool) -> None:
+    """What stands beside a machine format on standard error: the tables, and each input that could not be used."""
+    from . import report_table
+
+    if not quiet:
+        write_stderr(report_table.render_layers(report, sys.stderr))
+    for problem in report.errors:
+        complain(f"{problem.input}: {problem.message}")
+
+
+def _open_log(form: Format, output: Path, identity: Identity, labels: tuple[str, ...], resume: bool) -> AnswerLog:
+    target = Path(output).resolve()
+    log = open_log(target, identity, resume)
+    try:
+        if resume and not log.count and target.exists():
+            log.take_over(read_finished(target, form, identity, labels))
+        return log
+    except BaseException:
+        log.close()
+        raise
+
+
+@contextlib.contextmanager
+def _interruptible(log: AnswerLog, quiet: bool) -> Iterator[AnswerLog]:
+    """Removes the log when all went well, and keeps and tells it when something did not."""
+    if log.dropped and not quiet:
+        complain(f"{log.path}: the answers of an interrupted run are replaced; --resume would have gone on from them")
+    if log.earlier and not quiet:
+        complain(f"going on from {count(log.earlier, 'answer')} in {log.path}")
+    try:
+        yield log
+    except BaseException:
+        keep = log.count > 0
+        log.close(keep)
+        if keep:
+            complain(
+                f"{count(log.count, 'answer')} kept in {log.path}; the same command with --resume goes on from there"
+            )
+        raise
+    log.close()

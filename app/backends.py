@@ -1,0 +1,206 @@
+"""Where a command's kernels run: the backend, or the session over several NeuronCores, that its options ask for."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import UsageError, complain, printable
+from .output import write_stderr
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..models.files import Model
+    from ..runtime.backend import Backend
+    from ..runtime.cores import CoresSession
+    from ..runtime.session import Result, Session
+    from .report import Cores
+
+
+@dataclass(frozen=True)
+class BackendOptions:
+    """What the command line says about where kernels run and how they are timed; None where it does not."""
+
+    name: str
+    target: str | None = None
+    cores: int = 1
+    warmup: int | None = None
+    iterations: int | None = None
+    device_times: bool = False
+    nrtpy: Path | None = None
+    trace: bool = False  # the timeline is all that is wanted of the run: without one it is refused
+    keep_timelines: bool = False  # where there are any
+    quiet: bool = False
+
+    def check(self) -> None:
+        """UsageError where options contradict each other; called before the work."""
+        if self.nrtpy is not None and not self.device_times:
+            raise UsageError("--nrtpy says what times kernels on the device; it needs --device-times")
+        if self.cores > 1 and self.trace:
+            raise UsageError("--trace shows one core; leave out --cores, or give --cores 1")
+        if self.cores > 1 and self.device_times:
+            raise UsageError("--device-times needs a NeuronCore of its own beside one that works: give --cores 1")
+
+    @property
+    def batches_at_once(self) -> int:
+        """How many batches a session is given together: with several cores enough that none waits for long."""
+        return 1 if self.cores == 1 else 4 * self.cores
+
+    @property
+    def _counts(self) -> dict[str, Any]:
+        """Warm-up and iterations as the Neuron backend takes them, where they were given."""
+        given = {"warmup": self.warmup, "iterations": self.iterations}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where kernels run and what their times are, as reports tell it."""
+
+    name: str
+    target: str
+    latency_kind: str
+    latency_label: str
+
+
+def open_backend(options: BackendOptions) -> Backend:
+    """The backend that the options ask for, which tells on standard error what takes long and what goes wrong."""
+    from ..runtime.backend import choose_backend
+
+    options.check()
+    _begin(options)
+    return choose_backend(
+        options.name,
+        options.target,
+        options.trace or options.keep_timelines,
+        **options._counts,
+        nrtpy=str(options.nrtpy) if options.nrtpy is not None else None,
+        device_times=options.device_times,
+        progress=_progress(options),
+        warn=complain,
+    )
+
+
+class CoresRunner:
+    """A session over several cores as a command uses one, which adds up what passes on the chip over its runs."""
+
+    def __init__(self, session: CoresSession, cores: int) -> None:
+        self._session = session
+        self.model = session.model
+        self.cores = cores
+        self.elapsed_us = 0.0  # of the busiest core in each run
+        self._answered = 0
+
+    def run_batches(self, batches: Iterable[np.ndarray], progress: Callable[[float], None] | None = None) -> Result:
+        """Run batches as `CoresSession` does. A WorkerDied counts inputs from the first of this run, and says so."""
+        from ..runtime.remote import WorkerDied
+
+        try:
+            result = self._session.run_batches(batches, progress)
+        except WorkerDied as error:
+            if self._answered:
+                raise WorkerDied(
+                    f"{error}; the {self._answered} before them were answered and are not counted"
+                ) from None
+            raise
+        self._answered += len(result.classes)
+        self.elapsed_us += max(result.core_us, default=0.0)
+        return result
+
+
+@contextlib.contextmanager
+def open_session(
+    model: Model, options: BackendOptions, dtype: str, batch_size: int
+) -> Iterator[tuple[Session | CoresRunner, Place]]:
+    """A session of a model where the options ask for it, and where that is; its processes end with the block."""
+    if options.cores == 1:
+        from ..runtime.session import Session
+
+        backend = open_backend(options)
+        yield Session(model, backend, dtype, batch_size), place_of(backend)
+        return
+    from ..runtime.backend import resolve_target
+    from ..runtime.cores import CoresSession, pick_cores
+
+    options.check()
+    target = resolve_target(options.target)  # a wrong one is told here, not by each process
+    opener: Any  # what the simulator's and the Neuron backend's openers share is what a worker calls
+    if _begin(options) == "sim":
+        from ..runtime.remote import open_simulator
+
+        opener = functools.partial(open_simulator, target)
+        cores = tuple(range(options.cores))  # as many as are asked for, whatever this machine has
+    else:
+        from ..runtime.neuron import open_neuron_backend
+
+        opener = functools.partial(open_neuron_backend, options.target, **options._counts)
+        cores = pick_cores(options.cores)
+    with CoresSession(model, opener, cores, dtype, batch_size, _progress(options), complain) as session:
+        yield CoresRunner(session, options.cores), _place(session.backend_name, session.target, session.latency_kind)
+
+
+def cores_of(session: Session | CoresRunner) -> Cores | None:
+    """What several cores took; None for one."""
+    from .report import Cores
+
+    return Cores(session.cores, session.elapsed_us) if isinstance(session, CoresRunner) else None
+
+
+def place_of(backend: Backend) -> Place:
+    """Where a backend is and what its times are."""
+    from ..runtime.backend import latency_label
+
+    return Place(backend.name, backend.target, backend.latency_kind, latency_label(backend))
+
+
+def choice_note(name: str) -> str | None:
+    """Why `auto` takes the simulator, in short; None where a backend was named or the chip is taken.
+
+    To be called before a backend is opened, which settles the choice for the process. BackendUnavailable where the
+    backend that was named is not there.
+    """
+    from ..runtime.backend import decide
+
+    choice = decide(name)
+    if name != "auto" or choice.backend != "sim":
+        return None
+    return f"auto took the simulator: {choice.reason.partition('; ')[0]}; see trninfer doctor"
+
+
+def _place(name: str, target: str, latency_kind: str) -> Place:
+    """The place of backends in other processes, which do not tell how their times are called."""
+    if name != "neuron":
+        return Place(name, target, latency_kind, latency_kind)
+    from ..runtime.neuron import HOST_LABEL
+
+    return Place(name, target, latency_kind, HOST_LABEL)
+
+
+def _begin(options: BackendOptions) -> str:
+    """The backend by name: UsageError where it cannot do what is asked, a note where an option has no effect on it."""
+    from ..runtime.backend import decide
+
+    chosen = decide(options.name).backend
+    if chosen == "neuron":
+        if options.trace:
+            raise UsageError("--trace shows the simulator's timeline; the chip gives none: add --backend sim")
+        return chosen
+    given = {
+        "--warmup": options.warmup is not None,
+        "--iters": options.iterations is not None,
+        "--device-times": options.device_times,
+    }
+    without_effect = [option for option, is_given in given.items() if is_given]
+    if without_effect and not options.quiet:
+        complain(f"{', '.join(without_effect)}: no effect on the simulator, whose times are predicted")
+    return chosen
+
+
+def _progress(options: BackendOptions) -> Callable[[str], None]:
+    """What is called with a line of text where something takes long."""
+    return (lambda text: None) if options.quiet else (lambda text: write_stderr(f"{printable(text)}\n"))

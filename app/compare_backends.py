@@ -1,0 +1,84 @@
+"""`--compare-backends`: the same inputs through the chip and through the simulator, outputs and times side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from ..models.files import Model
+from ..runtime.backend import latency_note
+from ..runtime.compare import compare_backends
+from ..runtime.remote import simulator_beside
+from ..runtime.session import Result, split_batches
+from ..runtime.verify import Verification, Verifier
+from .answers import make_predictions
+from .backends import BackendOptions, open_backend, place_of
+from .errors import UsageError
+from .report import LayerTable, Report
+from .stream import Batch
+
+
+def check_comparison(options: BackendOptions, resume: bool) -> BackendOptions:
+    """The options with the chip named as the backend; UsageError where they do not go with a comparison."""
+    if options.name == "sim":
+        raise UsageError("--compare-backends needs the chip beside the simulator; leave out --backend sim")
+    if options.cores > 1:
+        raise UsageError("--compare-backends runs on one core; leave out --cores, or give --cores 1")
+    if resume:
+        raise UsageError("--compare-backends and --resume exclude each other: a comparison is of one run")
+    return replace(options, name="neuron")
+
+
+def run_comparison(
+    command: str,
+    model: Model,
+    batches: Iterable[Batch],
+    options: BackendOptions,
+    dtype: str,
+    batch_size: int,
+    top_k: int,
+    verify: bool,
+) -> Report:
+    """Run batches on the chip, each kernel also on the simulator; with `verify`, also the golden model.
+
+    The report has the chip's answers and times, and the comparison. All inputs are held in memory. BackendUnavailable
+    where there is no chip.
+    """
+    chip = open_backend(options)
+    names: list[str | int] = []
+    values = [np.empty((0, *model.network.input.shape), np.float32)]
+    for batch_names, batch in batches:
+        names += batch_names
+        values.append(batch)
+    inputs = np.concatenate(values)
+    simulator = simulator_beside(chip.target)
+    try:
+        comparison = compare_backends(model, inputs, chip, simulator, dtype, batch_size)
+        note = latency_note(simulator)
+    finally:
+        simulator.close()
+    result = comparison.result
+    place = place_of(chip)
+    return Report(
+        command=command,
+        model=model.network.name,
+        backend=place.name,
+        target=place.target,
+        dtype=dtype,
+        latency_kind=place.latency_kind,
+        latency_note=note,  # of the predictions beside the measurements
+        latency_label=place.latency_label,
+        comparison=comparison,
+        tables=[LayerTable(model.network.name, "", result.layers)],
+        predictions=make_predictions(names, model.network.labels, result.classes, result.probabilities, top_k),
+        verify=_verify(model, inputs, dtype, batch_size, result) if verify else None,
+    )
+
+
+def _verify(model: Model, inputs: np.ndarray, dtype: str, batch_size: int, result: Result) -> Verification:
+    verifier = Verifier(model, dtype)
+    for _ in verifier.watch(split_batches(inputs, batch_size)):
+        pass  # the golden model runs as they go by
+    return verifier.compare(result)

@@ -1,0 +1,111 @@
+"""Rows of features, in memory or left in their file and read a batch at a time."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+
+from .errors import UsageError
+
+MAX_LOADED_BYTES = 8 << 30  # of an array that has to be held whole
+_ELEMENTS_AT_ONCE = 1 << 22  # looked at together when searching for NaN
+
+
+class FeatureRows(AbstractContextManager["FeatureRows"]):
+    """An array [rows, features] of which a batch at a time is in memory.
+
+    A file is read, not mapped into memory: one that is cut short meanwhile would end the process.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        values: np.ndarray | None = None,
+        files: tuple[IO[bytes], ...] = (),
+        offset: int = 0,
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self._dtype = dtype
+        self._values = values
+        self._files = files  # the first is read; all are closed
+        self._offset = offset
+
+    @classmethod
+    def in_memory(cls, name: str, values: np.ndarray) -> FeatureRows:
+        """Rows of an array that is there already; one dimension is one row."""
+        values = values[None] if values.ndim == 1 else values
+        return cls(name, values.shape, values.dtype, values)
+
+    @classmethod
+    def in_file(
+        cls, name: str, files: tuple[IO[bytes], ...], offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> FeatureRows:
+        """Rows that lie row by row from `offset` on in the first of `files`, which are closed with the rows."""
+        return cls(name, shape if len(shape) != 1 else (1, *shape), dtype, None, files, offset)
+
+    def __len__(self) -> int:
+        return self.shape[0] if self.shape else 0
+
+    def batches(self, size: int, first: int = 0) -> Iterator[np.ndarray]:
+        """Rows from `first` on, at most `size` at a time; UsageError where the file has changed."""
+        for begin in range(first, len(self), size):
+            count = min(size, len(self) - begin)
+            yield self._values[begin : begin + count] if self._values is not None else self._read(begin, count)
+
+    def check_shape(self, features: int) -> None:
+        """UsageError unless these are rows, at least one, of `features` values."""
+        if len(self.shape) != 2 or self.shape[1] != features:
+            raise UsageError(
+                f"{self.name}: holds an array of shape {list(self.shape)}; the network takes [rows, {features}]"
+            )
+        if not len(self):
+            raise UsageError(f"{self.name}: holds no rows")
+
+    def check_finite(self) -> None:
+        """UsageError where a value is NaN or infinite, in float32 as the network reads it."""
+        step = max(1, _ELEMENTS_AT_ONCE // self.shape[1])
+        for number, part in enumerate(self.batches(step)):
+            check_finite(self.name, part, number * step)
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        for file in self._files:
+            file.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read(self, first: int, count: int) -> np.ndarray:
+        file = self._files[0]
+        row = self.shape[1] * self._dtype.itemsize
+        position = self._offset + first * row
+        try:
+            if file.tell() != position:  # to seek in an archive is to unpack it once more
+                file.seek(position)
+            content = file.read(count * row)
+        except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise UsageError(f"{self.name}: row {first}: cannot be read: {error}") from None
+        if len(content) < count * row:
+            raise UsageError(f"{self.name}: cut short at row {first + len(content) // row}")
+        return np.frombuffer(content, self._dtype).reshape(count, self.shape[1])
+
+
+def check_finite(name: str, rows: np.ndarray, first: int = 0) -> None:
+    """UsageError where a value of rows [N, M] is NaN or infinite in float32; `first` is the number of the first row."""
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(rows.astype(np.float32, copy=False))
+    if not finite.all():
+        row, column = np.unravel_index(int(finite.argmin()), finite.shape)
+        value = np.float32(rows[row, column]) if np.isnan(rows[row, column]) else rows[row, column]
+        raise UsageError(f"{name}: row {first + row}, column {column} is {value}; all must be finite in float32")

@@ -1,0 +1,83 @@
+"""Answers read back from a report that was written before, for `--resume`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .answer_log import Identity, check_identity, check_prediction
+from .errors import UsageError
+from .inputs import describe, open_regular
+from .options import Format
+from .report import Prediction
+from .report_machine import PREDICTION_COLUMNS
+
+_MAX_LINE = 1 << 24  # bytes
+
+
+def read_finished(path: Path, form: Format, identity: Identity, labels: tuple[str, ...]) -> Iterator[Prediction]:
+    """The answers in a CSV or NDJSON report, for a network with these labels.
+
+    A last line that was cut off is left out, and so are lines that tell of errors, which are tried again. A CSV has an
+    answer's first label only. UsageError for another file, and where a report says that it was asked for otherwise.
+    """
+    if form not in (Format.csv, Format.ndjson):
+        raise UsageError(f"--resume: {path} is finished; only csv and ndjson reports can be added to")
+    records = _csv_records if form is Format.csv else _ndjson_records
+    try:
+        for number, record in records(path, identity):
+            answer = check_prediction(record, labels)
+            if answer is None:
+                raise UsageError(f"--resume: {path}: line {number} is no answer of this model in {form.value}")
+            if form is Format.ndjson and len(answer.top) != identity["top_k"]:
+                raise UsageError(f"--resume: the answers in {path} were given with top-k {len(answer.top)}")
+            yield answer
+    except csv.Error as error:
+        raise UsageError(f"--resume: {path}: not a csv report: {error}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--resume: {path}: {describe(error)}") from None
+
+
+def _ndjson_records(path: Path, identity: Identity) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(_whole_lines(path), 1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        kind = record.pop("type", None) if isinstance(record, dict) else None
+        if kind == "summary":
+            check_identity(str(path), record, identity)
+        if kind not in ("layer", "error", "summary"):
+            yield number, record
+
+
+def _csv_records(path: Path, identity: Identity) -> Iterator[tuple[int, Any]]:
+    reader = csv.reader(line.decode() for line in _whole_lines(path))
+    header = next(reader, None)
+    if header != list(PREDICTION_COLUMNS):
+        raise ValueError("not a csv report")
+    for row in reader:
+        try:
+            name, label, index, probability, error = row
+            if not error:
+                yield (
+                    reader.line_num,
+                    {
+                        "input": int(name) if identity["command"] == "ffnn" else name,
+                        "label": label,
+                        "class_index": int(index),
+                        "probability": float(probability),
+                        "top": [],
+                    },
+                )
+        except ValueError:
+            yield reader.line_num, None
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    with open_regular(path) as file:
+        while (line := file.readline(_MAX_LINE)).endswith(b"\n"):
+            yield line

@@ -1,0 +1,51 @@
+"""`--report`: what a command found as one page of HTML that needs nothing else, no network among it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from .errors import UsageError
+from .output import check_output, write_output
+
+if TYPE_CHECKING:
+    from .regression import Comparison
+    from .report import Report
+
+ReportOption = Annotated[
+    Optional[Path],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
+    typer.Option("--report", metavar="FILE", help="Write a page of HTML: layers, timeline, roofline."),
+]
+
+
+def check_report(path: Path | None) -> None:
+    """UsageError where a page could not be written to `path`; called before the work, not after it."""
+    check_output(path, "--report")
+
+
+def write_report(
+    path: Path | None,
+    report: Report,
+    timelines: Sequence[tuple[str, Any]] = (),
+    comparison: Comparison | None = None,
+) -> None:
+    """Write a report as a page, whole or not at all; nothing without a path.
+
+    `timelines` are (row, `Launch.timeline`) of launches that follow each other, as `Session.timelines` has them where
+    the backend was asked to keep them; without them the page has no timeline. UsageError where the file cannot be
+    written.
+    """
+    if path is None:
+        return
+    from .html_report_page import render_page
+
+    page = render_page(report, timelines, comparison)
+    target = Path(os.path.realpath(path))
+    try:
+        write_output(page, target)
+    except UsageError as error:
+        raise UsageError(str(error).replace(f"--output {target}", f"--report {path}")) from None

@@ -1,0 +1,254 @@
+"""The charts of a page that need no script: where the time goes, and the roofline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .html_report_markup import Markup, element, microseconds, percent, quantity
+
+if TYPE_CHECKING:
+    from ..runtime.timing import LayerTiming
+    from .report import LayerTable
+
+BOUNDS = {
+    "tensor": "Tensor Engine",
+    "vector": "Vector Engine",
+    "scalar": "Scalar Engine",
+    "gpsimd": "GpSimd Engine",
+    "dma": "DMA",
+    "latency": "latency",
+}
+_WIDTH, _HEIGHT = 960, 470
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 24, 20, 56
+_FP32_PASSES = 4  # of the PE array in a float32 matmul (peak fp32 FLOPS in AWS's architecture guides)
+
+
+def bound_class(layer: LayerTiming) -> str:
+    """The class that colours a layer by what bounds it."""
+    return layer.bound_by or "unknown"
+
+
+def time_bar(table: LayerTable) -> Markup:
+    """One bar of a network's time, a segment each layer, coloured by what bounds it."""
+    total = table.total_us
+    segments = []
+    for layer in table.layers:
+        share = layer.latency_us / total if total else 0.0
+        bound = f", bound by {BOUNDS.get(layer.bound_by or '', layer.bound_by)}" if layer.bound_by else ""
+        segments.append(
+            element(
+                "span",
+                element("span", layer.name) if share >= 0.06 else None,
+                class_=f"segment {bound_class(layer)}",
+                style=f"flex-grow:{max(share, 1e-6):.6f}",
+                title=f"{layer.name}: {microseconds(layer.latency_us)} \u00b5s, {percent(share)}{bound}",
+            )
+        )
+    return element(
+        "div",
+        element("p", table.title, " ", element("b", f"{microseconds(total)} \u00b5s"), class_="bar-title"),
+        element("div", segments, class_="bar", role="img", aria_label=f"Shares of the layers of {table.title}"),
+        class_="bar-row",
+    )
+
+
+def bound_legend(layers: Sequence[LayerTiming]) -> Markup:
+    """What the colours mean, of those that occur."""
+    there = {bound_class(layer) for layer in layers}
+    items = [
+        element("li", element("span", class_=f"swatch {key}"), name)
+        for key, name in (*BOUNDS.items(), ("unknown", "not known"))
+        if key in there
+    ]
+    return element("ul", element("li", "bound by"), items, class_="legend")
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A limit: FLOP/s where `slope` is False, else bytes/s."""
+
+    name: str
+    value: float
+    slope: bool
+
+
+@dataclass(frozen=True)
+class Point:
+    """A layer on the roofline: FLOP a byte, FLOP/s."""
+
+    name: str
+    intensity: float
+    rate: float
+    share: float
+    layer: LayerTiming
+
+
+def roofs(target: str, dtype: str) -> tuple[Roof, ...]:
+    """The limits of a NeuronCore: its PE array, its HBM and its 16 DMA engines (`simulator.timing.constants`)."""
+    from ..simulator.targets import PARTITIONS, TARGETS
+    from ..simulator.timing.constants import machine
+
+    constants = machine(target)
+    peak = 2 * PARTITIONS**2 * TARGETS[target].tensor_ghz * 1e9
+    found = [Roof("PE array, 16 bits", peak, False)]
+    if dtype == "float32":
+        found.append(Roof("PE array, float32", peak / _FP32_PASSES, False))
+    return (
+        *found,
+        Roof("HBM", constants.hbm_stack_rate * 1e9, True),
+        Roof("16 DMA engines", constants.dma_sustained * 1e9, True),
+    )
+
+
+def points(tables: Sequence[LayerTable]) -> tuple[list[Point], list[str]]:
+    """The layers that compute and move something, and the names of those that have no place on the chart."""
+    found, without = [], []
+    total = sum(table.total_us for table in tables)
+    for table in tables:
+        for layer in table.layers:
+            name = f"{table.prefix}{layer.name}"
+            if layer.flops and layer.hbm_bytes and layer.latency_us:
+                rate = layer.flops / layer.latency_us * 1e6
+                found.append(Point(name, layer.flops / layer.hbm_bytes, rate, layer.latency_us / total, layer))
+            else:
+                without.append(name)
+    return found, without
+
+
+def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -> Markup:
+    """The roofline as SVG, log-log: each layer a circle whose area is its share of the time."""
+    limits = roofs(target, dtype)
+    layers, without = points(tables)
+    axes = _Axes(layers, limits)
+    marks = [*axes.grid(), *(axes.roof(roof, limits) for roof in limits)]
+    circles = [  # the smaller ones above the larger ones
+        (point, axes.x(point.intensity), axes.y(point.rate), 4 + 14 * math.sqrt(point.share))
+        for point in sorted(layers, key=lambda point: -point.share)
+    ]
+    taken = [(x - radius, y - radius, x + radius, y + radius) for _, x, y, radius in circles]
+    labels = []
+    for point, x, y, radius in circles:
+        marks.append(
+            element(
+                "circle",
+                element("title", _describe(point, kind)),
+                cx=f"{x:.1f}",
+                cy=f"{y:.1f}",
+                r=f"{radius:.1f}",
+                class_=f"point {bound_class(point.layer)}",
+            )
+        )
+        box = _free_place(x, y, radius, 6.3 * len(point.name), taken)
+        if box is not None:
+            taken.append(box)
+            labels.append(element("text", point.name, x=f"{box[0]:.1f}", y=f"{box[1] + 11:.1f}", class_="point-label"))
+    svg = element(
+        "svg", marks, labels, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img",
+        aria_label=f"Roofline of {target} with {len(layers)} layers",
+    )  # fmt: skip
+    left_out = (
+        f" Without arithmetic or traffic, so not on the chart: {', '.join(without)}." if without else ""
+    )
+    told = (
+        f"Operations a second ({kind}, launch included) against operations for each byte of HBM traffic. A circle's area "
+        f"is the layer's share of the time. Under a sloping roof memory bounds, under a flat one the PE array.{left_out}"
+    )
+    return element("figure", svg, element("figcaption", told), class_="roofline")
+
+
+def _describe(point: Point, kind: str) -> str:
+    return (
+        f"{point.name}: {quantity(point.rate, 'FLOP/s')}, {point.intensity:.3g} FLOP/byte, "
+        f"{microseconds(point.layer.latency_us)} \u00b5s {kind} ({percent(point.share)}), "
+        f"bound by {point.layer.bound_by or 'unknown'}"
+    )
+
+
+def _free_place(
+    x: float, y: float, radius: float, width: float, taken: list[tuple[float, float, float, float]]
+) -> tuple[float, float, float, float] | None:
+    """Where a label of this width finds room beside its circle: left, top, right, bottom; None where it does not."""
+    for left, top in (
+        (x + radius + 4, y - 7),
+        (x - radius - 4 - width, y - 7),
+        (x - width / 2, y - radius - 17),
+        (x - width / 2, y + radius + 3),
+    ):
+        box = (left, top, left + width, top + 14)
+        inside = left > _LEFT and box[2] < _WIDTH - _RIGHT and top > _TOP and box[3] < _HEIGHT - _BOTTOM
+        if inside and all(box[2] < o[0] or box[0] > o[2] or box[3] < o[1] or box[1] > o[3] for o in taken):
+            return box
+    return None
+
+
+class _Axes:
+    """Where FLOP a byte and FLOP/s lie on the chart; both axes span whole decades that hold all points and the ridge."""
+
+    def __init__(self, layers: Sequence[Point], limits: Sequence[Roof]) -> None:
+        peak = max(roof.value for roof in limits if not roof.slope)
+        ridge = peak / min(roof.value for roof in limits if roof.slope)
+        intensities = [*(point.intensity for point in layers), ridge]
+        rates = [*(point.rate for point in layers), peak]
+        self.low = math.floor(math.log10(min(intensities)) - 0.05), math.floor(math.log10(min(rates)) - 0.05)
+        self.high = math.log10(max(intensities)) + 0.9, math.log10(max(rates)) + 0.35
+
+    def x(self, intensity: float) -> float:
+        """Units from the left."""
+        share = (math.log10(intensity) - self.low[0]) / (self.high[0] - self.low[0])
+        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, rate: float) -> float:
+        """Units from the top."""
+        share = (math.log10(rate) - self.low[1]) / (self.high[1] - self.low[1])
+        return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+
+    def grid(self) -> list[Markup]:
+        """Lines and figures at the decades."""
+        marks = []
+        right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+        for decade in range(self.low[0], math.floor(self.high[0]) + 1):
+            x = f"{self.x(10.0**decade):.1f}"
+            marks.append(element("line", x1=x, x2=x, y1=_TOP, y2=bottom, class_="grid"))
+            marks.append(element("text", f"{10.0**decade:g}", x=x, y=bottom + 18, class_="tick", text_anchor="middle"))
+        for decade in range(self.low[1], math.floor(self.high[1]) + 1):
+            y = self.y(10.0**decade)
+            marks.append(element("line", x1=_LEFT, x2=right, y1=f"{y:.1f}", y2=f"{y:.1f}", class_="grid"))
+            label = quantity(10.0**decade, "")
+            marks.append(element("text", label, x=_LEFT - 8, y=f"{y + 4:.1f}", class_="tick", text_anchor="end"))
+        marks.append(
+            element("text", "FLOP / byte of HBM traffic", x=right, y=_HEIGHT - 14, class_="title", text_anchor="end")
+        )
+        marks.append(element("text", "FLOP/s", x=8, y=_TOP - 4, class_="title"))
+        return marks
+
+    def roof(self, roof: Roof, limits: Sequence[Roof]) -> Markup:
+        """A roof as a line up to where it meets the highest of the other kind, with its name and figure."""
+        peak = max(other.value for other in limits if not other.slope)
+        highest = roof.value == max(other.value for other in limits if other.slope == roof.slope)
+        if roof.slope:
+            start = max(10.0 ** self.low[0], 10.0 ** self.low[1] / roof.value)
+            end = min(peak / roof.value, 10.0 ** self.high[0])
+            ends = (start, start * roof.value), (end, end * roof.value)
+        else:
+            fastest = max(other.value for other in limits if other.slope)
+            start = max(roof.value / fastest, 10.0 ** self.low[0])
+            ends = (start, roof.value), (10.0 ** self.high[0], roof.value)
+        (x1, y1), (x2, y2) = ((self.x(x), self.y(y)) for x, y in ends)
+        name = f"{roof.name}, {quantity(roof.value, 'B/s' if roof.slope else 'FLOP/s')}"
+        line = element(
+            "line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}",
+            class_="roof" if highest else "roof lesser",
+        )  # fmt: skip
+        if not roof.slope:
+            label = element("text", name, x=f"{x2 - 6:.1f}", y=f"{y1 - 6:.1f}", class_="roof-label", text_anchor="end")
+        else:
+            x, y = x1 + 0.55 * (x2 - x1), y1 + 0.55 * (y2 - y1)
+            angle = math.degrees(math.atan2(y2 - y1, x2 - x1))
+            label = element(
+                "text", name, x=f"{x:.1f}", y=f"{y + (-7 if highest else 16):.1f}", class_="roof-label",
+                text_anchor="middle", transform=f"rotate({angle:.1f} {x:.1f} {y:.1f})",
+            )  # fmt: skip
+        return element("g", line, label)

@@ -1,0 +1,80 @@
+"""HTML and SVG as text that is escaped unless it was built here, and the units that reports are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from typing import Union
+
+from .errors import printable
+
+_EMPTY = ("meta", "path", "rect", "circle", "line")  # have no end tag where nothing is inside
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Content = Union[str, Iterable["Content"], None]
+
+
+def element(tag: str, /, *content: Content, **attributes: object) -> Markup:
+    """An element; plain strings are escaped, None is left out.
+
+    Attributes are named as in Python: a trailing underscore is dropped, others become hyphens. One that is None or False
+    is left out, True has no value.
+    """
+    words = [tag]
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        key = key.rstrip("_").replace("_", "-")
+        words.append(key if value is True else f'{key}="{_safe(str(value))}"')
+    start, inside = " ".join(words), fragment(*content)
+    return Markup(f"<{start}/>" if tag in _EMPTY and not inside else f"<{start}>{inside}</{tag}>")
+
+
+def fragment(*content: Content) -> Markup:
+    """Contents after each other."""
+    parts = []
+    for item in content:
+        if item is None:
+            continue
+        if isinstance(item, Markup):
+            parts.append(item)
+        elif isinstance(item, str):
+            parts.append(_safe(item))
+        else:
+            parts.append(fragment(*item))
+    return Markup("".join(parts))
+
+
+def _safe(text: str) -> str:
+    """Text without a meaning to HTML; control characters and stray bytes are spelled out."""
+    return escape(printable(text), quote=True)
+
+
+def microseconds(value: float) -> str:
+    """Microseconds in a table: four digits or more."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}" if value < 100 else f"{value:.1f}"
+
+
+def percent(share: float) -> str:
+    """0.25 as `25.0 %`, 0.0025 as `0.25 %`."""
+    return f"{100 * share:.{1 if share >= 0.00995 or not share else 2}f} %"
+
+
+def quantity(value: float, unit: str) -> str:
+    """Three digits with a decimal prefix and a unit."""
+    for prefix in ("", "k", "M", "G"):
+        if value < 999.5:
+            return f"{value:.0f} {prefix}{unit}" if value >= 99.95 or not prefix else f"{value:.3g} {prefix}{unit}"
+        value /= 1000
+    return f"{value:.3g} T{unit}"
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """1x3x224x224."""
+    return "\u00d7".join(map(str, shape))

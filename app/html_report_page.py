@@ -1,0 +1,184 @@
+"""The page of `--report`: its sections in order, with style and script from the files beside this one."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib import metadata, resources
+from typing import TYPE_CHECKING, Any
+
+from ..version import __version__
+from . import html_report_tables as tables
+from .html_report_charts import bound_legend, roofline, time_bar
+from .html_report_markup import Markup, element, fragment, microseconds, percent, quantity
+from .html_report_timeline import collect, timeline_section
+from .regression import verdict
+
+if TYPE_CHECKING:
+    from .regression import Comparison
+    from .report import Report
+
+# Nothing may be loaded from anywhere: should a name that is shown ever pass for markup, it still could not ask for
+# anything.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+_TERMS = (
+    ("predicted", "computed by the simulator from a model of the NeuronCore's engines, not measured"),
+    ("measured", "wall clock around a synchronised call on a NeuronCore"),
+    ("share", "of the time of all rows of the table"),
+    ("bound by", "the engine, or DMA, that is busy for the largest part of the kernel; latency if for less than half"),
+    ("MFU", "matrix multiplications done, of those the PE array could do in 16 bits in the whole time, in every dtype"),
+    ("operations", "2 for a multiply-accumulate, 1 for an elementwise operation"),
+    ("HBM traffic", "bytes read from and written to the memory of the device"),
+)
+
+
+def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison: Comparison | None) -> str:
+    """The whole page; see `html_report.write_report`."""
+    name = report.model or " and ".join(table.title.partition(":")[0] for table in report.tables)
+    title = f"trninfer {report.command}: {name}"
+    body = element(
+        "main",
+        _header(report, name),
+        _tiles(report),
+        _checks(report, comparison),
+        element("section", tables.comparison_table(comparison)) if comparison is not None else None,
+        _layers(report),
+        _timeline(report, timelines),
+        _roofline(report),
+        _suite(report),
+        element("section", tables.answer_table(report)) if report.predictions else None,
+        _footer(report),
+    )
+    head = fragment(
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", _asset("html_report.css")),
+    )
+    script = element("script", _asset("html_report.js"))
+    page = element("html", element("head", head), element("body", body, script), lang="en")
+    return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _asset(name: str) -> Markup:
+    return Markup(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+
+
+def _header(report: Report, name: str) -> Markup:
+    facts = [
+        element("li", f"{report.latency_kind} times", class_=f"kind {report.latency_kind}"),
+        element("li", report.target.replace(",", ", ")),
+        element("li", report.dtype.replace(",", ", ")),
+        element("li", f"backend {report.backend}"),
+    ]
+    return element(
+        "header",
+        element("p", f"trninfer {report.command}", class_="eyebrow"),
+        element("h1", name),
+        element("ul", facts, class_="facts"),
+        element("p", report.latency_note, class_="note") if report.latency_note else None,
+    )
+
+
+def _tiles(report: Report) -> Markup | None:
+    """The figures that matter most."""
+    layers = [layer for table in report.tables for layer in table.layers]
+    if not layers:
+        return None
+    total = report.total_us
+    tiles = [
+        (f"{microseconds(total)} \u00b5s", f"{report.latency_kind} in all"),
+        (str(len(layers)), "rows, each a kernel" if len(layers) > 1 else "row, a kernel"),
+    ]
+    known = [layer.mfu * layer.latency_us for layer in layers if layer.mfu is not None]
+    if len(known) == len(layers) and total:
+        tiles.append((percent(sum(known) / total), "MFU"))
+    moved = sum(layer.hbm_bytes for layer in layers)
+    if moved and total:
+        tiles.append((quantity(moved, "B"), f"HBM traffic, {quantity(moved / total * 1e6, 'B/s')}"))
+    longest = max(layers, key=lambda layer: layer.latency_us)
+    if len(layers) > 1 and total:
+        tiles.append((longest.name, f"takes longest, {percent(longest.latency_us / total)}"))
+    items = [element("li", element("b", value), element("span", label)) for value, label in tiles]
+    return element("ul", items, class_="tiles")
+
+
+def _checks(report: Report, comparison: Comparison | None) -> Markup | None:
+    """What was checked, and what went wrong."""
+    lines: list[Markup] = []
+
+    def line(passed: bool, text: str) -> None:
+        mark = "\u2713 " if passed else "\u2717 "
+        lines.append(element("li", mark, text, class_="passed" if passed else "failed"))
+
+    if report.verify is not None:
+        found = report.verify
+        line(
+            found.passed,
+            f"verify {'passed' if found.passed else 'FAILED'}: largest error {found.max_abs_error:.2g} "
+            f"(tolerance {found.tolerance:.2g}), {found.disagreements} disagreements, {found.near_ties} near-ties",
+        )
+    if report.score is not None:
+        score = report.score
+        lines.append(element("li", f"score: {score.correct} of {score.total} right, {percent(score.accuracy)}"))
+    if comparison is not None:
+        line(comparison.passed, verdict(comparison))
+    for problem in report.errors:
+        line(False, f"{problem.input}: {problem.message}")
+    return element("ul", lines, class_="checks") if lines else None
+
+
+def _layers(report: Report) -> Markup | None:
+    layers = [layer for table in report.tables for layer in table.layers]
+    if not layers:
+        return None
+    return fragment(
+        element(
+            "section",
+            element("h2", "Where the time goes"),
+            [time_bar(table) for table in report.tables],
+            bound_legend(layers),
+        ),
+        element(
+            "section",
+            element("h2", "Layer by layer"),
+            [tables.layer_table(table, report.latency_kind) for table in report.tables],
+        ),
+    )
+
+
+def _timeline(report: Report, timelines: Sequence[tuple[str, Any]]) -> Markup | None:
+    if not timelines:
+        return None
+    note = (
+        f"The first batch, as {report.latency_kind}: {len(timelines)} launches after each other. The grey line under a "
+        "name is what the launch itself takes."
+    )
+    return timeline_section(collect(timelines), note, report.latency_kind)
+
+
+def _roofline(report: Report) -> Markup | None:
+    if not any(table.layers for table in report.tables):
+        return None
+    chart = roofline(report.tables, report.target, report.dtype, report.latency_kind)
+    return element("section", element("h2", "Roofline"), chart)
+
+
+def _suite(report: Report) -> Markup | None:
+    if report.suite is None:
+        return None
+    return element("section", tables.suite_table(report.model or "", report.suite))
+
+
+def _footer(report: Report) -> Markup:
+    terms = [fragment(element("dt", term), element("dd", meaning)) for term, meaning in _TERMS]
+    versions = f"trninfer {__version__}, Python {platform.python_version()}, NumPy {metadata.version('numpy')}"
+    if report.backend == "neuron":
+        from ..runtime.environment import neuron_packages
+
+        versions += "".join(f", {package.name} {package.version}" for package in neuron_packages() if package.version)
+    spent = f"{report.host_seconds:.2f} s on {platform.system()} {platform.machine()}"
+    return element("footer", element("dl", terms), element("p", f"{versions}. This run took {spent}."))

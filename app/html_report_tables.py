@@ -1,0 +1,171 @@
+"""The tables of a page. They can be read without a script; with one, a click on a heading sorts them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .html_report_charts import bound_class
+from .html_report_markup import Markup, element, microseconds, percent, quantity, shape_text
+
+if TYPE_CHECKING:
+    from ..runtime.suites import SuiteRow
+    from ..runtime.timing import LayerTiming
+    from .regression import ComparedRow, Comparison
+    from .report import LayerTable, Report
+
+SHOWN_ANSWERS = 200
+
+Heading = tuple[str, bool]  # text, whether the column has numbers
+
+
+def cell(text: str, value: float | None = None, class_: str | None = None) -> Markup:
+    """A cell; one with a number is set to the right, and sorted by it."""
+    number = None if value is None else f"{value:.17g}"
+    return element("td", text, class_="num" if class_ is None and number else class_, data_value=number)
+
+
+def table(caption: str, headings: Sequence[Heading], rows: Sequence[Markup], foot: Markup | None = None) -> Markup:
+    """A table that scrolls by itself where the window is narrow."""
+    head = [element("th", text, scope="col", class_="num" if number else None) for text, number in headings]
+    return element(
+        "div",
+        element(
+            "table",
+            element("caption", caption),
+            element("thead", element("tr", head)),
+            element("tbody", rows),
+            element("tfoot", foot) if foot is not None else None,
+        ),
+        class_="scroll",
+        tabindex=0,
+        role="region",
+        aria_label=caption,
+    )
+
+
+def layer_table(layers: LayerTable, kind: str) -> Markup:
+    """A row a launch of a kernel."""
+    p99 = any(layer.latency_us_p99 is not None for layer in layers.layers)
+    headings: list[Heading] = [
+        ("layer", False),
+        ("kernel", False),
+        ("input", False),
+        ("output", False),
+        (f"{kind} \u00b5s", True),
+        *([("p99 \u00b5s", True)] if p99 else []),
+        ("share", True),
+        ("bound by", False),
+        ("MFU", True),
+        ("operations", True),
+        ("HBM traffic", True),
+        ("bandwidth", True),
+    ]
+    total = layers.total_us
+    rows = [_layer_row(layers.prefix, layer, total, p99) for layer in layers.layers]
+    foot = element(
+        "tr",
+        element("th", "total", scope="row", colspan=4),
+        cell(microseconds(total), total),
+        cell("") if p99 else None,
+        element("td", colspan=3),
+        _quantity_cell(sum(layer.flops for layer in layers.layers), "FLOP"),
+        _quantity_cell(sum(layer.hbm_bytes for layer in layers.layers), "B"),
+        element("td"),
+    )
+    return table(layers.title, headings, rows, foot)
+
+
+def _layer_row(prefix: str, layer: LayerTiming, total: float, p99: bool) -> Markup:
+    share = layer.latency_us / total if total else 0.0
+    bandwidth = layer.hbm_bytes / layer.latency_us * 1e6 if layer.latency_us else None
+    bar = element("span", class_=f"meter {bound_class(layer)}", style=f"width:{100 * share:.2f}%")
+    return element(
+        "tr",
+        element("th", layer.name, scope="row", data_launch=f"{prefix}{layer.name}"),
+        cell(layer.kernel, class_="code"),
+        cell(shape_text(layer.input_shape)),
+        cell(shape_text(layer.output_shape)),
+        cell(microseconds(layer.latency_us), layer.latency_us),
+        _p99(layer) if p99 else None,
+        element("td", bar, element("span", percent(share)), class_="num share", data_value=f"{share:.17g}"),
+        element("td", element("span", class_=f"swatch {bound_class(layer)}"), layer.bound_by or "\u2013"),
+        cell("\u2013") if layer.mfu is None else cell(percent(layer.mfu), layer.mfu),
+        _quantity_cell(layer.flops, "FLOP"),
+        _quantity_cell(layer.hbm_bytes, "B"),
+        cell("\u2013") if bandwidth is None else _quantity_cell(bandwidth, "B/s"),
+    )
+
+
+def _p99(layer: LayerTiming) -> Markup:
+    value = layer.latency_us_p99
+    return cell("\u2013") if value is None else cell(microseconds(value), value)
+
+
+def _quantity_cell(value: float, unit: str) -> Markup:
+    return cell(quantity(value, unit), value)
+
+
+def comparison_table(comparison: Comparison) -> Markup:
+    """Each row's change against the baseline."""
+    headings: list[Heading] = [
+        ("layer", False), ("baseline \u00b5s", True), ("now \u00b5s", True), ("change", True), ("", False),
+    ]  # fmt: skip
+    rows = [_compared(row) for row in comparison.rows]
+    return table(f"Compared with {comparison.baseline}", headings, rows, _compared(comparison.total))
+
+
+def _compared(row: ComparedRow) -> Markup:
+    def time(value: float | None) -> Markup:
+        return cell("\u2013") if value is None else cell(f"{value:,.2f}", value)
+
+    change = cell("\u2013") if row.change is None else cell(f"{100 * row.change:+.2f} %", row.change)
+    return element(
+        "tr",
+        element("th", row.name, scope="row"),
+        time(row.baseline_us),
+        time(row.latency_us),
+        change,
+        element("td", row.status),
+        class_=row.status,
+    )
+
+
+def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
+    """Predicted beside published times."""
+    headings: list[Heading] = [
+        ("problem", False), ("predicted \u00b5s", True), ("published \u00b5s", True), ("published is", False),
+        ("predicted / published", True),
+    ]  # fmt: skip
+    lines = []
+    for row in rows:
+        published = row.published_us
+        lines.append(
+            element(
+                "tr",
+                element("th", row.name, scope="row"),
+                cell(microseconds(row.predicted_us), row.predicted_us),
+                cell("\u2013") if published is None else cell(microseconds(published), published),
+                cell(row.published_kind),
+                cell("\u2013") if row.ratio is None else cell(f"{row.ratio:.2f}", row.ratio),
+            )
+        )
+    return table(f"Suite {name}", headings, lines)
+
+
+def answer_table(report: Report) -> Markup:
+    """What the network answered, the first SHOWN_ANSWERS of it."""
+    shown = report.predictions[:SHOWN_ANSWERS]
+    rows = [
+        element(
+            "tr",
+            element("th", str(answer.input), scope="row"),
+            cell(answer.label),
+            cell(f"{answer.probability:.4f}", answer.probability),
+        )
+        for answer in shown
+    ]
+    total = len(report.predictions)
+    caption = f"Answers, {len(shown)} of {total:,}" if len(shown) < total else "Answers"
+    first = "row" if report.command == "ffnn" else "input"
+    return table(caption, [(first, False), ("label", False), ("probability", True)], rows)

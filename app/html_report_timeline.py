@@ -1,0 +1,288 @@
+"""The engines' timeline of a page: launches after each other, thinned to what a browser draws at once.
+
+Nothing is dropped: instructions of one engine that start close together become one block, which tells how many they are
+and how long the engine was busy in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .errors import printable
+from .html_report_markup import Markup, element, fragment, microseconds
+
+MAX_BLOCKS = 20_000  # on the page: some 800 KB, and drawn within a frame or two
+MAX_LANES = 6  # of DMA queues in one direction; those beyond share the last
+BINS = 480  # of the picture that stands where there is no script, and on paper
+_ROUNDING_NS = 1e-3  # by which two instructions of one engine may seem to overlap
+
+ENGINES = {
+    "tensor": "Tensor Engine",
+    "vector": "Vector Engine",
+    "scalar": "Scalar Engine",
+    "gpsimd": "GpSimd Engine",
+}
+
+
+class Span(NamedTuple):
+    """One instruction; nanoseconds from the start of the first launch."""
+
+    start: float
+    end: float
+    launch: int
+    op: str
+    line: str
+    bytes: int
+    flops: int
+
+
+@dataclass
+class Block:
+    """One instruction, or `count` of them that keep their engine busy for `busy` nanoseconds."""
+
+    start: float
+    end: float
+    launch: int
+    op: str
+    line: str
+    bytes: int
+    flops: int
+    count: int
+    busy: float
+
+
+class LaunchSpan(NamedTuple):
+    """A launch: its row's name, when it starts, when the kernel's own work does, and its end; nanoseconds."""
+
+    name: str
+    start: float
+    work: float
+    end: float
+
+
+class Track(NamedTuple):
+    """An engine or a lane of DMA queues."""
+
+    kind: str  # tensor, vector, scalar, gpsimd, dma
+    title: str
+    spans: list[Span]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Launches and the tracks of what they did."""
+
+    launches: tuple[LaunchSpan, ...]
+    tracks: tuple[Track, ...]
+
+    @property
+    def total_ns(self) -> float:
+        """The end of the last launch."""
+        return self.launches[-1].end if self.launches else 0.0
+
+    @property
+    def instructions(self) -> int:
+        """On all tracks."""
+        return sum(len(track.spans) for track in self.tracks)
+
+
+def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
+    """The timelines of (name, `simulator.Run`) after each other."""
+    launches: list[LaunchSpan] = []
+    tracks: dict[tuple[str, int], list[Span]] = {}
+    clock = 0.0
+    for number, (name, run) in enumerate(runs):
+        work = clock + run.launch_us * 1000
+        for event in run.timeline:
+            span = Span(
+                work + event.start_ns, work + event.end_ns, number, event.name or event.op, _short(event.line),
+                event.bytes, event.flops,
+            )  # fmt: skip
+            tracks.setdefault(_track(event.engine), []).append(span)
+        end = clock + run.latency_us * 1000
+        launches.append(LaunchSpan(name, clock, work, end))
+        clock = end
+    order = {kind: position for position, kind in enumerate((*ENGINES, "dma load", "dma store"))}
+    found = []
+    for kind, lane in sorted(tracks, key=lambda key: (order[key[0]], key[1])):
+        found.append(Track(kind.partition(" ")[0], _title(kind, lane), sorted(tracks[kind, lane])))
+    return Timeline(tuple(launches), tuple(found))
+
+
+def _track(engine: str) -> tuple[str, int]:
+    """`dma load 9` as ("dma load", 5): queues beyond the last lane share it."""
+    if engine in ENGINES:
+        return engine, 0
+    kind, _, number = engine.rpartition(" ")
+    return kind, min(int(number), MAX_LANES - 1)
+
+
+def _title(kind: str, lane: int) -> str:
+    if kind in ENGINES:
+        return ENGINES[kind]
+    return f"DMA {kind.partition(' ')[2]} {lane}{' and up' if lane == MAX_LANES - 1 else ''}"
+
+
+def _short(line: tuple[str, int]) -> str:
+    """The kernel's file and line without the folders that only this machine has."""
+    return f"{'/'.join(PurePath(line[0]).parts[-2:])}:{line[1]}" if line[0] else ""
+
+
+def thin(timeline: Timeline, limit: int = MAX_BLOCKS) -> tuple[list[list[Block]], float]:
+    """The blocks of each track, `limit` in all at the most, and the nanoseconds within which starts were merged (0: none
+    was, but where DMA queues share a lane). The finest grid of 1, 2, 4, ... ns that meets the limit is taken."""
+    resolution = 0.0
+    while True:
+        blocks = [merge(track.spans, resolution) for track in timeline.tracks]
+        if sum(map(len, blocks)) <= max(limit, len(timeline.launches) * len(timeline.tracks)):
+            return blocks, resolution
+        resolution = max(1.0, 2 * resolution)
+
+
+def merge(spans: Iterable[Span], resolution: float) -> list[Block]:
+    """Spans, by start, as blocks: those of one launch that overlap, or that start in one cell of a grid, are one."""
+    blocks: list[Block] = []
+    for span in spans:
+        last = blocks[-1] if blocks else None
+        near = last is not None and last.launch == span.launch and (
+            span.start < last.end - _ROUNDING_NS
+            or (resolution > 0 and span.start // resolution == last.start // resolution)
+        )  # fmt: skip
+        if last is None or not near:
+            blocks.append(Block(*span, count=1, busy=span.end - span.start))
+            continue
+        last.busy += max(0.0, span.end - max(span.start, last.end))
+        last.end = max(last.end, span.end)
+        last.count += 1
+        last.bytes += span.bytes
+        last.flops += span.flops
+        last.op = span.op if span.op == last.op else "several"
+        last.line = span.line if span.line == last.line else ""
+    return blocks
+
+
+def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
+    """The section of the page: the canvas with its data, a picture where there is no script, and what was merged."""
+    blocks, resolution = thin(timeline)
+    shown = sum(map(len, blocks))
+    told = f"All {timeline.instructions:,} instructions are drawn, each as a block of its own."
+    if shown < timeline.instructions:
+        near = f", or start in the same {resolution:g} ns of a grid" if resolution else ""
+        told = (
+            f"{timeline.instructions:,} instructions are drawn as {shown:,} blocks: those of one track that overlap"
+            f"{near} are one block, paler the longer its engine idled in it. None is left out."
+        )
+    buttons = (("in", "+", "Zoom in"), ("out", "\u2212", "Zoom out"), ("fit", "Fit", "Show all"))
+    canvas = element(
+        "div",
+        element(
+            "div",
+            [element("button", text, type="button", data_zoom=key, title=title) for key, text, title in buttons],
+            element("span", "", class_="range", id="timeline-range"),
+            element(
+                "span",
+                "Drag to pan, Ctrl + wheel or + and \u2212 to zoom, double click a launch to fill the view",
+                class_="hint",
+            ),
+            class_="toolbar",
+        ),
+        element("canvas", id="timeline", tabindex=0, role="img", aria_label=_spoken(timeline, kind)),
+        element("canvas", id="overview", aria_hidden="true"),
+        element("div", id="tip", role="status", hidden=True),
+        class_="interactive",
+    )
+    return element(
+        "section",
+        element("h2", "What the engines did"),
+        element("p", f"{note} {told}", class_="lead"),
+        canvas,
+        element("figure", utilisation(timeline), element("figcaption", _CAPTION), class_="static"),
+        element("script", _json(timeline, blocks), type="application/json", id="timeline-data"),
+        id="timeline-section",
+    )
+
+
+_CAPTION = "How busy each engine was over the time, from none of it at the foot of a row to all of it at its top."
+
+
+def _spoken(timeline: Timeline, kind: str) -> str:
+    names = ", ".join(track.title for track in timeline.tracks)
+    return f"{kind} timeline of {microseconds(timeline.total_ns / 1000)} microseconds with the tracks {names}"
+
+
+def _json(timeline: Timeline, blocks: list[list[Block]]) -> Markup:
+    """The data of the canvas; times in nanoseconds, texts once."""
+    texts: dict[str, int] = {}
+
+    def text(value: str) -> int:
+        return texts.setdefault(printable(value), len(texts))
+
+    tracks = [
+        {
+            "kind": track.kind,
+            "title": track.title,
+            "blocks": [
+                [
+                    round(block.start, 1), round(block.end - block.start, 1), block.launch, text(block.op),
+                    text(block.line), block.bytes, block.flops, block.count, round(block.busy, 1),
+                ]
+                for block in row
+            ],
+        }
+        for track, row in zip(timeline.tracks, blocks, strict=True)
+    ]  # fmt: skip
+    launches = [[printable(name), round(start), round(work), round(end)] for name, start, work, end in timeline.launches]
+    data = {"total": timeline.total_ns, "launches": launches, "tracks": tracks, "texts": list(texts)}
+    # A script element ends at the first "</script", whatever is around it, and is not read as HTML before.
+    return Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
+
+
+def utilisation(timeline: Timeline) -> Markup:
+    """How busy each engine is over the time, a row each, as a picture of 1000 units' width."""
+    edges = np.linspace(0.0, timeline.total_ns, BINS + 1)
+    height, gap = 34, 10
+    rows: list[Markup] = []
+    kinds = [(kind, title) for kind, title in (*ENGINES.items(), ("dma", "DMA, any data moving"))]
+    for position, (kind, title) in enumerate(kinds):
+        spans = sorted(span for track in timeline.tracks if track.kind == kind for span in track.spans)
+        shares = _shares([(block.start, block.end) for block in merge(spans, 0.0)], edges)
+        foot = position * (height + gap) + height
+        points = " ".join(
+            f"{160 + 840 * i / BINS:.1f},{foot - height * share:.1f} {160 + 840 * (i + 1) / BINS:.1f},"
+            f"{foot - height * share:.1f}"
+            for i, share in enumerate(shares)
+        )
+        rows += [
+            element("text", title, x=0, y=foot - height / 2 + 4, class_="label"),
+            element("path", d=f"M160,{foot} L{points} L1000,{foot} Z", class_=f"engine {kind}"),
+            element("line", x1=160, x2=1000, y1=foot, y2=foot, class_="axis"),
+        ]
+    bottom = len(kinds) * (height + gap) + 8
+    rows += [
+        element("text", "0 \u00b5s", x=160, y=bottom, class_="tick"),
+        element(
+            "text", f"{microseconds(timeline.total_ns / 1000)} \u00b5s", x=1000, y=bottom, class_="tick",
+            text_anchor="end",
+        ),
+    ]  # fmt: skip
+    return element(
+        "svg", fragment(rows), viewBox=f"0 0 1000 {bottom + 8}", role="img", aria_label="How busy each engine was"
+    )
+
+
+def _shares(intervals: list[tuple[float, float]], edges: np.ndarray) -> np.ndarray:
+    """Of each bin between edges [n + 1], the share (0..1) that disjoint intervals in order cover: float64 [n]."""
+    if not intervals or edges[-1] <= 0:
+        return np.zeros(len(edges) - 1)
+    bounds = np.maximum.accumulate(np.array(intervals, np.float64).ravel())  # start, end, start, end, ...
+    lengths = bounds[1::2] - bounds[::2]
+    ends = np.cumsum(lengths)
+    covered = np.stack([ends - lengths, ends], axis=1).ravel()
+    shares = np.diff(np.interp(edges, bounds, covered)) / np.diff(edges)
+    return np.clip(shares, 0.0, 1.0)

@@ -1,0 +1,448 @@
+"""The command line on a chip, by stand-ins for AWS's packages and tools (tests/runtime/stand_ins)."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from trninfer import kernels
+from trninfer.app.backends import CoresRunner
+from trninfer.app.report import Report
+from trninfer.app.report_machine import to_document
+from trninfer.runtime import environment, neuron
+from trninfer.runtime.compare import MEASUREMENT_COLUMNS, BackendComparison, ComparedLaunch
+from trninfer.runtime.compile_cache import CompileCache
+from trninfer.runtime.cores import CoresResult
+from trninfer.runtime.remote import WorkerDied
+from trninfer.runtime.session import Result
+
+STAND_INS = Path(__file__).parents[1] / "runtime" / "stand_ins"
+CORE_STAND_INS = Path(__file__).parent / "stand_ins"
+VARIABLES = (
+    "NEURON_RT_VISIBLE_CORES",
+    "NEURON_RT_NUM_CORES",
+    "NEURON_LOGICAL_NC_CONFIG",
+    "NEURON_PLATFORM_TARGET_OVERRIDE",
+    "TRNINFER_BACKEND",
+    "TRNINFER_NRTPY",
+)
+ROWS = ["hidden.transpose", "hidden.matmul", "hidden.bias_activation"]
+ROWS += ["output.transpose", "output.matmul", "output.bias_activation", "argmax"]
+
+
+def load_stand_in(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, STAND_INS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def chip(monkeypatch, tmp_path) -> ModuleType:
+    """A machine with everything the chip needs, so it seems; the stand-in for torch_neuronx."""
+    for name in ("torch", "torch_neuronx"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))  # so that the end of the test puts back what was
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
+    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
+    monkeypatch.setattr(kernels, "ensure_nki", lambda: "neuron")
+    monkeypatch.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path / "cache"))
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")  # opening the backend sets these: the end of the test puts back what was
+        monkeypatch.delenv(name)
+    load_stand_in("torch")
+    return load_stand_in("torch_neuronx")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "X.npy"
+    np.save(path, np.random.default_rng(3).standard_normal((20, 6)).astype(np.float32))
+    return path
+
+
+# ---- one core ----
+
+
+def test_auto_takes_the_chip_and_measures(cli, chip, feature_model) -> None:
+    outcome = cli("bench", "--model", feature_model, "--warmup", 2, "--iters", 3, "--format", "json", "--quiet")
+    report = outcome.json()
+    assert outcome.status == 0 and outcome.err == ""
+    assert (report["backend"], report["target"], report["latency_kind"]) == ("neuron", "trn2", "measured")
+    assert report["latency_label"] == "measured, host round trip"
+    assert [layer["name"] for layer in report["layers"]] == ROWS
+    for layer in report["layers"]:
+        assert layer["latency_us_p99"] >= layer["latency_us"] > 0 and layer["device_us"] is None
+        assert layer["flops"] > 0 or layer["kernel"] in ("transpose", "argmax")
+        assert layer["hbm_bytes"] > 0 and layer["bound_by"] is None and layer["mfu"] is None
+    assert chip.control.calls == len(ROWS) * (2 + 3)
+
+
+def test_the_table_of_host_round_trips(cli, chip, feature_model) -> None:
+    out = cli("bench", "--model", feature_model, "--quiet").out
+    assert "measured" not in out
+    outcome = cli("bench", "--model", feature_model)
+    assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80
+    for text in ("measured, host", "round trip us", "p99 us", "share", "HBM bytes", "(host round trip) on trn2"):
+        assert text in outcome.out
+    for text in ("bandwidth", "bound by", "MFU", "predicted", "device us", "auto took"):
+        assert text not in outcome.out
+
+
+def test_compilations_are_told_unless_quiet(cli, chip, feature_model, monkeypatch) -> None:
+    err = cli("bench", "--model", feature_model, "--format", "json").err
+    assert "compiling transpose [1, 6] float32 for trn2\n" in err
+    monkeypatch.setenv("TRNINFER_CACHE", str(Path(os.environ["TRNINFER_CACHE"]) / "another"))
+    assert cli("bench", "--model", feature_model, "--quiet", "--format", "json").err == ""
+    assert "compiling" not in cli("bench", "--model", feature_model, "--format", "json").err  # cached by now
+
+
+def test_times_on_the_device(cli, chip, feature_model) -> None:
+    report = cli("bench", "--model", feature_model, "--device-times", "--format", "json", "--quiet").json()
+    assert [layer["device_us"] for layer in report["layers"]] == [pytest.approx(17.0)] * len(ROWS)
+    outcome = cli("bench", "--model", feature_model, "--device-times")
+    assert max(map(len, outcome.out.splitlines())) <= 80
+    for text in ("device us", "bandwidth", f"{17.0 * len(ROWS):.1f} us (device)"):
+        assert text in outcome.out
+    text = cli("bench", "--model", feature_model, "--device-times", "--format", "csv", "--quiet").out
+    assert [float(row["device_us"]) for row in csv.DictReader(io.StringIO(text))] == [pytest.approx(17.0)] * len(ROWS)
+
+
+def test_times_on_the_device_add_up_over_batches(cli, chip, feature_model, data) -> None:
+    arguments = ("--batch-size", 5, "--device-times", "--format", "json", "--quiet")
+    report = cli("ffnn", "--data", data, "--model", feature_model, *arguments).json()
+    assert [layer["device_us"] for layer in report["layers"]] == [pytest.approx(4 * 17.0)] * len(ROWS)
+
+
+def test_nrtpy_by_name(cli, chip, feature_model, tmp_path) -> None:
+    arguments = ("bench", "--model", feature_model)
+    outcome = cli(*arguments, "--nrtpy", tmp_path)
+    assert outcome.status == 2 and "--nrtpy" in outcome.err and "needs --device-times" in outcome.err
+    outcome = cli(*arguments, "--device-times", "--nrtpy", tmp_path)
+    assert outcome.status == 3 and f"no environment with nrtpy at {tmp_path}" in outcome.err
+
+
+def test_pictures_on_the_chip(cli, chip, pictures, picture_model) -> None:
+    outcome = cli("classify", pictures, "--model", picture_model, "--format", "json", "--verify", "--quiet")
+    report = outcome.json()
+    assert outcome.status == 0 and report["verify"]["passed"] and report["backend"] == "neuron"
+    assert [Path(answer["input"]).name for answer in report["predictions"]] == ["0.png", "1.png", "2.png"]
+
+
+def test_no_timeline_from_the_chip(cli, chip, feature_model, data, tmp_path) -> None:
+    for arguments in (("bench",), ("ffnn", "--data", data)):
+        outcome = cli(*arguments, "--model", feature_model, "--trace", tmp_path / "trace.json")
+        assert outcome.status == 2 and "--backend sim" in outcome.err and len(outcome.err.splitlines()) == 1
+    assert chip.control.calls == 0
+
+
+def test_a_suite_is_predicted_also_where_there_is_a_chip(cli, chip, monkeypatch) -> None:
+    wrong = cli("bench", "--suite", "cs149-part1", "--backend", "neuron")
+    assert wrong.status == 2 and "a suite is predicted" in wrong.err
+    report = cli("bench", "--suite", "cs149-part1", "--format", "json", "--quiet").json()
+    assert (report["backend"], report["latency_kind"]) == ("sim", "predicted") and chip.control.calls == 0
+
+
+def test_what_the_compiler_refuses_is_one_line(cli, chip, feature_model) -> None:
+    chip.control.compile_error = RuntimeError("[NCC_EBVF030] too many instructions")
+    outcome = cli("bench", "--model", feature_model, "--quiet")
+    assert outcome.status == 2 and "[NCC_EBVF030] too many instructions" in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+
+
+def test_a_core_that_is_lost_is_status_3(cli, chip, feature_model) -> None:
+    chip.control.execution_error = RuntimeError("NRT_EXEC_UNIT_UNRECOVERABLE")
+    outcome = cli("bench", "--model", feature_model, "--quiet")
+    assert outcome.status == 3 and "NRT_EXEC_UNIT_UNRECOVERABLE" in outcome.err
+
+
+# ---- the chip beside the simulator ----
+
+
+def test_compare_backends(cli, chip, feature_model, data) -> None:
+    arguments = ("ffnn", "--data", data, "--model", feature_model, "--compare-backends", "--device-times", "--verify")
+    outcome = cli(*arguments, "--format", "json", "--quiet")
+    report = outcome.json()
+    compared = report["compare_backends"]
+    assert outcome.status == 0 and compared["passed"] and report["verify"]["passed"]
+    assert (report["backend"], report["latency_kind"], len(report["predictions"])) == ("neuron", "measured", 20)
+    assert compared["measured_label"] == "measured, host round trip"
+    assert (compared["device_label"], compared["predicted_label"]) == ("measured, device", "predicted")
+    assert [row["name"] for row in compared["rows"]] == ROWS
+    for row in compared["rows"]:
+        assert row["device_us"] == pytest.approx(17.0) and row["measured_us"] > 0 and row["predicted_us"] > 0
+        assert row["ratio"] == pytest.approx(row["predicted_us"] / 17.0)
+    outcome = cli(*arguments)
+    assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80
+    for text in ("measured, host", "device us", "predicted us", "/ device", "compare-backends passed"):
+        assert text in outcome.out
+
+
+def test_compared_times_as_csv(cli, chip, pictures, picture_model, tmp_path) -> None:
+    (pictures / "text.png").write_text("no picture", encoding="utf-8")
+    target = tmp_path / "trn2.csv"
+    arguments = ("--model", picture_model, "--compare-backends", "--format", "csv", "--output", target)
+    outcome = cli("classify", pictures, *arguments)
+    assert outcome.status == 2 and outcome.out == "" and "text.png: " in outcome.err  # the others are compared
+    with target.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == MEASUREMENT_COLUMNS and len(rows) == 5
+    assert {row["metric"] for row in rows} == {"p50 (measured, host round trip)"}  # and no prediction among them
+    assert rows[0]["kernel"] == "fused_conv2d_maxpool_packed" and rows[0]["device"] == "trn2"
+
+
+def test_outputs_that_differ_are_status_1(cli, chip, feature_model, data, monkeypatch) -> None:
+    to_array = neuron.to_array
+
+    def spoil(torch, tensor):
+        array = to_array(torch, tensor)
+        return array if array.dtype.kind == "i" else array * 2
+
+    monkeypatch.setattr(neuron, "to_array", spoil)
+    arguments = ("ffnn", "--data", data, "--model", feature_model, "--compare-backends")
+    outcome = cli(*arguments)
+    assert outcome.status == 1 and "DIFFERS" in outcome.out
+    assert "compare-backends FAILED: outputs differ in hidden.transpose, hidden.matmul" in outcome.out
+    lines = [json.loads(line) for line in cli(*arguments, "--format", "ndjson", "--quiet").out.splitlines()]
+    assert lines[-1]["type"] == "summary" and lines[-1]["compare_backends"]["passed"] is False
+
+
+def test_an_output_that_is_not_finite_is_one_line(cli, chip, feature_model, data, monkeypatch) -> None:
+    to_array = neuron.to_array
+
+    def spoil(torch, tensor):
+        array = to_array(torch, tensor)
+        return array if array.dtype.kind == "i" else np.full_like(array, np.nan)
+
+    monkeypatch.setattr(neuron, "to_array", spoil)
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends", "--quiet")
+    assert outcome.status == 2 and "not finite" in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+def test_an_infinite_error_is_null_in_json() -> None:
+    row = ComparedLaunch(
+        "head.matmul", "matmul_tiled", ((2, 3),), "float32", {}, 9.0, None, None, None, 3.0, math.inf, 1e-4
+    )
+    result = Result(np.empty(0, np.int32), np.empty((0, 3), np.float32), (), 0.0)
+    comparison = BackendComparison(result, (row,), "trn2", "measured, host round trip")
+    report = Report("ffnn", "net", "neuron", "trn2", "float32", "measured", comparison=comparison)
+    document = json.loads(json.dumps(to_document(report), allow_nan=False))
+    assert document["compare_backends"]["rows"][0]["error"] is None and report.exit_status == 1
+
+
+def test_a_class_that_does_not_exist_is_one_line(cli, chip, feature_model, data, monkeypatch) -> None:
+    to_array = neuron.to_array
+    monkeypatch.setattr(neuron, "to_array", lambda torch, tensor: to_array(torch, tensor) + 3)
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--quiet")
+    assert outcome.status == 2 and outcome.err == "trninfer: argmax on trn2: gave classes outside 0 to 2\n"
+
+
+def test_a_comparison_scores_the_answers(cli, chip, feature_model, data, tmp_path) -> None:
+    arguments = ("ffnn", "--data", data, "--model", feature_model, "--format", "json", "--quiet")
+    classes = [answer["class_index"] for answer in cli(*arguments).json()["predictions"]]
+    classes[0] = (classes[0] + 1) % 3
+    np.array(classes, "<i4").tofile(tmp_path / "Y.bin")
+    report = cli(*arguments, "--labels", tmp_path / "Y.bin", "--compare-backends").json()
+    assert report["score"] == {"correct": 19, "total": 20, "accuracy": 0.95}
+
+
+def test_what_does_not_go_with_a_comparison(cli, chip, feature_model, data, tmp_path) -> None:
+    wrong = {
+        "leave out --backend sim": ("--backend", "sim"),
+        "runs on one core": ("--cores", 2),
+        "--compare-backends and --resume exclude each other": ("--resume", "--output", tmp_path / "x.csv"),
+    }
+    for message, arguments in wrong.items():
+        outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends", *arguments)
+        assert outcome.status == 2 and message in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+def test_a_comparison_without_a_chip_is_status_3(cli, feature_model, data, monkeypatch) -> None:
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ())
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends")
+    assert outcome.status == 3 and "no Neuron device" in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+# ---- the simulator ----
+
+
+def test_options_of_the_chip_have_no_effect_on_the_simulator(cli, feature_model) -> None:
+    arguments = ("bench", "--model", feature_model, "--backend", "sim", "--format", "json")
+    plain = cli(*arguments, "--quiet").json()
+    outcome = cli(*arguments, "--warmup", 1, "--iters", 9, "--device-times")
+    assert outcome.err.splitlines()[0] == (
+        "trninfer: --warmup, --iters, --device-times: no effect on the simulator, whose times are predicted"
+    )
+    assert outcome.json()["layers"] == plain["layers"]
+    assert cli(*arguments, "--warmup", 1, "--quiet").err == ""
+
+
+def test_why_auto_took_the_simulator(cli, feature_model, monkeypatch) -> None:
+    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ("no device", "no package"))
+    for _ in range(2):
+        assert "auto took the simulator: no device; see trninfer doctor" in cli("bench", "--model", feature_model).out
+    assert "auto took" not in cli("bench", "--model", feature_model, "--backend", "sim").out
+
+
+def test_what_is_missing_is_told_with_how_to_get_it(cli, feature_model, data, monkeypatch) -> None:
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ())
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--backend", "neuron")
+    assert outcome.status == 3
+    for text in ("aws-neuronx-dkms", "sudo modprobe neuron", "trninfer[neuron]", "pip.repos.neuron.amazonaws.com"):
+        assert text in outcome.err
+
+
+# ---- several cores ----
+
+
+@pytest.mark.parametrize("verify", [(), ("--verify",)])
+def test_cores_of_the_simulator(cli, feature_model, data, verify) -> None:
+    arguments = ("ffnn", "--data", data, "--model", feature_model, "--format", "json", "--batch-size", 1, *verify)
+    one = cli(*arguments, "--backend", "sim", "--quiet").json()
+    outcome = cli(*arguments, "--backend", "sim", "--cores", 2, "--quiet")
+    several = outcome.json()
+    assert outcome.status == 0 and outcome.err == ""
+    assert several["predictions"] == one["predictions"] and "cores" not in one
+    assert several["total_us"] == pytest.approx(one["total_us"])
+    assert several["layers"][0]["input_shape"] == [20, 6]
+    assert several["cores"]["count"] == 2
+    assert 0.499 <= several["cores"]["elapsed_us"] / several["total_us"] <= 1.001
+    assert (several["verify"] is not None) == bool(verify)
+
+
+def test_pictures_over_cores_in_order_with_bad_ones_told(cli, pictures, picture_model) -> None:
+    (pictures / "1a.png").write_text("no picture", encoding="utf-8")
+    outcome = cli("classify", pictures, "--model", picture_model, "--cores", 2, "--batch-size", 1, "--backend", "sim")
+    assert outcome.status == 2 and "1a.png" in outcome.err
+    assert outcome.out.index("0.png") < outcome.out.index("1.png") < outcome.out.index("2.png")
+    assert "2 cores work at once" in outcome.out and max(map(len, outcome.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("option", ["--trace", "--device-times"])
+def test_what_does_not_go_with_several_cores(cli, feature_model, data, tmp_path, option) -> None:
+    value = (tmp_path / "trace.json",) if option == "--trace" else ()
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, option, *value)
+    assert outcome.status == 2 and f"{option} " in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+def test_a_target_that_is_none_is_told_once(cli, feature_model, data, monkeypatch) -> None:
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, "--backend", "sim")
+    assert outcome.status == 2 and "trn9" in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+@pytest.fixture
+def cores(chip, monkeypatch) -> None:
+    """The processes of --cores open a stand-in for the chip."""
+    monkeypatch.syspath_prepend(str(STAND_INS))
+    monkeypatch.syspath_prepend(str(CORE_STAND_INS))
+    import core_backends
+
+    monkeypatch.setattr(neuron, "open_neuron_backend", core_backends.open_core)
+    yield
+    sys.modules.pop("core_backends", None)
+
+
+def test_cores_of_the_chip(cli, cores, feature_model, data) -> None:
+    arguments = ("ffnn", "--data", data, "--model", feature_model, "--batch-size", 3, "--format", "json")
+    outcome = cli(*arguments, "--cores", 2, "--warmup", 7, "--iters", 8, "--verify")
+    report = outcome.json()
+    assert outcome.status == 0 and report["verify"]["passed"]
+    assert (report["backend"], report["latency_label"]) == ("neuron", "measured, host round trip")
+    assert [answer["input"] for answer in report["predictions"]] == list(range(20))
+    for core in (0, 1):
+        assert f"NeuronCore {core}: warm-up 7, iterations 8\n" in outcome.err
+    assert report["cores"]["count"] == 2 and report["cores"]["elapsed_us"] < report["total_us"]
+
+
+def test_more_cores_than_there_are(cli, cores, feature_model, data, monkeypatch) -> None:
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "4-5")
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 3)
+    assert outcome.status == 3 and "3 NeuronCores asked for; 2 are visible (4-5)" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"), [("kill", "was killed by SIGKILL with inputs "), ("lose", "core 0 is taken")]
+)
+def test_a_core_that_fails_is_status_3(cli, cores, feature_model, data, monkeypatch, fault, message) -> None:
+    monkeypatch.setenv("STAND_IN_CORE", fault)
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, "--batch-size", 3, "--quiet")
+    assert outcome.status == 3 and message in outcome.err and "Traceback" not in outcome.err
+
+
+def test_inputs_of_a_core_that_died_late_are_counted_from_where_it_says() -> None:
+    class Cores:
+        model = None
+
+        def run_batches(self, batches, progress=None):
+            if batches == "bad":
+                raise WorkerDied("killed with inputs 0 to 2 (counted from 0) unanswered")
+            return CoresResult(np.zeros(24, np.int32), np.zeros((24, 3), np.float32), (), 5.0, core_us=(2.0, 3.0))
+
+    runner = CoresRunner(Cores(), 2)
+    with pytest.raises(WorkerDied, match=r"unanswered$"):
+        runner.run_batches("bad")
+    runner.run_batches("good")
+    runner.run_batches("good")
+    assert runner.elapsed_us == 6.0
+    with pytest.raises(WorkerDied, match="the 48 before them were answered and are not counted"):
+        runner.run_batches("bad")
+
+
+# ---- doctor ----
+
+
+def rows_of_doctor(cli) -> dict[str, dict[str, str]]:
+    return {row["check"]: row for row in json.loads(cli("doctor", "--format", "json").out)["doctor"]}
+
+
+def test_doctor_on_a_chip(cli, chip, feature_model) -> None:
+    cli("bench", "--model", feature_model, "--quiet")
+    rows = rows_of_doctor(cli)
+    assert rows["instance"] == {"check": "instance", "status": "ok", "detail": "trn2n.48xlarge"}
+    assert rows["neuroncores"]["detail"] == "16: 0 to 15" and rows["device times"]["detail"] == "neuron-explorer"
+    assert rows["target"]["detail"] == "trn2 (NEURON_PLATFORM_TARGET_OVERRIDE)"  # set by the run before
+    assert rows["backend auto"]["detail"].startswith("neuron: ") and "to use the chip" not in rows
+    held = rows["compiled kernels"]["detail"]
+    assert held.startswith(f"{len(ROWS)} kernels, ") and os.environ["TRNINFER_CACHE"] in held
+
+
+def test_doctor_tells_the_target_of_the_instance(cli, chip, monkeypatch) -> None:
+    assert rows_of_doctor(cli)["target"]["detail"] == "trn2 (this instance)"
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "gen4")
+    assert rows_of_doctor(cli)["target"]["detail"] == "trn3 (NEURON_PLATFORM_TARGET_OVERRIDE)"
+
+
+def test_doctor_tells_of_variables_that_are_wrong(cli, chip, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "none")
+    monkeypatch.setenv("TRNINFER_NRTPY", str(tmp_path / "nowhere"))
+    rows = rows_of_doctor(cli)
+    assert rows["neuroncores"]["status"] == rows["device times"]["status"] == "wrong"
+    assert "NEURON_RT_VISIBLE_CORES is 'none'" in rows["neuroncores"]["detail"]
+    assert "nowhere" in rows["device times"]["detail"]
+
+
+def test_doctor_without_any_of_it(cli, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("TRNINFER_NRTPY", raising=False)
+    monkeypatch.setattr("trninfer.runtime.neuron_system.TOOLS_FOLDER", tmp_path)
+    monkeypatch.setattr("trninfer.runtime.neuron_system.LIBRARY_FOLDER", tmp_path)
+    monkeypatch.setattr("trninfer.runtime.environment.neuron_devices", lambda: ())
+    rows = rows_of_doctor(cli)
+    for check in ("neuron device", "neuron driver", "neuron runtime", "instance", "neuroncores", "device times"):
+        assert rows[check]["status"] == "missing", check
+    assert rows["compiled kernels"]["detail"].startswith("0 kernels, 0 bytes in ")
+    assert rows["target"]["detail"] == "trn2 (the default)" and "modprobe" in rows["to use the chip"]["detail"]
+    assert not CompileCache(tmp_path / "cache").folder.exists()  # asking makes no folder
