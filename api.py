@@ -37,7 +37,8 @@ from .app.stream import Batch, answer_batches
 from .models.files import Model, load_model
 from .models.network import FeatureInput, ImageInput, ModelError
 from .models.preprocess import InputError, preprocess
-from .runtime.backend import BACKENDS, BackendUnavailable, KernelError, TargetError, choose_backend
+from .runtime.backend import BACKENDS, BackendUnavailable, KernelError, TargetError
+from .runtime.choose import choose_backend
 from .runtime.plan import DTYPES
 from .runtime.session import OverflowedError, Session
 from .runtime.timing import LayerTiming

@@ -70,7 +70,7 @@ class Place:
 
 def open_backend(options: BackendOptions) -> Backend:
     """The backend that the options ask for, which tells on standard error what takes long and what goes wrong."""
-    from ..runtime.backend import choose_backend
+    from ..runtime.choose import choose_backend
 
     options.check()
     _begin(options)
@@ -164,7 +164,7 @@ def choice_note(name: str) -> str | None:
     To be called before a backend is opened, which settles the choice for the process. BackendUnavailable where the
     backend that was named is not there.
     """
-    from ..runtime.backend import decide
+    from ..runtime.choose import decide
 
     choice = decide(name)
     if name != "auto" or choice.backend != "sim":
@@ -183,7 +183,7 @@ def _place(name: str, target: str, latency_kind: str) -> Place:
 
 def _begin(options: BackendOptions) -> str:
     """The backend by name: UsageError where it cannot do what is asked, a note where an option has no effect on it."""
-    from ..runtime.backend import decide
+    from ..runtime.choose import decide
 
     chosen = decide(options.name).backend
     if chosen == "neuron":

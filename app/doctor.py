@@ -38,7 +38,7 @@ def doctor(
 def _checks() -> list[dict[str, Any]]:
     """A record a check; `status` is ok, missing or wrong."""
     from ..runtime import environment
-    from ..runtime.backend import decide
+    from ..runtime.choose import decide
     from ..version import __version__
 
     rows = [_row("trninfer", "ok", f"version {__version__}")]

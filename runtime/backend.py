@@ -1,12 +1,10 @@
-"""What runs kernels: the contract of a backend, and the choice of one."""
+"""What runs kernels: the contract of a backend, its errors, and what is said of its times."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
-
-from . import environment
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,51 +78,6 @@ class Labelled(Protocol):
     @property
     def target(self) -> str:
         """trn1, trn2 or trn3."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A backend by name, and why it is the one."""
-
-    backend: str
-    reason: str
-
-
-def decide(name: str) -> Choice:
-    """Which backend a name means here; BackendUnavailable where it is not there, with what is missing.
-
-    "auto" is the chip where it can be used, but the simulator where TRNINFER_BACKEND is "sim".
-    """
-    if name == "sim":
-        return Choice("sim", "asked for")
-    if name == "auto" and os.environ.get(BACKEND_VARIABLE) == "sim":
-        return Choice("sim", f"{BACKEND_VARIABLE}=sim")
-    missing = environment.missing_for_neuron()
-    if not missing:
-        return Choice("neuron", "a Neuron device and AWS's packages are here" if name == "auto" else "asked for")
-    if name == "auto":
-        return Choice("sim", "; ".join(missing))
-    raise BackendUnavailable(f"backend 'neuron' is not available: {'; '.join(missing)} ({environment.INSTALL_HINT})")
-
-
-def choose_backend(
-    name: str = "auto", target: str | None = None, keep_timelines: bool = False, **neuron_options: Any
-) -> Backend:
-    """The backend of a name ("auto", "neuron" or "sim") for a target ("trn1", "trn2" or "trn3").
-
-    Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the chip that is here, else trn2. To be called
-    before kernels are imported, since the choice decides which `nki` they get. `keep_timelines` makes the simulator's
-    launches carry their timelines, which takes memory; `neuron_options` are those of `neuron.open_neuron_backend`, for
-    where the chip is chosen. Raises BackendUnavailable and TargetError.
-    """
-    if decide(name).backend == "neuron":
-        from .neuron import open_neuron_backend
-
-        return open_neuron_backend(target, **neuron_options)
-    os.environ[BACKEND_VARIABLE] = "sim"  # read by trninfer.kernels when it is imported
-    from .simulated import SimulatedBackend
-
-    return SimulatedBackend(resolve_target(target), keep_timelines)
 
 
 def latency_note(backend: Labelled) -> str | None:

@@ -150,9 +150,9 @@ class RemoteBackend:
 
 def open_simulator(target: str, *, progress: Note, warn: Note) -> Backend:
     """Opens the simulator for a target, in a worker."""
-    from .backend import choose_backend
+    from .simulated import open_simulated_backend
 
-    return choose_backend("sim", target)
+    return open_simulated_backend(target)
 
 
 def simulator_beside(target: str) -> RemoteBackend:

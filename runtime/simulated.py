@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import simulator
-from .backend import ArraySpec, KernelError, Launch
+from .backend import BACKEND_VARIABLE, ArraySpec, KernelError, Launch, resolve_target
 
 
 class SimulatedBackend:
@@ -58,3 +59,9 @@ class SimulatedBackend:
             if not str(error):
                 raise  # not a kernel's check of its arguments, which says what is wrong
             raise KernelError(f"{kernel.__name__} on {self.target}: {' '.join(str(error).split())}") from error
+
+
+def open_simulated_backend(target: str | None, keep_timelines: bool = False) -> SimulatedBackend:
+    """The simulator for a target (see `resolve_target`), also for the kernels that are imported from now on."""
+    os.environ[BACKEND_VARIABLE] = "sim"  # read by trninfer.kernels when it is imported
+    return SimulatedBackend(resolve_target(target), keep_timelines)

@@ -20,7 +20,7 @@ from trninfer.app.options import Format
 from trninfer.app.report import Prediction, Report
 from trninfer.app.stream import answer_batches
 from trninfer.models import Dense, FeatureInput, Network, Softmax, load_model, save_model
-from trninfer.runtime.backend import choose_backend
+from trninfer.runtime.choose import choose_backend
 from trninfer.runtime.session import Session, split_batches
 
 IDENTITY = {"command": "classify", "model": "m", "top_k": 2}

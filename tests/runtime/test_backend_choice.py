@@ -4,7 +4,8 @@ import os
 
 import pytest
 from trninfer.runtime import backend, environment, neuron
-from trninfer.runtime.backend import BackendUnavailable, TargetError, choose_backend, decide, resolve_target
+from trninfer.runtime.backend import BackendUnavailable, TargetError, resolve_target
+from trninfer.runtime.choose import Choice, choose_backend, decide
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +16,7 @@ def no_chip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_auto_takes_the_simulator_and_says_why() -> None:
-    assert decide("auto") == backend.Choice("sim", "no Neuron device; nki: not installed")
+    assert decide("auto") == Choice("sim", "no Neuron device; nki: not installed")
     assert decide("sim").backend == "sim"
 
 
@@ -28,7 +29,7 @@ def test_auto_takes_the_chip_where_nothing_is_missing(monkeypatch: pytest.Monkey
 def test_auto_honours_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
     monkeypatch.setenv("TRNINFER_BACKEND", "sim")
-    assert decide("auto") == backend.Choice("sim", "TRNINFER_BACKEND=sim")
+    assert decide("auto") == Choice("sim", "TRNINFER_BACKEND=sim")
     assert decide("neuron").backend == "neuron"  # what is asked for by name wins
 
 
