@@ -13,7 +13,8 @@ from .dtypes import Array
 from .errors import NkiValidationError
 from .instruction import engine
 from .memory import PSUM, SBUF
-from .tensor import NkiTensor
+from .tensor import MAX_DIMENSIONS, NkiTensor
+from .views import dimensions
 
 
 def tile(op: str, operand: str, tensor: object) -> NkiTensor:
@@ -29,6 +30,11 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
         raise NkiValidationError(
             f"{op}: {operand} {tensor.label} must be in SBUF or PSUM; load it with nisa.dma_copy first"
         )
+    if len(tensor.shape) > MAX_DIMENSIONS and dimensions(tensor) > MAX_DIMENSIONS:
+        raise NkiValidationError(
+            f"{op}: {operand} {tensor.label} has strides {tensor.strides}; an access pattern has at most "
+            f"{MAX_DIMENSIONS - 1} free dimensions"
+        )
     access = tensor.access
     start = access.row
     if start:
@@ -39,6 +45,20 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
                 "start at 0 (up to 128 partitions), 64 (up to 64), 32 or 96 (up to 32)"
             )
     return tensor
+
+
+def destination(op: str, tensor: object) -> NkiTensor:
+    """The operand `dst` of a compute engine: a tile that no two elements of a write share an element of."""
+    checked = tile(op, "dst", tensor)
+    if 0 in checked.strides:
+        distinct(op, checked)
+    return checked
+
+
+def distinct(op: str, dst: NkiTensor) -> None:
+    """A view with a stride of 0 would be written several times in one place."""
+    if any(stride == 0 and extent > 1 for stride, extent in zip(dst.strides, dst.shape)):
+        raise NkiValidationError(f"{op}: dst {dst.label} is broadcast; one element would be written several times")
 
 
 def in_sbuf(op: str, operand: str, tensor: object) -> NkiTensor:
@@ -109,6 +129,11 @@ def broadcast_value(value: Any, ndim: int) -> Any:
         values = value.values
         return values.reshape((values.shape[0],) + (1,) * (ndim - 1))
     return np.float32(value)
+
+
+def cast_values(src: NkiTensor, dst: NkiTensor) -> Array:
+    """The values as a copy moves them: bits as they are within one dtype, else by way of float32."""
+    return src.values if src._dtype is dst._dtype else float_values(src)
 
 
 def float_values(tensor: NkiTensor) -> Array:

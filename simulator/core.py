@@ -23,6 +23,7 @@ from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, note_wri
 from .targets import Target
 from .tensor import NkiTensor
 from .timing.capacity import Memory
+from .views import integers
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _NO_TIME = Cost(0.0, 0.0)
@@ -63,7 +64,7 @@ class NeuronCore:
         if address is not None:
             if not storage.on_chip:
                 raise NkiValidationError(f"ndarray {storage.label}: only tensors on chip take an address")
-            place(storage, address, self._arena(region))
+            place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(region))
         else:
             storage.owner = self._note(region, storage.row_bytes, storage.label, storage.line, argument)
             storage.core = self

@@ -10,6 +10,7 @@ Source: "Supported Data Types", nki/api/nki.api.shared.rst of aws-neuron-sdk.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,9 +131,11 @@ def hold(array: Array, dtype: DType) -> Array:
 
 
 def release(held: Array, dtype: DType) -> Array:
-    """A copy of a held array in the true type, for the caller of a kernel."""
+    """A copy of a held array in the true type, for the caller of a kernel (float32 where nothing was rounded)."""
     if dtype.name == "bool_":
         return held.astype(np.bool_)
+    if dtype.is_float and not rounds():
+        return held.astype(np.float32)
     return held.astype(dtype.bits)
 
 
@@ -154,7 +157,15 @@ def convert(values: Array, dtype: DType) -> Array:
     return np.clip(values, info.min, info.max).astype(dtype.held)
 
 
+def rounds() -> bool:
+    """Whether narrow floats are rounded: not with NKI_PRECISE_FP=0, which shows what a kernel loses by rounding
+    (nki/guides/nki_simulator.rst, "Precise Floating-Point Mode")."""
+    return os.environ.get("NKI_PRECISE_FP", "1") != "0"
+
+
 def _round(values: Array, dtype: DType) -> Array:
+    if not rounds():
+        return values
     if dtype.name == "bfloat16":
         return _keep_mantissa(values, dropped_bits=16)
     if dtype.name == "tfloat32":

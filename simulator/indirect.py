@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .checks import shaped
+from .checks import cast_values, shaped
 from .core import active
 from .dtypes import Array
 from .errors import NkiValidationError, OutOfBoundsError
@@ -139,7 +139,8 @@ def item(tensor: NkiTensor, keys: tuple[Any, ...], dim: int) -> NkiTensor:
     if not isinstance(start, (VirtualRegister, NkiTensor)):
         resolve_index(start, tensor.shape[dim], dim, tensor)  # tells what is wrong with it
     on_chip = tensor.storage.on_chip
-    rest = tensor[(*keys[:dim], slice(None), *keys[dim + 1 :])]
+    others = (*keys[:dim], slice(None), *keys[dim + 1 :])
+    rest = tensor[others]
     position = sum(isinstance(k, (slice, DynamicSlice)) or (on_chip and d == 0) for d, k in enumerate(keys[:dim]))
     if isinstance(key, DynamicSlice):
         return window(rest, position, start, key.size)
@@ -199,7 +200,7 @@ def move(dst: NkiTensor, src: NkiTensor, skip: bool) -> None:
     """dst = src where either is indirect; rows whose index is out of bounds are left alone (`skip`) or an error."""
     masks = [t.inside() for t in (dst, src) if isinstance(t, IndirectTensor)]
     if not skip or all(mask.all() for mask in masks):
-        dst.write(shaped(src.values, dst.shape))
+        dst.write(shaped(cast_values(src, dst), dst.shape))
         return
     rows = max(mask.size for mask in masks)
     kept = np.logical_and.reduce([np.broadcast_to(mask, rows) for mask in masks])
@@ -211,7 +212,7 @@ def move(dst: NkiTensor, src: NkiTensor, skip: bool) -> None:
         )
     for row in np.flatnonzero(kept):
         target, source = _row(dst, int(row)), _row(src, int(row))
-        target.write(shaped(source.values, target.shape))
+        target.write(shaped(cast_values(source, target), target.shape))
 
 
 def _row(tensor: NkiTensor, row: int) -> NkiTensor:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, NamedTuple
 
+from .errors import NkiValidationError
+
 
 class engine(Enum):  # noqa: N801 (the name and values of nki.isa.engine)
     """Engines of a NeuronCore."""
@@ -147,6 +149,11 @@ class Instruction:
 
     def depends_on(self, *producers: Instruction) -> Instruction:
         """Make this instruction start only after every producer is done (nki.isa.NkiInstruction.depends_on)."""
+        for producer in producers:
+            if not isinstance(producer, Instruction):
+                raise NkiValidationError(
+                    f"depends_on of {self.op}: {producer!r} is no instruction (what a function of nki.isa returns)"
+                )
         self.after += producers
         return self
 

@@ -20,6 +20,7 @@ from .targets import Target, default_target, find_target
 from .tensor import NkiTensor
 from .timing.capacity import check
 from .timing.constants import overrides
+from .torch_tensors import array_of, is_tensor, tensor_of
 
 
 @dataclass(frozen=True)
@@ -72,25 +73,18 @@ def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    torch_tensors = [a for a in (*args, *kwargs.values()) if type(a).__module__.startswith("torch")]
-    if torch_tensors:
-        args = tuple(_from_torch(a) for a in args)
-        kwargs = {name: _from_torch(a) for name, a in kwargs.items()}
+    tensors: list[Any] = []
+
+    def from_torch(value: Any) -> Any:
+        if not is_tensor(value):
+            return value
+        tensors.append(value)
+        return array_of(value)
+
+    args, kwargs = _each(args, from_torch), _each(kwargs, from_torch)
     core = NeuronCore(default_target())
     result = execute(core, kernel, args, kwargs, update_arguments=True)
-    if torch_tensors:
-        import torch
-
-        result = _each(result, lambda a: torch.from_numpy(np.ascontiguousarray(a)) if isinstance(a, np.ndarray) else a)
-    return result
-
-
-def _from_torch(value: Any) -> Any:
-    return (
-        value.detach().cpu().numpy()
-        if type(value).__module__.startswith("torch") and hasattr(value, "detach")
-        else value
-    )
+    return _each(result, lambda a: tensor_of(a) if isinstance(a, np.ndarray) else a) if tensors else result
 
 
 observers: list[Callable[[Run, list[str]], None]] = []  # are shown every launch, with the shapes of its arguments
@@ -116,7 +110,7 @@ def execute(
 
     with running(core):
         function = kernel.function if isinstance(kernel, Kernel) else kernel
-        returned = function(*[enter(value) for value in args], **{name: enter(value) for name, value in kwargs.items()})
+        returned = function(*_each(args, enter), **_each(kwargs, enter))
     core.memory = check(core.program, core.target)
     if observers:
         prediction = Prediction(core.program, core.target, core.memory)
@@ -128,6 +122,10 @@ def execute(
         written = {id(access.allocation) for instruction in core.program for access in instruction.writes}
         for array, tensor in arguments:
             if id(tensor.storage.owner) in written:
+                if not array.flags.writeable:
+                    raise NkiValidationError(
+                        f"the kernel writes to its argument {list(array.shape)} {tensor.dtype}, a read-only array"
+                    )
                 array[...] = release(tensor.values, tensor._dtype)
     return result
 
@@ -157,8 +155,11 @@ def _leave(core: NeuronCore, value: Any) -> Any:
 
 
 def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
-    if isinstance(value, (tuple, list)):
+    """The same tuples, lists and dicts with every other value converted."""
+    if type(value) in (tuple, list):
         return type(value)(_each(item, convert) for item in value)
+    if type(value) is dict:
+        return {name: _each(item, convert) for name, item in value.items()}
     return convert(value)
 
 

@@ -26,6 +26,7 @@ class MemoryRegion(Enum):
     shared_hbm = "shared_hbm"
 
 
+PSUM_ALIGNMENT = 4  # bytes, of an address in PSUM (nl.tile_size.psum_min_align; 1 in SBUF)
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 Rectangle = tuple[int, int, int, int]  # partitions [0] to [1], bytes [2] to [3] of each
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
@@ -137,9 +138,9 @@ def allocate(
     region: MemoryRegion, dtype: DType, shape: tuple[int, ...], name: str, line: str, target: Target
 ) -> Storage:
     """A new storage; NkiValidationError or CapacityError where no NeuronCore could hold it."""
-    for extent in shape:
+    for extent in shape or (0,):
         if not isinstance(extent, (int, np.integer)) or extent < 1:
-            raise NkiValidationError(f"ndarray {name or ''}: shape {shape} must be of positive integers")
+            raise NkiValidationError(f"ndarray {name}: shape {shape} must be of one or more positive integers")
     storage = Storage(region, dtype, shape, name, line)
     if storage.on_chip:
         if len(shape) < 2:
@@ -160,8 +161,12 @@ def allocate(
     return storage
 
 
-def place(storage: Storage, address: tuple[int, int], arena: Arena) -> None:
+def place(storage: Storage, address: tuple[int, ...], arena: Arena) -> None:
     """Put a storage at (partition, byte in the partition), where it may overlap with others placed there."""
+    if len(address) != 2:
+        raise NkiValidationError(
+            f"ndarray {storage.label}: address {address} must be (partition, byte within the partition)"
+        )
     partition, start = address
     if partition < 0 or partition + storage.shape[0] > PARTITIONS:
         raise NkiValidationError(
@@ -173,10 +178,10 @@ def place(storage: Storage, address: tuple[int, int], arena: Arena) -> None:
             f"ndarray {storage.label}: address {address} puts bytes {start} to "
             f"{start + storage.row_bytes - 1} outside the {arena.row_bytes} of a partition"
         )
-    if start % storage.dtype.itemsize:
+    if storage.region is PSUM and start % PSUM_ALIGNMENT:
         raise NkiValidationError(
-            f"ndarray {storage.label}: address {address} is no multiple of the "
-            f"{storage.dtype.itemsize} bytes of an element"
+            f"ndarray {storage.label}: address {address} puts it at byte {start} of PSUM; allowed: multiples of "
+            f"{PSUM_ALIGNMENT}"
         )
     storage.arena = arena
     storage.base = start

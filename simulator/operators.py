@@ -42,6 +42,12 @@ def _compare(function: Callable[..., Array]) -> Callable[..., Array]:
     return compare
 
 
+def _power(a: Array, b: Array) -> Array:
+    if np.result_type(a, b).kind in "iu":  # NumPy knows no negative integer powers
+        return np.power(np.asarray(a, np.float64), b)
+    return np.power(a, b)
+
+
 def _logical(function: Callable[..., Array]) -> Callable[..., Array]:
     def logical(a: Array, b: Array) -> Array:
         return function(np.not_equal(a, 0), np.not_equal(b, 0)).astype(F32)
@@ -84,7 +90,7 @@ ALU: dict[str, AluOperator] = {
         AluOperator("logical_and", _logical(np.logical_and), reduction=_logical_reduction(np.all)),
         AluOperator("logical_or", _logical(np.logical_or), reduction=_logical_reduction(np.any)),
         AluOperator("logical_xor", _logical(np.logical_xor), reduction=_logical_reduction(np.logical_xor.reduce)),
-        AluOperator("power", np.power),
+        AluOperator("power", _power),
         AluOperator("abs_max", lambda a, b: np.where(np.abs(a) > np.abs(b), a, b), generation=4),
         AluOperator("abs_min", lambda a, b: np.where(np.abs(a) < np.abs(b), a, b), generation=4),
         AluOperator("abs", np.abs, unary=True),
@@ -250,7 +256,9 @@ def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperat
             f"{', '.join('nl.' + name for name in ALU)}"
         )
     if found.generation > 2 and active(instruction).target.generation < found.generation:
-        raise NkiValidationError(f"{instruction}: {operand}=nl.{found.name} needs NeuronCore-v{found.generation} (trn3)")
+        raise NkiValidationError(
+            f"{instruction}: {operand}=nl.{found.name} needs NeuronCore-v{found.generation} (trn3)"
+        )
     return found
 
 

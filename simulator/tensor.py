@@ -15,7 +15,18 @@ from .dtypes import Array, DType, convert, lookup
 from .errors import NkiValidationError, NotSimulatedError, OutOfBoundsError
 from .instruction import Access
 from .memory import MemoryRegion, Storage
-from .views import comb, fill_ellipsis, infer, is_row_major, resolve_index, resolve_slice, row_major, strides_of_reshape
+from .views import (
+    comb,
+    fill_ellipsis,
+    infer,
+    integers,
+    is_row_major,
+    resolve_index,
+    resolve_slice,
+    row_major,
+    shape_of,
+    strides_of_reshape,
+)
 
 MAX_DIMENSIONS = 5  # of an access pattern (nki-language-guide.rst, "Tensor Values")
 
@@ -232,7 +243,9 @@ class NkiTensor(NKIObject):
                 kept += 1
             elif isinstance(item, DynamicSlice):
                 if not hasattr(item.start, "__index__"):
-                    return _runtime_views().item(self, keys, dim)
+                    from .indirect import item as at_run_time
+
+                    return at_run_time(self, keys, dim)
                 start, count, _ = resolve_slice(slice(item.start, item.start + item.size), extent, dim, self)
                 new_shape.append(count)
                 new_strides.append(stride)
@@ -240,7 +253,9 @@ class NkiTensor(NKIObject):
                 kept += 1
             else:
                 if type(item) is not int and not hasattr(item, "__index__"):
-                    return _runtime_views().item(self, keys, dim)
+                    from .indirect import item as at_run_time
+
+                    return at_run_time(self, keys, dim)
                 index = resolve_index(item, extent, dim, self)
                 offset += index * stride
                 last = dim == len(shape) - 1
@@ -267,7 +282,9 @@ class NkiTensor(NKIObject):
         dim = self._dim(dim, "select")
         self._not_partition(dim, "select")
         if not hasattr(index, "__index__"):
-            return _runtime_views().select(self, dim, index)
+            from .indirect import select
+
+            return select(self, dim, index)
         index = resolve_index(index, self.shape[dim], dim, self)
         return self._view(
             self.shape[:dim] + self.shape[dim + 1 :],
@@ -291,6 +308,8 @@ class NkiTensor(NKIObject):
         self._not_partition(dim, "broadcast")
         if self.shape[dim] != 1:
             raise NkiValidationError(f"broadcast of {self.label}: dimension {dim} must be 1, is {self.shape[dim]}")
+        if size < 1:
+            raise NkiValidationError(f"broadcast of {self.label}: size must be at least 1, came {size}")
         return self._view(
             (*self.shape[:dim], size, *self.shape[dim + 1 :]),
             (*self.strides[:dim], 0, *self.strides[dim + 1 :]),
@@ -316,10 +335,10 @@ class NkiTensor(NKIObject):
         )
 
     def reshape_dim(self, dim: int, shape: tuple[int, ...]) -> NkiTensor:
-        dim = self._dim(dim, "reshape_dim")
-        if self.storage.on_chip and dim == 0 and tuple(shape) != (self.shape[0],):
+        dim, shape = self._dim(dim, "reshape_dim"), shape_of(shape)
+        if self.storage.on_chip and dim == 0 and shape not in ((self.shape[0],), (-1,)):
             raise NkiValidationError(f"reshape_dim of {self.label}: the partition dimension cannot be split")
-        extents = infer(tuple(shape), self.shape[dim], f"reshape_dim of {self.label}")
+        extents = infer(shape, self.shape[dim], f"reshape_dim of {self.label}")
         inner = [self.strides[dim]]
         for extent in reversed(extents[1:]):
             inner.insert(0, inner[0] * extent)
@@ -338,7 +357,7 @@ class NkiTensor(NKIObject):
         return self._reshape((*self.shape[:start], merged, *self.shape[end + 1 :]), "flatten_dims")
 
     def reshape(self, shape: tuple[int, ...]) -> NkiTensor:
-        extents = infer(tuple(shape), self.size, f"reshape of {self.label}")
+        extents = infer(shape_of(shape), self.size, f"reshape of {self.label}")
         if self.storage.on_chip and extents[0] != self.shape[0]:
             raise NkiValidationError(
                 f"reshape of {self.label}: the partition dimension must stay {self.shape[0]}, came {extents[0]}"
@@ -389,11 +408,14 @@ class NkiTensor(NKIObject):
         run time, in steps of dimension `indirect_dim` of this view.
         """
         target = self._dtype if dtype is None else lookup(dtype)
-        strides = tuple(int(step) for step, _ in pattern)
+        pairs = [integers(pair, f"ap of {self.label}: pair") for pair in pattern]
+        if any(len(pair) != 2 for pair in pairs):
+            raise NkiValidationError(f"ap of {self.label}: pattern {pattern} must be pairs [stride, count]")
+        strides = tuple(step for step, _ in pairs)
         if vector_offset is not None:
             strides = (0, *strides[1:])  # rows lie at the indices; the step given for them is ignored (nki-aps.rst)
-        shape = tuple(int(count) for _, count in pattern)
-        start = self.offset if offset is None else offset
+        shape = tuple(count for _, count in pairs)
+        start = self.offset * self._dtype.itemsize // target.itemsize if offset is None else offset
         view = NkiTensor(shape, target, self.storage, strides=strides, offset=start)
         what = f"ap of {self.label}: pattern {pattern} at offset {start}"
         if not 1 <= len(shape) <= MAX_DIMENSIONS or min(shape) < 1 or min(strides) < 0 or start < 0:
@@ -410,7 +432,9 @@ class NkiTensor(NKIObject):
             raise OutOfBoundsError(f"{what} reaches outside {self.storage.label}")
         if scalar_offset is None and vector_offset is None:
             return view
-        return _runtime_views().offset(self, view, scalar_offset, vector_offset, indirect_dim)
+        from .indirect import offset as moved
+
+        return moved(self, view, scalar_offset, vector_offset, indirect_dim)
 
     def view(self, dtype: object) -> NkiTensor:
         """The same bytes as another dtype; the last dimension shrinks or grows."""
@@ -432,7 +456,9 @@ class NkiTensor(NKIObject):
 
     def vector_select(self, dim: int, vector_offset: Any) -> NkiTensor:
         """Row vector_offset[i] of this tensor in HBM as row i; the indices are read at run time."""
-        return _runtime_views().vector_select(self, dim, vector_offset)
+        from .indirect import vector_select as rows
+
+        return rows(self, dim, vector_offset)
 
     def indirect(self, index: Any, num_elem: int | None = None) -> NkiTensor:
         raise NotSimulatedError("NkiTensor.indirect is not simulated yet")
@@ -445,10 +471,3 @@ class NkiTensor(NKIObject):
     def _not_partition(self, dim: int, what: str) -> None:
         if dim == 0 and self.storage.on_chip:
             raise NkiValidationError(f"{what} of {self.label}: not possible on the partition dimension")
-
-
-def _runtime_views() -> Any:
-    """The module of views whose address is known only at run time; it builds on this one."""
-    from . import indirect
-
-    return indirect

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from .errors import NkiValidationError, OutOfBoundsError
@@ -22,6 +23,18 @@ def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
             return False
         step *= extent
     return True
+
+
+def dimensions(tensor: Any) -> int:
+    """Dimensions of the access pattern of a view: those that step on where the one inside ends count as one with it."""
+    count = 1  # the partitions, or the outermost
+    inner = 0
+    for extent, stride in zip(reversed(tensor.shape[1:]), reversed(tensor.strides[1:])):
+        if extent == 1:
+            continue
+        count += stride != inner
+        inner = stride * extent
+    return count
 
 
 def comb(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
@@ -62,24 +75,42 @@ def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int,
             f"{tensor.label}: {item.start}:{item.stop}:{item.step} of dimension {dim} must lie in "
             f"0:{extent} and not be empty"
         )
-    return start, (stop - start + step - 1) // step, step
+    count = (stop - start + step - 1) // step
+    if type(count) is not int:
+        start, count, step = integers((start, count, step), f"{tensor.label}: slice of dimension {dim}")
+    return start, count, step
+
+
+def integers(values: Any, what: str) -> tuple[int, ...]:
+    """The values as Python integers; NkiValidationError where one is none, or where they are no sequence."""
+    try:
+        return tuple(index(value) for value in values)
+    except TypeError:
+        raise NkiValidationError(f"{what}: {values!r} must be integers") from None
+
+
+def shape_of(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple; one number is a shape of one dimension."""
+    return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
 
 
 def resolve_index(item: Any, extent: int, dim: int, tensor: Any) -> int:
     try:
-        index = item.__index__()
+        found = item.__index__()
     except AttributeError:
         raise NkiValidationError(
             f"{tensor.label}: index {item!r} of dimension {dim} must be an integer, a slice, `...` or nl.ds"
         ) from None
-    if not -extent <= index < extent:
+    if not -extent <= found < extent:
         raise OutOfBoundsError(
-            f"{tensor.label}: index {index} of dimension {dim} is out of bounds, allowed 0 to {extent - 1}"
+            f"{tensor.label}: index {found} of dimension {dim} is out of bounds, allowed 0 to {extent - 1}"
         )
-    return int(index) % extent
+    return int(found) % extent
 
 
 def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
+    if type(sum(shape)) is not int:
+        shape = integers(shape, f"{what}: shape")
     known = 1
     for extent in shape:
         known *= extent if extent != -1 else 1

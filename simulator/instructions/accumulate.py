@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, same_partitions, same_size, scalar_operand, shaped, tile
+from ..checks import (
+    broadcast_value,
+    destination,
+    float_values,
+    same_partitions,
+    same_size,
+    scalar_operand,
+    shaped,
+    tile,
+)
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
@@ -44,7 +53,7 @@ def tensor_scalar_reduce(
 ) -> Instruction:
     """dst = data <op0> operand0; reduce_res = dst reduced over its free axes by `reduce_op`."""
     core = active("tensor_scalar_reduce")
-    tile("tensor_scalar_reduce", "dst", dst)
+    destination("tensor_scalar_reduce", dst)
     tile("tensor_scalar_reduce", "data", data)
     same_size("tensor_scalar_reduce", dst, "data", data)
     operator = alu_operator(op0, "tensor_scalar_reduce", "op0")
@@ -65,7 +74,7 @@ def tensor_scalar_reduce(
     if core.functional:
         with np.errstate(all="ignore"):
             values = _apply(operator, float_values(data), scalar, False, len(data.shape))
-            total = accumulate(core, values, reducer, reduce_cmd, init)
+            total = accumulate(vector_accumulators(core, data), values, reducer, reduce_cmd, init)
         dst.write(shaped(values, dst.shape))
         if reduce_res is not None:
             reduce_res.write(shaped(-total if reduce_res_negate else total, reduce_res.shape))
@@ -85,7 +94,7 @@ def exponential(
     core = active("exponential")
     if core.target.generation < 4:
         raise NkiValidationError(f"exponential: needs NeuronCore-v4 (trn3), came {core.target.name}")
-    tile("exponential", "dst", dst)
+    destination("exponential", dst)
     tile("exponential", "src", src)
     same_size("exponential", dst, "src", src)
     if dst.dtype not in _EXPONENTIAL_TYPES:
@@ -112,7 +121,8 @@ def exponential(
             values = np.exp(float_values(src) - broadcast_value(largest, len(src.shape)))
         dst.write(shaped(values, dst.shape))
         if reduce_cmd is not _IDLE:
-            total = accumulate(core, values, reduction("exponential", np.add, ("add",)), reduce_cmd, init)
+            adds = reduction("exponential", np.add, ("add",))
+            total = accumulate(vector_accumulators(core, src), values, adds, reduce_cmd, init)
             if reduce_res is not None:
                 reduce_res.write(shaped(total, reduce_res.shape))
     return instruction
@@ -154,31 +164,31 @@ def initial(op: str, operand: str, command: reduce_cmd, value: Any, data: NkiTen
     return scalar_operand(op, operand, value, data)
 
 
-def start(core: NeuronCore, partitions: int, operator: AluOperator, command: reduce_cmd, init: Any) -> Array:
-    """What the accumulators of the first `partitions` hold before the instruction's first element, [partitions]."""
+def start(lanes: Array, operator: AluOperator, command: reduce_cmd, init: Any) -> Array:
+    """What the accumulators hold before the instruction's first element."""
     if command is _RESET:
-        return np.full(partitions, _IDENTITY[operator.name], np.float32)
+        return np.full(lanes.shape, _IDENTITY[operator.name], np.float32)
     if command is _LOAD:
-        return np.array(np.broadcast_to(broadcast_value(init, 1), partitions), np.float32)
-    return vector_accumulators(core)[:partitions].copy()
+        return np.array(np.broadcast_to(broadcast_value(init, 1), lanes.shape), np.float32)
+    return lanes.copy()
 
 
-def accumulate(core: NeuronCore, values: Array, operator: AluOperator, command: reduce_cmd, init: Any) -> Array:
-    """Reduce values [partitions, ...] into the accumulators; what they hold then, [partitions]."""
+def accumulate(lanes: Array, values: Array, operator: AluOperator, command: reduce_cmd, init: Any) -> Array:
+    """Reduce values [partitions, ...] into the accumulators `lanes` [partitions], which come back."""
     assert operator.reduction is not None
-    partitions = values.shape[0]
-    state = start(core, partitions, operator, command, init)
-    total = operator.compute(state, operator.reduction(values.reshape(partitions, -1), axis=(1,)))
-    vector_accumulators(core)[:partitions] = total
-    return total
+    state = start(lanes, operator, command, init)
+    lanes[:] = operator.compute(state, operator.reduction(values.reshape(len(lanes), -1), axis=(1,)))
+    return lanes
 
 
-def vector_accumulators(core: NeuronCore) -> Array:
-    """The accumulators themselves, [128] float32."""
+def vector_accumulators(core: NeuronCore, data: NkiTensor) -> Array:
+    """The Vector Engine's accumulators of the partitions that `data` is in; NaN before the first reset."""
     found = core.registers.get(_STATE)
     if found is None:
         found = core.registers[_STATE] = np.full(PARTITIONS, np.nan, np.float32)
-    return found
+    first = data.access.row
+    lanes: Array = found[first : first + data.shape[0]]
+    return lanes
 
 
 def not_both_in_psum(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) -> None:

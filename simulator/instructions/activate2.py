@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, same_size, scalar_operand, shaped, tile
-from ..core import NeuronCore, active
+from ..checks import broadcast_value, destination, float_values, same_size, scalar_operand, shaped, tile
+from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..operators import ALU, Activation, activation_function
 from ..tensor import NkiTensor
 from .accumulate import check_command
-from .scalar_engine import _accumulators, _keep_accumulator_order, reduce_cmd
+from .scalar_engine import _keep_accumulator_order, accumulators, reduce_cmd
 
 # What (op0, op1) may be.
 _PAIRS = (
@@ -50,7 +50,7 @@ def activate2(
     core = active("activate2")
     if core.target.generation < 4:
         raise NkiValidationError(f"activate2: needs NeuronCore-v4 (trn3), came {core.target.name}")
-    tile("activate2", "dst", dst)
+    destination("activate2", dst)
     tile("activate2", "data", data)
     same_size("activate2", dst, "data", data)
     first, second = (getattr(given, "__name__", repr(given)) for given in (op0, op1))
@@ -90,9 +90,9 @@ def activate2(
             values = function.compute(values)
         dst.write(shaped(values, dst.shape))
         if reduce_cmd is not _IDLE:
-            _reduce(core, values, reducer, reduce_cmd)
+            _reduce(accumulators(core, data), values, reducer, reduce_cmd)
             if reduce_res is not None:
-                reduce_res.write(_accumulators(core)[: data.shape[0]].reshape(reduce_res.shape))
+                reduce_res.write(accumulators(core, data).reshape(reduce_res.shape))
     return instruction
 
 
@@ -116,10 +116,9 @@ def _reducer(reduce_op: Any, command: reduce_cmd) -> str:
     return name
 
 
-def _reduce(core: NeuronCore, values: Array, reducer: str, command: reduce_cmd) -> None:
-    accumulators = _accumulators(core)[: values.shape[0]]
+def _reduce(lanes: Array, values: Array, reducer: str, command: reduce_cmd) -> None:
     if command is not _REDUCE:
-        accumulators[:] = _IDENTITY[reducer]
+        lanes[:] = _IDENTITY[reducer]
     if command is _RESET:
         return
     flat = values.reshape(values.shape[0], -1)
@@ -127,4 +126,4 @@ def _reduce(core: NeuronCore, values: Array, reducer: str, command: reduce_cmd) 
         flat = np.abs(flat)
     reduction = ALU[{"abs_max": "maximum", "abs_min": "minimum"}.get(reducer, reducer)].reduction
     assert reduction is not None
-    accumulators[:] = ALU[reducer].compute(accumulators, reduction(flat, axis=(1,)))
+    lanes[:] = ALU[reducer].compute(lanes, reduction(flat, axis=(1,)))

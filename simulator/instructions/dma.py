@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from ..checks import shaped
+from ..checks import cast_values, distinct, shaped
 from ..core import NeuronCore, active
 from ..costs import Transfer
 from ..errors import NkiValidationError
@@ -66,7 +66,7 @@ def dma_copy(
         if core.dynamic:
             move(dst, src, oob_mode is _SKIP)
         else:
-            dst.write(shaped(src.values, dst.shape))
+            dst.write(shaped(cast_values(src, dst), dst.shape))
     return instruction
 
 
@@ -85,7 +85,7 @@ def dma_transpose(
     if dst.storage.region is not SBUF:
         raise NkiValidationError(f"dma_transpose: dst {dst.label} must be in SBUF")
     order = _TRANSPOSE_AXES.get(len(src.shape))
-    if order is None or (axes is not None and tuple(axes) != order):
+    if order is None or (axes is not None and axes != order and axes != list(order)):
         raise NkiValidationError(
             f"dma_transpose: axes {axes} of src {src.label}; allowed: (1, 0), (2, 1, 0) and (3, 1, 2, 0), by "
             "the number of dimensions"
@@ -122,11 +122,13 @@ def _operands(op: str, dst: NkiTensor, src: NkiTensor) -> None:
             raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
         if tensor.storage.region is PSUM:
             raise NkiValidationError(f"{op}: {operand} {tensor.label}: DMA cannot access PSUM; copy through SBUF")
-    if 0 in dst.strides and any(stride == 0 and extent > 1 for stride, extent in zip(dst.strides, dst.shape)):
-        raise NkiValidationError(f"{op}: dst {dst.label} is broadcast; one element would be written several times")
+    if 0 in dst.strides:
+        distinct(op, dst)
 
 
-def _queue(op: str, generation: int, mode: dge_mode, unit: engine, priority: int | None) -> None:
+def _queue(op: str, generation: int, mode: Any, unit: engine, priority: int | None) -> None:
+    if type(mode) is not dge_mode:
+        raise NkiValidationError(f"{op}: dge_mode {mode!r}; allowed: nisa.dge_mode unknown, swdge, hwdge, none")
     if mode is _HARDWARE and generation < 3:
         raise NkiValidationError(f"{op}: dge_mode hwdge needs NeuronCore-v3 (trn2) or newer")
     if unit is not engine.unknown and (mode is not _HARDWARE or unit not in (engine.sync, engine.scalar)):
@@ -136,7 +138,11 @@ def _queue(op: str, generation: int, mode: dge_mode, unit: engine, priority: int
 
 
 def _hardware_transpose(op: str, mode: dge_mode, src: NkiTensor) -> None:
-    """The constraints of a hardware DGE transpose (nki/api/nki/isa/__init__.py, dma_transpose)."""
+    """The constraints of a transpose by its DGE mode (nki/api/nki/isa/__init__.py, dma_transpose)."""
+    if mode is _NO_DGE or (mode is _SOFTWARE and not src.gathers):
+        raise NkiValidationError(
+            f"{op}: dge_mode {mode.name}; allowed: unknown and hwdge, or swdge where src takes a vector of indices"
+        )
     if mode is not _HARDWARE:
         return
     rows = src.shape[0]
@@ -151,11 +157,22 @@ def _hardware_transpose(op: str, mode: dge_mode, src: NkiTensor) -> None:
 def _gathers(op: str, generation: int, mode: dge_mode, *tensors: NkiTensor) -> None:
     """The constraints of an address for each row (nki/deep-dives/nki-dge.rst): GpSimd makes the descriptors."""
     for tensor in tensors:
-        if tensor.gathers and generation < 3:
+        if not tensor.gathers:
+            continue
+        if generation < 3:
             raise NkiValidationError(f"{op}: {tensor.label} takes a vector of indices; needs NeuronCore-v3 (trn2)")
-        if tensor.gathers and mode in (_NO_DGE, _HARDWARE):
+        if mode in (_NO_DGE, _HARDWARE):
             raise NkiValidationError(
                 f"{op}: {tensor.label} takes a vector of indices; allowed: dge_mode swdge or unknown, came {mode.name}"
+            )
+        index: NkiTensor = getattr(tensor, "index")  # noqa: B009 (of an indirect view)
+        if op != "dma_transpose":
+            if index.free_size != 1:
+                raise NkiValidationError(f"{op}: the indices {index.label} must be a column, [rows, 1]")
+        elif tensor.shape[0] % 16 or tensor.shape[-1] > 128 or tensor._dtype.itemsize != 2 or index.dtype != "uint32":
+            raise NkiValidationError(
+                f"{op}: a src with a vector of indices has a multiple of 16 rows, up to 128 columns, elements of 2 "
+                f"bytes and uint32 indices; came {tensor.label} with {index.label}"
             )
 
 

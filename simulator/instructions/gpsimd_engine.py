@@ -12,6 +12,7 @@ from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..tensor import NkiTensor
+from ..views import integers
 
 
 def iota(
@@ -30,10 +31,11 @@ def iota(
 
 def affine_count(op: str, pattern: Any, dst: NkiTensor) -> int:
     """The elements that a pattern makes in a partition; it must fill those of dst."""
-    if not 1 <= len(pattern) <= 4 or any(len(pair) != 2 or pair[1] < 1 for pair in pattern):
+    pairs = [integers(pair, f"{op}: pattern {pattern}") for pair in pattern]
+    if not 1 <= len(pairs) <= 4 or any(len(pair) != 2 or pair[1] < 1 for pair in pairs):
         raise NkiValidationError(f"{op}: pattern {pattern} must be 1 to 4 pairs [step, count] with count >= 1")
     count = 1
-    for _, extent in pattern:
+    for _, extent in pairs:
         count *= extent
     if count != dst.free_size:
         raise NkiValidationError(

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..checks import (
     broadcast_value,
+    destination,
     engine_of,
     in_sbuf,
     not_psum_on_gpsimd,
@@ -40,7 +41,7 @@ _VECTOR, _GPSIMD = engine.vector, engine.gpsimd
 def rng(dst: NkiTensor, engine: engine = engine.vector, name: str | None = None) -> Instruction:
     """dst = random integers: the low bits of 32 random ones."""
     core = active("rng")
-    tile("rng", "dst", dst)
+    destination("rng", dst)
     unit = engine_of("rng", engine, _VECTOR, (_VECTOR, _GPSIMD) if core.target.generation >= 3 else (_VECTOR,))
     not_psum_on_gpsimd("rng", unit, dst)
     if dst.dtype not in _INTEGERS:
@@ -50,7 +51,7 @@ def rng(dst: NkiTensor, engine: engine = engine.vector, name: str | None = None)
     core.share(_STATE[unit], instruction)
 
     if core.functional:
-        dst.write(shaped(_draw(core, unit, dst.shape[0], dst.free_size).astype(dst._dtype.held), dst.shape))
+        dst.write(shaped(_draw(core, unit, dst).astype(dst._dtype.held), dst.shape))
     return instruction
 
 
@@ -59,7 +60,7 @@ def rand2(dst: NkiTensor, min: Any, max: Any, name: str | None = None) -> Instru
     core = active("rand2")
     if core.target.generation < 4:
         raise NkiValidationError(f"rand2: needs NeuronCore-v4 (trn3), came {core.target.name}")
-    tile("rand2", "dst", dst)
+    destination("rand2", dst)
     if dst.dtype not in _RAND2_TYPES:
         raise NkiValidationError(f"rand2: dst {dst.label} must be one of {', '.join(_RAND2_TYPES)}")
     low, high = scalar_operand("rand2", "min", min, dst), scalar_operand("rand2", "max", max, dst)
@@ -71,7 +72,7 @@ def rand2(dst: NkiTensor, min: Any, max: Any, name: str | None = None) -> Instru
     core.share(_STATE[_VECTOR], instruction)
 
     if core.functional:
-        unit = _uniform(core, dst.shape[0], dst.free_size)
+        unit = _uniform(core, dst)
         low, high = broadcast_value(low, 2), broadcast_value(high, 2)
         dst.write(shaped(np.minimum(low + unit * (high - low), high), dst.shape))
     return instruction
@@ -80,7 +81,7 @@ def rand2(dst: NkiTensor, min: Any, max: Any, name: str | None = None) -> Instru
 def dropout(dst: NkiTensor, data: NkiTensor, prob: Any, name: str | None = None) -> Instruction:
     """dst = data, or 0 with probability prob (a number or one a partition)."""
     core = active("dropout")
-    tile("dropout", "dst", dst)
+    destination("dropout", dst)
     tile("dropout", "data", data)
     same_size("dropout", dst, "data", data)
     if dst.dtype != data.dtype:
@@ -97,7 +98,7 @@ def dropout(dst: NkiTensor, data: NkiTensor, prob: Any, name: str | None = None)
     core.share(_STATE[_VECTOR], instruction)
 
     if core.functional:
-        kept = _uniform(core, data.shape[0], data.free_size) >= broadcast_value(chance, 2)
+        kept = _uniform(core, dst) >= broadcast_value(chance, 2)
         values = data.values
         dst.write(shaped(np.where(shaped(kept, values.shape), values, np.zeros((), values.dtype)), dst.shape))
     return instruction
@@ -129,14 +130,14 @@ def rand_set_state(src_seeds: NkiTensor, engine: engine = engine.gpsimd, name: s
 
     if core.functional:
         values = src_seeds.values.reshape(src_seeds.shape[0], -1, WORDS)
-        _states(core, unit)[: src_seeds.shape[0]] = values
+        _states(core, unit, src_seeds)[:] = values
     return instruction
 
 
 def rand_get_state(dst: NkiTensor, engine: engine = engine.gpsimd, name: str | None = None) -> Instruction:
     """dst = the states of an engine's generators, 6 (GpSimd) or 24 (Vector) uint32 a partition."""
     core = active("rand_get_state")
-    tile("rand_get_state", "dst", dst)
+    destination("rand_get_state", dst)
     if core.target.generation < 4:
         in_sbuf("rand_get_state", "dst", dst)
     unit = _state_engine("rand_get_state", core, engine, "dst", dst)
@@ -146,7 +147,7 @@ def rand_get_state(dst: NkiTensor, engine: engine = engine.gpsimd, name: str | N
     core.share(_STATE[unit], instruction)
 
     if core.functional:
-        dst.write(shaped(_states(core, unit)[: dst.shape[0]].reshape(dst.shape[0], -1), dst.shape))
+        dst.write(shaped(_states(core, unit, dst).reshape(dst.shape[0], -1), dst.shape))
     return instruction
 
 
@@ -163,12 +164,14 @@ def _state_engine(op: str, core: NeuronCore, chosen: engine, operand: str, tenso
     return unit
 
 
-def _states(core: NeuronCore, unit: engine) -> Array:
-    """The states, [partition, generator, word] uint32."""
+def _states(core: NeuronCore, unit: engine, tensor: NkiTensor) -> Array:
+    """The states of the partitions that a tensor is in, [partition, generator, word] uint32."""
     found = core.registers.get(_STATE[unit])
     if found is None:
         found = core.registers[_STATE[unit]] = _seeded(0, GENERATORS[unit])
-    return found
+    first = tensor.access.row
+    states: Array = found[first : first + tensor.shape[0]]
+    return states
 
 
 def _seeded(seed: int, generators: int) -> Array:
@@ -176,9 +179,10 @@ def _seeded(seed: int, generators: int) -> Array:
     return source.integers(1, 1 << 32, (PARTITIONS, generators, WORDS), dtype=np.uint32)
 
 
-def _draw(core: NeuronCore, unit: engine, partitions: int, count: int) -> Array:
-    """The next random words of the first `partitions`, [partitions, count] uint32."""
-    states = _states(core, unit)[:partitions]
+def _draw(core: NeuronCore, unit: engine, dst: NkiTensor) -> Array:
+    """The next random words for the elements of dst, [partitions, elements] uint32."""
+    states = _states(core, unit, dst)
+    partitions, count = dst.shape[0], dst.free_size
     turns = -(-count // states.shape[1])
     words = np.empty((partitions, turns, states.shape[1]), np.uint32)
     x, y, z, w, v, counter = (states[:, :, word].copy() for word in range(WORDS))
@@ -193,7 +197,8 @@ def _draw(core: NeuronCore, unit: engine, partitions: int, count: int) -> Array:
     return words.reshape(partitions, -1)[:, :count]
 
 
-def _uniform(core: NeuronCore, partitions: int, count: int) -> Array:
+def _uniform(core: NeuronCore, dst: NkiTensor) -> Array:
     """Random float32 in [0, 1) from the Vector Engine's generators: 24 bits each."""
-    words = _draw(core, _VECTOR, partitions, count)
-    return (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
+    words = _draw(core, _VECTOR, dst)
+    uniform: Array = (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
+    return uniform

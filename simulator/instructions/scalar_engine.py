@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, same_partitions, same_size, scalar_operand, shaped, tile
+from ..checks import (
+    broadcast_value,
+    destination,
+    float_values,
+    same_partitions,
+    same_size,
+    scalar_operand,
+    shaped,
+    tile,
+)
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
@@ -27,6 +36,9 @@ class reduce_cmd(Enum):  # noqa: N801 (name and values of nki.isa)
     load_reduce = 4
 
 
+_REDUCE = reduce_cmd.reduce  # `activation` has a parameter of the class's name
+
+
 def activation(
     dst: NkiTensor,
     op: Any,
@@ -40,14 +52,14 @@ def activation(
 ) -> Instruction:
     """dst = op(data * scale + bias) in float32; the sum of dst over the free axes can go to the accumulators."""
     core = active("activation")
-    tile("activation", "dst", dst)
+    destination("activation", dst)
     tile("activation", "data", data)
     same_size("activation", dst, "data", data)
     function = activation_function(op, "activation")
     scale = scalar_operand("activation", "scale", scale, data)
     if bias is not None:
         bias = scalar_operand("activation", "bias", bias, data, float32=False)
-        _bias_rules(core, bias)
+        _bias_rules(core, function.name, bias)
     command = _reduction("activation", core, reduce_op, reduce_cmd, reduce_res, data)
     vectors = tuple(operand for operand in (scale, bias) if isinstance(operand, NkiTensor))
     cost = core.costs.scalar(data.free_size, function=function.table != "")
@@ -57,7 +69,7 @@ def activation(
     if reduce_res is not None:
         cost = core.costs.accumulator_read()
         read = core.issue("activation_read_accumulators", engine.scalar, (reduce_res,), (), cost)
-        _keep_accumulator_order(core, read, reduce_cmd.reduce)
+        _keep_accumulator_order(core, read, _REDUCE)
 
     if core.functional:
         values = float_values(data)
@@ -71,9 +83,9 @@ def activation(
                 )
             result = function.compute(values)
         dst.write(shaped(result, dst.shape))
-        _accumulate(core, result, command)
+        _accumulate(accumulators(core, data), result, command)
         if reduce_res is not None:
-            reduce_res.write(_accumulators(core)[: data.shape[0]].reshape(reduce_res.shape))
+            reduce_res.write(accumulators(core, data).reshape(reduce_res.shape))
     return instruction
 
 
@@ -91,10 +103,12 @@ def activation_reduce(
     return activation(dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd.reset_reduce, name)
 
 
-def _bias_rules(core: NeuronCore, bias: Any) -> None:
+def _bias_rules(core: NeuronCore, function: str, bias: Any) -> None:
+    if core.target.generation == 2 and function == "reciprocal":  # nki.api.shared.rst, nki-engine-sel
+        raise NkiValidationError("activation: bias cannot be given with op=nl.reciprocal on trn1")
     if isinstance(bias, NkiTensor):
-        if bias.dtype == "tfloat32" or not bias._dtype.is_float:
-            raise NkiValidationError(f"activation: bias {bias.label} must be a float type other than tfloat32")
+        if bias.dtype == "tfloat32" or bias._dtype.kind == "packed":
+            raise NkiValidationError(f"activation: bias {bias.label} must be of a dtype other than tfloat32")
     elif core.target.generation == 2:
         raise NkiValidationError(
             "activation: bias must be a vector of one element a partition on trn1 (a number is allowed from trn2 on)"
@@ -104,10 +118,10 @@ def _bias_rules(core: NeuronCore, bias: Any) -> None:
 def _reduction(
     op: str, core: NeuronCore, reduce_op: Any, command: reduce_cmd, result: NkiTensor | None, data: NkiTensor
 ) -> reduce_cmd:
-    if command is reduce_cmd.load_reduce:
+    if type(command) is not reduce_cmd or command is reduce_cmd.load_reduce:
         raise NkiValidationError(
-            f"{op}: reduce_cmd load_reduce is not one of the Scalar Engine's; allowed: idle, reset, reduce, "
-            "reset_reduce"
+            f"{op}: reduce_cmd {getattr(command, 'name', repr(command))}; allowed: nisa.reduce_cmd idle, reset, "
+            "reduce, reset_reduce"
         )
     if reduce_op is not None:
         if alu_operator(reduce_op, op, "reduce_op").name != "add":
@@ -130,19 +144,18 @@ def _keep_accumulator_order(core: NeuronCore, instruction: Instruction, command:
         core.last_accumulation = instruction
 
 
-def _accumulators(core: NeuronCore) -> Array:
+def accumulators(core: NeuronCore, data: NkiTensor) -> Array:
+    """The Scalar Engine's accumulators of the partitions that `data` is in; NaN before the first reset."""
     found = core.registers.get("scalar")
     if found is None:
         found = core.registers["scalar"] = np.full(PARTITIONS, np.nan, np.float32)
-    return found
+    first = data.access.row
+    lanes: Array = found[first : first + data.shape[0]]
+    return lanes
 
 
-def _accumulate(core: NeuronCore, result: Array, command: reduce_cmd) -> None:
-    if command is reduce_cmd.idle:
-        return
-    partitions = result.shape[0]
-    registers = _accumulators(core)
+def _accumulate(lanes: Array, result: Array, command: reduce_cmd) -> None:
     if command in (reduce_cmd.reset, reduce_cmd.reset_reduce):
-        registers[:partitions] = 0
+        lanes[:] = 0
     if command in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
-        registers[:partitions] += result.reshape(partitions, -1).sum(axis=1)
+        lanes += result.reshape(len(lanes), -1).sum(axis=1)

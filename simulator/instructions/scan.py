@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, same_size, scalar_operand, shaped, tile
+from ..checks import broadcast_value, distinct, float_values, same_size, scalar_operand, shaped, tile
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
@@ -37,6 +37,7 @@ def tensor_tensor_scan(
     for operand, tensor in (("dst", dst), ("data0", data0), ("data1", data1)):
         tile("tensor_tensor_scan", operand, tensor)
         same_size("tensor_tensor_scan", dst, operand, tensor)
+    distinct("tensor_tensor_scan", dst)
     not_both_in_psum("tensor_tensor_scan", "data0", data0, "data1", data1)
     first = _arithmetic("tensor_tensor_scan", "op0", op0)
     second = _arithmetic("tensor_tensor_scan", "op1", op1)
@@ -75,6 +76,7 @@ def tensor_scalar_cumulative(
         tile("tensor_scalar_cumulative", operand, tensor)
         if tensor.dtype in _WIDE_INTEGERS:
             raise NkiValidationError(f"tensor_scalar_cumulative: {operand} {tensor.label} cannot be int32 or uint32")
+    distinct("tensor_scalar_cumulative", dst)
     same_size("tensor_scalar_cumulative", dst, "src", src)
     first = alu_operator(op0, "tensor_scalar_cumulative", "op0")
     if first.bits:
@@ -94,12 +96,13 @@ def tensor_scalar_cumulative(
         partitions = dst.shape[0]
         with np.errstate(all="ignore"):
             values = _apply(first, float_values(src), scalar, False, len(src.shape)).reshape(partitions, -1)
-            state = start(core, partitions, second, reduce_cmd, init)
+            lanes = vector_accumulators(core, src)
+            state = start(lanes, second, reduce_cmd, init)
             result = np.empty(values.shape, np.float32)
             for i in range(values.shape[1]):
                 state = second.compute(values[:, i], state)
                 result[:, i] = state
-        vector_accumulators(core)[:partitions] = state
+        lanes[:] = state
         dst.write(shaped(result, dst.shape))
     return instruction
 

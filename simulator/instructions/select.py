@@ -6,14 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, in_sbuf, same_size, scalar_operand, shaped, tile
+from ..checks import (
+    broadcast_value,
+    destination,
+    distinct,
+    float_values,
+    in_sbuf,
+    same_size,
+    scalar_operand,
+    shaped,
+    tile,
+)
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..operators import AluOperator, alu_operator
 from ..tensor import NkiTensor
-from .accumulate import _STATE, READ_CYCLES, accumulate, check_command, not_both_in_psum, reduction
+from .accumulate import _STATE, READ_CYCLES, accumulate, check_command, not_both_in_psum, reduction, vector_accumulators
 from .gpsimd_engine import affine_count, affine_pattern
 from .scalar_engine import reduce_cmd
 
@@ -28,7 +38,7 @@ def tensor_copy_predicated(
 ) -> Instruction:
     """dst = src (a tile or a number) where predicate is not 0 (is 0, with reverse_pred); dst stays elsewhere."""
     core = active("tensor_copy_predicated")
-    tile("tensor_copy_predicated", "dst", dst)
+    destination("tensor_copy_predicated", dst)
     tile("tensor_copy_predicated", "predicate", predicate)
     same_size("tensor_copy_predicated", dst, "predicate", predicate)
     if predicate.dtype not in ("uint8", "uint16", "uint32"):
@@ -65,7 +75,7 @@ def select_reduce(
 ) -> Instruction:
     """dst = on_true where predicate is not 0, else on_false; its maximum over the free axes can go to reduce_res."""
     core = active("select_reduce")
-    tile("select_reduce", "dst", dst)
+    destination("select_reduce", dst)
     for operand, tensor in (("predicate", predicate), ("on_true", on_true)):
         tile("select_reduce", operand, tensor)
         if tensor.shape != dst.shape:
@@ -91,7 +101,7 @@ def select_reduce(
         values = np.where(kept, float_values(on_true), broadcast_value(other, len(dst.shape)).astype(np.float32))
         dst.write(values)
         if reduce_cmd is not _IDLE:
-            total = accumulate(core, values, reducer, reduce_cmd, None)
+            total = accumulate(vector_accumulators(core, on_true), values, reducer, reduce_cmd, None)
             if reduce_res is not None:
                 reduce_res.write(shaped(total, reduce_res.shape))
     return instruction
@@ -116,7 +126,7 @@ def range_select(
     core = active("range_select")
     if core.target.generation < 3:
         raise NkiValidationError(f"range_select: needs NeuronCore-v3 (trn2) or newer, came {core.target.name}")
-    tile("range_select", "dst", dst)
+    destination("range_select", dst)
     tile("range_select", "on_true_tile", on_true_tile)
     same_size("range_select", dst, "on_true_tile", on_true_tile)
     if not on_true_tile._dtype.is_float:
@@ -146,7 +156,7 @@ def range_select(
         values = np.where(inside, data, np.float32(FLOAT32_MIN))
         dst.write(shaped(values, dst.shape))
         if reduce_cmd is not _IDLE:
-            total = accumulate(core, values, reducer, reduce_cmd, None)
+            total = accumulate(vector_accumulators(core, on_true_tile), values, reducer, reduce_cmd, None)
             if reduce_res is not None:
                 reduce_res.write(shaped(total, reduce_res.shape))
     return instruction
@@ -166,6 +176,7 @@ def affine_select(
     else on_false_value. The pattern is that of `iota`."""
     core = active("affine_select")
     in_sbuf("affine_select", "dst", dst)
+    distinct("affine_select", dst)
     in_sbuf("affine_select", "on_true_tile", on_true_tile)
     same_size("affine_select", dst, "on_true_tile", on_true_tile)
     operator = _comparison("affine_select", "cmp_op", cmp_op, (*_COMPARISONS, "not_equal"))

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import float_values, in_sbuf, same_partitions, shaped, tile
+from ..checks import destination, distinct, float_values, in_sbuf, same_partitions, shaped, tile
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
-from ..operators import ALU
+from ..operators import ALU, _shown
 from ..tensor import NkiTensor
 
 BN_STATS_MAX = 512  # elements in a partition, nl.tile_size.bn_stats_fmax
@@ -21,7 +21,7 @@ _ACROSS = ("add", "average", "maximum", "bitwise_or", "bitwise_and")
 def bn_stats(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Instruction:
     """dst[:, 0:6] = count, mean and count * variance of data's even elements, then of its odd ones."""
     core = active("bn_stats")
-    tile("bn_stats", "dst", dst)
+    destination("bn_stats", dst)
     tile("bn_stats", "data", data)
     same_partitions("bn_stats", dst, "data", data)
     if data.free_size > BN_STATS_MAX:
@@ -53,7 +53,7 @@ def bn_stats(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Instru
 def bn_aggr(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Instruction:
     """dst[:, 0:2] = mean and variance of everything that data's (count, mean, count * variance) triples describe."""
     core = active("bn_aggr")
-    tile("bn_aggr", "dst", dst)
+    destination("bn_aggr", dst)
     tile("bn_aggr", "data", data)
     same_partitions("bn_aggr", dst, "data", data)
     if data.free_size % 3:
@@ -84,11 +84,12 @@ def tensor_partition_reduce(dst: NkiTensor, op: Any, data: NkiTensor, name: str 
     """
     core = active("tensor_partition_reduce")
     in_sbuf("tensor_partition_reduce", "dst", dst)
+    distinct("tensor_partition_reduce", dst)
     in_sbuf("tensor_partition_reduce", "data", data)
     chosen = getattr(op, "__name__", "")
     if chosen not in _ACROSS:
         allowed = ", ".join("nl." + known for known in _ACROSS)
-        raise NkiValidationError(f"tensor_partition_reduce: op={chosen or op!r} is not allowed; allowed: {allowed}")
+        raise NkiValidationError(f"tensor_partition_reduce: op={_shown(op)} is not allowed; allowed: {allowed}")
     if dst.shape[0] != 1 or dst.free_size != data.free_size:
         raise NkiValidationError(
             f"tensor_partition_reduce: dst {dst.label} must be 1 partition of {data.free_size} element(s), as data "

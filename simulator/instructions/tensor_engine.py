@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import engine_of, in_sbuf, shaped, tile
+from ..checks import destination, engine_of, in_sbuf, shaped, tile
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
@@ -27,7 +27,7 @@ class matmul_perf_mode(Enum):  # noqa: N801 (name and values of nki.isa)
 _FLOAT8 = ("float8_e4m3", "float8_e5m2", "float8_e4m3fn")
 _MATMUL_DTYPES = (*_FLOAT8, "bfloat16", "float16", "tfloat32", "float32")
 _WIDE = ("float32", "tfloat32")
-_DOUBLE_ROW = matmul_perf_mode.double_row
+_NO_MODE, _DOUBLE_ROW = matmul_perf_mode.none, matmul_perf_mode.double_row
 
 
 def nc_matmul(
@@ -94,7 +94,7 @@ def nc_transpose(
     """dst[F, P] = data[P, F].T, all free axes as one; Tensor Engine up to 128 x 128, Vector Engine up to 32 x 32."""
     core = active("nc_transpose")
     tile("nc_transpose", "data", data)
-    tile("nc_transpose", "dst", dst)
+    destination("nc_transpose", dst)
     partitions, free = data.shape[0], data.free_size
     small = partitions <= 32 and free <= 32
     unit = engine_of("nc_transpose", engine, _transpose_engine(dst, data, small), (_TENSOR, _VECTOR))
@@ -130,7 +130,6 @@ def nc_transpose(
 
 
 _TENSOR, _VECTOR = engine.tensor, engine.vector
-_NO_MODE = matmul_perf_mode.none
 
 
 def _transpose_engine(dst: NkiTensor, data: NkiTensor, small: bool) -> engine:
@@ -139,7 +138,7 @@ def _transpose_engine(dst: NkiTensor, data: NkiTensor, small: bool) -> engine:
 
 
 def _psum_destination(core: NeuronCore, op: str, dst: NkiTensor) -> None:
-    tile(op, "dst", dst)
+    destination(op, dst)
     if dst.storage.region is not PSUM:
         raise NkiValidationError(f"{op}: dst {dst.label} must be in PSUM, the only memory the Tensor Engine writes")
     access = dst.access
@@ -215,9 +214,7 @@ def _matmul_sizes(
     return rows, columns, moving_columns
 
 
-def _array_tile(
-    core: NeuronCore, rows: int, columns: int, position: tuple[int, ...], size: tuple[int, ...]
-) -> None:
+def _array_tile(core: NeuronCore, rows: int, columns: int, position: tuple[int, ...], size: tuple[int, ...]) -> None:
     """The tiles of the PE array: halves, and from NeuronCore-v3 on quarters."""
     if len(position) != 2 or len(size) != 2:
         raise NkiValidationError("nc_matmul: tile_position and tile_size must both be given as (row, column)")

@@ -11,6 +11,8 @@ import numpy as np
 
 from ..checks import (
     broadcast_value,
+    cast_values,
+    destination,
     engine_of,
     float_values,
     not_psum_on_gpsimd,
@@ -36,7 +38,7 @@ _INT32 = ("int32", "uint32")
 def tensor_copy(dst: NkiTensor, src: NkiTensor, engine: engine = _UNKNOWN, name: str | None = None) -> Instruction:
     """dst = src, cast where the dtypes differ."""
     core = active("tensor_copy")
-    tile("tensor_copy", "dst", dst)
+    destination("tensor_copy", dst)
     tile("tensor_copy", "src", src)
     same_size("tensor_copy", dst, "src", src)
     unit = engine_of("tensor_copy", engine, _VECTOR, _ELEMENTWISE)
@@ -48,21 +50,21 @@ def tensor_copy(dst: NkiTensor, src: NkiTensor, engine: engine = _UNKNOWN, name:
     instruction = core.issue("tensor_copy", unit, (dst,), (src,), core.costs.copy(unit, dst, src), name)
 
     if core.functional:
-        dst.write(shaped(src.values, dst.shape))
+        dst.write(shaped(cast_values(src, dst), dst.shape))
     return instruction
 
 
 def memset(dst: NkiTensor, value: float, engine: engine = _UNKNOWN, name: str | None = None) -> Instruction:
     """dst = value."""
     core = active("memset")
-    tile("memset", "dst", dst)
+    destination("memset", dst)
     unit = engine_of("memset", engine, _VECTOR, (_VECTOR, _GPSIMD))
     not_psum_on_gpsimd("memset", unit, dst)
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+    if not isinstance(value, (int, float, np.integer, np.floating)):
         raise NkiValidationError(f"memset: value must be a number, came {value!r}")
     dtype = dst._dtype
-    if dtype.is_integer and not float(value).is_integer():
-        raise NkiValidationError(f"memset: value {value} of dst {dst.label} must be an integer")
+    if dtype.is_integer:
+        _integer_value(dst, value)
     if dtype.kind == "packed" and value != 0:
         raise NkiValidationError(f"memset: only 0 can be set in dst {dst.label}")
     instruction = core.issue("memset", unit, (dst,), (), core.costs.memset(unit, dst), name)
@@ -73,12 +75,21 @@ def memset(dst: NkiTensor, value: float, engine: engine = _UNKNOWN, name: str | 
     return instruction
 
 
+def _integer_value(dst: NkiTensor, value: Any) -> None:
+    """The value must have the type of dst: an integer literal that it can hold (nki/migration/index.rst, memset)."""
+    info = np.iinfo(dst._dtype.held)
+    if not isinstance(value, (int, np.integer)) or not info.min <= value <= info.max:
+        raise NkiValidationError(
+            f"memset: value {value!r} of dst {dst.label} must be an integer of {info.min} to {info.max}"
+        )
+
+
 def tensor_tensor(
     dst: NkiTensor, data1: NkiTensor, data2: NkiTensor, op: Any, engine: engine = _UNKNOWN, name: str | None = None
 ) -> Instruction:
     """dst = data1 <op> data2, element by element."""
     core = active("tensor_tensor")
-    tile("tensor_tensor", "dst", dst)
+    destination("tensor_tensor", dst)
     tile("tensor_tensor", "data1", data1)
     tile("tensor_tensor", "data2", data2)
     same_size("tensor_tensor", dst, "data1", data1)
@@ -106,7 +117,7 @@ def tensor_tensor(
         else:
             a, b = float_values(data1), float_values(data2)
         with np.errstate(all="ignore"):
-            dst.write(operator.compute(shaped(a, dst.shape), shaped(b, dst.shape)))
+            dst.write(_narrowed(operator.compute(shaped(a, dst.shape), shaped(b, dst.shape)), dst))
     return instruction
 
 
@@ -124,7 +135,7 @@ def tensor_scalar(
 ) -> Instruction:
     """dst = (data <op0> operand0) <op1> operand1; operands are numbers or one element a partition."""
     core = active("tensor_scalar")
-    tile("tensor_scalar", "dst", dst)
+    destination("tensor_scalar", dst)
     tile("tensor_scalar", "data", data)
     same_size("tensor_scalar", dst, "data", data)
     first = alu_operator(op0, "tensor_scalar", "op0")
@@ -135,15 +146,15 @@ def tensor_scalar(
         )
     if second is None and operand1 is not None:
         raise NkiValidationError("tensor_scalar: operand1 needs an op1")
-    default = _GPSIMD if first.name == "rsqrt" else _VECTOR
+    default = _GPSIMD if _has_rsqrt(first, second) else _VECTOR
     unit = engine_of("tensor_scalar", engine, default, _ELEMENTWISE)
     _scalar_engine_operators(core, unit, first, second)
-    not_psum_on_gpsimd("tensor_scalar", unit, dst, data)
     _bit_operands("tensor_scalar", first, dst, data)
     steps = [(first, _operand("tensor_scalar", "operand0", first, operand0, data), reverse0)]
     if second is not None:
         steps.append((second, _operand("tensor_scalar", "operand1", second, operand1, data), reverse1))
     vectors = tuple(operand for _, operand, _ in steps if isinstance(operand, NkiTensor))
+    not_psum_on_gpsimd("tensor_scalar", unit, dst, data, *vectors)
     cost = core.costs.tensor_scalar(unit, dst, data)
     instruction = core.issue("tensor_scalar", unit, (dst,), (data, *vectors), cost, name, flops=dst.size * len(steps))
 
@@ -152,7 +163,7 @@ def tensor_scalar(
         with np.errstate(all="ignore"):
             for operator, operand, reverse in steps:
                 values = _apply(operator, values, operand, reverse, len(data.shape))
-        dst.write(shaped(values, dst.shape))
+        dst.write(_narrowed(shaped(values, dst.shape), dst))
     return instruction
 
 
@@ -169,7 +180,7 @@ def scalar_tensor_tensor(
 ) -> Instruction:
     """dst = (data <op0> operand0) <op1> operand1, where operand1 is a tile of data's size."""
     core = active("scalar_tensor_tensor")
-    tile("scalar_tensor_tensor", "dst", dst)
+    destination("scalar_tensor_tensor", dst)
     tile("scalar_tensor_tensor", "data", data)
     tile("scalar_tensor_tensor", "operand1", operand1)
     same_size("scalar_tensor_tensor", dst, "data", data)
@@ -208,14 +219,14 @@ def tensor_reduce(
 ) -> Instruction:
     """dst = data reduced over its last axes by `op`."""
     core = active("tensor_reduce")
-    tile("tensor_reduce", "dst", dst)
+    destination("tensor_reduce", dst)
     tile("tensor_reduce", "data", data)
     same_partitions("tensor_reduce", dst, "data", data)
     operator = alu_operator(op, "tensor_reduce")
     if operator.reduction is None:
         allowed = ", ".join(f"nl.{o.name}" for o in ALU.values() if o.reduction is not None)
         raise NkiValidationError(f"tensor_reduce: op=nl.{operator.name} does not reduce; allowed: {allowed}")
-    axes = _trailing_axes(data, axis)
+    axes = trailing_axes("tensor_reduce", data, axis)
     kept = 1
     for extent in data.shape[1 : axes[0]]:
         kept *= extent
@@ -234,14 +245,14 @@ def tensor_reduce(
         values = data.values if operator.bits else float_values(data)
         with np.errstate(all="ignore"):
             result = operator.reduction(values, axis=axes)
-        dst.write(shaped(-result if negate else result, dst.shape))
+        dst.write(_narrowed(shaped(-result if negate else result, dst.shape), dst))
     return instruction
 
 
 def reciprocal(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Instruction:
     """dst = 1 / data, at the Vector Engine's precision (and an eighth of its rate)."""
     core = active("reciprocal")
-    tile("reciprocal", "dst", dst)
+    destination("reciprocal", dst)
     tile("reciprocal", "data", data)
     same_size("reciprocal", dst, "data", data)
     cost = core.costs.reciprocal(data)
@@ -256,7 +267,7 @@ def reciprocal(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Inst
 def max8(dst: NkiTensor, src: NkiTensor, name: str | None = None) -> Instruction:
     """dst[:, 0:8] = the 8 largest values of each partition, in descending order."""
     core = active("max8")
-    tile("max8", "dst", dst)
+    destination("max8", dst)
     tile("max8", "src", src)
     same_partitions("max8", dst, "src", src)
     _eight("max8", "dst", dst)
@@ -272,7 +283,7 @@ def max8(dst: NkiTensor, src: NkiTensor, name: str | None = None) -> Instruction
 def nc_find_index8(dst: NkiTensor, data: NkiTensor, vals: NkiTensor, name: str | None = None) -> Instruction:
     """dst[:, i] = where vals[:, i] stands first in each partition of data; all ones where it does not."""
     core = active("nc_find_index8")
-    tile("nc_find_index8", "dst", dst)
+    destination("nc_find_index8", dst)
     tile("nc_find_index8", "data", data)
     tile("nc_find_index8", "vals", vals)
     for operand, tensor in (("dst", dst), ("vals", vals)):
@@ -296,6 +307,7 @@ def nc_find_index8(dst: NkiTensor, data: NkiTensor, vals: NkiTensor, name: str |
 
 
 def _eight(op: str, operand: str, tensor: NkiTensor) -> None:
+    _up_to_three(op, operand, tensor)
     if tensor.free_size != 8:
         raise NkiValidationError(
             f"{op}: {operand} {tensor.label} must have 8 elements in a partition, has {tensor.free_size}"
@@ -303,19 +315,26 @@ def _eight(op: str, operand: str, tensor: NkiTensor) -> None:
 
 
 def _searchable(op: str, operand: str, tensor: NkiTensor) -> None:
+    _up_to_three(op, operand, tensor)
     if not 8 <= tensor.free_size <= 16384:
         raise NkiValidationError(
             f"{op}: {operand} {tensor.label} must have 8 to 16384 elements in a partition, has {tensor.free_size}"
         )
 
 
-def _trailing_axes(data: NkiTensor, axis: Any) -> tuple[int, ...]:
+def _up_to_three(op: str, operand: str, tensor: NkiTensor) -> None:
+    if len(tensor.shape) > 3:
+        raise NkiValidationError(f"{op}: {operand} {tensor.label} has {len(tensor.shape)} dimensions, at most 3")
+
+
+def trailing_axes(op: str, data: NkiTensor, axis: Any) -> tuple[int, ...]:
+    """The axes to reduce over, in order; they must be the last ones and leave the partitions alone."""
     ndim = len(data.shape)
     given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     axes = tuple(sorted(a % ndim if isinstance(a, int) and -ndim <= a < ndim else ndim for a in given))
     if not axes or axes != tuple(range(ndim - len(axes), ndim)) or axes[0] == 0:
         raise NkiValidationError(
-            f"tensor_reduce: axis {axis} of data {data.label} must be the last free dimension(s), never "
+            f"{op}: axis {axis} of {data.label} must be the last free dimension(s), never "
             "the partition dimension"
         )
     return axes
@@ -333,7 +352,21 @@ def _operand(op: str, operand: str, operator: AluOperator, value: Any, data: Nki
         if value is not None and not (isinstance(value, (int, float)) and value == 0):
             raise NkiValidationError(f"{op}: {operand} must be None or 0, because nl.{operator.name} takes one input")
         return 0
+    if operator.bits and not _is_integer(value):
+        raise NkiValidationError(
+            f"{op}: {operand} of nl.{operator.name} must be an integer or an integer tile, came "
+            f"{value.label if isinstance(value, NkiTensor) else repr(value)}"
+        )
     return scalar_operand(op, operand, value, data, float32=float32 and not operator.bits)
+
+
+def _is_integer(value: Any) -> bool:
+    return value._dtype.is_integer if isinstance(value, NkiTensor) else isinstance(value, (int, np.integer))
+
+
+def _narrowed(result: Array, dst: NkiTensor) -> Array:
+    """Integer arithmetic and bits keep their low bits; what comes from float32 is rounded and saturated by `write`."""
+    return result.astype(dst._dtype.held, copy=False) if result.dtype.kind in "iu" and dst._dtype.is_integer else result
 
 
 def _apply(operator: AluOperator, values: Array, operand: Any, reverse: bool, ndim: int) -> Array:
@@ -356,10 +389,14 @@ def _bit_operands(op: str, operator: AluOperator, *tensors: NkiTensor) -> None:
                 )
 
 
+def _has_rsqrt(first: AluOperator, second: AluOperator | None) -> bool:
+    return first.name == "rsqrt" or (second is not None and second.name == "rsqrt")
+
+
 def _scalar_engine_operators(core: NeuronCore, unit: engine, first: AluOperator, second: AluOperator | None) -> None:
     if first.bits and unit is not _VECTOR:
         raise NkiValidationError(f"tensor_scalar: nl.{first.name} runs on the Vector Engine only")
-    if unit is _GPSIMD and first.name != "rsqrt":
+    if unit is _GPSIMD and not _has_rsqrt(first, second):
         raise NkiValidationError("tensor_scalar: the GpSimd Engine runs it for nl.rsqrt only")
     if unit is _SCALAR:
         pair = (first.name, second.name if second is not None else None)

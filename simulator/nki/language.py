@@ -19,8 +19,8 @@ from ..instruction import engine
 from ..instructions.dma import dma_copy
 from ..instructions.scalar_engine import activation
 from ..instructions.tensor_engine import nc_matmul, nc_transpose
-from ..instructions.vector_engine import memset, tensor_reduce, tensor_scalar, tensor_tensor
-from ..memory import MemoryRegion
+from ..instructions.vector_engine import memset, tensor_copy, tensor_reduce, tensor_scalar, tensor_tensor, trailing_axes
+from ..memory import PSUM_ALIGNMENT, MemoryRegion
 from ..operators import ACTIVATIONS, ALU
 from ..targets import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, STATIONARY_COLUMNS, Target, default_target
 from ..tensor import DynamicSlice, NKIObject, NkiTensor
@@ -59,7 +59,7 @@ class _TileSize(NKIObject):
     gemm_stationary_fmax = STATIONARY_COLUMNS
     gemm_moving_fmax = psum_bank_fmax
     bn_stats_fmax = 512
-    psum_min_align = 4
+    psum_min_align = PSUM_ALIGNMENT
     sbuf_min_align = 1
 
     @property
@@ -125,6 +125,8 @@ def full(shape: Any, fill_value: float, dtype: Any, buffer: Any = sbuf, name: st
     if is_on_chip(buffer):
         memset(tensor, fill_value)
         return tensor
+    if not isinstance(fill_value, (int, float, np.integer, np.floating)):
+        raise NkiValidationError(f"full: fill_value must be a number, came {fill_value!r}")
     _constant_dma("full", tensor, tensor.size * tensor._dtype.itemsize)
     if active().functional:
         tensor.write(np.full(tensor.shape, fill_value, np.float32 if tensor._dtype.is_float else np.int64))
@@ -235,7 +237,18 @@ def no_reorder() -> Iterator[None]:
 
 
 def _tile_like(x: NkiTensor, dtype: Any, shape: tuple[int, ...] | None = None) -> NkiTensor:
+    if not isinstance(x, NkiTensor):
+        raise NkiValidationError(f"a function of nki.language takes tiles, came {type(x).__name__}")
     return ndarray(x.shape if shape is None else shape, dtype or x.dtype, sbuf)
+
+
+def _as_float32(column: NkiTensor) -> NkiTensor:
+    """A column as tensor_scalar takes it."""
+    if column.dtype == float32:
+        return column
+    cast = _tile_like(column, float32)
+    tensor_copy(cast, column)
+    return cast
 
 
 def _binary(name: str) -> Callable[..., NkiTensor]:
@@ -247,7 +260,10 @@ def _binary(name: str) -> Callable[..., NkiTensor]:
             result = _tile_like(x, dtype)
             tensor_tensor(result, x, y, function)
         else:
-            data, other, reverse = (x, y, False) if isinstance(x, NkiTensor) else (y, x, True)
+            reverse = len(tensors) == 2 and y.free_size > x.free_size or not isinstance(x, NkiTensor)
+            data, other = (y, x) if reverse else (x, y)
+            if isinstance(other, NkiTensor) and not ALU[name].bits:
+                other = _as_float32(other)
             result = _tile_like(data, dtype)
             tensor_scalar(result, data, function, other, reverse)
         return result
@@ -258,7 +274,9 @@ def _binary(name: str) -> Callable[..., NkiTensor]:
 def _unary(name: str) -> Callable[..., NkiTensor]:
     def function(x: NkiTensor, dtype: Any = None) -> NkiTensor:
         result = _tile_like(x, dtype)
-        if name in ACTIVATIONS:
+        if name == "copy":
+            tensor_copy(result, x)
+        elif name in ACTIVATIONS:
             activation(result, function, x)
         else:
             tensor_scalar(result, x, function, 0)
@@ -269,7 +287,7 @@ def _unary(name: str) -> Callable[..., NkiTensor]:
 
 def _reduction(name: str, operator: str) -> Callable[..., NkiTensor]:
     def function(x: NkiTensor, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-        axes = sorted(a % x.ndim for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+        axes = trailing_axes(f"nl.{name}", x, axis)
         kept = x.shape[: axes[0]] + ((1,) * len(axes) if keepdims or axes[0] == 1 else ())
         result = _tile_like(x, dtype, kept)
         tensor_reduce(result, globals()[operator], x, axis, keepdims=keepdims)

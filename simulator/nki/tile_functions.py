@@ -78,14 +78,13 @@ def _result_type(x: Any, y: Any, dtype: Any) -> Any:
 def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     """x / y, as x times the reciprocal of y; either may be a number."""
     result = _result_type(x, y, dtype)
-    if isinstance(y, NkiTensor):
-        inverse = _tile(y.shape, _FLOAT32)
-        reciprocal(inverse, y)
-    else:
-        inverse = 1.0 / y if y else math.copysign(math.inf, y)
-    if not isinstance(x, NkiTensor):
-        return _combine(inverse, _MULTIPLY, x, result)
-    return _combine(x, _MULTIPLY, inverse, result)
+    if not isinstance(y, NkiTensor):
+        return _combine(x, _MULTIPLY, 1.0 / y if y else math.copysign(math.inf, y), result)
+    inverse = _tile(y.shape, _FLOAT32)
+    reciprocal(inverse, y)
+    if isinstance(x, NkiTensor):
+        return _combine(x, _MULTIPLY, inverse, result)
+    return _combine(inverse, _MULTIPLY, x, result)
 
 
 def negative(x: NkiTensor, dtype: Any = None) -> NkiTensor:

@@ -198,6 +198,18 @@ def test_gather_transposed(core):
     dst = nl.ndarray((16, 32), nl.bfloat16)
     nisa.dma_transpose(dst, a.ap([[16, 32], [1, 16]], vector_offset=sbuf(index[:, None], nl.uint32)))
     assert np.array_equal(dst.values, a.values[index].T)
+    with pytest.raises(NkiValidationError, match="multiple of 16 rows"):
+        nisa.dma_transpose(dst, a.vector_select(0, sbuf(index[:, None], nl.int32)))
+    with pytest.raises(NkiValidationError, match="must be a column"):
+        nisa.dma_copy(nl.ndarray((32, 16), nl.bfloat16), a.vector_select(0, sbuf(index.reshape(16, 2))))
+
+
+def test_gather_transposed_by_several_columns_of_indices(core):
+    a = hbm(numbers(600, 8) % 250, nl.bfloat16)
+    index = np.random.default_rng(1).permutation(600)[:256].reshape(128, 2)
+    dst = nl.ndarray((8, 256), nl.bfloat16)
+    nisa.dma_transpose(dst, a.vector_select(0, sbuf(index, nl.uint32)))
+    assert np.array_equal(dst.values, a.values[index.T.flatten()].T)
 
 
 # Registers and loops
@@ -235,7 +247,7 @@ def test_limits_of_registers(core):
         nisa.register_load(register, nl.ndarray((1, 1), nl.int32, nl.psum))
     with pytest.raises(NkiValidationError, match="integer or a register"):
         nisa.register_move(register, 1.5)
-    with pytest.raises(NkiValidationError, match="register of nisa.register_alloc"):
+    with pytest.raises(NkiValidationError, match=r"register of nisa.register_alloc"):
         nisa.register_move(3, 4)
     for compute in (lambda: register + 1, lambda: register == 0, lambda: int(register), lambda: range(register)):
         with pytest.raises(TypeError):

@@ -1,0 +1,77 @@
+"""What the further instructions cost: on the engine that is documented, in the cycles that are documented."""
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.targets import find_target
+
+VECTOR_GHZ, GPSIMD_GHZ = find_target("trn2").vector_ghz, find_target("trn2").gpsimd_ghz
+
+
+def cost(issue, free, target="trn2"):
+    core = NeuronCore(find_target(target), functional=False)
+    with running(core):
+        issue(free)
+        return core.program[-1]
+
+
+def tile(free, dtype=nl.float32, partitions=16):
+    return nl.ndarray((partitions, free), dtype)
+
+
+ISSUES = {  # instruction: engine, cycles for each further element of the free axis
+    "tensor_tensor_scan": (
+        lambda n: nisa.tensor_tensor_scan(tile(n), tile(n), tile(n), 0.0, nl.add, nl.add),
+        *("vector", 2),
+    ),
+    "tensor_scalar_reduce": (lambda n: nisa.tensor_scalar_reduce(tile(n), tile(n), nl.add, 1.0, nl.add), "vector", 1),
+    "bn_stats": (lambda n: nisa.bn_stats(tile(6), tile(n)), "vector", 1),
+    "bn_aggr": (lambda n: nisa.bn_aggr(tile(2), tile(n)), "vector", 13 / 3),
+    "nc_stream_shuffle": (lambda n: nisa.nc_stream_shuffle(tile(n), tile(n), list(range(16)) * 2), "vector", 1),
+    "affine_select": (lambda n: nisa.affine_select(tile(n), [[1, n]], 0, tile(n), 0.0), "gpsimd", 1),
+    "topk": (lambda n: nisa.topk(tile(8, nl.bfloat16), tile(8, nl.uint32), tile(n, nl.bfloat16), n), "gpsimd", 4),
+}
+
+
+@pytest.mark.parametrize("name", ISSUES)
+def test_engine_and_cycles(name):
+    issue, engine, cycles = ISSUES[name]
+    short, long = cost(issue, 96), cost(issue, 480)
+    assert short.engine.name == engine
+    ghz = VECTOR_GHZ if engine == "vector" else GPSIMD_GHZ
+    assert long.latency - short.latency == pytest.approx(384 * cycles / ghz)
+
+
+def test_scan_takes_what_was_measured():
+    # 158 + 2.08 ns an element on trn2: a third party's fit to hardware profiles.
+    issue = ISSUES["tensor_tensor_scan"][0]
+    for free in (256, 512, 2048):
+        assert cost(issue, free).latency == pytest.approx(158 + 2.08 * free, rel=0.1)
+
+
+def test_exponential_is_four_times_as_fast_as_the_scalar_engine():
+    def scalar(n):
+        nisa.activation(tile(n), nl.exp, tile(n))
+
+    def vector(n):
+        nisa.exponential(tile(n), tile(n))
+
+    def slope(issue):
+        return cost(issue, 2048, "trn3").latency - cost(issue, 1024, "trn3").latency
+
+    assert slope(scalar) / slope(vector) == pytest.approx(4)
+
+
+def test_dma_compute_moves_every_source():
+    def add(count):
+        def issue(n):
+            sources = [nl.ndarray((16, n), nl.float32, nl.shared_hbm) for _ in range(count)]
+            nisa.dma_compute(tile(n), sources, nl.add)
+
+        return issue
+
+    two, four = cost(add(2), 512), cost(add(4), 512)
+    assert four.dma.bytes == 2 * two.dma.bytes and two.hbm_bytes == 2 * 16 * 512 * 4
+    assert np.isclose(cost(add(2), 512, "trn3").dma.bytes * 2, two.dma.bytes)
