@@ -256,7 +256,9 @@ def _bench_kernel(
 
     case = kernel_case(name, shape)
     timed = (run_kernel if verify else time_kernel)(name, case, backend, report.dtype)
-    report.tables.append(LayerTable(f"{name} {' '.join(f'{key}={size}' for key, size in shape.items())}", "", (timed.row,)))
+    report.tables.append(
+        LayerTable(f"{name} {' '.join(f'{key}={size}' for key, size in shape.items())}", "", (timed.row,))
+    )
     report.verify = timed.verification
     return [(name, timed.timeline)] if timed.timeline is not None else []
 

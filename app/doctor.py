@@ -17,7 +17,21 @@ def doctor(
     form: options.FormatOption = options.Format.table,
     output: options.OutputOption = None,
 ) -> None:
-    """Say what this machine has, and which backend is used."""
+    """Say what this machine has of AWS Neuron, and which backend --backend auto takes.
+
+    Looks for Neuron devices, driver, runtime, tools and AWS's packages without loading any, knows the placeholders of
+    these names on PyPI ("WRONG PACKAGE"), and names what is missing to use the chip with how to install it. The target
+    is that of NEURON_PLATFORM_TARGET_OVERRIDE where it is set, else the instance's, else trn2. Each check is ok,
+    missing, or wrong; the exit status is 0 whatever is found.
+
+    \b
+    Examples:
+      trninfer doctor
+      What to send along with a report of a fault:
+        trninfer doctor --format json --output machine.json
+      As it would be for another target:
+        NEURON_PLATFORM_TARGET_OVERRIDE=trn1 trninfer doctor
+    """
     from .output import check_output, write_output, write_stdout
     from .report import emit_rows
     from .report_table import render_records

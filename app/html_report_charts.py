@@ -129,6 +129,9 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
         for point in sorted(layers, key=lambda point: -point.share)
     ]
     taken = [(x - radius, y - radius, x + radius, y + radius) for _, x, y, radius in circles]
+    taken += [
+        (_WIDTH - _RIGHT - 200, y - 20, _WIDTH - _RIGHT, y) for y in (axes.y(r.value) for r in limits if not r.slope)
+    ]
     labels = []
     for point, x, y, radius in circles:
         marks.append(
@@ -149,12 +152,11 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
         "svg", marks, labels, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img",
         aria_label=f"Roofline of {target} with {len(layers)} layers",
     )  # fmt: skip
-    left_out = (
-        f" Without arithmetic or traffic, so not on the chart: {', '.join(without)}." if without else ""
-    )
+    left_out = f" Without arithmetic or traffic, so not on the chart: {', '.join(without)}." if without else ""
     told = (
-        f"Operations a second ({kind}, launch included) against operations for each byte of HBM traffic. A circle's area "
-        f"is the layer's share of the time. Under a sloping roof memory bounds, under a flat one the PE array.{left_out}"
+        f"Operations a second ({kind}, launch included) against operations for each byte of HBM traffic. A circle's "
+        "area is the layer's share of the time. Under a sloping roof memory bounds, under a flat one the PE array."
+        f"{left_out}"
     )
     return element("figure", svg, element("figcaption", told), class_="roofline")
 
@@ -185,13 +187,14 @@ def _free_place(
 
 
 class _Axes:
-    """Where FLOP a byte and FLOP/s lie on the chart; both axes span whole decades that hold all points and the ridge."""
+    """Where FLOP a byte and FLOP/s lie on the chart; both axes hold all points and the ridge."""
 
     def __init__(self, layers: Sequence[Point], limits: Sequence[Roof]) -> None:
-        peak = max(roof.value for roof in limits if not roof.slope)
-        ridge = peak / min(roof.value for roof in limits if roof.slope)
-        intensities = [*(point.intensity for point in layers), ridge]
-        rates = [*(point.rate for point in layers), peak]
+        flat = [roof.value for roof in limits if not roof.slope]
+        ridge = max(flat) / min(roof.value for roof in limits if roof.slope)
+        # At least two decades left of the ridge and two below the lowest flat roof, where the layers are few and fast.
+        intensities = [*(point.intensity for point in layers), ridge / 100, ridge]
+        rates = [*(point.rate for point in layers), min(flat) / 100, max(flat)]
         self.low = math.floor(math.log10(min(intensities)) - 0.05), math.floor(math.log10(min(rates)) - 0.05)
         self.high = math.log10(max(intensities)) + 0.9, math.log10(max(rates)) + 0.35
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
-from typing import Union
+from typing import TypeAlias
 
 from .errors import printable
 
@@ -17,14 +17,14 @@ class Markup(str):
     __slots__ = ()
 
 
-Content = Union[str, Iterable["Content"], None]
+Content: TypeAlias = "str | Iterable[Content] | None"
 
 
 def element(tag: str, /, *content: Content, **attributes: object) -> Markup:
     """An element; plain strings are escaped, None is left out.
 
-    Attributes are named as in Python: a trailing underscore is dropped, others become hyphens. One that is None or False
-    is left out, True has no value.
+    Attributes are named as in Python: a trailing underscore is dropped, others become hyphens. One that is None or
+    False is left out, True has no value.
     """
     words = [tag]
     for key, value in attributes.items():
@@ -38,14 +38,14 @@ def element(tag: str, /, *content: Content, **attributes: object) -> Markup:
 
 def fragment(*content: Content) -> Markup:
     """Contents after each other."""
-    parts = []
+    parts: list[Markup] = []
     for item in content:
         if item is None:
             continue
         if isinstance(item, Markup):
             parts.append(item)
         elif isinstance(item, str):
-            parts.append(_safe(item))
+            parts.append(Markup(_safe(item)))
         else:
             parts.append(fragment(*item))
     return Markup("".join(parts))
@@ -62,7 +62,9 @@ def microseconds(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """0.25 as `25.0 %`, 0.0025 as `0.25 %`."""
+    """0.25 as `25.0 %`, 0.0025 as `0.25 %`; what is less than 0.01 % but not nothing says so."""
+    if 0 < share < 0.0001:
+        return "< 0.01 %"
     return f"{100 * share:.{1 if share >= 0.00995 or not share else 2}f} %"
 
 

@@ -24,7 +24,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 _TERMS = (
     ("predicted", "computed by the simulator from a model of the NeuronCore's engines, not measured"),
-    ("measured", "wall clock around a synchronised call on a NeuronCore"),
+    ("measured", "on a NeuronCore; host round trip: the wall clock around a call, from host memory to host memory"),
     ("share", "of the time of all rows of the table"),
     ("bound by", "the engine, or DMA, that is busy for the largest part of the kernel; latency if for less than half"),
     ("MFU", "matrix multiplications done, of those the PE array could do in 16 bits in the whole time, in every dtype"),
@@ -69,7 +69,7 @@ def _asset(name: str) -> Markup:
 
 def _header(report: Report, name: str) -> Markup:
     facts = [
-        element("li", f"{report.latency_kind} times", class_=f"kind {report.latency_kind}"),
+        element("li", f"{_label(report)} times", class_=f"kind {report.latency_kind}"),
         element("li", report.target.replace(",", ", ")),
         element("li", report.dtype.replace(",", ", ")),
         element("li", f"backend {report.backend}"),
@@ -79,8 +79,13 @@ def _header(report: Report, name: str) -> Markup:
         element("p", f"trninfer {report.command}", class_="eyebrow"),
         element("h1", name),
         element("ul", facts, class_="facts"),
-        element("p", report.latency_note, class_="note") if report.latency_note else None,
+        [element("p", note, class_="note") for note in (report.choice_note, report.latency_note) if note],
     )
+
+
+def _label(report: Report) -> str:
+    """What the times are: predicted; measured, host round trip."""
+    return report.latency_label or report.latency_kind
 
 
 def _tiles(report: Report) -> Markup | None:
@@ -90,9 +95,12 @@ def _tiles(report: Report) -> Markup | None:
         return None
     total = report.total_us
     tiles = [
-        (f"{microseconds(total)} \u00b5s", f"{report.latency_kind} in all"),
+        (f"{microseconds(total)} \u00b5s", f"{_label(report)}, in all"),
         (str(len(layers)), "rows, each a kernel" if len(layers) > 1 else "row, a kernel"),
     ]
+    if report.cores is not None:
+        elapsed = f"{microseconds(report.cores.elapsed_us)} \u00b5s"
+        tiles.append((elapsed, f"passed on the busiest of {report.cores.count} cores"))
     known = [layer.mfu * layer.latency_us for layer in layers if layer.mfu is not None]
     if len(known) == len(layers) and total:
         tiles.append((percent(sum(known) / total), "MFU"))
@@ -145,7 +153,7 @@ def _layers(report: Report) -> Markup | None:
         element(
             "section",
             element("h2", "Layer by layer"),
-            [tables.layer_table(table, report.latency_kind) for table in report.tables],
+            [tables.layer_table(table, _label(report), report.backend == "neuron") for table in report.tables],
         ),
     )
 
@@ -153,17 +161,17 @@ def _layers(report: Report) -> Markup | None:
 def _timeline(report: Report, timelines: Sequence[tuple[str, Any]]) -> Markup | None:
     if not timelines:
         return None
-    note = (
-        f"The first batch, as {report.latency_kind}: {len(timelines)} launches after each other. The grey line under a "
-        "name is what the launch itself takes."
-    )
+    launches = "One launch"
+    if len(timelines) > 1:
+        launches = f"The first batch, {len(timelines)} launches after each other"
+    note = f"{launches}, as {report.latency_kind}. The grey line under a name is what the launch itself takes."
     return timeline_section(collect(timelines), note, report.latency_kind)
 
 
 def _roofline(report: Report) -> Markup | None:
     if not any(table.layers for table in report.tables):
         return None
-    chart = roofline(report.tables, report.target, report.dtype, report.latency_kind)
+    chart = roofline(report.tables, report.target, report.dtype, _label(report))
     return element("section", element("h2", "Roofline"), chart)
 
 

@@ -44,39 +44,40 @@ def table(caption: str, headings: Sequence[Heading], rows: Sequence[Markup], foo
     )
 
 
-def layer_table(layers: LayerTable, kind: str) -> Markup:
-    """A row a launch of a kernel."""
+def layer_table(layers: LayerTable, label: str, host: bool) -> Markup:
+    """A row a launch of a kernel. `label` says what its times are; of round trips from a host no bandwidth is told."""
     p99 = any(layer.latency_us_p99 is not None for layer in layers.layers)
+    device = any(layer.device_us is not None for layer in layers.layers)
     headings: list[Heading] = [
         ("layer", False),
         ("kernel", False),
         ("input", False),
         ("output", False),
-        (f"{kind} \u00b5s", True),
+        (f"{label} \u00b5s", True),
         *([("p99 \u00b5s", True)] if p99 else []),
+        *([("measured, device \u00b5s", True)] if device else []),
         ("share", True),
         ("bound by", False),
         ("MFU", True),
         ("operations", True),
         ("HBM traffic", True),
-        ("bandwidth", True),
+        *([] if host else [("bandwidth", True)]),
     ]
     total = layers.total_us
-    rows = [_layer_row(layers.prefix, layer, total, p99) for layer in layers.layers]
+    rows = [_layer_row(layers.prefix, layer, total, p99, device, host) for layer in layers.layers]
     foot = element(
         "tr",
         element("th", "total", scope="row", colspan=4),
         cell(microseconds(total), total),
-        cell("") if p99 else None,
-        element("td", colspan=3),
+        element("td", colspan=3 + p99 + device),
         _quantity_cell(sum(layer.flops for layer in layers.layers), "FLOP"),
         _quantity_cell(sum(layer.hbm_bytes for layer in layers.layers), "B"),
-        element("td"),
+        None if host else element("td"),
     )
     return table(layers.title, headings, rows, foot)
 
 
-def _layer_row(prefix: str, layer: LayerTiming, total: float, p99: bool) -> Markup:
+def _layer_row(prefix: str, layer: LayerTiming, total: float, p99: bool, device: bool, host: bool) -> Markup:
     share = layer.latency_us / total if total else 0.0
     bandwidth = layer.hbm_bytes / layer.latency_us * 1e6 if layer.latency_us else None
     bar = element("span", class_=f"meter {bound_class(layer)}", style=f"width:{100 * share:.2f}%")
@@ -87,18 +88,18 @@ def _layer_row(prefix: str, layer: LayerTiming, total: float, p99: bool) -> Mark
         cell(shape_text(layer.input_shape)),
         cell(shape_text(layer.output_shape)),
         cell(microseconds(layer.latency_us), layer.latency_us),
-        _p99(layer) if p99 else None,
+        _microseconds_cell(layer.latency_us_p99) if p99 else None,
+        _microseconds_cell(layer.device_us) if device else None,
         element("td", bar, element("span", percent(share)), class_="num share", data_value=f"{share:.17g}"),
         element("td", element("span", class_=f"swatch {bound_class(layer)}"), layer.bound_by or "\u2013"),
         cell("\u2013") if layer.mfu is None else cell(percent(layer.mfu), layer.mfu),
         _quantity_cell(layer.flops, "FLOP"),
         _quantity_cell(layer.hbm_bytes, "B"),
-        cell("\u2013") if bandwidth is None else _quantity_cell(bandwidth, "B/s"),
+        None if host else cell("\u2013") if bandwidth is None else _quantity_cell(bandwidth, "B/s"),
     )
 
 
-def _p99(layer: LayerTiming) -> Markup:
-    value = layer.latency_us_p99
+def _microseconds_cell(value: float | None) -> Markup:
     return cell("\u2013") if value is None else cell(microseconds(value), value)
 
 

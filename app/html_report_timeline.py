@@ -134,9 +134,12 @@ def _short(line: tuple[str, int]) -> str:
     return f"{'/'.join(PurePath(line[0]).parts[-2:])}:{line[1]}" if line[0] else ""
 
 
-def thin(timeline: Timeline, limit: int = MAX_BLOCKS) -> tuple[list[list[Block]], float]:
-    """The blocks of each track, `limit` in all at the most, and the nanoseconds within which starts were merged (0: none
-    was, but where DMA queues share a lane). The finest grid of 1, 2, 4, ... ns that meets the limit is taken."""
+def thin(timeline: Timeline, limit: int) -> tuple[list[list[Block]], float]:
+    """The blocks of each track, `limit` in all at the most, and the nanoseconds within which starts were merged.
+
+    Those are 0 where nothing was merged but DMA queues that share a lane; else the finest grid of 1, 2, 4, ... ns that
+    meets the limit is taken.
+    """
     resolution = 0.0
     while True:
         blocks = [merge(track.spans, resolution) for track in timeline.tracks]
@@ -169,7 +172,7 @@ def merge(spans: Iterable[Span], resolution: float) -> list[Block]:
 
 def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
     """The section of the page: the canvas with its data, a picture where there is no script, and what was merged."""
-    blocks, resolution = thin(timeline)
+    blocks, resolution = thin(timeline, MAX_BLOCKS)
     shown = sum(map(len, blocks))
     told = f"All {timeline.instructions:,} instructions are drawn, each as a block of its own."
     if shown < timeline.instructions:
@@ -181,6 +184,7 @@ def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
     buttons = (("in", "+", "Zoom in"), ("out", "\u2212", "Zoom out"), ("fit", "Fit", "Show all"))
     canvas = element(
         "div",
+        element("p", told, class_="lead"),
         element(
             "div",
             [element("button", text, type="button", data_zoom=key, title=title) for key, text, title in buttons],
@@ -200,7 +204,7 @@ def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
     return element(
         "section",
         element("h2", "What the engines did"),
-        element("p", f"{note} {told}", class_="lead"),
+        element("p", note, class_="lead"),
         canvas,
         element("figure", utilisation(timeline), element("figcaption", _CAPTION), class_="static"),
         element("script", _json(timeline, blocks), type="application/json", id="timeline-data"),
@@ -237,7 +241,9 @@ def _json(timeline: Timeline, blocks: list[list[Block]]) -> Markup:
         }
         for track, row in zip(timeline.tracks, blocks, strict=True)
     ]  # fmt: skip
-    launches = [[printable(name), round(start), round(work), round(end)] for name, start, work, end in timeline.launches]
+    launches = [
+        [printable(name), round(start), round(work), round(end)] for name, start, work, end in timeline.launches
+    ]
     data = {"total": timeline.total_ns, "launches": launches, "tracks": tracks, "texts": list(texts)}
     # A script element ends at the first "</script", whatever is around it, and is not read as HTML before.
     return Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))

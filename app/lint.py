@@ -19,8 +19,17 @@ def lint(
 ) -> None:
     """Check NKI kernels against the compiler's Python and the NKI 0.6 API: path:line: rule: message.
 
-    Checks every function decorated with nki.jit and all that it calls, in other files too; nothing is run.
-    Exit status: 0 clean, 1 with findings, 2 where a file could not be checked.
+    Checks every function decorated with nki.jit and all that it calls, in other files too, for the Python that the
+    compiler takes and for calls that the API has not; nothing is run, and neither compiler nor chip is needed.
+
+    \b
+    Examples:
+      trninfer lint my_kernels.py
+      trninfer lint kernels/*.py && echo clean
+      The rules, a line each:
+        trninfer lint --rules
+
+    Exit status: 0 clean; 1 with findings; 2 where a file could not be checked.
     """
     from ..simulator.lint import RULES, Finding, SourceError, examine_file
     from .output import write_stdout

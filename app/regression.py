@@ -1,7 +1,7 @@
 """`bench --compare`: the times of a bench beside those of an earlier one, and whether any got too slow.
 
-Both sides are JSON documents of schema_version 1. They must tell of the same thing: the same networks, kernel or suite, at
-the same shapes, in the same dtype, for the same target, and both measured or both predicted.
+Both sides are JSON documents of schema_version 1. They must tell of the same thing: the same networks, kernel or suite,
+at the same shapes, in the same dtype, for the same target, and both measured or both predicted.
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ def read_baseline(path: Path) -> dict[str, Any]:
     return dict(document)
 
 
-def compare_documents(
-    document: dict[str, Any], baseline: dict[str, Any], path: Path, threshold: float
-) -> Comparison:
+def compare_documents(document: dict[str, Any], baseline: dict[str, Any], path: Path, threshold: float) -> Comparison:
     """The rows of a bench's document beside a baseline's; UsageError, which tells all that differs, where they are not
     of the same thing."""
     kinds = document["latency_kind"], baseline["latency_kind"]
@@ -121,7 +119,7 @@ def _what_is_wrong(document: Any) -> str | None:
         return f"it is one of {str(document.get('command'))[:40]!r}"
     if not isinstance(document.get("bench"), dict):
         return "it lacks the section 'bench'"
-    for key in ("latency_kind", "target", "dtype"):
+    for key in ("latency_kind", "latency_label", "target", "dtype"):
         if not isinstance(document.get(key), str):
             return f"its {key} is no text"
     key = "suite" if "suite" in document else "layers"
@@ -153,11 +151,11 @@ def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator
     """In words, what was asked for here and what the baseline has of it."""
     if ("suite" in document) != ("suite" in baseline):
         yield "one is of a suite, the other is not"
-    pairs = [(key, document[key], baseline.get(key)) for key in ("model", "target", "dtype")]
-    pairs += [(key.replace("_", " "), value, baseline["bench"].get(key)) for key, value in document["bench"].items()]
+    pairs = [(key, document[key], baseline.get(key)) for key in ("latency_label", "model", "target", "dtype")]
+    pairs += [(key, value, baseline["bench"].get(key)) for key, value in document["bench"].items()]
     for key, here, there in pairs:
         if here != there:
-            yield f"{key} {_value(here)}, in the baseline {_value(there)}"
+            yield f"{key.replace('_', ' ')} {_value(here)}, in the baseline {_value(there)}"
     shapes = {row["name"]: row for row in baseline.get("layers", []) if "suite" not in baseline}
     for row in document["layers"]:
         old = shapes.get(row["name"])

@@ -1,0 +1,223 @@
+"""The page of `--report` in a browser: drawn, zoomed, sorted, in the dark, without a script, on paper."""
+
+import html
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--window-size=1240,1900",
+)  # fmt: skip
+
+# Comes before the page's own script: what goes wrong in it is kept, and frames come by the clock, since a browser without
+# a screen may draw none.
+WATCH = """<script>
+window.faults = [];
+onerror = (message) => { faults.push(String(message)); };
+window.requestAnimationFrame = (draw) => setTimeout(draw, 10);
+</script>"""
+# Comes after it: two frames let a drawing happen that was asked for.
+DRIVER = """<script>
+const frames = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+const canvas = document.getElementById("timeline");
+const rgb = (name) => {
+  const probe = document.body.appendChild(document.createElement("i"));
+  probe.style.color = `var(--${name})`;
+  const found = getComputedStyle(probe).color.match(/\\d+/g).map(Number);
+  probe.remove();
+  return found;
+};
+const pixels = (name) => {  // of the timeline that have an engine's colour
+  const [r, g, b] = rgb(name);
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let count = 0;
+  for (let i = 0; i < data.length; i += 4) {
+    if (Math.abs(data[i] - r) + Math.abs(data[i + 1] - g) + Math.abs(data[i + 2] - b) < 6 && data[i + 3] > 250) count++;
+  }
+  return count;
+};
+const shown = () => document.getElementById("timeline-range").textContent;
+const point = (kind, x, y, more) => {
+  const box = canvas.getBoundingClientRect();
+  const at = { clientX: box.left + x, clientY: box.top + y, bubbles: true, cancelable: true, ...more };
+  canvas.dispatchEvent(new (kind === "wheel" ? WheelEvent : kind === "dblclick" ? MouseEvent : PointerEvent)(kind, at));
+};
+const column = (n) => [...document.querySelector("table").tBodies[0].rows].map((row) => row.cells[n].textContent);
+(async () => {
+  const found = {};
+  try { await frames(); await (async () => { SCRIPT })(); } catch (error) { faults.push(String(error)); }
+  const answer = document.body.appendChild(document.createElement("pre"));
+  answer.id = "answer";
+  answer.textContent = JSON.stringify({ ...found, faults });
+})();
+</script></body>"""
+
+
+def chromium(folder: Path, page: Path, *flags: str) -> bytes:
+    """What a headless Chromium, new each time, writes on standard output for a page."""
+    assert CHROMIUM is not None
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, page.as_uri()]
+    done = subprocess.run(command, capture_output=True, timeout=120)
+    shutil.rmtree(folder / "profile", ignore_errors=True)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a bench of the bundled convolutional network."""
+    from trninfer.app.main import run
+
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    words = ("bench", "--model", "digits-cnn", "--batch-size", "16", "--target", "trn2", "--backend", "sim", "--quiet")
+    assert run([*words, "--report", str(path), "--output", str(path.with_suffix(".txt"))]) == 0
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def drive(source: str, tmp_path: Path) -> Callable[..., dict]:
+    """Runs JavaScript, which fills in `found`, in the page; `faults` has what the page's own script did wrong."""
+
+    def call(script: str, *flags: str) -> dict:
+        page = tmp_path / "driven.html"
+        driver = DRIVER.replace("SCRIPT", script)
+        page.write_text(source.replace("<style>", f"{WATCH}<style>", 1).replace("</body>", driver), encoding="utf-8")
+        dump = chromium(tmp_path, page, "--virtual-time-budget=4000", *flags, "--dump-dom").decode()
+        answer = re.search(r'<pre id="answer">(.*?)</pre>', dump, re.S)
+        assert answer, dump[-2000:]
+        found = json.loads(html.unescape(answer[1]))
+        assert found["faults"] == []
+        return found
+
+    return call
+
+
+def picture(source: str, folder: Path, *flags: str) -> np.ndarray:
+    """A screenshot as uint8 [height, width, 3]."""
+    page = folder / "page.html"
+    page.write_text(source, encoding="utf-8")
+    chromium(folder, page, f"--screenshot={folder / 'page.png'}", *flags)
+    return np.asarray(Image.open(io.BytesIO((folder / "page.png").read_bytes())).convert("RGB"))
+
+
+def area(image: np.ndarray, colour: tuple[int, int, int]) -> int:
+    """Pixels of a colour."""
+    return int((np.abs(image.astype(int) - colour).sum(axis=2) < 6).sum())
+
+
+def test_the_timeline_is_drawn_and_zooms(drive) -> None:
+    found = drive("""
+      found.engines = Object.fromEntries(["tensor", "vector", "scalar", "gpsimd", "dma"].map((n) => [n, pixels(n)]));
+      found.whole = shown();
+      document.querySelector("[data-zoom=in]").click(); await frames(); found.closer = shown();
+      document.querySelector("[data-zoom=fit]").click(); await frames(); found.fit = shown();
+      canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "+", bubbles: true })); await frames(); found.key = shown();
+      canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "0", bubbles: true })); await frames(); found.home = shown();
+      point("wheel", 600, 60, { deltaY: -60, ctrlKey: true }); await frames(); found.wheel = shown();
+      point("wheel", 600, 60, { deltaY: -60 }); await frames(); found.scroll = shown();
+    """)
+    assert all(count > 50 for count in found["engines"].values()), found
+    assert found["whole"].startswith("0 µs to ") and found["fit"] == found["home"] == found["whole"]
+    assert found["closer"] == found["key"] != found["whole"]
+    assert found["wheel"] != found["whole"] and found["scroll"] == found["wheel"]  # the page scrolls as any page does
+
+
+def test_the_timeline_pans_and_jumps_to_layers(drive) -> None:
+    found = drive("""
+      const layer = document.querySelector("[data-launch='conv2.conv2d']");
+      layer.click(); await frames(); found.layer = shown(); found.colours = pixels("tensor");
+      point("pointerdown", 600, 60, { pointerId: 1 }); found.grabbed = canvas.classList.contains("dragging");
+      point("pointermove", 500, 60, { pointerId: 1 }); point("pointerup", 500, 60, { pointerId: 1 });
+      await frames(); found.dragged = shown(); found.released = !canvas.classList.contains("dragging");
+      document.querySelector("[data-zoom=fit]").click(); await frames();
+      point("dblclick", 130, 35); await frames(); found.twice = shown();
+      document.querySelector("[data-launch='conv1.conv2d']").click(); await frames(); found.first = shown();
+    """)
+    start, end = (float(number) for number in re.findall(r"([\d.]+) µs(?: to| of)", found["layer"]))
+    dragged, _ = (float(number) for number in re.findall(r"([\d.]+) µs(?: to| of)", found["dragged"]))
+    assert found["grabbed"] and found["released"] and found["colours"] > 1000
+    assert dragged - start == pytest.approx((end - start) * 100 / 1060, rel=0.1)  # a hundred pixels of the tracks' width
+    assert found["twice"] == found["first"]
+
+
+def test_blocks_tell_what_they_are(drive) -> None:
+    found = drive("""
+      const data = JSON.parse(document.getElementById("timeline-data").textContent);
+      const track = data.tracks.findIndex((one) => one.kind === "tensor");
+      const block = data.tracks[track].blocks[3];
+      const x = 108 + ((block[0] + block[1] / 2) / data.total) * (canvas.clientWidth - 108);
+      const tip = document.getElementById("tip");
+      point("pointermove", x, 24 + 28 + 13); found.block = tip.hidden ? "" : tip.textContent;
+      found.inside = tip.getBoundingClientRect().right <= innerWidth;
+      point("pointermove", 130, 35); found.launch = tip.textContent;
+      point("pointerleave", 0, 0); found.gone = tip.hidden;
+    """)
+    assert re.match(r"nc_\w+\nconv1\.conv2d, at [\d.]+ µs\n[\d.]+ \S+\n[\d.]+ [kM]?FLOP", found["block"]), found
+    assert re.search(r"\nkernels/\w+\.py:\d+$", found["block"])
+    assert found["launch"].startswith("conv1.conv2d\n") and "the launch itself" in found["launch"]
+    assert found["inside"] and found["gone"]
+
+
+def test_tables_sort_by_value(drive) -> None:
+    found = drive("""
+      const buttons = [...document.querySelectorAll("thead th button")];
+      const named = (name) => buttons.find((button) => button.textContent.startsWith(name));
+      const values = () => [...document.querySelector("table").tBodies[0].rows].map((row) => Number(row.cells[4].dataset.value));
+      found.before = column(0);
+      named("predicted").click(); found.falling = values();
+      found.said = named("predicted").closest("th").getAttribute("aria-sort");
+      named("predicted").click(); found.rising = values();
+      named("layer").click(); found.names = column(0); found.only = document.querySelectorAll("[aria-sort]").length;
+    """)
+    assert found["falling"] == sorted(found["falling"], reverse=True) and len(set(found["falling"])) > 2
+    assert found["rising"] == sorted(found["falling"]) and found["said"] == "descending"
+    assert found["names"] == sorted(found["before"]) and found["only"] == 1
+
+
+def test_nothing_is_wider_than_the_window(drive) -> None:
+    for width in (1240, 420):
+        found = drive("found.wide = document.documentElement.scrollWidth - innerWidth;", f"--window-size={width},900")
+        assert found["wide"] <= 0, width
+
+
+def test_light_and_dark(source, tmp_path) -> None:
+    light = picture(source, tmp_path)
+    assert area(light, (0x2A, 0x78, 0xD6)) > 5000 and area(light, (0xF6, 0xF6, 0xF3)) > 100_000
+    dark = picture(source, tmp_path, "--blink-settings=preferredColorScheme=0")
+    assert area(dark, (0x4A, 0x93, 0xEC)) > 5000 and area(dark, (0x12, 0x12, 0x14)) > 100_000
+    assert area(dark, (0xFF, 0xFF, 0xFF)) < 20_000
+
+
+def test_without_a_script_there_are_tables_and_a_still_picture(source, tmp_path) -> None:
+    still = re.sub(r"<script>.*?</script>", "", source, flags=re.S)
+    probe = "<script>document.body.dataset.found = JSON.stringify([getComputedStyle(document.querySelector('.static'))" \
+        ".display, document.querySelector('.interactive').offsetHeight, document.querySelectorAll('tbody tr').length," \
+        "document.querySelector('.static svg').getBoundingClientRect().height])</script></body>"  # fmt: skip
+    page = tmp_path / "still.html"
+    page.write_text(still.replace("</body>", probe), encoding="utf-8")
+    dump = chromium(tmp_path, page, "--dump-dom").decode()
+    found = re.search(r'data-found="([^"]*)"', dump)
+    assert found, dump[-500:]
+    display, canvases, rows, height = json.loads(html.unescape(found[1]))
+    assert display == "block" and canvases == 0 and rows == 10 and height > 100
+
+
+def test_on_paper(source, tmp_path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(source, encoding="utf-8")
+    chromium(tmp_path, page, f"--print-to-pdf={tmp_path / 'page.pdf'}", "--no-pdf-header-footer")
+    paper = (tmp_path / "page.pdf").read_bytes()
+    assert paper.startswith(b"%PDF-") and 1 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 3
+    assert not re.search(rb"/Subtype\s*/Image", paper)  # the canvases stay away: paper gets the drawn picture

@@ -1,0 +1,201 @@
+"""Fill in the parts of README.md that are generated, between `<!-- generated: NAME -->` and `<!-- end -->`.
+
+- `python -m trninfer.tools.update_readme` fills in all of them; accuracy takes a minute or two, the others seconds.
+- `python -m trninfer.tools.update_readme help models` fills in those.
+- `--check` writes nothing, and exits with 1 where a part is not up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import html
+import inspect
+import io
+import os
+import re
+import subprocess
+import sys
+import typing
+from collections.abc import Callable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import typer
+import typer.models
+
+from ..app.main import app, run
+from ..app.output import write_output
+from ..models.bundled import bundled_models
+from ..models.network import describe_shape
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+SAMPLES = "samples/*.png"
+SEPARATOR = "\\|"  # a bar within a cell of a table
+_BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.S)
+
+
+def help_block() -> str:
+    """Every command with its options and examples, folded.
+
+    It is read off the commands' functions: how `--help` is laid out changes with the version of typer.
+    """
+    commands = [(command.name, command.callback) for command in app.registered_commands]
+    return "\n\n".join(_command(name or call.__name__, call) for name, call in commands if call is not None)
+
+
+def _command(name: str, call: Callable[..., Any]) -> str:
+    first, *rest = re.split(r"\n\s*\n", inspect.cleandoc(call.__doc__ or ""))
+    types = typing.get_type_hints(call, include_extras=True)
+    defaults = {key: parameter.default for key, parameter in inspect.signature(call).parameters.items()}
+    lines = [
+        f"| `{_usage(key, types[key]).replace('|', SEPARATOR)}` | {_words(types[key], defaults[key])} |"
+        for key in defaults
+    ]
+    summary = f"<details>\n<summary><code>trninfer {name}</code>: {html.escape(_unwrap(first), quote=False)}</summary>"
+    paragraphs = [_fenced(text) if text.startswith("\b") else _markdown(_unwrap(text)) for text in rest]
+    return "\n\n".join([summary, *paragraphs, "\n".join(["| option | |", "|---|---|", *lines]), "</details>"])
+
+
+def _usage(key: str, annotated: Any) -> str:
+    """`--dtype float32|bfloat16|float16`, as it is typed; an argument by its name."""
+    info = annotated.__metadata__[0]
+    if isinstance(info, typer.models.ArgumentInfo):
+        return info.metavar or key.upper()
+    kind = annotated.__origin__
+    choices = typing.get_args(kind) or (kind,)  # Optional[Target] is Target or None
+    values = [str(member.value) for choice in choices if _is_enum(choice) for member in choice]
+    names = ", ".join([info.default, *info.param_decls])
+    return names if kind is bool else f"{names} {'|'.join(values) or info.metavar or 'NAME'}"
+
+
+def _is_enum(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def _words(annotated: Any, default: object) -> str:
+    """What a parameter does, with its default where the text does not tell it."""
+    text: str = annotated.__metadata__[0].help
+    value = default.value if isinstance(default, Enum) else default
+    told = value in (None, False, inspect.Parameter.empty) or "[default:" in text
+    return _markdown(text if told else f"{text} [default: {value}]").replace("|", SEPARATOR)
+
+
+def _unwrap(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _markdown(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return re.sub(r"([*_`<>\[\]])", r"\\\1", text)
+
+
+def _fenced(text: str) -> str:
+    """A paragraph that keeps its lines, which `\\b` in its first line says; its second one stands above them."""
+    first, *lines = text.splitlines()[1:]
+    indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    body = "\n".join(line[indent:] for line in lines)
+    return f"{_markdown(first.strip())}\n\n```\n{body}\n```"
+
+
+def models_block() -> str:
+    """The bundled models, with the accuracy that their files tell."""
+    lines = ["| model | reads | parameters | file | accuracy on what was held out |", "|---|---|---|---|---|"]
+    for model in bundled_models():
+        scores = "; ".join(
+            f"{100 * score.fraction:.2f} % ({score.correct} of {score.total}) of {score.on}" for score in model.accuracy
+        )
+        lines.append(
+            f"| `{model.name}` | {describe_shape(model.network.input.shape)} | {model.parameters:,} | "
+            f"{model.file_bytes / 1000:.0f} KB | {scores} |"
+        )
+    return "\n".join(lines)
+
+
+def classify_block() -> str:
+    """What classifying the samples prints, without the line that tells how long this machine took."""
+    paths = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(SAMPLES))
+    shown = _print("classify", *paths, "--backend", "sim", "--target", "trn2")
+    kept = [line for line in shown.splitlines() if not line.startswith("backend sim:")]
+    return "\n".join(["```", *kept, "```"])
+
+
+def _print(*arguments: str) -> str:
+    """What a command line prints on standard output, 80 columns wide, in the folder of the README."""
+    text = io.StringIO()
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "80"
+    try:
+        with contextlib.redirect_stdout(text):
+            status = run(arguments)
+    finally:
+        os.environ.pop("COLUMNS")
+        os.environ.update({"COLUMNS": before} if before is not None else {})
+    if status:
+        raise RuntimeError(f"trninfer {' '.join(arguments)}: exit status {status}")
+    return text.getvalue().rstrip("\n")
+
+
+def accuracy_block() -> str:
+    """How far predictions are from published measurements, summed up."""
+    command = [sys.executable, "-m", "trninfer.benchmarks.latency_accuracy", "--markdown"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return summary_of(shown)
+
+
+def summary_of(report: str) -> str:
+    """Of what `latency_accuracy --markdown` prints, the table of sums and the lines at the end."""
+    table = re.search(r"### Kernels, summed up\n\n((?:\|.*\n)+)", report)
+    ends = [line for line in report.splitlines() if re.search(r" error: [\d.]+ %$|^instructions compared", line)]
+    if table is None or not ends or not ends[-1].startswith("mean absolute percentage error"):
+        raise RuntimeError("latency_accuracy prints something else than this script knows")
+    return "\n".join([table[1].rstrip(), "", *(f"- {line}" for line in ends)])
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "help": help_block,
+    "models": models_block,
+    "classify": classify_block,
+    "accuracy": accuracy_block,
+}
+
+
+def fill(text: str, names: Sequence[str]) -> str:
+    """A text with the blocks of these names as they should be. ValueError where it has none of that name, or one that
+    nobody can fill in."""
+    there = [match[2] for match in _BLOCK.finditer(text)]
+    for name in {*names, *there}:
+        if name not in BLOCKS or name not in there:
+            raise ValueError(f"block {name!r}: in README.md are {', '.join(there)}; known are {', '.join(BLOCKS)}")
+
+    def replace(match: re.Match[str]) -> str:
+        name = match[2]
+        return f"{match[1]}{BLOCKS[name]()}\n{match[3]}" if name in names else match[0]
+
+    return _BLOCK.sub(replace, text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fill in README.md, or check it; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"parts: {', '.join(BLOCKS)}; by default all")
+    parser.add_argument("--check", action="store_true", help="write nothing, tell what is not up to date")
+    given = parser.parse_args(arguments)
+    text = README.read_text(encoding="utf-8")
+    try:
+        stale = [name for name in given.names or BLOCKS if fill(text, [name]) != text] if given.check else []
+        filled = text if given.check else fill(text, given.names or list(BLOCKS))
+    except ValueError as error:
+        parser.error(str(error))
+    if stale:
+        print(f"README.md is not up to date: {', '.join(stale)} (python -m trninfer.tools.update_readme)")
+        return 1
+    if filled != text:
+        write_output(filled, README)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
