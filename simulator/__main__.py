@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     sys.argv = arguments
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     try:
-        runpy.run_path(script, run_name="__main__")
+        runpy.run_path(os.path.abspath(script), run_name="__main__")
     except SystemExit as end:
         return _status(end.code)
     except KeyboardInterrupt:

@@ -42,6 +42,15 @@ def _compare(function: Callable[..., Array]) -> Callable[..., Array]:
     return compare
 
 
+def _by_magnitude(wins: Callable[..., Array]) -> Callable[..., Array]:
+    """The signed value of the operand whose magnitude wins; the second of equals (nl.abs_max)."""
+
+    def choose(a: Array, b: Array) -> Array:
+        return np.where(wins(np.abs(a), np.abs(b)), a, b)
+
+    return choose
+
+
 def _power(a: Array, b: Array) -> Array:
     if np.result_type(a, b).kind in "iu":  # NumPy knows no negative integer powers
         return np.power(np.asarray(a, np.float64), b)
@@ -91,8 +100,8 @@ ALU: dict[str, AluOperator] = {
         AluOperator("logical_or", _logical(np.logical_or), reduction=_logical_reduction(np.any)),
         AluOperator("logical_xor", _logical(np.logical_xor), reduction=_logical_reduction(np.logical_xor.reduce)),
         AluOperator("power", _power),
-        AluOperator("abs_max", lambda a, b: np.where(np.abs(a) > np.abs(b), a, b), generation=4),
-        AluOperator("abs_min", lambda a, b: np.where(np.abs(a) < np.abs(b), a, b), generation=4),
+        AluOperator("abs_max", _by_magnitude(np.greater), generation=4),
+        AluOperator("abs_min", _by_magnitude(np.less), generation=4),
         AluOperator("abs", np.abs, unary=True),
         AluOperator("square", np.square, unary=True),
         AluOperator("relu", lambda a: np.maximum(a, F32(0)), unary=True),

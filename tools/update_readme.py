@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -118,21 +118,23 @@ def classify_block() -> str:
     """What classifying the samples prints, without the line that tells how long this machine took."""
     paths = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(SAMPLES))
     shown = _print("classify", *paths, "--backend", "sim", "--target", "trn2")
-    kept = [line for line in shown.splitlines() if not line.startswith("backend sim:")]
-    return "\n".join(["```", *kept, "```"])
+    kept = "\n".join(line for line in shown.splitlines() if not line.startswith("backend sim:"))
+    return f"```\n{kept.rstrip()}\n```"
 
 
 def _print(*arguments: str) -> str:
     """What a command line prints on standard output, 80 columns wide, in the folder of the README."""
     text = io.StringIO()
-    before = os.environ.get("COLUMNS")
+    folder, columns = Path.cwd(), os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "80"
+    os.chdir(ROOT)
     try:
         with contextlib.redirect_stdout(text):
             status = run(arguments)
     finally:
+        os.chdir(folder)
         os.environ.pop("COLUMNS")
-        os.environ.update({"COLUMNS": before} if before is not None else {})
+        os.environ.update({} if columns is None else {"COLUMNS": columns})
     if status:
         raise RuntimeError(f"trninfer {' '.join(arguments)}: exit status {status}")
     return text.getvalue().rstrip("\n")
@@ -162,17 +164,19 @@ BLOCKS: dict[str, Callable[[], str]] = {
 }
 
 
-def fill(text: str, names: Sequence[str]) -> str:
-    """A text with the blocks of these names as they should be. ValueError where it has none of that name, or one that
-    nobody can fill in."""
+def check_names(text: str, names: Iterable[str]) -> None:
+    """ValueError where a text has no block of one of these names, or one that nobody can fill in."""
     there = [match[2] for match in _BLOCK.finditer(text)]
-    for name in {*names, *there}:
+    for name in (*names, *there):
         if name not in BLOCKS or name not in there:
             raise ValueError(f"block {name!r}: in README.md are {', '.join(there)}; known are {', '.join(BLOCKS)}")
 
+
+def fill(text: str, contents: Mapping[str, str]) -> str:
+    """A text whose blocks have these contents; others stay as they are."""
+
     def replace(match: re.Match[str]) -> str:
-        name = match[2]
-        return f"{match[1]}{BLOCKS[name]()}\n{match[3]}" if name in names else match[0]
+        return f"{match[1]}{contents[match[2]]}\n{match[3]}" if match[2] in contents else match[0]
 
     return _BLOCK.sub(replace, text)
 
@@ -183,17 +187,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"parts: {', '.join(BLOCKS)}; by default all")
     parser.add_argument("--check", action="store_true", help="write nothing, tell what is not up to date")
     given = parser.parse_args(arguments)
-    text = README.read_text(encoding="utf-8")
+    names = given.names or list(BLOCKS)
     try:
-        stale = [name for name in given.names or BLOCKS if fill(text, [name]) != text] if given.check else []
-        filled = text if given.check else fill(text, given.names or list(BLOCKS))
+        check_names(README.read_text(encoding="utf-8"), names)
     except ValueError as error:
         parser.error(str(error))
-    if stale:
+    contents = {name: BLOCKS[name]() for name in names}
+    text = README.read_text(encoding="utf-8")  # as it is by now: the contents may have taken minutes
+    stale = [name for name in names if fill(text, {name: contents[name]}) != text]
+    if stale and given.check:
         print(f"README.md is not up to date: {', '.join(stale)} (python -m trninfer.tools.update_readme)")
         return 1
-    if filled != text:
-        write_output(filled, README)
+    if stale:
+        write_output(fill(text, contents), README)
     return 0
 
 

@@ -1,66 +1,16 @@
-"""Finding values: matches to replace (Vector Engine); the largest, the nonzero and equal neighbours (GpSimd Engine)."""
+"""Finding values on the GpSimd Engine: the largest, the nonzero and equal neighbours."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..checks import distinct, float_values, in_sbuf, same_partitions, same_size, shaped, tile
+from ..checks import distinct, in_sbuf, same_partitions, same_size, shaped
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..tensor import NkiTensor
 from .gather import CORE_PARTITIONS
-from .vector_engine import _eight, _searchable
-
-
-def nc_match_replace8(
-    dst: NkiTensor,
-    data: NkiTensor,
-    vals: NkiTensor,
-    imm: float,
-    dst_idx: NkiTensor | None = None,
-    name: str | None = None,
-) -> Instruction:
-    """dst = data with the first occurrence of each of the 8 vals replaced by imm; where they were goes to dst_idx.
-
-    Equal vals take one occurrence each, the last of them the first (all ones where there is none).
-    """
-    core = active("nc_match_replace8")
-    for operand, tensor in (("dst", dst), ("data", data), ("vals", vals)):
-        tile("nc_match_replace8", operand, tensor)
-        same_partitions("nc_match_replace8", dst, operand, tensor)
-    distinct("nc_match_replace8", dst)
-    same_size("nc_match_replace8", dst, "data", data)
-    _eight("nc_match_replace8", "vals", vals)
-    _searchable("nc_match_replace8", "data", data)
-    if dst_idx is not None:
-        tile("nc_match_replace8", "dst_idx", dst_idx)
-        same_partitions("nc_match_replace8", dst, "dst_idx", dst_idx)
-        _eight("nc_match_replace8", "dst_idx", dst_idx)
-        if dst_idx.dtype not in ("uint32", "uint16"):
-            raise NkiValidationError(f"nc_match_replace8: dst_idx {dst_idx.label} must be uint32 or uint16")
-    writes = (dst,) if dst_idx is None else (dst, dst_idx)
-    cost = core.costs.reduce(data)
-    instruction = core.issue("nc_match_replace8", engine.vector, writes, (data, vals), cost, name)
-
-    if core.functional:
-        partitions = data.shape[0]
-        values = float_values(data).reshape(partitions, -1).copy()
-        wanted = float_values(vals).reshape(partitions, 8)
-        free = np.ones(values.shape, bool)  # positions that no value was matched with yet
-        found = np.full((partitions, 8), -1, np.int64)
-        for column in range(7, -1, -1):
-            hit = (values == wanted[:, column : column + 1]) & free
-            rows = np.flatnonzero(hit.any(axis=1))
-            found[rows, column] = hit[rows].argmax(axis=1)
-            free[rows, found[rows, column]] = False
-        values[~free] = imm
-        dst.write(shaped(values, dst.shape))
-        if dst_idx is not None:
-            missing = np.iinfo(dst_idx._dtype.held).max
-            dst_idx.write(shaped(np.where(found < 0, missing, found), dst_idx.shape))
-    return instruction
 
 
 def topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, name: str | None = None) -> Instruction:

@@ -169,7 +169,7 @@ def _double_row(
     is_transpose: bool,
     tile_size: tuple[int, ...],
 ) -> int:
-    """The planes of the contraction, 2, once the rules of the mode are met (trainium2_arch.rst, "Double FP8 Matmul")."""
+    """The planes of the contraction, 2, where the rules of the mode are met (trainium2_arch.rst, Double FP8 Matmul)."""
     if mode is not _DOUBLE_ROW:
         raise NkiValidationError(f"nc_matmul: perf_mode {mode!r}; allowed: nisa.matmul_perf_mode none, double_row")
     if core.target.generation < 3:

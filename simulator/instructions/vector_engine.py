@@ -264,69 +264,6 @@ def reciprocal(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Inst
     return instruction
 
 
-def max8(dst: NkiTensor, src: NkiTensor, name: str | None = None) -> Instruction:
-    """dst[:, 0:8] = the 8 largest values of each partition, in descending order."""
-    core = active("max8")
-    destination("max8", dst)
-    tile("max8", "src", src)
-    same_partitions("max8", dst, "src", src)
-    _eight("max8", "dst", dst)
-    _searchable("max8", "src", src)
-    instruction = core.issue("max8", _VECTOR, (dst,), (src,), core.costs.reduce(src), name)
-
-    if core.functional:
-        values = float_values(src).reshape(src.shape[0], -1)
-        dst.write(shaped(-np.sort(-np.partition(values, -8, axis=1)[:, -8:], axis=1), dst.shape))
-    return instruction
-
-
-def nc_find_index8(dst: NkiTensor, data: NkiTensor, vals: NkiTensor, name: str | None = None) -> Instruction:
-    """dst[:, i] = where vals[:, i] stands first in each partition of data; all ones where it does not."""
-    core = active("nc_find_index8")
-    destination("nc_find_index8", dst)
-    tile("nc_find_index8", "data", data)
-    tile("nc_find_index8", "vals", vals)
-    for operand, tensor in (("dst", dst), ("vals", vals)):
-        same_partitions("nc_find_index8", tensor, "data", data)
-        _eight("nc_find_index8", operand, tensor)
-    _searchable("nc_find_index8", "data", data)
-    if dst.dtype not in ("uint32", "uint16"):
-        raise NkiValidationError(f"nc_find_index8: dst {dst.label} must be uint32 or uint16")
-    instruction = core.issue("nc_find_index8", _VECTOR, (dst,), (data, vals), core.costs.reduce(data), name)
-
-    if core.functional:
-        values = float_values(data).reshape(data.shape[0], -1)
-        wanted = float_values(vals).reshape(vals.shape[0], 8)
-        missing = np.iinfo(dst._dtype.held).max
-        result = np.empty(wanted.shape, np.int64)
-        for column in range(8):
-            hit = values == wanted[:, column : column + 1]
-            result[:, column] = np.where(hit.any(axis=1), hit.argmax(axis=1), missing)
-        dst.write(shaped(result, dst.shape))
-    return instruction
-
-
-def _eight(op: str, operand: str, tensor: NkiTensor) -> None:
-    _up_to_three(op, operand, tensor)
-    if tensor.free_size != 8:
-        raise NkiValidationError(
-            f"{op}: {operand} {tensor.label} must have 8 elements in a partition, has {tensor.free_size}"
-        )
-
-
-def _searchable(op: str, operand: str, tensor: NkiTensor) -> None:
-    _up_to_three(op, operand, tensor)
-    if not 8 <= tensor.free_size <= 16384:
-        raise NkiValidationError(
-            f"{op}: {operand} {tensor.label} must have 8 to 16384 elements in a partition, has {tensor.free_size}"
-        )
-
-
-def _up_to_three(op: str, operand: str, tensor: NkiTensor) -> None:
-    if len(tensor.shape) > 3:
-        raise NkiValidationError(f"{op}: {operand} {tensor.label} has {len(tensor.shape)} dimensions, at most 3")
-
-
 def trailing_axes(op: str, data: NkiTensor, axis: Any) -> tuple[int, ...]:
     """The axes to reduce over, in order; they must be the last ones and leave the partitions alone."""
     ndim = len(data.shape)
@@ -334,8 +271,7 @@ def trailing_axes(op: str, data: NkiTensor, axis: Any) -> tuple[int, ...]:
     axes = tuple(sorted(a % ndim if isinstance(a, int) and -ndim <= a < ndim else ndim for a in given))
     if not axes or axes != tuple(range(ndim - len(axes), ndim)) or axes[0] == 0:
         raise NkiValidationError(
-            f"{op}: axis {axis} of {data.label} must be the last free dimension(s), never "
-            "the partition dimension"
+            f"{op}: axis {axis} of {data.label} must be the last free dimension(s), never the partition dimension"
         )
     return axes
 

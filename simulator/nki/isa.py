@@ -13,20 +13,19 @@ from ..instructions.accumulate import exponential, tensor_scalar_reduce
 from ..instructions.activate2 import activate2
 from ..instructions.dma import dge_mode, dma_copy, dma_engine, dma_transpose, oob_mode
 from ..instructions.dma_compute import dma_compute
+from ..instructions.eight import max8, nc_find_index8, nc_match_replace8
 from ..instructions.gather import local_gather, nc_n_gather, nc_stream_shuffle
 from ..instructions.gpsimd_engine import iota
 from ..instructions.random_numbers import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from ..instructions.register_moves import register_alloc, register_load, register_move, register_store
 from ..instructions.scalar_engine import activation, activation_reduce, reduce_cmd
 from ..instructions.scan import tensor_scalar_cumulative, tensor_tensor_scan
-from ..instructions.search import nc_match_replace8, nonzero_with_count, sequence_bounds, topk
+from ..instructions.search import nonzero_with_count, sequence_bounds, topk
 from ..instructions.select import affine_select, range_select, select_reduce, tensor_copy_predicated
 from ..instructions.statistics import bn_aggr, bn_stats, tensor_partition_reduce
 from ..instructions.tensor_engine import matmul_perf_mode, nc_matmul, nc_transpose
 from ..instructions.vector_engine import (
-    max8,
     memset,
-    nc_find_index8,
     reciprocal,
     scalar_tensor_tensor,
     tensor_copy,

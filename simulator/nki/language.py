@@ -260,7 +260,7 @@ def _binary(name: str) -> Callable[..., NkiTensor]:
             result = _tile_like(x, dtype)
             tensor_tensor(result, x, y, function)
         else:
-            reverse = len(tensors) == 2 and y.free_size > x.free_size or not isinstance(x, NkiTensor)
+            reverse = not isinstance(x, NkiTensor) or (isinstance(y, NkiTensor) and y.free_size > x.free_size)
             data, other = (y, x) if reverse else (x, y)
             if isinstance(other, NkiTensor) and not ALU[name].bits:
                 other = _as_float32(other)

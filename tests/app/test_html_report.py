@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -70,9 +71,9 @@ class Page(HTMLParser):
 def layer(name: str = "conv", **changes) -> LayerTiming:
     """A row of 10 us, bound by the Tensor Engine."""
     values = {
-        "name": name, "kernel": "fused_conv2d_maxpool_packed", "input_shape": (1, 3, 8, 8), "output_shape": (1, 4, 4, 4),
-        "flops": 4_000_000, "hbm_bytes": 20_000, "latency_us": 10.0, "latency_us_p99": None, "share": 1.0,
-        "bound_by": "tensor", "mfu": 0.25,
+        "name": name, "kernel": "fused_conv2d_maxpool_packed", "input_shape": (1, 3, 8, 8),
+        "output_shape": (1, 4, 4, 4), "flops": 4_000_000, "hbm_bytes": 20_000, "latency_us": 10.0,
+        "latency_us_p99": None, "share": 1.0, "bound_by": "tensor", "mfu": 0.25,
     }  # fmt: skip
     return LayerTiming(**{**values, **changes})
 
@@ -126,7 +127,9 @@ def test_the_page_says_what_the_report_says(bench_page) -> None:
         assert words in page.text
     assert "measured times" not in page.text
     assert microseconds(document["total_us"]) in page.text
-    assert {attributes.get("data-launch") for attributes in page.all("th")} >= {row["name"] for row in document["layers"]}
+    assert {attributes.get("data-launch") for attributes in page.all("th")} >= {
+        row["name"] for row in document["layers"]
+    }
 
 
 def test_the_timeline_has_every_instruction(bench_page) -> None:
@@ -253,7 +256,7 @@ def test_thinning_loses_nothing(found, limit) -> None:
     assert sum(block.count for block in blocks) == len(found)
     assert sum(block.busy for block in blocks) == pytest.approx(sum(span.end - span.start for span in found))
     assert sum(block.bytes for block in blocks) == 2 * len(found)
-    assert all(one.end <= other.start + 1e-3 for one, other in zip(blocks, blocks[1:]))
+    assert all(one.end <= other.start + 1e-3 for one, other in pairwise(blocks))
     assert {block.launch for block in blocks} == {span.launch for span in found}
     assert (resolution == 0) == (len(found) <= max(limit, len(launches)))
 
@@ -292,7 +295,9 @@ def test_a_layer_at_a_roof_lies_on_its_line() -> None:
     assert {roof.name: roof.value for roof in charts.roofs("trn2", "float32")}["PE array, float32"] == 128 * 128 * 1.2e9
     busy = layer("at the peak", flops=round(limits["PE array, 16 bits"] * 1e-5), hbm_bytes=1000)
     moving = layer("at the bandwidth", flops=1000, hbm_bytes=round(limits["HBM"] * 1e-5))
-    source = charts.roofline([LayerTable("t", "", (busy, moving, layer("still", flops=0)))], "trn2", "bfloat16", "predicted")
+    source = charts.roofline(
+        [LayerTable("t", "", (busy, moving, layer("still", flops=0)))], "trn2", "bfloat16", "predicted"
+    )
     page = Page(source)
     circles = {title: circle for title, circle in zip(re.findall(r"<title>(at the \w+)", source), page.all("circle"))}
     flat, slope = (

@@ -17,12 +17,13 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--window-size=1240,1900",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+    "--window-size=1240,1900",
 )  # fmt: skip
 
-# Comes before the page's own script: what goes wrong in it is kept, and frames come by the clock, since a browser without
-# a screen may draw none.
+# Comes before the page's own script: what goes wrong in it is kept, and frames come by the clock, since a browser
+# without a screen may draw none.
 WATCH = """<script>
 window.faults = [];
 onerror = (message) => { faults.push(String(message)); };
@@ -123,8 +124,9 @@ def test_the_timeline_is_drawn_and_zooms(drive) -> None:
       found.whole = shown();
       document.querySelector("[data-zoom=in]").click(); await frames(); found.closer = shown();
       document.querySelector("[data-zoom=fit]").click(); await frames(); found.fit = shown();
-      canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "+", bubbles: true })); await frames(); found.key = shown();
-      canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "0", bubbles: true })); await frames(); found.home = shown();
+      const press = (key) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      press("+"); await frames(); found.key = shown();
+      press("0"); await frames(); found.home = shown();
       point("wheel", 600, 60, { deltaY: -60, ctrlKey: true }); await frames(); found.wheel = shown();
       point("wheel", 600, 60, { deltaY: -60 }); await frames(); found.scroll = shown();
     """)
@@ -148,7 +150,9 @@ def test_the_timeline_pans_and_jumps_to_layers(drive) -> None:
     start, end = (float(number) for number in re.findall(r"([\d.]+) µs(?: to| of)", found["layer"]))
     dragged, _ = (float(number) for number in re.findall(r"([\d.]+) µs(?: to| of)", found["dragged"]))
     assert found["grabbed"] and found["released"] and found["colours"] > 1000
-    assert dragged - start == pytest.approx((end - start) * 100 / 1060, rel=0.1)  # a hundred pixels of the tracks' width
+    assert dragged - start == pytest.approx(
+        (end - start) * 100 / 1060, rel=0.1
+    )  # a hundred pixels of the tracks' width
     assert found["twice"] == found["first"]
 
 
@@ -174,7 +178,8 @@ def test_tables_sort_by_value(drive) -> None:
     found = drive("""
       const buttons = [...document.querySelectorAll("thead th button")];
       const named = (name) => buttons.find((button) => button.textContent.startsWith(name));
-      const values = () => [...document.querySelector("table").tBodies[0].rows].map((row) => Number(row.cells[4].dataset.value));
+      const rows = () => [...document.querySelector("table").tBodies[0].rows];
+      const values = () => rows().map((row) => Number(row.cells[4].dataset.value));
       found.before = column(0);
       named("predicted").click(); found.falling = values();
       found.said = named("predicted").closest("th").getAttribute("aria-sort");
@@ -202,9 +207,13 @@ def test_light_and_dark(source, tmp_path) -> None:
 
 def test_without_a_script_there_are_tables_and_a_still_picture(source, tmp_path) -> None:
     still = re.sub(r"<script>.*?</script>", "", source, flags=re.S)
-    probe = "<script>document.body.dataset.found = JSON.stringify([getComputedStyle(document.querySelector('.static'))" \
-        ".display, document.querySelector('.interactive').offsetHeight, document.querySelectorAll('tbody tr').length," \
-        "document.querySelector('.static svg').getBoundingClientRect().height])</script></body>"  # fmt: skip
+    probe = """<script>
+      const one = (name) => document.querySelector(name);
+      document.body.dataset.found = JSON.stringify([
+        getComputedStyle(one(".static")).display, one(".interactive").offsetHeight,
+        document.querySelectorAll("tbody tr").length, one(".static svg").getBoundingClientRect().height,
+      ]);
+    </script></body>"""
     page = tmp_path / "still.html"
     page.write_text(still.replace("</body>", probe), encoding="utf-8")
     dump = chromium(tmp_path, page, "--dump-dom").decode()

@@ -224,7 +224,7 @@ def test_magnitudes_compare_and_signed_values_come_back():
         nisa.tensor_tensor(smaller, tile(x), tile(y), nl.abs_min)
         np.testing.assert_array_equal(larger.values, [[-5, -1, -4, -3]])  # the second of equals
         np.testing.assert_array_equal(smaller.values, [[3, -1, 2, 1]])
-    with on("trn2"), pytest.raises(NkiValidationError, match="nl.abs_max needs NeuronCore-v4"):
+    with on("trn2"), pytest.raises(NkiValidationError, match=r"nl\.abs_max needs NeuronCore-v4"):
         nisa.tensor_scalar(new((1, 4)), tile(x), nl.abs_max, 1.0)
 
 
@@ -289,7 +289,7 @@ def test_bias_may_have_any_dtype_but_tfloat32():
             np.testing.assert_allclose(out.values, x + np.arange(4).reshape(4, 1), rtol=1e-6)
         with pytest.raises(NkiValidationError, match="dtype other than tfloat32"):
             nisa.activation(new((4, 6)), nl.copy, tile(x), bias=new((4, 1), nl.tfloat32))
-    with on("trn1"), pytest.raises(NkiValidationError, match="bias cannot be given with op=nl.reciprocal on trn1"):
+    with on("trn1"), pytest.raises(NkiValidationError, match=r"bias cannot be given with op=nl\.reciprocal on trn1"):
         nisa.activation(new((4, 6)), nl.reciprocal, tile(x), bias=new((4, 1)))
 
 
@@ -302,9 +302,7 @@ def test_accumulators_belong_to_partitions():
             part = slice(start, start + 64)
             command = nisa.reduce_cmd.reset_reduce
             nisa.activation(out[part], nl.copy, data[part], reduce_op=nl.add, reduce_cmd=command)
-        nisa.activation(
-            out, nl.copy, data, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reduce, reduce_res=sums
-        )
+        nisa.activation(out, nl.copy, data, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reduce, reduce_res=sums)
         np.testing.assert_allclose(sums.values, 2 * both.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-5)
 
 

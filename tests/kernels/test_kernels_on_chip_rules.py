@@ -1,0 +1,311 @@
+"""What the chip asks of a kernel and a simulator may let pass, held against every instruction of every kernel.
+
+Sources, in aws-neuron-sdk: nki/api/nki/isa/__init__.py (accumulation, dtypes, sizes), nki/guides/nki_simulator.rst
+(uninitialised memory), nki/migration/index.rst (memset), nki/deep-dives/nki-aps.rst and
+nki/guides/architecture/trainium_inferentia2_arch.rst (access patterns, partitions, what reaches which memory). The
+rules are told here once more, from the views that instructions got, not with the simulator's own checks.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from trninfer import kernels
+from trninfer.models.layout import pack_conv2d
+from trninfer.simulator import TensorSpec
+from trninfer.simulator.core import NeuronCore
+from trninfer.simulator.instructions import scalar_engine, vector_engine
+from trninfer.simulator.launch import execute
+from trninfer.simulator.targets import TARGETS, find_target
+
+DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
+NARROW = ("bfloat16", "float16")
+FREE_DIMENSIONS = {"tensor_reduce": 4}  # of an access pattern; 3 for every other instruction ("most instructions")
+ENGINES = (nisa.engine.tensor, nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd)
+
+
+class Step(NamedTuple):
+    """An instruction with the views it got."""
+
+    op: str
+    engine: Any
+    writes: tuple[Any, ...]
+    reads: tuple[Any, ...]
+
+
+def _weights(*shape: int) -> Any:
+    return np.zeros(shape, np.float32)
+
+
+def _packed(dtype: Any, out_channels: int, in_channels: int, kernel: int) -> tuple[Any, Any]:
+    w_packed, bias_packed = pack_conv2d(_weights(out_channels, in_channels, kernel, kernel), _weights(out_channels))
+    return w_packed.astype(dtype), bias_packed
+
+
+# Shapes around the limits of a tile (128 partitions, 512 columns), and the paths that a kernel chooses between.
+CALLS: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
+    "vector_add_naive": ("vector_add_naive", [(300,), (300,)], {}),
+    "vector_add_tiled": ("vector_add_tiled", [(1000,), (1000,)], {"rows": 64}),
+    "vector_add_stream": ("vector_add_stream", [(128 * 70 + 5,), (128 * 70 + 5,)], {"free": 32}),
+    "vector_add_direct_allocation": (
+        "vector_add_direct_allocation",
+        [(128 * 70 + 5,), (128 * 70 + 5,)],
+        {"free": 16, "tiles": 2},
+    ),
+    "transpose": ("transpose", [(130, 257)], {}),
+    "matmul_tiled": ("matmul_tiled", [(130, 131), (130, 513)], {}),
+    "matmul_hoist_load": ("matmul_hoist_load", [(130, 131), (130, 513)], {}),
+    "matmul_block_free_dimension": ("matmul_block_free_dimension", [(257, 260), (257, 1030)], {}),
+    "matmul_fully_optimized": ("matmul_fully_optimized", [(300, 140), (300, 520)], {}),
+    "matmul of a vector": ("matmul_fully_optimized", [(1, 1), (1, 1)], {}),
+    "softmax": ("bias_activation", [(130, 70), (1, 70)], {"activation": "softmax"}),
+    "softmax of a long row": ("bias_activation", [(3, 9000), (1, 9000)], {"activation": "softmax"}),
+    "relu": ("bias_activation", [(130, 3000), (1, 3000)], {"activation": "relu"}),
+    "identity": ("bias_activation", [(5, 3), (1, 3)], {"activation": "identity"}),
+    "argmax of few": ("argmax", [(130, 3)], {}),
+    "argmax of many": ("argmax", [(130, 17000)], {}),
+    "average_pool": ("average_pool", [(3, 5, 8, 8)], {"window_height": 2, "window_width": 4}),
+    "conv2d of one channel": (
+        "fused_conv2d_maxpool",
+        [(2, 1, 12, 12), (6, 1, 5, 5), (6,)],
+        {"pool_size": 2, "padding": 2, "activation": "relu"},
+    ),
+    "conv2d of many channels": (
+        "fused_conv2d_maxpool",
+        [(2, 130, 10, 9), (140, 130, 3, 3), (140,)],
+        {"pool_size": 2, "activation": "gelu"},
+    ),
+    "conv2d of a wide image": ("fused_conv2d_maxpool", [(1, 3, 6, 600), (4, 3, 3, 3), (4,)], {"padding": 1}),
+    "ffnn_forward": ("ffnn_forward", [(130, 64), (64, 140), (1, 140), (140, 10), (1, 10)], {}),
+    "ffnn_predict": ("ffnn_predict", [(5, 64), (64, 32), (1, 32), (32, 10), (1, 10)], {"matmul": "tiled"}),
+}
+PACKED = {
+    "packed, one channel": ((3, 1, 12, 12), (8, 1, 3), {"pool_size": 2, "padding": 1, "activation": "relu"}),
+    "packed, 8 channels": ((2, 8, 8, 8), (16, 8, 3), {"padding": 1, "activation": "tanh"}),
+    "packed, 200 channels": ((1, 200, 6, 6), (130, 200, 3), {"pool_size": 2, "padding": 1}),
+}
+
+
+def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    if case in PACKED:
+        shape, (out_channels, in_channels, kernel), parameters = PACKED[case]
+        arrays = (TensorSpec(shape, DTYPES[dtype]), *_packed(DTYPES[dtype], out_channels, in_channels, kernel))
+        parameters = {**parameters, "in_channels": in_channels, "kernel_size": kernel}
+        return kernels.fused_conv2d_maxpool_packed, arrays, parameters
+    name, shapes, parameters = CALLS[case]
+    return getattr(kernels, name), tuple(TensorSpec(shape, DTYPES[dtype]) for shape in shapes), parameters
+
+
+@pytest.fixture(params=list(TARGETS))
+def target(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=list(DTYPES))
+def dtype(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=[*CALLS, *PACKED])
+def steps(request: pytest.FixtureRequest, target: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+    """A kernel's instructions on a target in a dtype; the values that it sets are checked on the way."""
+    found: list[Step] = []
+    issue = NeuronCore.issue
+
+    def record(core: NeuronCore, op: str, unit: Any, writes: Any, reads: Any, *rest: Any, **more: Any) -> Any:
+        found.append(Step(op, unit, writes, reads))
+        return issue(core, op, unit, writes, reads, *rest, **more)
+
+    def memset(dst: Any, value: Any, *rest: Any, **more: Any) -> Any:
+        kinds = (int,) if dst.dtype.startswith(("int", "uint", "bool")) else (int, float)
+        assert type(value) in kinds, f"memset of {dst.dtype} with {value!r}"
+        return vector_engine.memset(dst, value, *rest, **more)
+
+    monkeypatch.setattr(NeuronCore, "issue", record)
+    monkeypatch.setattr(nisa, "memset", memset)
+    kernel, arrays, parameters = _arguments(request.param, dtype)
+    execute(NeuronCore(find_target(target), functional=False), kernel, arrays, parameters)
+    assert found
+    return found
+
+
+def _rows(tensor: Any) -> slice:
+    """The partitions of a view on chip; in HBM the one row that all of it is."""
+    if not tensor.storage.on_chip:
+        return slice(0, 1)
+    first = tensor.storage.partition_base + tensor.offset // tensor.row
+    return slice(first, first + tensor.shape[0])
+
+
+def _columns(tensor: Any) -> Any:
+    """The bytes of a row that a view touches, [elements, bytes of one]."""
+    on_chip = tensor.storage.on_chip
+    places = np.array([tensor.offset % tensor.row if on_chip else tensor.offset])
+    first = 1 if on_chip else 0
+    for extent, stride in zip(tensor.shape[first:], tensor.strides[first:]):
+        places = (places[:, None] + np.arange(extent) * stride).reshape(-1)
+    size = tensor._dtype.itemsize
+    return tensor.storage.base + places[:, None] * size + np.arange(size)
+
+
+def _free_dimensions(tensor: Any) -> list[tuple[int, int]]:
+    """(extent, stride) of the free dimensions that an access pattern needs: neighbours in memory are one."""
+    merged: list[tuple[int, int]] = []
+    for extent, stride in zip(reversed(tensor.shape[1:]), reversed(tensor.strides[1:])):
+        if extent == 1:
+            continue
+        if merged and merged[-1][0] * merged[-1][1] == stride:
+            merged[-1] = (merged[-1][0] * extent, merged[-1][1])
+        else:
+            merged.append((extent, stride))
+    return merged
+
+
+def _operands(steps: list[Step]) -> Iterator[tuple[Step, Any]]:
+    for step in steps:
+        for tensor in (*step.writes, *step.reads):
+            yield step, tensor
+
+
+UNTOUCHED, BY_MATMUL, BY_ANOTHER = 0, 1, 2
+
+
+def test_memory_is_written_before_it_is_read_and_results_once(steps: list[Step]) -> None:
+    state: dict[Any, Any] = defaultdict(dict)
+    times: dict[Any, Any] = {}
+    for step in steps:
+        for tensor in step.reads:
+            owner = tensor.storage.owner
+            if owner.argument:
+                continue
+            held = state.get(owner)
+            assert held is not None, f"{step.op} reads {tensor.label}, which nothing has written"
+            touched = held[_rows(tensor), _columns(tensor)]
+            assert touched.all(), f"{step.op} reads {tensor.label}, of which a part was never written"
+            if step.engine is nisa.engine.tensor and any(tensor is written for written in step.writes):
+                assert (touched == BY_MATMUL).all(), f"{step.op} adds to {tensor.label}, which no matmul began"
+        for tensor in step.writes:
+            storage = tensor.storage
+            assert not storage.owner.argument, f"{step.op} writes to the argument {tensor.label}"
+            if storage.owner not in state:
+                size = 1 << 18 if storage.arena is not None else storage.row * storage.dtype.itemsize
+                state[storage.owner] = np.zeros((128 if storage.on_chip else 1, size), np.int8)
+            columns = _columns(tensor)
+            assert len(np.unique(columns)) == columns.size, f"{step.op} writes an element of {tensor.label} twice"
+            by = BY_MATMUL if step.engine is nisa.engine.tensor else BY_ANOTHER
+            state[storage.owner][_rows(tensor), columns] = by
+            if not storage.on_chip:
+                times.setdefault(storage.owner, np.zeros(storage.size * storage.dtype.itemsize, np.int8))
+                times[storage.owner][columns] += 1
+    # DMA queues run side by side: two of them that write one place leave either value there.
+    assert times
+    for allocation, counts in times.items():
+        assert (counts == 1).all(), f"{allocation.label} is not written once all over"
+
+
+def test_tiles_placed_by_address_coincide_or_are_apart(steps: list[Step]) -> None:
+    placed = {t.storage for _, t in _operands(steps) if t.storage.arena is not None}
+    rectangles = {
+        (s.region, s.partition_base, s.partition_base + s.shape[0], s.base, s.base + s.row_bytes) for s in placed
+    }
+    for one in rectangles:
+        for other in rectangles - {one}:
+            if one[0] is other[0] and one[3] < other[4] and other[3] < one[4]:
+                assert one[3] == other[3], f"{one} and {other} overlap without being one place"
+
+
+def test_each_memory_is_reached_by_who_can(steps: list[Step]) -> None:
+    for step, tensor in _operands(steps):
+        region = tensor.buffer
+        if step.engine is nisa.engine.dma:
+            assert region is not nl.psum, f"DMA {step.op} touches {tensor.label}"
+        else:
+            assert step.engine in ENGINES
+            assert region in (nl.sbuf, nl.psum), f"{step.op} touches {tensor.label}"
+        if step.engine is nisa.engine.gpsimd:
+            assert region is nl.sbuf, f"GpSimd {step.op} touches {tensor.label}"
+    for step in steps:
+        if step.engine is nisa.engine.tensor:
+            assert all(tensor.buffer is nl.psum for tensor in step.writes)
+            assert all(t.buffer is nl.sbuf for t in step.reads if not any(t is w for w in step.writes))
+        if step.op in ("tensor_tensor", "scalar_tensor_tensor"):
+            assert [t.buffer for t in step.reads[:2]] != [nl.psum, nl.psum]
+
+
+def test_operands_start_at_partitions_that_engines_reach(steps: list[Step]) -> None:
+    for step, tensor in _operands(steps):
+        if step.engine is nisa.engine.dma:
+            continue
+        rows = _rows(tensor)
+        count = rows.stop - rows.start
+        starts = (0, 32, 64, 96) if count <= 32 else (0, 64) if count <= 64 else (0,)
+        assert rows.start in starts, f"{step.op}: {tensor.label} has {count} partitions from {rows.start} on"
+
+
+def test_access_patterns_fit_an_instruction(steps: list[Step]) -> None:
+    for step, tensor in _operands(steps):
+        if step.engine is nisa.engine.dma:
+            assert len(tensor.shape) <= 5, f"{step.op}: {tensor.label}"
+            continue
+        free = _free_dimensions(tensor)
+        assert len(free) <= FREE_DIMENSIONS.get(step.op, 3), f"{step.op}: {tensor.label} steps {free}"
+        for extent, stride in free:
+            assert extent < 1 << 16, f"{step.op}: {tensor.label} has {extent} elements in a row; a count is uint16"
+            assert abs(stride) < 1 << 15, f"{step.op}: {tensor.label} has a stride of {stride}; it is an int16"
+
+
+def test_dtypes_go_together(steps: list[Step], target: str) -> None:
+    for step in steps:
+        dst, *others = (*step.writes, *step.reads)
+        dtypes = [tensor.dtype for tensor in others]
+        if step.op == "nc_matmul":
+            assert dst.dtype == "float32"
+            assert dtypes[:2] == ["float32"] * 2 or all(d in NARROW for d in dtypes[:2]), f"matmul of {dtypes}"
+        if step.op in ("nc_transpose", "dma_transpose"):
+            assert dst.dtype == dtypes[0], f"{step.op} of {dtypes[0]} into {dst.dtype}"
+        if step.op == "tensor_scalar":
+            assert all(d == "float32" for d in dtypes[1:]), f"tensor_scalar with columns of {dtypes[1:]}"
+        if step.op == "tensor_copy" and target == "trn1":
+            assert step.engine is not nisa.engine.scalar
+
+
+def test_sizes_are_what_an_instruction_takes(steps: list[Step], target: str) -> None:
+    for step in steps:
+        if step.op == "nc_matmul":
+            stationary, moving = step.reads[:2]
+            assert stationary.shape[0] == moving.shape[0] <= 128
+            assert stationary.free_size <= 128 and moving.free_size <= 512
+            first, last = _columns(step.writes[0])[[0, -1], [0, -1]]
+            assert first // 2048 == last // 2048, f"matmul into {step.writes[0].label}, across PSUM banks"
+        if step.op == "nc_transpose":
+            limit = 128 if step.engine is nisa.engine.tensor else 32
+            assert step.reads[0].shape[0] <= limit and step.reads[0].free_size <= limit
+        if step.op in ("max8", "nc_find_index8"):
+            data = step.reads[0]
+            assert 8 <= data.free_size <= 16384 and len(data.shape) <= 3
+            assert all(t.free_size == 8 for t in (*step.writes, *step.reads[1:]))
+
+
+def test_scales_and_biases_of_activations(monkeypatch: pytest.MonkeyPatch, target: str, dtype: str) -> None:
+    """On trn1 a bias is a column; a scale is float32 on all of them."""
+    seen = 0
+
+    def activation(dst: Any, op: Any, data: Any, bias: Any = None, scale: Any = 1.0, **more: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        assert not hasattr(scale, "dtype") or scale.dtype == "float32"
+        assert bias is None or hasattr(bias, "dtype") or target != "trn1", f"bias {bias!r} on trn1"
+        return scalar_engine.activation(dst, op, data, bias=bias, scale=scale, **more)
+
+    monkeypatch.setattr(nisa, "activation", activation)
+    for case in ("softmax", "relu", "conv2d of one channel", "conv2d of many channels", "ffnn_forward"):
+        kernel, arrays, parameters = _arguments(case, dtype)
+        execute(NeuronCore(find_target(target), functional=False), kernel, arrays, parameters)
+    assert seen

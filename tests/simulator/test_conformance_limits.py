@@ -1,0 +1,207 @@
+"""Wrong operands, as AWS's documentation has them wrong: each gets one line that says what came and what is allowed."""
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from trninfer.simulator import CapacityError, NkiValidationError
+from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.launch import execute
+from trninfer.simulator.targets import TARGETS, find_target
+
+
+def new(shape, dtype=nl.float32, buffer=nl.sbuf, **options):
+    return nl.ndarray(shape, dtype, buffer, **options)
+
+
+def psum(shape, dtype=nl.float32):
+    return nl.ndarray(shape, dtype, nl.psum)
+
+
+def hbm(shape, dtype=nl.float32):
+    return nl.ndarray(shape, dtype, nl.shared_hbm)
+
+
+def broadcast():
+    return new((4, 1, 8)).broadcast(1, 3)
+
+
+WRONG = {
+    # memset: the value has the type of dst (nki/migration/index.rst)
+    "float into integers": (lambda: nisa.memset(new((4, 4), nl.int32), 2.0), "memset: value 2.0 of dst .* integer"),
+    "too large an integer": (lambda: nisa.memset(new((4, 4), nl.uint8), 256), "must be an integer of 0 to 255"),
+    "negative unsigned": (lambda: nisa.memset(new((4, 4), nl.uint16), -1), "must be an integer of 0 to 65535"),
+    "packed": (lambda: nisa.memset(new((4, 4), nl.float8_e4m3fn_x4), 1), "memset: only 0 can be set"),
+    "text": (lambda: nisa.memset(new((4, 4)), "0"), "memset: value must be a number, came '0'"),
+    "text into HBM": (lambda: nl.full((4, 4), "x", nl.float32, nl.shared_hbm), "full: fill_value must be a number"),
+    # operands that are written
+    "copy into a broadcast": (lambda: nisa.tensor_copy(broadcast(), new((4, 24))), "tensor_copy: dst .* is broadcast"),
+    "DMA into a broadcast": (lambda: nisa.dma_copy(broadcast(), new((4, 24))), "dma_copy: dst .* is broadcast"),
+    "matmul into a broadcast": (
+        lambda: nisa.nc_matmul(psum((8, 1)).broadcast(1, 4), new((4, 8)), new((4, 4))),
+        "nc_matmul: dst .* is broadcast",
+    ),
+    # bit operators
+    "bits of floats": (
+        lambda: nisa.tensor_scalar(new((4, 4)), new((4, 4)), nl.bitwise_and, 1),
+        "nl.bitwise_and works on bits and takes integers",
+    ),
+    "bits with a float": (
+        lambda: nisa.tensor_scalar(new((4, 4), nl.int32), new((4, 4), nl.int32), nl.bitwise_and, 1.5),
+        "operand0 of nl.bitwise_and must be an integer or an integer tile, came 1.5",
+    ),
+    "bits with a column of floats": (
+        lambda: nisa.tensor_scalar(new((4, 4), nl.int32), new((4, 4), nl.int32), nl.bitwise_and, new((4, 1))),
+        "operand0 of nl.bitwise_and must be an integer",
+    ),
+    "bits and arithmetic": (
+        lambda: nisa.tensor_scalar(
+            new((4, 4), nl.int32), new((4, 4), nl.int32), nl.bitwise_and, 1, op1=nl.add, operand1=1
+        ),
+        "must both be bit operators or both arithmetic",
+    ),
+    "bits in scalar_tensor_tensor": (
+        lambda: nisa.scalar_tensor_tensor(
+            new((4, 4), nl.int32), new((4, 4), nl.int32), nl.bitwise_and, 1, nl.add, new((4, 4), nl.int32)
+        ),
+        "must be arithmetic operators",
+    ),
+    # engines
+    "power from PSUM": (
+        lambda: nisa.tensor_tensor(new((4, 4)), psum((4, 4)), new((4, 4)), nl.power),
+        "GpSimd Engine cannot access PSUM",
+    ),
+    "rsqrt of an operand in PSUM": (
+        lambda: nisa.tensor_scalar(new((4, 4)), new((4, 4)), nl.add, psum((4, 1)), op1=nl.rsqrt),
+        "GpSimd Engine cannot access PSUM",
+    ),
+    "addition on GpSimd": (
+        lambda: nisa.tensor_scalar(new((4, 4)), new((4, 4)), nl.add, 1.0, engine=nisa.engine.gpsimd),
+        "for nl.rsqrt only",
+    ),
+    "subtraction on Scalar": (
+        lambda: nisa.tensor_scalar(new((4, 4)), new((4, 4)), nl.subtract, 1.0, engine=nisa.engine.scalar),
+        "op0 and op1 .* on the Scalar Engine of trn2; allowed",
+    ),
+    "column that is no float32": (
+        lambda: nisa.tensor_scalar(new((4, 4)), new((4, 4)), nl.add, new((4, 1), nl.bfloat16)),
+        "operand0 .* must be float32",
+    ),
+    # activation
+    "scale that is no float32": (
+        lambda: nisa.activation(new((4, 4)), nl.exp, new((4, 4)), scale=new((4, 1), nl.bfloat16)),
+        "activation: scale .* must be float32",
+    ),
+    "no reduce_op": (
+        lambda: nisa.activation(new((4, 4)), nl.exp, new((4, 4)), reduce_cmd=nisa.reduce_cmd.reduce),
+        "needs reduce_op=nl.add",
+    ),
+    "reduction by maximum": (
+        lambda: nisa.activation(new((4, 4)), nl.exp, new((4, 4)), reduce_op=nl.maximum),
+        "reduce_op must be nl.add",
+    ),
+    "command by its name": (
+        lambda: nisa.activation(new((4, 4)), nl.exp, new((4, 4)), reduce_op=nl.add, reduce_cmd="reduce"),
+        "reduce_cmd 'reduce'; allowed: nisa.reduce_cmd idle",
+    ),
+    # max8 and nc_find_index8
+    "7 elements": (lambda: nisa.max8(new((4, 8)), new((4, 7))), "8 to 16384 elements in a partition, has 7"),
+    "16385 elements": (lambda: nisa.max8(new((4, 8)), new((4, 16385))), "8 to 16384 elements"),
+    "four dimensions": (lambda: nisa.max8(new((4, 8)), new((4, 2, 2, 4))), "has 4 dimensions, at most 3"),
+    "nine values": (
+        lambda: nisa.nc_find_index8(new((4, 8), nl.uint32), new((4, 9)), new((4, 9))),
+        "vals .* must have 8 elements",
+    ),
+    "signed places": (
+        lambda: nisa.nc_find_index8(new((4, 8), nl.int32), new((4, 9)), new((4, 8))),
+        "must be uint32 or uint16",
+    ),
+    # dma_transpose
+    "static transpose": (
+        lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), dge_mode=nisa.dge_mode.none),
+        "dge_mode none; allowed: unknown and hwdge",
+    ),
+    "software transpose without indices": (
+        lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), dge_mode=nisa.dge_mode.swdge),
+        "dge_mode swdge; allowed: unknown and hwdge",
+    ),
+    "axes that are a number": (lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), axes=1), "axes 1 of src"),
+    "mode by its name": (
+        lambda: nisa.dma_copy(new((4, 4)), hbm((4, 4)), dge_mode="none"),
+        "dge_mode 'none'; allowed: nisa.dge_mode unknown",
+    ),
+    # views and shapes
+    "shape of nothing": (lambda: hbm(()), "must be of one or more positive integers"),
+    "address that is a number": (lambda: new((4, 4), address=5), "address: 5 must be integers"),
+    "half an address": (lambda: new((4, 4), address=(0,)), r"address \(0,\) must be \(partition, byte"),
+    "address between bytes": (lambda: new((4, 4), address=(0, 1.5)), "must be integers"),
+    "slice between elements": (lambda: new((4, 4))[:, 0:2.0], "slice of dimension 1: .* must be integers"),
+    "reshape to one dimension": (lambda: new((4, 4)).reshape(16), "the partition dimension must stay 4, came 16"),
+    "reshape to floats": (lambda: new((4, 4)).reshape((4, 4.0)), "must be integers"),
+    "broadcast to nothing": (lambda: new((4, 1, 4)).broadcast(1, 0), "size must be at least 1, came 0"),
+    "pattern without pairs": (lambda: new((4, 4)).ap([4, 4]), "pair: 4 must be integers"),
+    "pattern of triples": (lambda: new((4, 4)).ap([[4, 4, 1]]), "must be pairs"),
+    "every other partition": (lambda: new((16, 32)).ap([[64, 8], [1, 32]]), "partition stride must be the 32 elements"),
+    "iota of numbers": (lambda: nisa.iota(new((4, 4), nl.int32), [1, 4]), "pattern .* must be integers"),
+    "iota between integers": (lambda: nisa.iota(new((4, 4), nl.int32), [[1.5, 4]]), "must be integers"),
+    "no tile": (lambda: nl.exp(3.0), "takes tiles, came float"),
+    "sum over partitions": (lambda: nl.sum(new((4, 4)), axis=0), "nl.sum: axis 0 of .* must be the last free"),
+    "no instruction": (lambda: nisa.memset(new((4, 4)), 0.0).depends_on(3), "3 is no instruction"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_operands_are_told(case):
+    broken, text = WRONG[case]
+    with running(NeuronCore(find_target("trn2"))), pytest.raises(NkiValidationError, match=text) as error:
+        broken()
+    assert "\n" not in str(error.value)
+
+
+# Partitions that an operand may start at, by how many it has (trainium_inferentia2_arch.rst, start_partition).
+@pytest.mark.parametrize("count", [1, 32, 33, 64, 65, 128])
+@pytest.mark.parametrize("start", [0, 1, 16, 31, 32, 64, 96])
+def test_operands_start_at_a_quadrant_or_a_half(start, count):
+    if start + count > 128:
+        return
+    allowed = start in ((0, 32, 64, 96) if count <= 32 else (0, 64) if count <= 64 else (0,))
+    with running(NeuronCore(find_target("trn2"))):
+        part = new((128, 4))[start : start + count]
+        out = new((count, 4))
+        if allowed:
+            nisa.tensor_copy(out, part)
+        else:
+            with pytest.raises(NkiValidationError, match=f"src .* is {count} partition.s. from partition {start}"):
+                nisa.tensor_copy(out, part)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum])
+def test_what_is_alive_counts_and_is_named(target, buffer):
+    found = find_target(target)
+    whole = found.sbuf_bytes if buffer is nl.sbuf else found.psum_bytes
+
+    def kernel(tiles):
+        kept = [new((128, whole // 8 // 4), buffer=buffer, name=f"kept{i}") for i in range(tiles)]
+        for tile in kept:
+            nisa.memset(tile, 1.0, engine=nisa.engine.vector)
+        total = new((128, 1), buffer=buffer) if tiles < 8 else kept[0][:, 0:1]
+        for tile in kept:
+            nisa.tensor_reduce(total, nl.add, tile[:, 1:], axis=1)
+
+    execute(NeuronCore(found), kernel, (8,), {})
+    with pytest.raises(
+        CapacityError, match=f"{buffer.name.upper()} of {target} is full: kept8 .*alive: kept0"
+    ) as error:
+        execute(NeuronCore(found), kernel, (9,), {})
+    assert "test_conformance_limits.py:" in str(error.value)
+
+
+def test_addresses_are_bytes_in_sbuf_and_words_in_psum():
+    with running(NeuronCore(find_target("trn2"))):
+        odd = new((4, 4), address=(0, 3))
+        nisa.memset(odd, 1.5)
+        np.testing.assert_array_equal(odd.values, np.full((4, 4), 1.5))
+        assert nl.tile_size.sbuf_min_align == 1
+        with pytest.raises(NkiValidationError, match=f"allowed: multiples of {nl.tile_size.psum_min_align}"):
+            nl.ndarray((4, 4), nl.bfloat16, nl.psum, address=(0, 2))
