@@ -27,13 +27,13 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from .app.answering.stream import Batch, answer_batches
 from .app.errors import UsageError
-from .app.feature_rows import FeatureRows
-from .app.features import read_features
-from .app.pictures import decode_ahead, read_picture
-from .app.report import LabelProbability, Prediction
-from .app.row_stream import numbered
-from .app.stream import Batch, answer_batches
+from .app.reading.feature_rows import FeatureRows
+from .app.reading.features import read_features
+from .app.reading.pictures import decode_ahead, read_picture
+from .app.reading.row_stream import numbered
+from .app.reports.report import LabelProbability, Prediction
 from .models.files import Model, load_model
 from .models.network import FeatureInput, ImageInput, ModelError
 from .models.preprocess import InputError, preprocess

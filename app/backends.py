@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..runtime.backend import Backend
     from ..runtime.cores import CoresSession
     from ..runtime.session import Result, Session
-    from .report import Cores
+    from .reports.report import Cores
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def open_session(
 
 def cores_of(session: Session | CoresRunner) -> Cores | None:
     """What several cores took; None for one."""
-    from .report import Cores
+    from .reports.report import Cores
 
     return Cores(session.cores, session.elapsed_us) if isinstance(session, CoresRunner) else None
 

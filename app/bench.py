@@ -12,15 +12,15 @@ import typer
 
 from . import options
 from .errors import CHECK_FAILED, UsageError
-from .html_report import ReportOption
+from .reports.html import ReportOption
 
 if TYPE_CHECKING:
     from ..runtime.backend import Backend
     from ..runtime.session import Session
     from ..runtime.timing import LayerTiming
     from ..runtime.verify import Verification
-    from .regression import Comparison
-    from .report import Report
+    from .reports.regression import Comparison
+    from .reports.report import Report
 
 
 def bench(
@@ -107,10 +107,10 @@ def bench(
     Exit status: 0; 1 where --verify or --compare failed; 2 wrong usage; 3 the backend is not there; 130 interrupted.
     """
     from .backends import BackendOptions, choice_note, open_backend, place_of
-    from .html_report import check_report, write_report
     from .output import check_output
-    from .regression import DEFAULT_THRESHOLD, compare_documents, parse_threshold, read_baseline
-    from .trace import check_trace, write_trace
+    from .reports.html import check_report, write_report
+    from .reports.regression import DEFAULT_THRESHOLD, compare_documents, parse_threshold, read_baseline
+    from .reports.trace import check_trace, write_trace
 
     start = time.perf_counter()
     check_output(output)
@@ -133,8 +133,8 @@ def bench(
     baseline = read_baseline(compare) if compare is not None else None
 
     from ..runtime.backend import latency_note
-    from .report import Report
-    from .report_machine import to_document
+    from .reports.machine import to_document
+    from .reports.report import Report
 
     where = BackendOptions(
         backend.value if suite is None else "sim",
@@ -186,9 +186,10 @@ def _emit(
 ) -> None:
     """Write a report like `report.emit`, with the sections that only a bench has: in JSON as fields, in NDJSON a line
     each; the comparison also as a table, which a machine format leaves to standard error."""
-    from . import report_machine, report_table
     from .output import write_output, write_stderr, write_stdout
-    from .regression import render_comparison
+    from .reports import machine as report_machine
+    from .reports import table as report_table
+    from .reports.regression import render_comparison
 
     if form is options.Format.table:
         stream = sys.stdout if output is None else None
@@ -214,7 +215,7 @@ def _bench_models(
     from ..models.bundled import bundled_models
     from ..models.files import load_model
     from ..runtime.session import Session
-    from .report import LayerTable
+    from .reports.report import LayerTable
 
     names = [model] if model is not None else [bundled.name for bundled in bundled_models()]
     verdicts, timelines = [], []
@@ -252,7 +253,7 @@ def _bench_kernel(
     """Fill in the row of a kernel; its timeline."""
     from ..runtime.kernel_bench import run_kernel, time_kernel
     from ..runtime.kernel_cases import kernel_case
-    from .report import LayerTable
+    from .reports.report import LayerTable
 
     case = kernel_case(name, shape)
     timed = (run_kernel if verify else time_kernel)(name, case, backend, report.dtype)

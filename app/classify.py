@@ -7,7 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import options, stream_options
+from . import options
+from .answering import stream_options
 from .errors import UsageError
 
 
@@ -88,9 +89,9 @@ def classify(
       trninfer classify samples/ --compare-backends --format csv --output trn2.csv
     """
     from .backends import BackendOptions, choice_note, cores_of, open_session
-    from .inputs import find_pictures
     from .output import check_output
-    from .trace import check_trace, write_trace
+    from .reading.inputs import find_pictures
+    from .reports.trace import check_trace, write_trace
 
     start = time.perf_counter()
     check_output(output)
@@ -128,11 +129,12 @@ def classify(
     if not isinstance(network.input, ImageInput):
         raise UsageError(f"model {model!r} reads features, not pictures; use trninfer ffnn")
 
-    from .answers import check_top_k, identify, open_answers
-    from .pictures import PictureBatches, ignore_warnings, unanswered
+    from .answering.answers import check_top_k, identify, open_answers
+    from .answering.stream import answer_batches
     from .progress import progress_bar
-    from .report import LayerTable, Report, count, emit
-    from .stream import answer_batches
+    from .reading.pictures import PictureBatches, ignore_warnings, unanswered
+    from .reports.emit import emit
+    from .reports.report import LayerTable, Report, count
 
     top = check_top_k(top_k, network.labels)
     ignore_warnings()

@@ -13,11 +13,11 @@ from ..runtime.compare import compare_backends
 from ..runtime.remote import simulator_beside
 from ..runtime.session import Result, split_batches
 from ..runtime.verify import Verification, Verifier
-from .answers import make_predictions
+from .answering.answers import make_predictions
+from .answering.stream import Batch
 from .backends import BackendOptions, open_backend, place_of
 from .errors import UsageError
-from .report import LayerTable, Report
-from .stream import Batch
+from .reports.report import LayerTable, Report
 
 
 def check_comparison(options: BackendOptions, resume: bool) -> BackendOptions:

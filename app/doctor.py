@@ -33,8 +33,8 @@ def doctor(
         NEURON_PLATFORM_TARGET_OVERRIDE=trn1 trninfer doctor
     """
     from .output import check_output, write_output, write_stdout
-    from .report import emit_rows
-    from .report_table import render_records
+    from .reports.emit import emit_rows
+    from .reports.table import render_records
 
     check_output(output)
     rows = _checks()
@@ -78,7 +78,7 @@ def _neuron_system() -> list[dict[str, Any]]:
     from ..runtime.compile_cache import cache_folder, cache_size
     from ..runtime.neuron_profile import find_device_timer
     from ..runtime.neuron_system import driver_version, instance_type, runtime_library, visible_cores
-    from .report import count
+    from .reports.report import count
 
     driver = driver_version()
     rows = [

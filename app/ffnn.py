@@ -8,7 +8,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import options, stream_options
+from . import options
+from .answering import stream_options
 from .errors import UsageError
 
 BUNDLED = "digits-ffnn"
@@ -99,7 +100,7 @@ def ffnn(
     """
     from .backends import BackendOptions, choice_note, cores_of, open_session
     from .output import check_output
-    from .trace import check_trace, write_trace
+    from .reports.trace import check_trace, write_trace
 
     start = time.perf_counter()
     check_output(output)
@@ -127,7 +128,7 @@ def ffnn(
     from ..models.files import load_model
     from ..models.network import FeatureInput
     from ..runtime.backend import latency_note
-    from .features import read_features, read_labels, read_weights
+    from .reading.features import read_features, read_labels, read_weights
 
     note = choice_note(where.name)  # tells what is missing before anything is read
     loaded = read_weights(weights) if weights is not None else load_model(model or BUNDLED)
@@ -135,11 +136,12 @@ def ffnn(
     if not isinstance(network.input, FeatureInput):
         raise UsageError(f"model {model!r} reads pictures, not features; use trninfer classify")
 
-    from .answers import check_top_k, identify, open_answers
+    from .answering.answers import check_top_k, identify, open_answers
+    from .answering.stream import answer_batches
     from .progress import progress_bar
-    from .report import LayerTable, Report, Score, count, emit
-    from .row_stream import Scored, describe_data, first_unanswered, numbered
-    from .stream import answer_batches
+    from .reading.row_stream import Scored, describe_data, first_unanswered, numbered
+    from .reports.emit import emit
+    from .reports.report import LayerTable, Report, Score, count
 
     top = check_top_k(top_k, network.labels)
     with read_features(data, network.input.features) as rows:

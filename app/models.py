@@ -28,8 +28,8 @@ def models(
     from ..models.bundled import bundled_models
     from ..models.network import describe_shape
     from .output import check_output, write_output, write_stdout
-    from .report import emit_rows
-    from .report_table import render_records
+    from .reports.emit import emit_rows
+    from .reports.table import render_records
 
     check_output(output)
     rows: list[dict[str, Any]] = [

@@ -62,13 +62,15 @@ def fused_conv2d_maxpool(x, w, bias, pool_size=1, padding=0, activation="identit
     assert w.dtype == x.dtype, f"conv2d: w must have the dtype of x, {x.dtype}, came {w.dtype}"
     assert tuple(bias.shape) == (out_channels,), f"conv2d: bias must be [{out_channels}], came {bias.shape}"
     assert bias.dtype == x.dtype or bias.dtype == nl.float32, (
-        f"conv2d: bias must be float32 or have the dtype of x, {x.dtype}, came {bias.dtype}")
+        f"conv2d: bias must be float32 or have the dtype of x, {x.dtype}, came {bias.dtype}"
+    )
     return _convolve(x, w, bias, in_channels, out_channels, kernel_size, pool_size, padding, activation, False)
 
 
 @nki.jit
-def fused_conv2d_maxpool_packed(x, w_packed, bias_packed, in_channels, kernel_size, pool_size=1, padding=0,
-                                activation="identity"):
+def fused_conv2d_maxpool_packed(
+    x, w_packed, bias_packed, in_channels, kernel_size, pool_size=1, padding=0, activation="identity"
+):
     """`fused_conv2d_maxpool` on weights that are already laid out for SBUF.
 
     Args:
@@ -92,23 +94,28 @@ def fused_conv2d_maxpool_packed(x, w_packed, bias_packed, in_channels, kernel_si
     packed_rows = (tap_rows * tap_columns - 1) * tap_block_stride(in_channels, tap_rows, tap_columns) + in_channels
     assert rows == packed_rows, (
         f"conv2d: w_packed must have {packed_rows} rows for {in_channels} channels and filters of "
-        f"{kernel_size}x{kernel_size}, came {rows}")
+        f"{kernel_size}x{kernel_size}, came {rows}"
+    )
     steps = len(contraction_steps(kernel_size, tap_rows, tap_columns))
     out_channels = columns // steps
     assert out_channels * steps == columns, (
-        f"conv2d: w_packed has {columns} columns, which must be a multiple of the {steps} matmuls of a filter")
+        f"conv2d: w_packed has {columns} columns, which must be a multiple of the {steps} matmuls of a filter"
+    )
     assert tuple(bias_packed.shape) == (min(PARTITIONS, out_channels), ceil_divide(out_channels, PARTITIONS)), (
         f"conv2d: bias_packed must be [{min(PARTITIONS, out_channels)}, {ceil_divide(out_channels, PARTITIONS)}] for "
-        f"{out_channels} output channels, came {bias_packed.shape}")
-    return _convolve(x, w_packed, bias_packed, in_channels, out_channels, kernel_size, pool_size, padding, activation,
-                     True)
+        f"{out_channels} output channels, came {bias_packed.shape}"
+    )
+    return _convolve(
+        x, w_packed, bias_packed, in_channels, out_channels, kernel_size, pool_size, padding, activation, True
+    )
 
 
 def _convolve(x, w, bias, in_channels, out_channels, kernel_size, pool_size, padding, activation, packed):
     """The convolution of both entries, which differ in how weights and biases reach SBUF."""
     assert len(x.shape) == 4, f"conv2d: x must be [B, Cin, H, W], came {x.shape}"
     assert x.dtype == nl.float32 or x.dtype == nl.bfloat16 or x.dtype == nl.float16, (
-        f"conv2d: x must be float32, bfloat16 or float16, came {x.dtype}")
+        f"conv2d: x must be float32, bfloat16 or float16, came {x.dtype}"
+    )
     batch, channels, height, width = x.shape
     assert channels == in_channels, f"conv2d: x has {channels} channels, the filters {in_channels}"
     assert pool_size == 1 or pool_size == 2, f"conv2d: pool_size must be 1 or 2, came {pool_size}"
@@ -116,12 +123,27 @@ def _convolve(x, w, bias, in_channels, out_channels, kernel_size, pool_size, pad
     pixels = min(height, width) + 2 * padding - kernel_size + 1
     assert pixels >= pool_size, (
         f"conv2d: {height}x{width} with padding {padding} is too small for filters of {kernel_size}x{kernel_size} and "
-        f"pool_size {pool_size}")
+        f"pool_size {pool_size}"
+    )
     item_bytes = 4 if x.dtype == nl.float32 else 2
-    plan = plan_conv2d(batch, in_channels, height, width, out_channels, kernel_size, pool_size, padding, item_bytes,
-                       packed, _sbuf_bytes())
-    out = nl.ndarray((batch, out_channels, plan.out_rows // pool_size, plan.out_columns // pool_size), dtype=x.dtype,
-                     buffer=nl.shared_hbm)
+    plan = plan_conv2d(
+        batch,
+        in_channels,
+        height,
+        width,
+        out_channels,
+        kernel_size,
+        pool_size,
+        padding,
+        item_bytes,
+        packed,
+        _sbuf_bytes(),
+    )
+    out = nl.ndarray(
+        (batch, out_channels, plan.out_rows // pool_size, plan.out_columns // pool_size),
+        dtype=x.dtype,
+        buffer=nl.shared_hbm,
+    )
     input_tiles = len(plan.channel_tiles)
     biases = []
     zeroed: list[nl.NkiTensor] = []
@@ -149,8 +171,22 @@ def _convolve(x, w, bias, in_channels, out_channels, kernel_size, pool_size, pad
                     following = _load_group(x, plan, index + 1, loaded, zeroed)
                 if not last and tile == out_tiles - 1 and tile > 0:
                     next_inputs = _as_multiplied(following, plan)
-                _compute_group(out, w, plan, packed, first, index, tile, units, width, inputs, staged,
-                               weights, biases[first + tile], activation)
+                _compute_group(
+                    out,
+                    w,
+                    plan,
+                    packed,
+                    first,
+                    index,
+                    tile,
+                    units,
+                    width,
+                    inputs,
+                    staged,
+                    weights,
+                    biases[first + tile],
+                    activation,
+                )
             if not last and out_tiles == 1:
                 next_inputs = _as_multiplied(following, plan)
             inputs = next_inputs
@@ -213,13 +249,21 @@ def _compute_group(out, w, plan, packed, first, index, tile, units, width, input
             sums = join_pairs(sums, piece_columns)
         start = (piece_image * rows + piece_row) // pool_size
         left = piece_column // pool_size
-        _finish(result[:, start:start + piece_images * piece_rows // pool_size,
-                       left:left + piece_columns // pool_size], sums, bias, pool_size, activation)
+        _finish(
+            result[:, start : start + piece_images * piece_rows // pool_size, left : left + piece_columns // pool_size],
+            sums,
+            bias,
+            pool_size,
+            activation,
+        )
     top = row // pool_size
     left = column // pool_size
-    nisa.dma_copy(dst=out[image:image + images, channel:channel + count, top:top + pooled_rows,
-                          left:left + pooled_columns].permute((1, 0, 2, 3)),
-                  src=result.reshape((count, images, pooled_rows, pooled_columns)))
+    nisa.dma_copy(
+        dst=out[
+            image : image + images, channel : channel + count, top : top + pooled_rows, left : left + pooled_columns
+        ].permute((1, 0, 2, 3)),
+        src=result.reshape((count, images, pooled_rows, pooled_columns)),
+    )
 
 
 def _accumulate(sums, weights, tile, plan, t, index, piece, width):
@@ -239,10 +283,17 @@ def _accumulate(sums, weights, tile, plan, t, index, piece, width):
             start = max(start, -shift)
             end = min(end, width - shift)
         if start < end:
-            nisa.nc_matmul(dst=target[:, :, :, start - first:end - first], stationary=weights[0:used, s, :],
-                           moving=tile[0:used, image:image + images, row + down:row + down + rows,
-                                       start + shift - left:end + shift - left],
-                           accumulate=t > 0 or n > 0)
+            nisa.nc_matmul(
+                dst=target[:, :, :, start - first : end - first],
+                stationary=weights[0:used, s, :],
+                moving=tile[
+                    0:used,
+                    image : image + images,
+                    row + down : row + down + rows,
+                    start + shift - left : end + shift - left,
+                ],
+                accumulate=t > 0 or n > 0,
+            )
 
 
 def _finish(target, sums, bias, pool_size, activation):
@@ -271,7 +322,8 @@ def _windows(tile):
 def _activation_function(activation):
     """The Scalar Engine function of a name."""
     assert activation in ("identity", "relu", "gelu", "sigmoid", "tanh"), (
-        f"conv2d: activation must be identity, relu, gelu, sigmoid or tanh, came {activation}")
+        f"conv2d: activation must be identity, relu, gelu, sigmoid or tanh, came {activation}"
+    )
     if activation == "relu":
         return nl.relu
     if activation == "gelu":

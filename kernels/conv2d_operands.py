@@ -48,22 +48,34 @@ def load_input(x, plan, index, t, previous, zeroed):
     if plan.tap_columns > 1 and index > 0:
         tile = zeroed[index % len(zeroed)][:, 0:images, 0:tile_rows, 0:tile_columns]
     else:
-        tile = nl.ndarray((rows_of_taps(plan, t, plan.tap_rows * plan.tap_columns), images, tile_rows, tile_columns),
-                          dtype=x.dtype, buffer=nl.sbuf)
+        tile = nl.ndarray(
+            (rows_of_taps(plan, t, plan.tap_rows * plan.tap_columns), images, tile_rows, tile_columns),
+            dtype=x.dtype,
+            buffer=nl.sbuf,
+        )
     kept = 0
     if row > 0 and plan.reach_rows > 0:
         kept = plan.reach_rows
         rows_before = plan.groups[index - 1][3]
-        nisa.tensor_copy(dst=tile[:, :, 0:kept, :], src=previous[:, :, rows_before:rows_before + kept, :],
-                         engine=nisa.engine.gpsimd)
+        nisa.tensor_copy(
+            dst=tile[:, :, 0:kept, :],
+            src=previous[:, :, rows_before : rows_before + kept, :],
+            engine=nisa.engine.gpsimd,
+        )
 
     # Element (r, c) of the block for tap (i, j) is input row r + top + i, column c + left + j.
     top = row - plan.padding
     if plan.tap_columns > 1 and index == 0:
         nisa.memset(dst=tile, value=0.0, engine=nisa.engine.vector)
     else:
-        _zero_border(tile, kept, max(0, -top), min(tile_rows, height - top - plan.tap_rows + 1), max(0, -left),
-                     min(tile_columns, width - left - plan.tap_columns + 1))
+        _zero_border(
+            tile,
+            kept,
+            max(0, -top),
+            min(tile_rows, height - top - plan.tap_rows + 1),
+            max(0, -left),
+            min(tile_columns, width - left - plan.tap_columns + 1),
+        )
     for i in range(plan.tap_rows):
         first_row = max(kept, -top - i)
         end_row = min(tile_rows, height - top - i)
@@ -73,9 +85,14 @@ def load_input(x, plan, index, t, previous, zeroed):
             block = (i * plan.tap_columns + j) * plan.block_stride
             if first_row < end_row and first_column < end_column:
                 nisa.dma_copy(
-                    dst=tile[block:block + channels, :, first_row:end_row, first_column:end_column],
-                    src=x[image:image + images, channel:channel + channels, first_row + top + i:end_row + top + i,
-                          first_column + left + j:end_column + left + j].permute((1, 0, 2, 3)))
+                    dst=tile[block : block + channels, :, first_row:end_row, first_column:end_column],
+                    src=x[
+                        image : image + images,
+                        channel : channel + channels,
+                        first_row + top + i : end_row + top + i,
+                        first_column + left + j : end_column + left + j,
+                    ].permute((1, 0, 2, 3)),
+                )
     return tile
 
 
@@ -105,8 +122,8 @@ def _load_packed(w_packed, plan, out_tile, t):
     block = first // PARTITIONS * PARTITIONS  # blocks of w_packed hold 128 output channels, a tile may be part of one
     width = min(PARTITIONS, w_packed.shape[1] // steps - block)
     weights = nl.ndarray((rows, steps, count), dtype=w_packed.dtype, buffer=nl.sbuf)
-    source = w_packed[channel:channel + rows, block * steps:(block + width) * steps].reshape_dim(1, (steps, width))
-    nisa.dma_copy(dst=weights, src=source[:, :, first - block:first - block + count])
+    source = w_packed[channel : channel + rows, block * steps : (block + width) * steps].reshape_dim(1, (steps, width))
+    nisa.dma_copy(dst=weights, src=source[:, :, first - block : first - block + count])
     return weights
 
 
@@ -124,8 +141,15 @@ def stage_weights(w, plan, packed, first, units, last, staged):
             channel, channels = plan.channel_tiles[unit % input_tiles]
             filter_row, filter_rows = plan.weight_chunks[len(staged) % chunks][:2]
             chunk = nl.ndarray((count, channels, filter_rows, plan.kernel_size), dtype=w.dtype, buffer=nl.sbuf)
-            nisa.dma_copy(dst=chunk, src=w[out_channel:out_channel + count, channel:channel + channels,
-                                           filter_row:filter_row + filter_rows, :])
+            nisa.dma_copy(
+                dst=chunk,
+                src=w[
+                    out_channel : out_channel + count,
+                    channel : channel + channels,
+                    filter_row : filter_row + filter_rows,
+                    :,
+                ],
+            )
             staged.append(chunk)
 
 
@@ -155,8 +179,9 @@ def _transpose_chunk(laid_out, chunk, plan, chunk_plan):
     count, channels = chunk.shape[0], chunk.shape[1]
     taps_first = chunk.permute((0, 2, 3, 1))
     if plan.tap_columns > 1:  # leave space between the taps, as the input does
-        spread = nl.ndarray((count, filter_rows, plan.kernel_size, plan.block_stride), dtype=chunk.dtype,
-                            buffer=nl.sbuf)
+        spread = nl.ndarray(
+            (count, filter_rows, plan.kernel_size, plan.block_stride), dtype=chunk.dtype, buffer=nl.sbuf
+        )
         nisa.memset(dst=spread, value=0.0, engine=nisa.engine.vector)
         nisa.tensor_copy(dst=spread[:, :, :, 0:channels], src=taps_first, engine=nisa.engine.vector)
         taps_first = spread
@@ -168,13 +193,13 @@ def _transpose_chunk(laid_out, chunk, plan, chunk_plan):
         for s in range(size):
             row, column, taps = plan.steps[first_step + start + s]
             row = row - filter_row
-            block = taps_first[:, row:row + taps // plan.tap_columns, column:column + plan.tap_columns, :]
+            block = taps_first[:, row : row + taps // plan.tap_columns, column : column + plan.tap_columns, :]
             if plan.tap_columns > 1:
-                block = block.reshape((count, taps * plan.block_stride))[:, 0:laid_out.shape[0]]
+                block = block.reshape((count, taps * plan.block_stride))[:, 0 : laid_out.shape[0]]
             used = min(laid_out.shape[0], taps * taps_first.shape[3])
             nisa.nc_transpose(dst=bank[0:used, s, :], data=block, engine=nisa.engine.tensor)
             rows = max(rows, used)
-        target = laid_out[0:rows, first_step + start:first_step + start + size, :]
+        target = laid_out[0:rows, first_step + start : first_step + start + size, :]
         if (start // in_bank) % 2 == 0:
             nisa.tensor_copy(dst=target, src=bank[0:rows, :, :], engine=nisa.engine.vector)
         else:
@@ -194,10 +219,10 @@ def load_biases(bias, plan, packed):
             channel, count = plan.out_tiles[tile]
             if packed:
                 block = channel // PARTITIONS
-                source = bias[channel - block * PARTITIONS:channel - block * PARTITIONS + count, block:block + 1]
+                source = bias[channel - block * PARTITIONS : channel - block * PARTITIONS + count, block : block + 1]
             else:
-                source = bias[channel:channel + count].reshape((count, 1))
-            nisa.dma_copy(dst=columns[0:count, tile:tile + 1], src=source)
+                source = bias[channel : channel + count].reshape((count, 1))
+            nisa.dma_copy(dst=columns[0:count, tile : tile + 1], src=source)
     for tile in range(tiles):
-        biases.append(columns[0:plan.out_tiles[tile][1], tile:tile + 1])
+        biases.append(columns[0 : plan.out_tiles[tile][1], tile : tile + 1])
     return biases

@@ -25,8 +25,8 @@ def pair_inputs(tile, plan):
     combined = nl.ndarray((partitions, 4, images, rows, pairs), dtype=tile.dtype, buffer=nl.sbuf)
     d0 = tile[:, :, :, 0:end:2]
     d1 = tile[:, :, :, 1:end:2]
-    d2 = tile[:, :, :, 2:end + 2:2]
-    d3 = tile[:, :, :, 3:end + 2:2]
+    d2 = tile[:, :, :, 2 : end + 2 : 2]
+    d3 = tile[:, :, :, 3 : end + 2 : 2]
     nisa.tensor_tensor(dst=combined[:, 0], data1=d0, data2=d2, op=nl.subtract, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=combined[:, 1], data1=d1, data2=d2, op=nl.add, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=combined[:, 2], data1=d2, data2=d1, op=nl.subtract, engine=nisa.engine.vector)
@@ -57,8 +57,9 @@ def pair_sums(count, piece):
     """Four PSUM tiles [count, rows of all images, pairs] for a piece of the output."""
     sums = []
     for _ in range(4):
-        sums.append(nl.ndarray((count, piece[1] * piece[3], ceil_divide(piece[5], 2)), dtype=nl.float32,
-                               buffer=nl.psum))
+        sums.append(
+            nl.ndarray((count, piece[1] * piece[3], ceil_divide(piece[5], 2)), dtype=nl.float32, buffer=nl.psum)
+        )
     return sums
 
 
@@ -70,9 +71,12 @@ def accumulate_pairs(sums, weights, combined, plan, t, piece):
         for s in range(len(plan.steps) // 3):
             down, _, taps = plan.steps[3 * s]
             used = rows_of_taps(plan, t, taps)
-            nisa.nc_matmul(dst=target, stationary=weights[0:used, 4 * s + m, :],
-                           moving=combined[0:used, m, image:image + images, row + down:row + down + rows, :],
-                           accumulate=t > 0 or s > 0)
+            nisa.nc_matmul(
+                dst=target,
+                stationary=weights[0:used, 4 * s + m, :],
+                moving=combined[0:used, m, image : image + images, row + down : row + down + rows, :],
+                accumulate=t > 0 or s > 0,
+            )
 
 
 def join_pairs(sums, columns):

@@ -143,8 +143,9 @@ def pairs_columns(batch, in_channels, out_rows, out_columns, kernel_size, item_b
     return 5 * paired < 4 * single
 
 
-def plan_conv2d(batch, in_channels, height, width, out_channels, kernel_size, pool_size, padding, item_bytes, packed,
-                sbuf_bytes):
+def plan_conv2d(
+    batch, in_channels, height, width, out_channels, kernel_size, pool_size, padding, item_bytes, packed, sbuf_bytes
+):
     """The plan of a convolution of [batch, in_channels, height, width] with stride 1.
 
     `packed` says that weights come in stationary layout, `sbuf_bytes` is the size of an SBUF partition. AssertionError
@@ -153,17 +154,56 @@ def plan_conv2d(batch, in_channels, height, width, out_channels, kernel_size, po
     out_rows = (height + 2 * padding - kernel_size + 1) // pool_size * pool_size
     out_columns = (width + 2 * padding - kernel_size + 1) // pool_size * pool_size
     if pairs_columns(batch, in_channels, out_rows, out_columns, kernel_size, item_bytes):
-        plan = _plan(batch, in_channels, width, out_channels, kernel_size, pool_size, padding, item_bytes, packed,
-                     sbuf_bytes, out_rows, out_columns, True)
+        plan = _plan(
+            batch,
+            in_channels,
+            width,
+            out_channels,
+            kernel_size,
+            pool_size,
+            padding,
+            item_bytes,
+            packed,
+            sbuf_bytes,
+            out_rows,
+            out_columns,
+            True,
+        )
         bank_columns = plan.psum_images * plan.psum_rows * ceil_divide(out_columns, 2)
         if bank_columns >= FLOAT32_WEIGHT_COLUMNS and plan.resident_tiles == len(plan.out_tiles):
             return plan
-    return _plan(batch, in_channels, width, out_channels, kernel_size, pool_size, padding, item_bytes, packed,
-                 sbuf_bytes, out_rows, out_columns, False)
+    return _plan(
+        batch,
+        in_channels,
+        width,
+        out_channels,
+        kernel_size,
+        pool_size,
+        padding,
+        item_bytes,
+        packed,
+        sbuf_bytes,
+        out_rows,
+        out_columns,
+        False,
+    )
 
 
-def _plan(batch, in_channels, width, out_channels, kernel_size, pool_size, padding, item_bytes, packed, sbuf_bytes,
-          out_rows, out_columns, paired):
+def _plan(
+    batch,
+    in_channels,
+    width,
+    out_channels,
+    kernel_size,
+    pool_size,
+    padding,
+    item_bytes,
+    packed,
+    sbuf_bytes,
+    out_rows,
+    out_columns,
+    paired,
+):
     tap_rows, tap_columns = taps_in_partitions(in_channels, kernel_size)
     channel_tiles = ranges(in_channels, PARTITIONS)  # one where taps share the partition axis
     steps = contraction_steps(kernel_size, tap_rows, tap_columns)
@@ -182,7 +222,8 @@ def _plan(batch, in_channels, width, out_channels, kernel_size, pool_size, paddi
         tile_channels = tile_channels // 2
     assert tile_channels * channel_bytes <= WEIGHT_BYTES, (
         f"conv2d: the filters of one output channel take {channel_bytes} bytes of a partition "
-        f"({in_channels} channels, {kernel_size}x{kernel_size}), at most {WEIGHT_BYTES} are allowed")
+        f"({in_channels} channels, {kernel_size}x{kernel_size}), at most {WEIGHT_BYTES} are allowed"
+    )
     out_tiles = ranges(out_channels, tile_channels)
     resident_tiles = min(len(out_tiles), WEIGHT_BYTES // (tile_channels * channel_bytes))
     if packed:
@@ -218,7 +259,8 @@ def _plan(batch, in_channels, width, out_channels, kernel_size, pool_size, paddi
         row_bytes, halo_bytes = _row_bytes(columns, reach_rows, reach_columns, pool_size, element_bytes, item_bytes)
     assert row_bytes + halo_bytes <= free, (
         f"conv2d: one output row needs {row_bytes + halo_bytes} bytes of a partition beside weights of {used_bytes} "
-        f"({in_channels} channels, {kernel_size}x{kernel_size}), {free} are there")
+        f"({in_channels} channels, {kernel_size}x{kernel_size}), {free} are there"
+    )
     rows_fitting = min(out_rows, (free - halo_bytes) // row_bytes * pool_size)
     bank_pixels = 2 * BANK_COLUMNS if paired else BANK_COLUMNS
     psum_columns = round_up(ceil_divide(columns, ceil_divide(columns, bank_pixels // pool_size)), pool_size)
@@ -250,10 +292,31 @@ def _plan(batch, in_channels, width, out_channels, kernel_size, pool_size, paddi
         largest = max(1, min(rows_fitting, load_rows) // psum_rows)
         smallest = ceil_divide(largest, smallest_part)
         groups = _row_groups(batch, out_rows, out_columns, columns, psum_rows, smallest, largest)
-    return Conv2dPlan(kernel_size, padding, pool_size, out_rows, out_columns, paired, tap_rows, tap_columns,
-                      tap_block_stride(in_channels, tap_rows, tap_columns), channel_tiles, steps, first_step,
-                      pads_columns, reach_rows, reach_columns, out_tiles, resident_tiles, weight_chunks, staged_chunks,
-                      psum_images, psum_rows, psum_columns, groups)
+    return Conv2dPlan(
+        kernel_size,
+        padding,
+        pool_size,
+        out_rows,
+        out_columns,
+        paired,
+        tap_rows,
+        tap_columns,
+        tap_block_stride(in_channels, tap_rows, tap_columns),
+        channel_tiles,
+        steps,
+        first_step,
+        pads_columns,
+        reach_rows,
+        reach_columns,
+        out_tiles,
+        resident_tiles,
+        weight_chunks,
+        staged_chunks,
+        psum_images,
+        psum_rows,
+        psum_columns,
+        groups,
+    )
 
 
 def _weight_chunks(channels, kernel_size, tap_rows, steps, item_bytes):

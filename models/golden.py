@@ -71,9 +71,9 @@ def conv2d(
             band = windows[:, first * pool_size : last * pool_size, : width * pool_size]
             unfolded = band.transpose(0, 3, 4, 1, 2).reshape(filters.shape[1], -1)
             values = activate(filters @ unfolded + bias[:, None], activation)
-            out[:, first:last] = values.reshape(
-                out_channels, last - first, pool_size, width, pool_size
-            ).max(axis=(2, 4))
+            out[:, first:last] = values.reshape(out_channels, last - first, pool_size, width, pool_size).max(
+                axis=(2, 4)
+            )
     return result
 
 

@@ -59,9 +59,10 @@ def pack_conv2d(w: NDArray[Any], bias: NDArray[Any]) -> tuple[NDArray[Any], NDAr
     stride = conv2d_block_stride(in_channels, kernel_size)
     stationary = np.zeros((rows * columns, stride, row_steps * column_steps, out_channels), w.dtype)
     stationary[:, :in_channels] = split.reshape(rows * columns, in_channels, -1, out_channels)
-    used = stationary.reshape(-1, *stationary.shape[2:])[:(rows * columns - 1) * stride + in_channels]
-    blocks = [used[:, :, first:first + PARTITIONS].reshape(len(used), -1)
-              for first in range(0, out_channels, PARTITIONS)]
+    used = stationary.reshape(-1, *stationary.shape[2:])[: (rows * columns - 1) * stride + in_channels]
+    blocks = [
+        used[:, :, first : first + PARTITIONS].reshape(len(used), -1) for first in range(0, out_channels, PARTITIONS)
+    ]
     width = min(PARTITIONS, out_channels)
     padded = np.zeros(len(blocks) * width, np.float32)
     padded[:out_channels] = bias

@@ -116,9 +116,7 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
             raise ModelError(f"a network with one {kind} is needed; it has {len(values)} ({names})")
     shape, dtype = _input_type(inputs[0])
     nodes = tuple(_node(node, reader) for node in graph.node)
-    return Graph(
-        graph.name or path.stem, nodes, constants, inputs[0].name, shape, dtype, graph.output[0].name, opset
-    )
+    return Graph(graph.name or path.stem, nodes, constants, inputs[0].name, shape, dtype, graph.output[0].name, opset)
 
 
 def _input_type(value: onnx.ValueInfoProto) -> tuple[tuple[int | None, ...], np.dtype[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import IntEnum
 from typing import Any
 
 from ..core import active
@@ -24,15 +24,7 @@ from ..instructions.search import nonzero_with_count, sequence_bounds, topk
 from ..instructions.select import affine_select, range_select, select_reduce, tensor_copy_predicated
 from ..instructions.statistics import bn_aggr, bn_stats, tensor_partition_reduce
 from ..instructions.tensor_engine import matmul_perf_mode, nc_matmul, nc_transpose
-from ..instructions.vector_engine import (
-    memset,
-    reciprocal,
-    scalar_tensor_tensor,
-    tensor_copy,
-    tensor_reduce,
-    tensor_scalar,
-    tensor_tensor,
-)
+from ..instructions.vector_engine import memset, reciprocal, scalar_tensor_tensor, tensor_copy, tensor_reduce, tensor_scalar, tensor_tensor
 from ..registers import VirtualRegister
 from .api import missing
 
@@ -43,8 +35,8 @@ gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
 
 
-class nc_version(Enum):  # noqa: N801 (name and values of nki.isa)
-    """NeuronCore versions: gen2 is trn1, gen3 trn2, gen4 trn3."""
+class nc_version(IntEnum):  # noqa: N801 (name and values of nki.isa)
+    """NeuronCore versions, which kernels compare: gen2 is trn1, gen3 trn2, gen4 trn3."""
 
     gen2 = 2
     gen3 = 3

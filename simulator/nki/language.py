@@ -191,7 +191,7 @@ def ds(start: int, size: int) -> DynamicSlice:
 
 
 def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
-    return x.expand_dim(axis)
+    return x.expand_dim(axis + x.ndim + 1 if axis < 0 else axis)
 
 
 def device_print(print_prefix: str, tensor: NkiTensor) -> None:

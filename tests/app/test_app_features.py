@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from trninfer.app.errors import UsageError
-from trninfer.app.feature_tables import MAX_LINE
-from trninfer.app.features import read_features, read_labels, read_weights
+from trninfer.app.reading.feature_tables import MAX_LINE
+from trninfer.app.reading.features import read_features, read_labels, read_weights
 
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from trninfer.app import finished
+from trninfer.app.answering import finished
 from trninfer.app.errors import UsageError
-from trninfer.app.features import read_features
 from trninfer.app.options import Format
-from trninfer.app.pictures import read_picture
+from trninfer.app.reading.features import read_features
+from trninfer.app.reading.pictures import read_picture
 from trninfer.models import ImageInput, ModelError, load_model
 from trninfer.models.files import WEIGHTS_DIRECTORY
 from trninfer.models.preprocess import InputError

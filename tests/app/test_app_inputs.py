@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trninfer.app.errors import UsageError
-from trninfer.app.features import read_features
-from trninfer.app.inputs import PICTURE_SUFFIXES, STANDARD_INPUT, find_pictures
-from trninfer.app.pictures import decode_ahead, read_picture
+from trninfer.app.reading.features import read_features
+from trninfer.app.reading.inputs import PICTURE_SUFFIXES, STANDARD_INPUT, find_pictures
+from trninfer.app.reading.pictures import decode_ahead, read_picture
 from trninfer.models import ImageInput
 from trninfer.models.preprocess import InputError
 
@@ -122,7 +122,7 @@ def test_lists_that_cannot_be_read(tmp_path: Path, kind: str) -> None:
         os.mkfifo(path)
     elif kind == "nul":
         path += "\0"
-    with pytest.raises(UsageError, match=r"^--from-list .*: (not a regular file|no such file|embedded null byte)$"):
+    with pytest.raises(UsageError, match=r"^--from-list .*: (not a regular file|no such file|embedded null.*)$"):
         find_pictures([], from_list=path)
 
 
@@ -179,7 +179,7 @@ def test_files_that_vanish_after_they_were_listed(cli, pictures: Path, picture_m
         (pictures / "1.png").unlink()
         return found
 
-    monkeypatch.setattr("trninfer.app.inputs.find_pictures", find_and_remove)
+    monkeypatch.setattr("trninfer.app.reading.inputs.find_pictures", find_and_remove)
     outcome = cli("classify", pictures, "--model", picture_model, "--format", "json")
     report = outcome.json()
     assert outcome.status == 2 and [Path(a["input"]).name for a in report["predictions"]] == ["0.png", "2.png"]

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from trninfer import kernels
 from trninfer.app.backends import CoresRunner
-from trninfer.app.report import Report
-from trninfer.app.report_machine import to_document
+from trninfer.app.reports.machine import to_document
+from trninfer.app.reports.report import Report
 from trninfer.runtime import environment, neuron
 from trninfer.runtime.compare import MEASUREMENT_COLUMNS, BackendComparison, ComparedLaunch
 from trninfer.runtime.compile_cache import CompileCache

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trninfer.app import report_machine
-from trninfer.app.answer_log import open_log
-from trninfer.app.answers import make_predictions
+from trninfer.app.answering.answer_log import open_log
+from trninfer.app.answering.answers import make_predictions
+from trninfer.app.answering.stream import answer_batches
 from trninfer.app.errors import UsageError
 from trninfer.app.options import Format
-from trninfer.app.report import Prediction, Report
-from trninfer.app.stream import answer_batches
+from trninfer.app.reports import machine as report_machine
+from trninfer.app.reports.report import Prediction, Report
 from trninfer.models import Dense, FeatureInput, Network, Softmax, load_model, save_model
 from trninfer.runtime.choose import choose_backend
 from trninfer.runtime.session import Session, split_batches

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trninfer import __version__
-from trninfer.app import html_report_charts as charts
-from trninfer.app import html_report_timeline as timeline
-from trninfer.app.html_report import write_report
-from trninfer.app.html_report_markup import element, microseconds, percent, quantity
-from trninfer.app.html_report_page import render_page
-from trninfer.app.report import Cores, LabelProbability, LayerTable, Prediction, Report
+from trninfer.app.reports import html_charts as charts
+from trninfer.app.reports import html_timeline as timeline
+from trninfer.app.reports.html import write_report
+from trninfer.app.reports.html_markup import element, microseconds, percent, quantity
+from trninfer.app.reports.html_page import render_page
+from trninfer.app.reports.report import Cores, LabelProbability, LayerTable, Prediction, Report
 from trninfer.runtime import suites
 from trninfer.runtime.timing import LayerTiming
 

@@ -18,13 +18,22 @@ ACTIVATIONS = ["identity", "relu", "gelu", "sigmoid", "tanh"]
 HALF_TOLERANCE = {np.dtype(np.float16): 1e-3, np.dtype(ml_dtypes.bfloat16): 8e-3}  # one rounding of the result
 
 
-def run(packed: bool, x: NDArray[Any], w: NDArray[Any], bias: NDArray[Any], target: str = "trn2",
-        **parameters: Any) -> NDArray[Any]:
+def run(
+    packed: bool, x: NDArray[Any], w: NDArray[Any], bias: NDArray[Any], target: str = "trn2", **parameters: Any
+) -> NDArray[Any]:
     """The output of either kernel."""
     if packed:
         w_packed, bias_packed = pack_conv2d(w, bias)
-        launch = simulator.run(fused_conv2d_maxpool_packed, x, w_packed, bias_packed, target=target,
-                               in_channels=w.shape[1], kernel_size=w.shape[2], **parameters)
+        launch = simulator.run(
+            fused_conv2d_maxpool_packed,
+            x,
+            w_packed,
+            bias_packed,
+            target=target,
+            in_channels=w.shape[1],
+            kernel_size=w.shape[2],
+            **parameters,
+        )
     else:
         launch = simulator.run(fused_conv2d_maxpool, x, w, bias, target=target, **parameters)
     output = launch.outputs[0]
@@ -32,12 +41,21 @@ def run(packed: bool, x: NDArray[Any], w: NDArray[Any], bias: NDArray[Any], targ
     return output
 
 
-def check(packed: bool, x: NDArray[Any], w: NDArray[Any], bias: NDArray[Any], target: str = "trn2", pool_size: int = 1,
-          padding: int = 0, activation: str = "identity") -> None:
+def check(
+    packed: bool,
+    x: NDArray[Any],
+    w: NDArray[Any],
+    bias: NDArray[Any],
+    target: str = "trn2",
+    pool_size: int = 1,
+    padding: int = 0,
+    activation: str = "identity",
+) -> None:
     """Compare with the golden model on the same, rounded, inputs."""
     output = run(packed, x, w, bias, target, pool_size=pool_size, padding=padding, activation=activation)
-    expected = golden.conv2d(x.astype(np.float32), w.astype(np.float32), bias.astype(np.float32), padding, pool_size,
-                             activation)
+    expected = golden.conv2d(
+        x.astype(np.float32), w.astype(np.float32), bias.astype(np.float32), padding, pool_size, activation
+    )
     assert output.dtype == x.dtype
     assert output.shape == expected.shape
     if x.dtype == np.float32:
@@ -69,11 +87,27 @@ def draw(dtype: Any, *shapes: tuple[int, ...]) -> list[NDArray[Any]]:
     st.sampled_from([np.float32, np.float16, ml_dtypes.bfloat16]),
     st.sampled_from(["trn1", "trn2", "trn3"]),
 )
-def test_any_shape(packed: bool, batch: int, in_channels: int, out_channels: int, height: int, width: int,
-                   kernel_size: int, padding: int, pool_size: int, activation: str, dtype: Any, target: str) -> None:
+def test_any_shape(
+    packed: bool,
+    batch: int,
+    in_channels: int,
+    out_channels: int,
+    height: int,
+    width: int,
+    kernel_size: int,
+    padding: int,
+    pool_size: int,
+    activation: str,
+    dtype: Any,
+    target: str,
+) -> None:
     padding = max(padding, -((min(height, width) - kernel_size + 1 - pool_size) // 2))
-    x, w, bias = draw(dtype, (batch, in_channels, height, width), (out_channels, in_channels, kernel_size, kernel_size),
-                      (out_channels,))
+    x, w, bias = draw(
+        dtype,
+        (batch, in_channels, height, width),
+        (out_channels, in_channels, kernel_size, kernel_size),
+        (out_channels,),
+    )
     scale = np.asarray((in_channels * kernel_size**2) ** -0.5, np.float32)
     w = (w.astype(np.float32) * scale).astype(dtype)
     check(packed, x, w, bias, target, pool_size, padding, activation)
@@ -123,8 +157,12 @@ LARGE = {
 @pytest.mark.parametrize("case", LARGE)
 def test_what_does_not_fit_is_cut_up(case: str, packed: bool) -> None:
     batch, in_channels, out_channels, height, width, kernel_size, padding, pool_size = LARGE[case]
-    x, w, bias = draw(np.float32, (batch, in_channels, height, width),
-                      (out_channels, in_channels, kernel_size, kernel_size), (out_channels,))
+    x, w, bias = draw(
+        np.float32,
+        (batch, in_channels, height, width),
+        (out_channels, in_channels, kernel_size, kernel_size),
+        (out_channels,),
+    )
     check(packed, x, w, bias, "trn1", pool_size, padding, "gelu" if pool_size == 2 else "relu")
 
 
@@ -136,14 +174,34 @@ def test_gelu_is_applied_before_the_maximum() -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.booleans(), st.integers(1, 3), st.sampled_from([43, 64, 65, 129]), st.sampled_from([1, 128, 130]),
-       st.integers(6, 40), st.integers(16, 40), st.integers(0, 3), st.sampled_from([1, 2]),
-       st.sampled_from(ACTIVATIONS), st.sampled_from(["trn1", "trn2", "trn3"]))
-def test_columns_in_pairs(packed: bool, batch: int, in_channels: int, out_channels: int, height: int, width: int,
-                          padding: int, pool_size: int, activation: str, target: str) -> None:
+@given(
+    st.booleans(),
+    st.integers(1, 3),
+    st.sampled_from([43, 64, 65, 129]),
+    st.sampled_from([1, 128, 130]),
+    st.integers(6, 40),
+    st.integers(16, 40),
+    st.integers(0, 3),
+    st.sampled_from([1, 2]),
+    st.sampled_from(ACTIVATIONS),
+    st.sampled_from(["trn1", "trn2", "trn3"]),
+)
+def test_columns_in_pairs(
+    packed: bool,
+    batch: int,
+    in_channels: int,
+    out_channels: int,
+    height: int,
+    width: int,
+    padding: int,
+    pool_size: int,
+    activation: str,
+    target: str,
+) -> None:
     """3x3 filters in float32 on images that are large enough for the minimal filtering algorithm, and around there."""
-    x, w, bias = draw(np.float32, (batch, in_channels, height, width), (out_channels, in_channels, 3, 3),
-                      (out_channels,))
+    x, w, bias = draw(
+        np.float32, (batch, in_channels, height, width), (out_channels, in_channels, 3, 3), (out_channels,)
+    )
     check(packed, x, w / in_channels**0.5, bias, target, pool_size, padding, activation)
 
 
@@ -160,10 +218,12 @@ def test_infinity_stays_where_the_filter_reaches(in_channels: int) -> None:
 def test_pairs_are_used_where_they_pay() -> None:
     large = plan_conv2d(1, 256, 224, 224, 256, 3, 1, 0, 4, False, 224 * 1024)
     assert large.paired
-    for smaller in (plan_conv2d(1, 256, 224, 224, 256, 3, 1, 0, 2, False, 224 * 1024),  # 16 bits
-                    plan_conv2d(1, 256, 224, 224, 256, 5, 1, 0, 4, False, 224 * 1024),  # 5x5
-                    plan_conv2d(1, 3, 224, 224, 256, 3, 1, 0, 4, False, 224 * 1024),  # the filter in one matmul
-                    plan_conv2d(1, 256, 10, 10, 256, 3, 1, 0, 4, False, 224 * 1024)):  # bound by loading weights
+    for smaller in (
+        plan_conv2d(1, 256, 224, 224, 256, 3, 1, 0, 2, False, 224 * 1024),  # 16 bits
+        plan_conv2d(1, 256, 224, 224, 256, 5, 1, 0, 4, False, 224 * 1024),  # 5x5
+        plan_conv2d(1, 3, 224, 224, 256, 3, 1, 0, 4, False, 224 * 1024),  # the filter in one matmul
+        plan_conv2d(1, 256, 10, 10, 256, 3, 1, 0, 4, False, 224 * 1024),
+    ):  # bound by loading weights
         assert not smaller.paired
 
 
@@ -182,8 +242,11 @@ def test_every_input_is_loaded_once(packed: bool) -> None:
 
 
 def arguments(**changes: Any) -> dict[str, Any]:
-    values: dict[str, Any] = {"x": np.zeros((1, 4, 6, 6), np.float32), "w": np.zeros((5, 4, 3, 3), np.float32),
-                              "bias": np.zeros(5, np.float32)}
+    values: dict[str, Any] = {
+        "x": np.zeros((1, 4, 6, 6), np.float32),
+        "w": np.zeros((5, 4, 3, 3), np.float32),
+        "bias": np.zeros(5, np.float32),
+    }
     return values | changes
 
 
@@ -201,7 +264,8 @@ def arguments(**changes: Any) -> dict[str, Any]:
         ({"pool_size": 3}, "pool_size must be 1 or 2, came 3"),
         ({"padding": -1}, "padding must be at least 0, came -1"),
         ({"activation": "swish"}, "activation must be identity, relu, gelu, sigmoid or tanh, came swish"),
-    ])
+    ],
+)
 def test_what_cannot_be_computed_is_told(changes: dict[str, Any], message: str) -> None:
     values = arguments(**changes)
     with pytest.raises(AssertionError) as error:
@@ -219,12 +283,19 @@ def test_what_cannot_be_computed_is_told(changes: dict[str, Any], message: str) 
         ({"bias": np.zeros((5, 1), np.float16)}, "bias_packed must be float32, came float16"),
         ({"bias": np.zeros((1, 5), np.float32)}, "bias_packed must be [5, 1] for 5 output channels, came (1, 5)"),
         ({"x": np.zeros((1, 4, 6, 6), np.int32)}, "w_packed must have the dtype of x, int32, came float32"),
-    ])
+    ],
+)
 def test_what_is_packed_wrongly_is_told(changes: dict[str, Any], message: str) -> None:
     values = arguments(w=np.zeros((116, 5), np.float32), bias=np.zeros((5, 1), np.float32), kernel_size=3) | changes
     with pytest.raises(AssertionError) as error:
-        simulator.run(fused_conv2d_maxpool_packed, values["x"], values["w"], values["bias"], in_channels=4,
-                      kernel_size=values["kernel_size"])
+        simulator.run(
+            fused_conv2d_maxpool_packed,
+            values["x"],
+            values["w"],
+            values["bias"],
+            in_channels=4,
+            kernel_size=values["kernel_size"],
+        )
     assert message in str(error.value)
 
 
@@ -241,16 +312,36 @@ def test_filters_too_large_for_sbuf_are_told() -> None:
 
 @settings(deadline=None, max_examples=200)
 @given(
-    st.integers(1, 9), st.integers(1, 600), st.integers(1, 300), st.one_of(st.integers(1, 300), st.just(20000)),
-    st.integers(1, 300), st.integers(1, 9), st.integers(1, 2), st.integers(0, 4), st.sampled_from([2, 4]),
-    st.booleans(), st.sampled_from([192 * 1024, 224 * 1024, 256 * 1024]))
-def test_a_plan_covers_the_output_once_and_fits(batch: int, in_channels: int, height: int, width: int,
-                                                out_channels: int, kernel_size: int, pool_size: int, padding: int,
-                                                item_bytes: int, packed: bool, sbuf_bytes: int) -> None:
+    st.integers(1, 9),
+    st.integers(1, 600),
+    st.integers(1, 300),
+    st.one_of(st.integers(1, 300), st.just(20000)),
+    st.integers(1, 300),
+    st.integers(1, 9),
+    st.integers(1, 2),
+    st.integers(0, 4),
+    st.sampled_from([2, 4]),
+    st.booleans(),
+    st.sampled_from([192 * 1024, 224 * 1024, 256 * 1024]),
+)
+def test_a_plan_covers_the_output_once_and_fits(
+    batch: int,
+    in_channels: int,
+    height: int,
+    width: int,
+    out_channels: int,
+    kernel_size: int,
+    pool_size: int,
+    padding: int,
+    item_bytes: int,
+    packed: bool,
+    sbuf_bytes: int,
+) -> None:
     if min(height, width) + 2 * padding - kernel_size + 1 < pool_size:
         return
-    plan = plan_conv2d(batch, in_channels, height, width, out_channels, kernel_size, pool_size, padding, item_bytes,
-                       packed, sbuf_bytes)
+    plan = plan_conv2d(
+        batch, in_channels, height, width, out_channels, kernel_size, pool_size, padding, item_bytes, packed, sbuf_bytes
+    )
     covered = 0
     expected_row: dict[tuple[int, int], int] = {}
     loaded = 0

@@ -159,9 +159,7 @@ def test_one_dense_layer_and_half_precision(tmp_path: Path) -> None:
     half = {key: value.astype(ml_dtypes.bfloat16) for key, value in tensors.items() if value.dtype == np.float32}
     imported = import_network(save(half, tmp_path))
     assert imported.network.input.shape == (3, 32, 32) and len(imported.network.labels) == 4
-    np.testing.assert_array_equal(
-        imported.tensors["dense1.weight"], half["classifier.weight"].astype(np.float32).T
-    )
+    np.testing.assert_array_equal(imported.tensors["dense1.weight"], half["classifier.weight"].astype(np.float32).T)
 
 
 def perceptron(*sizes: int, stem: str = "fc", seed: int = 0) -> Tensors:

@@ -30,7 +30,7 @@ def test_every_weight_is_where_the_definition_puts_it(in_channels: int, out_chan
                     block = n // 128
                     width = min(128, out_channels - 128 * block)
                     column = 128 * block * len(steps) + step * width + n % 128
-                    expected[first:first + in_channels, column] = w[n, :, down + i, right + j]
+                    expected[first : first + in_channels, column] = w[n, :, down + i, right + j]
     np.testing.assert_array_equal(packed, expected)
     for n in range(out_channels):
         assert bias_packed[n % 128, n // 128] == bias[n]
@@ -55,8 +55,13 @@ def test_the_dtype_of_the_weights_is_kept_and_biases_are_float32() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "bias", "message"),
-    [((4, 3, 3), 4, "must be [Cout, Cin, k, k], came [4, 3, 3]"), ((4, 3, 3, 2), 4, "came [4, 3, 3, 2]"),
-     ((4, 3, 3, 3), 5, "bias must be [4], came [5]"), ((4, 0, 3, 3), 4, "came [4, 0, 3, 3]")])
+    [
+        ((4, 3, 3), 4, "must be [Cout, Cin, k, k], came [4, 3, 3]"),
+        ((4, 3, 3, 2), 4, "came [4, 3, 3, 2]"),
+        ((4, 3, 3, 3), 5, "bias must be [4], came [5]"),
+        ((4, 0, 3, 3), 4, "came [4, 0, 3, 3]"),
+    ],
+)
 def test_shapes_that_are_no_filters_are_refused(shape: tuple[int, ...], bias: int, message: str) -> None:
     with pytest.raises(ValueError) as error:
         pack_conv2d(np.ones(shape, np.float32), np.ones(bias, np.float32))

@@ -117,9 +117,7 @@ def test_json_round_trip() -> None:
 )
 def test_json_round_trip_of_any_perceptron(widths, activation, features, ends_in_softmax) -> None:
     sizes = [features, *widths]
-    layers: list = [
-        Dense(f"layer {n}", a, b, activation) for n, (a, b) in enumerate(itertools.pairwise(sizes))
-    ]
+    layers: list = [Dense(f"layer {n}", a, b, activation) for n, (a, b) in enumerate(itertools.pairwise(sizes))]
     if ends_in_softmax:
         layers.append(Softmax("softmax"))
     network = Network("any \u00e9", FeatureInput(features), tuple(layers), tuple(map(str, range(widths[-1]))))
@@ -162,12 +160,18 @@ def test_json_that_is_not_ours_is_refused_in_one_line(text: str, says: str) -> N
     assert "\n" not in str(error.value)
 
 
-@given(st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.sampled_from(["name", "input", "layers", "labels", "kind", "features"]), inner, max_size=5),
-    max_leaves=20,
-))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(
+                st.sampled_from(["name", "input", "layers", "labels", "kind", "features"]), inner, max_size=5
+            )
+        ),
+        max_leaves=20,
+    )
+)
 def test_any_json_gives_a_network_or_a_model_error(data) -> None:
     with pytest.raises(ModelError):
         Network.from_json(json.dumps(data))

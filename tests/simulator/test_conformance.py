@@ -357,3 +357,16 @@ def test_an_inherited_offset_counts_in_the_new_dtype():
     with on():
         view = tile(words, nl.int32)[:, 8:16].ap([[64, 2], [1, 4]], dtype=nl.uint16)
         np.testing.assert_array_equal(view.values, words.view(np.uint16)[:, 16:20])
+
+
+def test_an_axis_may_be_counted_from_the_end():
+    with on():
+        data = new((4, 6))
+        assert nl.expand_dims(data, -1).shape == nl.expand_dims(data, 2).shape == (4, 6, 1)
+        assert nl.expand_dims(data, 1).shape == (4, 1, 6)
+
+
+@pytest.mark.parametrize("target, newer", [("trn1", False), ("trn2", False), ("trn3", True)])
+def test_kernels_compare_versions(target, newer):
+    with on(target):
+        assert (nisa.get_nc_version() >= nisa.nc_version.gen4) is newer

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..errors import UsageError
+from ..options import Format
+from ..reading.inputs import describe, open_regular
+from ..reports.machine import PREDICTION_COLUMNS
+from ..reports.report import Prediction
 from .answer_log import Identity, check_identity, check_prediction
-from .errors import UsageError
-from .inputs import describe, open_regular
-from .options import Format
-from .report import Prediction
-from .report_machine import PREDICTION_COLUMNS
 
 _MAX_LINE = 1 << 24  # bytes
 

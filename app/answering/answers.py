@@ -15,14 +15,15 @@ from typing import Protocol
 
 import numpy as np
 
-from ..models.files import Model
-from ..runtime.backend import Labelled
+from ...models.files import Model
+from ...runtime.backend import Labelled
+from ..errors import UsageError, complain
+from ..options import Format
+from ..output import is_special, open_output, write_chunks, write_stderr
+from ..reports.emit import emit
+from ..reports.report import LabelProbability, Prediction, Report, count
 from .answer_log import AnswerLog, Identity, open_log
-from .errors import UsageError, complain
 from .finished import read_finished
-from .options import Format
-from .output import is_special, open_output, write_chunks, write_stderr
-from .report import LabelProbability, Prediction, Report, count, emit
 
 TOP_LABELS = 5  # of an answer, the most probable ones, unless --top-k says otherwise
 STREAMED = (Format.csv, Format.ndjson)
@@ -116,7 +117,7 @@ class _Streamed:
     earlier = 0
 
     def __init__(self, form: Format, write: Callable[[str], bool], on_screen: bool) -> None:
-        from . import report_machine
+        from ..reports import machine as report_machine
 
         self.on_screen = on_screen
         self._machine = report_machine
@@ -174,7 +175,7 @@ class _Logged:
             report.predictions = [row for answer in self._log for row in (_rows(answer) if shown else [answer])]
             emit(report, self._form, self._output, quiet)
             return
-        from . import report_machine
+        from ..reports import machine as report_machine
 
         write_chunks(report_machine.chunks(report, self._form, self._log), self._output)
         _tell(report, quiet)
@@ -191,7 +192,7 @@ def _rows(answer: Prediction) -> list[Prediction]:
 
 def _tell(report: Report, quiet: bool) -> None:
     """What stands beside a machine format on standard error: the tables, and each input that could not be used."""
-    from . import report_table
+    from ..reports import table as report_table
 
     if not quiet:
         write_stderr(report_table.render_layers(report, sys.stderr))

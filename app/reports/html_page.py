@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
-from ..version import __version__
-from . import html_report_tables as tables
-from .html_report_charts import bound_legend, roofline, time_bar
-from .html_report_markup import Markup, element, fragment, microseconds, percent, quantity
-from .html_report_timeline import collect, timeline_section
+from ...version import __version__
+from . import html_tables as tables
+from .html_charts import bound_legend, roofline, time_bar
+from .html_markup import Markup, element, fragment, microseconds, percent, quantity
+from .html_timeline import collect, timeline_section
 from .regression import verdict
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _footer(report: Report) -> Markup:
     terms = [fragment(element("dt", term), element("dd", meaning)) for term, meaning in _TERMS]
     versions = f"trninfer {__version__}, Python {platform.python_version()}, NumPy {metadata.version('numpy')}"
     if report.backend == "neuron":
-        from ..runtime.environment import neuron_packages
+        from ...runtime.environment import neuron_packages
 
         versions += "".join(f", {package.name} {package.version}" for package in neuron_packages() if package.version)
     spent = f"{report.host_seconds:.2f} s on {platform.system()} {platform.machine()}"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..models.files import Model
-from ..models.network import Dense, FeatureInput, Network, Softmax
-from .errors import UsageError
+from ...models.files import Model
+from ...models.network import Dense, FeatureInput, Network, Softmax
+from ..errors import UsageError
 from .feature_rows import MAX_LOADED_BYTES, FeatureRows, check_finite
 from .feature_tables import read_csv, read_npy, read_npz
 from .inputs import describe, file_size, open_regular

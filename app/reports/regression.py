@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .errors import UsageError, printable
+from ..errors import UsageError, printable
 
 DEFAULT_THRESHOLD = "5%"
 MAX_BYTES = 64 << 20  # of a baseline: a bench of a hundred layers takes 40 KB
@@ -204,7 +204,7 @@ def _compare_row(name: str, before: float | None, now: float | None, threshold: 
 
 def render_comparison(comparison: Comparison, stream: Any) -> str:
     """The comparison as a table for `stream` (a file where it is None), and the verdict in a line."""
-    from .report_table import render_records
+    from .table import render_records
 
     records = [
         (

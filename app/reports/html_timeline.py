@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .errors import printable
-from .html_report_markup import Markup, element, fragment, microseconds
+from ..errors import printable
+from .html_markup import Markup, element, fragment, microseconds
 
 MAX_BLOCKS = 20_000  # on the page: some 800 KB, and drawn within a frame or two
 MAX_LANES = 6  # of DMA queues in one direction; those beyond share the last

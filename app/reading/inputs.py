@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from .errors import UsageError
+from ..errors import UsageError
 
 STANDARD_INPUT = "-"
 

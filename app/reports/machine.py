@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from .errors import printable
-from .options import Format
+from ..errors import printable
+from ..options import Format
 from .report import Prediction, Report
 
 if TYPE_CHECKING:
-    from ..runtime.compare import BackendComparison
+    from ...runtime.compare import BackendComparison
 
 SCHEMA_VERSION = 1
 

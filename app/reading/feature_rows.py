@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from .errors import UsageError
+from ..errors import UsageError
 
 MAX_LOADED_BYTES = 8 << 30  # of an array that has to be held whole
 _ELEMENTS_AT_ONCE = 1 << 22  # looked at together when searching for NaN

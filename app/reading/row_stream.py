@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from .answers import Answers
-from .errors import UsageError
+from ..answering.answers import Answers
+from ..answering.stream import Batch
+from ..errors import UsageError
+from ..reports.report import Prediction, Score
 from .feature_rows import FeatureRows
 from .inputs import describe
-from .report import Prediction, Score
-from .stream import Batch
 
 
 def numbered(rows: FeatureRows, batch_size: int, first: int) -> Iterator[Batch]:

@@ -1,27 +1,18 @@
-"""What a command reports, whatever form it is written in, and the choice of the form."""
+"""What a command reports, whatever form it is written in."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from .errors import BAD_USAGE, CHECK_FAILED, complain
-from .inputs import InputProblem
-from .options import Format
-from .output import write_output, write_stderr, write_stdout
+from ..errors import BAD_USAGE, CHECK_FAILED
+from ..reading.inputs import InputProblem
 
 if TYPE_CHECKING:
-    from ..runtime.compare import BackendComparison
-    from ..runtime.suites import SuiteRow
-    from ..runtime.timing import LayerTiming
-    from ..runtime.verify import Verification
-
-TOP_LABELS = 5  # of a prediction, the most probable ones
+    from ...runtime.compare import BackendComparison
+    from ...runtime.suites import SuiteRow
+    from ...runtime.timing import LayerTiming
+    from ...runtime.verify import Verification
 
 
 @dataclass(frozen=True)
@@ -119,38 +110,3 @@ class Report:
 def count(number: int, noun: str) -> str:
     """`1 picture`, `2 pictures`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def predictions(
-    inputs: Sequence[str | int], labels: Sequence[str], classes: np.ndarray, probabilities: np.ndarray
-) -> list[Prediction]:
-    """A prediction an input from classes int32 [N] and probabilities [N, C]."""
-    answers = []
-    top = np.argsort(-probabilities, axis=1, kind="stable")[:, :TOP_LABELS]
-    for name, index, row, best in zip(inputs, classes.tolist(), probabilities, top.tolist(), strict=True):
-        chances = tuple(LabelProbability(labels[i], i, float(row[i])) for i in best)
-        answers.append(Prediction(name, labels[index], index, float(row[index]), chances))
-    return answers
-
-
-def emit(report: Report, form: Format, output: Path | None, quiet: bool) -> None:
-    """Write a report to `output` or standard output in its form, and beside a machine format its tables to stderr."""
-    from . import report_machine, report_table
-
-    if form is not Format.table:
-        write_output(report_machine.render(report, form), output)
-        if not quiet:
-            write_stderr(report_table.render_layers(report, sys.stderr))
-    elif output is None:
-        write_stdout(report_table.render(report, quiet, sys.stdout))
-    else:
-        write_output(report_table.render(report, quiet, None), output)
-    for problem in report.errors:
-        complain(f"{problem.input}: {problem.message}")
-
-
-def emit_rows(rows: list[dict[str, Any]], command: str, form: Format, output: Path | None) -> None:
-    """Write a list of plain records (models, checks of this machine) in a machine format."""
-    from . import report_machine
-
-    write_output(report_machine.render_rows(rows, command, form), output)

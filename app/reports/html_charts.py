@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .html_report_markup import Markup, element, microseconds, percent, quantity
+from .html_markup import Markup, element, microseconds, percent, quantity
 
 if TYPE_CHECKING:
-    from ..runtime.timing import LayerTiming
+    from ...runtime.timing import LayerTiming
     from .report import LayerTable
 
 BOUNDS = {
@@ -88,8 +88,8 @@ class Point:
 
 def roofs(target: str, dtype: str) -> tuple[Roof, ...]:
     """The limits of a NeuronCore: its PE array, its HBM and its 16 DMA engines (`simulator.timing.constants`)."""
-    from ..simulator.targets import PARTITIONS, TARGETS
-    from ..simulator.timing.constants import machine
+    from ...simulator.targets import PARTITIONS, TARGETS
+    from ...simulator.timing.constants import machine
 
     constants = machine(target)
     peak = 2 * PARTITIONS**2 * TARGETS[target].tensor_ghz * 1e9

@@ -14,14 +14,14 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ..runtime.neuron_profile import DEVICE_LABEL
-from .errors import printable
+from ...runtime.neuron_profile import DEVICE_LABEL
+from ..errors import printable
 from .report import LayerTable, Report
 
 if TYPE_CHECKING:
-    from ..runtime.compare import BackendComparison, ComparedLaunch
-    from ..runtime.timing import LayerTiming
-    from ..runtime.verify import Verification
+    from ...runtime.compare import BackendComparison, ComparedLaunch
+    from ...runtime.timing import LayerTiming
+    from ...runtime.verify import Verification
 
 NARROW = 80
 WIDE = 200  # of a file or a pipe, which have no width of their own

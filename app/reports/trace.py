@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import UsageError
-from .output import check_output
+from ..errors import UsageError
+from ..output import check_output
 
 
 def check_trace(path: Path | None) -> None:
@@ -28,7 +28,7 @@ def write_trace(path: Path | None, timelines: Sequence[tuple[str, Any]], backend
         return
     if not timelines:
         raise UsageError(f"--trace {path}: nothing to write: the {backend} backend gave no timeline")
-    from .. import simulator
+    from ... import simulator
 
     runs = []
     for step, run in timelines:

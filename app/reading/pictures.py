@@ -13,10 +13,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..models.network import ImageInput
-from ..models.preprocess import InputError, open_image, preprocess
+from ...models.network import ImageInput
+from ...models.preprocess import InputError, open_image, preprocess
+from ..reports.machine import spell
 from .inputs import STANDARD_INPUT, InputProblem, describe, open_regular
-from .report_machine import spell
 
 MAX_THREADS = 4  # each may hold a picture of 64 megapixels
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from .errors import UsageError
-from .output import check_output, write_output
+from ..errors import UsageError
+from ..output import check_output, write_output
 
 if TYPE_CHECKING:
     from .regression import Comparison
@@ -41,7 +41,7 @@ def write_report(
     """
     if path is None:
         return
-    from .html_report_page import render_page
+    from .html_page import render_page
 
     page = render_page(report, timelines, comparison)
     target = Path(os.path.realpath(path))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .html_report_charts import bound_class
-from .html_report_markup import Markup, element, microseconds, percent, quantity, shape_text
+from .html_charts import bound_class
+from .html_markup import Markup, element, microseconds, percent, quantity, shape_text
 
 if TYPE_CHECKING:
-    from ..runtime.suites import SuiteRow
-    from ..runtime.timing import LayerTiming
+    from ...runtime.suites import SuiteRow
+    from ...runtime.timing import LayerTiming
     from .regression import ComparedRow, Comparison
     from .report import LayerTable, Report
 

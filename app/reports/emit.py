@@ -1,0 +1,36 @@
+"""A report in the form that was asked for, to the file or stream that was asked for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..errors import complain
+from ..options import Format
+from ..output import write_output, write_stderr, write_stdout
+from .report import Report
+
+
+def emit(report: Report, form: Format, output: Path | None, quiet: bool) -> None:
+    """Write a report to `output` or standard output in its form, and beside a machine format its tables to stderr."""
+    from . import machine as report_machine
+    from . import table as report_table
+
+    if form is not Format.table:
+        write_output(report_machine.render(report, form), output)
+        if not quiet:
+            write_stderr(report_table.render_layers(report, sys.stderr))
+    elif output is None:
+        write_stdout(report_table.render(report, quiet, sys.stdout))
+    else:
+        write_output(report_table.render(report, quiet, None), output)
+    for problem in report.errors:
+        complain(f"{problem.input}: {problem.message}")
+
+
+def emit_rows(rows: list[dict[str, Any]], command: str, form: Format, output: Path | None) -> None:
+    """Write a list of plain records (models, checks of this machine) in a machine format."""
+    from . import machine as report_machine
+
+    write_output(report_machine.render_rows(rows, command, form), output)
