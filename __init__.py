@@ -13,7 +13,23 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from . import simulator
-    from .api import Answers, BackendUnavailable, InputError, KernelError, LabelProbability, LayerTiming, Model, ModelError, OverflowedError, Picture, Prediction, TargetError, classify, load_model, predict
+    from .api import (
+        Answers,
+        BackendUnavailable,
+        InputError,
+        KernelError,
+        LabelProbability,
+        LayerTiming,
+        Model,
+        ModelError,
+        OverflowedError,
+        Picture,
+        Prediction,
+        TargetError,
+        classify,
+        load_model,
+        predict,
+    )
 
 __all__ = [
     "Answers",

@@ -12,7 +12,6 @@ import typer
 
 from . import options
 from .errors import CHECK_FAILED, UsageError
-from .reports.html import ReportOption
 
 if TYPE_CHECKING:
     from ..runtime.backend import Backend
@@ -57,7 +56,7 @@ def bench(
     output: options.OutputOption = None,
     verify: options.VerifyOption = False,
     trace: options.TraceOption = None,
-    report_file: ReportOption = None,
+    report_file: options.ReportOption = None,
     compare: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(

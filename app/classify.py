@@ -43,6 +43,7 @@ def classify(
     resume: stream_options.ResumeOption = False,
     verify: options.VerifyOption = False,
     trace: options.TraceOption = None,
+    report_file: options.ReportOption = None,
     quiet: options.QuietOption = False,
 ) -> None:
     """Tell what pictures show, and how long each layer takes.
@@ -91,11 +92,13 @@ def classify(
     from .backends import BackendOptions, choice_note, cores_of, open_session
     from .output import check_output
     from .reading.inputs import find_pictures
+    from .reports.html import check_report, write_report
     from .reports.trace import check_trace, write_trace
 
     start = time.perf_counter()
     check_output(output)
     check_trace(trace)
+    check_report(report_file)
     stream_options.check_resume(resume, output, verify)
     if not paths and from_list is None:
         raise UsageError("no pictures named; give files, folders, - or --from-list FILE (see trninfer classify --help)")
@@ -110,6 +113,7 @@ def classify(
         device_times,
         nrtpy,
         trace=trace is not None,
+        keep_timelines=report_file is not None,
         quiet=quiet,
     )
     where.check()
@@ -143,6 +147,7 @@ def classify(
         report = run_comparison("classify", loaded, batches, where, dtype.value, batch_size, top, verify)
         report.errors = problems + batches.problems
         report.host_seconds = time.perf_counter() - start
+        write_report(report_file, report)
         emit(report, form, output, quiet)
         raise typer.Exit(report.exit_status)
     with (
@@ -181,5 +186,6 @@ def classify(
             errors=problems + batches.problems,
         )
         write_trace(trace, result.timelines, chosen.name)
+        write_report(report_file, report, result.timelines)
         answers.finish(report, quiet, top_k)
     raise typer.Exit(report.exit_status)

@@ -54,6 +54,7 @@ def ffnn(
     resume: stream_options.ResumeOption = False,
     verify: options.VerifyOption = False,
     trace: options.TraceOption = None,
+    report_file: options.ReportOption = None,
     quiet: options.QuietOption = False,
 ) -> None:
     """Classify rows of features, and time each layer.
@@ -100,11 +101,13 @@ def ffnn(
     """
     from .backends import BackendOptions, choice_note, cores_of, open_session
     from .output import check_output
+    from .reports.html import check_report, write_report
     from .reports.trace import check_trace, write_trace
 
     start = time.perf_counter()
     check_output(output)
     check_trace(trace)
+    check_report(report_file)
     stream_options.check_resume(resume, output, verify)
     if weights is not None and model is not None:
         raise UsageError("--weights and --model both name a network; give one of them")
@@ -117,6 +120,7 @@ def ffnn(
         device_times,
         nrtpy,
         trace=trace is not None,
+        keep_timelines=report_file is not None,
         quiet=quiet,
     )
     where.check()
@@ -153,6 +157,7 @@ def ffnn(
                 right = sum(answer.class_index == truth[int(answer.input)] for answer in report.predictions)
                 report.score = Score(int(right), len(truth))
             report.host_seconds = time.perf_counter() - start
+            write_report(report_file, report)
             emit(report, form, output, quiet)
             raise typer.Exit(report.exit_status)
         with (
@@ -199,5 +204,6 @@ def ffnn(
                 score=scored.score(),
             )
             write_trace(trace, result.timelines, chosen.name)
+            write_report(report_file, report, result.timelines)
             answers.finish(report, quiet, None)
     raise typer.Exit(report.exit_status)

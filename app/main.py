@@ -31,8 +31,8 @@ app = typer.Typer(
     name="trninfer",
     help="Run small networks with hand-written NKI kernels on an AWS Trainium NeuronCore, or on the simulator of one, "
     "and see where every microsecond goes.",
-    epilog="Exit status: 0 all went well; 1 a check failed (--verify); 2 wrong usage or an input that could not be "
-    "used (the others are answered); 3 the backend asked for is not there; 130 interrupted.",
+    epilog="Exit status: 0 all went well; 1 a check failed (--verify, --compare, lint); 2 wrong usage or an input that "
+    "could not be used (the others are answered); 3 the backend asked for is not there; 130 interrupted.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

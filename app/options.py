@@ -127,3 +127,7 @@ TraceOption = Annotated[
     typer.Option("--trace", metavar="FILE", help="Write the engines' timeline of one batch, for ui.perfetto.dev."),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Answers and errors only: no layer tables, no progress.")]
+ReportOption = Annotated[
+    Optional[Path],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
+    typer.Option("--report", metavar="FILE", help="Write a page of HTML: layers, timeline, roofline."),
+]

@@ -15,7 +15,18 @@ from .dtypes import Array, DType, convert, lookup
 from .errors import NkiValidationError, NotSimulatedError, OutOfBoundsError
 from .instruction import Access
 from .memory import MemoryRegion, Storage
-from .views import comb, fill_ellipsis, infer, integers, is_row_major, resolve_index, resolve_slice, row_major, shape_of, strides_of_reshape
+from .views import (
+    comb,
+    fill_ellipsis,
+    infer,
+    integers,
+    is_row_major,
+    resolve_index,
+    resolve_slice,
+    row_major,
+    shape_of,
+    strides_of_reshape,
+)
 
 MAX_DIMENSIONS = 5  # of an access pattern (nki-language-guide.rst, "Tensor Values")
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..output import check_output, write_output
@@ -15,11 +13,6 @@ from ..output import check_output, write_output
 if TYPE_CHECKING:
     from .regression import Comparison
     from .report import Report
-
-ReportOption = Annotated[
-    Optional[Path],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
-    typer.Option("--report", metavar="FILE", help="Write a page of HTML: layers, timeline, roofline."),
-]
 
 
 def check_report(path: Path | None) -> None:

@@ -11,7 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, destination, engine_of, in_sbuf, not_psum_on_gpsimd, same_size, scalar_operand, shaped, tile
+from ..checks import (
+    broadcast_value,
+    destination,
+    engine_of,
+    in_sbuf,
+    not_psum_on_gpsimd,
+    same_size,
+    scalar_operand,
+    shaped,
+    tile,
+)
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError

@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, destination, float_values, same_partitions, same_size, scalar_operand, shaped, tile
+from ..checks import (
+    broadcast_value,
+    destination,
+    float_values,
+    same_partitions,
+    same_size,
+    scalar_operand,
+    shaped,
+    tile,
+)
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError

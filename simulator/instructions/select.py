@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, destination, distinct, float_values, in_sbuf, same_size, scalar_operand, shaped, tile
+from ..checks import (
+    broadcast_value,
+    destination,
+    distinct,
+    float_values,
+    in_sbuf,
+    same_size,
+    scalar_operand,
+    shaped,
+    tile,
+)
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError

@@ -9,7 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, cast_values, destination, engine_of, float_values, not_psum_on_gpsimd, same_partitions, same_size, scalar_operand, shaped, tile
+from ..checks import (
+    broadcast_value,
+    cast_values,
+    destination,
+    engine_of,
+    float_values,
+    not_psum_on_gpsimd,
+    same_partitions,
+    same_size,
+    scalar_operand,
+    shaped,
+    tile,
+)
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError

@@ -8,7 +8,19 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from .rules import RULES, Finding
-from .source import Definition, External, Files, FunctionNode, Import, Module, Resolved, Value, bindings_of, local_names, parameters
+from .source import (
+    Definition,
+    External,
+    Files,
+    FunctionNode,
+    Import,
+    Module,
+    Resolved,
+    Value,
+    bindings_of,
+    local_names,
+    parameters,
+)
 
 Located: TypeAlias = ast.expr | ast.stmt | ast.arg
 

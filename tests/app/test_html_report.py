@@ -22,6 +22,8 @@ from trninfer.app.reports.report import Cores, LabelProbability, LayerTable, Pre
 from trninfer.runtime import suites
 from trninfer.runtime.timing import LayerTiming
 
+SAMPLES = Path(__file__).parents[2] / "samples"
+
 HOSTILE = "</script><script>alert('1')</script><img src=x onerror=\"a\">&amp;\x1b[31m\n\u202e\udcff"
 VOID = {"meta"}
 
@@ -328,3 +330,15 @@ def test_units() -> None:
         '<a class="&amp;" hidden>&lt;x<b></b></a>'
     )
     assert element("meta", charset="utf-8") == '<meta charset="utf-8"/>'
+
+
+@pytest.mark.parametrize(
+    "command", [("classify", SAMPLES / "7-clean-print.png"), ("ffnn", "--data", SAMPLES / "digits-X.bin")]
+)
+def test_answering_commands_write_a_page_too(cli, tmp_path, command) -> None:
+    page = tmp_path / "report.html"
+    outcome = cli(*command, "--report", page, "--quiet")
+    assert outcome.status == 0
+    text = page.read_text(encoding="utf-8")
+    assert "predicted" in text and "argmax" in text and "Roofline" in text
+    assert cli(*command, "--report", tmp_path / "missing" / "report.html", "--quiet").status == 2
