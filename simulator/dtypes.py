@@ -170,8 +170,23 @@ def _round(values: Array, dtype: DType) -> Array:
         return _keep_mantissa(values, dropped_bits=16)
     if dtype.name == "tfloat32":
         return _keep_mantissa(values, dropped_bits=13)
+    if dtype.name == "float16":
+        return _to_float16(values)
     with np.errstate(over="ignore"):
         return values.astype(dtype.bits).astype(np.float32)
+
+
+def _to_float16(values: Array) -> Array:
+    """Round float32 to float16 as _keep_mantissa does; only what float16 holds otherwise goes through its own type."""
+    rounded = _keep_mantissa(values, dropped_bits=13)
+    magnitude = np.abs(rounded)
+    other = magnitude < np.float32(2**-14)  # subnormal numbers, which have fewer bits
+    other &= magnitude != 0
+    other |= magnitude > np.float32(65504)  # infinity
+    if other.any():
+        with np.errstate(over="ignore"):
+            rounded[other] = values[other].astype(np.float16)
+    return rounded
 
 
 def _keep_mantissa(values: Array, dropped_bits: int) -> Array:
