@@ -48,7 +48,8 @@ def help_block() -> str:
 
 def _command(name: str, call: Callable[..., Any]) -> str:
     first, *rest = re.split(r"\n\s*\n", inspect.cleandoc(call.__doc__ or ""))
-    types = typing.get_type_hints(call, include_extras=True)
+    hints = typing.get_type_hints(call, include_extras=True)
+    types = {key: _annotated(hint) for key, hint in hints.items()}
     defaults = {key: parameter.default for key, parameter in inspect.signature(call).parameters.items()}
     lines = [
         f"| `{_usage(key, types[key]).replace('|', SEPARATOR)}` | {_words(types[key], defaults[key])} |"
@@ -57,6 +58,13 @@ def _command(name: str, call: Callable[..., Any]) -> str:
     summary = f"<details>\n<summary><code>trninfer {name}</code>: {html.escape(_unwrap(first), quote=False)}</summary>"
     paragraphs = [_fenced(text) if text.startswith("\b") else _markdown(_unwrap(text)) for text in rest]
     return "\n\n".join([summary, *paragraphs, "\n".join(["| option | |", "|---|---|", *lines]), "</details>"])
+
+
+def _annotated(hint: Any) -> Any:
+    """The Annotated type of a parameter, which Python 3.10 puts into an Optional where the default is None."""
+    if hasattr(hint, "__metadata__"):
+        return hint
+    return next((part for part in typing.get_args(hint) if hasattr(part, "__metadata__")), hint)
 
 
 def _usage(key: str, annotated: Any) -> str:
