@@ -22,6 +22,7 @@ from .network import ImageInput
 from .photo import PhotoError, photo
 
 MAX_PIXELS = 64_000_000
+MAX_SIDE = 65_535  # JPEG's own limit; decoders take a single row of millions of pixels badly
 MAX_STREAM_BYTES = 256 << 20  # of a stream that cannot seek, such as a pipe, which has to be held whole
 MIN_SIDE = 5
 MAX_ASPECT = 64  # longer side of a picture by its shorter; no digit is in a narrower one
@@ -41,9 +42,9 @@ class InputError(ValueError):
 def open_image(source: str | os.PathLike[str] | BinaryIO) -> Image.Image:
     """Open and decode a picture (a path or a binary stream), turned upright as its EXIF data says.
 
-    The size is checked by the header, before anything is decoded: at most MAX_PIXELS. Raises InputError, without the
-    name of the file, for what is missing, no regular file, no picture, of another format, too large, cut short or
-    corrupt.
+    The size is checked by the header, before anything is decoded: at most MAX_PIXELS and MAX_SIDE. Raises InputError,
+    without the name of the file, for what is missing, no regular file, no picture, of another format, too large, cut
+    short or corrupt.
     """
     try:
         if isinstance(source, (str, os.PathLike)):
@@ -86,7 +87,7 @@ def _decode(file: BinaryIO) -> Image.Image:
             warnings.simplefilter("ignore")  # Pillow warns of sizes that we refuse, and of odd metadata
             image = Image.open(file, formats=FORMATS)
             width, height = image.size
-            if width * height <= MAX_PIXELS:
+            if width * height <= MAX_PIXELS and max(width, height) <= MAX_SIDE:
                 image.load()
                 return _upright(image)
     except UnidentifiedImageError:
@@ -97,7 +98,7 @@ def _decode(file: BinaryIO) -> Image.Image:
         raise InputError(f"a corrupt or truncated picture: {' '.join(str(error).split())[:120]}") from None
     raise InputError(
         f"too large: {width}x{height} is {width * height / 1e6:.0f} megapixels; "
-        f"at most {MAX_PIXELS // 1_000_000} are allowed"
+        f"at most {MAX_PIXELS // 1_000_000} are allowed, and sides of at most {MAX_SIDE:,}"
     )
 
 

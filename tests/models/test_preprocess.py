@@ -340,3 +340,8 @@ def test_connected_components_against_flood_fill(mask: np.ndarray) -> None:
             unvisited -= near
             stack.extend(near)
     assert blobs == count
+
+
+def test_a_row_of_millions_of_pixels_is_refused_by_its_header() -> None:
+    with pytest.raises(InputError, match=r"too large: 63000000x1 .* sides of at most 65,535"):
+        open_image(io.BytesIO(b"P5 63000000 1 255\n" + b"\0" * 1000))
