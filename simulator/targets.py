@@ -1,7 +1,7 @@
 """The NeuronCores that can be simulated: what AWS documents of each.
 
 Sources (aws-neuron-sdk, nki/guides/architecture): trn1 trainium_inferentia2_arch.rst, trn2 trainium2_arch.rst,
-trn3 trainium3_arch.rst; line numbers in the project's timing notes.
+trn3 trainium3_arch.rst.
 """
 
 from __future__ import annotations
