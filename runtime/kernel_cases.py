@@ -73,11 +73,6 @@ def kernel_names() -> tuple[str, ...]:
     return tuple(_FAMILIES)
 
 
-def kernel_usage(name: str) -> str:
-    """The keys that a family's shape takes, with defaults and choices."""
-    return _FAMILIES[name].usage()
-
-
 def kernel_case(name: str, shape: Mapping[str, str]) -> KernelCase:
     """The case of a family at a shape given as text ({"m": "128", ...}); ShapeError for what does not fit."""
     family = _FAMILIES.get(name)

@@ -10,11 +10,11 @@ from ..checks import broadcast_value, destination, float_values, same_size, scal
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
+from ..instruction import Instruction
 from ..operators import ALU, Activation, activation_function
 from ..tensor import NkiTensor
 from .accumulate import check_command
-from .scalar_engine import _keep_accumulator_order, accumulators, reduce_cmd
+from .scalar_engine import accumulators, issue_activation, reduce_cmd
 
 # What (op0, op1) may be.
 _PAIRS = (
@@ -71,14 +71,9 @@ def activate2(
         vectors.append(relu_param)
     reducer = _reducer(reduce_op, reduce_cmd)
     check_command("activate2", reduce_cmd, _COMMANDS, reduce_res, data)
-    cost = core.costs.scalar(data.free_size, function=function.table != "")
-    instruction = core.issue("activate2", engine.scalar, (dst,), (data, *vectors), cost, name, 3 * dst.size)
-    instruction.table = function.table
-    _keep_accumulator_order(core, instruction, reduce_cmd)
-    if reduce_res is not None:
-        cost = core.costs.accumulator_read()
-        read = core.issue("activation_read_accumulators", engine.scalar, (reduce_res,), (), cost)
-        _keep_accumulator_order(core, read, _REDUCE)
+    instruction = issue_activation(
+        core, "activate2", function, dst, (data, *vectors), 3 * dst.size, reduce_cmd, reduce_res, name
+    )
 
     if core.functional:
         values = float_values(data)

@@ -21,7 +21,7 @@ from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
-from ..operators import activation_function, alu_operator
+from ..operators import Activation, activation_function, alu_operator
 from ..targets import PARTITIONS
 from ..tensor import NkiTensor
 
@@ -62,14 +62,9 @@ def activation(
         _bias_rules(core, function.name, bias)
     command = _reduction("activation", core, reduce_op, reduce_cmd, reduce_res, data)
     vectors = tuple(operand for operand in (scale, bias) if isinstance(operand, NkiTensor))
-    cost = core.costs.scalar(data.free_size, function=function.table != "")
-    instruction = core.issue("activation", engine.scalar, (dst,), (data, *vectors), cost, name, 2 * dst.size)
-    instruction.table = function.table
-    _keep_accumulator_order(core, instruction, command)
-    if reduce_res is not None:
-        cost = core.costs.accumulator_read()
-        read = core.issue("activation_read_accumulators", engine.scalar, (reduce_res,), (), cost)
-        _keep_accumulator_order(core, read, _REDUCE)
+    instruction = issue_activation(
+        core, "activation", function, dst, (data, *vectors), 2 * dst.size, command, reduce_res, name
+    )
 
     if core.functional:
         values = float_values(data)
@@ -77,10 +72,7 @@ def activation(
             if isinstance(scale, NkiTensor) or scale != 1.0:
                 values = values * broadcast_value(scale, values.ndim)
             if bias is not None:
-                offset = bias.values.astype(np.float32) if isinstance(bias, NkiTensor) else np.float32(bias)
-                values = values + (
-                    offset.reshape((-1,) + (1,) * (values.ndim - 1)) if isinstance(bias, NkiTensor) else offset
-                )
+                values = values + broadcast_value(bias, values.ndim).astype(np.float32)
             result = function.compute(values)
         dst.write(shaped(result, dst.shape))
         _accumulate(accumulators(core, data), result, command)
@@ -101,6 +93,29 @@ def activation_reduce(
 ) -> Instruction:
     """`activation` with its sum over the free axes in reduce_res."""
     return activation(dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd.reset_reduce, name)
+
+
+def issue_activation(
+    core: NeuronCore,
+    op: str,
+    function: Activation,
+    dst: NkiTensor,
+    reads: tuple[NkiTensor, ...],
+    flops: int,
+    command: reduce_cmd,
+    reduce_res: NkiTensor | None,
+    name: str | None,
+) -> Instruction:
+    """Issue a pass of `function` over `reads[0]`, and the readout of the accumulators where there is a reduce_res."""
+    cost = core.costs.scalar(reads[0].free_size, function=function.table != "")
+    instruction = core.issue(op, engine.scalar, (dst,), reads, cost, name, flops)
+    instruction.table = function.table
+    _keep_accumulator_order(core, instruction, command)
+    if reduce_res is not None:
+        cost = core.costs.accumulator_read()
+        read = core.issue("activation_read_accumulators", engine.scalar, (reduce_res,), (), cost)
+        _keep_accumulator_order(core, read, _REDUCE)
+    return instruction
 
 
 def _bias_rules(core: NeuronCore, function: str, bias: Any) -> None:
