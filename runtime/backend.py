@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 BACKENDS = ("auto", "neuron", "sim")
-BACKEND_VARIABLE = "TRNINFER_BACKEND"
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"  # AWS's variable, which its compiler and simulator read too
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
+from ..kernels.nki_source import VARIABLE, simulator_is_preferred
 from . import environment
-from .backend import BACKEND_VARIABLE, Backend, BackendUnavailable
+from .backend import Backend, BackendUnavailable
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ def decide(name: str) -> Choice:
     """
     if name == "sim":
         return Choice("sim", "asked for")
-    if name == "auto" and os.environ.get(BACKEND_VARIABLE) == "sim":
-        return Choice("sim", f"{BACKEND_VARIABLE}=sim")
+    if name == "auto" and simulator_is_preferred():
+        return Choice("sim", f"{VARIABLE}=sim")
     missing = environment.missing_for_neuron()
     if not missing:
         return Choice("neuron", "a Neuron device and AWS's packages are here" if name == "auto" else "asked for")
@@ -40,10 +40,10 @@ def choose_backend(
 ) -> Backend:
     """The backend of a name ("auto", "neuron" or "sim") for a target ("trn1", "trn2" or "trn3").
 
-    Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the chip that is here, else trn2. To be called
-    before kernels are imported, since the choice decides which `nki` they get. `keep_timelines` makes the simulator's
-    launches carry their timelines, which takes memory; `neuron_options` are those of `neuron.open_neuron_backend`, for
-    where the chip is chosen. Raises BackendUnavailable and TargetError.
+    Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the chip that is here, else trn2. The choice
+    decides which `nki` the kernels of this process get, and so fails where another one is loaded. `keep_timelines`
+    makes the simulator's launches carry their timelines, which takes memory; `neuron_options` are those of
+    `neuron.open_neuron_backend`, for where the chip is chosen. Raises BackendUnavailable and TargetError.
     """
     if decide(name).backend == "neuron":
         from .neuron import open_neuron_backend

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels import nki_source
 from . import environment
 from .backend import TARGET_VARIABLE, ArraySpec, BackendUnavailable, KernelError, Launch, resolve_target
 from .compile_cache import CompileCache, Slot, cache_folder, warn_user
@@ -298,7 +299,7 @@ def open_neuron_backend(
 ) -> NeuronBackend:
     """The backend of this machine's chip; BackendUnavailable with what is missing.
 
-    To be called before kernels and AWS's packages are imported: it sets the environment variables that they read.
+    To be called before AWS's packages are imported: it sets the environment variables that they read.
     Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the kind of this instance, else trn2 is assumed (and
     NKI left to find out). With `device_times` each kernel is also timed on the device, which takes seconds a kernel, by
     nrtpy in the environment that `nrtpy` names or by what else is here; see `find_device_timer`. With `count` the
@@ -314,13 +315,10 @@ def open_neuron_backend(
         warn("neuron-ls does not tell the kind of this instance; times are labelled trn2 (--target names another)")
     chosen = resolve_target(named)
     prepare_environment(chosen, named is not None, os.environ)
-    os.environ["TRNINFER_BACKEND"] = "neuron"  # read by trninfer.kernels when it is imported
-    from .. import kernels
-
-    if kernels.ensure_nki() != "neuron":
-        raise BackendUnavailable(
-            "backend 'neuron' is not available: this process has loaded the simulator in place of nki"
-        )
+    try:
+        nki_source.use_nki("neuron")
+    except RuntimeError as error:
+        raise BackendUnavailable(f"backend 'neuron' is not available: {error}") from error
     return NeuronBackend(
         chosen,
         warmup=warmup,

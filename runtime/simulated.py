@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import simulator
-from .backend import BACKEND_VARIABLE, ArraySpec, KernelError, Launch, resolve_target
+from ..kernels.nki_source import use_nki
+from .backend import ArraySpec, BackendUnavailable, KernelError, Launch, resolve_target
 
 
 class SimulatedBackend:
@@ -62,6 +62,12 @@ class SimulatedBackend:
 
 
 def open_simulated_backend(target: str | None, keep_timelines: bool = False) -> SimulatedBackend:
-    """The simulator for a target (see `resolve_target`), also for the kernels that are imported from now on."""
-    os.environ[BACKEND_VARIABLE] = "sim"  # read by trninfer.kernels when it is imported
+    """The simulator for a target (see `resolve_target`), also for the kernels of this process.
+
+    BackendUnavailable where the process has loaded AWS's `nki` already.
+    """
+    try:
+        use_nki("sim")
+    except RuntimeError as error:
+        raise BackendUnavailable(f"backend 'sim' is not available: {error}") from error
     return SimulatedBackend(resolve_target(target), keep_timelines)

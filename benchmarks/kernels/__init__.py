@@ -4,6 +4,6 @@ They are slower than the kernels of `trninfer.kernels` wherever the measured one
 instructions and DMAs run in the same order. Importing this package makes sure that `import nki` works.
 """
 
-from ...kernels import ensure_nki
+from ...kernels import use_nki
 
-ensure_nki()
+use_nki()

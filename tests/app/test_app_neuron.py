@@ -14,10 +14,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from trninfer import kernels
 from trninfer.app.backends import CoresRunner
 from trninfer.app.reports.machine import to_document
 from trninfer.app.reports.report import Report
+from trninfer.kernels import nki_source
 from trninfer.runtime import environment, neuron
 from trninfer.runtime.compare import MEASUREMENT_COLUMNS, BackendComparison, ComparedLaunch
 from trninfer.runtime.compile_cache import CompileCache
@@ -55,7 +55,7 @@ def chip(monkeypatch, tmp_path) -> ModuleType:
         monkeypatch.setitem(sys.modules, name, ModuleType(name))  # so that the end of the test puts back what was
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
     monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
-    monkeypatch.setattr(kernels, "ensure_nki", lambda: "neuron")
+    monkeypatch.setattr(nki_source, "use_nki", lambda backend: backend)
     monkeypatch.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path / "cache"))
     for name in VARIABLES:

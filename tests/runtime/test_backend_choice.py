@@ -1,8 +1,11 @@
 """Which backend a name means, and which target."""
 
 import os
+import sys
+from types import ModuleType
 
 import pytest
+from trninfer.kernels import nki_source
 from trninfer.runtime import backend, environment, neuron
 from trninfer.runtime.backend import BackendUnavailable, TargetError, resolve_target
 from trninfer.runtime.choose import Choice, choose_backend, decide
@@ -55,7 +58,15 @@ def test_neuron_says_what_is_missing_and_how_to_install_it() -> None:
 def test_the_simulator_is_chosen_for_the_kernels_too() -> None:
     chosen = choose_backend("auto", "trn1")
     assert (chosen.name, chosen.target, chosen.latency_kind) == ("sim", "trn1", "predicted")
-    assert os.environ["TRNINFER_BACKEND"] == "sim"
+    assert os.environ["TRNINFER_BACKEND"] == ""  # read, never written
+    assert nki_source.use_nki() == "sim"
+
+
+def test_the_simulator_is_refused_beside_the_loaded_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nki", ModuleType("nki"))
+    sys.modules["nki"].__file__ = "/somewhere/nki/__init__.py"
+    with pytest.raises(BackendUnavailable, match=r"'sim' is not available: too late .*AWS's package nki is loaded"):
+        choose_backend("sim")
 
 
 def test_target_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

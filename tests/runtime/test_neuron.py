@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from trninfer import kernels
 from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
+from trninfer.kernels import nki_source
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax
 from trninfer.models.golden import run_network
 from trninfer.runtime import environment, neuron
@@ -28,6 +29,7 @@ from trninfer.runtime.session import Session
 from trninfer.runtime.worker import WorkerError
 
 STAND_INS = Path(__file__).parent / "stand_ins"
+USE_NKI = nki_source.use_nki
 VARIABLES = (
     "NEURON_RT_VISIBLE_CORES",
     "NEURON_RT_NUM_CORES",
@@ -397,7 +399,7 @@ def test_a_session_gives_the_golden_answers(control, notes, tmp_path) -> None:
 def machine(packages, monkeypatch, tmp_path):
     """A machine on which everything is there: device, packages, the real nki (so it seems), neuron-ls."""
     monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
-    monkeypatch.setattr(kernels, "ensure_nki", lambda: "neuron")
+    monkeypatch.setattr(nki_source, "use_nki", lambda backend: backend)
     monkeypatch.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path / "cache"))
     for name in VARIABLES:
@@ -455,8 +457,8 @@ def test_logical_cores_of_two_are_refused(machine, monkeypatch) -> None:
 
 
 def test_a_process_with_the_simulator_loaded_is_refused(machine, monkeypatch) -> None:
-    monkeypatch.setattr(kernels, "ensure_nki", lambda: "sim")
-    with pytest.raises(BackendUnavailable, match="has loaded the simulator"):
+    monkeypatch.setattr(nki_source, "use_nki", USE_NKI)
+    with pytest.raises(BackendUnavailable, match=r"too late .* the simulator's nki is loaded already"):
         neuron.open_neuron_backend()
 
 
@@ -494,6 +496,7 @@ sys.path[:0] = [sys.argv[1]]
 from pathlib import Path
 import numpy as np
 from trninfer import kernels
+from trninfer.kernels import nki_source
 from trninfer.runtime import environment, neuron
 from trninfer.runtime.compile_cache import CompileCache
 environment.neuron_devices = lambda: ("/dev/neuron0",)

@@ -1,0 +1,67 @@
+"""Which `nki` kernels get: AWS's package or the NeuronCore simulator. Settled once, before a kernel is loaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+VARIABLE = "TRNINFER_BACKEND"  # "sim": `auto` takes the simulator although the real package is here
+
+_WORDS = {"neuron": "AWS's package nki", "sim": "the simulator's nki"}
+
+
+def simulator_is_preferred() -> bool:
+    """True where the environment asks `auto` for the simulator: the only place that reads TRNINFER_BACKEND."""
+    return os.environ.get(VARIABLE) == "sim"
+
+
+def use_nki(backend: str = "auto") -> str:
+    """Make ``import nki`` give what a backend needs, and say which it is: "neuron" (AWS's package) or "sim".
+
+    "auto" is whatever is loaded already, else AWS's package where it is installed (PyPI's placeholder of that name
+    does not count) and TRNINFER_BACKEND is not "sim", else the simulator. Loading a kernel by name from
+    `trninfer.kernels` makes that choice where nobody made one. Raises RuntimeError where another `nki` than the one
+    asked for is loaded already, or AWS's is not installed, and ValueError for another word.
+    """
+    if backend not in ("auto", *_WORDS):
+        raise ValueError(f"backend is {backend!r}; auto, neuron and sim are allowed")
+    loaded = sys.modules.get("nki")
+    if loaded is not None:
+        return _keep(loaded, backend)
+    if backend == "auto":
+        backend = "neuron" if _real_nki_is_installed() and not simulator_is_preferred() else "sim"
+    if backend == "neuron":
+        if not _real_nki_is_installed():
+            raise RuntimeError("AWS's package nki is not installed here (a placeholder from PyPI does not count)")
+        return backend
+    from .. import simulator
+
+    simulator.install()
+    return backend
+
+
+def _keep(loaded: ModuleType, backend: str) -> str:
+    present = "sim" if _is_simulator(loaded) else "neuron"
+    if backend not in ("auto", present):
+        raise RuntimeError(
+            f"too late to choose {_WORDS[backend]}: {_WORDS[present]} is loaded already, from {loaded.__file__}; "
+            "the choice comes before anything imports nki, and holds for the process"
+        )
+    return present
+
+
+def _is_simulator(module: ModuleType) -> bool:
+    simulator_folder = Path(__file__).resolve().parent.parent / "simulator"
+    return module.__file__ is not None and simulator_folder in Path(module.__file__).resolve().parents
+
+
+def _real_nki_is_installed() -> bool:
+    """True where a package ``nki`` with its instruction set is installed; the placeholder on PyPI has no ``isa``."""
+    found = importlib.util.find_spec("nki")
+    if found is None or not found.submodule_search_locations:
+        return False
+    folders = [Path(folder) for folder in found.submodule_search_locations]
+    return any((folder / "isa.py").is_file() or (folder / "isa").is_dir() for folder in folders)

@@ -1,0 +1,111 @@
+"""How the package finds `nki`, and how it gives its kernels by name."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from trninfer import kernels
+
+
+def python(code: str, path: Path, backend: str | None = None) -> str:
+    """What a fresh interpreter prints that finds packages in `path` first."""
+    environment = {**os.environ, "PYTHONPATH": str(path)}
+    environment.pop("TRNINFER_BACKEND", None)
+    if backend is not None:
+        environment["TRNINFER_BACKEND"] = backend
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def write_package(folder: Path, files: dict[str, str]) -> Path:
+    package = folder / "nki"
+    package.mkdir()
+    for name, text in files.items():
+        (package / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+CHOICE = "from trninfer.kernels import use_nki; use_nki(); import nki; print(use_nki(), 'simulator' in nki.__file__)"
+REAL = {"__init__.py": "", "isa.py": "", "language.py": ""}
+
+
+def test_without_nki_the_simulator_answers(tmp_path: Path) -> None:
+    assert python(CHOICE, tmp_path) == "sim True"
+
+
+def test_an_installed_nki_answers(tmp_path: Path) -> None:
+    assert python(CHOICE, write_package(tmp_path, REAL)) == "neuron False"
+
+
+def test_the_variable_chooses_the_simulator_although_nki_is_installed(tmp_path: Path) -> None:
+    assert python(CHOICE, write_package(tmp_path, REAL), backend="sim") == "sim True"
+
+
+def test_the_placeholder_on_pypi_is_not_taken_for_nki(tmp_path: Path) -> None:
+    placeholder = {"__init__.py": "raise RuntimeError('WRONG PACKAGE')"}
+    assert python(CHOICE, write_package(tmp_path, placeholder)) == "sim True"
+
+
+def test_a_choice_that_comes_too_late_is_refused(tmp_path: Path) -> None:
+    late = "import nki; from trninfer.kernels import use_nki; print(use_nki())\ntry: use_nki({!r})\n"
+    late += "except RuntimeError as error: print(error)"
+    real = write_package(tmp_path, REAL)
+    assert python(late.format("sim"), real).splitlines() == [
+        "neuron",
+        f"too late to choose the simulator's nki: AWS's package nki is loaded already, from {real}/nki/__init__.py; "
+        "the choice comes before anything imports nki, and holds for the process",
+    ]
+    simulated = "from trninfer import simulator; simulator.install(); " + late.format("neuron")
+    assert "too late to choose AWS's package nki: the simulator's nki is loaded already" in python(simulated, real)
+
+
+def test_words_and_packages_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "from trninfer.kernels import use_nki\ntry: use_nki('neuron')\nexcept RuntimeError as error: print(error)"
+    assert "AWS's package nki is not installed here" in python(code, tmp_path)
+    with pytest.raises(ValueError, match="backend is 'chip'; auto, neuron and sim are allowed"):
+        kernels.use_nki("chip")
+
+
+def test_nothing_is_chosen_or_loaded_before_a_kernel_is(tmp_path: Path) -> None:
+    code = (
+        "import sys, trninfer.kernels as k; from trninfer import models; import trninfer.models.layout; "
+        "print('nki' in sys.modules, 'trninfer.kernels.search' in sys.modules); "
+        "k.argmax; print('nki' in sys.modules, 'trninfer.kernels.search' in sys.modules)"
+    )
+    assert python(code, tmp_path).split() == ["False", "False", "True", "True"]
+
+
+def test_installing_the_simulator_by_hand_is_a_choice(tmp_path: Path) -> None:
+    code = (
+        "from trninfer import simulator; simulator.install(); from trninfer.kernels import matmul_tiled, transpose; "
+        "print(callable(matmul_tiled), callable(transpose))"
+    )
+    assert python(code, tmp_path) == "True True"
+
+
+@pytest.mark.parametrize("first", ["use_nki(); import trninfer.kernels.transposition", "use_nki('sim')", "pass"])
+def test_kernels_by_name_whatever_was_imported_before(tmp_path: Path, first: str) -> None:
+    code = (
+        f"from trninfer.kernels import use_nki; {first}; from trninfer.kernels import transpose, argmax, ffnn_predict; "
+        "print([callable(kernel) for kernel in (transpose, argmax, ffnn_predict)])"
+    )
+    assert python(code, tmp_path) == "[True, True, True]"
+
+
+def test_no_kernel_shares_its_name_with_a_module() -> None:
+    folder = Path(str(kernels.__file__)).parent
+    assert not {path.stem for path in folder.glob("*.py")} & set(kernels.__all__)
+
+
+def test_every_name_is_a_kernel() -> None:
+    for name in kernels.__all__:
+        assert callable(getattr(kernels, name))
+        assert name in dir(kernels)
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="no kernel 'conv3d'; there are vector_add_naive, "):
+        _ = kernels.conv3d
