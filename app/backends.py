@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ..models.files import Model
     from ..runtime.backend import Backend
-    from ..runtime.cores import CoresSession
     from ..runtime.session import Result, Session
+    from ..runtime.sharing.cores import CoresSession
     from .reports.report import Cores
 
 
@@ -98,7 +98,7 @@ class CoresRunner:
 
     def run_batches(self, batches: Iterable[np.ndarray], progress: Callable[[float], None] | None = None) -> Result:
         """Run batches as `CoresSession` does. A WorkerDied counts inputs from the first of this run, and says so."""
-        from ..runtime.remote import WorkerDied
+        from ..runtime.sharing.remote import WorkerDied
 
         try:
             result = self._session.run_batches(batches, progress)
@@ -125,18 +125,18 @@ def open_session(
         yield Session(model, backend, dtype, batch_size), place_of(backend)
         return
     from ..runtime.backend import resolve_target
-    from ..runtime.cores import CoresSession, pick_cores
+    from ..runtime.sharing.cores import CoresSession, pick_cores
 
     options.check()
     target = resolve_target(options.target)  # a wrong one is told here, not by each process
     opener: Any  # what the simulator's and the Neuron backend's openers share is what a worker calls
     if _begin(options) == "sim":
-        from ..runtime.remote import open_simulator
+        from ..runtime.sharing.remote import open_simulator
 
         opener = functools.partial(open_simulator, target)
         cores = tuple(range(options.cores))  # as many as are asked for, whatever this machine has
     else:
-        from ..runtime.neuron import open_neuron_backend
+        from ..runtime.neuron.backend import open_neuron_backend
 
         opener = functools.partial(open_neuron_backend, options.target, **options._counts)
         cores = pick_cores(options.cores)
@@ -176,7 +176,7 @@ def _place(name: str, target: str, latency_kind: str) -> Place:
     """The place of backends in other processes, which do not tell how their times are called."""
     if name != "neuron":
         return Place(name, target, latency_kind, latency_kind)
-    from ..runtime.neuron import HOST_LABEL
+    from ..runtime.neuron.backend import HOST_LABEL
 
     return Place(name, target, latency_kind, HOST_LABEL)
 

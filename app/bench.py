@@ -250,8 +250,8 @@ def _bench_kernel(
     report: Report, name: str, shape: dict[str, str], backend: Backend, verify: bool
 ) -> list[tuple[str, object]]:
     """Fill in the row of a kernel; its timeline."""
-    from ..runtime.kernel_bench import run_kernel, time_kernel
-    from ..runtime.kernel_cases import kernel_case
+    from ..runtime.measure.kernel_bench import run_kernel, time_kernel
+    from ..runtime.measure.kernel_cases import kernel_case
     from .reports.report import LayerTable
 
     case = kernel_case(name, shape)
@@ -278,7 +278,7 @@ def _parse_shape(text: str) -> dict[str, str]:
 
 def _bench_suite(report: Report, suite: str, quiet: bool) -> None:
     """Fill in the cases of a suite, which has its own targets and dtypes."""
-    from ..runtime.suites import load_suite, run_suite
+    from ..runtime.measure.suites import load_suite, run_suite
     from .progress import progress_bar
 
     cases = load_suite(suite)

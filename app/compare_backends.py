@@ -9,9 +9,9 @@ import numpy as np
 
 from ..models.files import Model
 from ..runtime.backend import latency_note
-from ..runtime.compare import compare_backends
-from ..runtime.remote import simulator_beside
+from ..runtime.measure.compare import compare_backends
 from ..runtime.session import Result, split_batches
+from ..runtime.sharing.remote import simulator_beside
 from ..runtime.verify import Verification, Verifier
 from .answering.answers import make_predictions
 from .answering.stream import Batch

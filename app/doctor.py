@@ -51,8 +51,8 @@ def doctor(
 
 def _checks() -> list[dict[str, Any]]:
     """A record a check; `status` is ok, missing or wrong."""
-    from ..runtime import environment
     from ..runtime.choose import decide
+    from ..runtime.neuron import environment
     from ..version import __version__
 
     rows = [_row("trninfer", "ok", f"version {__version__}")]
@@ -75,9 +75,9 @@ def _checks() -> list[dict[str, Any]]:
 def _neuron_system() -> list[dict[str, Any]]:
     """What AWS's driver, runtime and tools tell, and the kernels that were compiled here."""
     from ..runtime.backend import BackendUnavailable
-    from ..runtime.compile_cache import cache_folder, cache_size
-    from ..runtime.neuron_profile import find_device_timer
-    from ..runtime.neuron_system import driver_version, instance_type, runtime_library, visible_cores
+    from ..runtime.neuron.compile_cache import cache_folder, cache_size
+    from ..runtime.neuron.device_time import find_device_timer
+    from ..runtime.neuron.system import driver_version, instance_type, runtime_library, visible_cores
     from .reports.report import count
 
     driver = driver_version()
@@ -110,7 +110,7 @@ def _neuron_system() -> list[dict[str, Any]]:
 def _target(backend: str) -> dict[str, Any]:
     """The target that kernels are compiled for, or simulated on, and what says so."""
     from ..runtime.backend import TARGET_VARIABLE, TargetError, resolve_target
-    from ..runtime.neuron_system import instance_target
+    from ..runtime.neuron.system import instance_target
 
     told = instance_target() if backend == "neuron" else None
     if os.environ.get(TARGET_VARIABLE):

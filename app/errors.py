@@ -27,9 +27,9 @@ def exit_status(error: BaseException) -> int | None:
         return NO_BACKEND
     if isinstance(error, (ModelError, KernelError, TargetError)):
         return BAD_USAGE
-    from ..runtime.kernel_cases import ShapeError
+    from ..runtime.measure.kernel_cases import ShapeError
+    from ..runtime.measure.suites import UnknownSuite
     from ..runtime.session import OverflowedError
-    from ..runtime.suites import UnknownSuite
 
     return BAD_USAGE if isinstance(error, (OverflowedError, ShapeError, UnknownSuite)) else None
 

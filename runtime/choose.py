@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..kernels.nki_source import VARIABLE, simulator_is_preferred
-from . import environment
 from .backend import Backend, BackendUnavailable
+from .neuron import environment
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def choose_backend(
     `neuron.open_neuron_backend`, for where the chip is chosen. Raises BackendUnavailable and TargetError.
     """
     if decide(name).backend == "neuron":
-        from .neuron import open_neuron_backend
+        from .neuron.backend import open_neuron_backend
 
         return open_neuron_backend(target, **neuron_options)
     from .simulated import open_simulated_backend

@@ -165,7 +165,7 @@ def test_features_that_cannot_be_used(features, message) -> None:
 
 
 def test_other_mistakes(pictures, rows, monkeypatch) -> None:
-    monkeypatch.setattr("trninfer.runtime.environment.neuron_devices", lambda: ())
+    monkeypatch.setattr("trninfer.runtime.neuron.environment.neuron_devices", lambda: ())
     with pytest.raises(trninfer.ModelError, match="use predict"):
         trninfer.classify(pictures, "digits-ffnn")
     with pytest.raises(trninfer.ModelError, match="use classify"):

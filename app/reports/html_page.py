@@ -185,7 +185,7 @@ def _footer(report: Report) -> Markup:
     terms = [fragment(element("dt", term), element("dd", meaning)) for term, meaning in _TERMS]
     versions = f"trninfer {__version__}, Python {platform.python_version()}, NumPy {metadata.version('numpy')}"
     if report.backend == "neuron":
-        from ...runtime.environment import neuron_packages
+        from ...runtime.neuron.environment import neuron_packages
 
         versions += "".join(f", {package.name} {package.version}" for package in neuron_packages() if package.version)
     spent = f"{report.host_seconds:.2f} s on {platform.system()} {platform.machine()}"

@@ -9,7 +9,7 @@ from .html_charts import bound_class
 from .html_markup import Markup, element, microseconds, percent, quantity, shape_text
 
 if TYPE_CHECKING:
-    from ...runtime.suites import SuiteRow
+    from ...runtime.measure.suites import SuiteRow
     from ...runtime.timing import LayerTiming
     from .regression import ComparedRow, Comparison
     from .report import LayerTable, Report

@@ -15,7 +15,7 @@ from ..options import Format
 from .report import Prediction, Report
 
 if TYPE_CHECKING:
-    from ...runtime.compare import BackendComparison
+    from ...runtime.measure.compare import BackendComparison
 
 SCHEMA_VERSION = 1
 

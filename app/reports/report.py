@@ -9,8 +9,8 @@ from ..errors import BAD_USAGE, CHECK_FAILED
 from ..reading.inputs import InputProblem
 
 if TYPE_CHECKING:
-    from ...runtime.compare import BackendComparison
-    from ...runtime.suites import SuiteRow
+    from ...runtime.measure.compare import BackendComparison
+    from ...runtime.measure.suites import SuiteRow
     from ...runtime.timing import LayerTiming
     from ...runtime.verify import Verification
 

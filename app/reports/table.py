@@ -14,12 +14,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ...runtime.neuron_profile import DEVICE_LABEL
+from ...runtime.neuron.device_time import DEVICE_LABEL
 from ..errors import printable
 from .report import LayerTable, Report
 
 if TYPE_CHECKING:
-    from ...runtime.compare import BackendComparison, ComparedLaunch
+    from ...runtime.measure.compare import BackendComparison, ComparedLaunch
     from ...runtime.timing import LayerTiming
     from ...runtime.verify import Verification
 

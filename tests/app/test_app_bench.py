@@ -5,7 +5,8 @@ import io
 import json
 
 import pytest
-from trninfer.runtime import environment, suites
+from trninfer.runtime.measure import suites
+from trninfer.runtime.neuron import environment
 
 
 def test_all_bundled_networks(cli) -> None:

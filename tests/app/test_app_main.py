@@ -51,7 +51,7 @@ def test_wrong_usage_is_one_line_and_status_2(cli, arguments, message) -> None:
 
 
 def test_a_backend_that_is_not_there_is_status_3(cli, feature_model, monkeypatch) -> None:
-    monkeypatch.setattr("trninfer.runtime.environment.neuron_devices", lambda: ())
+    monkeypatch.setattr("trninfer.runtime.neuron.environment.neuron_devices", lambda: ())
     outcome = cli("bench", "--model", feature_model, "--backend", "neuron")
     assert outcome.status == 3 and "no Neuron device" in outcome.err and "pip install" in outcome.err
     assert len(outcome.err.splitlines()) == 1

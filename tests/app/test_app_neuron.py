@@ -1,4 +1,4 @@
-"""The command line on a chip, by stand-ins for AWS's packages and tools (tests/runtime/stand_ins)."""
+"""The command line on a chip, by stand-ins for AWS's packages and tools (tests/runtime/neuron/stand_ins)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from trninfer.app.backends import CoresRunner
 from trninfer.app.reports.machine import to_document
 from trninfer.app.reports.report import Report
 from trninfer.kernels import nki_source
-from trninfer.runtime import environment, neuron
-from trninfer.runtime.compare import MEASUREMENT_COLUMNS, BackendComparison, ComparedLaunch
-from trninfer.runtime.compile_cache import CompileCache
-from trninfer.runtime.cores import CoresResult
-from trninfer.runtime.remote import WorkerDied
+from trninfer.runtime.measure.compare import MEASUREMENT_COLUMNS, BackendComparison, ComparedLaunch
+from trninfer.runtime.neuron import backend as neuron
+from trninfer.runtime.neuron import environment
+from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.session import Result
+from trninfer.runtime.sharing.cores import CoresResult
+from trninfer.runtime.sharing.remote import WorkerDied
 
-STAND_INS = Path(__file__).parents[1] / "runtime" / "stand_ins"
+STAND_INS = Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins"
 CORE_STAND_INS = Path(__file__).parent / "stand_ins"
 VARIABLES = (
     "NEURON_RT_VISIBLE_CORES",
@@ -437,9 +438,9 @@ def test_doctor_without_any_of_it(cli, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("TRNINFER_NRTPY", raising=False)
-    monkeypatch.setattr("trninfer.runtime.neuron_system.TOOLS_FOLDER", tmp_path)
-    monkeypatch.setattr("trninfer.runtime.neuron_system.LIBRARY_FOLDER", tmp_path)
-    monkeypatch.setattr("trninfer.runtime.environment.neuron_devices", lambda: ())
+    monkeypatch.setattr("trninfer.runtime.neuron.system.TOOLS_FOLDER", tmp_path)
+    monkeypatch.setattr("trninfer.runtime.neuron.system.LIBRARY_FOLDER", tmp_path)
+    monkeypatch.setattr("trninfer.runtime.neuron.environment.neuron_devices", lambda: ())
     rows = rows_of_doctor(cli)
     for check in ("neuron device", "neuron driver", "neuron runtime", "instance", "neuroncores", "device times"):
         assert rows[check]["status"] == "missing", check

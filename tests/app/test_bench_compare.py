@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trninfer.app.errors import UsageError
 from trninfer.app.reports.regression import MAX_BYTES, compare_documents, parse_threshold, read_baseline
-from trninfer.runtime import suites
+from trninfer.runtime.measure import suites
 
 
 @pytest.fixture

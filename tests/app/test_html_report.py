@@ -19,7 +19,7 @@ from trninfer.app.reports.html import write_report
 from trninfer.app.reports.html_markup import element, microseconds, percent, quantity
 from trninfer.app.reports.html_page import render_page
 from trninfer.app.reports.report import Cores, LabelProbability, LayerTable, Prediction, Report
-from trninfer.runtime import suites
+from trninfer.runtime.measure import suites
 from trninfer.runtime.timing import LayerTiming
 
 SAMPLES = Path(__file__).parents[2] / "samples"

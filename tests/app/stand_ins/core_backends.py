@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import signal
 
-from trninfer.runtime import environment
 from trninfer.runtime.backend import BackendUnavailable
-from trninfer.runtime.neuron import NeuronBackend
+from trninfer.runtime.neuron import environment
+from trninfer.runtime.neuron.backend import NeuronBackend
 
 
 class CoreBackend(NeuronBackend):

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ..models.files import Model
-from ..version import __version__
-from .backend import ArraySpec, Backend, Launch
-from .neuron_profile import DEVICE_LABEL
-from .plan import DTYPES, Step, plan_network
-from .session import DEFAULT_BATCH_SIZE, Result, Session
-from .verify import TOLERANCES
+from ...models.files import Model
+from ...version import __version__
+from ..backend import ArraySpec, Backend, Launch
+from ..neuron.device_time import DEVICE_LABEL
+from ..plan import DTYPES, Step, plan_network
+from ..session import DEFAULT_BATCH_SIZE, Result, Session
+from ..verify import TOLERANCES
 
 PREDICTED_LABEL = "predicted"
 

@@ -8,10 +8,10 @@ import sys
 import time
 
 import numpy as np
-from trninfer.runtime import environment
 from trninfer.runtime.backend import BackendUnavailable, KernelError, Launch
-from trninfer.runtime.compile_cache import CompileCache
-from trninfer.runtime.neuron import NeuronBackend
+from trninfer.runtime.neuron import environment
+from trninfer.runtime.neuron.backend import NeuronBackend
+from trninfer.runtime.neuron.compile_cache import CompileCache
 
 
 class PlainBackend:
@@ -58,6 +58,6 @@ def open_nothing(*, progress, warn):
 
 
 def open_neuron(folder, *, progress, warn):
-    """The Neuron backend, with `torch` and `torch_neuronx` from this folder, and compiled kernels in another."""
+    """The Neuron backend, with the stand-ins for `torch` and `torch_neuronx`, and compiled kernels in another."""
     environment.neuron_devices = lambda: ("/dev/neuron0",)
     return NeuronBackend("trn2", iterations=1, cache=CompileCache(folder, warn), progress=progress, warn=warn)

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .backend import BackendUnavailable
-from .neuron_errors import first_useful_line
-from .neuron_system import LIBRARY_FOLDER, NUMBER_OF_CORES, VISIBLE_CORES, find_tool
+from ..backend import BackendUnavailable
+from .errors import first_useful_line
+from .system import LIBRARY_FOLDER, NUMBER_OF_CORES, VISIBLE_CORES, find_tool
 
 NRTPY_VARIABLE = "TRNINFER_NRTPY"  # the Python, or the folder, of an environment with nrtpy
 DEVICE_LABEL = "measured, device"

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax
 from trninfer.runtime.backend import Launch
-from trninfer.runtime.compare import MEASUREMENT_COLUMNS, compare_backends, relative_error
-from trninfer.runtime.neuron import NeuronLaunch
+from trninfer.runtime.measure.compare import MEASUREMENT_COLUMNS, compare_backends, relative_error
+from trninfer.runtime.neuron.backend import NeuronLaunch
 
-DATA = Path(__file__).parents[2] / "benchmarks" / "data" / "latency-kernels.csv"
+DATA = Path(__file__).parents[3] / "benchmarks" / "data" / "latency-kernels.csv"
 
 
 class Chip:

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from .backend import ArraySpec, Backend, BackendUnavailable, Launch
-from .kernel_source import find_source
+from ..backend import ArraySpec, Backend, BackendUnavailable, Launch
+from ..neuron.kernel_source import find_source
 from .worker import BackendOpener, Note
 
 _GRACE_SECONDS = 5.0  # for a worker to end by itself
@@ -150,7 +150,7 @@ class RemoteBackend:
 
 def open_simulator(target: str, *, progress: Note, warn: Note) -> Backend:
     """Opens the simulator for a target, in a worker."""
-    from .simulated import open_simulated_backend
+    from ..simulated import open_simulated_backend
 
     return open_simulated_backend(target)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trninfer.runtime.neuron_errors import first_useful_line, useful_line
+from trninfer.runtime.neuron.errors import first_useful_line, useful_line
 
 TRACEBACK = """warning: something
 Traceback (most recent call last):

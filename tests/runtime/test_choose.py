@@ -6,9 +6,11 @@ from types import ModuleType
 
 import pytest
 from trninfer.kernels import nki_source
-from trninfer.runtime import backend, environment, neuron
+from trninfer.runtime import backend
 from trninfer.runtime.backend import BackendUnavailable, TargetError, resolve_target
 from trninfer.runtime.choose import Choice, choose_backend, decide
+from trninfer.runtime.neuron import backend as neuron
+from trninfer.runtime.neuron import environment
 
 
 @pytest.fixture(autouse=True)

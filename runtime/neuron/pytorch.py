@@ -18,8 +18,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .backend import BackendUnavailable
-from .neuron_errors import CompileError, first_useful_line
+from ..backend import BackendUnavailable
+from .errors import CompileError, first_useful_line
 
 COMPILER_ARGUMENTS = ["--lnc", "1"]  # one physical NeuronCore, as NEURON_LOGICAL_NC_CONFIG=1; all that trn1 allows
 

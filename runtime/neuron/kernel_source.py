@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_KERNELS = f"{__package__.rpartition('.')[0]}.kernels"
-_KERNELS_FOLDER = Path(__file__).resolve().parent.parent / "kernels"
+_KERNELS = f"{__package__.rsplit('.', 2)[0]}.kernels"
+_KERNELS_FOLDER = Path(__file__).resolve().parents[2] / "kernels"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 The time of a launch is the wall clock around one synchronised call from host tensors to host tensors ("measured, host
 round trip"); where AWS's tools are here, each kernel's time on the device alone is told beside it ("measured, device").
-Written from AWS's documentation (see `neuron_torch`, `neuron_system` and `neuron_profile` for the pages) and tested
+Written from AWS's documentation (see `pytorch`, `system` and `device_time` for the pages) and tested
 against stand-ins; it has not run on a chip yet.
 """
 
@@ -21,15 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels import nki_source
+from ...kernels import nki_source
+from ..backend import TARGET_VARIABLE, ArraySpec, BackendUnavailable, KernelError, Launch, resolve_target
+from ..sharing.remote import LazyCounter, WorkerDied, simulator_beside
+from ..sharing.worker import WorkerError
 from . import environment
-from .backend import TARGET_VARIABLE, ArraySpec, BackendUnavailable, KernelError, Launch, resolve_target
 from .compile_cache import CompileCache, Slot, cache_folder, warn_user
+from .device_time import NRTPY_VARIABLE, DeviceTime, DeviceTimer, DeviceTimingError, find_device_timer
+from .errors import CompileError, first_useful_line, is_lost, runtime_error, useful_line
 from .kernel_source import KernelSource, find_source
-from .neuron_errors import CompileError, first_useful_line, is_lost, runtime_error, useful_line
-from .neuron_profile import NRTPY_VARIABLE, DeviceTime, DeviceTimer, DeviceTimingError, find_device_timer
-from .neuron_system import instance_target, prepare_environment
-from .neuron_torch import (
+from .pytorch import (
     COMPILER_ARGUMENTS,
     compile_kernel,
     find_neff,
@@ -38,8 +39,7 @@ from .neuron_torch import (
     to_array,
     to_tensor,
 )
-from .remote import LazyCounter, WorkerDied, simulator_beside
-from .worker import WorkerError
+from .system import instance_target, prepare_environment
 
 HOST_LABEL = "measured, host round trip"
 DEFAULT_WARMUP = 5

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ..models.files import Model
-from .backend import BackendUnavailable
-from .neuron_system import NUMBER_OF_CORES, VISIBLE_CORES, visible_cores
-from .plan import DTYPES, plan_network
+from ...models.files import Model
+from ..backend import BackendUnavailable
+from ..neuron.system import NUMBER_OF_CORES, VISIBLE_CORES, visible_cores
+from ..plan import DTYPES, plan_network
+from ..session import DEFAULT_BATCH_SIZE, Result, split_batches
+from ..timing import Stopwatch
 from .remote import RemoteWorker, WorkerDied
-from .session import DEFAULT_BATCH_SIZE, Result, split_batches
-from .timing import Stopwatch
 from .worker import BackendOpener, Note
 
 

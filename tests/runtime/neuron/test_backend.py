@@ -19,14 +19,15 @@ from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
 from trninfer.kernels import nki_source
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax
 from trninfer.models.golden import run_network
-from trninfer.runtime import environment, neuron
 from trninfer.runtime.backend import ArraySpec, BackendUnavailable, KernelError, Launch
-from trninfer.runtime.compile_cache import CompileCache
-from trninfer.runtime.neuron_errors import CompileError, DeviceLost, ExecutionError
-from trninfer.runtime.neuron_profile import DeviceTime, DeviceTimingError
-from trninfer.runtime.remote import WorkerDied
+from trninfer.runtime.neuron import backend as neuron
+from trninfer.runtime.neuron import environment
+from trninfer.runtime.neuron.compile_cache import CompileCache
+from trninfer.runtime.neuron.device_time import DeviceTime, DeviceTimingError
+from trninfer.runtime.neuron.errors import CompileError, DeviceLost, ExecutionError
 from trninfer.runtime.session import Session
-from trninfer.runtime.worker import WorkerError
+from trninfer.runtime.sharing.remote import WorkerDied
+from trninfer.runtime.sharing.worker import WorkerError
 
 STAND_INS = Path(__file__).parent / "stand_ins"
 USE_NKI = nki_source.use_nki
@@ -497,8 +498,8 @@ from pathlib import Path
 import numpy as np
 from trninfer import kernels
 from trninfer.kernels import nki_source
-from trninfer.runtime import environment, neuron
-from trninfer.runtime.compile_cache import CompileCache
+from trninfer.runtime.neuron import environment, backend as neuron
+from trninfer.runtime.neuron.compile_cache import CompileCache
 environment.neuron_devices = lambda: ("/dev/neuron0",)
 notes = []
 backend = neuron.NeuronBackend("trn2", cache=CompileCache(Path(sys.argv[2]), notes.append), progress=notes.append)

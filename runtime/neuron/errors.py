@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
+from ..backend import BackendUnavailable, KernelError
 from . import environment
-from .backend import BackendUnavailable, KernelError
 
 _LONGEST_LINE = 300
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from trninfer.runtime.compile_cache import CompileCache, cache_folder, cache_size
+from trninfer.runtime.neuron.compile_cache import CompileCache, cache_folder, cache_size
 
 MATERIAL = {"kernel": "transpose", "operands": [[[3, 4], "float32"]]}
 
@@ -93,7 +93,7 @@ def test_a_real_limit_on_what_may_be_written(tmp_path) -> None:
     program = """
 import resource, signal, sys
 from pathlib import Path
-from trninfer.runtime.compile_cache import CompileCache
+from trninfer.runtime.neuron.compile_cache import CompileCache
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 warnings = []
@@ -158,7 +158,7 @@ def test_an_interrupted_write_leaves_nothing(cache, tmp_path) -> None:
 KILLED_WRITER = """
 import sys, time
 from pathlib import Path
-from trninfer.runtime.compile_cache import CompileCache
+from trninfer.runtime.neuron.compile_cache import CompileCache
 def write(folder):
     (folder / "model.pt").write_bytes(b"half")
     print("writing", flush=True)
@@ -184,7 +184,7 @@ def test_a_process_that_is_killed_while_it_writes(cache, tmp_path) -> None:
 def test_only_one_process_holds_a_slot(cache, tmp_path) -> None:
     program = f"""
 from pathlib import Path
-from trninfer.runtime.compile_cache import CompileCache
+from trninfer.runtime.neuron.compile_cache import CompileCache
 with CompileCache(Path({str(tmp_path / "cache")!r})).hold({MATERIAL!r}, lambda: print("waiting", flush=True)) as slot:
     print(slot.find() is not None, flush=True)
 """

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from trninfer.runtime import environment
+from trninfer.runtime.neuron import environment
 
 PLACEHOLDER = "WRONG PACKAGE. Please install the package from Neuron Repository - pip.repos.neuron.amazonaws.com"
 

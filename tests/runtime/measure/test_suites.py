@@ -2,8 +2,8 @@
 
 import pytest
 from trninfer import simulator
-from trninfer.runtime import suites
-from trninfer.runtime.suites import SuiteCase, UnknownSuite, load_suite, predict_case, run_suite, suite_names
+from trninfer.runtime.measure import suites
+from trninfer.runtime.measure.suites import SuiteCase, UnknownSuite, load_suite, predict_case, run_suite, suite_names
 
 KINDS = {"threshold", "student", "fastest published", "AWS tutorial", "none"}
 

@@ -14,16 +14,18 @@ import pytest
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax
 from trninfer.models.golden import run_network
 from trninfer.runtime.backend import BackendUnavailable, KernelError
-from trninfer.runtime.cores import CoresSession, pick_cores
-from trninfer.runtime.remote import RemoteBackend, RemoteWorker, WorkerDied, open_simulator
-from trninfer.runtime.worker import WorkerError
+from trninfer.runtime.sharing.cores import CoresSession, pick_cores
+from trninfer.runtime.sharing.remote import RemoteBackend, RemoteWorker, WorkerDied, open_simulator
+from trninfer.runtime.sharing.worker import WorkerError
 
 STAND_INS = Path(__file__).parent / "stand_ins"
+NEURON_STAND_INS = Path(__file__).parents[1] / "neuron" / "stand_ins"
 KILL, REFUSE, LOSE, FAULT, SLOW, HANG = -1.0, -2.0, -3.0, -4.0, -5.0, -6.0  # see stand_ins/worker_backends.py
 
 
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch):
+    monkeypatch.syspath_prepend(str(NEURON_STAND_INS))
     monkeypatch.syspath_prepend(str(STAND_INS))
     monkeypatch.delenv("NEURON_RT_VISIBLE_CORES", raising=False)
     monkeypatch.setenv("NEURON_RT_NUM_CORES", "1")

@@ -1,8 +1,8 @@
 """Kernels at a shape: what is understood, what is refused, and that every case's reference is its kernel's."""
 
 import pytest
-from trninfer.runtime.kernel_bench import run_kernel, time_kernel
-from trninfer.runtime.kernel_cases import KernelCase, ShapeError, kernel_case, kernel_names
+from trninfer.runtime.measure.kernel_bench import run_kernel, time_kernel
+from trninfer.runtime.measure.kernel_cases import KernelCase, ShapeError, kernel_case, kernel_names
 from trninfer.runtime.simulated import SimulatedBackend
 
 SHAPES = [

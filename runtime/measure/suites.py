@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from ..simulator import TensorSpec, run
+from ...simulator import TensorSpec, run
 from .kernel_cases import kernel_case
 
 
@@ -139,7 +139,7 @@ def _parameters(text: str) -> dict[str, int | str]:
 
 def _launch(case: SuiteCase) -> tuple[Any, tuple[TensorSpec, ...], dict[str, Any]]:
     """The kernel of a case, the shapes of its arguments and its parameters."""
-    from .. import kernels
+    from ... import kernels
 
     predicts = case.kernel == "ffnn_predict"  # takes what ffnn_forward takes
     found = kernel_case(

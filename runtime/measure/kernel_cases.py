@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..models import golden
+from ...models import golden
 
 MAX_ELEMENTS = 1 << 31  # of one array: 8 GiB in float32
 _ACTIVATIONS = ("identity", "relu", "gelu", "sigmoid", "tanh")

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .backend import ArraySpec, Backend, Launch
+from ..backend import ArraySpec, Backend, Launch
+from ..plan import DTYPES
+from ..timing import LayerTiming, add_up
+from ..verify import Verification
 from .kernel_cases import KernelCase
-from .plan import DTYPES
-from .timing import LayerTiming, add_up
-from .verify import Verification
 
 # Largest error that is allowed, of the largest value of the result: sums over some thousands of rounded products.
 TOLERANCES = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
@@ -46,7 +46,7 @@ def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> Ker
 
 
 def _kernel(case: KernelCase) -> Any:
-    from .. import kernels  # not before the backend is chosen
+    from ... import kernels  # not before the backend is chosen
 
     return getattr(kernels, case.kernel)
 

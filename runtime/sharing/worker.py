@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..models.files import Model
-from .backend import ArraySpec, Backend, BackendUnavailable, KernelError, Launch
-from .session import OverflowedError, Session
+from ...models.files import Model
+from ..backend import ArraySpec, Backend, BackendUnavailable, KernelError, Launch
+from ..session import OverflowedError, Session
 
 Note = Callable[[str], None]
 
@@ -95,7 +95,7 @@ class Recorder:
 
 
 def _find_kernel(name: str) -> Any:
-    from .. import kernels  # not before the backend is open: importing kernels settles which `nki` they get
+    from ... import kernels  # not before the backend is open: importing kernels settles which `nki` they get
 
     if name not in kernels.__all__:
         raise KernelError(f"{name} is not a kernel of trninfer.kernels; no other can run in a process of its own")

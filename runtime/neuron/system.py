@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import MutableMapping
 from pathlib import Path
 
-from .backend import TARGET_VARIABLE, BackendUnavailable
+from ..backend import TARGET_VARIABLE, BackendUnavailable
 
 TOOLS_FOLDER = Path("/opt/aws/neuron/bin")
 LIBRARY_FOLDER = Path("/opt/aws/neuron/lib")

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from trninfer.runtime import neuron_system
 from trninfer.runtime.backend import BackendUnavailable
-from trninfer.runtime.neuron_system import (
+from trninfer.runtime.neuron import system as neuron_system
+from trninfer.runtime.neuron.system import (
     driver_version,
     instance_target,
     instance_type,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import sysconfig
 import venv
 from pathlib import Path
 
 import numpy as np
 import pytest
-from trninfer.runtime import neuron_system
 from trninfer.runtime.backend import BackendUnavailable
-from trninfer.runtime.neuron_profile import (
+from trninfer.runtime.neuron import system as neuron_system
+from trninfer.runtime.neuron.device_time import (
     DeviceTimingError,
     NrtpyTimer,
     ProfilerTimer,
@@ -43,7 +42,7 @@ def nrtpy_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder, with_pip=False, symlinks=True)
     site = next((folder / "lib").glob("python*/site-packages"))
     shutil.copy(STAND_INS / "nrtpy_site" / "nrtpy.py", site)
-    packages = Path(sysconfig.get_paths()["purelib"])
+    packages = Path(np.__file__).parents[1]
     for name in ("numpy", "numpy.libs"):
         if (packages / name).exists():
             (site / name).symlink_to(packages / name)

@@ -1,0 +1,1 @@
+"""The Trainium chip: what this machine has of it, compiling, running and timing kernels there."""

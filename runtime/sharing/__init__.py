@@ -1,0 +1,1 @@
+"""Several processes: batches shared out over NeuronCores, and the simulator beside the chip."""
