@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from .errors import NkiValidationError
 from .instruction import Allocation, Instruction, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, note_write, place
 from .targets import Target
-from .tensor import NkiTensor
+from .tensor import IndirectTensor, NkiTensor
 from .timing.capacity import Memory
 from .views import integers
 
@@ -44,7 +43,6 @@ class NeuronCore:
         self.registers: dict[str, Array] = {}  # state that engines keep between instructions
         self.last_accumulation: Instruction | None = None  # the last to use the Scalar Engine's accumulators
         self.last_use: dict[str, Instruction] = {}  # of state that several instructions share without naming it
-        self.dynamic = False  # whether any view has an address known only at run time
         self._arenas: dict[MemoryRegion, Arena] = {}
         self._scratch: dict[tuple[int, int], Array] = {}
 
@@ -108,7 +106,8 @@ class NeuronCore:
     ) -> Instruction:
         """Note an instruction. The caller has checked it and computes its values itself."""
         program = self.program
-        if self.dynamic:
+        indirect = [t for t in (*writes, *reads) if type(t) is not NkiTensor]
+        if indirect:
             reads = _with_indices(writes, reads)
         if unit is not engine.tensor:
             for tensor in writes:
@@ -131,8 +130,8 @@ class NeuronCore:
             self.ordered,
         )
         program.append(instruction)
-        if self.dynamic:
-            _after_registers(instruction, (*writes, *reads))
+        if indirect:
+            _after_registers(instruction, indirect)
         return instruction
 
     def share(self, state: str, instruction: Instruction) -> None:
@@ -145,14 +144,14 @@ class NeuronCore:
 
 def _with_indices(writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> tuple[NkiTensor, ...]:
     """What an instruction reads, with the indices of its views; what it writes at an index it leaves elsewhere."""
-    indirect: Any = [tensor for tensor in (*writes, *reads) if tensor.is_indirect()]
+    indirect = [tensor for tensor in (*writes, *reads) if isinstance(tensor, IndirectTensor)]
     indices = [view.index for view in indirect if isinstance(view.index, NkiTensor)]
     return (*reads, *indices, *[tensor for tensor in writes if tensor.is_indirect()])
 
 
-def _after_registers(instruction: Instruction, tensors: tuple[NkiTensor, ...]) -> None:
+def _after_registers(instruction: Instruction, indirect: list[NkiTensor]) -> None:
     """Let an instruction follow what loaded the registers that address its operands."""
-    for tensor in tensors:
+    for tensor in indirect:
         loaded = getattr(getattr(tensor, "index", None), "loaded", None)
         if loaded is not None and loaded not in instruction.after:
             instruction.depends_on(loaded)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from .errors import NkiValidationError
 from .instruction import Instruction
-from .tensor import NKIObject
+from .objects import NKIObject
 
 BITS = 32  # of a register [trainium_inferentia2_arch.rst; nki.isa.register_alloc]
 

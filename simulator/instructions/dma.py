@@ -9,10 +9,10 @@ from ..checks import cast_values, distinct, shaped
 from ..core import NeuronCore, active
 from ..costs import Transfer
 from ..errors import NkiValidationError
-from ..indirect import move
 from ..instruction import Instruction, engine
 from ..memory import PSUM, SBUF
 from ..tensor import NkiTensor
+from .indirect_moves import move
 
 
 class dge_mode(Enum):  # noqa: N801 (name and values of nki.isa)
@@ -63,7 +63,7 @@ def dma_copy(
     instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer)
 
     if core.functional:
-        if core.dynamic:
+        if dst.is_indirect() or src.is_indirect():
             move(dst, src, oob_mode is _SKIP)
         else:
             dst.write(shaped(cast_values(src, dst), dst.shape))

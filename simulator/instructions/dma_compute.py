@@ -10,10 +10,9 @@ import numpy as np
 from ..checks import float_values, shaped
 from ..core import active
 from ..errors import NkiValidationError
-from ..indirect import IndirectTensor
 from ..instruction import Instruction, engine
 from ..operators import alu_operator
-from ..tensor import NkiTensor
+from ..tensor import IndirectTensor, NkiTensor
 from .dma import _gathers, _hbm_bytes, _operands, _transfer, dge_mode, oob_mode
 
 _MOST_SOURCES = 16

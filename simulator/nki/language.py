@@ -21,9 +21,10 @@ from ..instructions.scalar_engine import activation
 from ..instructions.tensor_engine import nc_matmul, nc_transpose
 from ..instructions.vector_engine import memset, tensor_copy, tensor_reduce, tensor_scalar, tensor_tensor, trailing_axes
 from ..memory import PSUM_ALIGNMENT, MemoryRegion
+from ..objects import DynamicSlice, NKIObject
 from ..operators import ACTIVATIONS, ALU
 from ..targets import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, STATIONARY_COLUMNS, Target, default_target
-from ..tensor import DynamicSlice, NKIObject, NkiTensor
+from ..tensor import NkiTensor
 from . import tile_functions
 from .api import missing
 from .loops import dynamic_range as dynamic_range

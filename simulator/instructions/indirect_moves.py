@@ -1,0 +1,34 @@
+"""Moves between tensors of which one is addressed at run time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..checks import cast_values, shaped
+from ..errors import NkiValidationError
+from ..tensor import IndirectTensor, NkiTensor
+
+
+def move(dst: NkiTensor, src: NkiTensor, skip: bool) -> None:
+    """dst = src where either is indirect; rows whose index is out of bounds are left alone (`skip`) or an error."""
+    masks = [t.inside() for t in (dst, src) if isinstance(t, IndirectTensor)]
+    if not skip or all(mask.all() for mask in masks):
+        dst.write(shaped(cast_values(src, dst), dst.shape))
+        return
+    rows = max(mask.size for mask in masks)
+    kept = np.logical_and.reduce([np.broadcast_to(mask, rows) for mask in masks])
+    if not any(isinstance(t, IndirectTensor) and t.gathers for t in (dst, src)):
+        return  # the one index is out of bounds: nothing is moved
+    if dst.shape[0] != rows or src.shape[0] != rows:
+        raise NkiValidationError(
+            f"dma_copy: oob_mode skip needs dst {dst.label} and src {src.label} to have {rows} rows, one an index"
+        )
+    for row in np.flatnonzero(kept):
+        target, source = _row(dst, int(row)), _row(src, int(row))
+        target.write(shaped(cast_values(source, target), target.shape))
+
+
+def _row(tensor: NkiTensor, row: int) -> NkiTensor:
+    if isinstance(tensor, IndirectTensor) and tensor.gathers:
+        return tensor.at(tensor.indices[row])
+    return tensor[row : row + 1]
