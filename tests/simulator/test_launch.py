@@ -1,11 +1,15 @@
 """Ways to run a kernel: jit, simulate, run."""
 
+import ml_dtypes
 import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
 from trninfer import simulator
+from trninfer.simulator import NkiValidationError
+
+A = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
 @nki.jit
@@ -26,7 +30,25 @@ def twice(a):
     return inner, add(inner, a)
 
 
-A = np.arange(12, dtype=np.float32).reshape(3, 4)
+@nki.jit
+def accumulate(total, rows):
+    """total += every row tile, in place; their sum comes back too."""
+    held = nl.load(total)
+    for row in rows:
+        nisa.tensor_tensor(held, held, nl.load(row), nl.add)
+    nisa.dma_copy(total, held)
+    out = nl.ndarray(total.shape, total.dtype, nl.shared_hbm)
+    nisa.dma_copy(out, held)
+    return {"sum": out, "count": len(rows)}
+
+
+@nki.jit
+def rounded(a):
+    tile = nl.ndarray(a.shape, nl.bfloat16, nl.sbuf)
+    nisa.dma_copy(tile, a)
+    out = nl.ndarray(a.shape, nl.bfloat16, nl.shared_hbm)
+    nisa.dma_copy(out, tile)
+    return out
 
 
 def test_simulate_and_direct_call_give_arrays():
@@ -142,3 +164,49 @@ def test_a_view_made_before_the_first_write_sees_it():
     (out,) = simulator.run(overwrite, A).outputs
     np.testing.assert_array_equal(out, [A[0], [9.0] * 4])
     assert A[0, 0] == 0
+
+
+def test_outputs_must_be_in_hbm():
+    @nki.jit
+    def kernel(a):
+        return nl.load(a)
+
+    with pytest.raises(NkiValidationError, match=r"must be in nl.shared_hbm"):
+        simulator.run(kernel, np.zeros((4, 4), np.float32))
+
+
+def test_containers_of_arrays_go_in_and_out_and_what_is_written_is_updated():
+    total = np.ones((4, 6), np.float32)[:, ::2]  # a view: its own elements are updated
+    rows = [np.full((4, 3), float(i), np.float32) for i in range(3)]
+    result = nki.simulate(accumulate)(total, rows)
+    assert result["count"] == 3
+    np.testing.assert_array_equal(result["sum"], np.full((4, 3), 4.0))
+    np.testing.assert_array_equal(total, result["sum"])
+    np.testing.assert_array_equal(rows[2], np.full((4, 3), 2.0))
+
+
+def test_an_array_that_cannot_be_updated_is_told():
+    total = np.broadcast_to(np.float32(1), (4, 3))
+    with pytest.raises(NkiValidationError, match=r"writes to its argument \[4, 3\] float32, a read-only array"):
+        accumulate(total, [])
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int32", "uint8"])
+def test_pytorch_tensors_come_back_as_such_and_are_updated(name):
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, name)
+    total, row = torch.ones(4, 3).to(dtype), (torch.arange(12) % 3).reshape(4, 3).to(dtype)
+    result = nki.simulate(accumulate)(total, [row])["sum"]
+    assert result.dtype == dtype
+    assert torch.equal(result.float(), row.float() + 1)
+    assert torch.equal(total.float(), result.float())
+
+
+@pytest.mark.parametrize("precise", ["1", "0"])
+def test_narrow_floats_are_rounded_unless_precision_is_asked_for(monkeypatch, precise):
+    monkeypatch.setenv("NKI_PRECISE_FP", precise)
+    values = np.array([[1 + 2.0**-12, np.pi]], np.float32)
+    result = nki.simulate(rounded)(values)
+    expected = values.astype(ml_dtypes.bfloat16) if precise == "1" else values
+    assert result.dtype == expected.dtype
+    np.testing.assert_array_equal(result, expected)

@@ -6,33 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from nki_tensors import on, tile, uniform
 from trninfer.simulator import NkiValidationError
 from trninfer.simulator.core import NeuronCore, running
 from trninfer.simulator.targets import find_target
 
-NUMBERS = st.floats(-1e6, 1e6, width=32)
 SHAPES = st.sampled_from([(1, 1), (5, 7), (128, 3), (4, 3, 5)])
-
-
-def on(target="trn2"):
-    return running(NeuronCore(find_target(target)))
-
-
-@pytest.fixture
-def core():
-    core = NeuronCore(find_target("trn2"))
-    with running(core):
-        yield core
-
-
-def tile(values, dtype=nl.float32, buffer=nl.sbuf):
-    tensor = nl.ndarray(np.shape(values), dtype, buffer)
-    tensor.write(np.asarray(values))
-    return tensor
-
-
-def uniform(*shape, low=-2.0, high=2.0, seed=0):
-    return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
+NUMBERS = st.floats(-1e6, 1e6, width=32)
 
 
 @given(values=hnp.arrays(np.float32, SHAPES, elements=st.floats(width=32, allow_nan=False, allow_subnormal=False)))

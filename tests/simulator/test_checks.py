@@ -1,27 +1,13 @@
 """The machine's limits: each error names the instruction, the operand, what came and what is allowed."""
 
-import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from trninfer import simulator
-from trninfer.simulator import CapacityError, NkiValidationError
+from nki_tensors import hbm, like, new, normal, on, psum, tile, uniform
+from trninfer.simulator import NkiValidationError
 from trninfer.simulator.core import NeuronCore, running
 from trninfer.simulator.targets import find_target
-
-
-def new(shape, dtype=nl.float32, buffer=nl.sbuf):
-    return nl.ndarray(shape, dtype, buffer)
-
-
-def psum(shape, dtype=nl.float32):
-    return nl.ndarray(shape, dtype, nl.psum)
-
-
-def hbm(shape, dtype=nl.float32):
-    return nl.ndarray(shape, dtype, nl.shared_hbm)
-
 
 BROKEN = {
     "129 partitions": (lambda: new((129, 4)), "partition dimension 129 exceeds maximum 128"),
@@ -157,15 +143,6 @@ BROKEN = {
     "too much SBUF": (lambda: new((128, 57345)), "exceed the 229376 of SBUF on trn2"),
     "too much PSUM": (lambda: psum((128, 4097)), "exceed the 16384 of PSUM on trn2"),
 }
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_limit(case):
-    broken, text = BROKEN[case]
-    with running(NeuronCore(find_target("trn2"))), pytest.raises(NkiValidationError, match=text):
-        broken()
-
-
 TRN1_ONLY = {
     "copy on the Scalar Engine": lambda: nisa.tensor_copy(new((4, 4)), new((4, 4)), engine=nisa.engine.scalar),
     "a number as bias": lambda: nisa.activation(new((4, 4)), nl.exp, new((4, 4)), bias=1.0),
@@ -176,6 +153,13 @@ TRN1_ONLY = {
 }
 
 
+@pytest.mark.parametrize("case", BROKEN)
+def test_limit(case):
+    broken, text = BROKEN[case]
+    with running(NeuronCore(find_target("trn2"))), pytest.raises(NkiValidationError, match=text):
+        broken()
+
+
 @pytest.mark.parametrize("case", TRN1_ONLY)
 def test_what_trn1_lacks(case):
     with running(NeuronCore(find_target("trn1"))), pytest.raises(NkiValidationError):
@@ -184,83 +168,50 @@ def test_what_trn1_lacks(case):
         TRN1_ONLY[case]()
 
 
-def test_trn3_takes_wider_moving_tiles():
-    with running(NeuronCore(find_target("trn3"))):
-        nisa.nc_matmul(psum((8, 1024)), new((4, 8)), new((4, 1024)))
+def test_five_dimensions_and_no_more_reach_an_engine():
+    values = normal(2, 2, 2, 2, 2, 2)
+    with on():
+        six = tile(values)
+        nisa.tensor_copy(new(values.shape), six)  # dense: one free dimension
+        turned = six.permute((0, 5, 4, 3, 2, 1))
+        with pytest.raises(NkiValidationError, match="at most 4 free dimensions"):
+            nisa.tensor_copy(new(values.shape), turned)
+        five = tile(values[..., 0]).permute((0, 4, 3, 2, 1))
+        out = new(five.shape)
+        nisa.tensor_copy(out, five)
+        np.testing.assert_array_equal(out.values, values[..., 0].transpose(0, 4, 3, 2, 1))
 
 
-@pytest.mark.parametrize("accumulate", [True, None])
+# Partitions that an operand may start at, by how many it has (trainium_inferentia2_arch.rst, start_partition).
+@pytest.mark.parametrize("count", [1, 32, 33, 64, 65, 128])
+@pytest.mark.parametrize("start", [0, 1, 16, 31, 32, 64, 96])
+def test_operands_start_at_a_quadrant_or_a_half(start, count):
+    if start + count > 128:
+        return
+    allowed = start in ((0, 32, 64, 96) if count <= 32 else (0, 64) if count <= 64 else (0,))
+    with running(NeuronCore(find_target("trn2"))):
+        part = new((128, 4))[start : start + count]
+        out = new((count, 4))
+        if allowed:
+            nisa.tensor_copy(out, part)
+        else:
+            with pytest.raises(NkiValidationError, match=f"src .* is {count} partition.s. from partition {start}"):
+                nisa.tensor_copy(out, part)
+
+
 @pytest.mark.parametrize(
-    "initialise", [lambda t: nisa.memset(t, 0), lambda t: nisa.tensor_copy(t, nl.zeros(t.shape, nl.float32))]
+    "write",
+    [
+        lambda dst, data: nisa.tensor_copy_predicated(dst, 1.0, like(data, nl.uint8)),
+        lambda dst, data: nisa.affine_select(dst, [[1, 8]], 0, data, 0.0),
+        lambda dst, data: nisa.tensor_tensor_scan(dst, data, data, 0.0, nl.add, nl.add),
+        lambda dst, data: nisa.tensor_scalar_cumulative(dst, data, nl.add, nl.add, 0.0),
+        lambda dst, data: nisa.tensor_scalar_reduce(dst, data, nl.add, 0.0, nl.add),
+        lambda dst, data: nisa.nc_match_replace8(dst, data, data, 0.0),
+        lambda dst, data: nisa.exponential(dst, data),
+    ],
 )
-def test_no_accumulation_onto_what_another_instruction_wrote(accumulate, initialise):
-    for target, allowed in (("trn1", False), ("trn2", False), ("trn3", True)):
-        with running(NeuronCore(find_target(target))):
-            dst = psum((8, 8))
-            initialise(dst)
-            if allowed:
-                nisa.nc_matmul(dst, new((4, 8)), new((4, 8)), accumulate=accumulate)
-            else:
-                with pytest.raises(NkiValidationError, match="initialised by another instruction"):
-                    nisa.nc_matmul(dst, new((4, 8)), new((4, 8)), accumulate=accumulate)
-
-
-def test_accumulation_onto_half_a_tile_is_told():
-    with running(NeuronCore(find_target("trn2"))):
-        dst = psum((8, 16))
-        nisa.nc_matmul(dst[:, 0:8], new((4, 8)), new((4, 8)))
-        with pytest.raises(NkiValidationError, match="only in part"):
-            nisa.nc_matmul(dst, new((4, 8)), new((4, 16)))
-        nisa.nc_matmul(dst[:, 8:16], new((4, 8)), new((4, 8)))
-        nisa.nc_matmul(dst, new((4, 8)), new((4, 16)))  # all of it is written now
-
-
-def test_a_rectangle_that_a_matmul_overwrote_is_its_own_again():
-    with running(NeuronCore(find_target("trn2"))):
-        dst = psum((8, 16))
-        nisa.memset(dst[:, 2:4], 0)
-        nisa.nc_matmul(dst, new((4, 8)), new((4, 16)), accumulate=False)
-        nisa.nc_matmul(dst, new((4, 8)), new((4, 16)), accumulate=True)
-
-
-@pytest.mark.parametrize("target,bytes_", [("trn1", 192 * 1024), ("trn2", 224 * 1024), ("trn3", 256 * 1024)])
-def test_sbuf_capacity_of_each_target(target, bytes_):
-    with running(NeuronCore(find_target(target))):
-        new((128, bytes_ // 4))
-        assert nl.tile_size.sbuf_fmax_bytes == bytes_
-        with pytest.raises(CapacityError, match=target):
-            new((128, bytes_ // 4 + 1))
-
-
-def test_instructions_need_a_kernel():
-    with pytest.raises(NkiValidationError, match="inside a kernel"):
-        nl.ndarray((4, 4), nl.float32)
-
-
-def test_outputs_must_be_in_hbm():
-    @nki.jit
-    def kernel(a):
-        return nl.load(a)
-
-    with pytest.raises(NkiValidationError, match=r"must be in nl.shared_hbm"):
-        simulator.run(kernel, np.zeros((4, 4), np.float32))
-
-
-def test_overlapping_addresses_share_memory():
-    @nki.jit
-    def kernel():
-        first = nl.ndarray((4, 8), nl.int32, nl.sbuf, address=(0, 64))
-        second = nl.ndarray((4, 8), nl.int32, nl.sbuf, address=(0, 80))
-        nisa.memset(first, 1)
-        nisa.memset(second, 2)
-        out = nl.ndarray((4, 8), nl.int32, nl.shared_hbm)
-        nisa.dma_copy(out, first)
-        return out
-
-    (out,) = simulator.run(kernel).outputs
-    np.testing.assert_array_equal(out, [[1, 1, 1, 1, 2, 2, 2, 2]] * 4)
-
-
-def test_unknown_target_is_named():
-    with pytest.raises(NkiValidationError, match="'trn9' is not known; allowed: trn1, trn2, trn3"):
-        simulator.run(nki.jit(lambda: None), target="trn9")
+def test_a_broadcast_destination_is_refused(trn3_core, write):
+    data = tile(uniform(4, 8))
+    with pytest.raises(NkiValidationError, match="written several times"):
+        write(nl.ndarray((4, 1), nl.float32).broadcast(1, 8), data)

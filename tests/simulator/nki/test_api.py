@@ -49,7 +49,7 @@ def test_tensor_has_the_documented_methods(method):
         assert list(inspect.signature(ours).parameters) == [p["name"] for p in method["params"]]
 
 
-def test_what_issue_two_lists_is_simulated():
+def test_the_instructions_of_every_kernel_here_are_simulated():
     names = {f["qualname"] for f in SIMULATED}
     instructions = """dma_copy dma_transpose nc_matmul nc_transpose tensor_copy tensor_tensor tensor_scalar
         scalar_tensor_tensor tensor_reduce activation activation_reduce reciprocal memset iota max8 nc_find_index8"""

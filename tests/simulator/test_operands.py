@@ -2,24 +2,11 @@
 
 import nki.isa as nisa
 import nki.language as nl
-import numpy as np
 import pytest
-from trninfer.simulator import CapacityError, NkiValidationError
+from nki_tensors import hbm, new, psum
+from trninfer.simulator import NkiValidationError
 from trninfer.simulator.core import NeuronCore, running
-from trninfer.simulator.launch import execute
-from trninfer.simulator.targets import TARGETS, find_target
-
-
-def new(shape, dtype=nl.float32, buffer=nl.sbuf, **options):
-    return nl.ndarray(shape, dtype, buffer, **options)
-
-
-def psum(shape, dtype=nl.float32):
-    return nl.ndarray(shape, dtype, nl.psum)
-
-
-def hbm(shape, dtype=nl.float32):
-    return nl.ndarray(shape, dtype, nl.shared_hbm)
+from trninfer.simulator.targets import find_target
 
 
 def broadcast():
@@ -156,52 +143,3 @@ def test_wrong_operands_are_told(case):
     with running(NeuronCore(find_target("trn2"))), pytest.raises(NkiValidationError, match=text) as error:
         broken()
     assert "\n" not in str(error.value)
-
-
-# Partitions that an operand may start at, by how many it has (trainium_inferentia2_arch.rst, start_partition).
-@pytest.mark.parametrize("count", [1, 32, 33, 64, 65, 128])
-@pytest.mark.parametrize("start", [0, 1, 16, 31, 32, 64, 96])
-def test_operands_start_at_a_quadrant_or_a_half(start, count):
-    if start + count > 128:
-        return
-    allowed = start in ((0, 32, 64, 96) if count <= 32 else (0, 64) if count <= 64 else (0,))
-    with running(NeuronCore(find_target("trn2"))):
-        part = new((128, 4))[start : start + count]
-        out = new((count, 4))
-        if allowed:
-            nisa.tensor_copy(out, part)
-        else:
-            with pytest.raises(NkiValidationError, match=f"src .* is {count} partition.s. from partition {start}"):
-                nisa.tensor_copy(out, part)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum])
-def test_what_is_alive_counts_and_is_named(target, buffer):
-    found = find_target(target)
-    whole = found.sbuf_bytes if buffer is nl.sbuf else found.psum_bytes
-
-    def kernel(tiles):
-        kept = [new((128, whole // 8 // 4), buffer=buffer, name=f"kept{i}") for i in range(tiles)]
-        for tile in kept:
-            nisa.memset(tile, 1.0, engine=nisa.engine.vector)
-        total = new((128, 1), buffer=buffer) if tiles < 8 else kept[0][:, 0:1]
-        for tile in kept:
-            nisa.tensor_reduce(total, nl.add, tile[:, 1:], axis=1)
-
-    execute(NeuronCore(found), kernel, (8,), {})
-    with pytest.raises(
-        CapacityError, match=f"{buffer.name.upper()} of {target} is full: kept8 .*alive: kept0"
-    ) as error:
-        execute(NeuronCore(found), kernel, (9,), {})
-    assert "test_conformance_limits.py:" in str(error.value)
-
-
-def test_addresses_are_bytes_in_sbuf_and_words_in_psum():
-    with running(NeuronCore(find_target("trn2"))):
-        odd = new((4, 4), address=(0, 3))
-        nisa.memset(odd, 1.5)
-        np.testing.assert_array_equal(odd.values, np.full((4, 4), 1.5))
-        assert nl.tile_size.sbuf_min_align == 1
-        with pytest.raises(NkiValidationError, match=f"allowed: multiples of {nl.tile_size.psum_min_align}"):
-            nl.ndarray((4, 4), nl.bfloat16, nl.psum, address=(0, 2))

@@ -1,0 +1,16 @@
+"""The NeuronCore that most tests run on."""
+
+import pytest
+from nki_tensors import on
+
+
+@pytest.fixture
+def core():
+    with on("trn2") as core:
+        yield core
+
+
+@pytest.fixture
+def trn3_core():
+    with on("trn3") as core:
+        yield core

@@ -1,0 +1,96 @@
+"""The Tensor Engine against NumPy: products and transposes."""
+
+import ml_dtypes
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nki_tensors import normal, on, psum, tile, uniform
+from trninfer.simulator import NkiValidationError
+from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.targets import find_target
+
+SIZES = st.sampled_from([1, 2, 3, 31, 64, 127, 128])
+
+
+@given(
+    k=SIZES,
+    m=SIZES,
+    n=st.sampled_from([1, 3, 128, 511, 512]),
+    dtype=st.sampled_from(["float32", "bfloat16", "float16"]),
+)
+def test_matmul_contracts_over_partitions(k, m, n, dtype):
+    with running(NeuronCore(find_target("trn2"))):
+        a, b = tile(uniform(k, m), dtype), tile(uniform(k, n, seed=1), dtype)
+        psum = nl.ndarray((m, n), nl.float32, nl.psum)
+        nisa.nc_matmul(psum, a, b)
+        np.testing.assert_allclose(psum.values, a.values.T @ b.values, rtol=1e-4, atol=1e-4)
+        nisa.nc_matmul(psum, a, b)  # accumulate=None: the second adds
+        np.testing.assert_allclose(psum.values, 2 * (a.values.T @ b.values), rtol=1e-4, atol=1e-4)
+        nisa.nc_matmul(psum, a, b, accumulate=False)
+        np.testing.assert_allclose(psum.values, a.values.T @ b.values, rtol=1e-4, atol=1e-4)
+
+
+def test_matmul_reads_strided_rows(core):
+    rows = uniform(16, 4, 10)
+    moving, weights, psum = tile(rows), tile(uniform(16, 8)), nl.ndarray((8, 2, 7), nl.float32, nl.psum)
+    nisa.nc_matmul(psum, weights, moving[:, 1:3, 2:9])
+    expected = np.einsum("km,krc->mrc", weights.values, rows[:, 1:3, 2:9])
+    np.testing.assert_allclose(psum.values, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 127), (128, 128), (128, 2, 64)])
+def test_transpose_on_the_tensor_engine(core, dtype, shape):
+    data = tile(uniform(*shape), dtype)
+    free = int(np.prod(shape[1:]))
+    psum = nl.ndarray((free, shape[0]), dtype, nl.psum)
+    nisa.nc_transpose(psum, data)
+    np.testing.assert_array_equal(psum.values, data.values.reshape(shape[0], free).T)
+
+
+def test_transpose_on_the_vector_engine(core):
+    data, out = tile(uniform(32, 7)), nl.ndarray((7, 32), nl.float32)
+    nisa.nc_transpose(out, data, engine=nisa.engine.vector)
+    np.testing.assert_array_equal(out.values, data.values.T)
+
+
+def test_transpose_of_nan_spreads_on_trn1_only():
+    values = uniform(4, 5)
+    values[1, 2] = np.nan
+    for target, spread in (("trn1", 4), ("trn2", 1)):
+        with running(NeuronCore(find_target(target))):
+            psum = nl.ndarray((5, 4), nl.float32, nl.psum)
+            nisa.nc_transpose(psum, tile(values))
+            assert np.isnan(psum.values).sum() == spread
+
+
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+def test_a_matmul_in_transpose_mode_moves_nan_and_infinity_as_they_are(target):
+    data = normal(8, 6)
+    data[2, 3], data[5, 1] = np.nan, np.inf
+    with on(target):
+        out = psum((6, 8))
+        nisa.nc_matmul(out, tile(data), tile(np.eye(8)), is_transpose=True)
+        np.testing.assert_array_equal(out.values, data.T)
+        with pytest.raises(NkiValidationError, match="identity or a permutation"):
+            nisa.nc_matmul(out, tile(data), tile(2 * np.eye(8)), is_transpose=True)
+
+
+def test_a_permutation_that_moves_permutes():
+    data, order = normal(8, 6), np.random.default_rng(3).permutation(8)
+    with on():
+        out = psum((6, 8), nl.bfloat16)
+        nisa.nc_matmul(out, tile(data, nl.bfloat16), tile(np.eye(8)[order].T, nl.bfloat16), is_transpose=True)
+        np.testing.assert_array_equal(out.values, data.astype(ml_dtypes.bfloat16).astype(np.float32)[order].T)
+
+
+def test_transpose_mode_is_a_plain_matmul_on_trn1():
+    data = normal(8, 6)
+    data[2, 3] = np.nan
+    with on("trn1"):
+        out = psum((6, 8))
+        nisa.nc_matmul(out, tile(data), tile(np.eye(8)), is_transpose=True)
+        assert np.isnan(out.values[3]).all()

@@ -1,0 +1,156 @@
+"""Copies, operators and reductions against NumPy."""
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from nki_tensors import new, on, tile, uniform
+
+BINARY = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+}
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_tensor_tensor(core, name):
+    a, b = uniform(5, 9).round(), uniform(5, 9, seed=1).round()
+    out = nl.ndarray((5, 9), nl.float32)
+    nisa.tensor_tensor(out, tile(a), tile(b), getattr(nl, name))
+    np.testing.assert_array_equal(out.values, BINARY[name](a, b).astype(np.float32))
+
+
+def test_int32_adds_exactly_on_gpsimd_and_through_float32_on_vector(core):
+    a, b = np.array([[2**24]], np.int32), np.array([[1]], np.int32)
+    out = nl.ndarray((1, 1), nl.int32)
+    nisa.tensor_tensor(out, tile(a, nl.int32), tile(b, nl.int32), nl.add)
+    assert out.values[0, 0] == 2**24 + 1 and core.program[-1].engine is nisa.engine.gpsimd
+    nisa.tensor_tensor(out, tile(a, nl.int32), tile(b, nl.int32), nl.add, engine=nisa.engine.vector)
+    assert out.values[0, 0] == 2**24
+
+
+@pytest.mark.parametrize("name", ["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"])
+def test_bit_operators(core, name):
+    a, b = np.array([[0x0F0F, 1, -8]], np.int32), np.array([[3, 2, 1]], np.int32)
+    out = nl.ndarray((1, 3), nl.int32)
+    nisa.tensor_tensor(out, tile(a, nl.int32), tile(b, nl.int32), getattr(nl, name))
+    unsigned = a.view(np.uint32)
+    expected = (
+        np.right_shift(unsigned, b.view(np.uint32)).view(np.int32) if name == "right_shift" else getattr(np, name)(a, b)
+    )
+    np.testing.assert_array_equal(out.values, expected)
+
+
+@pytest.mark.parametrize("reverse0", [False, True])
+@pytest.mark.parametrize("reverse1", [False, True])
+def test_tensor_scalar_with_two_operators(core, reverse0, reverse1):
+    data, vector = uniform(6, 5), uniform(6, 1, seed=1)
+    out = nl.ndarray((6, 5), nl.float32)
+    nisa.tensor_scalar(out, tile(data), nl.subtract, tile(vector), reverse0, nl.multiply, 3.0, reverse1)
+    expected = ((vector - data) if reverse0 else (data - vector)) * np.float32(3)
+    np.testing.assert_array_equal(out.values, expected)
+
+
+def test_scalar_tensor_tensor(core):
+    a, b = uniform(6, 5), uniform(6, 5, seed=1)
+    out = nl.ndarray((6, 5), nl.bfloat16)
+    nisa.scalar_tensor_tensor(out, tile(a), nl.multiply, 0.5, nl.subtract, tile(b), reverse1=True)
+    reference = nl.ndarray((6, 5), nl.bfloat16)
+    reference.write(b - a * np.float32(0.5))
+    np.testing.assert_array_equal(out.values, reference.values)
+
+
+@pytest.mark.parametrize("axis", [2, (1, 2), -1, [1, 2]])
+@pytest.mark.parametrize(
+    "name,function", [("add", np.sum), ("maximum", np.max), ("minimum", np.min), ("multiply", np.prod)]
+)
+def test_tensor_reduce(core, axis, name, function):
+    data = uniform(4, 3, 5)
+    axes = tuple(a % 3 for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    out = nl.ndarray((4, 1 if len(axes) == 2 else 3), nl.float32)
+    nisa.tensor_reduce(out, getattr(nl, name), tile(data), axis, negate=True)
+    np.testing.assert_allclose(out.values, -function(data, axis=axes).reshape(out.shape), rtol=1e-6)
+
+
+def test_two_by_two_pooling_is_a_reduce_over_a_permuted_view(core):
+    data = uniform(4, 6, 8)
+    out = nl.ndarray((4, 3, 4), nl.float32)
+    windows = tile(data).reshape((4, 3, 2, 4, 2)).permute((0, 1, 3, 2, 4))
+    nisa.tensor_reduce(out, nl.maximum, windows, (3, 4))
+    np.testing.assert_array_equal(out.values, data.reshape(4, 3, 2, 4, 2).max(axis=(2, 4)))
+
+
+def test_reciprocal_and_iota(core):
+    data = uniform(3, 4) + 3
+    out = nl.ndarray((3, 4), nl.float32)
+    nisa.reciprocal(out, tile(data))
+    np.testing.assert_array_equal(out.values, np.float32(1) / data)
+    numbers = nl.ndarray((3, 6), nl.int32)
+    nisa.iota(numbers, [[10, 2], [1, 3]], offset=5, channel_multiplier=100)
+    expected = 5 + 100 * np.arange(3)[:, None] + np.array([0, 1, 2, 10, 11, 12])
+    np.testing.assert_array_equal(numbers.values, expected)
+
+
+@pytest.mark.parametrize("copy", [nisa.tensor_copy, nisa.dma_copy])
+def test_copies_are_exact_within_a_dtype_and_go_by_way_of_float32_between_two(copy):
+    odd = np.array([[2**24 + 1, 2**31 - 1, 7, 0]], np.int32)
+    with on():
+        same, other = new((1, 4), nl.int32), new((1, 4), nl.uint32)
+        copy(same, tile(odd, nl.int32))
+        copy(other, tile(odd, nl.int32))
+        np.testing.assert_array_equal(same.values, odd)
+        np.testing.assert_array_equal(other.values, [[2**24, 2**31, 7, 0]])
+
+
+def test_copy_of_a_tile_is_exact():
+    with on():
+        np.testing.assert_array_equal(nl.copy(tile(np.array([[2**24 + 1]], np.int32), nl.int32)).values, [[2**24 + 1]])
+
+
+def test_integer_powers_may_be_negative():
+    with on():
+        out = new((1, 3), nl.int32)
+        base, exponent = np.array([[2, 1, -1]], np.int32), np.array([[-1, -5, -3]], np.int32)
+        nisa.tensor_tensor(out, tile(base, nl.int32), tile(exponent, nl.int32), nl.power)
+        np.testing.assert_array_equal(out.values, [[0, 1, -1]])
+
+
+def test_integer_arithmetic_wraps_and_bits_keep_their_pattern():
+    with on():
+        wrapped, bits = new((1, 2), nl.int32), new((1, 2), nl.int32)
+        a, b = np.array([[2**31 - 1, -1]], np.int32), np.array([[1, 1]], np.int32)
+        nisa.tensor_tensor(wrapped, tile(a, nl.int32), tile(b, nl.int32), nl.add)
+        np.testing.assert_array_equal(wrapped.values, [[-(2**31), 0]])
+        high = np.array([[2**31, 2**32 - 1]], np.uint32)
+        nisa.tensor_tensor(bits, tile(high, nl.uint32), tile(a, nl.int32), nl.bitwise_or)
+        np.testing.assert_array_equal(bits.values, (high | a.view(np.uint32)).view(np.int32))
+
+
+def test_rsqrt_runs_on_gpsimd_in_either_place():
+    x = np.array([[4.0, 16.0]], np.float32)
+    with on() as core:
+        out = new((1, 2))
+        nisa.tensor_scalar(out, tile(x), nl.add, 0.0, op1=nl.rsqrt)
+        assert core.program[-1].engine is nisa.engine.gpsimd
+        np.testing.assert_allclose(out.values, [[0.5, 0.25]])
+        nisa.tensor_scalar(out, tile(x), nl.rsqrt, 0.0, engine=nisa.engine.gpsimd)
+        np.testing.assert_allclose(out.values, [[0.5, 0.25]])
+
+
+def test_an_axis_may_be_counted_from_the_end():
+    with on():
+        data = new((4, 6))
+        assert nl.expand_dims(data, -1).shape == nl.expand_dims(data, 2).shape == (4, 6, 1)
+        assert nl.expand_dims(data, 1).shape == (4, 1, 6)

@@ -1,0 +1,34 @@
+"""Functions of nki.language that are one instruction, and its constants."""
+
+import nki.language as nl
+import numpy as np
+from nki_tensors import normal, on, tile, uniform
+
+
+def test_identity_constant_and_full(core):
+    np.testing.assert_array_equal(nl.shared_identity_matrix(5, nl.float32).values, np.eye(5))
+    np.testing.assert_array_equal(nl.shared_constant(np.arange(6, dtype=np.int32)).values, np.arange(6))
+    for buffer in (nl.sbuf, nl.psum, nl.shared_hbm):
+        assert (nl.full((2, 3), 7, nl.float32, buffer).values == 7).all()
+    assert nl.ones((2, 2), nl.int8).values.sum() == 4 and not nl.zeros_like(nl.ones((2, 2), nl.int8)).values.any()
+
+
+def test_functions_of_tiles(core):
+    a, b = uniform(4, 5), uniform(4, 5, seed=1)
+    ta, tb = tile(a), tile(b)
+    np.testing.assert_array_equal(nl.add(ta, tb).values, a + b)
+    np.testing.assert_array_equal(nl.subtract(1.0, ta).values, np.float32(1) - a)
+    np.testing.assert_array_equal(nl.copy(ta, dtype=nl.bfloat16).values, tile(a, nl.bfloat16).values)
+    np.testing.assert_allclose(nl.sum(ta, 1, keepdims=True).values, a.sum(1, keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(nl.matmul(ta, tile(uniform(5, 6))).values, a @ uniform(5, 6), rtol=1e-5)
+    np.testing.assert_array_equal(nl.transpose(ta).values, a.T)
+
+
+def test_functions_of_a_wide_tile_and_a_column_take_either_order():
+    wide, column = normal(4, 6), normal(4, 1, seed=1)
+    with on():
+        for dtype in (nl.float32, nl.bfloat16):
+            narrow = tile(column, dtype)
+            result = nl.subtract(narrow, tile(wide))
+            np.testing.assert_allclose(result.values, narrow.values - wide, rtol=1e-6)
+            np.testing.assert_allclose(nl.subtract(tile(wide), narrow).values, wide - narrow.values, rtol=1e-6)

@@ -1,0 +1,164 @@
+"""Views at addresses that are known only when a kernel runs, and reinterpreted ones."""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nki_tensors import counted, in_hbm, indices, on, tile
+from trninfer import simulator
+from trninfer.simulator import NkiValidationError, OutOfBoundsError
+
+
+@nki.jit
+def pick(a, at):
+    index = nl.load(at)
+    out = nl.ndarray(a.shape[1:], a.dtype, nl.shared_hbm)
+    nisa.dma_copy(out, a.select(0, index))
+    return out
+
+
+@nki.jit
+def gather(a, rows, skip=False):
+    index = nl.load(rows)
+    tile = nl.zeros((rows.shape[0], a.shape[1]), a.dtype)
+    mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
+    nisa.dma_copy(tile, a.ap([[a.shape[1], rows.shape[0]], [1, a.shape[1]]], vector_offset=index), oob_mode=mode)
+    out = nl.ndarray(tile.shape, a.dtype, nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+
+
+@nki.jit
+def scatter(a, rows, out, skip=False):
+    index, tile = nl.load(rows), nl.load(a)
+    mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
+    nisa.dma_copy(out.vector_select(0, index), tile, oob_mode=mode)
+    return out
+
+
+def test_an_inherited_offset_counts_in_the_new_dtype():
+    words = np.arange(64, dtype=np.int32).reshape(2, 32)
+    with on():
+        view = tile(words, nl.int32)[:, 8:16].ap([[64, 2], [1, 4]], dtype=nl.uint16)
+        np.testing.assert_array_equal(view.values, words.view(np.uint16)[:, 16:20])
+
+
+@given(batch=st.integers(0, 3))
+def test_select_takes_the_batch_that_memory_names(batch):
+    a = counted(4, 16, 8)
+    (out,) = simulator.run(pick, a, np.array([[batch]], np.int32)).outputs
+    assert np.array_equal(out, a[batch])
+
+
+@given(rows=st.lists(st.integers(0, 9), min_size=1, max_size=40), dtype=st.sampled_from([np.int32, np.uint32]))
+def test_gather_and_scatter_of_rows(rows, dtype):
+    a = counted(10, 6)
+    index = np.array(rows, dtype)[:, None]
+    (out,) = simulator.run(gather, a, index).outputs
+    assert np.array_equal(out, a[rows])
+    unique = list(dict.fromkeys(rows))
+    new = -counted(len(unique), 6) - 1
+    (out,) = simulator.run(scatter, new, np.array(unique, dtype)[:, None], a).outputs
+    expected = a.copy()
+    expected[unique] = new
+    assert np.array_equal(out, expected)
+
+
+def test_out_of_bounds_rows_are_an_error_or_skipped():
+    a, index = counted(10, 6), np.array([[3], [10], [-1], [0]], np.int32)
+    with pytest.raises(OutOfBoundsError, match=r"index 10 .* allowed 0 to 9"):
+        simulator.run(gather, a, index)
+    (out,) = simulator.run(gather, a, index, skip=True).outputs
+    assert np.array_equal(out, np.stack([a[3], np.zeros(6), np.zeros(6), a[0]]))
+    (out,) = simulator.run(scatter, counted(4, 6) + 100, index, a, skip=True).outputs
+    expected = a.copy()
+    expected[[3, 0]] = (counted(4, 6) + 100)[[0, 3]]
+    assert np.array_equal(out, expected)
+
+
+def test_out_of_bounds_scalar_is_an_error_or_skipped(core):
+    a, out = in_hbm(counted(4, 8)), in_hbm(np.zeros(8))
+    view = a.select(0, indices([[4]]))
+    with pytest.raises(OutOfBoundsError, match="allowed 0 to 3"):
+        nisa.dma_copy(out, view)
+    nisa.dma_copy(out, view, oob_mode=nisa.oob_mode.skip)
+    assert not out.values.any()
+
+
+def test_scalar_offset_counts_in_steps_of_the_tensors_dimension(core):
+    a = in_hbm(counted(64, 32))
+    out = nl.ndarray((16, 8), nl.float32)
+    nisa.dma_copy(out, a.ap([[32, 16], [1, 8]], 4, scalar_offset=indices([[48]]), indirect_dim=0))
+    assert np.array_equal(out.values, counted(64, 32)[48:64, 4:12])
+    nisa.dma_copy(out, a.ap([[32, 16], [1, 8]], 0, scalar_offset=nisa.register_alloc(24), indirect_dim=1))
+    assert np.array_equal(out.values, counted(64, 32)[:16, 24:32])
+    with pytest.raises(OutOfBoundsError, match="allowed 0 to 48"):
+        nisa.dma_copy(out, a.ap([[32, 16], [1, 8]], 0, scalar_offset=indices([[49]]), indirect_dim=0))
+
+
+def test_the_index_is_read_when_an_instruction_runs(core):
+    a, index = in_hbm(counted(4, 8)), indices([[1]])
+    view, out = a.select(0, index), nl.ndarray((1, 8), nl.float32)
+    nisa.memset(index, 3)
+    nisa.dma_copy(out, view)
+    assert np.array_equal(out.values[0], counted(4, 8)[3])
+
+
+def test_engines_take_a_column_chosen_at_run_time(core):
+    a, out = indices(counted(8, 5, 4), nl.float32), nl.zeros((8, 5, 4), nl.float32)
+    register = nisa.register_alloc(2)
+    nisa.tensor_copy(out.select(1, register), a.select(1, indices([[4]])))
+    assert np.array_equal(out.values[:, 2], counted(8, 5, 4)[:, 4])
+    assert np.count_nonzero(out.values) == np.count_nonzero(counted(8, 5, 4)[:, 4])
+    column = nl.ndarray((8, 1), nl.float32)
+    nisa.tensor_copy(column, a[:, 0, register])
+    assert np.array_equal(column.values[:, 0], counted(8, 5, 4)[:, 0, 2])
+    window = nl.ndarray((8, 2, 4), nl.float32)
+    nisa.tensor_copy(window, a[:, nl.ds(register, 2)])
+    assert np.array_equal(window.values, counted(8, 5, 4)[:, 2:4])
+
+
+def test_indirect_views_can_be_cut_but_not_indexed_again(core):
+    a = in_hbm(counted(4, 6, 8))
+    view = a.select(0, indices([[2]]))
+    assert view.is_indirect() and not a.is_indirect()
+    assert np.array_equal(view[1:3, ::2].values, counted(4, 6, 8)[2, 1:3, ::2])
+    assert np.array_equal(view.permute((1, 0)).values, counted(4, 6, 8)[2].T)
+    for again in (lambda: view.select(0, indices([[1]])), lambda: view.view(nl.int32), lambda: view[indices([[1]])]):
+        with pytest.raises(NkiValidationError, match="indirect"):
+            again()
+    rows = a.vector_select(0, indices([[3], [0]]))
+    assert np.array_equal(rows[:, 2].values, counted(4, 6, 8)[[3, 0], 2])
+    with pytest.raises(NkiValidationError, match="dimension 0"):
+        rows[0:1]
+    with pytest.raises(NkiValidationError, match="dimension 0"):
+        rows.permute((1, 0, 2))
+
+
+def test_limits_of_dynamic_views(core):
+    a, chip = in_hbm(counted(4, 8)), indices(counted(4, 8), nl.float32)
+    with pytest.raises(NkiValidationError, match="partition"):
+        chip.select(0, indices([[1]]))
+    with pytest.raises(NkiValidationError, match="partitions cannot be chosen"):
+        chip[nl.ds(nisa.register_alloc(0), 2)]
+    with pytest.raises(NkiValidationError, match="only a tensor in HBM"):
+        chip.vector_select(0, indices([[1]]))
+    with pytest.raises(NkiValidationError, match="int32 or uint32"):
+        a.select(0, indices([[1.0]], nl.float32))
+    with pytest.raises(NkiValidationError, match="int32 or uint32"):
+        a.vector_select(0, indices([[1]], nl.int16))
+    with pytest.raises(NkiValidationError, match="exclude each other"):
+        a.ap([[8, 1], [1, 8]], scalar_offset=indices([[1]]), vector_offset=indices([[1]]))
+    with pytest.raises(NkiValidationError, match="must be an integer, a slice"):
+        a["row"]
+    with pytest.raises(NkiValidationError, match="swdge or unknown, came hwdge"):
+        nisa.dma_copy(nl.ndarray((1, 8), nl.float32), a.vector_select(0, indices([[1]])), dge_mode=nisa.dge_mode.hwdge)
+
+
+def test_the_schedule_waits_for_the_index():
+    run = simulator.run(pick, counted(4, 16, 8), np.array([[1]], np.int32))
+    index, copy = run.timeline
+    assert copy.issued_ns >= index.done_ns
