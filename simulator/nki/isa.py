@@ -13,9 +13,9 @@ from ..instructions.accumulate import exponential, tensor_scalar_reduce
 from ..instructions.activate2 import activate2
 from ..instructions.dma import dge_mode, dma_copy, dma_engine, dma_transpose, oob_mode
 from ..instructions.dma_compute import dma_compute
-from ..instructions.largest_eight import max8, nc_find_index8, nc_match_replace8
 from ..instructions.gather import local_gather, nc_n_gather, nc_stream_shuffle
 from ..instructions.gpsimd_engine import iota
+from ..instructions.largest_eight import max8, nc_find_index8, nc_match_replace8
 from ..instructions.random_numbers import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from ..instructions.register_moves import register_alloc, register_load, register_move, register_store
 from ..instructions.scalar_engine import activation, activation_reduce, reduce_cmd
