@@ -27,16 +27,15 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from .app.answering.stream import Batch, answer_batches
-from .app.errors import UsageError
-from .app.reading.feature_rows import FeatureRows
-from .app.reading.features import read_features
-from .app.reading.pictures import decode_ahead, read_picture
-from .app.reading.row_stream import numbered
-from .app.reports.report import LabelProbability, Prediction
+from .inference.feature_rows import FeatureRows, numbered
+from .inference.features import read_features
+from .inference.pictures import decode_ahead, read_picture
+from .inference.predictions import LabelProbability, Prediction
+from .inference.stream import Batch, answer_batches
+from .models.errors import InputError
 from .models.files import Model, load_model
 from .models.network import FeatureInput, ImageInput, ModelError
-from .models.preprocess import InputError, preprocess
+from .models.preprocess import preprocess
 from .runtime.backend import BACKENDS, BackendUnavailable, KernelError, TargetError
 from .runtime.choose import choose_backend
 from .runtime.plan import DTYPES
@@ -146,11 +145,8 @@ def predict(
     spec = loaded.network.input
     if not isinstance(spec, FeatureInput):
         raise ModelError(f"model {loaded.network.name!r} reads pictures, not features; use classify")
-    try:
-        with _feature_rows(features, spec.features) as rows:
-            return _run(loaded, numbered(rows, batch_size, 0), dtype, target, backend, batch_size, top_k)
-    except UsageError as error:
-        raise InputError(str(error)) from None
+    with _feature_rows(features, spec.features) as rows:
+        return _run(loaded, numbered(rows, batch_size, 0), dtype, target, backend, batch_size, top_k)
 
 
 class _Collected:
@@ -242,15 +238,15 @@ def _prepare(image: Picture, spec: ImageInput) -> np.ndarray:
 
 
 def _feature_rows(features: str | os.PathLike[str] | npt.ArrayLike, count: int) -> FeatureRows:
-    """Features from anywhere as rows that have been checked; UsageError where they cannot be used."""
+    """Features from anywhere as rows that have been checked; InputError where they cannot be used."""
     if isinstance(features, (str, os.PathLike)):
         return read_features(Path(features), count)
     try:
         values = np.asarray(features)
     except ValueError as error:  # rows of different lengths
-        raise UsageError(f"features: {error}") from None
+        raise InputError(f"features: {error}") from None
     if values.dtype.kind not in "fiub":
-        raise UsageError(f"features are of type {values.dtype}; real numbers are needed")
+        raise InputError(f"features are of type {values.dtype}; real numbers are needed")
     rows = FeatureRows.in_memory("features", values)
     rows.check_shape(count)
     rows.check_finite()

@@ -7,8 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import options
-from .answering import stream_options
+from . import options, stream_options
 from .errors import UsageError
 
 
@@ -64,7 +63,7 @@ def classify(
               a line an input that could not be used, with the reason as error
       ndjson  an object a line, told apart by "type": prediction, layer, error,
               and a summary at the end
-      json    one document; its schema is app/report.schema.json in the package
+      json    one document; its schema is app/reports/report.schema.json in the package
 
     csv and ndjson appear on standard output as answers come. With --output,
     answers wait in FILE.partial until all are there; then FILE is written whole.
@@ -91,7 +90,7 @@ def classify(
     """
     from .backends import BackendOptions, choice_note, cores_of, open_session
     from .output import check_output
-    from .reading.inputs import find_pictures
+    from .picture_list import find_named_pictures
     from .reports.html import check_report, write_report
     from .reports.trace import check_trace, write_trace
 
@@ -121,7 +120,7 @@ def classify(
         from .compare_backends import check_comparison, run_comparison
 
         where = check_comparison(where, resume)
-    found, problems = find_pictures(paths or [], recursive, from_list)
+    found, problems = find_named_pictures(paths or [], recursive, from_list)
 
     from ..models.files import load_model
     from ..models.network import ImageInput
@@ -133,10 +132,10 @@ def classify(
     if not isinstance(network.input, ImageInput):
         raise UsageError(f"model {model!r} reads features, not pictures; use trninfer ffnn")
 
-    from .answering.answers import check_top_k, identify, open_answers
-    from .answering.stream import answer_batches
+    from ..inference.pictures import PictureBatches, ignore_warnings
+    from ..inference.stream import answer_batches
+    from .journal.answers import check_top_k, identify, open_answers, unanswered
     from .progress import progress_bar
-    from .reading.pictures import PictureBatches, ignore_warnings, unanswered
     from .reports.emit import emit
     from .reports.report import LayerTable, Report, count
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..inference.predictions import make_predictions
+from ..inference.stream import Batch
 from ..models.files import Model
 from ..runtime.backend import latency_note
 from ..runtime.measure.compare import compare_backends
 from ..runtime.session import Result, split_batches
 from ..runtime.sharing.remote import simulator_beside
 from ..runtime.verify import Verification, Verifier
-from .answering.answers import make_predictions
-from .answering.stream import Batch
 from .backends import BackendOptions, open_backend, place_of
 from .errors import UsageError
 from .reports.report import LayerTable, Report

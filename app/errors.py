@@ -20,12 +20,13 @@ def exit_status(error: BaseException) -> int | None:
     if isinstance(error, (UsageError, OSError, MemoryError)):  # the last two: a machine that is full, a file that went
         return BAD_USAGE
     # Imported when something went wrong, not before: the help must come up without NumPy.
+    from ..models.errors import InputError
     from ..models.network import ModelError
     from ..runtime.backend import BackendUnavailable, KernelError, TargetError
 
     if isinstance(error, BackendUnavailable):
         return NO_BACKEND
-    if isinstance(error, (ModelError, KernelError, TargetError)):
+    if isinstance(error, (InputError, ModelError, KernelError, TargetError)):
         return BAD_USAGE
     from ..runtime.measure.kernel_cases import ShapeError
     from ..runtime.measure.suites import UnknownSuite

@@ -8,8 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import options
-from .answering import stream_options
+from . import options, stream_options
 from .errors import UsageError
 
 BUNDLED = "digits-ffnn"
@@ -81,7 +80,7 @@ def ffnn(
               number from 0 is its input; error stays empty
       ndjson  an object a line, told apart by "type": prediction, layer, and a
               summary at the end
-      json    one document; its schema is app/report.schema.json in the package
+      json    one document; its schema is app/reports/report.schema.json in the package
 
     csv and ndjson appear on standard output as answers come. With --output,
     answers wait in FILE.partial until all are there; then FILE is written whole.
@@ -129,10 +128,10 @@ def ffnn(
 
         where = check_comparison(where, resume)
 
+    from ..inference.features import read_features, read_labels, read_weights
     from ..models.files import load_model
     from ..models.network import FeatureInput
     from ..runtime.backend import latency_note
-    from .reading.features import read_features, read_labels, read_weights
 
     note = choice_note(where.name)  # tells what is missing before anything is read
     loaded = read_weights(weights) if weights is not None else load_model(model or BUNDLED)
@@ -140,12 +139,13 @@ def ffnn(
     if not isinstance(network.input, FeatureInput):
         raise UsageError(f"model {model!r} reads pictures, not features; use trninfer classify")
 
-    from .answering.answers import check_top_k, identify, open_answers
-    from .answering.stream import answer_batches
+    from ..inference.feature_rows import numbered
+    from ..inference.stream import answer_batches
+    from .journal.answers import check_top_k, identify, open_answers
     from .progress import progress_bar
-    from .reading.row_stream import Scored, describe_data, first_unanswered, numbered
     from .reports.emit import emit
     from .reports.report import LayerTable, Report, Score, count
+    from .row_inputs import Scored, describe_data, first_unanswered
 
     top = check_top_k(top_k, network.labels)
     with read_features(data, network.input.features) as rows:

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 from PIL import Image, ImageFilter, ImageOps, UnidentifiedImageError
 
+from .errors import InputError as InputError  # also for those who open pictures
 from .ink import Box, InkError, find_blob
 from .network import ImageInput
 from .photo import PhotoError, photo
@@ -33,10 +34,6 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 LOCATE_SIDE = 512  # the digit is looked for in a picture of at most this side
 DETAIL_SIDE = 96  # then looked at with its longer side at this many pixels
 FILL = 0.75  # and put into the network's image with its longer side at this share of it
-
-
-class InputError(ValueError):
-    """A picture that cannot be used; the message is one line for the user."""
 
 
 def open_image(source: str | os.PathLike[str] | BinaryIO) -> Image.Image:

@@ -1,13 +1,164 @@
-"""Shared by all tests: `import nki` finds the simulator; hypothesis has no deadline, because no test asserts a time."""
+"""Shared by all tests: `import nki` finds the simulator; a command line in this process, and what to give it.
 
+Hypothesis has no deadline, because no test asserts a time.
+"""
+
+from __future__ import annotations
+
+import json
 import os
 
 # One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
 from hypothesis import settings
+from PIL import Image, ImageDraw
 from trninfer import simulator
+from trninfer.app.main import run
+from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Network, Softmax, save_model
 
 simulator.install()
 settings.register_profile("trninfer", deadline=None, max_examples=40)
 settings.load_profile("trninfer")
+
+PACKAGE = Path(sys.modules[run.__module__].__file__ or "").parents[1]
+SCHEMA = json.loads((PACKAGE / "app/reports/report.schema.json").read_text())
+
+
+class Outcome(NamedTuple):
+    """What a command line gave."""
+
+    status: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Standard output as a report that obeys the schema."""
+        document = json.loads(self.out)
+        check_schema(document, SCHEMA)
+        return document
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """Runs a command line in this process."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
+
+    def call(*arguments: object) -> Outcome:
+        capfd.readouterr()
+        monkeypatch.delenv("TRNINFER_BACKEND", raising=False)  # which an earlier command line may have set
+        status = run([str(argument) for argument in arguments])
+        captured = capfd.readouterr()
+        return Outcome(status, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def process() -> Callable[..., subprocess.Popen[bytes]]:
+    """Starts a command line as a process of its own."""
+
+    def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "COLUMNS": "80", "OMP_NUM_THREADS": "1", **options.pop("env", {})}
+        command = [sys.executable, "-m", "trninfer", *map(str, arguments)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, env=environment, **{**pipes, **options})
+
+    return start
+
+
+def write_model(path: Path, network: Network, seed: int = 0) -> Path:
+    """A model file with random weights."""
+    random = np.random.default_rng(seed)
+    tensors = {name: random.standard_normal(shape, np.float32) * 0.3 for name, shape in network.tensor_shapes().items()}
+    save_model(path, network, tensors)
+    return path
+
+
+@pytest.fixture(scope="session")
+def picture_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small network that reads pictures of digits."""
+    layers = (
+        Conv2d("conv", 1, 4, 3, 1, 2, "relu"),
+        Flatten("flatten"),
+        Dense("head", 4 * 8 * 8, 10),
+        Softmax("softmax"),
+    )
+    network = Network("tiny-cnn", ImageInput(1, 16, 16, "digit", (0.0,), (1.0,)), layers, tuple("0123456789"))
+    return write_model(tmp_path_factory.mktemp("models") / "tiny-cnn.safetensors", network)
+
+
+@pytest.fixture(scope="session")
+def feature_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small network that reads rows of six features."""
+    layers = (Dense("hidden", 6, 8, "relu"), Dense("output", 8, 3), Softmax("softmax"))
+    network = Network("tiny-ffnn", FeatureInput(6), layers, ("red", "green", "blue"))
+    return write_model(tmp_path_factory.mktemp("models") / "tiny-ffnn.safetensors", network)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """A folder of three pictures."""
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(3):
+        draw_picture(folder / f"{number}.png", number)
+    return folder
+
+
+def draw_picture(path: Path, number: int = 0) -> Path:
+    """A picture with something like a digit on it."""
+    image = Image.new("L", (60, 80), 255)
+    pen = ImageDraw.Draw(image)
+    pen.ellipse((15, 15, 45, 65), outline=0, width=5)
+    pen.line((30, 15, 30 + 8 * number, 65), fill=0, width=5)
+    image.save(path)
+    return path
+
+
+def check_schema(value: Any, schema: dict[str, Any], where: str = "report") -> None:
+    """Assert that a value obeys a JSON Schema, as far as report.schema.json uses the language."""
+    known = {
+        "$schema", "title", "description", "$defs", "$ref", "type", "const", "enum", "required", "properties",
+        "additionalProperties", "items", "minimum", "maximum",
+    }  # fmt: skip
+    assert set(schema) <= known, f"{where}: the checker does not know {set(schema) - known}"
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix("#/$defs/")
+        check_schema(value, SCHEMA["$defs"][name], where)
+    if "const" in schema:
+        assert value == schema["const"], where
+    if "enum" in schema:
+        assert value in schema["enum"], f"{where}: {value!r}"
+    if "type" in schema:
+        kinds = {
+            "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
+            "null": type(None),
+        }  # fmt: skip
+        allowed = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        assert any(
+            isinstance(value, kinds[kind]) and not (isinstance(value, bool) and kind in ("integer", "number"))
+            for kind in allowed
+        ), f"{where}: {value!r} is no {allowed}"
+    if isinstance(value, (int, float)):
+        assert value >= schema.get("minimum", value) and value <= schema.get("maximum", value), f"{where}: {value}"
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        assert set(schema.get("required", ())) <= set(value), f"{where}: lacks {set(schema['required']) - set(value)}"
+        if schema.get("additionalProperties") is False:
+            assert set(value) <= set(properties), f"{where}: unknown {set(value) - set(properties)}"
+        for key, item in value.items():
+            if key in properties:
+                check_schema(item, properties[key], f"{where}.{key}")
+    if isinstance(value, list) and "items" in schema:
+        for position, item in enumerate(value):
+            check_schema(item, schema["items"], f"{where}[{position}]")

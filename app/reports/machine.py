@@ -10,9 +10,10 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...inference.predictions import Prediction
 from ..errors import printable
 from ..options import Format
-from .report import Prediction, Report
+from .report import Report
 
 if TYPE_CHECKING:
     from ...runtime.measure.compare import BackendComparison

@@ -5,34 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...inference.predictions import Prediction
+from ...inference.search import InputProblem
 from ..errors import BAD_USAGE, CHECK_FAILED
-from ..reading.inputs import InputProblem
 
 if TYPE_CHECKING:
     from ...runtime.measure.compare import BackendComparison
     from ...runtime.measure.suites import SuiteRow
     from ...runtime.timing import LayerTiming
     from ...runtime.verify import Verification
-
-
-@dataclass(frozen=True)
-class LabelProbability:
-    """A label with the probability that the network gives it."""
-
-    label: str
-    class_index: int
-    probability: float
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The answer for an input: a file's name, or the number of a row."""
-
-    input: str | int
-    label: str
-    class_index: int
-    probability: float
-    top: tuple[LabelProbability, ...]
 
 
 @dataclass(frozen=True)

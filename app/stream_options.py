@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from ..errors import UsageError
+from .errors import UsageError
 
 TopKOption = Annotated[
     Optional[int],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)

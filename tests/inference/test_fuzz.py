@@ -14,14 +14,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from trninfer.app.answering import finished
 from trninfer.app.errors import UsageError
+from trninfer.app.journal import finished
 from trninfer.app.options import Format
-from trninfer.app.reading.features import read_features
-from trninfer.app.reading.pictures import read_picture
+from trninfer.inference.features import read_features
+from trninfer.inference.pictures import read_picture
 from trninfer.models import ImageInput, ModelError, load_model
+from trninfer.models.errors import InputError
 from trninfer.models.files import WEIGHTS_DIRECTORY
-from trninfer.models.preprocess import InputError
 
 SPECS = (
     ImageInput(1, 16, 16, "digit", (0.0,), (1.0,)),
@@ -182,7 +182,7 @@ def test_features(tmp_path_factory: pytest.TempPathFactory, table: tuple[str, by
     path.write_bytes(content)
     try:
         rows = in_little_memory(lambda: read_table(path))
-    except UsageError as error:
+    except InputError as error:
         assert str(error).startswith(str(path)) and "\n" not in str(error)
     else:
         assert isinstance(rows, np.ndarray) and rows.shape[1] == 4 and np.isfinite(rows.astype(np.float32)).all()
@@ -214,7 +214,7 @@ def test_headers_in_archives_are_not_believed(tmp_path: Path) -> None:
     bomb = b"\x93NUMPY\x02\x00" + struct.pack("<I", 190 << 20) + bytes(190 << 20)
     for content in (bomb, header("(99999999999, 4)"), header("(0, 4)"), header("(-1, 4)"), header("()")):
         (tmp_path / "x.npz").write_bytes(npz(content))
-        with pytest.raises(UsageError):
+        with pytest.raises(InputError):
             in_little_memory(lambda: read_table(tmp_path / "x.npz"))
 
 
@@ -225,7 +225,7 @@ def test_archives_whose_directory_lies(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(content)
     try:
         read_table(tmp_path / "x.npz")
-    except UsageError as error:
+    except InputError as error:
         assert "\n" not in str(error)
 
 

@@ -1,17 +1,14 @@
-"""Finding pictures: files, folders, globs, lists of files and standard input; and opening files without surprises."""
+"""Finding pictures: files, folders, globs and standard input."""
 
 from __future__ import annotations
 
 import glob
 import os
-import stat
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, BinaryIO
 
-from ..errors import UsageError
+from .files import describe
 
 STANDARD_INPUT = "-"
 
@@ -19,8 +16,6 @@ STANDARD_INPUT = "-"
 PICTURE_SUFFIXES = frozenset(
     (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
 )
-
-MAX_LIST_BYTES = 256 << 20  # of a list of files: some millions of names
 
 
 @dataclass(frozen=True)
@@ -51,76 +46,20 @@ class _Search:
 
 
 def find_pictures(
-    arguments: list[str], recursive: bool = False, from_list: str | None = None
+    arguments: Sequence[str], recursive: bool = False, listed: Sequence[str] = ()
 ) -> tuple[list[str], list[InputProblem]]:
     """The pictures that arguments mean, each once, and the arguments that mean none.
 
-    Arguments keep their order, then come the lines of the file `from_list` ("-" for standard input); what a folder or a
-    glob holds is sorted by name. Hidden files, and in folders files without a picture's suffix, are left out.
-    `recursive` looks into the folders in a folder too, but not through links, which may lead in circles. UsageError
-    where the list cannot be read.
+    Arguments keep their order, then come the files `listed`, whose names are taken as they are; what a folder or a glob
+    holds is sorted by name. Hidden files, and in folders files without a picture's suffix, are left out. `recursive`
+    looks into the folders in a folder too, but not through links, which may lead in circles.
     """
     search = _Search(recursive)
     for argument in arguments:
         _expand(argument, search)
-    if from_list is not None:
-        for line in read_list(from_list):
-            if line == from_list == STANDARD_INPUT:
-                search.fail(line, "standard input holds the list; it cannot hold a picture too")
-            else:
-                search.add(line)
-        if from_list == STANDARD_INPUT and STANDARD_INPUT in search.found:
-            raise UsageError("- and --from-list - both read standard input; give one of them")
+    for name in listed:
+        search.add(name)
     return search.found, search.problems
-
-
-def read_list(path: str) -> list[str]:
-    """The names in a list of files ("-" for standard input): one a line, as they are, empty lines left out.
-
-    Names are bytes, as everywhere in the file system, decoded as Python decodes the names of files. UsageError where
-    the list cannot be read or is larger than MAX_LIST_BYTES.
-    """
-    try:
-        if path == STANDARD_INPUT:
-            if sys.stdin is None or sys.stdin.isatty():
-                raise UsageError("--from-list -: no list is piped into standard input")
-            content = sys.stdin.buffer.read(MAX_LIST_BYTES + 1)
-        else:
-            with open_regular(path) as file:
-                content = file.read(MAX_LIST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--from-list {path}: {describe(error)}") from None
-    if len(content) > MAX_LIST_BYTES:
-        raise UsageError(f"--from-list {path}: more than {MAX_LIST_BYTES >> 20} MiB; no list of pictures is so long")
-    lines = (line.removesuffix(b"\r") for line in content.split(b"\n"))
-    return [os.fsdecode(line) for line in lines if line]
-
-
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file for reading; never waits for the other end of a pipe.
-
-    Raises OSError where there is none or it may not be read, and ValueError, with "not a regular file" as message, for
-    folders, pipes and devices, and for names that no file can have.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ValueError("not a regular file")
-    return os.fdopen(descriptor, "rb")
-
-
-def describe(error: Exception) -> str:
-    """Why `open_regular` or reading failed, in the words of a user."""
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    if isinstance(error, OSError):
-        return f"cannot be read: {error.strerror or error}"
-    return str(error)
-
-
-def file_size(file: IO[bytes]) -> int:
-    """The size in bytes of an open file."""
-    return os.fstat(file.fileno()).st_size
 
 
 def _expand(argument: str, search: _Search) -> None:

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..errors import UsageError
+from ..models.errors import InputError
 
 MAX_LOADED_BYTES = 8 << 30  # of an array that has to be held whole
 _ELEMENTS_AT_ONCE = 1 << 22  # looked at together when searching for NaN
@@ -56,22 +56,22 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         return self.shape[0] if self.shape else 0
 
     def batches(self, size: int, first: int = 0) -> Iterator[np.ndarray]:
-        """Rows from `first` on, at most `size` at a time; UsageError where the file has changed."""
+        """Rows from `first` on, at most `size` at a time; InputError where the file has changed."""
         for begin in range(first, len(self), size):
             count = min(size, len(self) - begin)
             yield self._values[begin : begin + count] if self._values is not None else self._read(begin, count)
 
     def check_shape(self, features: int) -> None:
-        """UsageError unless these are rows, at least one, of `features` values."""
+        """InputError unless these are rows, at least one, of `features` values."""
         if len(self.shape) != 2 or self.shape[1] != features:
-            raise UsageError(
+            raise InputError(
                 f"{self.name}: holds an array of shape {list(self.shape)}; the network takes [rows, {features}]"
             )
         if not len(self):
-            raise UsageError(f"{self.name}: holds no rows")
+            raise InputError(f"{self.name}: holds no rows")
 
     def check_finite(self) -> None:
-        """UsageError where a value is NaN or infinite, in float32 as the network reads it."""
+        """InputError where a value is NaN or infinite, in float32 as the network reads it."""
         step = max(1, _ELEMENTS_AT_ONCE // self.shape[1])
         for number, part in enumerate(self.batches(step)):
             check_finite(self.name, part, number * step)
@@ -95,17 +95,25 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
                 file.seek(position)
             content = file.read(count * row)
         except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise UsageError(f"{self.name}: row {first}: cannot be read: {error}") from None
+            raise InputError(f"{self.name}: row {first}: cannot be read: {error}") from None
         if len(content) < count * row:
-            raise UsageError(f"{self.name}: cut short at row {first + len(content) // row}")
+            raise InputError(f"{self.name}: cut short at row {first + len(content) // row}")
         return np.frombuffer(content, self._dtype).reshape(count, self.shape[1])
 
 
 def check_finite(name: str, rows: np.ndarray, first: int = 0) -> None:
-    """UsageError where a value of rows [N, M] is NaN or infinite in float32; `first` is the number of the first row."""
+    """InputError where a value of rows [N, M] is NaN or infinite in float32; `first` is the number of the first row."""
     with np.errstate(over="ignore"):
         finite = np.isfinite(rows.astype(np.float32, copy=False))
     if not finite.all():
         row, column = np.unravel_index(int(finite.argmin()), finite.shape)
         value = np.float32(rows[row, column]) if np.isnan(rows[row, column]) else rows[row, column]
-        raise UsageError(f"{name}: row {first + row}, column {column} is {value}; all must be finite in float32")
+        raise InputError(f"{name}: row {first + row}, column {column} is {value}; all must be finite in float32")
+
+
+def numbered(rows: FeatureRows, batch_size: int, first: int) -> Iterator[tuple[range, np.ndarray]]:
+    """Batches of rows from `first` on, with the numbers of the rows as names."""
+    begin = first
+    for batch in rows.batches(batch_size, first):
+        yield range(begin, begin + len(batch)), batch
+        begin += len(batch)

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple, TextIO
 import numpy as np
 
 from .feature_rows import MAX_LOADED_BYTES, FeatureRows
-from .inputs import file_size, open_regular
+from .files import file_size, open_regular
 
 MAX_HEADER_BYTES = 1 << 16  # NumPy's own are of some 128
 MAX_LINE = 1 << 24  # characters of a .csv: a million numbers

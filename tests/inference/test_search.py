@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trninfer.app.errors import UsageError
-from trninfer.app.reading.features import read_features
-from trninfer.app.reading.inputs import PICTURE_SUFFIXES, STANDARD_INPUT, find_pictures
-from trninfer.app.reading.pictures import decode_ahead, read_picture
+from trninfer.app.picture_list import find_named_pictures
+from trninfer.inference.features import read_features
+from trninfer.inference.pictures import decode_ahead, read_picture
+from trninfer.inference.search import PICTURE_SUFFIXES, STANDARD_INPUT, find_pictures
 from trninfer.models import ImageInput
-from trninfer.models.preprocess import InputError
+from trninfer.models.errors import InputError
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_lists(folder: Path, tmp_path: Path) -> None:
     stray = b"\xff\xfe [x]*.png"
     names = [b"b.png", b"", b"no such.png\r", stray, b"b.png"]
     (tmp_path / "list").write_bytes(b"\n".join(names))
-    found, problems = find_pictures([str(folder / "c.webp")], from_list=str(tmp_path / "list"))
+    found, problems = find_named_pictures([str(folder / "c.webp")], False, str(tmp_path / "list"))
     assert found == [str(folder / "c.webp"), "b.png", "no such.png", os.fsdecode(stray)] and problems == []
 
 
@@ -123,14 +124,14 @@ def test_lists_that_cannot_be_read(tmp_path: Path, kind: str) -> None:
     elif kind == "nul":
         path += "\0"
     with pytest.raises(UsageError, match=r"^--from-list .*: (not a regular file|no such file|embedded null.*)$"):
-        find_pictures([], from_list=path)
+        find_named_pictures([], False, path)
 
 
 @given(st.binary(max_size=60))
 def test_any_list_names_files(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "list"
     path.write_bytes(content)
-    found, _ = find_pictures([], from_list=str(path))
+    found, _ = find_named_pictures([], False, str(path))
     assert len(found) == len(set(found)) and all("\n" not in name for name in found)
 
 
@@ -159,7 +160,7 @@ def test_what_is_no_file_is_told_and_never_waited_for(tmp_path: Path, make, mess
     with pytest.raises(InputError, match=f"^{message}$"):
         read_picture(str(path), ImageInput(1, 16, 16, "digit", (0.0,), (1.0,)))
     (tmp_path / "x.bin").symlink_to(path)
-    with pytest.raises(UsageError, match=f": {message}$"):
+    with pytest.raises(InputError, match=f": {message}$"):
         read_features(tmp_path / "x.bin", 4)
 
 
@@ -179,7 +180,7 @@ def test_files_that_vanish_after_they_were_listed(cli, pictures: Path, picture_m
         (pictures / "1.png").unlink()
         return found
 
-    monkeypatch.setattr("trninfer.app.reading.inputs.find_pictures", find_and_remove)
+    monkeypatch.setattr("trninfer.app.picture_list.find_pictures", find_and_remove)
     outcome = cli("classify", pictures, "--model", picture_model, "--format", "json")
     report = outcome.json()
     assert outcome.status == 2 and [Path(a["input"]).name for a in report["predictions"]] == ["0.png", "2.png"]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ...models.files import Model
-from ...models.network import Dense, FeatureInput, Network, Softmax
-from ..errors import UsageError
+from ..models.errors import InputError
+from ..models.files import Model
+from ..models.network import Dense, FeatureInput, Network, Softmax
 from .feature_rows import MAX_LOADED_BYTES, FeatureRows, check_finite
 from .feature_tables import read_csv, read_npy, read_npz
-from .inputs import describe, file_size, open_regular
+from .files import describe, file_size, open_regular
 
 SUFFIXES = (".bin", ".npy", ".npz", ".csv")
 
@@ -21,18 +21,20 @@ def read_features(path: Path, features: int) -> FeatureRows:
 
     .bin holds raw little-endian float32 rows, .npz one array (or one named x or X), .csv a row a line, perhaps below a
     header. Values are checked once here and read again, a batch at a time, when they are used; only a .csv and an array
-    that does not lie row by row are held. UsageError for anything but such rows, and for NaN and infinity in them.
+    that does not lie row by row are held. InputError for anything but such rows, and for NaN and infinity in them.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise UsageError(f"{path}: features are read from {', '.join(SUFFIXES)}, not from {suffix or 'such a file'}")
+        raise InputError(f"{path}: features are read from {', '.join(SUFFIXES)}, not from {suffix or 'such a file'}")
     try:
         if suffix == ".bin":
             rows = _read_bin(path, features)
         else:
             rows = {".npy": read_npy, ".npz": read_npz, ".csv": read_csv}[suffix](path)
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {describe(error)}") from None
+        raise InputError(f"{path}: {describe(error)}") from None
     try:
         rows.check_shape(features)
         rows.check_finite()
@@ -43,38 +45,38 @@ def read_features(path: Path, features: int) -> FeatureRows:
 
 
 def read_labels(path: Path, rows: int, classes: int) -> np.ndarray:
-    """Labels [rows] from raw little-endian int32, each from 0 to classes - 1; UsageError for others."""
+    """Labels [rows] from raw little-endian int32, each from 0 to classes - 1; InputError for others."""
     size = _size(path)
     if size != 4 * rows:
-        raise UsageError(f"{path}: {size} bytes; int32 labels of {rows} rows take {4 * rows}")
+        raise InputError(f"{path}: {size} bytes; int32 labels of {rows} rows take {4 * rows}")
     labels = _read(path, size, "<i4")
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
-        raise UsageError(f"{path}: row {wrong[0]} has the label {labels[wrong[0]]}; 0 to {classes - 1} are allowed")
+        raise InputError(f"{path}: row {wrong[0]} has the label {labels[wrong[0]]}; 0 to {classes - 1} are allowed")
     return labels
 
 
 def read_weights(folder: Path) -> Model:
     """A network of one hidden layer (relu, softmax) from W1.bin [d, h], b1.bin [h], W2.bin [h, c] and b2.bin [c].
 
-    Raw little-endian float32, row by row. All sizes follow from those of the files; UsageError says which do not fit.
+    Raw little-endian float32, row by row. All sizes follow from those of the files; InputError says which do not fit.
     """
     counts = {}
     for name in ("W1", "b1", "W2", "b2"):
         size = _size(folder / f"{name}.bin")
         if not size or size % 4:
-            raise UsageError(f"{folder / name}.bin: {size} bytes are no whole number of float32")
+            raise InputError(f"{folder / name}.bin: {size} bytes are no whole number of float32")
         if size > MAX_LOADED_BYTES:
-            raise UsageError(f"{folder / name}.bin: {size} bytes; at most {MAX_LOADED_BYTES} are held")
+            raise InputError(f"{folder / name}.bin: {size} bytes; at most {MAX_LOADED_BYTES} are held")
         counts[name] = size // 4
     hidden, classes = counts["b1"], counts["b2"]
     if counts["W2"] != hidden * classes:
-        raise UsageError(
+        raise InputError(
             f"{folder}: W2.bin has {counts['W2']} numbers, but b1.bin has {hidden} and b2.bin {classes}, which makes "
             f"{hidden * classes}"
         )
     if counts["W1"] % hidden:
-        raise UsageError(f"{folder}: W1.bin has {counts['W1']} numbers, no multiple of the {hidden} of b1.bin")
+        raise InputError(f"{folder}: W1.bin has {counts['W1']} numbers, no multiple of the {hidden} of b1.bin")
     features = counts["W1"] // hidden
     network = Network(
         folder.resolve().name or "weights",
@@ -98,7 +100,7 @@ def _read_bin(path: Path, features: int) -> FeatureRows:
     size = file_size(file)
     if not size or size % (4 * features):
         file.close()
-        raise UsageError(f"{path}: {size} bytes; rows of {features} float32 take {4 * features} bytes each")
+        raise InputError(f"{path}: {size} bytes; rows of {features} float32 take {4 * features} bytes each")
     return FeatureRows.in_file(str(path), (file,), 0, (size // (4 * features), features), np.dtype("<f4"))
 
 
@@ -108,7 +110,7 @@ def _size(path: Path) -> int:
         with open_regular(path) as file:
             return file_size(file)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {describe(error)}") from None
+        raise InputError(f"{path}: {describe(error)}") from None
 
 
 def _read(path: Path, size: int, dtype: str) -> np.ndarray:
@@ -117,7 +119,7 @@ def _read(path: Path, size: int, dtype: str) -> np.ndarray:
         with open_regular(path) as file:
             content = file.read(size)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {describe(error)}") from None
+        raise InputError(f"{path}: {describe(error)}") from None
     if len(content) < size:
-        raise UsageError(f"{path}: it was cut short while it was read")
+        raise InputError(f"{path}: it was cut short while it was read")
     return np.frombuffer(content, dtype)

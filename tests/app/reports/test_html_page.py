@@ -18,11 +18,12 @@ from trninfer.app.reports import html_timeline as timeline
 from trninfer.app.reports.html import write_report
 from trninfer.app.reports.html_markup import element, microseconds, percent, quantity
 from trninfer.app.reports.html_page import render_page
-from trninfer.app.reports.report import Cores, LabelProbability, LayerTable, Prediction, Report
+from trninfer.app.reports.report import Cores, LayerTable, Report
+from trninfer.inference.predictions import LabelProbability, Prediction
 from trninfer.runtime.measure import suites
 from trninfer.runtime.timing import LayerTiming
 
-SAMPLES = Path(__file__).parents[2] / "samples"
+SAMPLES = Path(__file__).parents[3] / "samples"
 
 HOSTILE = "</script><script>alert('1')</script><img src=x onerror=\"a\">&amp;\x1b[31m\n\u202e\udcff"
 VOID = {"meta"}

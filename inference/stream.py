@@ -9,12 +9,11 @@ from typing import Protocol
 
 import numpy as np
 
-from ...models.files import Model
-from ...runtime.session import Result
-from ...runtime.timing import LayerTiming
-from ...runtime.verify import Verification, Verifier
-from ..reports.report import Prediction
-from .answers import make_predictions
+from ..models.files import Model
+from ..runtime.session import Result
+from ..runtime.timing import LayerTiming
+from ..runtime.verify import Verification, Verifier
+from .predictions import Prediction, make_predictions
 
 Batch = tuple[Sequence["str | int"], np.ndarray]  # the names of the inputs, and the inputs
 

@@ -1,26 +1,17 @@
-"""Rows of features on their way through `answer_batches`: numbered, gone on with, and scored."""
+"""What `ffnn` knows of its rows beside the network: which data they are, where to go on, what is right."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ..answering.answers import Answers
-from ..answering.stream import Batch
-from ..errors import UsageError
-from ..reports.report import Prediction, Score
-from .feature_rows import FeatureRows
-from .inputs import describe
-
-
-def numbered(rows: FeatureRows, batch_size: int, first: int) -> Iterator[Batch]:
-    """Batches of rows from `first` on, with the numbers of the rows as names."""
-    begin = first
-    for batch in rows.batches(batch_size, first):
-        yield range(begin, begin + len(batch)), batch
-        begin += len(batch)
+from ..inference.files import describe
+from ..inference.predictions import Prediction
+from .errors import UsageError
+from .journal.answers import Answers
+from .reports.report import Score
 
 
 def describe_data(path: Path) -> list[str | int]:

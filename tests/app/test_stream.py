@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trninfer.app.answering.answer_log import open_log
-from trninfer.app.answering.answers import make_predictions
-from trninfer.app.answering.stream import answer_batches
 from trninfer.app.errors import UsageError
+from trninfer.app.journal.answer_log import open_log
 from trninfer.app.options import Format
 from trninfer.app.reports import machine as report_machine
-from trninfer.app.reports.report import Prediction, Report
+from trninfer.app.reports.report import Report
+from trninfer.inference.predictions import Prediction, make_predictions
+from trninfer.inference.stream import answer_batches
 from trninfer.models import Dense, FeatureInput, Network, Softmax, load_model, save_model
 from trninfer.runtime.choose import choose_backend
 from trninfer.runtime.session import Session, split_batches

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ...inference.files import describe, open_regular
+from ...inference.predictions import Prediction
 from ..errors import UsageError
 from ..options import Format
-from ..reading.inputs import describe, open_regular
 from ..reports.machine import PREDICTION_COLUMNS
-from ..reports.report import Prediction
 from .answer_log import Identity, check_identity, check_prediction
 
 _MAX_LINE = 1 << 24  # bytes

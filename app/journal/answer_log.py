@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ...inference.predictions import LabelProbability, Prediction
 from ..errors import UsageError
-from ..reports.report import LabelProbability, Prediction
 
 SUFFIX = ".partial"
 _KIND = "trninfer answers"

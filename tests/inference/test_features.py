@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from trninfer.app.errors import UsageError
-from trninfer.app.reading.feature_tables import MAX_LINE
-from trninfer.app.reading.features import read_features, read_labels, read_weights
+from trninfer.inference.feature_tables import MAX_LINE
+from trninfer.inference.features import read_features, read_labels, read_weights
+from trninfer.models.errors import InputError
 
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -60,7 +60,7 @@ def test_a_file_that_is_cut_short_meanwhile(tmp_path: Path) -> None:
     ROWS.tofile(path)
     with read_features(path, 4) as rows:
         path.write_bytes(bytes(20))
-        with pytest.raises(UsageError, match=r"x\.bin: cut short at row 1"):
+        with pytest.raises(InputError, match=r"x\.bin: cut short at row 1"):
             list(rows.batches(3))
 
 
@@ -109,7 +109,7 @@ BAD = {
 def test_files_that_are_refused(tmp_path: Path, name: str) -> None:
     content, message = BAD[name]
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(InputError) as error:
         read_features(tmp_path / name, 4)
     assert message in str(error.value) and "\n" not in str(error.value)
 
@@ -127,13 +127,13 @@ def test_files_that_are_refused(tmp_path: Path, name: str) -> None:
 def test_archives_whose_headers_lie(tmp_path: Path, member: bytes, message: str) -> None:
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x.npy", member)
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(InputError, match=message):
         read_features(tmp_path / "x.npz", 4)
 
 
 def test_archives_of_several_arrays_need_one_named_x(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", a=ROWS, b=ROWS)
-    with pytest.raises(UsageError, match="holds 2 arrays"):
+    with pytest.raises(InputError, match="holds 2 arrays"):
         read_features(tmp_path / "x.npz", 4)
 
 
@@ -160,7 +160,7 @@ def test_any_content_is_read_or_told(tmp_path_factory: pytest.TempPathFactory, s
     path.write_bytes(content)
     try:
         rows = everything(path)
-    except UsageError as error:
+    except InputError as error:
         assert "\n" not in str(error)
     else:
         assert rows.shape[1] == 4 and np.isfinite(rows.astype(np.float32)).all()
@@ -174,9 +174,9 @@ def _changed(content: bytes, position: int, value: int) -> bytes:
 def test_labels(tmp_path: Path) -> None:
     np.array([2, 0, 1], "<i4").tofile(tmp_path / "y.bin")
     assert read_labels(tmp_path / "y.bin", 3, 3).tolist() == [2, 0, 1]
-    with pytest.raises(UsageError, match="12 bytes; int32 labels of 4 rows take 16"):
+    with pytest.raises(InputError, match="12 bytes; int32 labels of 4 rows take 16"):
         read_labels(tmp_path / "y.bin", 4, 3)
-    with pytest.raises(UsageError, match="row 0 has the label 2; 0 to 1 are allowed"):
+    with pytest.raises(InputError, match="row 0 has the label 2; 0 to 1 are allowed"):
         read_labels(tmp_path / "y.bin", 3, 2)
 
 
@@ -196,5 +196,5 @@ def test_sizes_of_weights_are_inferred(
 def test_weights_with_nan(tmp_path: Path) -> None:
     for name, count in (("W1", 2), ("b1", 1), ("W2", 3), ("b2", 3)):
         np.full(count, np.nan if name == "W2" else 1, "<f4").tofile(tmp_path / f"{name}.bin")
-    with pytest.raises(UsageError, match=r"W2\.bin: row 0, column 0 is nan"):
+    with pytest.raises(InputError, match=r"W2\.bin: row 0, column 0 is nan"):
         read_weights(tmp_path)

@@ -13,10 +13,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...models.network import ImageInput
-from ...models.preprocess import InputError, open_image, preprocess
-from ..reports.machine import spell
-from .inputs import STANDARD_INPUT, InputProblem, describe, open_regular
+from ..models.errors import InputError
+from ..models.network import ImageInput
+from ..models.preprocess import open_image, preprocess
+from .files import describe, open_regular
+from .search import STANDARD_INPUT, InputProblem
 
 MAX_THREADS = 4  # each may hold a picture of 64 megapixels
 
@@ -53,11 +54,6 @@ class PictureBatches:
                 names, batch = [], []
         if batch:
             yield names, np.stack(batch)
-
-
-def unanswered(paths: Sequence[str], answered: set[str | int]) -> list[str]:
-    """The paths without an answer. Reports, which answers may be read from, spell out bytes that are no UTF-8."""
-    return [path for path in paths if path not in answered and spell(path) not in answered]
 
 
 def ignore_warnings() -> None:

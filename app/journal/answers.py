@@ -15,13 +15,14 @@ from typing import Protocol
 
 import numpy as np
 
+from ...inference.predictions import Prediction
 from ...models.files import Model
 from ...runtime.backend import Labelled
 from ..errors import UsageError, complain
 from ..options import Format
 from ..output import is_special, open_output, write_chunks, write_stderr
 from ..reports.emit import emit
-from ..reports.report import LabelProbability, Prediction, Report, count
+from ..reports.report import Report, count
 from .answer_log import AnswerLog, Identity, open_log
 from .finished import read_finished
 
@@ -71,18 +72,6 @@ def open_answers(
         yield _Logged(form, output, log)
 
 
-def make_predictions(
-    inputs: Sequence[str | int], labels: Sequence[str], classes: np.ndarray, probabilities: np.ndarray, top_k: int
-) -> list[Prediction]:
-    """An answer an input, with its `top_k` most probable labels, from classes int32 [N] and probabilities [N, C]."""
-    answers = []
-    top = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
-    for name, index, row, best in zip(inputs, classes.tolist(), probabilities, top.tolist(), strict=True):
-        chances = tuple(LabelProbability(labels[i], i, float(row[i])) for i in best)
-        answers.append(Prediction(name, labels[index], index, float(row[index]), chances))
-    return answers
-
-
 def identify(
     command: str, model: Model, backend: Labelled, dtype: str, top_k: int, data: list[str | int] | None = None
 ) -> Identity:
@@ -109,6 +98,13 @@ def check_top_k(top_k: int | None, labels: Sequence[str]) -> int:
     if top_k > len(labels):
         raise UsageError(f"--top-k {top_k}: this model has {count(len(labels), 'label')}")
     return top_k
+
+
+def unanswered(paths: Sequence[str], answered: set[str | int]) -> list[str]:
+    """The paths without an answer. Reports, which answers may be read from, spell out bytes that are no UTF-8."""
+    from ..reports.machine import spell
+
+    return [path for path in paths if path not in answered and spell(path) not in answered]
 
 
 class _Streamed:

@@ -1,1 +1,0 @@
-"""What a command reads: pictures and rows of features, found, opened and decoded in batches."""

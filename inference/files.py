@@ -1,0 +1,34 @@
+"""Opening files without surprises: only regular ones, and never waiting for the other end of a pipe."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import IO, BinaryIO
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading; never waits for the other end of a pipe.
+
+    Raises OSError where there is none or it may not be read, and ValueError, with "not a regular file" as message, for
+    folders, pipes and devices, and for names that no file can have.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError("not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def describe(error: Exception) -> str:
+    """Why `open_regular` or reading failed, in the words of a user."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror or error}"
+    return str(error)
+
+
+def file_size(file: IO[bytes]) -> int:
+    """The size in bytes of an open file."""
+    return os.fstat(file.fileno()).st_size

@@ -1,0 +1,40 @@
+"""What a network says of an input, as labels with probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class LabelProbability:
+    """A label with the probability that the network gives it."""
+
+    label: str
+    class_index: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer for an input: a file's name, or the number of a row."""
+
+    input: str | int
+    label: str
+    class_index: int
+    probability: float
+    top: tuple[LabelProbability, ...]
+
+
+def make_predictions(
+    inputs: Sequence[str | int], labels: Sequence[str], classes: np.ndarray, probabilities: np.ndarray, top_k: int
+) -> list[Prediction]:
+    """An answer an input, with its `top_k` most probable labels, from classes int32 [N] and probabilities [N, C]."""
+    answers = []
+    top = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
+    for name, index, row, best in zip(inputs, classes.tolist(), probabilities, top.tolist(), strict=True):
+        chances = tuple(LabelProbability(labels[i], i, float(row[i])) for i in best)
+        answers.append(Prediction(name, labels[index], index, float(row[index]), chances))
+    return answers
