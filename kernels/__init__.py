@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .matmul import matmul_hoist_load as matmul_hoist_load
     from .matmul import matmul_tiled as matmul_tiled
     from .pooling import average_pool as average_pool
+    from .pooling import max_pool as max_pool
     from .search import argmax as argmax
     from .transposition import transpose as transpose
     from .vector_add import vector_add_direct_allocation as vector_add_direct_allocation
@@ -39,6 +40,7 @@ _MODULES = {
     "matmul_block_free_dimension": "matmul",
     "matmul_fully_optimized": "matmul",
     "average_pool": "pooling",
+    "max_pool": "pooling",
     "bias_activation": "activation",
     "argmax": "search",
     "fused_conv2d_maxpool": "conv2d",

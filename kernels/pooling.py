@@ -1,101 +1,221 @@
-"""Average pooling with stride = window: [B, C, H, W] -> [B, C, H', W'].
+"""Maxima and means over windows of images: [B, C, H, W] -> [B, C, H', W'].
 
 A plane (a channel of an image) lies on one partition, small planes several to a partition, so that each partition
-reads one contiguous run of HBM. The Vector Engine then sums all the windows of a tile in one reduction, over the two
-inner axes of a view that puts each window's pixels last; the Scalar Engine multiplies by one over their number on the
-way to the output's dtype. Windows too large for that, such as a global pool over a large image, are summed piece by
-piece.
+reads one contiguous run of HBM. The Vector Engine folds the windows first along the columns' axis, a whole row at a
+time, then along the rows: a window of k x k takes 2k - 2 passes over ever fewer elements instead of k * k, and the
+first passes run over neighbours, where 16-bit maxima go at twice the pace. Means are sums in float32; the Scalar Engine
+multiplies them by one over the window's size on the way to the output's dtype.
+
+`max_pool_tile` and `average_pool_tile` are the kernels without loads and stores, for tiles that lie in SBUF.
 """
 
 import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import Tile, check_dtype, even_tiles, group_view, row_groups, tiles
-
-CHUNK = 4096  # elements of a partition at once: 16 KiB, so that several chunks are in flight in SBUF
-MAX_WIDTH = 16384  # pixels of a row, which SBUF holds whole: 64 KiB of the 192 that a partition has at least
-
-
-def _sum_windows(dst, data, height, width, window_width):
-    """Sum the windows of `data`, [planes, rows of windows * height * width] on each partition: dst in float32."""
-    partitions, rows, columns = dst.shape
-    pixels = data.reshape((partitions, rows, height, width))[:, :, :, 0 : columns * window_width]
-    windows = pixels.reshape_dim(3, (columns, window_width)).permute((0, 1, 3, 2, 4))
-    nisa.tensor_reduce(dst=dst, op=nl.add, data=windows, axis=(3, 4))
-
-
-def _store_mean(out, group, columns, sums, pixels):
-    """Divide sums by the pixels of a window and store them as columns of a row group of the output."""
-    mean = nl.ndarray(sums.shape, dtype=out.dtype, buffer=nl.sbuf)
-    nisa.activation(dst=mean, op=nl.copy, data=sums, scale=1.0 / pixels)
-    nisa.dma_copy(dst=group_view(out, group, columns), src=mean.reshape((group.partitions, group.rows, columns.size)))
+from .tiles import check_dtype, row_groups
+from .windows import (
+    CHUNK,
+    cut_into_blocks,
+    fold_columns,
+    fold_rows,
+    input_elements,
+    input_span,
+    load_padded,
+    make_sweep,
+    whole,
+)
 
 
-def _pool_whole(out, x, width, window_height, window_width):
-    """Tiles of whole rows of windows, of as many planes as fit: x [planes, H * W], out [planes, H' * W']."""
-    out_columns = width // window_width
-    strip = window_height * width  # pixels that a row of windows covers
-    for rows in even_tiles(out.shape[1] // out_columns, CHUNK // strip):
-        pixels = Tile(rows.index, rows.start * strip, rows.size * strip, rows.end * strip)
-        results = Tile(rows.index, rows.start * out_columns, rows.size * out_columns, rows.end * out_columns)
-        for group in row_groups(x.shape[0], CHUNK // pixels.size):
-            data = nl.ndarray((group.partitions, group.rows, pixels.size), dtype=x.dtype, buffer=nl.sbuf)
-            nisa.dma_copy(dst=data, src=group_view(x, group, pixels))
-            shape = (group.partitions, group.rows * rows.size, out_columns)
-            sums = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
-            _sum_windows(sums, data, window_height, width, window_width)
-            _store_mean(out, group, results, sums, window_height * window_width)
+def lowest(dtype):
+    """The lowest finite number of a dtype: what padding holds where maxima are taken."""
+    if dtype == nl.float32:
+        return -3.4028234663852886e38
+    if dtype == nl.bfloat16:
+        return -3.3895313892515355e38
+    return -65504.0
 
 
-def _pool_in_pieces(out, x, width, window_height, window_width):
-    """A row of windows at a time, in pieces of a few rows of pixels: x [planes, H * W], out [planes, H' * W']."""
-    out_columns = width // window_width
-    for results in tiles(out.shape[1], out_columns):
-        top = results.index * window_height
-        for group in row_groups(x.shape[0], 1):
-            shape = (group.partitions, 1, out_columns)
-            sums = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
-            for rows in even_tiles(window_height, max(1, CHUNK // width)):
-                pixels = Tile(rows.index, (top + rows.start) * width, rows.size * width, (top + rows.end) * width)
-                data = nl.ndarray((group.partitions, 1, pixels.size), dtype=x.dtype, buffer=nl.sbuf)
-                nisa.dma_copy(dst=data, src=group_view(x, group, pixels))
-                if rows.index == 0:
-                    _sum_windows(sums, data, rows.size, width, window_width)
-                else:
-                    part = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
-                    _sum_windows(part, data, rows.size, width, window_width)
-                    nisa.tensor_tensor(dst=sums, data1=sums, data2=part, op=nl.add)
-            _store_mean(out, group, results, sums, window_height * window_width)
+def max_pool_tile(dst, data, rows, columns):
+    """The maxima of all windows of a tile that holds its padding, as `lowest`.
+
+    dst: [partitions, images, H', W'] in SBUF; data: [partitions, images, rows, columns] in SBUF or PSUM, as the two
+    sweeps read them.
+    """
+    down = fold_rows(data, "maximum", rows, rows.outputs, rows.size, data.dtype)
+    largest = fold_columns(down, "maximum", columns, columns.outputs, data.dtype)
+    nisa.tensor_copy(dst=dst, src=largest, engine=nisa.engine.vector)
+
+
+def average_pool_tile(dst, data, rows, columns, count_include_pad):
+    """The means of all windows of a tile that holds its padding, as zeros. Shapes are those of `max_pool_tile`."""
+    _store_means(
+        dst,
+        _sum_windows(data, rows, columns),
+        rows,
+        columns,
+        whole(rows.outputs),
+        whole(columns.outputs),
+        count_include_pad,
+    )
+
+
+def _sum_windows(data, rows, columns):
+    """Sums of all windows of a tile, float32 [partitions, images, H', W']."""
+    if rows.outputs == 1 and columns.outputs == 1 and data.shape[2] == rows.size and data.shape[3] == columns.size:
+        sums = nl.ndarray((data.shape[0], data.shape[1], 1, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=sums, op=nl.add, data=data, axis=(2, 3))
+        return sums
+    down = fold_rows(data, "add", rows, rows.outputs, rows.size, nl.float32)
+    return fold_columns(down, "add", columns, columns.outputs, nl.float32)
+
+
+def window_count(sweep, output, count_include_pad):
+    """How many taps of a window count for its mean: those in the image, or in the image and its padding."""
+    first = output * sweep.stride - sweep.before
+    end = sweep.extent
+    begin = max(0, -first)
+    if count_include_pad:
+        end = sweep.extent + sweep.after
+        begin = 0
+    skipped = (begin + sweep.dilation - 1) // sweep.dilation
+    return min(sweep.size, (end - 1 - first) // sweep.dilation + 1) - skipped
+
+
+def _uneven_runs(sweep, outputs, count_include_pad):
+    """Runs [first, end, count] of a tile of outputs whose windows count fewer taps than they have."""
+    runs = []
+    first = 0
+    count = window_count(sweep, outputs.start, count_include_pad)
+    for position in range(1, outputs.size + 1):
+        following = -1
+        if position < outputs.size:
+            following = window_count(sweep, outputs.start + position, count_include_pad)
+        if following != count:
+            assert count > 0, (
+                f"the window of output {outputs.start + first} lies in the padding: its mean has no elements"
+            )
+            if count < sweep.size:
+                runs.append([first, position, count])
+            first = position
+            count = following
+    return runs
+
+
+def _store_means(dst, sums, rows, columns, row_tile, column_tile, count_include_pad):
+    """Sums of windows [partitions, images, rows, columns] to means in dst; windows at the border count fewer taps."""
+    pixels = rows.size * columns.size
+    for run in _uneven_runs(rows, row_tile, count_include_pad):
+        part = sums[:, :, run[0] : run[1], :]
+        nisa.tensor_scalar(dst=part, data=part, op0=nl.multiply, operand0=rows.size / run[2])
+    for run in _uneven_runs(columns, column_tile, count_include_pad):
+        part = sums[:, :, :, run[0] : run[1]]
+        nisa.tensor_scalar(dst=part, data=part, op0=nl.multiply, operand0=columns.size / run[2])
+    nisa.activation(dst=dst, op=nl.copy, data=sums, scale=1.0 / pixels)
+
+
+def _pool_block(x, group, rows, columns, row_tile, column_tile, taps, op, fill, dtype):
+    """Windows of a block folded, from HBM: [partitions, planes of each, rows, columns] of `dtype`."""
+    across = input_span(columns, column_tile, whole(columns.size))
+    shape = (group.partitions, group.rows, row_tile.size, across.size)
+    down = None
+    for piece in taps:
+        data = load_padded(x, group, input_span(rows, row_tile, piece), across, fill)
+        part = fold_rows(data, op, rows, row_tile.size, piece.size, dtype)
+        if down is None:
+            down = part
+        else:
+            joined = nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf)
+            nisa.tensor_tensor(dst=joined, data1=down, data2=part, op=nl.maximum if op == "maximum" else nl.add)
+            down = joined
+    return fold_columns(down, op, columns, column_tile.size, dtype)
+
+
+def _check(x):
+    assert len(x.shape) == 4, f"x must be [B, C, H, W], got shape {x.shape}"
+    assert min(x.shape) > 0, f"x must not be empty, got shape {x.shape}"
+    check_dtype("x", x)
+
+
+def _sweeps(x, window, stride, padding, dilation, ceil_mode):
+    """The sweeps of a window over the rows and over the columns of x."""
+    top, left, bottom, right = padding
+    rows = make_sweep("rows", x.shape[2], window[0], stride[0], dilation[0], top, bottom, ceil_mode)
+    columns = make_sweep("columns", x.shape[3], window[1], stride[1], dilation[1], left, right, ceil_mode)
+    return rows, columns
 
 
 @nki.jit
-def average_pool(x, window_height, window_width):
-    """Average over windows that lie side by side; rows and columns left over are dropped.
+def max_pool(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False):
+    """Maxima over windows.
 
     Dimensions:
-        B, C, H, W: images, channels, height, width (at most 16384); H' = H // window_height, W' = W // window_width.
+        B, C, H, W: images, channels, height, width; H' and W' are what the windows leave of H and W.
     Args:
         x: [B, C, H, W] in HBM; float32, bfloat16 or float16.
-        window_height, window_width: 1 to H and 1 to W; H and W themselves make it a global pool.
+        window, stride, dilation: (rows, columns), each at least 1.
+        padding: (top, left, bottom, right), smaller than the window spans; padding is never a maximum.
+        ceil_mode: a last window may hang over the edge, if it begins in the image or the padding before it.
+    Returns:
+        [B, C, H', W'] in HBM, of the dtype of x.
+    Notes:
+        Beside padding, -inf comes out as the lowest finite number.
+    """
+    _check(x)
+    rows, columns = _sweeps(x, window, stride, padding, dilation, ceil_mode)
+    return _pool(x, rows, columns, "maximum", False)
+
+
+@nki.jit
+def average_pool(
+    x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False, count_include_pad=False
+):
+    """Means over windows; a window as large as the image makes it a global pool.
+
+    Dimensions and Args:
+        Those of `max_pool`, and
+        count_include_pad: a window's mean is over its taps in the image and the padding, not in the image alone. What
+            hangs over the padding never counts.
     Returns:
         [B, C, H', W'] in HBM, of the dtype of x.
     Notes:
         Sums are float32.
     """
-    assert len(x.shape) == 4, f"x must be [B, C, H, W], got shape {x.shape}"
+    _check(x)
+    rows, columns = _sweeps(x, window, stride, padding, dilation, ceil_mode)
+    return _pool(x, rows, columns, "add", count_include_pad)
+
+
+def _pool(x, rows, columns, op, count_include_pad):
+    """Both kernels: `op` is "maximum" or, for means, "add".
+
+    Pseudocode:
+        for block of outputs:
+            for group of planes:
+                down = windows folded along the columns' axis, loaded in pieces where a window is larger than a chunk
+                store fold of down along the rows
+    """
     batch, channels, height, width = x.shape
-    assert batch > 0 and channels > 0, f"x must not be empty, got shape {x.shape}"
-    check_dtype("x", x)
-    assert width <= MAX_WIDTH, f"x must be at most {MAX_WIDTH} wide, got shape {x.shape}"
-    fits = window_height >= 1 and window_height <= height and window_width >= 1 and window_width <= width
-    assert fits, f"windows must be 1x1 to {height}x{width}, as x is, got {window_height}x{window_width}"
-    out_shape = (batch, channels, height // window_height, width // window_width)
-    out = nl.ndarray(out_shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    planes = x.reshape((batch * channels, height * width))
-    results = out.reshape((batch * channels, out_shape[2] * out_shape[3]))
-    if window_height * width <= CHUNK:
-        _pool_whole(results, planes, width, window_height, window_width)
-    else:
-        _pool_in_pieces(results, planes, width, window_height, window_width)
+    out = nl.ndarray((batch, channels, rows.outputs, columns.outputs), dtype=x.dtype, buffer=nl.shared_hbm)
+    planes = x.reshape((batch * channels, height, width))
+    results = out.reshape((batch * channels, rows.outputs, columns.outputs))
+    blocks = cut_into_blocks(rows, columns)
+    at_once = max(1, CHUNK // input_elements(rows, columns, blocks))
+    fill = lowest(x.dtype) if op == "maximum" else 0.0
+    dtype = x.dtype if op == "maximum" else nl.float32
+    for row_tile in blocks.rows:
+        for column_tile in blocks.columns:
+            for group in row_groups(batch * channels, at_once):
+                folded = _pool_block(planes, group, rows, columns, row_tile, column_tile, blocks.taps, op, fill, dtype)
+                result = folded
+                if op == "add":
+                    result = nl.ndarray(folded.shape, dtype=x.dtype, buffer=nl.sbuf)
+                    _store_means(result, folded, rows, columns, row_tile, column_tile, count_include_pad)
+                elif columns.size == 1:  # a view with steps, which a DMA would move element by element
+                    result = nl.ndarray(folded.shape, dtype=x.dtype, buffer=nl.sbuf)
+                    nisa.tensor_copy(dst=result, src=folded, engine=nisa.engine.vector)
+                target = results[
+                    group.start : group.end, row_tile.start : row_tile.end, column_tile.start : column_tile.end
+                ]
+                nisa.dma_copy(dst=target.reshape_dim(0, (group.partitions, group.rows)), src=result)
     return out

@@ -57,7 +57,8 @@ def plan_network(model: Model, dtype: np.dtype[Any]) -> tuple[Step, ...]:
             fused = isinstance(following, Softmax) and layer.activation == "identity"
             steps += _dense(layer, "softmax" if fused else layer.activation, model.tensors, dtype)
         elif isinstance(layer, AveragePool):
-            window = {"window_height": layer.window_height, "window_width": layer.window_width}
+            size = (layer.window_height, layer.window_width)
+            window = {"window": size, "stride": size}
             steps.append(
                 Step(f"{layer.name}.average_pool", "average_pool", (BATCH, *before), (BATCH, *after), (), window)
             )

@@ -155,7 +155,7 @@ def _average_pool(s: Sizes) -> KernelCase:
         "average_pool",
         ((s["batch"], s["c"], s["h"], s["w"]),),
         (s["batch"], s["c"], s["h"] // window, s["w"] // window),
-        {"window_height": window, "window_width": window},
+        {"window": (window, window), "stride": (window, window)},
         lambda x: golden.average_pool(x, window, window),
     )
 

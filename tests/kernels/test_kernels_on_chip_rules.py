@@ -69,7 +69,16 @@ CALLS: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
     "identity": ("bias_activation", [(5, 3), (1, 3)], {"activation": "identity"}),
     "argmax of few": ("argmax", [(130, 3)], {}),
     "argmax of many": ("argmax", [(130, 17000)], {}),
-    "average_pool": ("average_pool", [(3, 5, 8, 8)], {"window_height": 2, "window_width": 4}),
+    "average_pool": ("average_pool", [(3, 50, 8, 8)], {"window": (2, 4), "stride": (2, 4)}),
+    "average_pool of all": ("average_pool", [(3, 129, 7, 7)], {"window": (7, 7)}),
+    "average_pool in pieces": ("average_pool", [(1, 3, 80, 81)], {"window": (70, 70), "padding": (2, 0, 0, 3)}),
+    "average_pool at the border": (
+        "average_pool",
+        [(1, 5, 9, 8)],
+        {"window": (3, 3), "stride": (2, 3), "padding": (1, 1, 1, 1), "ceil_mode": True},
+    ),
+    "max_pool": ("max_pool", [(2, 65, 11, 12)], {"window": (3, 3), "stride": (2, 2), "padding": (0, 0, 1, 1)}),
+    "max_pool of long windows": ("max_pool", [(1, 5, 30, 30)], {"window": (9, 8), "dilation": (2, 1)}),
     "conv2d of one channel": (
         "fused_conv2d_maxpool",
         [(2, 1, 12, 12), (6, 1, 5, 5), (6,)],

@@ -1,0 +1,203 @@
+"""Windows that slide over images: where they read, tiles of images with their padding, and folds over window axes.
+
+Pooling and depthwise convolution share this. A window is told axis by axis, as a `Sweep`. An image with its padding
+lies in SBUF as [partitions, images, rows, columns], so that each tap of a window is a strided view of it.
+"""
+
+from dataclasses import dataclass
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .tiles import Tile, ceil_div, even_tiles
+
+CHUNK = 4096  # elements of a partition at once: 16 KiB, so that several chunks are in flight in SBUF
+MAX_REACH = 16384  # columns that a window may span: 64 KiB of the 192 that a partition has at least
+PIECE_ROWS = 16  # rows that a column tile leaves room for, so that a tall window is folded in few pieces
+LONG_FOLD = 8  # taps from which one reduction is better than a chain of instructions, each with its fixed cost
+
+
+@dataclass
+class Sweep(nl.NKIObject):
+    """A window that slides along one axis: tap j of output i reads position i * stride - before + j * dilation.
+
+    Positions from -before up to 0, and from `extent` on, are padding. A window spans `reach` positions.
+    """
+
+    extent: int
+    size: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+    reach: int
+    outputs: int
+
+
+@dataclass
+class Span(nl.NKIObject):
+    """Positions [start, start + size) of an axis, the first `head` and the last `tail` of which are padding."""
+
+    start: int
+    size: int
+    head: int
+    tail: int
+
+
+@dataclass
+class Blocks(nl.NKIObject):
+    """How an output is cut up: tiles of output rows and columns, and tiles of the window's rows."""
+
+    rows: list[Tile]
+    columns: list[Tile]
+    taps: list[Tile]
+
+
+def make_sweep(axis, extent, size, stride, dilation, before, after, ceil_mode):
+    """The sweep of a window over an axis, checked; `axis` ("rows", "columns") is what messages call it.
+
+    With `ceil_mode` a last window may hang over the padding, if it begins in the image or in the padding before it.
+    """
+    assert size >= 1 and stride >= 1 and dilation >= 1, (
+        f"window, stride and dilation must be at least 1, got {size}, {stride} and {dilation} {axis}"
+    )
+    reach = (size - 1) * dilation + 1
+    assert before >= 0 and after >= 0 and before < reach and after < reach, (
+        f"padding must be 0 to {reach - 1} {axis} for a window that spans {reach}, got {before} and {after}"
+    )
+    room = extent + before + after - reach
+    assert room >= 0, f"a window that spans {reach} {axis} does not fit {extent} with padding {before} and {after}"
+    outputs = room // stride + 1
+    if ceil_mode:
+        outputs = ceil_div(room, stride) + 1
+        if (outputs - 1) * stride >= extent + before:
+            outputs -= 1
+    return Sweep(extent, size, stride, dilation, before, after, reach, outputs)
+
+
+def input_span(sweep, outputs, taps):
+    """The positions that a tile of outputs reads through a tile of the window's taps."""
+    start = outputs.start * sweep.stride - sweep.before + taps.start * sweep.dilation
+    size = (outputs.size - 1) * sweep.stride + (taps.size - 1) * sweep.dilation + 1
+    head = min(size, max(0, -start))
+    tail = min(size - head, max(0, start + size - sweep.extent))
+    return Span(start, size, head, tail)
+
+
+def cut_into_blocks(rows, columns):
+    """Blocks of which the input that they read is at most CHUNK elements of a partition, halos included.
+
+    A window that is larger than that is folded in pieces, a row of outputs at a time.
+    """
+    assert columns.reach <= MAX_REACH, f"a window may span at most {MAX_REACH} columns, got {columns.reach}"
+    line = max(columns.reach, CHUNK // min(rows.reach, PIECE_ROWS))
+    wide = min(columns.outputs, (line - columns.reach) // columns.stride + 1)
+    lines = max(1, CHUNK // ((wide - 1) * columns.stride + columns.reach))
+    high = 1
+    taps = (lines - 1) // rows.dilation + 1
+    if lines >= rows.reach:
+        high = (lines - rows.reach) // rows.stride + 1
+        taps = rows.size
+    return Blocks(even_tiles(rows.outputs, high), even_tiles(columns.outputs, wide), even_tiles(rows.size, taps))
+
+
+def whole(extent):
+    """The tile that covers an axis."""
+    return Tile(0, 0, extent, extent)
+
+
+def input_elements(rows, columns, blocks):
+    """The most elements of a plane that a block reads at once."""
+    high = input_span(rows, blocks.rows[0], blocks.taps[0]).size
+    return high * input_span(columns, blocks.columns[0], whole(columns.size)).size
+
+
+def load_padded(x, group, rows, columns, fill):
+    """Planes of a row group, from x [planes, H, W] in HBM: [partitions, planes of each, rows, columns], padding filled.
+
+    `rows` and `columns` are spans; a plane's padding is set to `fill`.
+    """
+    data = nl.ndarray((group.partitions, group.rows, rows.size, columns.size), dtype=x.dtype, buffer=nl.sbuf)
+    fill_border(data, rows, columns, fill)
+    bottom = rows.size - rows.tail
+    right = columns.size - columns.tail
+    if rows.head < bottom and columns.head < right:
+        source = x[
+            group.start : group.end,
+            rows.start + rows.head : rows.start + bottom,
+            columns.start + columns.head : columns.start + right,
+        ]
+        nisa.dma_copy(
+            dst=data[:, :, rows.head : bottom, columns.head : right],
+            src=source.reshape_dim(0, (group.partitions, group.rows)),
+        )
+    return data
+
+
+def fill_border(data, rows, columns, fill):
+    """Set the padding of a tile [partitions, images, rows, columns] to a number."""
+    bottom = rows.size - rows.tail
+    right = columns.size - columns.tail
+    if rows.head > 0:
+        nisa.memset(dst=data[:, :, 0 : rows.head, :], value=fill, engine=nisa.engine.gpsimd)
+    if bottom < rows.size:
+        nisa.memset(dst=data[:, :, bottom : rows.size, :], value=fill, engine=nisa.engine.gpsimd)
+    if rows.head < bottom and columns.head > 0:
+        nisa.memset(dst=data[:, :, rows.head : bottom, 0 : columns.head], value=fill, engine=nisa.engine.gpsimd)
+    if rows.head < bottom and right < columns.size:
+        nisa.memset(dst=data[:, :, rows.head : bottom, right : columns.size], value=fill, engine=nisa.engine.gpsimd)
+
+
+def row_tap(data, sweep, outputs, tap):
+    """What window row `tap` of `outputs` rows of outputs reads of a tile [partitions, images, rows, columns]."""
+    first = tap * sweep.dilation
+    return data[:, :, first : first + (outputs - 1) * sweep.stride + 1 : sweep.stride, :]
+
+
+def column_tap(data, sweep, outputs, tap):
+    """What window column `tap` of `outputs` columns of outputs reads of such a tile."""
+    first = tap * sweep.dilation
+    return data[:, :, :, first : first + (outputs - 1) * sweep.stride + 1 : sweep.stride]
+
+
+def fold_rows(data, op, sweep, outputs, taps, dtype):
+    """Fold `taps` window rows by `op`, "maximum" or "add".
+
+    [P, images, rows, columns] becomes [P, images, outputs, columns] of `dtype`, or a view of `data` for a single tap.
+    """
+    if taps == 1:
+        return row_tap(data, sweep, outputs, 0)
+    partitions, images, _, columns = data.shape
+    folded = nl.ndarray((partitions, images, outputs, columns), dtype=dtype, buffer=nl.sbuf)
+    if taps >= LONG_FOLD:
+        lanes, image, row, column = data.get_pattern()
+        windows = [lanes, image, [row[0] * sweep.stride, outputs], column, [row[0] * sweep.dilation, taps]]
+        nisa.tensor_reduce(dst=folded, op=_operator(op), data=data.ap(windows), axis=4)
+        return folded
+    before = row_tap(data, sweep, outputs, 0)
+    for tap in range(1, taps):
+        nisa.tensor_tensor(dst=folded, data1=before, data2=row_tap(data, sweep, outputs, tap), op=_operator(op))
+        before = folded
+    return folded
+
+
+def fold_columns(data, op, sweep, outputs, dtype):
+    """Fold all window columns, as `fold_rows` does rows."""
+    if sweep.size == 1:
+        return column_tap(data, sweep, outputs, 0)
+    partitions, images, rows, _ = data.shape
+    folded = nl.ndarray((partitions, images, rows, outputs), dtype=dtype, buffer=nl.sbuf)
+    if sweep.size >= LONG_FOLD:
+        lanes, image, row, column = data.get_pattern()
+        windows = [lanes, image, row, [column[0] * sweep.stride, outputs], [column[0] * sweep.dilation, sweep.size]]
+        nisa.tensor_reduce(dst=folded, op=_operator(op), data=data.ap(windows), axis=4)
+        return folded
+    before = column_tap(data, sweep, outputs, 0)
+    for tap in range(1, sweep.size):
+        nisa.tensor_tensor(dst=folded, data1=before, data2=column_tap(data, sweep, outputs, tap), op=_operator(op))
+        before = folded
+    return folded
+
+
+def _operator(op):
+    return nl.maximum if op == "maximum" else nl.add
