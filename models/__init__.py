@@ -8,7 +8,6 @@ from .bundled import Accuracy, BundledModel, bundled_models
 from .files import Model, load_model, save_model
 from .golden import GoldenRun, run_network
 from .network import (
-    AveragePool,
     Conv2d,
     Dense,
     FeatureInput,
@@ -17,13 +16,14 @@ from .network import (
     Layer,
     ModelError,
     Network,
+    Output,
+    Pool,
     Softmax,
     output_shape,
 )
 
 __all__ = [
     "Accuracy",
-    "AveragePool",
     "BundledModel",
     "Conv2d",
     "Dense",
@@ -35,6 +35,8 @@ __all__ = [
     "Model",
     "ModelError",
     "Network",
+    "Output",
+    "Pool",
     "Softmax",
     "bundled_models",
     "load_model",

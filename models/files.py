@@ -20,7 +20,8 @@ import numpy as np
 from .network import ModelError, Network, Shape
 from .tensor_file import TensorFile, check_types, read_table, read_tensors
 
-FORMAT_VERSION = "1"
+FORMAT_VERSION = "2"
+READABLE_VERSIONS = ("1", FORMAT_VERSION)  # 1: plain sequences of layers
 WEIGHTS_DIRECTORY = Path(__file__).resolve().parent.parent / "weights"
 
 
@@ -67,8 +68,10 @@ def read_header(path: Path) -> Header:
     version = file.metadata.get("trninfer_format")
     if version is None or "network" not in file.metadata:
         raise ModelError(f"{path}: a safetensors file, but without a trninfer network in its metadata")
-    if version != FORMAT_VERSION:
-        raise ModelError(f"{path}: format version {version[:20]!r}; this release reads version {FORMAT_VERSION!r}")
+    if version not in READABLE_VERSIONS:
+        raise ModelError(
+            f"{path}: format version {version[:20]!r}; this release reads {' and '.join(READABLE_VERSIONS)}"
+        )
     try:
         network = Network.from_json(file.metadata["network"])
         _check_names_and_shapes(network, {name: entry.shape for name, entry in file.entries.items()})

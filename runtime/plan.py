@@ -1,8 +1,8 @@
 """A network as kernel launches: which kernel each layer becomes, on which prepared weights.
 
-A Conv2d and an AveragePool are one launch each. A Dense is three (transpose, matmul, bias and activation), and takes
-the Softmax after it into its last one. Flatten is a view of what lies in HBM and launches nothing. The last launch is
-the argmax.
+A plain Conv2d and a Pool are one launch each. A Dense is three (transpose, matmul, bias and activation),
+and takes the Softmax after it into its last one. Flatten is a view of what lies in HBM and launches nothing. The last
+launch is the argmax.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import numpy as np
 
 from ..models.files import Model
 from ..models.layout import pack_conv2d
-from ..models.network import AveragePool, Conv2d, Dense, Softmax
+from ..models.network import Conv2d, Dense, Flatten, Layer, ModelError, Pool, Softmax
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float16": np.dtype(np.float16),
 }
+
+KERNEL_ACTIVATIONS = ("identity", "relu", "gelu", "sigmoid", "tanh")
 
 BATCH = -1  # stands for the batch in a step's shapes
 
@@ -49,28 +51,38 @@ def plan_network(model: Model, dtype: np.dtype[Any]) -> tuple[Step, ...]:
     steps: list[Step] = []
     network = model.network
     layers = network.layers
+    _check(layers)
     for position, (layer, (before, after)) in enumerate(zip(layers, network.layer_shapes(), strict=True)):
-        if isinstance(layer, Conv2d):
+        if isinstance(layer, Conv2d) and layer.is_plain:
             steps.append(_conv2d(layer, before, after, model.tensors, dtype))
         elif isinstance(layer, Dense):
             following = layers[position + 1] if position + 1 < len(layers) else None
             fused = isinstance(following, Softmax) and layer.activation == "identity"
             steps += _dense(layer, "softmax" if fused else layer.activation, model.tensors, dtype)
-        elif isinstance(layer, AveragePool):
-            size = (layer.window_height, layer.window_width)
-            window = {"window": size, "stride": size}
-            steps.append(
-                Step(f"{layer.name}.average_pool", "average_pool", (BATCH, *before), (BATCH, *after), (), window)
-            )
+        elif isinstance(layer, Pool):
+            steps.append(_pool(layer, before, after))
         elif isinstance(layer, Softmax):
             previous = layers[position - 1] if position else None
             if not (isinstance(previous, Dense) and previous.activation == "identity"):
                 shape, no_bias = (BATCH, *before), np.zeros((1, *before), np.float32)
                 activation = {"activation": "softmax"}
                 steps.append(Step(f"{layer.name}.softmax", "bias_activation", shape, shape, (no_bias,), activation))
+        elif not isinstance(layer, Flatten):
+            raise ModelError(f"layer {layer.name!r} ({layer.kind}): no kernel runs it yet")
     classes = len(network.labels)
     steps.append(Step("argmax", "argmax", (BATCH, classes), (BATCH,)))
     return tuple(steps)
+
+
+def _check(layers: tuple[Layer, ...]) -> None:
+    """ModelError unless each layer reads the one before it, with an activation that the kernels have."""
+    for before, layer in zip(("input", *(layer.name for layer in layers)), layers):
+        if layer.inputs != (before,):
+            raise ModelError(f"layer {layer.name!r}: reads {', '.join(layer.inputs)}; only chains of layers run yet")
+        if getattr(layer, "activation", "identity") not in KERNEL_ACTIVATIONS:
+            raise ModelError(f"layer {layer.name!r}: no kernel has its activation yet")
+        if isinstance(layer, Softmax) and layer.log:
+            raise ModelError(f"layer {layer.name!r}: no kernel has a softmax's logarithm yet")
 
 
 def _conv2d(
@@ -83,15 +95,28 @@ def _conv2d(
     weight = tensors[f"{layer.name}.weight"].astype(dtype)
     parameters = {
         "in_channels": layer.in_channels,
-        "kernel_size": layer.kernel_size,
+        "kernel_size": layer.kernel_size[0],
         "pool_size": layer.pool_size,
-        "padding": layer.padding,
+        "padding": layer.padding[0],
         "activation": layer.activation,
     }
     packed = pack_conv2d(weight, tensors[f"{layer.name}.bias"])
     return Step(
         f"{layer.name}.conv2d", "fused_conv2d_maxpool_packed", (BATCH, *before), (BATCH, *after), packed, parameters
     )
+
+
+def _pool(layer: Pool, before: tuple[int, ...], after: tuple[int, ...]) -> Step:
+    parameters = {
+        "window": layer.window,
+        "stride": layer.stride,
+        "padding": layer.padding,
+        "ceil_mode": layer.ceil_mode,
+    }
+    if layer.method == "average":
+        parameters["count_include_pad"] = layer.count_include_pad
+    kernel = f"{layer.method}_pool"
+    return Step(f"{layer.name}.{kernel}", kernel, (BATCH, *before), (BATCH, *after), (), parameters)
 
 
 def _dense(layer: Dense, activation: str, tensors: Mapping[str, np.ndarray], dtype: np.dtype[Any]) -> list[Step]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..models.files import Model
-from ..models.golden import softmax
-from ..models.network import Softmax, describe_shape
+from ..models.golden import probabilities_of
+from ..models.network import describe_shape
 from .backend import ArraySpec, Backend, KernelError
 from .plan import DTYPES, plan_network, with_batch
 from .timing import LayerTiming, Stopwatch
@@ -126,7 +126,7 @@ class Session:
                 f"the output of {self.model.network.name!r} is not finite in {self.dtype}: numbers overflowed on the "
                 f"way{advice}"
             )
-        return scores if isinstance(self.model.network.layers[-1], Softmax) else softmax(scores)
+        return probabilities_of(scores, self.model.network.output)
 
 
 def _no_progress(done: float) -> None:

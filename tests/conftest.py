@@ -88,7 +88,7 @@ def write_model(path: Path, network: Network, seed: int = 0) -> Path:
 def picture_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small network that reads pictures of digits."""
     layers = (
-        Conv2d("conv", 1, 4, 3, 1, 2, "relu"),
+        Conv2d("conv", 1, 4, (3, 3), (1, 1, 1, 1), 2, "relu"),
         Flatten("flatten"),
         Dense("head", 4 * 8 * 8, 10),
         Softmax("softmax"),

@@ -41,9 +41,9 @@ NETWORK = Network(
     "digits-cnn",
     INPUT,
     (
-        Conv2d("conv1", 1, 16, kernel_size=3, padding=1, pool_size=2, activation="relu"),
-        Conv2d("conv2", 16, 32, kernel_size=3, padding=1, pool_size=2, activation="relu"),
-        Conv2d("conv3", 32, 64, kernel_size=3, padding=1, pool_size=2, activation="relu"),
+        Conv2d("conv1", 1, 16, kernel_size=(3, 3), padding=(1, 1, 1, 1), pool_size=2, activation="relu"),
+        Conv2d("conv2", 16, 32, kernel_size=(3, 3), padding=(1, 1, 1, 1), pool_size=2, activation="relu"),
+        Conv2d("conv3", 32, 64, kernel_size=(3, 3), padding=(1, 1, 1, 1), pool_size=2, activation="relu"),
         Flatten("flatten"),
         Dense("hidden", 64 * 4 * 4, 64, "relu"),
         Dense("output", 64, 10),

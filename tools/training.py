@@ -44,7 +44,9 @@ def module_for(network: Network, dropout: float) -> nn.Sequential:
         if activation not in ("identity", "relu"):
             raise ValueError(f"layer {layer.name!r}: the training scripts know relu alone, not {activation}")
         if isinstance(layer, Conv2d):
-            modules.append(nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size, padding=layer.padding))
+            modules.append(
+                nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size, padding=layer.padding[:2])
+            )
         elif isinstance(layer, Dense):
             if number:
                 modules.append(nn.Dropout(dropout))

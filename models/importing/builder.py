@@ -12,7 +12,7 @@ from collections import Counter
 
 import numpy as np
 
-from ..network import AveragePool, Conv2d, Dense, Flatten, Input, Layer, ModelError, Network, Shape, Softmax
+from ..network import Conv2d, Dense, Flatten, Input, Layer, ModelError, Network, Pool, Shape, Softmax
 from . import fold
 
 MAX_DIAGONAL = 4096  # channels or features of a diagonal layer, whose weights are a square matrix
@@ -34,7 +34,7 @@ class NetworkBuilder:
         """Convolution of stride 1: weight [Cout, Cin, kh, kw], bias [Cout], pads (top, left, bottom, right)."""
         weight, padding = fold.square_filters(weight, pads)
         out_channels, in_channels, side, _ = weight.shape
-        self._add(Conv2d(self._name("conv"), in_channels, out_channels, side, padding), weight, bias)
+        self._add(Conv2d(self._name("conv"), in_channels, out_channels, (side, side), (padding,) * 4), weight, bias)
 
     def dense(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
         """x @ weight [F, F'] + bias [F']."""
@@ -83,7 +83,7 @@ class NetworkBuilder:
     def average_pool(self, height: int, width: int) -> None:
         """Average over windows side by side; one pixel is left as it is."""
         if (height, width) != (1, 1):
-            self._append(AveragePool(self._name("pool"), height, width))
+            self._append(Pool(self._name("pool"), "average", (height, width), (height, width)))
 
     def flatten(self) -> None:
         """(C, H, W) to features; features stay as they are."""

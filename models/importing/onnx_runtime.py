@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..golden import run_network
-from ..network import AveragePool, Conv2d, Dense, Flatten, Network, Softmax
+from ..network import Conv2d, Dense, Flatten, Network, Pool, Softmax
 from .onnx_file import Graph
 
 MAX_INPUT_ELEMENTS = 1 << 26  # of the random input, for a file that wants a fixed, very large batch
@@ -87,12 +87,11 @@ def to_onnx(network: Network, tensors: Mapping[str, np.ndarray]) -> bytes:
     for layer in network.layers:
         names = (f"{layer.name}.weight", f"{layer.name}.bias")
         if isinstance(layer, Conv2d):
-            add("Conv", *names, pads=[layer.padding] * 4)
+            add("Conv", *names, pads=layer.padding)
         elif isinstance(layer, Dense):
             add("Gemm", *names)
-        elif isinstance(layer, AveragePool):
-            window = [layer.window_height, layer.window_width]
-            add("AveragePool", kernel_shape=window, strides=window)
+        elif isinstance(layer, Pool):
+            add("AveragePool", kernel_shape=layer.window, strides=layer.stride)
         elif isinstance(layer, Flatten):
             add("Flatten")
         elif isinstance(layer, Softmax):

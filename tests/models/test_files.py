@@ -110,7 +110,7 @@ def test_tensors_that_do_not_fit(tmp_path: Path, change, says: str) -> None:
     [
         (None, "without a trninfer network"),
         ({"network": NETWORK.to_json()}, "without a trninfer network"),
-        ({"trninfer_format": "2", "network": "{}"}, "format version '2'; this release reads version '1'"),
+        ({"trninfer_format": "3", "network": "{}"}, "format version '3'; this release reads 1 and 2"),
         ({"trninfer_format": "1", "network": "{}"}, "the field 'name' is missing"),
     ],
 )

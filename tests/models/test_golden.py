@@ -54,7 +54,7 @@ def activation_nodes(activation: str, source: str) -> list:
 
 def conv_nodes(layer: Conv2d, source: str) -> list:
     inputs = [source, f"{layer.name}.weight", f"{layer.name}.bias"]
-    nodes = [helper.make_node("Conv", inputs, [layer.name], pads=[layer.padding] * 4)]
+    nodes = [helper.make_node("Conv", inputs, [layer.name], pads=layer.padding)]
     nodes += activation_nodes(layer.activation, layer.name)
     if layer.pool_size > 1:
         size = [layer.pool_size] * 2
@@ -104,7 +104,7 @@ def test_conv2d(channels, image, batch, k, padding, pool_size, activation, seed)
     k = min(k, *(side + 2 * padding for side in image))
     if any((side + 2 * padding - k + 1) // pool_size < 1 for side in image):
         pool_size = 1
-    layer = Conv2d("conv", *channels, k, padding, pool_size, activation)
+    layer = Conv2d("conv", *channels, (k, k), (padding,) * 4, pool_size, activation)
     x = normal(seed, batch, channels[0], *image)
     w = normal(seed, channels[1], channels[0], k, k, scale=1 / math.sqrt(channels[0] * k * k))
     bias = normal(seed, channels[1])
@@ -117,7 +117,7 @@ def test_conv2d(channels, image, batch, k, padding, pool_size, activation, seed)
 def test_conv2d_in_many_bands_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w, bias = normal(1, 2, 3, 45, 31), normal(1, 7, 3, 3, 3), normal(1, 7)
     whole = golden.conv2d(x, w, bias, 1, 2, "gelu")
-    monkeypatch.setattr(golden, "UNFOLD_BYTES", 20_000)
+    monkeypatch.setattr("trninfer.models.golden.convolution.UNFOLD_BYTES", 20_000)
     np.testing.assert_allclose(golden.conv2d(x, w, bias, 1, 2, "gelu"), whole, **TOLERANCE)
 
 
@@ -167,8 +167,8 @@ def test_argmax_takes_the_first_of_equals() -> None:
 
 def example_network(activation: str = "gelu", ends_in_softmax: bool = True) -> tuple[Network, dict[str, np.ndarray]]:
     layers = (
-        Conv2d("conv1", 3, 5, 3, padding=1, pool_size=2, activation=activation),
-        Conv2d("conv2", 5, 7, 5, activation="tanh"),
+        Conv2d("conv1", 3, 5, (3, 3), padding=(1, 1, 1, 1), pool_size=2, activation=activation),
+        Conv2d("conv2", 5, 7, (5, 5), activation="tanh"),
         Flatten("flatten"),
         Dense("hidden", 7 * 3 * 4, 11, activation),
         Dense("output", 11, 4),

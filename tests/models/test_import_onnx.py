@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from trninfer.models import (
-    AveragePool,
     Conv2d,
     Dense,
     FeatureInput,
     Flatten,
     ModelError,
     Network,
+    Pool,
     Softmax,
     run_network,
 )
@@ -279,7 +279,7 @@ def test_means_over_height_and_width_are_a_global_pool(tmp_path: Path) -> None:
     chain.conv((1, 3))
     chain.add("ReduceMean", chain.constant([-1, 2]), keepdims=0)
     chain.gemm(3, 2)
-    assert kinds(assert_imports(chain, tmp_path)) == [Conv2d, AveragePool, Flatten, Dense]
+    assert kinds(assert_imports(chain, tmp_path)) == [Conv2d, Pool, Flatten, Dense]
 
 
 def test_weights_as_constants_and_transposed(tmp_path: Path) -> None:

@@ -306,7 +306,7 @@ def test_preprocessing_that_is_told(
     [
         (PictureOptions(input_range=(1, 1)), "input range 1,1 is empty"),
         (PictureOptions(mean=(1, 2)), "mean has 2 numbers; one, or one for each of 3 channels"),
-        (PictureOptions(std=(0.0,)), "each must be above 0"),
+        (PictureOptions(std=(0.0,)), "none may be 0"),
         (PictureOptions(resize=10), "resize is 10; 64 to"),
     ],
 )

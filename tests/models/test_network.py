@@ -8,7 +8,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trninfer.models import (
+from trninfer.models.network import (
+    Combine,
+    Concat,
     Conv2d,
     Dense,
     FeatureInput,
@@ -16,6 +18,8 @@ from trninfer.models import (
     ImageInput,
     ModelError,
     Network,
+    Output,
+    Pool,
     Softmax,
     output_shape,
 )
@@ -29,7 +33,7 @@ def small_network() -> Network:
         "small",
         IMAGE,
         (
-            Conv2d("conv", 1, 4, 3, padding=1, pool_size=2, activation="gelu"),
+            Conv2d("conv", 1, 4, (3, 3), padding=(1, 1, 1, 1), pool_size=2, activation="gelu"),
             Flatten("flatten"),
             Dense("dense", 4 * 16 * 16, 2),
             Softmax("softmax"),
@@ -55,19 +59,19 @@ def test_shapes_follow_the_layers() -> None:
 
 
 def test_pool_drops_rows_left_over() -> None:
-    assert output_shape(Conv2d("c", 3, 5, 3, pool_size=2), (3, 9, 12)) == (5, 3, 5)
+    assert output_shape(Conv2d("c", 3, 5, (3, 3), pool_size=2), (3, 9, 12)) == (5, 3, 5)
 
 
 @pytest.mark.parametrize(
     ("layers", "says"),
     [
-        ((Conv2d("c", 3, 4, 3), Flatten("f"), Dense("d", 4, 2)), "layer 'c': takes 3 channels"),
+        ((Conv2d("c", 3, 4, (3, 3)), Flatten("f"), Dense("d", 4, 2)), "layer 'c': takes 3 channels"),
         ((Dense("d", 1024, 2),), "layer 'd': takes 1024 features.*put a flatten before it"),
         ((Flatten("f"), Dense("d", 1000, 2)), "layer 'd': takes 1000 features, but what comes before gives 1024"),
         ((Flatten("f"), Dense("f", 1024, 2)), "layer 'f': the name is used twice"),
         ((Flatten("f"), Softmax("s"), Dense("d", 1024, 2)), "layer 's': a softmax must be the last"),
         ((Flatten("f"), Dense("d", 1024, 3)), "ends in 3 features, but has 2 labels"),
-        ((Conv2d("c", 1, 2, 40),), "layer 'c': a 40x40 kernel.* leaves nothing"),
+        ((Conv2d("c", 1, 2, (40, 40)),), "layer 'c': a 40x40 kernel.* leaves nothing"),
         ((Softmax("s"),), "layer 's': takes features"),
         ((), "has 0 layers"),
     ],
@@ -81,11 +85,12 @@ def test_what_does_not_fit_is_named(layers: tuple, says: str) -> None:
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: Conv2d("c", 0, 4, 3), "in_channels is 0; 1 to"),
-        (lambda: Conv2d("c", 1, 4, 3, padding=-1), "padding is -1"),
-        (lambda: Conv2d("c", 1, 4, 3, pool_size=3), "pool_size is 3; 1 to 2"),
+        (lambda: Conv2d("c", 0, 4, (3, 3)), "in_channels is 0; 1 to"),
+        (lambda: Conv2d("c", 1, 4, (3, 3), (0, -1, 0, 0)), "padding is 0, -1"),
+        (lambda: Conv2d("c", 1, 4, (3, 3), pool_size=3), "pool_size is 3; 1 to 2"),
         (lambda: Dense("d", 4, 4, "softmax"), "activation is 'softmax'; allowed are identity, relu"),
         (lambda: Dense("", 4, 4), "layer name ''"),
+        (lambda: Flatten("input"), "layer name 'input'"),
         (lambda: Dense("a\nb", 4, 4), "layer name"),
         (lambda: ImageInput(1, 32, 32, "guess", (0.0,), (1.0,)), "preprocess is 'guess'; allowed are digit"),
         (lambda: ImageInput(1, 32, 32, "digit", (0.0,), (0.0,)), "std"),
@@ -101,7 +106,7 @@ def test_fields_are_checked(build, says: str) -> None:
 def test_an_output_beyond_memory_is_refused() -> None:
     huge = ImageInput(1, 16_384, 16_384, "digit", (0.0,), (1.0,))
     with pytest.raises(ModelError, match=r"layer 'c': its output .* is too large"):
-        Network("n", huge, (Conv2d("c", 1, 64, 1),), LABELS)
+        Network("n", huge, (Conv2d("c", 1, 64, (1, 1)),), LABELS)
 
 
 def test_json_round_trip() -> None:
@@ -138,7 +143,7 @@ def changed(change) -> str:
         ("[]", "must be a JSON object, not list"),
         ("{}", "the field 'name' is missing"),
         (changed(lambda d: d.update(extra=1)), "unknown field 'extra'"),
-        (changed(lambda d: d["layers"][0].update(stride=2)), "layer number 1: unknown field 'stride'"),
+        (changed(lambda d: d["layers"][0].update(strides=2)), "layer number 1: unknown field 'strides'"),
         (changed(lambda d: d["layers"][0].pop("kernel_size")), "layer number 1: the field 'kernel_size' is missing"),
         (changed(lambda d: d["layers"][0].update(kind="conv3d")), "unknown kind 'conv3d'; known are conv2d, dense"),
         (changed(lambda d: d["layers"].append(7)), "layer number 5: unknown kind None"),
@@ -175,3 +180,95 @@ def test_json_that_is_not_ours_is_refused_in_one_line(text: str, says: str) -> N
 def test_any_json_gives_a_network_or_a_model_error(data) -> None:
     with pytest.raises(ModelError):
         Network.from_json(json.dumps(data))
+
+
+def residual_network() -> Network:
+    return Network(
+        "residual",
+        ImageInput(3, 9, 7, "photo", (0.5,) * 3, (-0.5,) * 3, 9, "HWC", "bgr"),
+        (
+            Conv2d("a", 3, 8, (3, 1), (1, 0, 1, 0), stride=(2, 1), activation="clip", activation_parameters=(0.0, 6.0)),
+            Conv2d("b", 8, 8, (3, 3), (1, 1, 1, 1), groups=8),
+            Combine("sum", "add", "relu", inputs=("a", "b")),
+            Pool("pooled", "average", (5, 7), (5, 7)),
+            Combine("excite", "multiply", inputs=("sum", "pooled")),
+            Concat("both", inputs=("excite", "a")),
+            Pool("last", "max", (3, 3), (2, 2), (1, 1, 1, 1), ceil_mode=True),
+            Flatten("flatten"),
+        ),
+        (),
+        Output("values"),
+    )
+
+
+def test_layers_read_any_layers_before_them() -> None:
+    network = residual_network()
+    assert network.shapes()["both"] == (16, 5, 7) and network.outputs == 16 * 3 * 4
+    assert [layer.inputs for layer in network.layers[:3]] == [("input",), ("a",), ("a", "b")]
+    assert Network.from_json(network.to_json()) == network
+
+
+@pytest.mark.parametrize(
+    ("layers", "says"),
+    [
+        (
+            (Flatten("a"), Combine("b", "add", inputs=("a", "c")), Flatten("c")),
+            "layer 'b': reads 'c', which is no layer",
+        ),
+        ((Flatten("a", inputs=("a",)),), "layer 'a': reads 'a', which is no layer before it"),
+        ((Flatten("a"), Combine("b", "add")), "layer 'b': reads 1 layers; 2 are needed"),
+        ((Flatten("a"), Flatten("b", inputs=("input",))), "layer 'a': nothing reads it"),
+        ((Flatten("a"), Combine("b", "add", inputs=("a", "input"))), "layer 'b': add of 1024 features and an image"),
+    ],
+)
+def test_graphs_that_do_not_fit_are_named(layers, says: str) -> None:
+    with pytest.raises(ModelError, match=says) as error:
+        Network("n", IMAGE, layers, LABELS)
+    assert "\n" not in str(error.value)
+
+
+SCHEMA_1 = {
+    "name": "old",
+    "input": {"kind": "image", "channels": 1, "height": 8, "width": 9, "preprocess": "digit", "mean": [0], "std": [1]},
+    "layers": [
+        {"kind": "conv2d", "name": "c", "in_channels": 1, "out_channels": 2, "kernel_size": 3, "padding": 1},
+        {"kind": "average_pool", "name": "p", "window_height": 4, "window_width": 3},
+        {"kind": "flatten", "name": "f"},
+        {"kind": "softmax", "name": "s"},
+    ],
+    "labels": [str(number) for number in range(12)],
+}
+
+
+def test_schema_1_is_read_as_a_sequence() -> None:
+    network = Network.from_json(json.dumps(SCHEMA_1))
+    assert network.layers == (
+        Conv2d("c", 1, 2, (3, 3), (1, 1, 1, 1), inputs=("input",)),
+        Pool("p", "average", (4, 3), (4, 3), inputs=("c",)),
+        Flatten("f", inputs=("p",)),
+        Softmax("s", inputs=("f",)),
+    )
+    assert network.output == Output("classes", "softmax")
+    assert Network.from_json(network.to_json()) == network
+
+
+@pytest.mark.parametrize("field", ["stride", "groups", "inputs"])
+def test_schema_1_has_no_newer_fields(field: str) -> None:
+    layer = {**SCHEMA_1["layers"][0], field: [1, 1]}
+    with pytest.raises(ModelError, match=f"layer number 1: unknown field '{field}'"):
+        Network.from_json(json.dumps({**SCHEMA_1, "layers": [layer, *SCHEMA_1["layers"][1:]]}))
+
+
+@pytest.mark.parametrize("schema", [0, 3, True, "2", None])
+def test_other_schemas_are_refused(schema) -> None:
+    with pytest.raises(ModelError, match="this release reads 1 and 2"):
+        Network.from_json(json.dumps({**SCHEMA_1, "schema": schema}))
+
+
+def test_work_and_labels_are_bounded() -> None:
+    image = ImageInput(4, 4096, 4096, "none", (0.0,) * 4, (1.0,) * 4)
+    convolutions = tuple(Conv2d(f"c{n}", 4, 4, (63, 63), (31,) * 4) for n in range(3))
+    with pytest.raises(ModelError, match=r"layer 'c2': more than 2.2e\+12 multiply-accumulates"):
+        Network("n", image, (*convolutions, Pool("p", "max", (4096, 4096), (1, 1)), Flatten("f")), tuple("abcd"))
+    with pytest.raises(ModelError, match="has 100000 labels; at most 65536"):
+        Network("n", FeatureInput(3), (Dense("d", 3, 100_000),), ("x",) * 100_000)

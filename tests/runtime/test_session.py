@@ -40,8 +40,8 @@ PICTURES = Network(
     "pictures",
     ImageInput(1, 12, 10, "digit", (0.0,), (1.0,)),
     (
-        Conv2d("conv", 1, 6, 3, 1, 2, "relu"),
-        Conv2d("wide", 6, 4, 3, 0, 1, "tanh"),
+        Conv2d("conv", 1, 6, (3, 3), (1, 1, 1, 1), 2, "relu"),
+        Conv2d("wide", 6, 4, (3, 3), activation="tanh"),
         Flatten("flatten"),
         Dense("head", 4 * 4 * 3, 3),
         Softmax("softmax"),

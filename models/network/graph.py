@@ -1,0 +1,177 @@
+"""A network: an input, layers in topological order, labels, and what its output means; checked when it is built."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .checks import (
+    INPUT,
+    MAX_ELEMENTS,
+    MAX_LABELS,
+    MAX_LAYERS,
+    MAX_MULTIPLY_ACCUMULATES,
+    ModelError,
+    Shape,
+    describe_shape,
+)
+from .ends import INPUT_KINDS, Input, Output
+from .json_fields import build, fields_of, fill
+from .kinds import LAYER_KINDS, from_schema_1
+from .layer import Layer
+from .normalize import Softmax
+
+SCHEMA = 2
+_FIELDS = ("schema", "name", "input", "layers", "labels", "output")
+
+
+@dataclass(frozen=True)
+class Network:
+    """An input, the layers, and a label for each output; ModelError when anything does not fit.
+
+    The last layer gives the output. Every layer reads earlier ones, and all but the last are read. After construction
+    each layer's `inputs` are filled in. Without `output`, the last layer tells it: probabilities after a softmax, else
+    raw scores of classes.
+    """
+
+    name: str
+    input: Input
+    layers: tuple[Layer, ...]
+    labels: tuple[str, ...]
+    output: Output = None  # type: ignore[assignment]  # never None after construction
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ModelError("a network needs a name")
+        if not 1 <= len(self.layers) <= MAX_LAYERS:
+            raise ModelError(f"network {self.name!r} has {len(self.layers)} layers; 1 to {MAX_LAYERS} are allowed")
+        before = (INPUT, *(layer.name for layer in self.layers))
+        wired = tuple(
+            layer if layer.inputs else dataclasses.replace(layer, inputs=(previous,))
+            for layer, previous in zip(self.layers, before)
+        )
+        object.__setattr__(self, "layers", wired)
+        if self.output is None:
+            object.__setattr__(self, "output", _told_by(wired))
+        self._check_reads()
+        self._check_output(self.shapes()[wired[-1].name])
+
+    def _check_reads(self) -> None:
+        seen: set[str] = set()
+        for position, layer in enumerate(self.layers):
+            if layer.name in seen:
+                raise ModelError(f"layer {layer.name!r}: the name is used twice")
+            if isinstance(layer, Softmax) and position != len(self.layers) - 1:
+                raise ModelError(f"layer {layer.name!r}: a softmax must be the last layer")
+            fewest, most = layer.reads()
+            if not fewest <= len(layer.inputs) <= most:
+                count = str(fewest) if fewest == most else f"{fewest} to {most}"
+                raise ModelError(f"layer {layer.name!r}: reads {len(layer.inputs)} layers; {count} are needed")
+            for name in layer.inputs:
+                if name != INPUT and name not in seen:
+                    raise ModelError(f"layer {layer.name!r}: reads {name!r}, which is no layer before it")
+            seen.add(layer.name)
+        readers = self.readers()
+        for layer in self.layers[:-1]:
+            if not readers[layer.name]:
+                raise ModelError(f"layer {layer.name!r}: nothing reads it, and it is not the last")
+
+    def _check_output(self, shape: Shape) -> None:
+        if len(shape) != 1 or ((self.labels or self.output.kind == "classes") and len(self.labels) != shape[0]):
+            raise ModelError(
+                f"network {self.name!r} ends in {describe_shape(shape)}, but has {len(self.labels)} labels; "
+                "it must end in one feature for each label"
+            )
+        if len(self.labels) > MAX_LABELS:
+            raise ModelError(f"network {self.name!r} has {len(self.labels)} labels; at most {MAX_LABELS} are allowed")
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers come out for one example."""
+        return self.shapes()[self.layers[-1].name][0]
+
+    def shapes(self) -> dict[str, Shape]:
+        """Shape of the input (under "input") and of each layer's output, by name; ModelError where they do not fit."""
+        shapes: dict[str, Shape] = {INPUT: self.input.shape}
+        work = 0
+        for layer in self.layers:
+            read = [shapes[name] for name in layer.inputs]
+            after = layer.output_shape(*read)
+            if math.prod(after) > MAX_ELEMENTS:
+                raise ModelError(f"layer {layer.name!r}: its output of {describe_shape(after)} is too large")
+            work += layer.multiply_accumulates(*read)
+            if work > MAX_MULTIPLY_ACCUMULATES:
+                raise ModelError(
+                    f"layer {layer.name!r}: more than {MAX_MULTIPLY_ACCUMULATES:.2g} multiply-accumulates for one "
+                    "example are too many"
+                )
+            shapes[layer.name] = after
+        return shapes
+
+    def readers(self) -> Mapping[str, int]:
+        """How often the input (under "input") and each layer are read by layers."""
+        return Counter(name for layer in self.layers for name in layer.inputs)
+
+    def tensor_shapes(self) -> dict[str, Shape]:
+        """Names and shapes of all tensors, in the order of the layers."""
+        return {name: shape for layer in self.layers for name, shape in layer.tensor_shapes().items()}
+
+    def layer_shapes(self) -> list[tuple[Shape, Shape]]:
+        """(shape of the first input, output shape) of each layer, in order."""
+        shapes = self.shapes()
+        return [(shapes[layer.inputs[0]], shapes[layer.name]) for layer in self.layers]
+
+    def to_json(self) -> str:
+        """The network as one line of JSON, which `from_json` reads back to an equal network."""
+        return json.dumps(
+            {
+                "schema": SCHEMA,
+                "name": self.name,
+                "input": {"kind": self.input.kind, **dataclasses.asdict(self.input)},
+                "layers": [{"kind": layer.kind, **dataclasses.asdict(layer)} for layer in self.layers],
+                "labels": self.labels,
+                "output": dataclasses.asdict(self.output),
+            }
+        )
+
+    @staticmethod
+    def from_json(text: str) -> Network:
+        """Read what `to_json` wrote, or a sequence of schema 1; ModelError for unknown or missing fields and kinds."""
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ModelError(f"the network is not valid JSON: {error}") from None
+        fields = fields_of("network", data, _FIELDS, ("schema", "output"))
+        schema = fields.get("schema", 1)
+        if type(schema) is not int or not 1 <= schema <= SCHEMA:
+            raise ModelError(f"network: schema is {json.dumps(schema)[:40]}; this release reads 1 and {SCHEMA}")
+        layers, labels = fields["layers"], fields["labels"]
+        if not isinstance(layers, list):
+            raise ModelError("network: layers must be a list")
+        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+            raise ModelError("network: labels must be a list of strings")
+        if not isinstance(fields["name"], str):
+            raise ModelError("network: name must be a string")
+        built = []
+        for number, layer in enumerate(layers, start=1):
+            where = f"layer number {number}"
+            built.append(build(LAYER_KINDS, where, from_schema_1(where, layer) if schema == 1 else layer))
+        output = fill(Output, "output", fields["output"]) if "output" in fields else _told_by(built[-1:])
+        return Network(fields["name"], build(INPUT_KINDS, INPUT, fields["input"]), tuple(built), tuple(labels), output)
+
+
+def output_shape(layer: Layer, *input_shapes: Shape) -> Shape:
+    """Shape after `layer` of one example of `input_shapes`; ModelError where they do not fit."""
+    return layer.output_shape(*input_shapes)
+
+
+def _told_by(layers: Sequence[Layer]) -> Output:
+    """What the last layer's numbers are where nobody said: classes, by softmax or as raw scores."""
+    last = layers[-1] if layers else None
+    if not isinstance(last, Softmax):
+        return Output("classes", "raw")
+    return Output("classes", "log_softmax" if last.log else "softmax")
