@@ -14,18 +14,17 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from .costs import Cost, Costs, Transfer
 from .dtypes import Array, lookup
 from .errors import NkiValidationError
-from .instruction import Allocation, Instruction, engine
+from .instruction import Allocation, Cost, Instruction, Transfer, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, note_write, place
 from .targets import Target
 from .tensor import IndirectTensor, NkiTensor
 from .timing.capacity import Memory
+from .timing.costs import NO_TIME, Costs
 from .views import integers
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_NO_TIME = Cost(0.0, 0.0)
 
 
 class NeuronCore:
@@ -98,7 +97,7 @@ class NeuronCore:
         unit: engine,
         writes: tuple[NkiTensor, ...],
         reads: tuple[NkiTensor, ...],
-        cost: Cost = _NO_TIME,
+        cost: Cost = NO_TIME,
         name: str | None = None,
         flops: int = 0,
         hbm_bytes: int = 0,
@@ -120,8 +119,7 @@ class NeuronCore:
             unit,
             tuple([t.access for t in writes]),
             tuple([t.access for t in reads]),
-            cost.interval,
-            cost.latency,
+            cost,
             dma,
             flops,
             hbm_bytes,

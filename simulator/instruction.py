@@ -23,6 +23,40 @@ class engine(Enum):  # noqa: N801 (the name and values of nki.isa.engine)
     unknown = 0
 
 
+class Cost(NamedTuple):
+    """What an instruction takes of its engine, in nanoseconds with the Tensor Engine at its full clock.
+
+    `interval` is how long the engine is taken before it can start the next one, `latency` how long until what it writes
+    can be read; `cold` is the Tensor Engine's interval at half clock. `table` is the lookup table that the Scalar
+    Engine must have loaded, "" for none.
+    """
+
+    interval: float
+    latency: float
+    cold: float = 0.0
+    table: str = ""
+
+
+class Transfer(NamedTuple):
+    """A DMA: `bytes` moved in `descriptors` pieces, over `partitions` of SBUF from `row` on; `load` is towards SBUF.
+
+    `patterns` tell where it touches HBM: (byte offset, shape, strides in elements, bytes of an element) of each view.
+    `narrow` marks a write of narrow pieces that are neighbours in HBM, `software` descriptors made by GpSimd.
+    """
+
+    bytes: int
+    descriptors: int
+    partitions: int
+    load: bool
+    dge: bool
+    transpose: bool = False
+    casts: bool = False
+    row: int = 0
+    patterns: tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], ...] = ()
+    narrow: bool = False
+    software: bool = False
+
+
 class Allocation:
     """The life of one storage, kept after its values are gone.
 
@@ -91,26 +125,22 @@ class Access(NamedTuple):
 class Instruction:
     """An issued instruction: the handle that `nki.isa` functions return.
 
-    `interval` is how long its engine is taken before it can start the next one, `latency` how long until what it
-    writes can be read, both in nanoseconds at the full clock. A DMA has `dma` instead: what the queues must move.
+    A DMA costs its engine nothing; it has `dma`, what the queues must move.
     """
 
     __slots__ = (
         "after",
-        "cold",
+        "cost",
         "dma",
         "engine",
         "flops",
         "hbm_bytes",
         "index",
-        "interval",
-        "latency",
         "line",
         "name",
         "op",
         "ordered",
         "reads",
-        "table",
         "writes",
     )
 
@@ -121,9 +151,8 @@ class Instruction:
         unit: engine,
         writes: tuple[Access, ...],
         reads: tuple[Access, ...],
-        interval: float,
-        latency: float,
-        dma: Any,
+        cost: Cost,
+        dma: Transfer | None,
         flops: int,
         hbm_bytes: int,
         line: tuple[str, int],
@@ -135,8 +164,7 @@ class Instruction:
         self.engine = unit
         self.writes = writes
         self.reads = reads
-        self.interval = interval
-        self.latency = latency
+        self.cost = cost
         self.dma = dma
         self.flops = flops
         self.hbm_bytes = hbm_bytes
@@ -144,8 +172,6 @@ class Instruction:
         self.name = name
         self.after: tuple[Instruction, ...] = ()
         self.ordered = ordered
-        self.cold = 0.0  # the Tensor Engine's interval at half clock
-        self.table = ""  # the lookup table that an activation needs
 
     def depends_on(self, *producers: Instruction) -> Instruction:
         """Make this instruction start only after every producer is done (nki.isa.NkiInstruction.depends_on)."""

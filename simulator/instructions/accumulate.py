@@ -30,7 +30,6 @@ from ..tensor import NkiTensor
 from .scalar_engine import reduce_cmd
 from .vector_engine import _apply, _operand
 
-READ_CYCLES = 64  # of reading the accumulators after streaming (NKI API of Neuron 2.2x, tensor_scalar_reduce)
 _STATE = "vector accumulators"
 _IDENTITY = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
 _IDLE, _REDUCE, _RESET, _LOAD = reduce_cmd.idle, reduce_cmd.reduce, reduce_cmd.reset_reduce, reduce_cmd.load_reduce
@@ -67,7 +66,7 @@ def tensor_scalar_reduce(
     init = initial("tensor_scalar_reduce", "reduce_init", reduce_cmd, reduce_init, data)
     reads = (data, *[operand for operand in (scalar, init) if isinstance(operand, NkiTensor)])
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    cost = core.costs.vector(data.free_size + READ_CYCLES)
+    cost = core.costs.reduce_and_read(data, reads=True)
     instruction = core.issue("tensor_scalar_reduce", engine.vector, writes, reads, cost, name, 2 * dst.size)
     core.share(_STATE, instruction)
 
@@ -110,9 +109,7 @@ def exponential(
     init = initial("exponential", "reduce_init", reduce_cmd, given, src)
     reads = (src, *[operand for operand in (largest, init) if isinstance(operand, NkiTensor)])
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    # Four times the throughput of the Scalar Engine's exp (trainium3_arch.rst, "Fast Exponential Evaluation").
-    cycles = src.free_size / 4 * core.target.vector_ghz / core.target.scalar_ghz
-    cost = core.costs.vector(cycles + (READ_CYCLES if reduce_res is not None else 0))
+    cost = core.costs.exponential(src, reads=reduce_res is not None)
     instruction = core.issue("exponential", engine.vector, writes, reads, cost, name, 2 * dst.size)
     core.share(_STATE, instruction)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from ..checks import cast_values, distinct, shaped
 from ..core import NeuronCore, active
-from ..costs import Transfer
 from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
+from ..instruction import Instruction, Transfer, engine
 from ..memory import PSUM, SBUF
 from ..tensor import NkiTensor
+from ..timing.transfers import copying
 from .indirect_moves import move
 
 
@@ -111,7 +111,6 @@ def dma_transpose(
 
 
 _DMA = engine.dma
-_HBM_LINE_BYTES = 64  # narrower writes are read, changed and written back
 _NO_DGE, _HARDWARE, _SOFTWARE = dge_mode.none, dge_mode.hwdge, dge_mode.swdge
 _SKIP = oob_mode.skip
 
@@ -185,41 +184,7 @@ def _hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
 
 
 def _transfer(core: NeuronCore, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False) -> Transfer:
-    """What the queues move: a descriptor is a run of bytes that is contiguous on both sides."""
-    into = _contiguous_run(dst)
-    run = min(into, _contiguous_run(src))
-    if transpose and core.target.generation == 2:
-        run = 1  # its engines cannot transpose: every element moves by itself (nki_perf_guide.rst, Opt #10)
-    itemsize = dst._dtype.itemsize
-    moved = dst.size * max(itemsize, src._dtype.itemsize)
-    load = dst.storage.on_chip
-    chip = dst if load else src
-    row, partitions = (chip.access.row, chip.shape[0]) if chip.storage.on_chip else (0, 0)
+    """What the queues move, and who generates the descriptors."""
     software = mode is _SOFTWARE or dst.gathers or src.gathers
-    uses_dge = software or mode is _HARDWARE or (core.dge and mode is not _NO_DGE)
-    patterns = tuple(
-        [
-            (t.offset * t._dtype.itemsize, t.shape, t.strides, t._dtype.itemsize)
-            for t in (dst, src)
-            if not t.storage.on_chip
-        ]
-    )
-    narrow = not load and run * itemsize < _HBM_LINE_BYTES and into > run
-    casts = dst._dtype is not src._dtype
-    return Transfer(
-        moved, dst.size // run, partitions, load, uses_dge, transpose, casts, row, patterns, narrow, software
-    )
-
-
-def _contiguous_run(tensor: NkiTensor) -> int:
-    """Elements that lie next to each other in memory, over the innermost dimensions; on chip within a partition."""
-    run = 1
-    rows_apart = tensor.storage.on_chip or tensor.gathers
-    for position in range(len(tensor.shape) - 1, 0 if rows_apart else -1, -1):
-        extent, stride = tensor.shape[position], tensor.strides[position]
-        if extent == 1:
-            continue
-        if stride != run:
-            break
-        run *= extent
-    return run
+    dge = software or mode is _HARDWARE or (core.dge and mode is not _NO_DGE)
+    return copying(core.target, dst, src, dge, software, transpose)

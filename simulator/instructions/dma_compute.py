@@ -13,7 +13,8 @@ from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..operators import alu_operator
 from ..tensor import IndirectTensor, NkiTensor
-from .dma import _gathers, _hbm_bytes, _operands, _transfer, dge_mode, oob_mode
+from ..timing.transfers import adding
+from .dma import _gathers, _hbm_bytes, _operands, dge_mode, oob_mode
 
 _MOST_SOURCES = 16
 _UNKNOWN, _SKIP = dge_mode.unknown, oob_mode.skip
@@ -49,13 +50,7 @@ def dma_compute(
         raise NkiValidationError("dma_compute: with a vector of indices, 2 srcs of which one is indirect")
     if gathering and not unique_indices:
         raise NkiValidationError("dma_compute: unique_indices must be True with a vector of indices")
-    # Every source moves as one transfer of its own would (trainium3_arch.rst: reading, adding and writing takes two
-    # passes before NeuronCore-v4).
-    moved = [_transfer(core, _UNKNOWN, dst, src) for src in srcs]
-    passes = 1 if core.target.generation >= 4 else 2
-    largest = max(moved, key=lambda transfer: transfer.descriptors)
-    total = passes * sum(transfer.bytes for transfer in moved)
-    transfer = largest._replace(bytes=total, descriptors=passes * sum(part.descriptors for part in moved))
+    transfer = adding(core.target, dst, srcs, core.dge)
     hbm_bytes = _hbm_bytes(dst, srcs[0]) + sum(_hbm_bytes(src, src) // 2 for src in srcs[1:])
     instruction = core.issue(
         "dma_compute", engine.dma, (dst,), tuple(srcs), name=name, flops=dst.size, hbm_bytes=hbm_bytes, dma=transfer

@@ -38,7 +38,7 @@ def nc_n_gather(dst: NkiTensor, data: NkiTensor, indices: NkiTensor, name: str |
         raise NkiValidationError(
             f"nc_n_gather: dst {dst.label} must have the {indices.free_size} elements a partition of indices"
         )
-    cost = core.costs.gpsimd(indices.free_size)
+    cost = core.costs.one_pass(engine.gpsimd, indices)
     instruction = core.issue("nc_n_gather", engine.gpsimd, (dst,), (data, indices), cost, name)
 
     if core.functional:
@@ -86,7 +86,7 @@ def local_gather(
         raise NkiValidationError(
             f"local_gather: dst {dst.label} must have {count * num_elem_per_idx} elements in a partition"
         )
-    cost = core.costs.gpsimd(dst.free_size)
+    cost = core.costs.one_pass(engine.gpsimd, dst)
     instruction = core.issue("local_gather", engine.gpsimd, (dst,), (src_buffer, index), cost, name)
 
     if core.functional:
@@ -132,7 +132,7 @@ def nc_stream_shuffle(
             f"{src.shape[0] - 1}"
         )
     reads = (src,) if len(moved) == dst.shape[0] else (src, dst)
-    cost = core.costs.vector(dst.free_size)
+    cost = core.costs.one_pass(engine.vector, dst)
     instruction = core.issue("nc_stream_shuffle", engine.vector, (dst,), reads, cost, name)
 
     if core.functional:

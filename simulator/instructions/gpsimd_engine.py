@@ -21,16 +21,17 @@ def iota(
     """dst[p, ...] = offset + p * channel_multiplier + the affine pattern [[step, count], ...] of up to 4 dimensions."""
     core = active("iota")
     in_sbuf("iota", "dst", dst)
-    count = affine_count("iota", pattern, dst)
-    instruction = core.issue("iota", engine.gpsimd, (dst,), (), core.costs.gpsimd(count), name)
+    affine_fills("iota", pattern, dst)
+    cost = core.costs.one_pass(engine.gpsimd, dst)
+    instruction = core.issue("iota", engine.gpsimd, (dst,), (), cost, name)
 
     if core.functional:
         dst.write(shaped(affine_pattern(pattern, offset, channel_multiplier, dst.shape[0]), dst.shape))
     return instruction
 
 
-def affine_count(op: str, pattern: Any, dst: NkiTensor) -> int:
-    """The elements that a pattern makes in a partition; it must fill those of dst."""
+def affine_fills(op: str, pattern: Any, dst: NkiTensor) -> None:
+    """Refuse a pattern that does not make as many elements as a partition of dst has."""
     pairs = [integers(pair, f"{op}: pattern {pattern}") for pair in pattern]
     if not 1 <= len(pairs) <= 4 or any(len(pair) != 2 or pair[1] < 1 for pair in pairs):
         raise NkiValidationError(f"{op}: pattern {pattern} must be 1 to 4 pairs [step, count] with count >= 1")
@@ -41,7 +42,6 @@ def affine_count(op: str, pattern: Any, dst: NkiTensor) -> int:
         raise NkiValidationError(
             f"{op}: pattern {pattern} makes {count} elements, dst {dst.label} has {dst.free_size} in a partition"
         )
-    return count
 
 
 def affine_pattern(pattern: Any, offset: int, channel_multiplier: int, partitions: int) -> Array:

@@ -46,7 +46,7 @@ def rng(dst: NkiTensor, engine: engine = engine.vector, name: str | None = None)
     not_psum_on_gpsimd("rng", unit, dst)
     if dst.dtype not in _INTEGERS:
         raise NkiValidationError(f"rng: dst {dst.label} must be one of {', '.join(_INTEGERS)}")
-    cost = core.costs.vector(dst.free_size) if unit is _VECTOR else core.costs.gpsimd(dst.free_size)
+    cost = core.costs.one_pass(unit, dst)
     instruction = core.issue("rng", unit, (dst,), (), cost, name)
     core.share(_STATE[unit], instruction)
 
@@ -67,7 +67,7 @@ def rand2(dst: NkiTensor, min: Any, max: Any, name: str | None = None) -> Instru
     reads = tuple(operand for operand in (low, high) if isinstance(operand, NkiTensor))
     if not reads and not low < high:
         raise NkiValidationError(f"rand2: min {low} must be less than max {high}")
-    cost = core.costs.vector(dst.free_size)
+    cost = core.costs.one_pass(_VECTOR, dst)
     instruction = core.issue("rand2", _VECTOR, (dst,), reads, cost, name)
     core.share(_STATE[_VECTOR], instruction)
 
@@ -93,7 +93,7 @@ def dropout(dst: NkiTensor, data: NkiTensor, prob: Any, name: str | None = None)
     elif not 0 <= chance <= 1:
         raise NkiValidationError(f"dropout: prob must be 0 to 1, came {chance}")
     reads = (data, chance) if isinstance(chance, NkiTensor) else (data,)
-    cost = core.costs.vector(dst.free_size)
+    cost = core.costs.one_pass(_VECTOR, dst)
     instruction = core.issue("dropout", _VECTOR, (dst,), reads, cost, name)
     core.share(_STATE[_VECTOR], instruction)
 
@@ -110,7 +110,7 @@ def set_rng_seed(src_seeds: NkiTensor, name: str | None = None) -> Instruction:
     tile("set_rng_seed", "src_seeds", src_seeds)
     if src_seeds.size != 1 or src_seeds._dtype.itemsize != 4:
         raise NkiValidationError(f"set_rng_seed: src_seeds {src_seeds.label} must be one 32-bit value, [1, 1]")
-    instruction = core.issue("set_rng_seed", _VECTOR, (), (src_seeds,), core.costs.vector(1), name)
+    instruction = core.issue("set_rng_seed", _VECTOR, (), (src_seeds,), core.costs.one_pass(_VECTOR, src_seeds), name)
     core.share(_STATE[_VECTOR], instruction)
 
     if core.functional:
@@ -124,7 +124,7 @@ def rand_set_state(src_seeds: NkiTensor, engine: engine = engine.gpsimd, name: s
     core = active("rand_set_state")
     in_sbuf("rand_set_state", "src_seeds", src_seeds)
     unit = _state_engine("rand_set_state", core, engine, "src_seeds", src_seeds)
-    cost = core.costs.vector(src_seeds.free_size) if unit is _VECTOR else core.costs.gpsimd(src_seeds.free_size)
+    cost = core.costs.one_pass(unit, src_seeds)
     instruction = core.issue("rand_set_state", unit, (), (src_seeds,), cost, name)
     core.share(_STATE[unit], instruction)
 
@@ -142,7 +142,7 @@ def rand_get_state(dst: NkiTensor, engine: engine = engine.gpsimd, name: str | N
         in_sbuf("rand_get_state", "dst", dst)
     unit = _state_engine("rand_get_state", core, engine, "dst", dst)
     not_psum_on_gpsimd("rand_get_state", unit, dst)
-    cost = core.costs.vector(dst.free_size) if unit is _VECTOR else core.costs.gpsimd(dst.free_size)
+    cost = core.costs.one_pass(unit, dst)
     instruction = core.issue("rand_get_state", unit, (dst,), (), cost, name)
     core.share(_STATE[unit], instruction)
 

@@ -10,15 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..core import active
-from ..costs import Cost
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..memory import PSUM
 from ..registers import VirtualRegister, wrap
 from ..tensor import NkiTensor
 
-# A register move takes 68 ns on trn2 (third party, one profile); loads and stores are counted as such.
-_COST = Cost(68.0, 68.0)
 _DTYPES = ("uint8", "uint16", "uint32", "int8", "int16", "int32", "float32")  # nki-language-guide.rst, registers
 
 
@@ -34,7 +31,7 @@ def register_move(dst: VirtualRegister, src: Any) -> Instruction:
     """dst = src, an integer or another register."""
     core = active("register_move")
     _writable("register_move", dst)
-    instruction = core.issue("register_move", engine.sync, (), (), _COST)
+    instruction = core.issue("register_move", engine.sync, (), (), core.costs.register)
     if isinstance(src, VirtualRegister):
         if not src.unknown:
             src.read("register_move")
@@ -56,7 +53,7 @@ def register_load(dst: VirtualRegister, src: NkiTensor) -> Instruction:
     core = active("register_load")
     _writable("register_load", dst)
     _single("register_load", "src", src)
-    instruction = core.issue("register_load", engine.sync, (), (src,), _COST)
+    instruction = core.issue("register_load", engine.sync, (), (src,), core.costs.register)
     _follow(instruction, dst)
     dst.loaded = instruction
     dst.unknown = not core.functional
@@ -74,7 +71,7 @@ def register_store(dst: NkiTensor, src: VirtualRegister) -> Instruction:
     _single("register_store", "dst", dst)
     if not src.unknown:
         src.read("register_store")
-    instruction = core.issue("register_store", engine.sync, (dst,), (), _COST)
+    instruction = core.issue("register_store", engine.sync, (dst,), (), core.costs.register)
     _follow(instruction, src)
     if core.functional:
         bits = np.array([src.read("register_store")], np.int32)

@@ -107,9 +107,8 @@ def issue_activation(
     name: str | None,
 ) -> Instruction:
     """Issue a pass of `function` over `reads[0]`, and the readout of the accumulators where there is a reduce_res."""
-    cost = core.costs.scalar(reads[0].free_size, function=function.table != "")
+    cost = core.costs.activation(reads[0], function.table)
     instruction = core.issue(op, engine.scalar, (dst,), reads, cost, name, flops)
-    instruction.table = function.table
     _keep_accumulator_order(core, instruction, command)
     if reduce_res is not None:
         cost = core.costs.accumulator_read()

@@ -17,7 +17,6 @@ from .accumulate import _STATE, check_command, initial, not_both_in_psum, reduct
 from .scalar_engine import reduce_cmd
 from .vector_engine import _apply, _binary, _operand
 
-SCAN_CYCLES = 2  # an element: each waits for the one before it (NKI API of Neuron 2.2x, tensor_tensor_scan)
 _WIDE_INTEGERS = ("int32", "uint32")
 
 
@@ -43,7 +42,7 @@ def tensor_tensor_scan(
     second = _arithmetic("tensor_tensor_scan", "op1", op1)
     begin = scalar_operand("tensor_tensor_scan", "initial", initial, data0, float32=False)
     reads = (data0, data1, begin) if isinstance(begin, NkiTensor) else (data0, data1)
-    cost = core.costs.vector(SCAN_CYCLES * dst.free_size)
+    cost = core.costs.scan(dst)
     instruction = core.issue("tensor_tensor_scan", engine.vector, (dst,), reads, cost, name, 2 * dst.size)
 
     if core.functional:
@@ -88,7 +87,7 @@ def tensor_scalar_cumulative(
     check_command("tensor_scalar_cumulative", reduce_cmd, _COMMANDS, None, src)
     init = initial("tensor_scalar_cumulative", "imm1", reduce_cmd, imm1, src)
     reads = (src, *[operand for operand in (scalar, init) if isinstance(operand, NkiTensor)])
-    cost = core.costs.vector(SCAN_CYCLES * dst.free_size)
+    cost = core.costs.scan(dst)
     instruction = core.issue("tensor_scalar_cumulative", engine.vector, (dst,), reads, cost, name, 2 * dst.size)
     core.share(_STATE, instruction)
 

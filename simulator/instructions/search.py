@@ -43,7 +43,7 @@ def topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, name: s
         )
     if not count <= n or count >= 32768:
         raise NkiValidationError(f"topk: val_dst {val_dst.label} has {count} elements; allowed 1 to {min(n, 32767)}")
-    cost = core.costs.gpsimd(4 * n + count)  # nki/api/nki/isa/__init__.py, topk
+    cost = core.costs.topk(n, count)
     instruction = core.issue("topk", engine.gpsimd, (val_dst, idx_dst), (src,), cost, name)
 
     if core.functional:
@@ -80,7 +80,7 @@ def nonzero_with_count(
     for operand, value in (("index_offset", index_offset), ("padding_val", padding_val)):
         if not isinstance(value, int) or not -(1 << 31) <= value < 1 << 31:
             raise NkiValidationError(f"nonzero_with_count: {operand} must be an int32, came {value!r}")
-    cost = core.costs.gpsimd(src.free_size)
+    cost = core.costs.one_pass(engine.gpsimd, src)
     instruction = core.issue("nonzero_with_count", engine.gpsimd, (dst,), (src, dst), cost, name)
 
     if core.functional:
@@ -111,7 +111,7 @@ def sequence_bounds(dst: NkiTensor, segment_ids: NkiTensor, name: str | None = N
     for operand, tensor in (("dst", dst), ("segment_ids", segment_ids)):
         if tensor.dtype not in ("float32", "int32"):
             raise NkiValidationError(f"sequence_bounds: {operand} {tensor.label} must be float32 or int32")
-    cost = core.costs.gpsimd(count)
+    cost = core.costs.one_pass(engine.gpsimd, segment_ids)
     instruction = core.issue("sequence_bounds", engine.gpsimd, (dst,), (segment_ids,), cost, name)
 
     if core.functional:

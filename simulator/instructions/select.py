@@ -23,8 +23,8 @@ from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..operators import AluOperator, alu_operator
 from ..tensor import NkiTensor
-from .accumulate import _STATE, READ_CYCLES, accumulate, check_command, not_both_in_psum, reduction, vector_accumulators
-from .gpsimd_engine import affine_count, affine_pattern
+from .accumulate import _STATE, accumulate, check_command, not_both_in_psum, reduction, vector_accumulators
+from .gpsimd_engine import affine_fills, affine_pattern
 from .scalar_engine import reduce_cmd
 
 FLOAT32_MIN = float(np.finfo(np.float32).min)
@@ -92,7 +92,7 @@ def select_reduce(
         raise NkiValidationError(f"select_reduce: reduce_res {reduce_res.label} must be of a float type")
     reads = (predicate, on_true, other) if isinstance(other, NkiTensor) else (predicate, on_true)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    cost = core.costs.vector(dst.free_size + (READ_CYCLES if reduce_res is not None else 0))
+    cost = core.costs.reduce_and_read(dst, reads=reduce_res is not None)
     instruction = core.issue("select_reduce", engine.vector, writes, reads, cost, name, dst.size)
     core.share(_STATE, instruction)
 
@@ -142,7 +142,7 @@ def range_select(
     reducer = reduction("range_select", reduce_op, ("maximum",))
     check_command("range_select", reduce_cmd, (_IDLE, _RESET, _REDUCE), reduce_res, on_true_tile)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    cost = core.costs.vector(dst.free_size + (READ_CYCLES if reduce_res is not None else 0))
+    cost = core.costs.reduce_and_read(dst, reads=reduce_res is not None)
     reads = (on_true_tile, bound0, bound1)
     instruction = core.issue("range_select", engine.vector, writes, reads, cost, name, 2 * dst.size)
     core.share(_STATE, instruction)
@@ -182,8 +182,8 @@ def affine_select(
     operator = _comparison("affine_select", "cmp_op", cmp_op, (*_COMPARISONS, "not_equal"))
     if isinstance(on_false_value, bool) or not isinstance(on_false_value, (int, float, np.floating, np.integer)):
         raise NkiValidationError(f"affine_select: on_false_value must be a number, came {on_false_value!r}")
-    count = affine_count("affine_select", pattern, dst)
-    cost = core.costs.gpsimd(count)
+    affine_fills("affine_select", pattern, dst)
+    cost = core.costs.one_pass(engine.gpsimd, dst)
     instruction = core.issue("affine_select", engine.gpsimd, (dst,), (on_true_tile,), cost, name, dst.size)
 
     if core.functional:

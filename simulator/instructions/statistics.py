@@ -31,7 +31,7 @@ def bn_stats(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Instru
         )
     if dst.free_size != 6:
         raise NkiValidationError(f"bn_stats: dst {dst.label} must have 6 elements in a partition, has {dst.free_size}")
-    cost = core.costs.vector(data.free_size)
+    cost = core.costs.one_pass(engine.vector, data)
     instruction = core.issue("bn_stats", engine.vector, (dst,), (data,), cost, name, 4 * data.size)
 
     if core.functional:
@@ -62,7 +62,7 @@ def bn_aggr(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Instruc
         )
     if dst.free_size != 2:
         raise NkiValidationError(f"bn_aggr: dst {dst.label} must have 2 elements in a partition, has {dst.free_size}")
-    cost = core.costs.vector(13 * data.free_size / 3)  # NKI API of Neuron 2.2x, bn_aggr
+    cost = core.costs.bn_aggr(data)
     instruction = core.issue("bn_aggr", engine.vector, (dst,), (data,), cost, name, 4 * data.size)
 
     if core.functional:
@@ -97,7 +97,7 @@ def tensor_partition_reduce(dst: NkiTensor, op: Any, data: NkiTensor, name: str 
         )
     if chosen.startswith("bitwise") and not (dst._dtype.is_integer and data._dtype.is_integer):
         raise NkiValidationError(f"tensor_partition_reduce: nl.{chosen} takes integers, came {data.label}, {dst.label}")
-    cost = core.costs.gpsimd(data.free_size)
+    cost = core.costs.one_pass(engine.gpsimd, data)
     instruction = core.issue("tensor_partition_reduce", engine.gpsimd, (dst,), (data,), cost, name, data.size)
 
     if core.functional:

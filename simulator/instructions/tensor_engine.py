@@ -68,7 +68,6 @@ def nc_matmul(
     reads = (stationary, moving, dst) if adds else (stationary, moving)
     flops = 2 * rows * planes * columns * moving_columns
     instruction = core.issue("nc_matmul", engine.tensor, (dst,), reads, cost, name, flops)
-    instruction.cold = cost.cold
 
     if core.functional:
         left = stationary.values.reshape(rows * planes, columns)
@@ -118,7 +117,6 @@ def nc_transpose(
     else:
         cost = core.costs.vector_transpose()
     instruction = core.issue("nc_transpose", unit, (dst,), (data,), cost, name)
-    instruction.cold = cost.cold
 
     if core.functional:
         values = data.values.reshape(partitions, free).T

@@ -67,7 +67,7 @@ def memset(dst: NkiTensor, value: float, engine: engine = _UNKNOWN, name: str | 
         _integer_value(dst, value)
     if dtype.kind == "packed" and value != 0:
         raise NkiValidationError(f"memset: only 0 can be set in dst {dst.label}")
-    instruction = core.issue("memset", unit, (dst,), (), core.costs.memset(unit, dst), name)
+    instruction = core.issue("memset", unit, (dst,), (), core.costs.one_pass(unit, dst), name)
 
     if core.functional:
         number = np.int64(value) if not dtype.is_float else np.float32(value)

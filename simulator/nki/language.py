@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ..core import active, is_active
-from ..costs import Transfer
 from ..dtypes import DTYPES, hold, lookup, name_of_array
 from ..errors import NkiValidationError
 from ..instruction import engine
@@ -25,6 +24,7 @@ from ..objects import DynamicSlice, NKIObject
 from ..operators import ACTIVATIONS, ALU
 from ..targets import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, STATIONARY_COLUMNS, Target, default_target
 from ..tensor import NkiTensor
+from ..timing.transfers import constant_load
 from . import tile_functions
 from .api import missing
 from .loops import dynamic_range as dynamic_range
@@ -128,7 +128,7 @@ def full(shape: Any, fill_value: float, dtype: Any, buffer: Any = sbuf, name: st
         return tensor
     if not isinstance(fill_value, (int, float, np.integer, np.floating)):
         raise NkiValidationError(f"full: fill_value must be a number, came {fill_value!r}")
-    _constant_dma("full", tensor, tensor.size * tensor._dtype.itemsize)
+    _constant_dma("full", tensor)
     if active().functional:
         tensor.write(np.full(tensor.shape, fill_value, np.float32 if tensor._dtype.is_float else np.int64))
     return tensor
@@ -175,15 +175,16 @@ def shared_constant(constant: Any) -> NkiTensor:
 def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
     """The n x n identity in SBUF, loaded from a constant in HBM."""
     tile = ndarray((n, n), dtype, sbuf) if dst is None else dst
-    _constant_dma("shared_identity_matrix", tile, n * n * tile._dtype.itemsize)
+    _constant_dma("shared_identity_matrix", tile)
     if active().functional:
         tile.write(np.eye(n, dtype=np.float32 if tile._dtype.is_float else np.int64))
     return tile
 
 
-def _constant_dma(op: str, tensor: NkiTensor, size: int) -> None:
-    transfer = Transfer(size, tensor.shape[0], tensor.shape[0], tensor.storage.on_chip, active(op).dge)
-    active(op).issue(op, engine.dma, (tensor,), (), hbm_bytes=size, dma=transfer)
+def _constant_dma(op: str, tensor: NkiTensor) -> None:
+    core = active(op)
+    transfer = constant_load(tensor, core.dge)
+    core.issue(op, engine.dma, (tensor,), (), hbm_bytes=transfer.bytes, dma=transfer)
 
 
 def ds(start: int, size: int) -> DynamicSlice:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..costs import Transfer
+from ..instruction import Transfer
 from ..targets import PARTITIONS
 from .constants import Machine
 

@@ -192,12 +192,12 @@ class _Simulation:
                 self.buffers.release(version)
 
     def _run_tensor(self, index: int, instruction: Instruction, start: float) -> float:
-        interval, latency = instruction.interval, instruction.latency
+        interval, latency, cold, _ = instruction.cost
         if self.clock.window:
             access = instruction.reads[0]
             if not self.clock.warm(start):
-                latency += instruction.cold - interval
-                interval = instruction.cold
+                latency += cold - interval
+                interval = cold
             self.clock.work(start, interval, (access.row_end - access.row) / PARTITIONS)
         self.end[index], self.done[index] = start + interval, start + latency
         return start
@@ -205,13 +205,15 @@ class _Simulation:
     def _run_elementwise(self, index: int, instruction: Instruction, start: float) -> float:
         if self.shares_ports:
             start = self._take_ports(instruction, start)
-        self.end[index], self.done[index] = start + instruction.interval, start + instruction.latency
+        cost = instruction.cost
+        self.end[index], self.done[index] = start + cost.interval, start + cost.latency
         return start
 
     def _run_scalar(self, index: int, instruction: Instruction, start: float) -> float:
-        if instruction.table and instruction.table != self.table:
+        table = instruction.cost.table
+        if table and table != self.table:
             loading = self.free[ACT]  # nothing to wait for: the load runs while the operands are on their way
-            self.table = instruction.table
+            self.table = table
             self.tables.append((loading, loading + self.machine.table_load_ns))
             self.busy[ACT] += self.machine.table_load_ns
             start = max(start, loading + self.machine.table_load_ns)
@@ -226,11 +228,12 @@ class _Simulation:
             held.append("sbuf")
         start = max([start, *[self.ports[port] for port in held]])
         for port in held:
-            self.ports[port] = start + instruction.interval
+            self.ports[port] = start + instruction.cost.interval
         return start
 
     def _run_dma(self, index: int, instruction: Instruction, start: float) -> float:
         transfer, m = instruction.dma, self.machine
+        assert transfer is not None
         if transfer.dge:
             issued = start + m.dge_ns + m.dge_row_ns * min(transfer.partitions, PARTITIONS)
             first_byte = issued + (m.load_first_byte_ns if transfer.load else m.store_first_byte_ns)

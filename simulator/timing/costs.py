@@ -2,29 +2,20 @@
 
 `interval` is how long the engine is taken before it can start its next instruction, `latency` how long until the
 result can be read, both in nanoseconds with the Tensor Engine at its full clock; `cold` is the Tensor Engine's interval
-at half clock. Instructions say what they stream; everything else about time is here. Numbers: timing/constants.py.
+at half clock. Instructions name their cost and say what they stream; every number is in constants/.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from .dtypes import DType
-from .instruction import engine
-from .memory import PSUM
-from .targets import STATIONARY_COLUMNS, Target
-from .timing.constants import machine
+from ..dtypes import DType
+from ..instruction import Cost, engine
+from ..memory import PSUM
+from ..targets import STATIONARY_COLUMNS, Target
+from .constants import machine
 
-MINIMUM_CYCLES = 64  # of a matmul, however few columns move [A1, MM_INIT_LATENCY]
-WIDE_STRIDE = (
-    16  # bytes between neighbours from which on memory gives an engine half its bandwidth [A1, access pattern]
-)
-
-
-class Cost(NamedTuple):
-    interval: float
-    latency: float
-    cold: float = 0.0
+NO_TIME = Cost(0.0, 0.0)  # of a DMA, whose `Transfer` says what it takes
 
 
 class Costs:
@@ -37,17 +28,25 @@ class Costs:
         self._vector_gap = m.vector_gap_cycles / target.vector_ghz
         self._vector_fill = m.vector_fill_cycles / target.vector_ghz
         self._scalar_gap = m.scalar_gap_cycles / target.scalar_ghz
+        self.register = Cost(m.register_ns, m.register_ns)  # a register set, loaded or stored
 
     def vector(self, cycles: float) -> Cost:
         """A Vector Engine instruction that streams for `cycles`."""
         busy = cycles / self.target.vector_ghz
         return Cost(busy + self._vector_gap, busy + self._vector_fill)
 
-    def scalar(self, cycles: float, function: bool = False) -> Cost:
-        """A Scalar Engine instruction; `function` where it looks one up."""
+    def scalar(self, cycles: float) -> Cost:
+        """A Scalar Engine instruction that looks nothing up."""
         busy = cycles / self.target.scalar_ghz
-        fill = self.machine.scalar_fill_cycles if function else self.machine.scalar_copy_fill_cycles
-        return Cost(busy + self._scalar_gap, busy + fill / self.target.scalar_ghz)
+        return Cost(busy + self._scalar_gap, busy + self.machine.scalar_copy_fill_cycles / self.target.scalar_ghz)
+
+    def activation(self, data: Any, table: str) -> Cost:
+        """A function of every element, looked up in `table`, or in none where that is ""."""
+        cost = self.scalar(data.free_size)
+        if not table:
+            return cost
+        fill = self.machine.scalar_fill_cycles - self.machine.scalar_copy_fill_cycles
+        return cost._replace(latency=cost.latency + fill / self.target.scalar_ghz, table=table)
 
     def accumulator_read(self) -> Cost:
         """Reading the Scalar Engine's accumulators, one number a partition."""
@@ -56,11 +55,17 @@ class Costs:
         )
 
     def gpsimd(self, cycles: float) -> Cost:
+        """A GpSimd Engine instruction that streams for `cycles`."""
         busy = cycles / self.target.gpsimd_ghz
         return Cost(
             busy + self.machine.gpsimd_gap_cycles / self.target.gpsimd_ghz,
             busy + self.machine.gpsimd_fill_cycles / self.target.gpsimd_ghz,
         )
+
+    def one_pass(self, unit: engine, tensor: Any) -> Cost:
+        """One element of `tensor` a cycle on the Vector or GpSimd Engine: what streams once, and what nobody published
+        a time for."""
+        return self.vector(tensor.free_size) if unit is engine.vector else self.gpsimd(tensor.free_size)
 
     def copy(self, unit: engine, dst: Any, src: Any) -> Cost:
         """tensor_copy on one of the three engines that have it."""
@@ -75,7 +80,7 @@ class Costs:
                     cost.latency,
                 )
             doubled = self.generation >= 4 and dst._dtype.itemsize == 2 == src._dtype.itemsize  # A3, Scalar Engine
-            return self.scalar(count / 2 if doubled else count)
+            return self.scalar(count * (self.machine.scalar_double_pace if doubled else 1.0))
         return self.gpsimd(count)
 
     def tensor_scalar(self, unit: engine, dst: Any, data: Any) -> Cost:
@@ -89,23 +94,39 @@ class Costs:
         """Two inputs, element by element."""
         count = dst.free_size
         if unit is engine.gpsimd:
-            return self.gpsimd(2 * count)
+            return self.gpsimd(self.machine.gpsimd_two_inputs_pace * count)
         in_psum = first.storage.region is PSUM or second.storage.region is PSUM
         narrow = first._dtype.bfloat16_like and second._dtype.bfloat16_like
         if self.generation == 2:  # two inputs share SBUF's read port but where they are narrow (OLD, tensor_tensor)
             single = in_psum or (narrow and _dense(first) and _dense(second))
-            return self.vector(count * (1 if single else 2) * _trn1_stride(dst, first, second))
+            pace = 1.0 if single else self.machine.vector_two_inputs_pace
+            return self.vector(count * pace * self._strided(dst, first, second))
         doubled = (
             not in_psum and narrow and dst._dtype.bfloat16_like and _dense(first) and _dense(second)
         )  # A2, 2x mode
-        return self.vector(count / 2 if doubled else count)
+        return self.vector(count * (self.machine.vector_double_pace if doubled else 1.0))
 
     def reduce(self, data: Any) -> Cost:
         """tensor_reduce, max8, nc_find_index8: every element of the input passes once."""
-        return self.vector(data.free_size * (_trn1_stride(data) if self.generation == 2 else 1))
+        return self.vector(data.free_size * (self._strided(data) if self.generation == 2 else 1))
 
-    def memset(self, unit: engine, dst: Any) -> Cost:
-        return self.vector(dst.free_size) if unit is engine.vector else self.gpsimd(dst.free_size)
+    def reduce_and_read(self, data: Any, reads: bool) -> Cost:
+        """A pass of the Vector Engine that reduces into its accumulators, and the reading of those."""
+        return self.vector(data.free_size + (self.machine.vector_accumulator_cycles if reads else 0))
+
+    def exponential(self, data: Any, reads: bool) -> Cost:
+        """NeuronCore-v4's exp on the Vector Engine, and the reading of its accumulators."""
+        cycles = data.free_size * self.machine.exponential_pace * self.target.vector_ghz / self.target.scalar_ghz
+        return self.vector(cycles + (self.machine.vector_accumulator_cycles if reads else 0))
+
+    def scan(self, dst: Any) -> Cost:
+        return self.vector(self.machine.scan_pace * dst.free_size)
+
+    def bn_aggr(self, data: Any) -> Cost:
+        return self.vector(self.machine.bn_aggr_pace * data.free_size)
+
+    def topk(self, elements: int, results: int) -> Cost:
+        return self.gpsimd(self.machine.topk_pace * elements + results)
 
     def reciprocal(self, data: Any) -> Cost:
         return self.vector(self.machine.reciprocal_cycles * data.free_size)
@@ -117,15 +138,23 @@ class Costs:
     def _copy_pace(self, dst: Any, src: Any, fp32_doubles: bool) -> float:
         """Cycles an element: a quarter or half in the performance modes of trn2 and newer (A2, Vector Engine)."""
         if self.generation == 2:
-            return _trn1_stride(dst, src)
+            return self._strided(dst, src)
         in_psum = (dst.storage.region is PSUM) + (src.storage.region is PSUM)
         if self._fast_type(dst._dtype) and self._fast_type(src._dtype):
             dense = _dense(dst) and _dense(src)
             if not in_psum:
-                return 0.25 if dense else 0.5
-            return 0.5 if dense and in_psum == 1 else 1.0
+                return self.machine.vector_quadruple_pace if dense else self.machine.vector_double_pace
+            return self.machine.vector_double_pace if dense and in_psum == 1 else 1.0
         # Copies within SBUF run at twice the clock in any dtype: V for float32, row i33 for a cast.
-        return 0.5 if fp32_doubles and not in_psum else 1.0
+        return self.machine.vector_double_pace if fp32_doubles and not in_psum else 1.0
+
+    def _strided(self, *tensors: Any) -> float:
+        """How often the cycles where an operand's neighbours lie wide apart: trn1's memories give half their bandwidth
+        (A1)."""
+        for tensor in tensors:
+            if tensor.shape[-1] > 1 and tensor.strides[-1] * tensor._dtype.itemsize >= self.machine.wide_stride:
+                return self.machine.strided_pace
+        return 1.0
 
     def _fast_type(self, dtype: DType) -> bool:
         return dtype.bfloat16_like or (self.generation >= 4 and dtype.is_float and dtype.itemsize == 1)  # A3
@@ -137,25 +166,26 @@ class Costs:
         stationary elements. Rows that are not used do not speed it up (PG).
         """
         m = self.machine
-        columns = max(min(MINIMUM_CYCLES, stationary_columns), moving_columns)
-        stride = m.stationary_stride if stationary_stride >= WIDE_STRIDE else 1.0
+        columns = max(min(m.matmul_least_columns, stationary_columns), moving_columns)
+        stride = m.stationary_stride if stationary_stride >= m.wide_stride else 1.0
         share = stationary_columns / STATIONARY_COLUMNS
         if dtype.name == "float32":
-            instructions, cycles = 2, max(2 * columns, m.stationary_cycles_fp32 * share * stride)
+            instructions = m.matmul_fp32_instructions
+            cycles = max(m.matmul_fp32_passes * columns, m.stationary_cycles_fp32 * share * stride)
         else:
             instructions, cycles = 1, max(columns, m.stationary_cycles * share * stride)
         streaming = instructions * cycles / self.target.tensor_ghz
         interval = streaming + instructions * m.matmul_gap_ns
-        return Cost(interval, interval + m.matmul_fill_ns, 2 * streaming)
+        return Cost(interval, interval + m.matmul_fill_ns, m.cold_clock * streaming)
 
     def transpose(self, partitions: int, free: int, dtype: DType, stride: int) -> Cost:
         """A transpose on the Tensor Engine: the data is stationary, an identity of `partitions` columns moves."""
         m = self.machine
-        columns = max(min(MINIMUM_CYCLES, free), partitions)
+        columns = max(min(m.matmul_least_columns, free), partitions)
         streaming = columns / self.target.tensor_ghz
-        cold = 2 * streaming
+        cold = m.cold_clock * streaming
         if dtype.itemsize == 4:
-            streaming *= m.transpose_fp32_cycles * (m.transpose_fp32_stride if stride >= WIDE_STRIDE else 1.0)
+            streaming *= m.transpose_fp32_cycles * (m.transpose_fp32_stride if stride >= m.wide_stride else 1.0)
             cold = m.transpose_fp32_cold * streaming
         interval = streaming + m.matmul_gap_ns
         return Cost(interval, interval + m.matmul_fill_ns, cold)
@@ -164,31 +194,3 @@ class Costs:
 def _dense(tensor: Any) -> bool:
     """Whether neighbours in the innermost dimension lie next to each other."""
     return bool(tensor.strides[-1] == 1)
-
-
-def _trn1_stride(*tensors: Any) -> int:
-    """2 where an operand's neighbours are 16 B or more apart: trn1's memories then give half their bandwidth (A1)."""
-    for tensor in tensors:
-        if tensor.shape[-1] > 1 and tensor.strides[-1] * tensor._dtype.itemsize >= WIDE_STRIDE:
-            return 2
-    return 1
-
-
-class Transfer(NamedTuple):
-    """A DMA: `bytes` moved in `descriptors` pieces, over `partitions` of SBUF from `row` on; `load` is towards SBUF.
-
-    `patterns` tell where it touches HBM: (byte offset, shape, strides in elements, bytes of an element) of each view.
-    `narrow` marks a write of pieces under 64 bytes that are neighbours in HBM, `software` descriptors made by GpSimd.
-    """
-
-    bytes: int
-    descriptors: int
-    partitions: int
-    load: bool
-    dge: bool
-    transpose: bool = False
-    casts: bool = False
-    row: int = 0
-    patterns: tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], ...] = ()
-    narrow: bool = False
-    software: bool = False

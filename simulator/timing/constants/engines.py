@@ -1,0 +1,147 @@
+"""The Tensor, Vector, Scalar and GpSimd Engines: every number about what an instruction takes, for each target."""
+
+from __future__ import annotations
+
+from .entry import (
+    CYCLES_OF_TRN2,
+    Row,
+    cycles,
+    documented,
+    everywhere,
+    fitted,
+    measured,
+    only_trn1,
+    only_trn3,
+    same_on_trn3,
+    scaled,
+    third_party,
+)
+
+# name: (trn1, trn2, trn3)
+ENGINES: dict[str, Row] = {
+    # Tensor Engine
+    "matmul_least_columns": everywhere(
+        documented(64, "cycles", "least interval of a matmul, however few columns move (A1: MM_INIT_LATENCY)")
+    ),
+    "matmul_fp32_instructions": everywhere(
+        measured(2, "instructions", "of one float32 matmul: 65,536 of them for 32,768 calls in a profile of KO")
+    ),
+    "matmul_fp32_passes": everywhere(
+        documented(2, "cycles/column", "of each of the two instructions: 4 cycles a column in all (A1, OLD)")
+    ),
+    "cold_clock": everywhere(
+        documented(2, "times", "as long at the cold clock, which is half the full one (SUM; row i43)")
+    ),
+    "wide_stride": everywhere(
+        documented(16, "B", "between neighbours from which on a memory gives an engine half its bandwidth (A1)")
+    ),
+    "matmul_gap_ns": same_on_trn3(
+        fitted(30, "ns", "between matmuls beside their columns", "k33"),
+        measured(2.5, "ns", "between matmuls beside their columns, rows i04 to i12"),
+    ),
+    "matmul_fill_ns": same_on_trn3(
+        measured(
+            125, "ns", "until the last result is in PSUM: 188 to 219 ns in all at 128 columns, PG figs. 18, 20, 21"
+        ),
+        measured(163, "ns", "until the last result is in PSUM, notes of rows i04 and i07"),
+    ),
+    "stationary_cycles": everywhere(
+        documented(
+            64, "cycles", "least interval of a 16-bit weight load (A1: MM_INIT_LATENCY); 32 are hidden behind it"
+        )
+    ),
+    "stationary_cycles_fp32": cycles(
+        third_party(
+            256, "cycles", "weight load of each of the two instructions of an fp32 matmul: V 1.7 ns a column; i14"
+        )
+    ),
+    "stationary_stride": cycles(
+        third_party(2.2, "times", "a stationary operand whose neighbours are 16 B or more apart: V; rows i10, i13")
+    ),
+    "transpose_fp32_cycles": (
+        documented(4, "cycles/column", "a matmul with the identity: 4 passes (A1, OLD)"),
+        third_party(3.15, "cycles/column", "single pass: V, 168 ns for 128 columns"),
+        scaled(3.15, "cycles/column", CYCLES_OF_TRN2),
+    ),
+    "transpose_fp32_stride": cycles(
+        measured(1.146, "times", "data 16 B or more apart: row i16 over V's contiguous 168 ns")
+    ),
+    "transpose_fp32_cold": cycles(third_party(1.27, "times", "at the cold clock: V, 213 over 168 ns")),
+    "warm_window_ns": (
+        documented(0, "ns", "trn1's clock is not throttled"),
+        measured(3413.3, "ns", "the PE clock is decided anew in windows of 4,096 cycles at 1.2 GHz, row i43; SUM"),
+        scaled(3413.3, "ns", "trn2's; SUM documents the same behaviour"),
+    ),
+    "warm_utilization": everywhere(
+        documented(0.5, "of a window", "busier than this, the next window is at full clock, SUM")
+    ),
+    # Vector Engine
+    "vector_gap_cycles": cycles(
+        measured(62.4, "cycles", "between instructions beside their elements: 65 ns, rows i28, i30 to i33")
+    ),
+    "vector_fill_cycles": cycles(
+        measured(151, "cycles", "until the result can be read, beside the elements: 157 ns, rows i26 to i31; V")
+    ),
+    "vector_quadruple_pace": everywhere(
+        documented(0.25, "cycles/element", "copies and tensor_scalar of contiguous 16-bit data in SBUF (A2, 4x mode)")
+    ),
+    "vector_double_pace": everywhere(
+        documented(0.5, "cycles/element", "the same strided or with one side in PSUM; two 16-bit inputs (A2, 2x mode)")
+    ),
+    "vector_two_inputs_pace": only_trn1(
+        documented(2, "cycles/element", "two inputs that share SBUF's read port (OLD, tensor_tensor)")
+    ),
+    "strided_pace": only_trn1(
+        documented(2, "times", "the cycles where an operand's neighbours are `wide_stride` or more apart (A1)")
+    ),
+    "vector_accumulator_cycles": everywhere(
+        documented(64, "cycles", "reading the accumulators after streaming (OLD, tensor_scalar_reduce)")
+    ),
+    "scan_pace": everywhere(
+        documented(2, "cycles/element", "each waits for the one before it (OLD, tensor_tensor_scan; V 2.08 ns)")
+    ),
+    "bn_aggr_pace": everywhere(documented(13 / 3, "cycles/element", "OLD, bn_aggr")),
+    "exponential_pace": only_trn3(
+        documented(0.25, "Scalar Engine's cycles/element", "four times its throughput on the Vector Engine (A3)")
+    ),
+    "vector_transpose_cycles": cycles(
+        third_party(27, "cycles", "interval of a 32 x 32 transpose beside its gap: V, 93 ns")
+    ),
+    "reciprocal_cycles": (
+        documented(8, "cycles/element", "nki.api.shared"),
+        third_party(6, "cycles/element", "V: 6.25 ns"),
+        scaled(6, "cycles/element", CYCLES_OF_TRN2),
+    ),
+    # Scalar Engine
+    "scalar_gap_cycles": cycles(
+        measured(112, "cycles", "between instructions beside their elements: 93 ns, rows i23 and i24")
+    ),
+    "scalar_bit_copy_gap_cycles": cycles(
+        measured(64, "cycles", "between copies that do not go through float32: 54 ns, row i20")
+    ),
+    "scalar_copy_fill_cycles": (
+        measured(222, "cycles", "until the result can be read: 159 ns, PG fig. 16"),
+        measured(190, "cycles", "until the result of a copy can be read: 159 ns, rows i19, i21, i22; V"),
+        scaled(190, "cycles", CYCLES_OF_TRN2),
+    ),
+    "scalar_fill_cycles": (
+        measured(222, "cycles", "until the result can be read: 159 ns, PG fig. 16"),
+        third_party(348, "cycles", "until the result of a function can be read: V 290 ns, 294 to 297 in DO's profiles"),
+        scaled(348, "cycles", CYCLES_OF_TRN2),
+    ),
+    "scalar_accumulator_cycles": everywhere(documented(64, "cycles", "interval of reading the accumulators, A1")),
+    "scalar_accumulator_fill_ns": same_on_trn3(scaled(279, "ns", "trn2's"), third_party(279, "ns")),
+    "scalar_double_pace": only_trn3(documented(0.5, "cycles/element", "copies of 16-bit data (A3, Scalar Engine)")),
+    "table_load_ns": same_on_trn3(
+        scaled(1283, "ns", "trn2's"), measured(1283, "ns", "loading the lookup table of a function, row i25; V")
+    ),
+    # GpSimd Engine
+    "gpsimd_gap_cycles": everywhere(documented(64, "cycles", "the least interval of an instruction, nki.api.shared")),
+    "gpsimd_fill_cycles": cycles(third_party(212, "cycles", "until the result can be read: V 177 ns; OLD 150 cycles")),
+    "gpsimd_two_inputs_pace": everywhere(
+        scaled(2, "cycles/element", "trn1's Vector Engine, whose inputs share a read port; not published for GpSimd")
+    ),
+    "topk_pace": everywhere(documented(4, "cycles/element", "of the input of topk, beside one for each result (ISA)")),
+    # Sequencers
+    "register_ns": same_on_trn3(scaled(68, "ns", "trn2's"), third_party(68, "ns", "a register move, in one profile")),
+}

@@ -1,0 +1,68 @@
+"""What one number of the timing model is, and how the tables spell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One number of one target. `rows` are the ids of the kernel rows that it was fitted to."""
+
+    value: float
+    unit: str
+    mark: str
+    source: str
+    rows: tuple[str, ...] = ()
+
+
+Row = tuple[Constant, Constant, Constant]  # of trn1, trn2 and trn3
+
+MARKS = ("documented", "measured", "third-party", "fitted", "scaled")
+CYCLES_OF_TRN2 = "trn2's cycles at this target's clock"
+_FROM_TRN2 = "trn2's value in ns: nothing is published for trn3"
+
+
+def documented(value: float, unit: str, source: str) -> Constant:
+    return Constant(value, unit, "documented", source)
+
+
+def measured(value: float, unit: str, source: str) -> Constant:
+    return Constant(value, unit, "measured", source)
+
+
+def third_party(value: float, unit: str, source: str = "V") -> Constant:
+    return Constant(value, unit, "third-party", source)
+
+
+def fitted(value: float, unit: str, source: str, *rows: str) -> Constant:
+    return Constant(value, unit, "fitted", source, rows)
+
+
+def scaled(value: float, unit: str, source: str) -> Constant:
+    return Constant(value, unit, "scaled", source)
+
+
+def same_on_trn3(trn1: Constant, trn2: Constant) -> Row:
+    return trn1, trn2, scaled(trn2.value, trn2.unit, _FROM_TRN2)
+
+
+def cycles(trn2: Constant) -> Row:
+    """A number of cycles known on trn2 and taken as the same number of cycles elsewhere."""
+    return scaled(trn2.value, trn2.unit, CYCLES_OF_TRN2), trn2, scaled(trn2.value, trn2.unit, CYCLES_OF_TRN2)
+
+
+def everywhere(constant: Constant) -> Row:
+    return constant, constant, constant
+
+
+def only_trn1(trn1: Constant) -> Row:
+    """Of what is modelled on trn1 alone."""
+    unused = scaled(trn1.value, trn1.unit, "trn1's; not used")
+    return trn1, unused, unused
+
+
+def only_trn3(trn3: Constant) -> Row:
+    """Of what NeuronCore-v4 alone can do."""
+    unused = scaled(trn3.value, trn3.unit, "trn3's; not used")
+    return unused, unused, trn3

@@ -1,0 +1,69 @@
+"""What a DMA instruction makes the queues move: bytes and descriptors, from the views that it copies between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..instruction import Transfer
+from ..targets import Target
+from .constants import machine
+
+
+def copying(target: Target, dst: Any, src: Any, dge: bool, software: bool = False, transpose: bool = False) -> Transfer:
+    """A copy. A descriptor is a run of bytes that is contiguous on both sides.
+
+    `dge`: descriptors are generated while the kernel runs, by GpSimd where `software`, else by hardware.
+    """
+    into = _contiguous_run(dst)
+    run = min(into, _contiguous_run(src))
+    if transpose and target.generation == 2:
+        run = 1  # its engines cannot transpose: every element moves by itself (nki_perf_guide.rst, Opt #10)
+    itemsize = dst._dtype.itemsize
+    moved = dst.size * max(itemsize, src._dtype.itemsize)
+    load = dst.storage.on_chip
+    chip = dst if load else src
+    row, partitions = (chip.access.row, chip.shape[0]) if chip.storage.on_chip else (0, 0)
+    patterns = tuple(
+        [
+            (t.offset * t._dtype.itemsize, t.shape, t.strides, t._dtype.itemsize)
+            for t in (dst, src)
+            if not t.storage.on_chip
+        ]
+    )
+    narrow = not load and run * itemsize < machine(target.name).partial_write and into > run
+    casts = dst._dtype is not src._dtype
+    return Transfer(
+        moved, dst.size // run, partitions, load, dge or software, transpose, casts, row, patterns, narrow, software
+    )
+
+
+def adding(target: Target, dst: Any, sources: Sequence[Any], dge: bool) -> Transfer:
+    """A DMA that adds its sources: each moves as a copy of its own would."""
+    moved = [copying(target, dst, src, dge, software=dst.gathers or src.gathers) for src in sources]
+    passes = int(machine(target.name).dma_compute_passes)
+    largest = max(moved, key=lambda transfer: transfer.descriptors)
+    return largest._replace(
+        bytes=passes * sum(transfer.bytes for transfer in moved),
+        descriptors=passes * sum(transfer.descriptors for transfer in moved),
+    )
+
+
+def constant_load(tensor: Any, dge: bool) -> Transfer:
+    """The load of a constant that the compiler keeps in HBM, a descriptor a row."""
+    size = tensor.size * tensor._dtype.itemsize
+    return Transfer(size, tensor.shape[0], tensor.shape[0], tensor.storage.on_chip, dge)
+
+
+def _contiguous_run(tensor: Any) -> int:
+    """Elements that lie next to each other in memory, over the innermost dimensions; on chip within a partition."""
+    run = 1
+    rows_apart = tensor.storage.on_chip or tensor.gathers
+    for position in range(len(tensor.shape) - 1, 0 if rows_apart else -1, -1):
+        extent, stride = tensor.shape[position], tensor.strides[position]
+        if extent == 1:
+            continue
+        if stride != run:
+            break
+        run *= extent
+    return run
