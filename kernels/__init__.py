@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from .activation import bias_activation as bias_activation
     from .conv2d import fused_conv2d_maxpool as fused_conv2d_maxpool
     from .conv2d import fused_conv2d_maxpool_packed as fused_conv2d_maxpool_packed
+    from .elementwise import affine as affine
+    from .elementwise import apply_activation as apply_activation
+    from .elementwise import combine as combine
+    from .elementwise import prelu as prelu
     from .ffnn import ffnn_forward as ffnn_forward
     from .ffnn import ffnn_predict as ffnn_predict
     from .matmul import matmul_block_free_dimension as matmul_block_free_dimension
@@ -42,6 +46,10 @@ _MODULES = {
     "average_pool": "pooling",
     "max_pool": "pooling",
     "bias_activation": "activation",
+    "affine": "elementwise",
+    "apply_activation": "elementwise",
+    "combine": "elementwise",
+    "prelu": "elementwise",
     "argmax": "search",
     "fused_conv2d_maxpool": "conv2d",
     "fused_conv2d_maxpool_packed": "conv2d",

@@ -13,22 +13,11 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from .activation_functions import activate
 from .tiles import Tile, check_matrix, even_tiles, group_view, row_groups
 
 CHUNK = 2048  # elements of a partition at once: 8 KiB, so that several chunks are in flight in SBUF
 SHORT_ROW = 256  # elements up to which softmax treats several rows of a partition in one instruction
-
-
-def _operator(activation):
-    """The Scalar Engine's function of that name."""
-    if activation == "relu":
-        return nl.relu
-    if activation == "gelu":
-        return nl.gelu
-    if activation == "sigmoid":
-        return nl.sigmoid
-    assert activation == "tanh", f"activation must be identity, relu, gelu, sigmoid, tanh or softmax, got {activation}"
-    return nl.tanh
 
 
 def _bias_chunk(bias, columns):
@@ -46,7 +35,7 @@ def _add_bias(dst, a, group, columns, bias):
     nisa.tensor_tensor(dst=dst, data1=data, data2=repeated, op=nl.add)
 
 
-def _elementwise(out, a, bias, activation):
+def _elementwise(out, a, bias, activation, parameters):
     """Every activation that looks at one element: the columns' bias is loaded once for all rows."""
     rows, width = a.shape
     for columns in even_tiles(width, CHUNK):
@@ -59,7 +48,7 @@ def _elementwise(out, a, bias, activation):
             else:
                 total = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
                 _add_bias(total, a, group, columns, bias_chunk)
-                nisa.activation(dst=result, op=_operator(activation), data=total)
+                activate(result, total, activation, parameters)
             nisa.dma_copy(dst=group_view(out, group, columns), src=result)
 
 
@@ -125,7 +114,7 @@ def _softmax_long_rows(out, a, bias):
 
 
 @nki.jit
-def bias_activation(a, bias, activation="identity"):
+def bias_activation(a, bias, activation="identity", parameters=()):
     """Add a bias row and apply an activation.
 
     Dimensions:
@@ -134,7 +123,7 @@ def bias_activation(a, bias, activation="identity"):
     Args:
         a: [N, H] in HBM; float32, bfloat16 or float16.
         bias: [1, H] in HBM; float32 or the dtype of a.
-        activation: identity, relu, gelu (the exact one), sigmoid, tanh, or softmax over the row.
+        activation, parameters: softmax over the row, or as for `activate`.
     Returns:
         [N, H] in HBM, of the dtype of a. Everything between load and store is float32.
     Notes:
@@ -151,7 +140,7 @@ def bias_activation(a, bias, activation="identity"):
     )
     out = nl.ndarray((rows, width), dtype=a.dtype, buffer=nl.shared_hbm)
     if activation != "softmax":
-        _elementwise(out, a, bias, activation)
+        _elementwise(out, a, bias, activation, parameters)
     elif width <= SHORT_ROW:
         _softmax_short_rows(out, a, bias)
     else:

@@ -1,0 +1,132 @@
+"""Activations on a tile: one instruction where the Scalar Engine has the function, a few on both engines where not.
+
+There is no divide among the Vector Engine's operators, and bounds, slopes and steps are cheaper there than a table of
+the Scalar Engine's, so the work is shared: what looks a function up runs on the Scalar Engine, comparisons and products
+on the Vector Engine.
+"""
+
+import nki.isa as nisa
+import nki.language as nl
+
+IN_STEPS = ("clip", "leaky_relu", "hardsigmoid", "hardswish", "softsign", "elu", "selu")  # no function of one engine
+
+
+def activate(dst, data, activation, parameters=(), bias=None, scale=None):
+    """dst = activation(data * scale + bias).
+
+    Dimensions:
+        P: partitions.
+    Args:
+        dst: a tile in SBUF, float32, bfloat16 or float16.
+        data: a tile of dst's shape in SBUF or PSUM. Between data and dst everything is float32.
+        activation: identity, relu, gelu (the exact one), gelu_tanh, sigmoid, tanh, silu, softplus, mish, exp, abs,
+            sqrt, hardswish, softsign, or one that takes `parameters`: clip (low, high), leaky_relu (alpha),
+            hardsigmoid (alpha, beta), elu (alpha), selu (alpha, gamma), as ONNX defines them.
+        bias: a column [P, 1], or None for none.
+        scale: a float32 column [P, 1], or None for one.
+    """
+    function = _function(activation)
+    if function is not None:
+        _on_scalar_engine(dst, data, function, bias, scale)
+    elif activation == "clip":  # rounding never changes order: bounds may be taken after the cast, where that is faster
+        x = data if bias is None and scale is None else dst
+        _moved(x, data, bias, scale)
+        low, high = parameters
+        nisa.tensor_scalar(dst=dst, data=x, op0=nl.maximum, operand0=low, op1=nl.minimum, operand1=high)
+    else:
+        x = data
+        if bias is not None or scale is not None:
+            x = _tile(dst)
+            _moved(x, data, bias, scale)
+        _in_steps(dst, x, activation, parameters)
+
+
+def _function(activation):
+    """The Scalar Engine's function of that name, None where it has none."""
+    if activation in IN_STEPS:
+        return None
+    functions = {
+        "identity": nl.copy,
+        "relu": nl.relu,
+        "gelu": nl.gelu,
+        "gelu_tanh": nl.gelu_apprx_tanh,
+        "sigmoid": nl.sigmoid,
+        "tanh": nl.tanh,
+        "silu": nl.silu,
+        "softplus": nl.softplus,
+        "mish": nl.mish,
+        "exp": nl.exp,
+        "abs": nl.abs,
+        "sqrt": nl.sqrt,
+    }
+    assert activation in functions, f"there is no activation {activation}"
+    return functions[activation]
+
+
+def _on_scalar_engine(dst, data, function, bias, scale):
+    if scale is None:
+        nisa.activation(dst=dst, op=function, data=data, bias=bias)
+    else:
+        nisa.activation(dst=dst, op=function, data=data, bias=bias, scale=scale)
+
+
+def _moved(dst, data, bias, scale):
+    """data * scale + bias into dst, where there is anything to do."""
+    if bias is not None or scale is not None:
+        _on_scalar_engine(dst, data, nl.copy, bias, scale)
+
+
+def _tile(dst):
+    return nl.ndarray(dst.shape, dtype=nl.float32, buffer=nl.sbuf)
+
+
+def _in_steps(dst, x, activation, parameters):
+    """The activations that take several instructions; x is a tile in SBUF or PSUM."""
+    if activation == "leaky_relu":
+        slope = parameters[0]
+        larger = nl.maximum if slope <= 1 else nl.minimum
+        scaled = _tile(dst)
+        nisa.activation(dst=scaled, op=nl.copy, data=x, scale=slope)
+        nisa.tensor_tensor(dst=dst, data1=scaled, data2=x, op=larger)
+    elif activation == "hardsigmoid":
+        ramp = _ramp(x, parameters[0], parameters[1])
+        nisa.tensor_scalar(dst=dst, data=ramp, op0=nl.minimum, operand0=1.0)
+    elif activation == "hardswish":
+        ramp = _ramp(x, 1.0 / 6.0, 0.5)
+        nisa.scalar_tensor_tensor(dst=dst, data=ramp, op0=nl.minimum, operand0=1.0, op1=nl.multiply, operand1=x)
+    elif activation == "softsign":
+        magnitude = _tile(dst)
+        nisa.activation(dst=magnitude, op=nl.abs, data=x)
+        nisa.tensor_scalar(dst=magnitude, data=magnitude, op0=nl.add, operand0=1.0)
+        nisa.reciprocal(dst=magnitude, data=magnitude)
+        nisa.tensor_tensor(dst=dst, data1=magnitude, data2=x, op=nl.multiply)
+    else:
+        gamma = parameters[1] if activation == "selu" else 1.0
+        _exponential_unit(dst, x, parameters[0] * gamma, gamma)
+
+
+def _ramp(x, slope, offset):
+    """max(x * slope + offset, 0), float32."""
+    ramp = _tile(x)
+    shift = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)  # on trn1 a bias is a column
+    nisa.memset(dst=shift, value=offset, engine=nisa.engine.gpsimd)
+    nisa.activation(dst=ramp, op=nl.relu, data=x, scale=slope, bias=shift)
+    return ramp
+
+
+def _exponential_unit(dst, x, below, above):
+    """above * x, below 0 `below` * (exp(x) - 1)."""
+    decay = _tile(dst)
+    nisa.tensor_scalar(dst=decay, data=x, op0=nl.minimum, operand0=0.0)  # so that nothing overflows
+    nisa.activation(dst=decay, op=nl.exp, data=decay)
+    nisa.tensor_scalar(dst=decay, data=decay, op0=nl.multiply, operand0=below, op1=nl.subtract, operand1=below)
+    positive = _tile(dst)
+    nisa.tensor_scalar(dst=positive, data=x, op0=nl.maximum, operand0=0.0, op1=nl.multiply, operand1=above)
+    nisa.tensor_tensor(dst=dst, data1=positive, data2=decay, op=nl.add)
+
+
+def slope_below_zero(dst, x, slopes):
+    """dst = x, below 0 x * slopes: PReLU. All three are tiles (or views) of one shape; x may lie in PSUM."""
+    below = _tile(dst)
+    nisa.scalar_tensor_tensor(dst=below, data=x, op0=nl.minimum, operand0=0.0, op1=nl.multiply, operand1=slopes)
+    nisa.scalar_tensor_tensor(dst=dst, data=x, op0=nl.maximum, operand0=0.0, op1=nl.add, operand1=below)

@@ -1,0 +1,166 @@
+"""Elementwise kernels against NumPy: sums and gates, numbers for each channel, PReLU, and activations by themselves."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from trninfer import simulator
+from trninfer.kernels import affine, apply_activation, combine, prelu
+
+DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
+TARGETS = ["trn1", "trn2", "trn3"]
+ROUNDING = {np.float32: 2e-6, ml_dtypes.bfloat16: 2.0**-8, np.float16: 2.0**-10}
+SHAPES = [(1, 1), (3, 513), (129, 7), (1, 9001), (1, 1, 1, 1), (2, 3, 5, 7), (1, 129, 13, 11), (3, 127, 1, 1)]
+SHAPES += [(1, 64, 20, 30), (1, 3, 127, 129), (2, 1, 60, 70), (40, 130, 3, 3)]
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+
+
+def random(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> NDArray[Any]:
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def wide(x: NDArray[Any]) -> NDArray[np.float64]:
+    return x.astype(np.float64)
+
+
+def per_channel(numbers: NDArray[Any], x: NDArray[Any]) -> NDArray[np.float64]:
+    return wide(numbers).reshape(numbers.shape + (1,) * (x.ndim - 1 - numbers.ndim))
+
+
+def assert_close(result: Any, expected: NDArray[np.float64], dtype: Any, size: float = 1.0) -> None:
+    """Within the dtype's rounding of the numbers; `size` is that of what was added up on the way."""
+    assert result.dtype == dtype and result.shape == expected.shape
+    np.testing.assert_allclose(wide(result), expected, rtol=ROUNDING[dtype], atol=2e-6 * size)
+
+
+shapes, dtypes, targets = st.sampled_from(SHAPES), st.sampled_from(DTYPES), st.sampled_from(TARGETS)
+
+
+@given(shapes, dtypes, targets, st.sampled_from(list(OPERATIONS)), st.booleans(), st.sampled_from(["relu", "tanh", ""]))
+def test_combine(shape: tuple[int, ...], dtype: Any, target: str, operation: str, gate: bool, activation: str) -> None:
+    a = random(shape, dtype)
+    b = random((*shape[:2], 1, 1) if gate and len(shape) == 4 else shape, dtype, 1)
+    if operation == "divide":
+        b = (np.abs(b) + np.array(0.5, dtype)).astype(dtype)
+    expected = OPERATIONS[operation](wide(a), wide(b))
+    after = {"relu": lambda x: np.maximum(x, 0), "tanh": np.tanh, "": lambda x: x}[activation]
+    given = {"activation": activation} if activation else {}
+    (result,) = simulator.run(combine, a, b, target=target, operation=operation, **given).outputs
+    assert_close(result, after(expected), dtype, 8)
+
+
+@given(shapes, dtypes, targets, st.booleans(), st.booleans())
+def test_affine(shape: tuple[int, ...], dtype: Any, target: str, every_element: bool, single: bool) -> None:
+    numbers = shape[1:] if every_element and len(shape) == 4 else shape[1:2]
+    x = random(shape, dtype)
+    scale, shift = (random(numbers, np.float32 if single else dtype, seed) for seed in (1, 2))
+    (result,) = simulator.run(affine, x, scale, shift, target=target, activation="clip", parameters=(-1.5, 2)).outputs
+    assert_close(result, np.clip(wide(x) * per_channel(scale, x) + per_channel(shift, x), -1.5, 2), dtype, 8)
+
+
+@given(shapes, dtypes, targets)
+def test_prelu(shape: tuple[int, ...], dtype: Any, target: str) -> None:
+    x, slope = random(shape, dtype), random(shape[1:2], np.float32, 1)
+    (result,) = simulator.run(prelu, x, slope, target=target).outputs
+    assert_close(result, np.where(x > 0, wide(x), wide(x) * per_channel(slope, x)), dtype)
+
+
+ERF = np.vectorize(math.erf, otypes=[np.float64])
+ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Any]]] = {
+    "identity": ((), lambda x: x),
+    "relu": ((), lambda x: np.maximum(x, 0)),
+    "gelu": ((), lambda x: x / 2 * (1 + ERF(x / np.sqrt(2)))),
+    "gelu_tanh": ((), lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))),
+    "sigmoid": ((), lambda x: 1 / (1 + np.exp(-x))),
+    "tanh": ((), np.tanh),
+    "silu": ((), lambda x: x / (1 + np.exp(-x))),
+    "softplus": ((), lambda x: np.logaddexp(x, 0)),
+    "mish": ((), lambda x: x * np.tanh(np.logaddexp(x, 0))),
+    "exp": ((), np.exp),
+    "abs": ((), np.abs),
+    "sqrt": ((), np.sqrt),
+    "hardswish": ((), lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    "softsign": ((), lambda x: x / (1 + np.abs(x))),
+    "clip": ((0.0, 6.0), np.clip),
+    "leaky_relu": ((0.1,), lambda x, alpha: np.where(x >= 0, x, alpha * x)),
+    "hardsigmoid": ((0.2, 0.5), lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1)),
+    "elu": ((1.3,), lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x))),
+    "selu": ((1.67, 1.05), lambda x, alpha, gamma: gamma * np.where(x > 0, x, alpha * np.expm1(x))),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+def test_activations(activation: str, dtype: Any, target: str) -> None:
+    parameters, function = ACTIVATIONS[activation]
+    x = (random((2, 3, 9, 513), np.float32) * 4).astype(dtype)
+    if activation == "sqrt":
+        x = np.abs(x)
+    if activation == "exp":
+        x = np.minimum(x, np.array(10, dtype))
+    (result,) = simulator.run(apply_activation, x, target=target, activation=activation, parameters=parameters).outputs
+    assert_close(result, function(wide(x), *parameters), dtype)
+    # the same after a scale and a bias of each channel
+    scale, shift = np.full(3, 0.5, np.float32), np.full(3, 0.25, np.float32)
+    given = {"activation": activation, "parameters": parameters}
+    (result,) = simulator.run(affine, x, scale, shift, target=target, **given).outputs
+    assert_close(result, function(wide(x) * 0.5 + 0.25, *parameters), dtype, 4)
+
+
+@pytest.mark.parametrize("slope", [-0.5, 0.0, 1.0, 1.5])
+def test_leaky_relu_of_any_slope(slope: float) -> None:
+    x = random((1, 2, 3, 5), np.float32)
+    (result,) = simulator.run(apply_activation, x, activation="leaky_relu", parameters=(slope,)).outputs
+    assert_close(result, np.where(x >= 0, wide(x), slope * wide(x)), np.float32)
+
+
+def test_activations_of_large_numbers_do_not_overflow() -> None:
+    x = np.array([[-3e38, -1e4, -88.0, 88.0, 1e4, 3e38]], np.float32)
+    for name in ("elu", "selu", "softplus", "silu", "sigmoid", "hardswish", "mish", "gelu"):
+        parameters = ACTIVATIONS[name][0]
+        (result,) = simulator.run(apply_activation, x, activation=name, parameters=parameters).outputs
+        assert result is not None and np.isfinite(result[0, :5]).all(), name
+
+
+FLAT, IMAGE = np.zeros((2, 5), np.float32), np.zeros((2, 5, 3, 4), np.float32)
+ADD = {"operation": "add"}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arrays", "given", "message"),
+    [
+        (
+            apply_activation,
+            [np.zeros((2, 3, 4), np.float32)],
+            {"activation": "relu"},
+            "x must be .B, C, H, W. or .B, F.",
+        ),
+        (apply_activation, [FLAT], {"activation": "swash"}, "there is no activation swash"),
+        (apply_activation, [FLAT.astype(np.int32)], {"activation": "relu"}, "x must be float32, bfloat16 or float16"),
+        (combine, [IMAGE, IMAGE[:, :4]], ADD, r"b must have the shape \(2, 5, 3, 4\) of a, or be \[B, C, 1, 1\]"),
+        (combine, [FLAT, FLAT.astype(np.float16)], ADD, "b must have the float32 of a, got float16"),
+        (combine, [FLAT, FLAT], {"operation": "modulo"}, "operation must be one of add, subtract, .*, got modulo"),
+        (affine, [IMAGE, FLAT[0], FLAT[0, :3]], {}, "scale and shift must have one shape"),
+        (affine, [IMAGE, FLAT[0, :3], FLAT[0, :3]], {}, r"scale must be \[5\] for x of shape"),
+        (affine, [IMAGE, IMAGE[0, :4], IMAGE[0, :4]], {}, r"scale must be \(5, 3, 4\) for x of shape"),
+        (prelu, [FLAT, FLAT], {}, r"slope must be \[5\]"),
+        (prelu, [FLAT, FLAT[0].astype(np.float16)], {}, "slope must be float32 or the float32 of x, got float16"),
+    ],
+)
+def test_arguments_that_do_not_fit(kernel: Any, arrays: list[Any], given: dict[str, Any], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        simulator.run(kernel, *arrays, **given)
