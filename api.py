@@ -169,8 +169,7 @@ def _run(
         raise ValueError(f"backend is {backend!r}; allowed are {', '.join(BACKENDS)}")
     if top_k < 1:
         raise ValueError(f"top_k is {top_k}; at least 1 is needed")
-    chosen = choose_backend(backend, target)
-    session = Session(model, chosen, dtype, batch_size)
+    session = Session(model, choose_backend(backend, target), dtype, batch_size)
     collected = _Collected()
     labels = min(top_k, len(model.network.labels))
     result = answer_batches(session, batches, collected, labels, lambda done: None)
@@ -178,10 +177,10 @@ def _run(
         predictions=tuple(collected.predictions),
         layers=result.layers,
         total_us=sum(layer.latency_us for layer in result.layers),
-        latency_kind=chosen.latency_kind,
+        latency_kind=session.info.latency_kind,
         model=model.network.name,
-        backend=chosen.name,
-        target=chosen.target,
+        backend=session.info.name,
+        target=session.info.target,
         dtype=dtype,
     )
 

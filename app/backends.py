@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,9 @@ from .errors import UsageError, complain, printable
 from .output import write_stderr
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ..models.files import Model
     from ..runtime.backend import Backend
-    from ..runtime.session import Result, Session
-    from ..runtime.sharing.cores import CoresSession
+    from ..runtime.session import BatchSession
     from .reports.report import Cores
 
 
@@ -47,25 +44,10 @@ class BackendOptions:
             raise UsageError("--device-times needs a NeuronCore of its own beside one that works: give --cores 1")
 
     @property
-    def batches_at_once(self) -> int:
-        """How many batches a session is given together: with several cores enough that none waits for long."""
-        return 1 if self.cores == 1 else 4 * self.cores
-
-    @property
     def _counts(self) -> dict[str, Any]:
         """Warm-up and iterations as the Neuron backend takes them, where they were given."""
         given = {"warmup": self.warmup, "iterations": self.iterations}
         return {name: value for name, value in given.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where kernels run and what their times are, as reports tell it."""
-
-    name: str
-    target: str
-    latency_kind: str
-    latency_label: str
 
 
 def open_backend(options: BackendOptions) -> Backend:
@@ -86,43 +68,13 @@ def open_backend(options: BackendOptions) -> Backend:
     )
 
 
-class CoresRunner:
-    """A session over several cores as a command uses one, which adds up what passes on the chip over its runs."""
-
-    def __init__(self, session: CoresSession, cores: int) -> None:
-        self._session = session
-        self.model = session.model
-        self.cores = cores
-        self.elapsed_us = 0.0  # of the busiest core in each run
-        self._answered = 0
-
-    def run_batches(self, batches: Iterable[np.ndarray], progress: Callable[[float], None] | None = None) -> Result:
-        """Run batches as `CoresSession` does. A WorkerDied counts inputs from the first of this run, and says so."""
-        from ..runtime.sharing.remote import WorkerDied
-
-        try:
-            result = self._session.run_batches(batches, progress)
-        except WorkerDied as error:
-            if self._answered:
-                raise WorkerDied(
-                    f"{error}; the {self._answered} before them were answered and are not counted"
-                ) from None
-            raise
-        self._answered += len(result.classes)
-        self.elapsed_us += max(result.core_us, default=0.0)
-        return result
-
-
 @contextlib.contextmanager
-def open_session(
-    model: Model, options: BackendOptions, dtype: str, batch_size: int
-) -> Iterator[tuple[Session | CoresRunner, Place]]:
-    """A session of a model where the options ask for it, and where that is; its processes end with the block."""
+def open_session(model: Model, options: BackendOptions, dtype: str, batch_size: int) -> Iterator[BatchSession]:
+    """A session of a model where the options ask for it; its processes end with the block."""
     if options.cores == 1:
         from ..runtime.session import Session
 
-        backend = open_backend(options)
-        yield Session(model, backend, dtype, batch_size), place_of(backend)
+        yield Session(model, open_backend(options), dtype, batch_size)
         return
     from ..runtime.backend import resolve_target
     from ..runtime.sharing.cores import CoresSession, pick_cores
@@ -140,22 +92,15 @@ def open_session(
 
         opener = functools.partial(open_neuron_backend, options.target, **options._counts)
         cores = pick_cores(options.cores)
-    with CoresSession(model, opener, cores, dtype, batch_size, _progress(options), complain) as session:
-        yield CoresRunner(session, options.cores), _place(session.backend_name, session.target, session.latency_kind)
+    with CoresSession(model, opener, cores, dtype, _progress(options), complain) as session:
+        yield session
 
 
-def cores_of(session: Session | CoresRunner) -> Cores | None:
-    """What several cores took; None for one."""
+def cores_of(options: BackendOptions, worker_us: dict[int, float]) -> Cores | None:
+    """What several cores took, from the time of each; None for one."""
     from .reports.report import Cores
 
-    return Cores(session.cores, session.elapsed_us) if isinstance(session, CoresRunner) else None
-
-
-def place_of(backend: Backend) -> Place:
-    """Where a backend is and what its times are."""
-    from ..runtime.backend import latency_label
-
-    return Place(backend.name, backend.target, backend.latency_kind, latency_label(backend))
+    return Cores(options.cores, max(worker_us.values(), default=0.0)) if options.cores > 1 else None
 
 
 def choice_note(name: str) -> str | None:
@@ -170,15 +115,6 @@ def choice_note(name: str) -> str | None:
     if name != "auto" or choice.backend != "sim":
         return None
     return f"auto took the simulator: {choice.reason.partition('; ')[0]}; see trninfer doctor"
-
-
-def _place(name: str, target: str, latency_kind: str) -> Place:
-    """The place of backends in other processes, which do not tell how their times are called."""
-    if name != "neuron":
-        return Place(name, target, latency_kind, latency_kind)
-    from ..runtime.neuron.backend import HOST_LABEL
-
-    return Place(name, target, latency_kind, HOST_LABEL)
 
 
 def _begin(options: BackendOptions) -> str:

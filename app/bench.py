@@ -15,8 +15,7 @@ from .errors import CHECK_FAILED, UsageError
 
 if TYPE_CHECKING:
     from ..runtime.backend import Backend
-    from ..runtime.session import Session
-    from ..runtime.timing import LayerTiming
+    from ..runtime.session import Result, Session
     from ..runtime.verify import Verification
     from .reports.regression import Comparison
     from .reports.report import Report
@@ -105,7 +104,7 @@ def bench(
 
     Exit status: 0; 1 where --verify or --compare failed; 2 wrong usage; 3 the backend is not there; 130 interrupted.
     """
-    from .backends import BackendOptions, choice_note, open_backend, place_of
+    from .backends import BackendOptions, choice_note, open_backend
     from .output import check_output
     from .reports.html import check_report, write_report
     from .reports.regression import DEFAULT_THRESHOLD, compare_documents, parse_threshold, read_baseline
@@ -148,8 +147,9 @@ def bench(
     )
     note = choice_note(where.name)
     chosen = open_backend(where)
-    report = Report("bench", model, chosen.name, chosen.target, dtype.value, chosen.latency_kind, latency_note(chosen))
-    report.latency_label = place_of(chosen).latency_label
+    info = chosen.info
+    report = Report("bench", model, info.name, info.target, dtype.value, info.latency_kind, latency_note(info))
+    report.latency_label = info.latency_label
     report.choice_note = note
     timelines: list[tuple[str, object]] = []
     if suite is not None:
@@ -168,7 +168,7 @@ def bench(
     if compare is not None and baseline is not None:
         comparison = compare_documents({**to_document(report), **sections}, baseline, compare, allowed)
         sections["compare"] = comparison.section()
-    write_trace(trace, timelines, chosen.name)
+    write_trace(trace, timelines, info.name)
     write_report(report_file, report, timelines, comparison)
     _emit(report, sections, comparison, form, output, quiet)
     failed = comparison is not None and not comparison.passed
@@ -214,6 +214,7 @@ def _bench_models(
     from ..models.bundled import bundled_models
     from ..models.files import load_model
     from ..runtime.session import Session
+    from ..runtime.verify import merge
     from .reports.report import LayerTable
 
     names = [model] if model is not None else [bundled.name for bundled in bundled_models()]
@@ -222,28 +223,30 @@ def _bench_models(
         loaded = load_model(name)
         report.model = loaded.network.name if model is not None else None
         session = Session(loaded, backend, report.dtype, batch_size)
-        layers, verdict = _bench_model(session, verify)
+        result, verdict = _bench_model(session, verify)
         verdicts += [verdict] if verdict is not None else []
         prefix = "" if len(names) == 1 else f"{loaded.network.name}/"
-        report.tables.append(LayerTable(f"{loaded.network.name}: a batch of {batch_size}", prefix, layers))
-        timelines += [(f"{prefix}{step}", timeline) for step, timeline in session.timelines]
+        report.tables.append(LayerTable(f"{loaded.network.name}: a batch of {batch_size}", prefix, result.layers))
+        timelines += [(f"{prefix}{step}", timeline) for step, timeline in result.timelines]
     if verdicts:
-        report.verify = _worst(verdicts)
+        report.verify = merge(verdicts)
     return timelines
 
 
-def _bench_model(session: Session, verify: bool) -> tuple[tuple[LayerTiming, ...], Verification | None]:
-    """The layers of one batch; with `verify`, of random inputs that the golden model computes too."""
+def _bench_model(session: Session, verify: bool) -> tuple[Result, Verification | None]:
+    """The result of one batch; with `verify`, of random inputs that the golden model computes too."""
     import numpy as np
 
     from ..runtime.verify import Verifier
 
     if not verify:
-        return session.time(session.batch_size).layers, None
+        return session.time(session.batch_size), None
     shape = (session.batch_size, *session.model.network.input.shape)
+    inputs = np.random.default_rng(0).standard_normal(shape, np.float32)
+    result = session.run(inputs)
     verifier = Verifier(session.model, session.dtype)
-    result = session.run_batches(verifier.watch([np.random.default_rng(0).standard_normal(shape, np.float32)]))
-    return result.layers, verifier.compare(result)
+    verifier.check(inputs, result.classes, result.probabilities)
+    return result, verifier.verdict
 
 
 def _bench_kernel(
@@ -288,16 +291,3 @@ def _bench_suite(report: Report, suite: str, quiet: bool) -> None:
     report.dtype = ",".join(dict.fromkeys(case.dtype for case in cases))
     with progress_bar(suite, len(cases), quiet) as progress:
         report.suite = list(run_suite(suite, lambda done, total, name: progress(done)))
-
-
-def _worst(verdicts: list[Verification]) -> Verification:
-    """The verdicts of several networks as one."""
-    from ..runtime.verify import Verification
-
-    return Verification(
-        passed=all(verdict.passed for verdict in verdicts),
-        max_abs_error=max(verdict.max_abs_error for verdict in verdicts),
-        disagreements=sum(verdict.disagreements for verdict in verdicts),
-        near_ties=sum(verdict.near_ties for verdict in verdicts),
-        tolerance=verdicts[0].tolerance,
-    )

@@ -150,9 +150,9 @@ def classify(
         emit(report, form, output, quiet)
         raise typer.Exit(report.exit_status)
     with (
-        open_session(loaded, where, dtype.value, batch_size) as (session, chosen),
+        open_session(loaded, where, dtype.value, batch_size) as session,
         open_answers(
-            form, output, identify("classify", loaded, chosen, dtype.value, top), network.labels, resume, quiet
+            form, output, identify("classify", loaded, session.info, dtype.value, top), network.labels, resume, quiet
         ) as answers,
     ):
         wanted = unanswered(found, answers.answered())
@@ -165,26 +165,25 @@ def classify(
                 top,
                 lambda done: progress(done + len(batches.problems)),
                 dtype.value if verify else None,
-                where.batches_at_once,
             )
         title = f"{network.name}: {count(result.count, 'picture')} in batches of at most {batch_size}"
         report = Report(
             command="classify",
             model=network.name,
-            backend=chosen.name,
-            target=chosen.target,
+            backend=session.info.name,
+            target=session.info.target,
             dtype=dtype.value,
-            latency_kind=chosen.latency_kind,
-            latency_note=latency_note(chosen),
-            latency_label=chosen.latency_label,
+            latency_kind=session.info.latency_kind,
+            latency_note=latency_note(session.info),
+            latency_label=session.info.latency_label,
             choice_note=note,
-            cores=cores_of(session),
+            cores=cores_of(where, result.worker_us),
             tables=[LayerTable(title, "", result.layers)],
             host_seconds=time.perf_counter() - start,
             verify=result.verification,
             errors=problems + batches.problems,
         )
-        write_trace(trace, result.timelines, chosen.name)
+        write_trace(trace, result.timelines, session.info.name)
         write_report(report_file, report, result.timelines)
         answers.finish(report, quiet, top_k)
     raise typer.Exit(report.exit_status)

@@ -12,10 +12,10 @@ from ..inference.stream import Batch
 from ..models.files import Model
 from ..runtime.backend import latency_note
 from ..runtime.measure.compare import compare_backends
-from ..runtime.session import Result, split_batches
+from ..runtime.session import Result
 from ..runtime.sharing.remote import simulator_beside
 from ..runtime.verify import Verification, Verifier
-from .backends import BackendOptions, open_backend, place_of
+from .backends import BackendOptions, open_backend
 from .errors import UsageError
 from .reports.report import LayerTable, Report
 
@@ -53,23 +53,22 @@ def run_comparison(
         names += batch_names
         values.append(batch)
     inputs = np.concatenate(values)
-    simulator = simulator_beside(chip.target)
+    simulator = simulator_beside(chip.info.target)
     try:
         comparison = compare_backends(model, inputs, chip, simulator, dtype, batch_size)
-        note = latency_note(simulator)
+        note = latency_note(simulator.info)
     finally:
         simulator.close()
     result = comparison.result
-    place = place_of(chip)
     return Report(
         command=command,
         model=model.network.name,
-        backend=place.name,
-        target=place.target,
+        backend=chip.info.name,
+        target=chip.info.target,
         dtype=dtype,
-        latency_kind=place.latency_kind,
+        latency_kind=chip.info.latency_kind,
         latency_note=note,  # of the predictions beside the measurements
-        latency_label=place.latency_label,
+        latency_label=chip.info.latency_label,
         comparison=comparison,
         tables=[LayerTable(model.network.name, "", result.layers)],
         predictions=make_predictions(names, model.network.labels, result.classes, result.probabilities, top_k),
@@ -79,6 +78,7 @@ def run_comparison(
 
 def _verify(model: Model, inputs: np.ndarray, dtype: str, batch_size: int, result: Result) -> Verification:
     verifier = Verifier(model, dtype)
-    for _ in verifier.watch(split_batches(inputs, batch_size)):
-        pass  # the golden model runs as they go by
-    return verifier.compare(result)
+    for first in range(0, len(inputs), batch_size):
+        part = slice(first, first + batch_size)
+        verifier.check(inputs[part], result.classes[part], result.probabilities[part])
+    return verifier.verdict

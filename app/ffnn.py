@@ -161,11 +161,11 @@ def ffnn(
             emit(report, form, output, quiet)
             raise typer.Exit(report.exit_status)
         with (
-            open_session(loaded, where, dtype.value, batch_size) as (session, chosen),
+            open_session(loaded, where, dtype.value, batch_size) as session,
             open_answers(
                 form,
                 output,
-                identify("ffnn", loaded, chosen, dtype.value, top, describe_data(data)),
+                identify("ffnn", loaded, session.info, dtype.value, top, describe_data(data)),
                 network.labels,
                 resume,
                 quiet,
@@ -181,7 +181,6 @@ def ffnn(
                     top,
                     progress,
                     dtype.value if verify else None,
-                    where.batches_at_once,
                 )
             title = (
                 f"{network.name}: {count(result.count, 'row')} of {count(network.input.features, 'feature')} "
@@ -190,20 +189,20 @@ def ffnn(
             report = Report(
                 command="ffnn",
                 model=network.name,
-                backend=chosen.name,
-                target=chosen.target,
+                backend=session.info.name,
+                target=session.info.target,
                 dtype=dtype.value,
-                latency_kind=chosen.latency_kind,
-                latency_note=latency_note(chosen),
-                latency_label=chosen.latency_label,
+                latency_kind=session.info.latency_kind,
+                latency_note=latency_note(session.info),
+                latency_label=session.info.latency_label,
                 choice_note=note,
-                cores=cores_of(session),
+                cores=cores_of(where, result.worker_us),
                 tables=[LayerTable(title, "", result.layers)],
                 host_seconds=time.perf_counter() - start,
                 verify=result.verification,
                 score=scored.score(),
             )
-            write_trace(trace, result.timelines, chosen.name)
+            write_trace(trace, result.timelines, session.info.name)
             write_report(report_file, report, result.timelines)
             answers.finish(report, quiet, None)
     raise typer.Exit(report.exit_status)

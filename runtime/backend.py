@@ -27,22 +27,35 @@ class KernelError(ValueError):
 
 
 @dataclass(frozen=True)
-class Launch:
-    """What one launch of a kernel gave: outputs (empty where it was only timed) and its time in microseconds.
+class LaunchTime:
+    """What one launch of a kernel took, in microseconds, and what it did.
 
-    `flops` are 2 for a multiply-accumulate and 1 for an elementwise operation, `hbm_bytes` what moved to and from HBM.
-    `bound_by`, `mfu` (0..1) and the 99th percentile are None where the backend does not know them. `timeline` is a
-    `simulator.Run` without outputs where the simulator was asked to keep timelines, else None.
+    `latency_us` is what the backend's `latency_label` says, `device_us` the time on the device alone where that was
+    measured beside it; each with its 99th percentile where one is known. `flops` are 2 for a multiply-accumulate and 1
+    for an elementwise operation, `hbm_bytes` what moved to and from HBM; both are counted, and 0 where nobody counts
+    them. `bound_by` and `mfu` (0..1) are None where the backend does not know them.
+    """
+
+    latency_us: float
+    latency_us_p99: float | None = None
+    device_us: float | None = None
+    device_us_p99: float | None = None
+    flops: int = 0
+    hbm_bytes: int = 0
+    bound_by: str | None = None
+    mfu: float | None = None
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """What one launch of a kernel gave: its outputs (none where it was only timed) and its time.
+
+    `timeline` is a `simulator.Run` without outputs where the simulator was asked to keep timelines, else None.
     """
 
     outputs: tuple[np.ndarray, ...]
-    latency_us: float
-    latency_us_p99: float | None
-    flops: int
-    hbm_bytes: int
-    bound_by: str | None
-    mfu: float | None
-    timeline: object | None
+    time: LaunchTime
+    timeline: object | None = None
 
 
 @dataclass(frozen=True)
@@ -53,44 +66,38 @@ class ArraySpec:
     dtype: Any
 
 
-class Backend(Protocol):
-    """Runs kernels. `latency_kind` says what its times are: "predicted" or "measured"."""
+@dataclass(frozen=True)
+class BackendInfo:
+    """What reports say of a backend: its name ("sim" or "neuron"), its target ("trn1", "trn2" or "trn3"), and what its
+    times are: the kind ("predicted" or "measured"), and a label that says in words how they were found."""
 
     name: str
     target: str
     latency_kind: str
+    latency_label: str
 
-    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> Launch:
+
+class Backend(Protocol):
+    """Runs kernels."""
+
+    @property
+    def info(self) -> BackendInfo:
+        """What reports say of it."""
+
+    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
         """Run a kernel on arrays; KernelError where the kernel refuses them."""
 
-    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> Launch:
-        """Time a kernel on arrays of these shapes; the launch has no outputs."""
+    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
+        """Time a kernel on arrays of these shapes; the result has no outputs."""
 
 
-class Labelled(Protocol):
-    """What a backend is called, and its target."""
-
-    @property
-    def name(self) -> str:
-        """sim or neuron."""
-
-    @property
-    def target(self) -> str:
-        """trn1, trn2 or trn3."""
-
-
-def latency_note(backend: Labelled) -> str | None:
+def latency_note(backend: BackendInfo) -> str | None:
     """What must be said beside the times of a backend (that trn3's are not validated), or None."""
     if backend.name != "sim":
         return None
     from ..simulator.timing.constants import scaled_note
 
     return scaled_note(backend.target)
-
-
-def latency_label(backend: Backend) -> str:
-    """What a backend's times are, in words: its `latency_label` where it has one, else its `latency_kind`."""
-    return str(getattr(backend, "latency_label", backend.latency_kind))
 
 
 def resolve_target(target: str | None) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from ..models.files import Model
 from ..models.layout import pack_conv2d
 from ..models.network import Conv2d, Dense, Flatten, Layer, ModelError, Pool, Softmax
+from .timing import BATCH, Row
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
@@ -25,8 +26,6 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 KERNEL_ACTIVATIONS = ("identity", "relu", "gelu", "sigmoid", "tanh")
-
-BATCH = -1  # stands for the batch in a step's shapes
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,10 @@ class Step:
     operands: tuple[np.ndarray, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-
-def with_batch(shape: tuple[int, ...], batch: int) -> tuple[int, ...]:
-    """A step's shape for a batch of that size."""
-    return tuple(batch if size == BATCH else size for size in shape)
+    @property
+    def row(self) -> Row:
+        """The step in the table of times."""
+        return Row(self.name, self.kernel, self.input_shape, self.output_shape)
 
 
 def plan_network(model: Model, dtype: np.dtype[Any]) -> tuple[Step, ...]:

@@ -1,19 +1,19 @@
-"""A network on a backend: weights prepared once, inputs in batches, each layer timed."""
+"""A network on a backend: weights prepared once, batches answered as they come, each layer timed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..models.files import Model
 from ..models.golden import probabilities_of
 from ..models.network import describe_shape
-from .backend import ArraySpec, Backend, KernelError
-from .plan import DTYPES, plan_network, with_batch
-from .timing import LayerTiming, Stopwatch
+from .backend import ArraySpec, Backend, BackendInfo, KernelError, LaunchResult, LaunchTime
+from .plan import DTYPES, plan_network
+from .timing import LayerTiming, Row, Totals, named_timelines, with_batch
 
 DEFAULT_BATCH_SIZE = 64
 
@@ -25,13 +25,51 @@ class OverflowedError(ValueError):
 
 
 @dataclass(frozen=True)
+class BatchAnswer:
+    """The answers to one batch of B inputs, and what they took.
+
+    `classes` int32 [B], from the argmax on the chip, and `probabilities` float32 [B, C] leave out the inputs that
+    `failures` names: their position in the batch, and why they could not be answered. `times` has one a row of the
+    session, `timelines` one or None for each of them. `worker` numbers who answered, where several do.
+    """
+
+    size: int
+    classes: np.ndarray
+    probabilities: np.ndarray
+    times: tuple[LaunchTime, ...]
+    timelines: tuple[object | None, ...]
+    failures: Mapping[int, str] = field(default_factory=dict)
+    worker: int = 0
+
+
+@dataclass(frozen=True)
 class Result:
     """Answers in the order of the inputs, and the time of each layer in the order of the network."""
 
-    classes: np.ndarray  # int32 [N], from the argmax on the chip
+    classes: np.ndarray  # int32 [N]
     probabilities: np.ndarray  # float32 [N, C]
     layers: tuple[LayerTiming, ...]
     total_us: float
+    timelines: tuple[tuple[str, object], ...] = ()  # row and timeline of the first batch's launches, where kept
+
+
+class BatchSession(Protocol):
+    """What answers batches: a `Session`, or one that shares them out."""
+
+    @property
+    def model(self) -> Model:
+        """The model whose network runs."""
+
+    @property
+    def info(self) -> BackendInfo:
+        """The backend that it runs on."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of its table of times."""
+
+    def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
+        """Answer batches [B, *network.input.shape] in their order; see `Session.stream`."""
 
 
 class Session:
@@ -42,39 +80,47 @@ class Session:
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; at least 1 is needed")
-        from .. import kernels  # not before the backend is chosen: importing kernels settles which `nki` they get
+        from .. import kernels  # not before the backend is chosen: loading a kernel settles which `nki` it gets
 
         self.model = model
         self.backend = backend
+        self.info = backend.info
         self.dtype = dtype
         self.batch_size = batch_size
-        self.timelines: tuple[tuple[str, object], ...] = ()  # see `Stopwatch.timelines`; of the latest run
         self._numpy_dtype = DTYPES[dtype]
         self._steps = plan_network(model, self._numpy_dtype)
         self._kernels: list[Any] = [getattr(kernels, step.kernel) for step in self._steps]
+        self.rows = tuple(step.row for step in self._steps)
 
     def run(self, x: np.ndarray, progress: Progress | None = None) -> Result:
-        """Run inputs [N, *network.input.shape], at most `batch_size` at a time; see `run_batches`."""
-        return self.run_batches(split_batches(x, self.batch_size), progress)
+        """Run inputs [N, *network.input.shape], at most `batch_size` at a time; see `stream`."""
+        totals = Totals(self.rows)
+        answers = []
+        for answer in self.stream(split_batches(x, self.batch_size), progress):
+            totals.add(answer.size, answer.times)
+            answers.append(answer)
+        timelines = named_timelines(self.rows, answers[0].timelines) if answers else ()
+        nothing = self._no_answers()
+        classes = np.concatenate([nothing[0], *(answer.classes for answer in answers)])
+        probabilities = np.concatenate([nothing[1], *(answer.probabilities for answer in answers)])
+        return Result(classes, probabilities, totals.layers(), totals.total_us, timelines)
 
-    def run_batches(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Result:
-        """Run batches [B, *network.input.shape] as they come.
+    def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
+        """Answer batches [B, *network.input.shape] as they come: the one loop over batches.
 
         Only one batch is held at a time. `progress` is called with the inputs answered so far, those of the batch at
         work in proportion to its launches. Raises ValueError for another shape, KernelError where a kernel refuses or
         gives a class that does not exist, and OverflowedError where a result is not finite.
         """
-        classes, probabilities = [], []
-        stopwatch = Stopwatch(self._steps)
+        done = 0
         for batch in batches:
-            answer, chances = self._run_batch(batch, stopwatch, progress or _no_progress)
-            classes.append(answer)
-            probabilities.append(chances)
-        return self._result(classes, probabilities, stopwatch)
+            yield self._answer(batch, done, progress or _no_progress)
+            done += len(batch)
 
     def time(self, count: int) -> Result:
         """The time of each layer for `count` inputs in batches, from shapes alone: a result without answers."""
-        stopwatch = Stopwatch(self._steps)
+        totals = Totals(self.rows)
+        timelines: tuple[tuple[str, object], ...] = ()
         for first in range(0, count, self.batch_size):
             size = min(self.batch_size, count - first)
             launches = []
@@ -82,21 +128,14 @@ class Session:
                 data = ArraySpec(with_batch(step.input_shape, size), self._numpy_dtype)
                 operands = [ArraySpec(operand.shape, operand.dtype) for operand in step.operands]
                 launches.append(self.backend.time(kernel, data, *operands, **step.parameters))
-            stopwatch.add_batch(size, launches)
-        return self._result([], [], stopwatch)
+            totals.add(size, [launch.time for launch in launches])
+            timelines = timelines or named_timelines(self.rows, (launch.timeline for launch in launches))
+        return Result(*self._no_answers(), totals.layers(), totals.total_us, timelines)
 
-    def _result(self, classes: list[np.ndarray], probabilities: list[np.ndarray], stopwatch: Stopwatch) -> Result:
-        self.timelines = stopwatch.timelines()
-        layers = stopwatch.rows()
-        nothing = np.empty((0, len(self.model.network.labels)), np.float32)
-        return Result(
-            np.concatenate(classes) if classes else np.empty(0, np.int32),
-            np.concatenate(probabilities) if probabilities else nothing,
-            layers,
-            sum(layer.latency_us for layer in layers),
-        )
+    def _no_answers(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.empty(0, np.int32), np.empty((0, len(self.model.network.labels)), np.float32)
 
-    def _run_batch(self, x: np.ndarray, stopwatch: Stopwatch, progress: Progress) -> tuple[np.ndarray, np.ndarray]:
+    def _answer(self, x: np.ndarray, done: int, progress: Progress) -> BatchAnswer:
         network = self.model.network
         if x.shape[1:] != network.input.shape:
             raise ValueError(
@@ -106,18 +145,18 @@ class Session:
         size = len(x)
         with np.errstate(over="ignore"):  # what overflows here is told below, in words
             data = np.ascontiguousarray(x, self._numpy_dtype)
-        launches = []
+        launches: list[LaunchResult] = []
         scores = data
         for step, kernel in zip(self._steps, self._kernels, strict=True):
             scores = data.reshape(with_batch(step.input_shape, size))
             launches.append(self.backend.launch(kernel, scores, *step.operands, **step.parameters))
             data = launches[-1].outputs[0]
-            progress(stopwatch.count + size * len(launches) / len(self._steps))
-        stopwatch.add_batch(size, launches)
+            progress(done + size * len(launches) / len(self._steps))
         probabilities = self._probabilities(scores.astype(np.float32))  # scores: what the argmax was given
         if ((data < 0) | (data >= len(network.labels))).any():
-            raise KernelError(f"argmax on {self.backend.target}: gave classes outside 0 to {len(network.labels) - 1}")
-        return data, probabilities
+            raise KernelError(f"argmax on {self.info.target}: gave classes outside 0 to {len(network.labels) - 1}")
+        times = tuple(launch.time for launch in launches)
+        return BatchAnswer(size, data, probabilities, times, tuple(launch.timeline for launch in launches))
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         if not np.isfinite(scores).all():

@@ -10,34 +10,39 @@ import numpy as np
 
 from .. import simulator
 from ..kernels.nki_source import use_nki
-from .backend import ArraySpec, BackendUnavailable, KernelError, Launch, resolve_target
+from .backend import (
+    ArraySpec,
+    BackendInfo,
+    BackendUnavailable,
+    KernelError,
+    LaunchResult,
+    LaunchTime,
+    resolve_target,
+)
 
 
 class SimulatedBackend:
     """Runs kernels on the simulator. A time depends on kernel, shapes and dtypes alone, and is computed once."""
 
-    name = "sim"
-    latency_kind = "predicted"
-
     def __init__(self, target: str, keep_timelines: bool = False) -> None:
-        self.target = target
+        self.info = BackendInfo("sim", target, "predicted", "predicted")
         self._keep_timelines = keep_timelines
-        self._timed: dict[tuple[Any, ...], Launch] = {}
+        self._timed: dict[tuple[Any, ...], LaunchResult] = {}
 
-    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> Launch:
+    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
         """Compute what the chip would compute; KernelError where it would refuse."""
         run = self._run(kernel, arrays, parameters, functional=True)
         timed = self._timing(kernel, arrays, parameters, lambda: run)
         return replace(timed, outputs=tuple(run.outputs))
 
-    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> Launch:
+    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Predict the time from shapes alone; nothing is computed."""
         arrays = tuple(simulator.TensorSpec(spec.shape, np.dtype(spec.dtype).name) for spec in specs)
         return self._timing(kernel, specs, parameters, lambda: self._run(kernel, arrays, parameters, functional=False))
 
     def _timing(
         self, kernel: Any, operands: tuple[Any, ...], parameters: dict[str, Any], get_run: Callable[[], simulator.Run]
-    ) -> Launch:
+    ) -> LaunchResult:
         key = (
             kernel.__name__,
             tuple((operand.shape, np.dtype(operand.dtype).name) for operand in operands),
@@ -46,19 +51,20 @@ class SimulatedBackend:
         if key not in self._timed:
             run = get_run()
             timeline = simulator.Run(run.prediction, (), run.name, run.profiled) if self._keep_timelines else None
-            self._timed[key] = Launch(
-                (), run.latency_us, None, run.flops, run.hbm_bytes, run.bound_by, run.mfu, timeline
+            time = LaunchTime(
+                run.latency_us, flops=run.flops, hbm_bytes=run.hbm_bytes, bound_by=run.bound_by, mfu=run.mfu
             )
+            self._timed[key] = LaunchResult((), time, timeline)
         return self._timed[key]
 
     def _run(self, kernel: Any, arrays: tuple[Any, ...], parameters: dict[str, Any], functional: bool) -> simulator.Run:
         try:
             with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
-                return simulator.run(kernel, *arrays, target=self.target, functional=functional, **parameters)
+                return simulator.run(kernel, *arrays, target=self.info.target, functional=functional, **parameters)
         except (simulator.NkiValidationError, AssertionError) as error:
             if not str(error):
                 raise  # not a kernel's check of its arguments, which says what is wrong
-            raise KernelError(f"{kernel.__name__} on {self.target}: {' '.join(str(error).split())}") from error
+            raise KernelError(f"{kernel.__name__} on {self.info.target}: {' '.join(str(error).split())}") from error
 
 
 def open_simulated_backend(target: str | None, keep_timelines: bool = False) -> SimulatedBackend:

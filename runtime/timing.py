@@ -1,20 +1,31 @@
-"""Times of the rows of a network, added up over batches."""
+"""Times of the rows of a network, added up: the one place that does, whatever ran the batches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from .backend import Launch
-from .plan import Step, with_batch
+from .backend import LaunchTime
+
+BATCH = -1  # stands for the batch axis in a row's shapes
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a network's table: what it is called, its kernel, and its shapes with BATCH on their batch axis."""
+
+    name: str
+    kernel: str
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class LayerTiming:
-    """A row of the table: one step of the network over all batches.
+    """A row of the table, over all batches.
 
-    Shapes have all inputs on their batch axis; flops, bytes and microseconds are sums over the launches. `share` is of
-    the whole time, `bound_by` that of the longest launch, `mfu` the one that the sums give. `device_us` is the time on
+    Shapes have all inputs on their batch axis; flops, bytes and microseconds are sums over the batches. `share` is of
+    the whole time, `bound_by` that of the longest batch, `mfu` the one that the sums give. `device_us` is the time on
     the device alone where a chip's backend was asked for it; `latency_us` is then the host round trip.
     """
 
@@ -32,67 +43,88 @@ class LayerTiming:
     device_us: float | None = None
 
 
-class Stopwatch:
-    """Collects the launches of a network's steps, batch by batch."""
+class Totals:
+    """Adds up the times of batches, by row and by worker; memory does not grow with the batches."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._steps = steps
-        self._launches: list[list[Launch]] = [[] for _ in steps]
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = tuple(rows)
+        self._sums: list[LaunchTime] = []
+        self._longest: list[float] = []  # microseconds of the batch that each row's `bound_by` is from
+        self._worker_us: dict[int, float] = {}
         self.count = 0  # inputs so far
 
-    def add_batch(self, size: int, launches: Sequence[Launch]) -> None:
-        """Note the launches of one batch of `size` inputs, one a step. Their outputs are not kept."""
+    def add(self, size: int, times: Sequence[LaunchTime], worker: int = 0) -> None:
+        """Add a batch of `size` inputs, with a time a row, that the worker of this number ran."""
+        if len(times) != len(self._rows):
+            raise ValueError(f"{len(times)} times for {len(self._rows)} rows")
         self.count += size
-        for collected, launch in zip(self._launches, launches, strict=True):
-            collected.append(replace(launch, outputs=()))
+        self._worker_us[worker] = self._worker_us.get(worker, 0.0) + sum(time.latency_us for time in times)
+        if not self._sums:
+            self._sums, self._longest = list(times), [time.latency_us for time in times]
+            return
+        for position, time in enumerate(times):
+            longer = time.latency_us > self._longest[position]
+            bound_by = (time if longer else self._sums[position]).bound_by
+            self._sums[position] = _sum(self._sums[position], time, bound_by)
+            self._longest[position] = max(self._longest[position], time.latency_us)
 
-    def timelines(self) -> tuple[tuple[str, object], ...]:
-        """Step and timeline of each launch of the first batch, where the backend keeps timelines."""
-        first = [(step.name, launches[0].timeline) for step, launches in zip(self._steps, self._launches) if launches]
-        return tuple((name, timeline) for name, timeline in first if timeline is not None)
+    @property
+    def total_us(self) -> float:
+        """Microseconds of all rows."""
+        return sum(time.latency_us for time in self._sums)
 
-    def rows(self) -> tuple[LayerTiming, ...]:
-        """A row a step; none where nothing ran."""
-        if not self.count:
-            return ()
-        total = sum(launch.latency_us for launches in self._launches for launch in launches)
+    @property
+    def worker_us(self) -> dict[int, float]:
+        """Microseconds of each worker. They work at the same time, so the largest is what passes."""
+        return dict(sorted(self._worker_us.items()))
+
+    def layers(self) -> tuple[LayerTiming, ...]:
+        """A timing a row; none where nothing ran."""
+        total = self.total_us
         return tuple(
-            add_up(
-                step.name,
-                step.kernel,
-                with_batch(step.input_shape, self.count),
-                with_batch(step.output_shape, self.count),
-                launches,
-                total,
+            LayerTiming(
+                name=row.name,
+                kernel=row.kernel,
+                input_shape=with_batch(row.input_shape, self.count),
+                output_shape=with_batch(row.output_shape, self.count),
+                flops=time.flops,
+                hbm_bytes=time.hbm_bytes,
+                latency_us=time.latency_us,
+                latency_us_p99=time.latency_us_p99,
+                share=time.latency_us / total if total else 0.0,
+                bound_by=time.bound_by,
+                mfu=time.mfu,
+                device_us=time.device_us,
             )
-            for step, launches in zip(self._steps, self._launches, strict=True)
+            for row, time in zip(self._rows, self._sums)
         )
 
 
-def add_up(
-    name: str,
-    kernel: str,
-    input_shape: tuple[int, ...],
-    output_shape: tuple[int, ...],
-    launches: Sequence[Launch],
-    total_us: float,
-) -> LayerTiming:
-    """One row from the launches of one step; `total_us` is what its share is of."""
-    latency = sum(launch.latency_us for launch in launches)
-    slowest = [launch.latency_us_p99 for launch in launches if launch.latency_us_p99 is not None]
-    device = [us for us in (getattr(launch, "device_us", None) for launch in launches) if us is not None]
-    used = [launch.mfu * launch.latency_us for launch in launches if launch.mfu is not None]
-    return LayerTiming(
-        name=name,
-        kernel=kernel,
-        input_shape=input_shape,
-        output_shape=output_shape,
-        flops=sum(launch.flops for launch in launches),
-        hbm_bytes=sum(launch.hbm_bytes for launch in launches),
+def with_batch(shape: tuple[int, ...], batch: int) -> tuple[int, ...]:
+    """A row's shape for so many inputs."""
+    return tuple(batch if size == BATCH else size for size in shape)
+
+
+def named_timelines(rows: Sequence[Row], timelines: Iterable[object | None]) -> tuple[tuple[str, object], ...]:
+    """Row and timeline of each launch that has one."""
+    return tuple((row.name, timeline) for row, timeline in zip(rows, timelines, strict=True) if timeline is not None)
+
+
+def _sum(one: LaunchTime, other: LaunchTime, bound_by: str | None) -> LaunchTime:
+    latency = one.latency_us + other.latency_us
+    used = _plus(*(None if time.mfu is None else time.mfu * time.latency_us for time in (one, other)))
+    return LaunchTime(
         latency_us=latency,
-        latency_us_p99=sum(slowest) if len(slowest) == len(launches) else None,
-        share=latency / total_us if total_us else 0.0,
-        bound_by=max(launches, key=lambda launch: launch.latency_us).bound_by,
-        mfu=sum(used) / latency if len(used) == len(launches) and latency else None,
-        device_us=sum(device) if len(device) == len(launches) else None,
+        latency_us_p99=_plus(one.latency_us_p99, other.latency_us_p99),
+        device_us=_plus(one.device_us, other.device_us),
+        device_us_p99=_plus(one.device_us_p99, other.device_us_p99),
+        flops=one.flops + other.flops,
+        hbm_bytes=one.hbm_bytes + other.hbm_bytes,
+        bound_by=bound_by,
+        mfu=used / latency if used is not None and latency else None,
     )
+
+
+def _plus(one: float | None, other: float | None) -> float | None:
+    """A sum; None where a part of it is not known."""
+    return None if one is None or other is None else one + other

@@ -7,14 +7,13 @@ differ where the golden model's probabilities of both lie within twice the toler
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..models.files import Model
 from ..models.golden import run_network
-from .session import Result
 
 TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 LARGE_LOGIT = 16.0
@@ -31,39 +30,37 @@ class Verification:
     tolerance: float
 
 
+def merge(verdicts: Sequence[Verification]) -> Verification:
+    """Several verdicts in one dtype as one."""
+    return Verification(
+        passed=all(verdict.passed for verdict in verdicts),
+        max_abs_error=max(verdict.max_abs_error for verdict in verdicts),
+        disagreements=sum(verdict.disagreements for verdict in verdicts),
+        near_ties=sum(verdict.near_ties for verdict in verdicts),
+        tolerance=verdicts[0].tolerance,
+    )
+
+
 class Verifier:
-    """Runs the golden model beside a session: `watch` the batches that go in, then `compare` what came out."""
+    """Runs the golden model on inputs that a session has answered, and keeps the verdict on all of them."""
 
     def __init__(self, model: Model, dtype: str) -> None:
         self._model = model
-        self._tolerance = TOLERANCES[dtype]
-        self._probabilities: list[np.ndarray] = []
-        self._largest_logits: list[np.ndarray] = []
+        self.verdict = Verification(True, 0.0, 0, 0, TOLERANCES[dtype])
 
-    def watch(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """The same batches, each run through the golden model on its way."""
-        for batch in batches:
-            golden = run_network(self._model.network, self._model.tensors, batch)
-            self._probabilities.append(golden.probabilities)
-            self._largest_logits.append(np.abs(golden.logits).max(axis=1))
-            yield batch
-
-    def compare(self, result: Result) -> Verification:
-        """The verdict on a result for exactly the batches that were watched."""
-        if not self._probabilities:
-            return Verification(True, 0.0, 0, 0, self._tolerance)
-        expected = np.concatenate(self._probabilities)
-        allowed = self._tolerance * np.maximum(1.0, np.concatenate(self._largest_logits) / LARGE_LOGIT)
-        errors = np.abs(result.probabilities - expected).max(axis=1)
-        rows = np.arange(len(expected))
-        differ = result.classes != expected.argmax(axis=1)
-        gap = expected.max(axis=1) - expected[rows, result.classes]
+    def check(self, inputs: np.ndarray, classes: np.ndarray, probabilities: np.ndarray) -> None:
+        """Compare the answers to inputs [N, ...], classes [N] and probabilities [N, C], with the golden model's."""
+        if not len(inputs):
+            return
+        golden = run_network(self._model.network, self._model.tensors, inputs)
+        expected = golden.probabilities
+        tolerance = self.verdict.tolerance
+        allowed = tolerance * np.maximum(1.0, np.abs(golden.logits).max(axis=1) / LARGE_LOGIT)
+        errors = np.abs(probabilities - expected).max(axis=1)
+        differ = classes != expected.argmax(axis=1)
+        gap = expected.max(axis=1) - expected[np.arange(len(expected)), classes]
         near = differ & (gap <= 2 * allowed)
         disagreements = int(differ.sum() - near.sum())
-        return Verification(
-            passed=disagreements == 0 and bool((errors <= allowed).all()),
-            max_abs_error=float(errors.max()),
-            disagreements=disagreements,
-            near_ties=int(near.sum()),
-            tolerance=self._tolerance,
-        )
+        passed = disagreements == 0 and bool((errors <= allowed).all())
+        latest = Verification(passed, float(errors.max()), disagreements, int(near.sum()), tolerance)
+        self.verdict = merge((self.verdict, latest))

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...inference.predictions import Prediction
 from ...models.files import Model
-from ...runtime.backend import Labelled
+from ...runtime.backend import BackendInfo
 from ..errors import UsageError, complain
 from ..options import Format
 from ..output import is_special, open_output, write_chunks, write_stderr
@@ -73,7 +73,7 @@ def open_answers(
 
 
 def identify(
-    command: str, model: Model, backend: Labelled, dtype: str, top_k: int, data: list[str | int] | None = None
+    command: str, model: Model, backend: BackendInfo, dtype: str, top_k: int, data: list[str | int] | None = None
 ) -> Identity:
     """What decides the answers of a run, so that an interrupted one is gone on with in the same way."""
     weights = zlib.crc32(model.network.to_json().encode())

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...models.files import Model
 from ...version import __version__
-from ..backend import ArraySpec, Backend, Launch
+from ..backend import ArraySpec, Backend, LaunchResult
 from ..neuron.device_time import DEVICE_LABEL
 from ..plan import DTYPES, Step, plan_network
 from ..session import DEFAULT_BATCH_SIZE, Result, Session
@@ -116,14 +116,14 @@ class ComparingBackend:
     """Runs kernels on one backend, and beside it on another; answers with what the first one gave."""
 
     def __init__(self, measured: Backend, predicted: Backend, dtype: str) -> None:
-        self.name, self.target, self.latency_kind = measured.name, measured.target, measured.latency_kind
+        self.info = measured.info
         self._measured = measured
         self._predicted = predicted
         self._dtype = dtype
         self._tolerance = TOLERANCES[dtype]
         self.compared: list[ComparedLaunch] = []
 
-    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> Launch:
+    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
         """Run a kernel on both and note how they compare (without the names of step and kernel)."""
         measured = self._measured.launch(kernel, *arrays, **parameters)
         predicted = self._predicted.launch(kernel, *arrays, **parameters)
@@ -136,18 +136,18 @@ class ComparingBackend:
                 shapes=tuple(array.shape for array in arrays),
                 dtype=self._dtype,
                 parameters=parameters,
-                measured_us=measured.latency_us,
-                measured_us_p99=measured.latency_us_p99,
-                device_us=getattr(measured, "device_us", None),
-                device_us_p99=getattr(measured, "device_us_p99", None),
-                predicted_us=predicted.latency_us,
+                measured_us=measured.time.latency_us,
+                measured_us_p99=measured.time.latency_us_p99,
+                device_us=measured.time.device_us,
+                device_us_p99=measured.time.device_us_p99,
+                predicted_us=predicted.time.latency_us,
                 error=max(errors),
                 tolerance=0.0 if whole else self._tolerance,
             )
         )
         return measured
 
-    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> Launch:
+    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Time a kernel on the first backend."""
         return self._measured.time(kernel, *specs, **parameters)
 
@@ -168,8 +168,8 @@ def compare_backends(
     both = ComparingBackend(measured, predicted, dtype)
     result = Session(model, both, dtype, batch_size).run(x)
     steps = plan_network(model, DTYPES[dtype])
-    label = getattr(measured, "latency_label", measured.latency_kind)
-    return BackendComparison(result, _merge(both.compared, steps), measured.target, label)
+    info = measured.info
+    return BackendComparison(result, _merge(both.compared, steps), info.target, info.latency_label)
 
 
 def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..backend import ArraySpec, Backend, Launch
+from ..backend import ArraySpec, Backend, LaunchResult
 from ..plan import DTYPES
-from ..timing import LayerTiming, add_up
+from ..timing import LayerTiming, Row, Totals
 from ..verify import Verification
 from .kernel_cases import KernelCase
 
@@ -16,7 +16,7 @@ from .kernel_cases import KernelCase
 TOLERANCES = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
 
 
-class KernelTime(NamedTuple):
+class KernelBench(NamedTuple):
     """A kernel's row, its timeline where the backend keeps them, and the check against NumPy where it was asked for."""
 
     row: LayerTiming
@@ -24,14 +24,14 @@ class KernelTime(NamedTuple):
     verification: Verification | None
 
 
-def time_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelTime:
+def time_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelBench:
     """The time of a kernel from its shapes."""
     data = DTYPES[dtype]
     specs = [ArraySpec(shape, case.dtype_of(position, data)) for position, shape in enumerate(case.shapes)]
     return _timed(name, case, backend.time(_kernel(case), *specs, **case.parameters), None)
 
 
-def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelTime:
+def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelBench:
     """The time of a kernel on random operands, and how its result compares with NumPy's."""
     arrays = case.arrays(DTYPES[dtype])
     launch = backend.launch(_kernel(case), *arrays, **case.parameters)
@@ -51,6 +51,7 @@ def _kernel(case: KernelCase) -> Any:
     return getattr(kernels, case.kernel)
 
 
-def _timed(name: str, case: KernelCase, launch: Launch, verification: Verification | None) -> KernelTime:
-    row = add_up(name, case.kernel, case.shapes[0], case.output_shape, [launch], launch.latency_us)
-    return KernelTime(row, launch.timeline, verification)
+def _timed(name: str, case: KernelCase, launch: LaunchResult, verification: Verification | None) -> KernelBench:
+    totals = Totals([Row(name, case.kernel, case.shapes[0], case.output_shape)])
+    totals.add(1, [launch.time])
+    return KernelBench(totals.layers()[0], launch.timeline, verification)

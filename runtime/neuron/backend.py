@@ -22,7 +22,16 @@ from typing import Any
 import numpy as np
 
 from ...kernels import nki_source
-from ..backend import TARGET_VARIABLE, ArraySpec, BackendUnavailable, KernelError, Launch, resolve_target
+from ..backend import (
+    TARGET_VARIABLE,
+    ArraySpec,
+    BackendInfo,
+    BackendUnavailable,
+    KernelError,
+    LaunchResult,
+    LaunchTime,
+    resolve_target,
+)
 from ..sharing.remote import LazyCounter, WorkerDied, simulator_beside
 from ..sharing.worker import WorkerError
 from . import environment
@@ -51,24 +60,15 @@ _NEFF_FILE = "kernel.neff"
 Note = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class NeuronLaunch(Launch):
-    """A launch on the chip. `latency_us` and its 99th percentile are host round trips; the device's times, where known,
-    stand beside them. `flops` and `hbm_bytes` are counted, not measured, and 0 where nobody counts them."""
-
-    device_us: float | None = None
-    device_us_p99: float | None = None
-
-
 @dataclass
 class _Executable:
-    """A compiled kernel, loaded; once it has been timed also its times (a launch without outputs)."""
+    """A compiled kernel, loaded; once it has been timed also its times."""
 
     kernel: Any  # kept alive, since executables are known by its identity
     name: str
     call: Callable[..., Any]
     neff: Path | None
-    timed: NeuronLaunch | None = None
+    timed: LaunchTime | None = None
 
 
 class NeuronBackend:
@@ -79,10 +79,6 @@ class NeuronBackend:
     its time on the device. `progress` is told what takes long, `warn` what goes wrong without being fatal.
     """
 
-    name = "neuron"
-    latency_kind = "measured"
-    latency_label = HOST_LABEL
-
     def __init__(
         self,
         target: str,
@@ -91,13 +87,13 @@ class NeuronBackend:
         iterations: int = DEFAULT_ITERATIONS,
         cache: CompileCache | None = None,
         timer: DeviceTimer | None = None,
-        counter: Callable[..., Launch] | None = None,
+        counter: Callable[..., LaunchTime] | None = None,
         progress: Note = lambda message: None,
         warn: Note = warn_user,
     ) -> None:
         if warmup < 0 or iterations < 1:
             raise ValueError(f"warmup is {warmup} and iterations {iterations}; at least 0 and 1 are needed")
-        self.target = target
+        self.info = BackendInfo("neuron", target, "measured", HOST_LABEL)
         self._warmup = warmup
         self._iterations = iterations
         self._cache = cache if cache is not None else CompileCache(None)
@@ -109,7 +105,7 @@ class NeuronBackend:
         with standard_output_to(2):
             self._torch, self._torch_neuronx = load_packages()
 
-    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> NeuronLaunch:
+    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
         """Run a kernel; the arrays that it returns, and its times.
 
         CompileError where the compiler refuses it, ExecutionError where the device does, DeviceLost where the device is
@@ -121,10 +117,10 @@ class NeuronBackend:
             outputs, _ = self._call(executable, tensors)
             if executable.timed is None:
                 executable.timed = self._measure(executable, kernel, arrays, tensors, parameters)
-        return replace(executable.timed, outputs=tuple(to_array(self._torch, output) for output in outputs))
+        return LaunchResult(tuple(to_array(self._torch, output) for output in outputs), executable.timed)
 
-    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> NeuronLaunch:
-        """Time a kernel on random arrays (zeros where they are integers); the launch has no outputs."""
+    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
+        """Time a kernel on random arrays (zeros where they are integers); the result has no outputs."""
         random = np.random.default_rng(0)
         arrays = []
         for spec in specs:
@@ -142,7 +138,7 @@ class NeuronBackend:
             source = find_source(kernel)
             cache = self._cache if source.digest is not None else CompileCache(None)
             description = " ".join(f"{list(shape)}" for shape, _ in operands)
-            label = f"{source.name} {description} {operands[0][1]} for {self.target}"
+            label = f"{source.name} {description} {operands[0][1]} for {self.info.target}"
 
             def wait() -> None:
                 self._progress(f"waiting for another process that compiles {label}")
@@ -162,7 +158,7 @@ class NeuronBackend:
             "source": source.digest,
             "operands": [[list(shape), dtype] for shape, dtype in operands],
             "parameters": {name: repr(value) for name, value in parameters.items()},
-            "target": self.target,
+            "target": self.info.target,
             "compiler_arguments": [*COMPILER_ARGUMENTS, os.environ.get("NEURON_CC_FLAGS", "")],
             "versions": package_versions(),
         }
@@ -217,7 +213,7 @@ class NeuronBackend:
         kept = self._cache.keep_log(f"{printed}\n{error}\n")
         line = first_useful_line(str(error), printed, type(error.__cause__).__name__)
         return CompileError(
-            f"{name} on {self.target}: the compiler failed: {line}" + (f" (its output: {kept})" if kept else "")
+            f"{name} on {self.info.target}: the compiler failed: {line}" + (f" (its output: {kept})" if kept else "")
         )
 
     def _call(self, executable: _Executable, tensors: list[Any]) -> tuple[tuple[Any, ...], float]:
@@ -241,22 +237,18 @@ class NeuronBackend:
         arrays: tuple[np.ndarray, ...],
         tensors: list[Any],
         parameters: dict[str, Any],
-    ) -> NeuronLaunch:
+    ) -> LaunchTime:
         """Times of a kernel that has run once, which is the first of the warm-up."""
         for _ in range(self._warmup - 1):
             self._call(executable, tensors)
         microseconds = [self._call(executable, tensors)[1] * 1e6 for _ in range(self._iterations)]
         device = self._device_time(executable)
         counted = self._count(executable.name, kernel, arrays, parameters)
-        return NeuronLaunch(
-            outputs=(),
+        return LaunchTime(
             latency_us=float(np.percentile(microseconds, 50)),
             latency_us_p99=float(np.percentile(microseconds, 99)),
             flops=counted.flops if counted is not None else 0,
             hbm_bytes=counted.hbm_bytes if counted is not None else 0,
-            bound_by=None,
-            mfu=None,
-            timeline=None,
             device_us=device.p50_us if device is not None else None,
             device_us_p99=device.p99_us if device is not None else None,
         )
@@ -276,7 +268,7 @@ class NeuronBackend:
 
     def _count(
         self, name: str, kernel: Any, arrays: tuple[np.ndarray, ...], parameters: dict[str, Any]
-    ) -> Launch | None:
+    ) -> LaunchTime | None:
         if self._counter is None:
             return None
         try:

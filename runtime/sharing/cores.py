@@ -5,11 +5,10 @@ Each process sees one core, by NEURON_RT_VISIBLE_CORES (aws-neuron-sdk, neuron-r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from multiprocessing.connection import wait
-from typing import Any
 
 import numpy as np
 
@@ -17,20 +16,9 @@ from ...models.files import Model
 from ..backend import BackendUnavailable
 from ..neuron.system import NUMBER_OF_CORES, VISIBLE_CORES, visible_cores
 from ..plan import DTYPES, plan_network
-from ..session import DEFAULT_BATCH_SIZE, Result, split_batches
-from ..timing import Stopwatch
+from ..session import BatchAnswer, Progress
 from .remote import RemoteWorker, WorkerDied
 from .worker import BackendOpener, Note
-
-
-@dataclass(frozen=True)
-class CoresResult(Result):
-    """The result of several cores. Rows and `total_us` add up the time of all cores; `core_us` tells that of each.
-
-    Cores work at the same time, so the longest of `core_us` is what passes on the chip.
-    """
-
-    core_us: tuple[float, ...] = ()
 
 
 def pick_cores(count: int) -> tuple[int, ...]:
@@ -58,14 +46,12 @@ class CoresSession:
         opener: BackendOpener,
         cores: Sequence[int],
         dtype: str = "float32",
-        batch_size: int = DEFAULT_BATCH_SIZE,
         progress: Note = lambda message: None,
         warn: Note = lambda message: None,
     ) -> None:
         self.model = model
         self.dtype = dtype
-        self.batch_size = batch_size
-        self._steps = plan_network(model, DTYPES[dtype])
+        self.rows = tuple(step.row for step in plan_network(model, DTYPES[dtype]))
         self._workers: list[RemoteWorker] = []
         try:
             for core in cores:
@@ -75,7 +61,7 @@ class CoresSession:
             for worker in self._workers:
                 worker.send("open", opener)
             opened = [worker.receive() for worker in self._workers]
-            self.backend_name, self.target, self.latency_kind = opened[0]
+            self.info = opened[0]
             for worker in self._workers:
                 worker.send("prepare", model, dtype)
             for worker in self._workers:
@@ -84,27 +70,29 @@ class CoresSession:
             self.close(at_once=True)
             raise
 
-    def run(self, x: np.ndarray, progress: Callable[[int], None] | None = None) -> CoresResult:
-        """Run inputs [N, *network.input.shape], at most `batch_size` at a time; see `run_batches`."""
-        return self.run_batches(split_batches(x, self.batch_size), progress)
+    def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
+        """Answer batches in their order, each run on the next core that is free; see `Session.stream`.
 
-    def run_batches(self, batches: Iterable[np.ndarray], progress: Callable[[int], None] | None = None) -> CoresResult:
-        """Run batches as they come, each on the next core that is free; `progress` gets the inputs answered so far.
-
-        No more batches are held than there are cores. Raises KernelError, OverflowedError and BackendUnavailable as a
+        No more batches are held than there are cores, and answers until those before them are there. `progress` gets
+        the inputs answered so far, in any order. Raises KernelError, OverflowedError and BackendUnavailable as a
         `Session` does, and WorkerDied where a process ended, with the core and the inputs that it had. The session is
         of no use after that.
         """
         try:
-            return self._run(iter(batches), progress)
+            waiting: dict[int, BatchAnswer] = {}
+            following = 0
+            for number, answer in self._answers(iter(batches), progress or (lambda done: None)):
+                waiting[number] = answer
+                while following in waiting:
+                    yield waiting.pop(following)
+                    following += 1
         except BaseException:
             self.close(at_once=True)
             raise
 
-    def _run(self, batches: Iterator[np.ndarray], progress: Callable[[int], None] | None) -> CoresResult:
-        answers: dict[int, tuple[np.ndarray, np.ndarray, list[Any]]] = {}
+    def _answers(self, batches: Iterator[np.ndarray], progress: Progress) -> Iterator[tuple[int, BatchAnswer]]:
+        """The number of each batch and its answer, as they come."""
         sizes: list[int] = []
-        core_us = [0.0] * len(self._workers)
         idle = list(range(len(self._workers)))
         busy: dict[int, int] = {}  # worker: the number of its batch
         done = 0
@@ -128,35 +116,10 @@ class CoresSession:
                     answered, answer = self._workers[position].read_message()
                 if answered:
                     number = busy.pop(position)
-                    answers[number] = answer
-                    core_us[position] += sum(launch.latency_us for launch in answer[2])
                     done += sizes[number]
                     idle.append(position)
-                    if progress is not None:
-                        progress(done)
-        return self._collect(answers, sizes, tuple(core_us))
-
-    def _collect(
-        self,
-        answers: dict[int, tuple[np.ndarray, np.ndarray, list[Any]]],
-        sizes: list[int],
-        core_us: tuple[float, ...],
-    ) -> CoresResult:
-        stopwatch = Stopwatch(self._steps)
-        for number, size in enumerate(sizes):
-            stopwatch.add_batch(size, answers[number][2])
-        ordered = [answers[number] for number in range(len(sizes))]
-        layers = stopwatch.rows()
-        classes = [answer[0] for answer in ordered]
-        probabilities = [answer[1] for answer in ordered]
-        labels = len(self.model.network.labels)
-        return CoresResult(
-            np.concatenate(classes) if classes else np.empty(0, np.int32),
-            np.concatenate(probabilities) if probabilities else np.empty((0, labels), np.float32),
-            layers,
-            sum(layer.latency_us for layer in layers),
-            core_us=core_us,
-        )
+                    progress(done)
+                    yield number, replace(answer, worker=position)
 
     def close(self, at_once: bool = False) -> None:
         """End the processes."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import ArraySpec, Backend, BackendUnavailable, Launch
+from ..backend import ArraySpec, Backend, BackendInfo, BackendUnavailable, LaunchResult, LaunchTime
 from ..neuron.kernel_source import find_source
 from .worker import BackendOpener, Note
 
@@ -128,19 +128,19 @@ class RemoteBackend:
     def __init__(self, worker: RemoteWorker, opener: BackendOpener) -> None:
         self._worker = worker
         try:
-            self.name, self.target, self.latency_kind = worker.call("open", opener)
+            self.info: BackendInfo = worker.call("open", opener)
         except BaseException:
             worker.close(at_once=True)
             raise
 
-    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> Launch:
+    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
         """Run a kernel there."""
-        launch: Launch = self._worker.call("launch", find_source(kernel).name, arrays, parameters)
+        launch: LaunchResult = self._worker.call("launch", find_source(kernel).name, arrays, parameters)
         return launch
 
-    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> Launch:
+    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Time a kernel there."""
-        launch: Launch = self._worker.call("time", find_source(kernel).name, specs, parameters)
+        launch: LaunchResult = self._worker.call("time", find_source(kernel).name, specs, parameters)
         return launch
 
     def close(self) -> None:
@@ -168,11 +168,11 @@ class LazyCounter:
         self._open_backend = open_backend
         self._backend: RemoteBackend | None = None
 
-    def __call__(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> Launch:
-        """The launch as the simulator walks it by shapes; its flops and bytes are those of the kernel's program."""
+    def __call__(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchTime:
+        """The time as the simulator walks the kernel by shapes; its flops and bytes are those of its program."""
         if self._backend is None:
             self._backend = self._open_backend()
-        return self._backend.time(kernel, *specs, **parameters)
+        return self._backend.time(kernel, *specs, **parameters).time
 
     def close(self) -> None:
         """End the simulator's process, if it runs."""

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...models.files import Model
-from ..backend import ArraySpec, Backend, BackendUnavailable, KernelError, Launch
-from ..session import OverflowedError, Session
+from ..backend import ArraySpec, Backend, BackendInfo, BackendUnavailable, KernelError, LaunchResult
+from ..session import BatchAnswer, OverflowedError, Session
 
 Note = Callable[[str], None]
 
@@ -43,55 +43,34 @@ class Worker:
     def __init__(self, progress: Note, warn: Note) -> None:
         self._progress = progress
         self._warn = warn
-        self._backend: Recorder | None = None
+        self._backend: Backend | None = None
         self._session: Session | None = None
 
-    def open(self, opener: BackendOpener) -> tuple[str, str, str]:
-        """Open the backend: its name, target and kind of latency."""
-        backend = opener(progress=self._progress, warn=self._warn)
-        self._backend = Recorder(backend)
-        return backend.name, backend.target, backend.latency_kind
+    def open(self, opener: BackendOpener) -> BackendInfo:
+        """Open the backend."""
+        self._backend = opener(progress=self._progress, warn=self._warn)
+        return self._backend.info
 
     def prepare(self, model: Model, dtype: str) -> None:
         """Make a session of a model on the backend."""
         assert self._backend is not None
         self._session = Session(model, self._backend, dtype)
 
-    def run(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[Launch]]:
-        """Run one batch: classes, probabilities, and the launches in order (without outputs)."""
-        assert self._backend is not None and self._session is not None
-        self._backend.launches.clear()
-        result = self._session.run_batches([x])
-        return result.classes, result.probabilities, list(self._backend.launches)
+    def run(self, x: np.ndarray) -> BatchAnswer:
+        """Run one batch, without its timelines, which are large."""
+        assert self._session is not None
+        (answer,) = self._session.stream([x])
+        return replace(answer, timelines=(None,) * len(answer.timelines))
 
-    def launch(self, kernel: str, arrays: tuple[np.ndarray, ...], parameters: dict[str, Any]) -> Launch:
+    def launch(self, kernel: str, arrays: tuple[np.ndarray, ...], parameters: dict[str, Any]) -> LaunchResult:
         """Run one kernel of trninfer.kernels."""
         assert self._backend is not None
-        return _portable(self._backend.backend.launch(_find_kernel(kernel), *arrays, **parameters))
+        return replace(self._backend.launch(_find_kernel(kernel), *arrays, **parameters), timeline=None)
 
-    def time(self, kernel: str, specs: tuple[ArraySpec, ...], parameters: dict[str, Any]) -> Launch:
+    def time(self, kernel: str, specs: tuple[ArraySpec, ...], parameters: dict[str, Any]) -> LaunchResult:
         """Time one kernel of trninfer.kernels."""
         assert self._backend is not None
-        return _portable(self._backend.backend.time(_find_kernel(kernel), *specs, **parameters))
-
-
-class Recorder:
-    """A backend that notes the launches it passes on."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.name, self.target, self.latency_kind = backend.name, backend.target, backend.latency_kind
-        self.launches: list[Launch] = []
-
-    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> Launch:
-        """Pass on, and note without outputs."""
-        launch = self.backend.launch(kernel, *arrays, **parameters)
-        self.launches.append(replace(_portable(launch), outputs=()))
-        return launch
-
-    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> Launch:
-        """Pass on."""
-        return self.backend.time(kernel, *specs, **parameters)
+        return replace(self._backend.time(_find_kernel(kernel), *specs, **parameters), timeline=None)
 
 
 def _find_kernel(name: str) -> Any:
@@ -100,11 +79,6 @@ def _find_kernel(name: str) -> Any:
     if name not in kernels.__all__:
         raise KernelError(f"{name} is not a kernel of trninfer.kernels; no other can run in a process of its own")
     return getattr(kernels, name)
-
-
-def _portable(launch: Launch) -> Launch:
-    """A launch as it goes through the socket: without its timeline, which is large."""
-    return replace(launch, timeline=None)
 
 
 def serve(connection: Connection) -> None:

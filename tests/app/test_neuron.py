@@ -14,7 +14,6 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from trninfer.app.backends import CoresRunner
 from trninfer.app.reports.machine import to_document
 from trninfer.app.reports.report import Report
 from trninfer.kernels import nki_source
@@ -23,8 +22,6 @@ from trninfer.runtime.neuron import backend as neuron
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.session import Result
-from trninfer.runtime.sharing.cores import CoresResult
-from trninfer.runtime.sharing.remote import WorkerDied
 
 STAND_INS = Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins"
 CORE_STAND_INS = Path(__file__).parent / "stand_ins"
@@ -380,25 +377,6 @@ def test_a_core_that_fails_is_status_3(cli, cores, feature_model, data, monkeypa
     monkeypatch.setenv("STAND_IN_CORE", fault)
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, "--batch-size", 3, "--quiet")
     assert outcome.status == 3 and message in outcome.err and "Traceback" not in outcome.err
-
-
-def test_inputs_of_a_core_that_died_late_are_counted_from_where_it_says() -> None:
-    class Cores:
-        model = None
-
-        def run_batches(self, batches, progress=None):
-            if batches == "bad":
-                raise WorkerDied("killed with inputs 0 to 2 (counted from 0) unanswered")
-            return CoresResult(np.zeros(24, np.int32), np.zeros((24, 3), np.float32), (), 5.0, core_us=(2.0, 3.0))
-
-    runner = CoresRunner(Cores(), 2)
-    with pytest.raises(WorkerDied, match=r"unanswered$"):
-        runner.run_batches("bad")
-    runner.run_batches("good")
-    runner.run_batches("good")
-    assert runner.elapsed_us == 6.0
-    with pytest.raises(WorkerDied, match="the 48 before them were answered and are not counted"):
-        runner.run_batches("bad")
 
 
 # ---- doctor ----

@@ -42,14 +42,11 @@ def test_options_reach_the_neuron_backend(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
     monkeypatch.setattr(neuron, "open_neuron_backend", lambda target, **options: (target, options))
     assert choose_backend("auto", "trn3", warmup=2, nrtpy="x") == ("trn3", {"warmup": 2, "nrtpy": "x"})
-    assert choose_backend("sim", warmup=2).name == "sim"
+    assert choose_backend("sim", warmup=2).info.name == "sim"
 
 
-def test_what_times_are_called() -> None:
-    simulated = choose_backend("sim")
-    assert backend.latency_label(simulated) == "predicted"
-    simulated.latency_label = "predicted, by someone"
-    assert backend.latency_label(simulated) == "predicted, by someone"
+def test_what_reports_say_of_it() -> None:
+    assert choose_backend("sim", "trn1").info == backend.BackendInfo("sim", "trn1", "predicted", "predicted")
 
 
 def test_neuron_says_what_is_missing_and_how_to_install_it() -> None:
@@ -59,7 +56,7 @@ def test_neuron_says_what_is_missing_and_how_to_install_it() -> None:
 
 def test_the_simulator_is_chosen_for_the_kernels_too() -> None:
     chosen = choose_backend("auto", "trn1")
-    assert (chosen.name, chosen.target, chosen.latency_kind) == ("sim", "trn1", "predicted")
+    assert (chosen.info.name, chosen.info.target) == ("sim", "trn1")
     assert os.environ["TRNINFER_BACKEND"] == ""  # read, never written
     assert nki_source.use_nki() == "sim"
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trninfer import simulator
 from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Model, Network, Softmax, run_network
-from trninfer.runtime.backend import KernelError, Launch
+from trninfer.runtime.backend import BackendInfo, KernelError, LaunchResult, LaunchTime
 from trninfer.runtime.plan import plan_network
 from trninfer.runtime.session import OverflowedError, Session
 from trninfer.runtime.simulated import SimulatedBackend
@@ -158,14 +158,17 @@ def test_batches_are_taken_one_at_a_time_and_progress_is_told() -> None:
             events.append(f"batch {number}")
             yield inputs(FEATURES, 2)
 
-    session(FEATURES).run_batches(batches(), events.append)
+    for answer in session(FEATURES).stream(batches(), events.append):
+        events.append(f"answered {len(answer.classes)}")
     numbers = [event for event in events if isinstance(event, float)]
     assert numbers == sorted(numbers) and numbers[-1] == 6
-    assert events.index("batch 1") > events.index(2.0) and events.index("batch 2") > events.index(4.0)
+    told = [event for event in events if isinstance(event, str)]
+    assert told == ["batch 0", "answered 2", "batch 1", "answered 2", "batch 2", "answered 2"]
 
 
 def test_nothing_in_nothing_out() -> None:
-    result = session(FEATURES).run_batches([])
+    assert list(session(FEATURES).stream([])) == []
+    result = session(FEATURES).run(inputs(FEATURES, 0))
     assert len(result.classes) == 0 and result.probabilities.shape == (0, 5) and result.layers == ()
 
 
@@ -201,14 +204,14 @@ def test_a_kernels_refusal_is_one_line() -> None:
 class Stopped:
     """A backend whose launches take as long as it is told to."""
 
-    name, target, latency_kind = "sim", "trn2", "predicted"
+    info = BackendInfo("sim", "trn2", "predicted", "predicted")
 
     def __init__(self, times: list[tuple[float, float | None, str]]) -> None:
         self.times = iter(times)
 
-    def time(self, kernel: object, *specs: object, **parameters: object) -> Launch:
+    def time(self, kernel: object, *specs: object, **parameters: object) -> LaunchResult:
         latency, mfu, bound_by = next(self.times)
-        return Launch((), latency, 2 * latency, 10, 20, bound_by, mfu, None)
+        return LaunchResult((), LaunchTime(latency, 2 * latency, None, None, 10, 20, bound_by, mfu))
 
 
 def test_sums_over_launches() -> None:

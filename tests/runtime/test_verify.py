@@ -2,8 +2,7 @@
 
 import numpy as np
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax, run_network
-from trninfer.runtime.session import Result
-from trninfer.runtime.verify import TOLERANCES, Verification, Verifier
+from trninfer.runtime.verify import TOLERANCES, Verification, Verifier, merge
 
 NETWORK = Network("n", FeatureInput(3), (Dense("d", 3, 3), Softmax("s")), ("a", "b", "c"))
 IDENTITY = Model(NETWORK, {"d.weight": np.eye(3, dtype=np.float32), "d.bias": np.zeros(3, np.float32)}, {})
@@ -13,10 +12,10 @@ def verify(x: list[list[float]], change: list[list[float]], dtype: str = "float3
     """The verdict on probabilities that differ from the golden ones by `change`."""
     rows = np.array(x, np.float32)
     verifier = Verifier(IDENTITY, dtype)
-    for batch in verifier.watch([rows[:1], rows[1:]] if len(rows) > 1 else [rows]):
-        assert len(batch)
     found = run_network(NETWORK, IDENTITY.tensors, rows).probabilities + np.array(change, np.float32)
-    return verifier.compare(Result(found.argmax(axis=1).astype(np.int32), found, (), 0.0))
+    for part in (slice(0, 1), slice(1, None)):  # in two batches
+        verifier.check(rows[part], found[part].argmax(axis=1).astype(np.int32), found[part])
+    return verifier.verdict
 
 
 def test_equal_answers_pass() -> None:
@@ -47,7 +46,13 @@ def test_large_logits_are_allowed_coarser_rounding() -> None:
 
 
 def test_nothing_to_compare_passes() -> None:
-    verdict = Verifier(IDENTITY, "float32").compare(
-        Result(np.empty(0, np.int32), np.empty((0, 3), np.float32), (), 0.0)
-    )
-    assert verdict.passed
+    verifier = Verifier(IDENTITY, "float32")
+    assert verifier.verdict.passed
+    verifier.check(np.empty((0, 3), np.float32), np.empty(0, np.int32), np.empty((0, 3), np.float32))
+    assert verifier.verdict == Verification(True, 0.0, 0, 0, TOLERANCES["float32"])
+
+
+def test_verdicts_are_merged() -> None:
+    good, bad = Verification(True, 0.5, 0, 2, 1e-4), Verification(False, 0.25, 3, 1, 1e-4)
+    assert merge((good, bad)) == Verification(False, 0.5, 3, 3, 1e-4)
+    assert merge((good,)) == good

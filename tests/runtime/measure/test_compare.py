@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax
-from trninfer.runtime.backend import Launch
+from trninfer.runtime.backend import BackendInfo, LaunchResult, LaunchTime
 from trninfer.runtime.measure.compare import MEASUREMENT_COLUMNS, compare_backends, relative_error
-from trninfer.runtime.neuron.backend import NeuronLaunch
 
 DATA = Path(__file__).parents[3] / "benchmarks" / "data" / "latency-kernels.csv"
 
@@ -20,33 +19,28 @@ DATA = Path(__file__).parents[3] / "benchmarks" / "data" / "latency-kernels.csv"
 class Chip:
     """Computes on the simulator; `disturb` changes what a kernel gives."""
 
-    name = "neuron"
-    target = "trn2"
-    latency_kind = "measured"
-    latency_label = "measured, host round trip"
+    info = BackendInfo("neuron", "trn2", "measured", "measured, host round trip")
 
     def __init__(self, disturb=lambda kernel, output: output, device_us: float | None = 20.0) -> None:
         self.disturb = disturb
         self.device_us = device_us
 
-    def launch(self, kernel, *arrays, **parameters) -> NeuronLaunch:
+    def launch(self, kernel, *arrays, **parameters) -> LaunchResult:
         output = self.disturb(kernel.__name__, kernel(*arrays, **parameters))
         tail = None if self.device_us is None else 25.0
-        return NeuronLaunch((output,), 150.0, 180.0, 1, 1, None, None, None, self.device_us, tail)
+        return LaunchResult((output,), LaunchTime(150.0, 180.0, self.device_us, tail, 1, 1))
 
-    def time(self, kernel, *specs, **parameters) -> NeuronLaunch:
+    def time(self, kernel, *specs, **parameters) -> LaunchResult:
         raise AssertionError("nothing is timed alone here")
 
 
 class Simulator:
-    name = "sim"
-    target = "trn2"
-    latency_kind = "predicted"
+    info = BackendInfo("sim", "trn2", "predicted", "predicted")
 
-    def launch(self, kernel, *arrays, **parameters) -> Launch:
-        return Launch((kernel(*arrays, **parameters),), 10.0, None, 1, 1, "dma", 0.5, None)
+    def launch(self, kernel, *arrays, **parameters) -> LaunchResult:
+        return LaunchResult((kernel(*arrays, **parameters),), LaunchTime(10.0, None, None, None, 1, 1, "dma", 0.5))
 
-    def time(self, kernel, *specs, **parameters) -> Launch:
+    def time(self, kernel, *specs, **parameters) -> LaunchResult:
         raise AssertionError("nothing is timed alone here")
 
 

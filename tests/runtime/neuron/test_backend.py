@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -19,7 +20,7 @@ from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
 from trninfer.kernels import nki_source
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax
 from trninfer.models.golden import run_network
-from trninfer.runtime.backend import ArraySpec, BackendUnavailable, KernelError, Launch
+from trninfer.runtime.backend import ArraySpec, BackendUnavailable, KernelError, LaunchTime
 from trninfer.runtime.neuron import backend as neuron
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_cache import CompileCache
@@ -110,7 +111,7 @@ def test_a_call_is_timed_until_its_output_is_on_the_host(control, notes, monkeyp
     control.on_device = True
     control.synchronise = lambda: now.__setitem__(0, now[0] + 0.001)
     monkeypatch.setattr(neuron.time, "perf_counter", lambda: now[0])
-    assert make(notes).launch(kernels.transpose, matrix(3, 4)).latency_us == pytest.approx(1000.0)
+    assert make(notes).launch(kernels.transpose, matrix(3, 4)).time.latency_us == pytest.approx(1000.0)
 
 
 def test_a_kernel_is_timed_once_and_each_launch_runs(control, notes, monkeypatch) -> None:
@@ -121,13 +122,13 @@ def test_a_kernel_is_timed_once_and_each_launch_runs(control, notes, monkeypatch
     first = backend.launch(kernels.transpose, matrix(3, 4))
     assert control.calls == 3 + 4
     expected = [4 * (compile_readings / 2 + call) + 1 for call in range(3, 7)]
-    assert first.latency_us == pytest.approx(np.percentile(expected, 50))
-    assert first.latency_us_p99 == pytest.approx(np.percentile(expected, 99))
+    assert first.time.latency_us == pytest.approx(np.percentile(expected, 50))
+    assert first.time.latency_us_p99 == pytest.approx(np.percentile(expected, 99))
     second = backend.launch(kernels.transpose, matrix(3, 4) + 1)
     assert control.calls == 3 + 4 + 1 and control.compiles == 1
-    assert (second.latency_us, second.latency_us_p99) == (first.latency_us, first.latency_us_p99)
+    assert (second.time.latency_us, second.time.latency_us_p99) == (first.time.latency_us, first.time.latency_us_p99)
     np.testing.assert_array_equal(second.outputs[0], (matrix(3, 4) + 1).T)
-    assert backend.latency_kind == "measured" and backend.latency_label == "measured, host round trip"
+    assert backend.info.latency_kind == "measured" and backend.info.latency_label == "measured, host round trip"
 
 
 def test_nothing_is_left_in_the_temporary_folder(control, notes, tmp_path, monkeypatch) -> None:
@@ -160,7 +161,7 @@ def test_timing_by_shape_alone(control, notes) -> None:
     launch = make(notes, iterations=2).time(
         kernels.bias_activation, ArraySpec((3, 4), ml_dtypes.bfloat16), ArraySpec((1, 4), np.float32)
     )
-    assert launch.outputs == () and launch.latency_us > 0 and control.compiles == 1
+    assert launch.outputs == () and launch.time.latency_us > 0 and control.compiles == 1
 
 
 def test_nothing_but_the_report_reaches_standard_output(control, notes, capfd) -> None:
@@ -183,7 +184,10 @@ def test_a_second_run_compiles_nothing(control, notes, tmp_path) -> None:
     [
         lambda backend, _: backend.launch(kernels.transpose, matrix(4, 3)),
         lambda backend, _: backend.launch(kernels.transpose, matrix(3, 4, dtype=np.float16)),
-        lambda backend, _: setattr(backend, "target", "trn3") or backend.launch(kernels.transpose, matrix(3, 4)),
+        lambda backend, _: (
+            setattr(backend, "info", replace(backend.info, target="trn3"))
+            or backend.launch(kernels.transpose, matrix(3, 4))
+        ),
         lambda backend, patch: (
             patch.setattr(neuron, "package_versions", lambda: {"neuronx-cc": "9"})
             or backend.launch(kernels.transpose, matrix(3, 4))
@@ -325,13 +329,13 @@ def test_times_on_the_device(control, notes, tmp_path, cached) -> None:
     for _ in range(2):  # the second time from the cache, if there is one
         backend = make(notes, tmp_path if cached else None, timer=timer, warmup=2, iterations=3)
         launch = backend.launch(kernels.transpose, matrix(3, 4))
-        assert (launch.device_us, launch.device_us_p99) == (17.0, 19.0)
+        assert (launch.time.device_us, launch.time.device_us_p99) == (17.0, 19.0)
     assert timer.measured == [(b"NEFF", 2, 3)] * 2
 
 
 def test_a_device_time_that_cannot_be_had_is_told_and_no_more(control, notes) -> None:
     launch = make(notes, timer=Timer("no free core")).launch(kernels.transpose, matrix(3, 4))
-    assert launch.device_us is None and launch.latency_us > 0
+    assert launch.time.device_us is None and launch.time.latency_us > 0
     assert any("transpose: no time on the device: no free core" in note for note in notes)
 
 
@@ -339,13 +343,13 @@ def test_a_device_time_that_cannot_be_had_is_told_and_no_more(control, notes) ->
 def test_no_device_time_without_exactly_one_neff(control, notes, names) -> None:
     control.neff_names = names
     timer = Timer()
-    assert make(notes, timer=timer).launch(kernels.transpose, matrix(3, 4)).device_us is None
+    assert make(notes, timer=timer).launch(kernels.transpose, matrix(3, 4)).time.device_us is None
     assert timer.measured == [] and any("no single NEFF" in note for note in notes)
 
 
 def test_a_neff_under_a_hashed_name(control, notes) -> None:
     control.neff_names = ("model.MODULE_988+70e.neff",)
-    assert make(notes, timer=Timer()).launch(kernels.transpose, matrix(3, 4)).device_us == 17.0
+    assert make(notes, timer=Timer()).launch(kernels.transpose, matrix(3, 4)).time.device_us == 17.0
 
 
 def test_flops_and_bytes_are_counted_once(control, notes) -> None:
@@ -353,12 +357,13 @@ def test_flops_and_bytes_are_counted_once(control, notes) -> None:
 
     def count(kernel, *specs, **parameters):
         asked.append((kernel, specs, parameters))
-        return Launch((), 1.0, None, 42, 1000, "tensor", 0.5, None)
+        return LaunchTime(1.0, flops=42, hbm_bytes=1000, bound_by="tensor", mfu=0.5)
 
     backend = make(notes, counter=count)
     for _ in range(2):
         launch = backend.launch(kernels.transpose, matrix(3, 4))
-        assert (launch.flops, launch.hbm_bytes, launch.bound_by, launch.mfu) == (42, 1000, None, None)
+        time = launch.time
+        assert (time.flops, time.hbm_bytes, time.bound_by, time.mfu) == (42, 1000, None, None)
     assert asked == [(kernels.transpose, (ArraySpec((3, 4), np.dtype(np.float32)),), {})]
 
 
@@ -368,7 +373,7 @@ def test_a_count_that_fails_is_told_and_no_more(control, notes, error) -> None:
         raise error
 
     launch = make(notes, counter=count).launch(kernels.transpose, matrix(3, 4))
-    assert (launch.flops, launch.hbm_bytes) == (0, 0)
+    assert (launch.time.flops, launch.time.hbm_bytes) == (0, 0)
     assert any(f"flops and bytes are not counted: {error}" in note for note in notes)
 
 
@@ -411,18 +416,18 @@ def machine(packages, monkeypatch, tmp_path):
 
 def test_opening_prepares_the_environment(machine, tmp_path) -> None:
     backend = neuron.open_neuron_backend(warn=pytest.fail)
-    assert backend.target == "trn2"  # of the instance that neuron-ls tells
+    assert backend.info.target == "trn2"  # of the instance that neuron-ls tells
     assert os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] == "trn2"
     assert os.environ["NEURON_RT_NUM_CORES"] == "1" and os.environ["NEURON_LOGICAL_NC_CONFIG"] == "1"
     launch = backend.launch(kernels.transpose, matrix(300, 400))
     assert (tmp_path / "cache" / "locks").is_dir()
-    assert launch.hbm_bytes == 2 * 300 * 400 * 4  # counted by the simulator: read once, written once
+    assert launch.time.hbm_bytes == 2 * 300 * 400 * 4  # counted by the simulator: read once, written once
 
 
 def test_times_on_the_device_are_asked_for(machine, monkeypatch, tmp_path) -> None:
-    assert neuron.open_neuron_backend(count=False).launch(kernels.transpose, matrix(3, 4)).device_us is None
+    assert neuron.open_neuron_backend(count=False).launch(kernels.transpose, matrix(3, 4)).time.device_us is None
     timed = neuron.open_neuron_backend(count=False, device_times=True)
-    assert timed.launch(kernels.transpose, matrix(3, 4)).device_us == pytest.approx(17.0)
+    assert timed.launch(kernels.transpose, matrix(3, 4)).time.device_us == pytest.approx(17.0)
     warnings: list[str] = []
     monkeypatch.setattr(neuron, "find_device_timer", lambda nrtpy: None)
     neuron.open_neuron_backend(count=False, device_times=True, warn=warnings.append)
@@ -440,14 +445,14 @@ def test_the_packages_are_imported_after_the_environment_is_set(machine, monkeyp
 def test_what_the_user_has_set_is_kept(machine, monkeypatch) -> None:
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "gen2")
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "3")
-    assert neuron.open_neuron_backend().target == "trn1"
+    assert neuron.open_neuron_backend().info.target == "trn1"
     assert "NEURON_RT_NUM_CORES" not in os.environ and "NEURON_LOGICAL_NC_CONFIG" not in os.environ
 
 
 def test_an_instance_that_is_not_told_is_warned_of(machine, monkeypatch) -> None:
     monkeypatch.setattr(neuron, "instance_target", lambda: None)
     warnings: list[str] = []
-    assert neuron.open_neuron_backend(warn=warnings.append).target == "trn2"
+    assert neuron.open_neuron_backend(warn=warnings.append).info.target == "trn2"
     assert "labelled trn2" in warnings[0] and "NEURON_PLATFORM_TARGET_OVERRIDE" not in os.environ
 
 

@@ -8,15 +8,18 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax
 from trninfer.models.golden import run_network
-from trninfer.runtime.backend import BackendUnavailable, KernelError
+from trninfer.runtime.backend import BackendInfo, BackendUnavailable, KernelError
+from trninfer.runtime.session import split_batches
 from trninfer.runtime.sharing.cores import CoresSession, pick_cores
 from trninfer.runtime.sharing.remote import RemoteBackend, RemoteWorker, WorkerDied, open_simulator
 from trninfer.runtime.sharing.worker import WorkerError
+from trninfer.runtime.timing import LayerTiming, Totals
 
 STAND_INS = Path(__file__).parent / "stand_ins"
 NEURON_STAND_INS = Path(__file__).parents[1] / "neuron" / "stand_ins"
@@ -48,6 +51,26 @@ def model() -> Model:
     return Model(network, tensors, {})
 
 
+class Run(NamedTuple):
+    classes: np.ndarray
+    probabilities: np.ndarray
+    layers: tuple[LayerTiming, ...]
+    total_us: float
+    worker_us: dict[int, float]
+
+
+def run(session: CoresSession, x: np.ndarray, batch_size: int, progress=None) -> Run:
+    totals = Totals(session.rows)
+    classes, probabilities = [np.empty(0, np.int32)], [np.empty((0, 4), np.float32)]
+    for answer in session.stream(split_batches(x, batch_size), progress):
+        totals.add(answer.size, answer.times, answer.worker)
+        classes.append(answer.classes)
+        probabilities.append(answer.probabilities)
+    return Run(
+        np.concatenate(classes), np.concatenate(probabilities), totals.layers(), totals.total_us, totals.worker_us
+    )
+
+
 def inputs(count: int) -> np.ndarray:
     return np.random.default_rng(1).uniform(0.1, 1.0, (count, 6)).astype(np.float32)
 
@@ -56,8 +79,8 @@ def test_answers_come_in_the_order_of_the_inputs(model, opener) -> None:
     x = inputs(50)
     x[0, 0] = SLOW  # the first batch is answered last
     counts: list[int] = []
-    with CoresSession(model, opener, (0, 1, 2), batch_size=8) as session:
-        result = session.run(x, counts.append)
+    with CoresSession(model, opener, (0, 1, 2)) as session:
+        result = run(session, x, 8, counts.append)
     golden = run_network(model.network, model.tensors, x)
     np.testing.assert_allclose(result.probabilities, golden.probabilities, atol=1e-5)
     np.testing.assert_array_equal(result.classes, golden.probabilities.argmax(axis=1))
@@ -66,11 +89,11 @@ def test_answers_come_in_the_order_of_the_inputs(model, opener) -> None:
 
 
 def test_times_add_up_over_the_cores(model, opener) -> None:
-    with CoresSession(model, opener, (0, 1), batch_size=8) as session:
-        result = session.run(inputs(24))
-        assert (session.backend_name, session.target, session.latency_kind) == ("sim", "trn2", "predicted")
+    with CoresSession(model, opener, (0, 1)) as session:
+        result = run(session, inputs(24), 8)
+        assert session.info == BackendInfo("sim", "trn2", "predicted", "predicted")
     launches = 3 * 4  # three batches of transpose, matmul, bias_activation, argmax
-    assert result.total_us == pytest.approx(2.0 * launches) == pytest.approx(sum(result.core_us))
+    assert result.total_us == pytest.approx(2.0 * launches) == pytest.approx(sum(result.worker_us.values()))
     assert [layer.kernel for layer in result.layers] == [
         "transpose",
         "matmul_fully_optimized",
@@ -91,13 +114,13 @@ def test_each_process_sees_its_core(model, opener, capfd) -> None:
 
 def test_no_inputs(model, opener) -> None:
     with CoresSession(model, opener, (0,)) as session:
-        result = session.run(inputs(0))
+        result = run(session, inputs(0), 8)
     assert result.classes.shape == (0,) and result.probabilities.shape == (0, 4) and result.layers == ()
 
 
 def test_a_session_runs_again(model, opener) -> None:
-    with CoresSession(model, opener, (0, 1), batch_size=4) as session:
-        first, second = session.run(inputs(10)), session.run(inputs(10))
+    with CoresSession(model, opener, (0, 1)) as session:
+        first, second = run(session, inputs(10), 4), run(session, inputs(10), 4)
     np.testing.assert_array_equal(first.classes, second.classes)
 
 
@@ -112,17 +135,18 @@ def test_no_more_batches_are_held_than_there_are_cores(model, opener) -> None:
             yield inputs(4)
 
     with CoresSession(model, opener, (0, 1)) as session:
-        session.run_batches(batches(), lambda count: answered.__setitem__(0, count // 4))
+        for _ in session.stream(batches(), lambda count: answered.__setitem__(0, count // 4)):
+            pass
     assert len(taken) == 12
 
 
 def test_a_worker_that_dies_is_told_with_its_inputs(model, opener) -> None:
     x = inputs(40)
     x[16, 0] = KILL
-    session = CoresSession(model, opener, (0, 1), batch_size=8)
+    session = CoresSession(model, opener, (0, 1))
     processes = [worker._process for worker in session._workers]
     with pytest.raises(WorkerDied, match=r"the process on NeuronCore [01] was killed by SIGKILL") as caught:
-        session.run(x)
+        run(session, x, 8)
     assert "inputs 16 to 23 (counted from 0) unanswered" in str(caught.value)
     assert isinstance(caught.value, BackendUnavailable)
     assert all(process.poll() is not None for process in processes)
@@ -139,10 +163,10 @@ def test_a_worker_that_dies_is_told_with_its_inputs(model, opener) -> None:
 def test_errors_in_a_worker_come_over(model, opener, row, kind, message) -> None:
     x = inputs(16)
     x[8, 0] = row
-    session = CoresSession(model, opener, (0, 1), batch_size=8)
+    session = CoresSession(model, opener, (0, 1))
     processes = [worker._process for worker in session._workers]
     with pytest.raises(kind, match=message):
-        session.run(x)
+        run(session, x, 8)
     assert all(process.poll() is not None for process in processes)
 
 
@@ -164,7 +188,7 @@ def test_an_error_in_the_inputs_ends_the_processes_at_once(model, opener) -> Non
     session = CoresSession(model, opener, (0, 1))
     processes = [worker._process for worker in session._workers]
     with pytest.raises(KeyboardInterrupt):
-        session.run_batches(batches())
+        list(session.stream(batches()))
     assert processes[0].poll() == -signal.SIGTERM and processes[1].poll() is not None
 
 
@@ -189,9 +213,9 @@ def test_the_neuron_backend_on_two_cores(model) -> None:
     import worker_backends
 
     x = inputs(30)
-    with CoresSession(model, functools.partial(worker_backends.open_neuron, None), (0, 1), batch_size=4) as session:
-        result = session.run(x)
-        assert session.latency_kind == "measured"
+    with CoresSession(model, functools.partial(worker_backends.open_neuron, None), (0, 1)) as session:
+        result = run(session, x, 4)
+        assert session.info.latency_label == "measured, host round trip"
     golden = run_network(model.network, model.tensors, x)
     np.testing.assert_allclose(result.probabilities, golden.probabilities, atol=1e-5)
     assert all(layer.latency_us_p99 is not None for layer in result.layers)
@@ -203,8 +227,8 @@ def test_two_cores_compile_each_kernel_once(model, tmp_path, monkeypatch) -> Non
     monkeypatch.setenv("STAND_IN_COMPILE_LOG", str(tmp_path / "compilations"))
     monkeypatch.setenv("STAND_IN_COMPILE_SECONDS", "0.2")
     opener = functools.partial(worker_backends.open_neuron, tmp_path / "cache")
-    with CoresSession(model, opener, (0, 1), batch_size=4) as session:
-        session.run(inputs(16))
+    with CoresSession(model, opener, (0, 1)) as session:
+        run(session, inputs(16), 4)
     assert len((tmp_path / "compilations").read_text().splitlines()) == 4  # the kernels of the network's steps
 
 
@@ -230,5 +254,5 @@ def test_the_simulator_in_a_process_of_its_own(model) -> None:
     np.testing.assert_array_equal(launch.outputs[0], a.T)
     with pytest.raises(KernelError, match="test_which_cores is not a kernel"):
         backend.launch(test_which_cores, a)
-    assert backend.target == "trn1" and launch.latency_us > 0 and launch.timeline is None
+    assert backend.info.target == "trn1" and launch.time.latency_us > 0 and launch.timeline is None
     backend.close()

@@ -8,7 +8,7 @@ import sys
 import time
 
 import numpy as np
-from trninfer.runtime.backend import BackendUnavailable, KernelError, Launch
+from trninfer.runtime.backend import BackendInfo, BackendUnavailable, KernelError, LaunchResult, LaunchTime
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.backend import NeuronBackend
 from trninfer.runtime.neuron.compile_cache import CompileCache
@@ -17,9 +17,7 @@ from trninfer.runtime.neuron.compile_cache import CompileCache
 class PlainBackend:
     """Computes; every launch takes 2 us. Input rows whose first number is special make something happen."""
 
-    name = "sim"
-    target = "trn2"
-    latency_kind = "predicted"
+    info = BackendInfo("sim", "trn2", "predicted", "predicted")
 
     def __init__(self, progress) -> None:
         self._progress = progress
@@ -39,10 +37,10 @@ class PlainBackend:
         if first == -6.0:
             time.sleep(60)
         outputs = kernel(*arrays, **parameters)
-        return Launch((np.asarray(outputs),), 2.0, 3.0, 10, 100, None, None, object())
+        return LaunchResult((np.asarray(outputs),), LaunchTime(2.0, 3.0, None, None, 10, 100), object())
 
     def time(self, kernel, *specs, **parameters):
-        return Launch((), 2.0, 3.0, 10, 100, None, None, None)
+        return LaunchResult((), LaunchTime(2.0, 3.0, None, None, 10, 100))
 
 
 def open_plain(*, progress, warn):
