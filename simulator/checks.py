@@ -5,7 +5,8 @@ Conditions are tested before a message is built: instructions are checked on the
 
 from __future__ import annotations
 
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -48,17 +49,9 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
 
 
 def destination(op: str, tensor: object) -> NkiTensor:
-    """The operand `dst` of a compute engine: a tile that no two elements of a write share an element of."""
-    checked = tile(op, "dst", tensor)
-    if 0 in checked.strides:
-        distinct(op, checked)
-    return checked
-
-
-def distinct(op: str, dst: NkiTensor) -> None:
-    """A view with a stride of 0 would be written several times in one place."""
-    if any(stride == 0 and extent > 1 for stride, extent in zip(dst.strides, dst.shape)):
-        raise NkiValidationError(f"{op}: dst {dst.label} is broadcast; one element would be written several times")
+    """The operand `dst` of a compute engine: a tile. Where a stride of 0 writes an element several times, the last
+    write stands (AWS's qkv kernels throw elementwise results away so)."""
+    return tile(op, "dst", tensor)
 
 
 def in_sbuf(op: str, operand: str, tensor: object) -> NkiTensor:
@@ -86,14 +79,31 @@ def same_size(op: str, dst: NkiTensor, operand: str, data: NkiTensor) -> None:
         )
 
 
+_Member = TypeVar("_Member", bound=Enum)
+
+
+def member(op: str, operand: str, kind: type[_Member], value: Any) -> _Member:
+    """The member of an enum of `nki.isa` that a kernel passed, itself or as its number."""
+    if type(value) is kind:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        for known in kind:
+            if known.value == value:
+                return known
+    names = ", ".join(known.name for known in kind)
+    raise NkiValidationError(f"{op}: {operand} {value!r}; allowed: nisa.{kind.__name__} {names}")
+
+
 def engine_of(op: str, chosen: engine, default: engine, allowed: tuple[engine, ...]) -> engine:
     """The engine an instruction runs on: the kernel's choice where it made one."""
     if chosen is engine.unknown:
         return default
+    chosen = member(op, "engine", engine, chosen)
+    if chosen is engine.unknown:
+        return default
     if chosen not in allowed:
         raise NkiValidationError(
-            f"{op}: engine {getattr(chosen, 'name', chosen)} cannot run it; allowed: "
-            f"{', '.join(e.name for e in allowed)}"
+            f"{op}: engine {chosen.name} cannot run it; allowed: {', '.join(e.name for e in allowed)}"
         )
     return chosen
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 
 from .dtypes import Array, lookup
-from .errors import NkiValidationError
+from .errors import NkiValidationError, UndefinedOnChipWarning
 from .instruction import Allocation, Cost, Instruction, Transfer, engine
-from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, note_write, place
+from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, place
 from .targets import Target
 from .tensor import IndirectTensor, NkiTensor
 from .timing.capacity import Memory
@@ -43,6 +44,7 @@ class NeuronCore:
         self.last_accumulation: Instruction | None = None  # the last to use the Scalar Engine's accumulators
         self.last_use: dict[str, Instruction] = {}  # of state that several instructions share without naming it
         self._arenas: dict[MemoryRegion, Arena] = {}
+        self._warned: set[tuple[tuple[str, int], str]] = set()
         self._scratch: dict[tuple[int, int], Array] = {}
 
     def ndarray(
@@ -111,8 +113,7 @@ class NeuronCore:
         if unit is not engine.tensor:
             for tensor in writes:
                 if tensor.storage.region is PSUM:
-                    a = tensor.access
-                    note_write(tensor.storage.written, (a.row, a.row_end, a.byte, a.byte_end), by_matmul=False)
+                    tensor.storage.note_write(tensor, by_matmul=False)
         instruction = Instruction(
             len(program),
             op,
@@ -131,6 +132,13 @@ class NeuronCore:
         if indirect:
             _after_registers(instruction, indirect)
         return instruction
+
+    def warn(self, message: str) -> None:
+        """Tell of what the chip leaves undefined, once for each line of the kernel."""
+        line = _source_line()
+        if (line, message) not in self._warned:
+            self._warned.add((line, message))
+            warnings.warn_explicit(message, UndefinedOnChipWarning, *line)
 
     def share(self, state: str, instruction: Instruction) -> None:
         """Let an instruction that uses a state of its engine follow the last one that did, as the kernel has them."""

@@ -22,6 +22,10 @@ class NotSimulatedError(NkiValidationError, NotImplementedError):
     """The NKI API documents it; this simulator does not have it yet."""
 
 
+class UndefinedOnChipWarning(UserWarning):
+    """The simulator computes it, but AWS's documentation leaves undefined what the chip does."""
+
+
 def require(condition: object, message: str) -> None:
     """Raise NkiValidationError with `message` unless `condition` holds.
 

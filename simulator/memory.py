@@ -14,6 +14,7 @@ import numpy as np
 
 from .dtypes import Array, DType
 from .errors import CapacityError, NkiValidationError
+from .psum_writes import PsumWrites
 from .targets import PARTITIONS, Target
 
 
@@ -28,7 +29,6 @@ class MemoryRegion(Enum):
 
 PSUM_ALIGNMENT = 4  # bytes, of an address in PSUM (nl.tile_size.psum_min_align; 1 in SBUF)
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
-Rectangle = tuple[int, int, int, int]  # partitions [0] to [1], bytes [2] to [3] of each
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
@@ -78,7 +78,7 @@ class Storage:
         self.owner: Any = None  # the Allocation that dependencies are tracked on: its own, or its arena's
         self.borrowed = False  # the array is the caller's and must be copied before a write
         self.core: Any = None  # who wants to know when the kernel lets go of it
-        self.written: dict[Rectangle, bool] = {}  # PSUM: regions written, True where by a matmul
+        self.written = PsumWrites() if region is PSUM else None  # by whom its elements were written
 
     def __del__(self) -> None:
         if self.core is not None:
@@ -95,6 +95,13 @@ class Storage:
     @property
     def label(self) -> str:
         return f"{self.name or 'tensor'} {self.region.value}{list(self.shape)} {self.dtype.name}"
+
+    def note_write(self, view: Any, by_matmul: bool) -> None:
+        """Remember who wrote a view of this tensor in PSUM."""
+        assert self.written is not None
+        self.written.note(view, by_matmul)
+        if self.arena is not None:
+            self.arena.written.note(view, by_matmul)
 
     def create(self, fill: bool) -> Array:
         """Make the memory, reading as uninitialised where `fill` (a first write that covers it all needs none)."""
@@ -129,7 +136,7 @@ class Arena:
     def __init__(self, row_bytes: int, owner: Any, functional: bool) -> None:
         self.row_bytes = row_bytes
         self.owner = owner
-        self.written: dict[Rectangle, bool] = {}
+        self.written = PsumWrites()  # in PSUM, whichever tensor it was by
         # 0xFF is NaN in every float type of 16 bits or more, as in memory that was never written.
         self.array: Array = np.full(PARTITIONS * row_bytes if functional else 0, 0xFF, dtype=np.uint8)
 
@@ -187,15 +194,5 @@ def place(storage: Storage, address: tuple[int, ...], arena: Arena) -> None:
     storage.base = start
     storage.partition_base = partition
     storage.owner = arena.owner
-    storage.written = arena.written
     arena.owner.row_bytes = max(arena.owner.row_bytes, start + storage.row_bytes)
     storage.create(fill=False)
-
-
-def note_write(written: dict[Rectangle, bool], key: Rectangle, by_matmul: bool) -> None:
-    """Remember whether a matmul or another instruction wrote the rectangle `key` of PSUM last."""
-    if key not in written:
-        row, row_end, byte, byte_end = key
-        for inner in [k for k in written if row <= k[0] and k[1] <= row_end and byte <= k[2] and k[3] <= byte_end]:
-            del written[inner]
-    written[key] = by_matmul

@@ -13,6 +13,7 @@ from ..checks import (
     broadcast_value,
     destination,
     float_values,
+    member,
     same_partitions,
     same_size,
     scalar_operand,
@@ -62,7 +63,7 @@ def tensor_scalar_reduce(
         raise NkiValidationError("tensor_scalar_reduce: reverse0 is not supported by the hardware's API yet")
     scalar = _operand("tensor_scalar_reduce", "operand0", operator, operand0, data)
     reducer = reduction("tensor_scalar_reduce", reduce_op, ("add", "multiply", "maximum", "minimum"))
-    check_command("tensor_scalar_reduce", reduce_cmd, (_RESET, _REDUCE, _LOAD), reduce_res, data)
+    reduce_cmd = check_command("tensor_scalar_reduce", reduce_cmd, (_RESET, _REDUCE, _LOAD), reduce_res, data)
     init = initial("tensor_scalar_reduce", "reduce_init", reduce_cmd, reduce_init, data)
     reads = (data, *[operand for operand in (scalar, init) if isinstance(operand, NkiTensor)])
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
@@ -101,7 +102,7 @@ def exponential(
     if src.dtype not in (*_EXPONENTIAL_TYPES, "uint32") or src.dtype == "tfloat32":
         raise NkiValidationError(f"exponential: src {src.label} has a dtype that it does not take")
     largest = scalar_operand("exponential", "max_value", max_value, src)
-    check_command("exponential", reduce_cmd, (_IDLE, _RESET, _REDUCE, _LOAD), reduce_res, src)
+    reduce_cmd = check_command("exponential", reduce_cmd, (_IDLE, _RESET, _REDUCE, _LOAD), reduce_res, src)
     if reduce_res is not None and reduce_res.dtype not in _FLOATS:
         raise NkiValidationError(f"exponential: reduce_res {reduce_res.label} must be one of {', '.join(_FLOATS)}")
     unset = not isinstance(reduce_init, NkiTensor) and reduce_init == 0
@@ -136,8 +137,9 @@ def reduction(op: str, given: Any, allowed: tuple[str, ...]) -> AluOperator:
 
 def check_command(
     op: str, command: reduce_cmd, allowed: tuple[reduce_cmd, ...], result: NkiTensor | None, data: NkiTensor
-) -> None:
-    """The rules of reduce_cmd and of the tile that takes the accumulators."""
+) -> reduce_cmd:
+    """The reduce_cmd, once its rules and those of the tile that takes the accumulators are met."""
+    command = member(op, "reduce_cmd", reduce_cmd, command)
     if command not in allowed:
         names = ", ".join(c.name for c in allowed)
         raise NkiValidationError(f"{op}: reduce_cmd {getattr(command, 'name', command)}; allowed: {names}")
@@ -148,6 +150,7 @@ def check_command(
         same_partitions(op, result, "data", data)
         if result.free_size != 1:
             raise NkiValidationError(f"{op}: reduce_res {result.label} must have one element in a partition")
+    return command
 
 
 def initial(op: str, operand: str, command: reduce_cmd, value: Any, data: NkiTensor) -> Any:

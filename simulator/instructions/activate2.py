@@ -69,8 +69,8 @@ def activate2(
     function = _function(op, relu_param, data)
     if isinstance(relu_param, NkiTensor):
         vectors.append(relu_param)
+    reduce_cmd = check_command("activate2", reduce_cmd, _COMMANDS, reduce_res, data)
     reducer = _reducer(reduce_op, reduce_cmd)
-    check_command("activate2", reduce_cmd, _COMMANDS, reduce_res, data)
     instruction = issue_activation(
         core, "activate2", function, dst, (data, *vectors), 3 * dst.size, reduce_cmd, reduce_res, name
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from ..checks import cast_values, distinct, shaped
+from ..checks import cast_values, member, shaped
 from ..core import NeuronCore, active
 from ..errors import NkiValidationError
 from ..instruction import Instruction, Transfer, engine
@@ -57,6 +57,8 @@ def dma_copy(
         raise NkiValidationError(
             f"dma_copy: src {src.label} has {src.size} elements, dst {dst.label} has {dst.size}; they must be equal"
         )
+    if type(dge_mode) is not _DGE_MODE:
+        dge_mode = member("dma_copy", "dge_mode", _DGE_MODE, dge_mode)
     _queue("dma_copy", core.target.generation, dge_mode, engine, priority)
     _gathers("dma_copy", core.target.generation, dge_mode, dst, src)
     transfer = _transfer(core, dge_mode, dst, src)
@@ -64,7 +66,7 @@ def dma_copy(
 
     if core.functional:
         if dst.is_indirect() or src.is_indirect():
-            move(dst, src, oob_mode is _SKIP)
+            move(dst, src, member("dma_copy", "oob_mode", _OOB_MODE, oob_mode) is _SKIP)
         else:
             dst.write(shaped(cast_values(src, dst), dst.shape))
     return instruction
@@ -97,6 +99,7 @@ def dma_transpose(
     shape = tuple(src.shape[axis] for axis in order)
     if dst.shape != shape:
         raise NkiValidationError(f"dma_transpose: dst {dst.label} must have the shape {list(shape)}")
+    dge_mode = member("dma_transpose", "dge_mode", _DGE_MODE, dge_mode)
     _hardware_transpose("dma_transpose", dge_mode, src)
     _queue("dma_transpose", core.target.generation, dge_mode, engine.unknown, priority)
     _gathers("dma_transpose", core.target.generation, dge_mode, dst, src)
@@ -113,6 +116,7 @@ def dma_transpose(
 _DMA = engine.dma
 _NO_DGE, _HARDWARE, _SOFTWARE = dge_mode.none, dge_mode.hwdge, dge_mode.swdge
 _SKIP = oob_mode.skip
+_DGE_MODE, _OOB_MODE = dge_mode, oob_mode
 
 
 def _operands(op: str, dst: NkiTensor, src: NkiTensor) -> None:
@@ -121,15 +125,13 @@ def _operands(op: str, dst: NkiTensor, src: NkiTensor) -> None:
             raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
         if tensor.storage.region is PSUM:
             raise NkiValidationError(f"{op}: {operand} {tensor.label}: DMA cannot access PSUM; copy through SBUF")
-    if 0 in dst.strides:
-        distinct(op, dst)
 
 
 def _queue(op: str, generation: int, mode: Any, unit: engine, priority: int | None) -> None:
-    if type(mode) is not dge_mode:
-        raise NkiValidationError(f"{op}: dge_mode {mode!r}; allowed: nisa.dge_mode unknown, swdge, hwdge, none")
     if mode is _HARDWARE and generation < 3:
         raise NkiValidationError(f"{op}: dge_mode hwdge needs NeuronCore-v3 (trn2) or newer")
+    if unit is not engine.unknown:
+        unit = member(op, "engine", engine, unit)
     if unit is not engine.unknown and (mode is not _HARDWARE or unit not in (engine.sync, engine.scalar)):
         raise NkiValidationError(f"{op}: engine may only be sync or scalar, and only with dge_mode hwdge")
     if priority is not None and (generation < 4 or priority not in (0, 1, 2, 3)):

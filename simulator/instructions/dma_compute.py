@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import float_values, shaped
+from ..checks import float_values, member, shaped
 from ..core import active
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..operators import alu_operator
 from ..tensor import IndirectTensor, NkiTensor
 from ..timing.transfers import adding
-from .dma import _gathers, _hbm_bytes, _operands, dge_mode, oob_mode
+from .dma import _OOB_MODE, _gathers, _hbm_bytes, _operands, dge_mode, oob_mode
 
 _MOST_SOURCES = 16
 _UNKNOWN, _SKIP = dge_mode.unknown, oob_mode.skip
@@ -58,7 +58,7 @@ def dma_compute(
 
     if core.functional:
         if gathering:
-            _add_rows(dst, srcs, oob_mode is _SKIP)
+            _add_rows(dst, srcs, member("dma_compute", "oob_mode", _OOB_MODE, oob_mode) is _SKIP)
         else:
             total_values = shaped(float_values(srcs[0]), dst.shape)
             for src in srcs[1:]:

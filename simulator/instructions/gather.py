@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..checks import destination, distinct, in_sbuf, same_partitions, shaped, tile
+from ..checks import destination, in_sbuf, same_partitions, shaped, tile
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError, OutOfBoundsError
@@ -29,7 +29,6 @@ def nc_n_gather(dst: NkiTensor, data: NkiTensor, indices: NkiTensor, name: str |
     for operand, tensor in (("dst", dst), ("data", data), ("indices", indices)):
         in_sbuf("nc_n_gather", operand, tensor)
         same_partitions("nc_n_gather", dst, operand, tensor)
-    distinct("nc_n_gather", dst)
     if indices.dtype != "uint32":
         raise NkiValidationError(f"nc_n_gather: indices {indices.label} must be uint32")
     if dst.dtype != data.dtype:
@@ -66,7 +65,6 @@ def local_gather(
     for operand, tensor in (("dst", dst), ("src_buffer", src_buffer), ("index", index)):
         in_sbuf("local_gather", operand, tensor)
         same_partitions("local_gather", src_buffer, operand, tensor)
-    distinct("local_gather", dst)
     partitions = src_buffer.shape[0]
     if partitions % CORE_PARTITIONS:
         raise NkiValidationError(f"local_gather: src_buffer {src_buffer.label} must have a multiple of 16 partitions")

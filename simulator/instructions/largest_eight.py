@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..checks import destination, distinct, float_values, same_partitions, same_size, shaped, tile
+from ..checks import destination, float_values, same_partitions, same_size, shaped, tile
 from ..core import active
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
@@ -71,7 +71,6 @@ def nc_match_replace8(
     for operand, tensor in (("dst", dst), ("data", data), ("vals", vals)):
         tile("nc_match_replace8", operand, tensor)
         same_partitions("nc_match_replace8", dst, operand, tensor)
-    distinct("nc_match_replace8", dst)
     same_size("nc_match_replace8", dst, "data", data)
     _eight("nc_match_replace8", "vals", vals)
     _searchable("nc_match_replace8", "data", data)

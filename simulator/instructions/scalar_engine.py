@@ -11,6 +11,7 @@ from ..checks import (
     broadcast_value,
     destination,
     float_values,
+    member,
     same_partitions,
     same_size,
     scalar_operand,
@@ -132,10 +133,10 @@ def _bias_rules(core: NeuronCore, function: str, bias: Any) -> None:
 def _reduction(
     op: str, core: NeuronCore, reduce_op: Any, command: reduce_cmd, result: NkiTensor | None, data: NkiTensor
 ) -> reduce_cmd:
-    if type(command) is not reduce_cmd or command is reduce_cmd.load_reduce:
+    command = member(op, "reduce_cmd", reduce_cmd, command)
+    if command is reduce_cmd.load_reduce:
         raise NkiValidationError(
-            f"{op}: reduce_cmd {getattr(command, 'name', repr(command))}; allowed: nisa.reduce_cmd idle, reset, "
-            "reduce, reset_reduce"
+            f"{op}: reduce_cmd load_reduce; allowed: nisa.reduce_cmd idle, reset, reduce, reset_reduce"
         )
     if reduce_op is not None:
         if alu_operator(reduce_op, op, "reduce_op").name != "add":

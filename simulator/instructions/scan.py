@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, distinct, float_values, same_size, scalar_operand, shaped, tile
+from ..checks import broadcast_value, float_values, same_size, scalar_operand, shaped, tile
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
@@ -36,7 +36,6 @@ def tensor_tensor_scan(
     for operand, tensor in (("dst", dst), ("data0", data0), ("data1", data1)):
         tile("tensor_tensor_scan", operand, tensor)
         same_size("tensor_tensor_scan", dst, operand, tensor)
-    distinct("tensor_tensor_scan", dst)
     not_both_in_psum("tensor_tensor_scan", "data0", data0, "data1", data1)
     first = _arithmetic("tensor_tensor_scan", "op0", op0)
     second = _arithmetic("tensor_tensor_scan", "op1", op1)
@@ -75,7 +74,6 @@ def tensor_scalar_cumulative(
         tile("tensor_scalar_cumulative", operand, tensor)
         if tensor.dtype in _WIDE_INTEGERS:
             raise NkiValidationError(f"tensor_scalar_cumulative: {operand} {tensor.label} cannot be int32 or uint32")
-    distinct("tensor_scalar_cumulative", dst)
     same_size("tensor_scalar_cumulative", dst, "src", src)
     first = alu_operator(op0, "tensor_scalar_cumulative", "op0")
     if first.bits:
@@ -84,7 +82,7 @@ def tensor_scalar_cumulative(
         )
     scalar = _operand("tensor_scalar_cumulative", "imm0", first, imm0, src)
     second = reduction("tensor_scalar_cumulative", op1, ("add", "subtract", "multiply", "maximum", "minimum"))
-    check_command("tensor_scalar_cumulative", reduce_cmd, _COMMANDS, None, src)
+    reduce_cmd = check_command("tensor_scalar_cumulative", reduce_cmd, _COMMANDS, None, src)
     init = initial("tensor_scalar_cumulative", "imm1", reduce_cmd, imm1, src)
     reads = (src, *[operand for operand in (scalar, init) if isinstance(operand, NkiTensor)])
     cost = core.costs.scan(dst)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..checks import distinct, in_sbuf, same_partitions, same_size, shaped
+from ..checks import in_sbuf, same_partitions, same_size, shaped
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
@@ -31,8 +31,6 @@ def topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, name: s
         if tensor.dtype != dtype:
             raise NkiValidationError(f"topk: {operand} {tensor.label} must be {dtype}")
     partitions, count = src.shape[0], val_dst.free_size
-    distinct("topk", val_dst)
-    distinct("topk", idx_dst)
     same_size("topk", val_dst, "idx_dst", idx_dst)
     if partitions % CORE_PARTITIONS:
         raise NkiValidationError(f"topk: src {src.label} must have a multiple of 16 partitions")
@@ -65,7 +63,6 @@ def nonzero_with_count(
     if core.target.generation < 3:
         raise NkiValidationError(f"nonzero_with_count: needs NeuronCore-v3 (trn2) or newer, came {core.target.name}")
     in_sbuf("nonzero_with_count", "dst", dst)
-    distinct("nonzero_with_count", dst)
     in_sbuf("nonzero_with_count", "src", src)
     same_partitions("nonzero_with_count", dst, "src", src)
     if src.dtype not in ("float32", "int32"):
@@ -100,7 +97,6 @@ def sequence_bounds(dst: NkiTensor, segment_ids: NkiTensor, name: str | None = N
     the number of elements and -1 where the id is 0. Its time is not published; counted as one pass."""
     core = active("sequence_bounds")
     in_sbuf("sequence_bounds", "dst", dst)
-    distinct("sequence_bounds", dst)
     in_sbuf("sequence_bounds", "segment_ids", segment_ids)
     count = segment_ids.free_size
     if segment_ids.shape[0] != 1 or dst.shape != (1, 2, count):

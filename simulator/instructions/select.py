@@ -9,7 +9,6 @@ import numpy as np
 from ..checks import (
     broadcast_value,
     destination,
-    distinct,
     float_values,
     in_sbuf,
     same_size,
@@ -78,8 +77,7 @@ def select_reduce(
     destination("select_reduce", dst)
     for operand, tensor in (("predicate", predicate), ("on_true", on_true)):
         tile("select_reduce", operand, tensor)
-        if tensor.shape != dst.shape:
-            raise NkiValidationError(f"select_reduce: {operand} {tensor.label} must have the shape of dst {dst.label}")
+        same_size("select_reduce", dst, operand, tensor)
     not_both_in_psum("select_reduce", "predicate", predicate, "on_true", on_true)
     if predicate.dtype not in ("int8", "uint8", "int16", "uint16"):
         raise NkiValidationError(f"select_reduce: predicate {predicate.label} must be int8, uint8, int16 or uint16")
@@ -87,7 +85,7 @@ def select_reduce(
         raise NkiValidationError(f"select_reduce: on_true {on_true.label} cannot be tfloat32, int32 or uint32")
     other = scalar_operand("select_reduce", "on_false", on_false, on_true, float32=False)
     reducer = reduction("select_reduce", reduce_op, ("maximum",))
-    check_command("select_reduce", reduce_cmd, (_IDLE, _RESET, _REDUCE), reduce_res, on_true)
+    reduce_cmd = check_command("select_reduce", reduce_cmd, (_IDLE, _RESET, _REDUCE), reduce_res, on_true)
     if reduce_res is not None and not reduce_res._dtype.is_float:
         raise NkiValidationError(f"select_reduce: reduce_res {reduce_res.label} must be of a float type")
     reads = (predicate, on_true, other) if isinstance(other, NkiTensor) else (predicate, on_true)
@@ -97,8 +95,10 @@ def select_reduce(
     core.share(_STATE, instruction)
 
     if core.functional:
-        kept = _truth(predicate, reverse_pred)
-        values = np.where(kept, float_values(on_true), broadcast_value(other, len(dst.shape)).astype(np.float32))
+        kept = shaped(_truth(predicate, reverse_pred), dst.shape)
+        values = np.where(
+            kept, shaped(float_values(on_true), dst.shape), broadcast_value(other, len(dst.shape)).astype(np.float32)
+        )
         dst.write(values)
         if reduce_cmd is not _IDLE:
             total = accumulate(vector_accumulators(core, on_true), values, reducer, reduce_cmd, None)
@@ -140,7 +140,7 @@ def range_select(
         raise NkiValidationError(f"range_select: range_start {range_start!r} + position must be an integer up to 2^24")
     compare = [_comparison("range_select", "comp_op0", comp_op0), _comparison("range_select", "comp_op1", comp_op1)]
     reducer = reduction("range_select", reduce_op, ("maximum",))
-    check_command("range_select", reduce_cmd, (_IDLE, _RESET, _REDUCE), reduce_res, on_true_tile)
+    reduce_cmd = check_command("range_select", reduce_cmd, (_IDLE, _RESET, _REDUCE), reduce_res, on_true_tile)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
     cost = core.costs.reduce_and_read(dst, reads=reduce_res is not None)
     reads = (on_true_tile, bound0, bound1)
@@ -176,7 +176,6 @@ def affine_select(
     else on_false_value. The pattern is that of `iota`."""
     core = active("affine_select")
     in_sbuf("affine_select", "dst", dst)
-    distinct("affine_select", dst)
     in_sbuf("affine_select", "on_true_tile", on_true_tile)
     same_size("affine_select", dst, "on_true_tile", on_true_tile)
     operator = _comparison("affine_select", "cmp_op", cmp_op, (*_COMPARISONS, "not_equal"))

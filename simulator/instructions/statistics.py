@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import destination, distinct, float_values, in_sbuf, same_partitions, shaped, tile
+from ..checks import destination, float_values, in_sbuf, same_partitions, shaped, tile
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
@@ -84,7 +84,6 @@ def tensor_partition_reduce(dst: NkiTensor, op: Any, data: NkiTensor, name: str 
     """
     core = active("tensor_partition_reduce")
     in_sbuf("tensor_partition_reduce", "dst", dst)
-    distinct("tensor_partition_reduce", dst)
     in_sbuf("tensor_partition_reduce", "data", data)
     chosen = getattr(op, "__name__", "")
     if chosen not in _ACROSS:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import destination, engine_of, in_sbuf, shaped, tile
+from ..checks import destination, engine_of, in_sbuf, member, shaped, tile
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
-from ..memory import PSUM, Rectangle, note_write
+from ..memory import PSUM
+from ..psum_writes import Written
 from ..targets import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
 from ..tensor import NkiTensor
 
@@ -65,7 +66,7 @@ def nc_matmul(
         cost = core.costs.transpose(moving_columns, columns, stationary._dtype, stride)
     else:
         cost = core.costs.matmul(columns, moving_columns, stationary._dtype, stride)
-    reads = (stationary, moving, dst) if adds else (stationary, moving)
+    reads = (stationary, moving) if adds is False else (stationary, moving, dst)
     flops = 2 * rows * planes * columns * moving_columns
     instruction = core.issue("nc_matmul", engine.tensor, (dst,), reads, cost, name, flops)
 
@@ -77,8 +78,10 @@ def nc_matmul(
         else:
             product = np.matmul(left.T, right, out=core.scratch(columns, moving_columns))
         result = shaped(product, dst.shape)
-        if not adds:
+        if adds is False:
             dst.write(result)
+        elif adds is not True:
+            dst.write(np.where(adds, dst.values, np.float32(0)) + result)
         elif dst._dtype.exact:
             values = dst.values
             np.add(values, result, out=values)
@@ -168,8 +171,8 @@ def _double_row(
     tile_size: tuple[int, ...],
 ) -> int:
     """The planes of the contraction, 2, where the rules of the mode are met (trainium2_arch.rst, Double FP8 Matmul)."""
-    if mode is not _DOUBLE_ROW:
-        raise NkiValidationError(f"nc_matmul: perf_mode {mode!r}; allowed: nisa.matmul_perf_mode none, double_row")
+    if member("nc_matmul", "perf_mode", matmul_perf_mode, mode) is not _DOUBLE_ROW:
+        return 1
     if core.target.generation < 3:
         raise NkiValidationError("nc_matmul: perf_mode double_row needs NeuronCore-v3 (trn2) or newer")
     if is_transpose or (len(tile_size) == 2 and tile_size[1] != STATIONARY_COLUMNS):
@@ -249,51 +252,44 @@ def _matmul_dtypes(core: NeuronCore, dst: NkiTensor, stationary: NkiTensor, movi
         raise NkiValidationError(f"nc_matmul: dst {dst.label} must be float32 (bfloat16 too from NeuronCore-v4 on)")
 
 
-def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool:
-    """Whether the matmul adds to what is in PSUM; None means: if a matmul wrote there before."""
-    access = dst.access
-    written = dst.storage.written
-    key = (access.row, access.row_end, access.byte, access.byte_end)
-    if accumulate is not None and not accumulate:
-        note_write(written, key, by_matmul=True)
-        return False
-    by_matmul = written.get(key)
-    if by_matmul is None:
-        by_matmul = _covered(written, key, dst)
-    if by_matmul:
-        return True
-    if by_matmul is None:
+def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Array:
+    """Whether the matmul adds to what is in PSUM; where some elements only, which.
+
+    None overwrites what no matmul has written and adds to the rest, a tensor at a time.
+    """
+    storage = dst.storage
+    assert storage.written is not None
+    if accumulate is None:
+        found = storage.written.of(dst)
+        adds: bool | Array = found is Written.matmul
+        if found is Written.mixed:
+            adds = storage.written.by_matmul(dst)
+        elif found is Written.other and core.target.generation >= 4:
+            adds = True
+    else:
+        adds = bool(accumulate)
         if accumulate:
-            raise NkiValidationError(
-                f"nc_matmul: accumulate=True onto dst {dst.label}, which no matmul has written; the first "
-                "matmul of an accumulation must overwrite (accumulate=False or None)"
-            )
-        note_write(written, key, by_matmul=True)
-        return False
+            _can_accumulate(core, dst)
+    storage.note_write(dst, by_matmul=True)
+    return adds
+
+
+def _can_accumulate(core: NeuronCore, dst: NkiTensor) -> None:
+    """accumulate=True needs a matmul that began; onto another instruction's values it is undefined before v4."""
+    storage = dst.storage
+    assert storage.written is not None
+    found = storage.written.of(dst)
+    if found is not Written.matmul and storage.arena is not None:
+        found = storage.arena.written.of(dst)
+    if found is Written.matmul:
+        return
+    if found is Written.nothing:
+        raise NkiValidationError(
+            f"nc_matmul: accumulate=True onto dst {dst.label}, which no matmul has written; the first "
+            "matmul of an accumulation must overwrite (accumulate=False or None)"
+        )
     if core.target.generation < 4:
-        raise NkiValidationError(
-            f"nc_matmul: dst {dst.label} was initialised by another instruction than a matmul, and "
-            f"accumulating onto that is undefined on {core.target.name}; overwrite with accumulate=False"
+        core.warn(
+            f"nc_matmul: accumulate=True onto dst {dst.label}, of which {found.value}; adding to what no matmul has "
+            f"written is undefined on {core.target.name}, begin with accumulate=False"
         )
-    return True
-
-
-def _covered(written: dict[Rectangle, bool], key: Rectangle, dst: NkiTensor) -> bool | None:
-    """True where matmuls wrote all of the rectangle, False where another instruction did, None where none has."""
-    row, row_end, byte, byte_end = key
-    overlapping = [
-        (k, by) for k, by in written.items() if k[0] < row_end and row < k[1] and k[2] < byte_end and byte < k[3]
-    ]
-    if not overlapping:
-        return None
-    if not all(by for _, by in overlapping):
-        return False
-    seen = np.zeros((row_end - row, byte_end - byte), bool)
-    for k, _ in overlapping:
-        seen[max(k[0] - row, 0) : k[1] - row, max(k[2] - byte, 0) : k[3] - byte] = True
-    if not seen.all():
-        raise NkiValidationError(
-            f"nc_matmul: dst {dst.label} was written by a matmul only in part; accumulate onto what is "
-            "written, overwrite the rest"
-        )
-    return True

@@ -4,7 +4,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from nki_tensors import hbm, like, new, normal, on, psum, tile, uniform
+from nki_tensors import hbm, new, normal, on, psum, tile, uniform
 from trninfer.simulator import NkiValidationError
 from trninfer.simulator.core import NeuronCore, running
 from trninfer.simulator.targets import find_target
@@ -202,16 +202,15 @@ def test_operands_start_at_a_quadrant_or_a_half(start, count):
 @pytest.mark.parametrize(
     "write",
     [
-        lambda dst, data: nisa.tensor_copy_predicated(dst, 1.0, like(data, nl.uint8)),
-        lambda dst, data: nisa.affine_select(dst, [[1, 8]], 0, data, 0.0),
-        lambda dst, data: nisa.tensor_tensor_scan(dst, data, data, 0.0, nl.add, nl.add),
-        lambda dst, data: nisa.tensor_scalar_cumulative(dst, data, nl.add, nl.add, 0.0),
-        lambda dst, data: nisa.tensor_scalar_reduce(dst, data, nl.add, 0.0, nl.add),
-        lambda dst, data: nisa.nc_match_replace8(dst, data, data, 0.0),
-        lambda dst, data: nisa.exponential(dst, data),
+        lambda dst, data: nisa.tensor_copy(dst, data),
+        lambda dst, data: nisa.activation(dst, nl.copy, data),
+        lambda dst, data: nisa.tensor_tensor(dst, data, nl.zeros(data.shape, nl.float32), nl.add),
+        lambda dst, data: nisa.dma_copy(dst, data),
+        lambda dst, data: nisa.exponential(dst, nl.log(data)),
     ],
 )
-def test_a_broadcast_destination_is_refused(trn3_core, write):
-    data = tile(uniform(4, 8))
-    with pytest.raises(NkiValidationError, match="written several times"):
-        write(nl.ndarray((4, 1), nl.float32).broadcast(1, 8), data)
+def test_the_last_write_stands_where_a_destination_is_broadcast(trn3_core, write):
+    data = tile(uniform(4, 8, low=1, high=2))
+    column = nl.ndarray((4, 1), nl.float32)
+    write(column.ap(pattern=[[1, 4], [0, 8]]), data)
+    np.testing.assert_allclose(column.values, data.values[:, 7:], rtol=1e-6)

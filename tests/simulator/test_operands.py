@@ -8,11 +8,6 @@ from trninfer.simulator import NkiValidationError
 from trninfer.simulator.core import NeuronCore, running
 from trninfer.simulator.targets import find_target
 
-
-def broadcast():
-    return new((4, 1, 8)).broadcast(1, 3)
-
-
 WRONG = {
     # memset: the value has the type of dst (nki/migration/index.rst)
     "float into integers": (lambda: nisa.memset(new((4, 4), nl.int32), 2.0), "memset: value 2.0 of dst .* integer"),
@@ -21,13 +16,6 @@ WRONG = {
     "packed": (lambda: nisa.memset(new((4, 4), nl.float8_e4m3fn_x4), 1), "memset: only 0 can be set"),
     "text": (lambda: nisa.memset(new((4, 4)), "0"), "memset: value must be a number, came '0'"),
     "text into HBM": (lambda: nl.full((4, 4), "x", nl.float32, nl.shared_hbm), "full: fill_value must be a number"),
-    # operands that are written
-    "copy into a broadcast": (lambda: nisa.tensor_copy(broadcast(), new((4, 24))), "tensor_copy: dst .* is broadcast"),
-    "DMA into a broadcast": (lambda: nisa.dma_copy(broadcast(), new((4, 24))), "dma_copy: dst .* is broadcast"),
-    "matmul into a broadcast": (
-        lambda: nisa.nc_matmul(psum((8, 1)).broadcast(1, 4), new((4, 8)), new((4, 4))),
-        "nc_matmul: dst .* is broadcast",
-    ),
     # bit operators
     "bits of floats": (
         lambda: nisa.tensor_scalar(new((4, 4)), new((4, 4)), nl.bitwise_and, 1),

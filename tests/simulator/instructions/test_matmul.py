@@ -1,12 +1,17 @@
 """nc_matmul: accumulation, modes, tiles of the array and what each target takes."""
 
+import warnings
+
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from nki_tensors import new, normal, on, psum, tile
 from trninfer.simulator import NkiValidationError
 from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.errors import UndefinedOnChipWarning
 from trninfer.simulator.targets import find_target
 
 FLOAT8_ONLY = {
@@ -32,30 +37,68 @@ def test_trn3_takes_wider_moving_tiles():
         nisa.nc_matmul(psum((8, 1024)), new((4, 8)), new((4, 1024)))
 
 
-@pytest.mark.parametrize("accumulate", [True, None])
-@pytest.mark.parametrize(
-    "initialise", [lambda t: nisa.memset(t, 0), lambda t: nisa.tensor_copy(t, nl.zeros(t.shape, nl.float32))]
-)
-def test_no_accumulation_onto_what_another_instruction_wrote(accumulate, initialise):
-    for target, allowed in (("trn1", False), ("trn2", False), ("trn3", True)):
-        with running(NeuronCore(find_target(target))):
-            dst = psum((8, 8))
+INITIALISE = (lambda t: nisa.memset(t, 2.0), lambda t: nisa.tensor_copy(t, nl.full(t.shape, 2.0, nl.float32)))
+
+
+@pytest.mark.parametrize("initialise", INITIALISE)
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_the_first_matmul_overwrites_what_another_instruction_wrote(target, initialise):
+    a, b = normal(4, 8), normal(4, 6)
+    with on(target):
+        dst = psum((8, 6))
+        initialise(dst)
+        for times in (1, 2):
+            nisa.nc_matmul(dst, tile(a), tile(b))
+            np.testing.assert_allclose(dst.values, times * (a.T @ b), rtol=1e-5)
+
+
+@pytest.mark.parametrize("initialise", INITIALISE)
+def test_accumulating_onto_what_another_instruction_wrote_is_a_warning_before_trn3(initialise):
+    a, b = normal(4, 8), normal(4, 6)
+    for target in ("trn1", "trn2", "trn3"):
+        with on(target), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            dst = psum((8, 6))
             initialise(dst)
-            if allowed:
-                nisa.nc_matmul(dst, new((4, 8)), new((4, 8)), accumulate=accumulate)
-            else:
-                with pytest.raises(NkiValidationError, match="initialised by another instruction"):
-                    nisa.nc_matmul(dst, new((4, 8)), new((4, 8)), accumulate=accumulate)
+            nisa.nc_matmul(dst, tile(a), tile(b), accumulate=True)
+        np.testing.assert_allclose(dst.values, 2 + a.T @ b, rtol=1e-5)
+        assert [w.category for w in caught] == [UndefinedOnChipWarning] * (target != "trn3")
+        assert all("undefined on" in str(w.message) and w.filename == __file__ for w in caught)
 
 
-def test_accumulation_onto_half_a_tile_is_told():
-    with running(NeuronCore(find_target("trn2"))):
-        dst = psum((8, 16))
-        nisa.nc_matmul(dst[:, 0:8], new((4, 8)), new((4, 8)))
-        with pytest.raises(NkiValidationError, match="only in part"):
-            nisa.nc_matmul(dst, new((4, 8)), new((4, 16)))
-        nisa.nc_matmul(dst[:, 8:16], new((4, 8)), new((4, 8)))
-        nisa.nc_matmul(dst, new((4, 8)), new((4, 16)))  # all of it is written now
+def test_a_new_tensor_at_an_old_address_begins_a_new_sum():
+    """ "First write overwrites, subsequent writes accumulate", a tensor at a time."""
+    a, b = normal(128, 128), normal(128, 128, seed=1)
+    with on():
+        for _ in range(3):
+            p = psum((128, 128), address=(0, 0))
+            nisa.nc_matmul(p, tile(a), tile(b))
+            np.testing.assert_allclose(p.values, a.T @ b, rtol=1e-4, atol=1e-4)
+        nisa.nc_matmul(p, tile(a), tile(b))
+        np.testing.assert_allclose(p.values, 2 * (a.T @ b), rtol=1e-4, atol=1e-4)
+        again = psum((128, 128), address=(0, 0))  # the same memory, which a matmul began
+        nisa.nc_matmul(again, tile(a), tile(b), accumulate=True)
+        np.testing.assert_allclose(p.values, 3 * (a.T @ b), rtol=1e-4, atol=1e-4)
+
+
+@given(
+    parts=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 12), st.integers(1, 2)), min_size=1, max_size=7),
+    addressed=st.booleans(),
+)
+def test_overlapping_regions_accumulate_where_a_matmul_wrote(parts, addressed):
+    """The convolution pattern: views that overlap, also with steps, each element on its own."""
+    a, b = normal(3, 5), normal(3, 12, seed=1)
+    product = a.T @ b
+    expected, touched = np.zeros((5, 50), np.float32), np.zeros(50, bool)
+    with on():
+        dst = psum((5, 50), **({"address": (0, 2048)} if addressed else {}))
+        for start, count, step in parts:
+            columns = slice(start, start + count * step, step)
+            nisa.nc_matmul(dst[:, columns], tile(a), tile(b[:, :count]))
+            expected[:, columns] += product[:, :count]
+            touched[columns] = True
+        np.testing.assert_allclose(dst.values[:, touched], expected[:, touched], rtol=1e-4, atol=1e-4)
+        assert np.isnan(dst.values[:, ~touched]).all()
 
 
 def test_a_rectangle_that_a_matmul_overwrote_is_its_own_again():

@@ -1,0 +1,120 @@
+"""Who wrote the elements of a PSUM tensor last: what decides whether a matmul overwrites or accumulates.
+
+Writes are remembered by the rectangle and strides of their views. Only where views overlap without being equal are
+single elements looked at.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from .dtypes import Array
+
+_BY_OTHER, _BY_MATMUL = 1, 2  # marks of bytes; 0 where nothing was written
+
+Key = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]  # rectangle, strides, (*shape, item size)
+
+
+class Written(Enum):
+    """What is known of all elements of a view."""
+
+    nothing = "no element was written"
+    other = "no element by a matmul, some by another instruction"
+    matmul = "all elements by a matmul"
+    mixed = "some elements by a matmul"
+
+
+class _Write:
+    __slots__ = ("by_matmul", "intact")
+
+    def __init__(self, by_matmul: bool) -> None:
+        self.by_matmul = by_matmul
+        self.intact = True  # no later write overlaps it without being equal
+
+
+class PsumWrites:
+    """The writes to one tensor, in order; to all tensors at chosen addresses, where they share the memory."""
+
+    __slots__ = ("_writes",)
+
+    def __init__(self) -> None:
+        self._writes: dict[Key, _Write] = {}
+
+    def note(self, view: Any, by_matmul: bool) -> None:
+        """`view` is written, all of it."""
+        key = _key(view)
+        known = self._writes.get(key)
+        if known is not None and known.intact and known.by_matmul == by_matmul:
+            return
+        if known is not None or len(self._writes):
+            self._writes.pop(key, None)
+            for other in [k for k in self._writes if _overlap(k, key)]:
+                if _covers(key, other):
+                    del self._writes[other]
+                else:
+                    self._writes[other].intact = False
+        self._writes[key] = _Write(by_matmul)
+
+    def of(self, view: Any) -> Written:
+        """Who wrote the elements of a view."""
+        key = _key(view)
+        known = self._writes.get(key)
+        if known is not None and known.intact:
+            return Written.matmul if known.by_matmul else Written.other
+        overlapping = [write.by_matmul for k, write in self._writes.items() if _overlap(k, key)]
+        if not overlapping:
+            return Written.nothing
+        if not any(overlapping):
+            return Written.other
+        by_matmul = self.by_matmul(view)
+        if by_matmul.all():
+            return Written.matmul
+        return Written.mixed if by_matmul.any() else Written.other
+
+    def by_matmul(self, view: Any) -> Array:
+        """Which elements of a view a matmul wrote last, in the view's shape."""
+        key = _key(view)
+        row, row_end, byte, byte_end = key[:4]
+        writes = [(k, w) for k, w in self._writes.items() if _overlap(k, key)]
+        low = min([byte, *[k[2] for k, _ in writes]])
+        width = max([byte_end, *[k[3] for k, _ in writes]]) - low
+        top = min([row, *[k[0] for k, _ in writes]])
+        marks = np.zeros((max([row_end, *[k[1] for k, _ in writes]]) - top, width), np.uint8)
+        for k, write in writes:
+            _elements(marks, k, top, low)[...] = _BY_MATMUL if write.by_matmul else _BY_OTHER
+        result: Array = _elements(marks, key, top, low)[..., 0] == _BY_MATMUL
+        return result
+
+
+def _key(view: Any) -> Key:
+    access = view.access
+    return access.row, access.row_end, access.byte, access.byte_end, view.strides, (*view.shape, view._dtype.itemsize)
+
+
+def _overlap(a: Key, b: Key) -> bool:
+    return a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]
+
+
+def _covers(outer: Key, inner: Key) -> bool:
+    """Whether the rectangle of a dense view holds that of another."""
+    size = 1
+    for extent in outer[5][1:]:
+        size *= extent
+    return (
+        size == outer[3] - outer[2]
+        and outer[0] <= inner[0]
+        and inner[1] <= outer[1]
+        and outer[2] <= inner[2]
+        and inner[3] <= outer[3]
+    )
+
+
+def _elements(marks: Array, key: Key, top: int, low: int) -> Array:
+    """The bytes of a view's elements, [*shape, itemsize]."""
+    *shape, size = key[5]
+    strides = [marks.shape[1], *[stride * size for stride in key[4][1:]], 1]
+    offset = (key[0] - top) * marks.shape[1] + key[2] - low
+    return np.ndarray((*shape, size), np.uint8, marks, offset, tuple(strides))
