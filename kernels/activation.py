@@ -14,7 +14,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .activation_functions import activate
-from .tiles import Tile, check_matrix, even_tiles, group_view, row_groups
+from .tiles import Tile, check_matrix, even_tiles, group_view, row_groups, usable_sbuf_bytes
 
 CHUNK = 2048  # elements of a partition at once: 8 KiB, so that several chunks are in flight in SBUF
 SHORT_ROW = 256  # elements up to which softmax treats several rows of a partition in one instruction
@@ -79,7 +79,7 @@ def _softmax_long_rows(out, a, bias):
     rows, width = a.shape
     chunks = even_tiles(width, CHUNK)
     # Beside the row and chunks on their way in and out, the whole bias stays in SBUF where it fits.
-    keep_bias = 4 * (2 * width + 8 * CHUNK) <= nl.tile_size.sbuf_fmax_bytes
+    keep_bias = 4 * (2 * width + 8 * CHUNK) <= usable_sbuf_bytes()
     bias_chunks = []
     if keep_bias:
         for columns in chunks:
@@ -119,7 +119,7 @@ def bias_activation(a, bias, activation="identity", parameters=()):
 
     Dimensions:
         N: rows, any.
-        H: columns; any, but for softmax, where a row and six chunks must fit a partition of SBUF: 36,864 on trn1.
+        H: columns; any, but for softmax, where a row and six chunks must fit a partition of SBUF: 32,702 on trn1.
     Args:
         a: [N, H] in HBM; float32, bfloat16 or float16.
         bias: [1, H] in HBM; float32 or the dtype of a.
@@ -144,7 +144,7 @@ def bias_activation(a, bias, activation="identity", parameters=()):
     elif width <= SHORT_ROW:
         _softmax_short_rows(out, a, bias)
     else:
-        longest = nl.tile_size.sbuf_fmax_bytes // 4 - 6 * CHUNK
+        longest = usable_sbuf_bytes() // 4 - 6 * CHUNK
         assert width <= longest, f"softmax takes rows of at most {longest} elements here, got {width}"
         _softmax_long_rows(out, a, bias)
     return out

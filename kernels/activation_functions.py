@@ -10,6 +10,8 @@ import nki.language as nl
 
 IN_STEPS = ("clip", "leaky_relu", "hardsigmoid", "hardswish", "softsign", "elu", "selu")  # no function of one engine
 
+NEVER_DECREASE = ("identity", "relu", "sigmoid", "tanh", "softplus", "exp", "sqrt", "softsign", "clip")  # of any number
+
 
 def activate(dst, data, activation, parameters=(), bias=None, scale=None):
     """dst = activation(data * scale + bias).

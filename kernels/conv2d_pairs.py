@@ -14,13 +14,14 @@ accumulate in four PSUM banks. The additions on the input run on the Vector Engi
 import nki.isa as nisa
 import nki.language as nl
 
-from .conv2d_plan import ceil_divide, rows_of_taps
+from .conv2d_plan import rows_of_taps
+from .packing import ceil_div
 
 
 def pair_inputs(tile, plan):
     """The four combinations of an input tile [K, images, rows, columns], as [K, 4, images, rows, pairs]."""
     partitions, images, rows = tile.shape[:3]
-    pairs = ceil_divide(plan.out_columns, 2)
+    pairs = ceil_div(plan.problem.out_columns, 2)
     end = 2 * pairs
     combined = nl.ndarray((partitions, 4, images, rows, pairs), dtype=tile.dtype, buffer=nl.sbuf)
     d0 = tile[:, :, :, 0:end:2]
@@ -58,23 +59,23 @@ def pair_sums(count, piece):
     sums = []
     for _ in range(4):
         sums.append(
-            nl.ndarray((count, piece[1] * piece[3], ceil_divide(piece[5], 2)), dtype=nl.float32, buffer=nl.psum)
+            nl.ndarray((count, piece.images * piece.rows, ceil_div(piece.columns, 2)), dtype=nl.float32, buffer=nl.psum)
         )
     return sums
 
 
 def accumulate_pairs(sums, weights, combined, plan, t, piece):
     """Add the contribution of input tile `t` to the four sums of a piece."""
-    image, images, row, rows = piece[:4]
     for m in range(4):
-        target = sums[m].reshape((sums[m].shape[0], images, rows, sums[m].shape[2]))
+        target = sums[m].reshape((sums[m].shape[0], piece.images, piece.rows, sums[m].shape[2]))
         for s in range(len(plan.steps) // 3):
-            down, _, taps = plan.steps[3 * s]
-            used = rows_of_taps(plan, t, taps)
+            step = plan.steps[3 * s]
+            used = rows_of_taps(plan, t, step.taps)
+            row = piece.row + step.down
             nisa.nc_matmul(
                 dst=target,
                 stationary=weights[0:used, 4 * s + m, :],
-                moving=combined[0:used, m, image : image + images, row + down : row + down + rows, :],
+                moving=combined[0:used, m, piece.image : piece.image + piece.images, row : row + piece.rows, :],
                 accumulate=t > 0 or s > 0,
             )
 

@@ -15,7 +15,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .matmul_plan import GROUP, TILE_M, TILE_N, choose_plan
-from .tiles import DMA_BYTES, PARTITIONS, ceil_div, check_matrix, evict, itemsize, store_rows, tiles
+from .tiles import DMA_BYTES, PARTITIONS, ceil_div, check_matrix, evict, itemsize, store_rows, tiles, usable_sbuf_bytes
 
 
 def _check_operands(lhsT, rhs):
@@ -92,7 +92,7 @@ def matmul_hoist_load(lhsT, rhs):
 
     Dimensions:
         M, N: any.
-        K: as long as SBUF holds 640 columns of all K tiles: up to 9,600 in float32, 19,456 in 16 bits on trn1.
+        K: as long as SBUF holds 640 columns of all K tiles: up to 8,704 in float32, 17,664 in 16 bits on trn1.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
         rhs: [K, N] in HBM, of the dtype of lhsT.
@@ -117,7 +117,7 @@ def matmul_block_free_dimension(lhsT, rhs, tiles_in_block_m=2, tiles_in_block_n=
 
     Dimensions:
         M, N: any.
-        K: as long as SBUF holds 640 columns of all K tiles: up to 9,600 in float32, 19,456 in 16 bits on trn1.
+        K: as long as SBUF holds 640 columns of all K tiles: up to 8,704 in float32, 17,664 in 16 bits on trn1.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
         rhs: [K, N] in HBM, of the dtype of lhsT.
@@ -166,7 +166,7 @@ def _columns_that_fit(matrix):
     """Columns of both operands together for which SBUF holds all of K beside two tiles of the result."""
     k_tiles = ceil_div(matrix.shape[0], PARTITIONS)
     size = itemsize(matrix.dtype)
-    return (nl.tile_size.sbuf_fmax_bytes - 2 * TILE_N * size) // (k_tiles * size)
+    return (usable_sbuf_bytes() - 2 * TILE_N * size) // (k_tiles * size)
 
 
 def _assert_columns_fit(lhsT, rhs):
@@ -303,7 +303,7 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
         N,
         K,
         itemsize(lhsT.dtype),
-        nl.tile_size.sbuf_fmax_bytes,
+        usable_sbuf_bytes(),
         tiles_in_block_m,
         tiles_in_block_n,
         tiles_in_block_k,

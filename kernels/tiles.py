@@ -9,7 +9,10 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-PARTITIONS = 128  # lanes of every on-chip memory (nl.tile_size.pmax)
+from .packing import PARTITIONS as PARTITIONS
+from .packing import ceil_div as ceil_div
+
+DMA_SCRATCH_BYTES = 16 * 1024 + 264  # of a partition, which DMAs need themselves: nki-library leaves it on trn2
 DMA_ROW_BYTES = 2048  # contiguous bytes from which a DMA descriptor is efficient (nki-dma-bandwidth-guide)
 DMA_BYTES = 1 << 19  # from which a DMA is: 32 KiB for each of the 16 DMA engines (nki_perf_guide)
 
@@ -109,9 +112,17 @@ def evict(dst, src, turn):
         nisa.activation(dst=dst, op=nl.copy, data=src)
 
 
-def ceil_div(a, b):
-    """The quotient of two positive integers, rounded up."""
-    return (a + b - 1) // b
+def usable_sbuf_bytes():
+    """Bytes of an SBUF partition that tiles may take: what the chip has, without DMA's scratch."""
+    return nl.tile_size.sbuf_fmax_bytes - DMA_SCRATCH_BYTES
+
+
+def transposed_dtype(dtype):
+    """The dtype in which the Tensor Engine leaves a transpose in PSUM: NeuronCore-v2 writes float32 alone
+    (trainium_inferentia2_arch), later ones the dtype of the data (trainium2_arch)."""
+    if nisa.get_nc_version() == nisa.nc_version.gen2:
+        return nl.float32
+    return dtype
 
 
 def itemsize(dtype):

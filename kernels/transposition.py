@@ -9,7 +9,18 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import DMA_ROW_BYTES, PARTITIONS, ceil_div, check_matrix, evict, itemsize, load_rows, store_rows, tiles
+from .tiles import (
+    DMA_ROW_BYTES,
+    PARTITIONS,
+    ceil_div,
+    check_matrix,
+    evict,
+    itemsize,
+    load_rows,
+    store_rows,
+    tiles,
+    transposed_dtype,
+)
 
 
 def _transpose_block(out, a):
@@ -17,16 +28,18 @@ def _transpose_block(out, a):
     rows, columns = a.shape
     block = nl.ndarray((PARTITIONS, ceil_div(rows, PARTITIONS), columns), dtype=a.dtype, buffer=nl.sbuf)
     load_rows(block, a)
+    dtype = transposed_dtype(a.dtype)
     turned = nl.ndarray((PARTITIONS, ceil_div(columns, PARTITIONS), rows), dtype=a.dtype, buffer=nl.sbuf)
     for c in tiles(columns, PARTITIONS):
-        bank = nl.ndarray((c.size, rows), dtype=a.dtype, buffer=nl.psum)
-        for r in tiles(rows, PARTITIONS):
-            nisa.nc_transpose(
-                dst=bank[:, r.start : r.end],
-                data=block[0 : r.size, r.index, c.start : c.end],
-                engine=nisa.engine.tensor,
-            )
-        evict(dst=turned[0 : c.size, c.index, :], src=bank, turn=c.index)
+        for part in tiles(rows, nl.tile_size.psum_bank_fmax_bytes // itemsize(dtype)):
+            bank = nl.ndarray((c.size, part.size), dtype=dtype, buffer=nl.psum)
+            for r in tiles(part.size, PARTITIONS):
+                nisa.nc_transpose(
+                    dst=bank[:, r.start : r.end],
+                    data=block[0 : r.size, part.start // PARTITIONS + r.index, c.start : c.end],
+                    engine=nisa.engine.tensor,
+                )
+            evict(dst=turned[0 : c.size, c.index, part.start : part.end], src=bank, turn=c.index + part.index)
     store_rows(out, turned)
 
 

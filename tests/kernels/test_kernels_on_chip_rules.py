@@ -246,6 +246,8 @@ def test_each_memory_is_reached_by_who_can(steps: list[Step]) -> None:
         else:
             assert step.engine in ENGINES
             assert region in (nl.sbuf, nl.psum), f"{step.op} touches {tensor.label}"
+            if region is nl.psum:
+                assert tensor.access.byte % 4 == 0, f"{step.op}: {tensor.label} starts at byte {tensor.access.byte}"
         if step.engine is nisa.engine.gpsimd:
             assert region is nl.sbuf, f"GpSimd {step.op} touches {tensor.label}"
     for step in steps:
@@ -285,7 +287,9 @@ def test_dtypes_go_together(steps: list[Step], target: str) -> None:
         if step.op == "nc_matmul":
             assert dst.dtype == "float32"
             assert dtypes[:2] == ["float32"] * 2 or all(d in NARROW for d in dtypes[:2]), f"matmul of {dtypes}"
-        if step.op in ("nc_transpose", "dma_transpose"):
+        if step.engine is nisa.engine.tensor and target == "trn1":
+            assert dst.dtype == "float32", f"{step.op} into {dst.dtype}"  # NeuronCore-v2 writes nothing else to PSUM
+        elif step.op in ("nc_transpose", "dma_transpose"):
             assert dst.dtype == dtypes[0], f"{step.op} of {dtypes[0]} into {dst.dtype}"
         if step.op == "tensor_scalar":
             assert all(d == "float32" for d in dtypes[1:]), f"tensor_scalar with columns of {dtypes[1:]}"

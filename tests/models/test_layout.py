@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trninfer.kernels.conv2d_plan import contraction_steps, tap_block_stride, taps_in_partitions
-from trninfer.models.layout import conv2d_block_stride, conv2d_taps_in_rows, pack_conv2d
+from trninfer.kernels.packing import filter_steps, packed_layout, taps_in_partitions
+from trninfer.models.layout import pack_conv2d
 
 channels = st.sampled_from([1, 3, 5, 14, 15, 42, 43, 64, 65, 127, 128, 129])
 
@@ -17,9 +17,8 @@ def test_every_weight_is_where_the_definition_puts_it(in_channels: int, out_chan
     w = rng.standard_normal((out_channels, in_channels, kernel_size, kernel_size)).astype(np.float32)
     bias = rng.standard_normal(out_channels).astype(np.float32)
     packed, bias_packed = pack_conv2d(w, bias)
-    tap_rows, tap_columns = conv2d_taps_in_rows(in_channels, kernel_size)
-    steps = contraction_steps(kernel_size, tap_rows, tap_columns)
-    stride = conv2d_block_stride(in_channels, kernel_size)
+    tap_rows, tap_columns, stride = taps_in_partitions(in_channels, kernel_size, kernel_size)
+    steps = filter_steps(kernel_size, kernel_size, tap_rows, tap_columns)
     assert packed.shape == ((tap_rows * tap_columns - 1) * stride + in_channels, len(steps) * out_channels)
     expected = np.zeros_like(packed)
     for step, (down, right, _) in enumerate(steps):
@@ -38,13 +37,34 @@ def test_every_weight_is_where_the_definition_puts_it(in_channels: int, out_chan
     assert bias_packed.flags.c_contiguous and packed.flags.c_contiguous
 
 
-@given(st.integers(1, 300), st.integers(1, 12))
-def test_host_and_chip_agree_on_what_shares_the_partition_axis(in_channels: int, kernel_size: int) -> None:
-    rows, columns = conv2d_taps_in_rows(in_channels, kernel_size)
-    assert (rows, columns) == taps_in_partitions(in_channels, kernel_size)
-    stride = conv2d_block_stride(in_channels, kernel_size)
-    assert stride == tap_block_stride(in_channels, rows, columns) >= in_channels
+@given(st.integers(1, 300), st.integers(1, 12), st.integers(1, 12))
+def test_taps_that_share_the_partition_axis_fit_it(in_channels: int, kernel_rows: int, kernel_columns: int) -> None:
+    rows, columns, stride = taps_in_partitions(in_channels, kernel_rows, kernel_columns)
+    assert stride >= in_channels
     assert (rows, columns) == (1, 1) or (rows * columns - 1) * stride + in_channels <= 128
+    if columns > 1:
+        assert (rows, columns) == (kernel_rows, kernel_columns)
+
+
+@pytest.mark.parametrize(("groups", "each_in", "each_out"), [(32, 4, 4), (3, 50, 20), (200, 1, 1), (2, 130, 140)])
+def test_groups_stand_on_the_diagonal(groups: int, each_in: int, each_out: int) -> None:
+    """Multiplying by a step of a section, by its columns, is the convolution's matrix at that tap."""
+    w = np.random.default_rng(1).standard_normal((groups * each_out, each_in, 3, 1)).astype(np.float32)
+    packed, _ = pack_conv2d(w, np.zeros(len(w), np.float32), groups)
+    taps, steps, sections, rows = packed_layout(groups * each_in, len(w), (3, 1), groups)
+    assert packed.shape == (rows, steps * len(w))
+    for first_in, channels_in, first_out, channels_out in sections:
+        section = packed[:, first_out * steps : (first_out + channels_out) * steps]
+        for n in range(channels_out):
+            block = n // 128 * 128
+            width = min(128, channels_out - block)
+            for tap in range(3):
+                step, within = (0, tap) if steps == 1 else divmod(tap, taps[0])
+                found = section[within * taps[2] :, steps * block + step * width + n - block][:channels_in]
+                expected = np.zeros(channels_in)
+                group = (first_out + n) // each_out
+                expected[group * each_in - first_in :][:each_in] = w[first_out + n, :, tap, 0]
+                np.testing.assert_array_equal(found, expected)
 
 
 def test_the_dtype_of_the_weights_is_kept_and_biases_are_float32() -> None:
@@ -56,8 +76,7 @@ def test_the_dtype_of_the_weights_is_kept_and_biases_are_float32() -> None:
 @pytest.mark.parametrize(
     ("shape", "bias", "message"),
     [
-        ((4, 3, 3), 4, "must be [Cout, Cin, k, k], came [4, 3, 3]"),
-        ((4, 3, 3, 2), 4, "came [4, 3, 3, 2]"),
+        ((4, 3, 3), 4, "must be [Cout, Cin / groups, kh, kw], came [4, 3, 3]"),
         ((4, 3, 3, 3), 5, "bias must be [4], came [5]"),
         ((4, 0, 3, 3), 4, "came [4, 0, 3, 3]"),
     ],

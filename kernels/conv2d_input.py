@@ -1,0 +1,193 @@
+"""The input of a convolution on its way into SBUF, a group of rows or images at a time and one group ahead.
+
+load(group 0)
+for group:
+    for out_tile:
+        before the last one: load(group + 1), keeping on chip the rows that both groups need
+        ...
+"""
+
+from dataclasses import dataclass
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .conv2d_pairs import pair_inputs
+from .conv2d_plan import Conv2dPlan, has_space, input_columns, input_rows, rows_of_taps
+from .packing import ceil_div
+
+ZEROED_TILES = 3  # one multiplied, one loaded, one waiting for its loads
+
+
+@dataclass
+class InputStream(nl.NKIObject):
+    """The groups of an input, [B, Cin, H, W] in HBM, as they pass through SBUF."""
+
+    x: nl.NkiTensor
+    plan: Conv2dPlan
+    zeroed: list[nl.NkiTensor]  # tiles with zeros between the blocks of taps, used in turn
+    loaded: list[nl.NkiTensor]  # the present group as loaded, a tile for each tile of input channels,
+    tiles: list[nl.NkiTensor]  # and as the matmuls take it
+    next_loaded: list[nl.NkiTensor]
+    next_tiles: list[nl.NkiTensor]
+
+
+def open_inputs(x, plan):
+    """A stream before its first group, whose tiles `load_first` loads one by one."""
+    zeroed: list[nl.NkiTensor] = []
+    loaded: list[nl.NkiTensor] = []
+    combined: list[nl.NkiTensor] = []
+    next_loaded: list[nl.NkiTensor] = []
+    next_tiles: list[nl.NkiTensor] = []
+    return InputStream(x, plan, zeroed, loaded, combined, next_loaded, next_tiles)
+
+
+def load_first(stream, t):
+    """Load input tile `t` of the first group."""
+    stream.loaded.append(_load_tile(stream, 0, t))
+
+
+def start_inputs(stream, zeroed):
+    """The first group is complete; `zeroed` are tiles of `zeroed_inputs`, if any."""
+    stream.zeroed = zeroed
+    stream.tiles = _as_multiplied(stream.plan, stream.loaded)
+
+
+def look_ahead(stream, index, tile, out_tiles):
+    """Load what comes after group `index`, and combine it, ahead of matmuls that take longer."""
+    if index == len(stream.plan.groups) - 1:
+        return
+    if tile == (0 if stream.plan.paired else out_tiles - 1):
+        loaded = []
+        for t in range(len(stream.plan.channel_tiles)):
+            loaded.append(_load_tile(stream, index + 1, t))
+        stream.next_loaded = loaded
+    if tile == out_tiles - 1 and tile > 0:
+        stream.next_tiles = _as_multiplied(stream.plan, stream.next_loaded)
+
+
+def advance(stream, index, out_tiles):
+    """Go on to the group after `index`."""
+    if index == len(stream.plan.groups) - 1:
+        return
+    if out_tiles == 1:
+        stream.next_tiles = _as_multiplied(stream.plan, stream.next_loaded)
+    stream.loaded = stream.next_loaded
+    stream.tiles = stream.next_tiles
+
+
+def _as_multiplied(plan, loaded):
+    """Loaded input tiles as the matmuls take them."""
+    if not plan.paired:
+        return loaded
+    combined = []
+    for tile in loaded:
+        combined.append(pair_inputs(tile, plan))
+    return combined
+
+
+def zeroed_inputs(x, plan):
+    """Input tiles for the largest groups, zero between the blocks of taps, to be used in turn by all but the first."""
+    tiles: list[nl.NkiTensor] = []
+    if not has_space(plan):
+        return tiles
+    images = 1
+    rows = 1
+    columns = 1
+    for group in plan.groups:
+        images = max(images, group.images)
+        rows = max(rows, input_rows(plan, group))
+        first, end = input_columns(plan, group)
+        columns = max(columns, end - first)
+    partitions = rows_of_taps(plan, 0, plan.problem.taps[0] * plan.problem.taps[1])
+    half = columns // 2
+    for _ in range(min(ZEROED_TILES, len(plan.groups) - 1)):
+        tile = nl.ndarray((partitions, images, rows, columns), dtype=x.dtype, buffer=nl.sbuf)
+        if half > 0:
+            nisa.memset(dst=tile[:, :, :, 0:half], value=0.0, engine=nisa.engine.gpsimd)
+        nisa.memset(dst=tile[:, :, :, half:columns], value=0.0, engine=nisa.engine.vector)
+        tiles.append(tile)
+    return tiles
+
+
+def _load_tile(stream, index, t):
+    """Input tile `t` of a group as [taps and channels, images, rows, columns], zeros where it reaches into the padding.
+
+    Rows that the group before needed too are copied from its tile.
+    """
+    x = stream.x
+    plan = stream.plan
+    problem = plan.problem
+    group = plan.groups[index]
+    tile_rows = input_rows(plan, group)
+    left, right = input_columns(plan, group)
+    tile_columns = right - left
+    reused = has_space(plan) and index > 0
+    if reused:
+        tile = stream.zeroed[index % len(stream.zeroed)][:, 0 : group.images, 0:tile_rows, 0:tile_columns]
+    else:
+        partitions = rows_of_taps(plan, t, problem.taps[0] * problem.taps[1])
+        tile = nl.ndarray((partitions, group.images, tile_rows, tile_columns), dtype=x.dtype, buffer=nl.sbuf)
+    kept = 0
+    if group.row > 0:
+        kept = max(0, plan.reach.rows + 1 - plan.reach.row_step)
+    if kept > 0:
+        rows_before = plan.groups[index - 1].rows * plan.reach.row_step
+        nisa.tensor_copy(
+            dst=tile[:, :, 0:kept, :],
+            src=stream.loaded[t][:, :, rows_before : rows_before + kept, :],
+            engine=nisa.engine.gpsimd,
+        )
+    top = group.row * problem.stride[0] - problem.padding[0]  # image row and column of the tile's first element
+    if has_space(plan) and not reused:
+        nisa.memset(dst=tile, value=0.0, engine=nisa.engine.vector)
+    else:
+        _zero_border(tile, kept, plan, top, left)
+    _load_taps(tile, x, plan, group, plan.channel_tiles[t], kept, top, left)
+    return tile
+
+
+def _load_taps(tile, x, plan, group, channels, kept, top, left):
+    """The rows from `kept` on, for each tap that has a block of partitions."""
+    problem = plan.problem
+    pitch = plan.reach.row_pitch
+    for i in range(problem.taps[0]):
+        row = top + i * problem.dilation[0]  # of the image: element (r, c) is row + r * pitch, column + c
+        first_row = max(kept, ceil_div(max(0, -row), pitch))
+        end_row = min(tile.shape[2], ceil_div(max(0, problem.height - row), pitch))
+        for j in range(problem.taps[1]):
+            column = left + j * problem.dilation[1]
+            first_column = max(0, -column)
+            end_column = min(tile.shape[3], problem.width - column)
+            block = (i * problem.taps[1] + j) * problem.taps[2]
+            if first_row < end_row and first_column < end_column:
+                nisa.dma_copy(
+                    dst=tile[block : block + channels.size, :, first_row:end_row, first_column:end_column],
+                    src=x[
+                        group.image : group.image + group.images,
+                        channels.start : channels.end,
+                        row + first_row * pitch : row + (end_row - 1) * pitch + 1 : pitch,
+                        column + first_column : column + end_column,
+                    ].permute((1, 0, 2, 3)),
+                )
+
+
+def _zero_border(tile, kept, plan, top, left):
+    """Zeros where any tap reaches into the padding of a tile whose first `kept` rows are there already."""
+    problem = plan.problem
+    pitch = plan.reach.row_pitch
+    rows, columns = tile.shape[2], tile.shape[3]
+    below = problem.height - top - (problem.taps[0] - 1) * problem.dilation[0]
+    beside = problem.width - left - (problem.taps[1] - 1) * problem.dilation[1]
+    first = min(rows, max(kept, ceil_div(max(0, -top), pitch)))
+    end = max(first, min(rows, ceil_div(max(0, below), pitch)))
+    start = min(columns, max(0, -left))
+    stop = max(start, min(columns, beside))
+    if kept < first:
+        nisa.memset(dst=tile[:, :, kept:first, :], value=0.0, engine=nisa.engine.gpsimd)
+    if end < rows:
+        nisa.memset(dst=tile[:, :, end:rows, :], value=0.0, engine=nisa.engine.gpsimd)
+    if first < end and start > 0:
+        nisa.memset(dst=tile[:, :, first:end, 0:start], value=0.0, engine=nisa.engine.gpsimd)
+    if first < end and stop < columns:
+        nisa.memset(dst=tile[:, :, first:end, stop:columns], value=0.0, engine=nisa.engine.gpsimd)

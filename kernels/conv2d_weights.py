@@ -1,0 +1,149 @@
+"""The filters and biases of a convolution on their way into SBUF.
+
+A stream gives the weights of one unit after the other, a tile of output channels by a tile of input channels, and hides
+that chunks of filters load ahead, that filters as frameworks store them are transposed on the Tensor Engine while
+earlier units are multiplied, and that packed ones lie as they stay.
+"""
+
+from dataclasses import dataclass
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .conv2d_pairs import pair_filters
+from .conv2d_plan import Conv2dPlan, has_space, rows_of_taps
+from .packing import PARTITIONS
+from .tiles import evict, itemsize, tiles, transposed_dtype
+
+
+@dataclass
+class WeightStream(nl.NKIObject):
+    """The weights of the output tiles that are in SBUF at a time: [taps and channels, matrices, output channels]."""
+
+    w: nl.NkiTensor  # in HBM
+    plan: Conv2dPlan
+    first: int  # of the output tiles
+    units: int
+    staged: list[nl.NkiTensor]  # chunks on their way
+    ready: list[nl.NkiTensor]  # units in stationary layout
+
+
+def open_weights(w, plan, first, out_tiles):
+    """A stream of the units of `out_tiles` output tiles from `first` on, nothing of which is loaded yet."""
+    staged: list[nl.NkiTensor] = []
+    ready: list[nl.NkiTensor] = []
+    return WeightStream(w, plan, first, out_tiles * len(plan.channel_tiles), staged, ready)
+
+
+def weights_of(stream, tile, t):
+    """The weights of output tile `tile`, counted from the stream's first, and input tile `t`.
+
+    One unit more is made ready, so that the Tensor Engine multiplies while that one is copied out of PSUM.
+    """
+    unit = tile * len(stream.plan.channel_tiles) + t
+    while len(stream.ready) < min(unit + 2, stream.units):
+        _make_ready(stream, len(stream.ready))
+    return stream.ready[unit]
+
+
+def stage_weights(stream, last):
+    """Load chunks until there are `last`: units where packed, else [output channels, channels, rows, columns]."""
+    plan = stream.plan
+    chunks = len(plan.weights.chunks)
+    input_tiles = len(plan.channel_tiles)
+    while len(stream.staged) < min(last, stream.units * chunks):
+        unit = len(stream.staged) // chunks
+        out_tile = plan.weights.out_tiles[stream.first + unit // input_tiles]
+        channels = plan.channel_tiles[unit % input_tiles]
+        if plan.problem.packed:
+            stream.staged.append(load_packed(stream.w, plan, out_tile, channels))
+        else:
+            part = plan.weights.chunks[len(stream.staged) % chunks]
+            shape = (out_tile.size, channels.size, part.rows, plan.problem.kernel[1])
+            chunk = nl.ndarray(shape, dtype=stream.w.dtype, buffer=nl.sbuf)
+            source = stream.w[out_tile.start : out_tile.end, channels.start : channels.end]
+            nisa.dma_copy(dst=chunk, src=source[:, :, part.row : part.row + part.rows, :])
+            stream.staged.append(chunk)
+
+
+def load_packed(w_packed, plan, out_tile, channels):
+    """Packed weights of a tile of output channels and one of input channels: [taps and channels, steps, Cout]."""
+    rows = rows_of_taps(plan, channels.index, plan.problem.taps[0] * plan.problem.taps[1])
+    steps = len(plan.steps)
+    block = out_tile.start // PARTITIONS * PARTITIONS  # blocks hold 128 output channels, a tile may be part of one
+    width = min(PARTITIONS, plan.problem.out_channels - block)
+    weights = nl.ndarray((rows, steps, out_tile.size), dtype=w_packed.dtype, buffer=nl.sbuf)
+    source = w_packed[channels.start : channels.start + rows, block * steps : (block + width) * steps]
+    source = source.reshape_dim(1, (steps, width))[:, :, out_tile.start - block : out_tile.end - block]
+    nisa.dma_copy(dst=weights, src=source)
+    return weights
+
+
+def _make_ready(stream, unit):
+    """Bring a unit into stationary layout; the chunks of later ones load meanwhile."""
+    plan = stream.plan
+    chunks = len(plan.weights.chunks)
+    ahead = plan.weights.staged_chunks
+    stage_weights(stream, unit * chunks + 1 + ahead)
+    if plan.problem.packed:
+        laid_out = stream.staged[unit]
+    else:
+        t = unit % len(plan.channel_tiles)
+        count = plan.weights.out_tiles[stream.first + unit // len(plan.channel_tiles)].size
+        rows = rows_of_taps(plan, t, plan.problem.taps[0] * plan.problem.taps[1])
+        laid_out = nl.ndarray((rows, len(plan.steps), count), dtype=stream.w.dtype, buffer=nl.sbuf)
+        for c in range(chunks):
+            number = unit * chunks + c
+            stage_weights(stream, number + 1 + ahead)
+            _transpose_chunk(laid_out, stream.staged[number], plan, plan.weights.chunks[c])
+    stream.ready.append(pair_filters(laid_out) if plan.paired else laid_out)
+
+
+def _transpose_chunk(laid_out, chunk, plan, part):
+    """Transpose the taps of a chunk; a PSUM bank takes several before it is copied out."""
+    tap_columns, stride = plan.problem.taps[1], plan.problem.taps[2]
+    count, channels = chunk.shape[0], chunk.shape[1]
+    taps_first = chunk.permute((0, 2, 3, 1))
+    if has_space(plan):  # leave space between the taps, as the input does
+        spread = nl.ndarray((count, part.rows, plan.problem.kernel[1], stride), dtype=chunk.dtype, buffer=nl.sbuf)
+        nisa.memset(dst=spread, value=0.0, engine=nisa.engine.vector)
+        nisa.tensor_copy(dst=spread[:, :, :, 0:channels], src=taps_first, engine=nisa.engine.vector)
+        taps_first = spread
+    dtype = transposed_dtype(chunk.dtype)
+    pitch = count + count % 2 if itemsize(dtype) == 2 else count  # views of PSUM start at multiples of 4 bytes
+    partitions = plan.problem.taps[0] * tap_columns * taps_first.shape[3]
+    for piece in tiles(part.steps, nl.tile_size.psum_bank_fmax_bytes // (pitch * itemsize(dtype))):
+        bank = nl.ndarray((partitions, piece.size, pitch), dtype=dtype, buffer=nl.psum)
+        rows = 0  # the most that any step of this bank uses
+        for s in range(piece.size):
+            step = plan.steps[part.step + piece.start + s]
+            row = step.filter_row - part.row
+            column = step.filter_column
+            block = taps_first[:, row : row + step.taps // tap_columns, column : column + tap_columns, :]
+            used = step.taps * taps_first.shape[3]
+            nisa.nc_transpose(dst=bank[0:used, s, 0:count], data=block, engine=nisa.engine.tensor)
+            rows = max(rows, min(laid_out.shape[0], used))
+        target = laid_out[0:rows, part.step + piece.start : part.step + piece.end, :]
+        evict(dst=target, src=bank[0:rows, :, 0:count], turn=piece.index)
+
+
+def load_biases(bias, plan):
+    """A [channels, 1] column for each tile of output channels."""
+    out_tiles = plan.weights.out_tiles
+    columns = nl.ndarray((out_tiles[0].size, len(out_tiles)), dtype=bias.dtype, buffer=nl.sbuf)
+    packed = plan.problem.packed
+    if packed and out_tiles[0].size == bias.shape[0]:
+        nisa.dma_copy(dst=columns, src=bias)
+    else:
+        for tile in out_tiles:
+            if packed:
+                block = tile.start // PARTITIONS
+                start = tile.start - block * PARTITIONS
+                source = bias[start : start + tile.size, block : block + 1]
+            else:
+                source = bias[tile.start : tile.end].reshape((tile.size, 1))
+            nisa.dma_copy(dst=columns[0 : tile.size, tile.index : tile.index + 1], src=source)
+    biases = []
+    for tile in out_tiles:
+        biases.append(columns[0 : tile.size, tile.index : tile.index + 1])
+    return biases

@@ -1,0 +1,154 @@
+"""The plan of a convolution against what it must cover, and the geometry of packed weights."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trninfer.kernels.conv2d_plan import input_columns, input_rows, plan_conv2d, psum_pieces, ramp
+from trninfer.kernels.conv2d_problem import Problem, output_extent
+from trninfer.kernels.packing import taps_in_partitions
+
+
+def problem(
+    batch: int,
+    in_channels: int,
+    height: int,
+    width: int,
+    out_channels: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1),
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+    pool_size: int = 1,
+    item_bytes: int = 4,
+    packed: bool = False,
+) -> Problem:
+    rows = output_extent(height, kernel[0], stride[0], dilation[0], padding[0], padding[2])
+    columns = output_extent(width, kernel[1], stride[1], dilation[1], padding[1], padding[3])
+    return Problem(
+        batch,
+        in_channels,
+        height,
+        width,
+        out_channels,
+        kernel,
+        stride,
+        dilation,
+        padding,
+        taps_in_partitions(in_channels, *kernel),
+        pool_size,
+        "relu",
+        (),
+        rows // pool_size * pool_size,
+        columns // pool_size * pool_size,
+        item_bytes,
+        packed,
+    )
+
+
+def test_pairs_are_used_where_they_pay() -> None:
+    def paired(in_channels: int = 256, side: int = 224, kernel: int = 3, **options: Any) -> bool:
+        what = problem(1, in_channels, side, side, 256, (kernel, kernel), pool_size=1, **options)
+        return bool(plan_conv2d(what, 207 * 1024).paired)
+
+    assert paired()
+    assert not paired(item_bytes=2)
+    assert not paired(kernel=5)
+    assert not paired(in_channels=3)  # the filter in one matmul
+    assert not paired(side=10)  # bound by loading weights
+    assert not paired(stride=(1, 2)) and not paired(dilation=(2, 1))
+
+
+def test_filters_too_large_for_sbuf_are_told() -> None:
+    with pytest.raises(AssertionError, match=r"the filters of one output channel take \d+ bytes of a partition"):
+        plan_conv2d(problem(1, 65536, 80, 80, 1, (63, 63), packed=True), 192 * 1024)
+
+
+pair = st.tuples(st.integers(1, 3), st.integers(1, 3))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.integers(1, 9),
+    st.integers(1, 600),
+    st.integers(1, 300),
+    st.one_of(st.integers(1, 300), st.just(20000)),
+    st.integers(1, 300),
+    st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    st.integers(1, 2),
+    st.tuples(*[st.integers(0, 4)] * 4),
+    pair,
+    pair,
+    st.sampled_from([2, 4]),
+    st.booleans(),
+    st.sampled_from([192 * 1024, 224 * 1024, 256 * 1024]),
+)
+def test_a_plan_covers_the_output_once_and_fits(
+    batch: int,
+    in_channels: int,
+    height: int,
+    width: int,
+    out_channels: int,
+    kernel: tuple[int, int],
+    pool_size: int,
+    padding: tuple[int, int, int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    item_bytes: int,
+    packed: bool,
+    sbuf_bytes: int,
+) -> None:
+    what = problem(
+        batch,
+        in_channels,
+        height,
+        width,
+        out_channels,
+        kernel,
+        stride,
+        dilation,
+        padding,
+        pool_size,
+        item_bytes,
+        packed,
+    )
+    if min(what.out_rows, what.out_columns) < 1:
+        return
+    plan = plan_conv2d(what, sbuf_bytes)
+    covered = 0
+    expected_row: dict[tuple[int, int], int] = {}
+    loaded = 0
+    for group in plan.groups:
+        for i in range(group.image, group.image + group.images):
+            key = (i, group.column)  # rows of a column block come in order: the halo is there
+            assert expected_row.get(key, 0) == group.row
+            expected_row[key] = group.row + group.rows
+        pixels = group.images * group.rows * group.columns
+        covered += pixels
+        assert group.rows % pool_size == 0 and group.columns % pool_size == 0
+        pieces = psum_pieces(plan, group)
+        assert sum(p.images * p.rows * p.columns for p in pieces) == pixels
+        for p in pieces:
+            bank_columns = -(-p.columns // 2) if plan.paired else p.columns
+            assert p.images * p.rows * bank_columns <= 512
+            assert p.rows % pool_size == 0 and p.columns % pool_size == 0
+            assert p.images == 1 or (p.rows, p.columns) == (what.out_rows, what.out_columns)
+        first, end = input_columns(plan, group)
+        item = len(plan.channel_tiles) * item_bytes * (3 if plan.paired else 1)
+        group_bytes = group.images * input_rows(plan, group) * (end - first) * item
+        loaded = max(loaded, group_bytes + pixels // pool_size**2 * item_bytes)
+    assert covered == batch * what.out_rows * what.out_columns
+    matrices = len(plan.steps) * 4 // 3 if plan.paired else len(plan.steps)
+    tile_bytes = plan.weights.out_tiles[0].size * len(plan.channel_tiles) * matrices * item_bytes
+    assert min(2, len(plan.groups)) * loaded + plan.weights.resident_tiles * tile_bytes <= sbuf_bytes - 8 * 1024
+
+
+@given(st.integers(1, 500), st.integers(1, 10), st.integers(0, 30), st.booleans(), st.booleans())
+def test_group_sizes_add_up(total: int, smallest: int, more: int, rising: bool, falling: bool) -> None:
+    largest = smallest + more
+    sizes = ramp(total, smallest, largest, rising, falling)
+    assert sum(sizes) == total
+    assert max(sizes) <= largest and min(sizes) >= 1
+    assert not rising or sizes[0] <= smallest
+    assert not falling or sizes[-1] <= smallest
