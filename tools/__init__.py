@@ -1,1 +1,1 @@
-"""What made the bundled weights and samples: data, rendering, training, evaluation. See tools/README.md."""
+"""What made the bundled weights, samples and docs: data, rendering, training, evaluation. See tools/README.md."""

@@ -1,38 +1,37 @@
-"""Fill in the parts of README.md that are generated, between `<!-- generated: NAME -->` and `<!-- end -->`.
+"""Fill in the parts of README.md and docs/ that are generated, between `<!-- generated: NAME -->` and `<!-- end -->`.
 
-- `python -m trninfer.tools.update_readme` fills in all of them; accuracy takes a minute or two, the others seconds.
-- `python -m trninfer.tools.update_readme help models` fills in those.
+- `python -m trninfer.tools.update_docs` fills in all of them; accuracy takes a minute or two, the others seconds.
+- `python -m trninfer.tools.update_docs help models` fills in those.
 - `--check` writes nothing, and exits with 1 where a part is not up to date.
+
+The pictures in docs/ are made by `draw_docs.py`.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import html
 import inspect
-import io
-import os
 import re
 import subprocess
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import typer
 import typer.models
 
-from ..app.main import app, run
+from ..app.main import app
 from ..app.output import write_output
 from ..models.bundled import bundled_models
 from ..models.network import describe_shape
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
-SAMPLES = "samples/*.png"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 SEPARATOR = "\\|"  # a bar within a cell of a table
 _BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
@@ -122,62 +121,52 @@ def models_block() -> str:
     return "\n".join(lines)
 
 
-def classify_block() -> str:
-    """What classifying the samples prints, without the line that tells how long this machine took."""
-    paths = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(SAMPLES))
-    shown = _print("classify", *paths, "--backend", "sim", "--target", "trn2")
-    kept = "\n".join(line for line in shown.splitlines() if not line.startswith("backend sim:"))
-    return f"```\n{kept.rstrip()}\n```"
-
-
-def _print(*arguments: str) -> str:
-    """What a command line prints on standard output, 80 columns wide, in the folder of the README."""
-    text = io.StringIO()
-    folder, columns = Path.cwd(), os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "80"
-    os.chdir(ROOT)
-    try:
-        with contextlib.redirect_stdout(text):
-            status = run(arguments)
-    finally:
-        os.chdir(folder)
-        os.environ.pop("COLUMNS")
-        os.environ.update({} if columns is None else {"COLUMNS": columns})
-    if status:
-        raise RuntimeError(f"trninfer {' '.join(arguments)}: exit status {status}")
-    return text.getvalue().rstrip("\n")
-
-
-def accuracy_block() -> str:
-    """How far predictions are from published measurements, summed up."""
+@cache
+def _accuracy_report() -> str:
+    """What the comparison with published measurements prints."""
     command = [sys.executable, "-m", "trninfer.benchmarks.latency_accuracy", "--markdown"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return summary_of(shown)
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def summary_of(report: str) -> str:
-    """Of what `latency_accuracy --markdown` prints, the table of sums and the lines at the end."""
+def accuracy_table() -> str:
+    """How far predictions are from published measurements, by kernels, and the lines that sum it up."""
+    table, ends = summary_of(_accuracy_report())
+    return f"{table}\n\n{ends}"
+
+
+def accuracy_lines() -> str:
+    """The lines that sum it up, alone."""
+    return summary_of(_accuracy_report())[1]
+
+
+def summary_of(report: str) -> tuple[str, str]:
+    """Of what `latency_accuracy --markdown` prints, the table of sums, and the lines at the end as a list."""
     table = re.search(r"### Kernels, summed up\n\n((?:\|.*\n)+)", report)
     ends = [line for line in report.splitlines() if re.search(r" error: [\d.]+ %$|^instructions compared", line)]
     if table is None or not ends or not ends[-1].startswith("mean absolute percentage error"):
         raise RuntimeError("latency_accuracy prints something else than this script knows")
-    return "\n".join([table[1].rstrip(), "", *(f"- {line}" for line in ends)])
+    return table[1].rstrip(), "\n".join(f"- {line}" for line in ends)
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "help": help_block,
     "models": models_block,
-    "classify": classify_block,
-    "accuracy": accuracy_block,
+    "accuracy": accuracy_lines,
+    "accuracy-table": accuracy_table,
 }
 
 
-def check_names(text: str, names: Iterable[str]) -> None:
-    """ValueError where a text has no block of one of these names, or one that nobody can fill in."""
-    there = [match[2] for match in _BLOCK.finditer(text)]
-    for name in (*names, *there):
-        if name not in BLOCKS or name not in there:
-            raise ValueError(f"block {name!r}: in README.md are {', '.join(there)}; known are {', '.join(BLOCKS)}")
+def find_blocks(pages: Iterable[Path]) -> dict[str, Path]:
+    """The page that each block is in; ValueError for one that nobody can fill in, or that is there twice."""
+    found: dict[str, Path] = {}
+    for page in pages:
+        for match in _BLOCK.finditer(page.read_text(encoding="utf-8")):
+            name = match[2]
+            if name not in BLOCKS or name in found:
+                what = "is there twice" if name in found else f"is not among {', '.join(BLOCKS)}"
+                raise ValueError(f"{page.name}: block {name!r} {what}")
+            found[name] = page
+    return found
 
 
 def fill(text: str, contents: Mapping[str, str]) -> str:
@@ -190,24 +179,30 @@ def fill(text: str, contents: Mapping[str, str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill in README.md, or check it; the exit status."""
+    """Fill in the pages, or check them; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"parts: {', '.join(BLOCKS)}; by default all")
     parser.add_argument("--check", action="store_true", help="write nothing, tell what is not up to date")
     given = parser.parse_args(arguments)
-    names = given.names or list(BLOCKS)
     try:
-        check_names(README.read_text(encoding="utf-8"), names)
+        pages = find_blocks(PAGES)
     except ValueError as error:
         parser.error(str(error))
-    contents = {name: BLOCKS[name]() for name in names}
-    text = README.read_text(encoding="utf-8")  # as it is by now: the contents may have taken minutes
-    stale = [name for name in names if fill(text, {name: contents[name]}) != text]
+    names = given.names or list(pages)
+    for name in names:
+        if name not in pages:
+            parser.error(f"no page has a block {name!r}; there are {', '.join(pages)}")
+    stale = []
+    for name in names:
+        contents = {name: BLOCKS[name]()}
+        text = pages[name].read_text(encoding="utf-8")  # as it is by now: the contents may have taken minutes
+        if fill(text, contents) != text:
+            stale.append(name)
+            if not given.check:
+                write_output(fill(text, contents), pages[name])
     if stale and given.check:
-        print(f"README.md is not up to date: {', '.join(stale)} (python -m trninfer.tools.update_readme)")
+        print(f"not up to date: {', '.join(stale)} (python -m trninfer.tools.update_docs)")
         return 1
-    if stale:
-        write_output(fill(text, contents), README)
     return 0
 
 

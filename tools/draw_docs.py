@@ -1,0 +1,93 @@
+"""Draw the pictures of docs/ from real runs on the simulator: `python -m trninfer.tools.draw_docs`.
+
+- `terminal.svg`: what `trninfer classify` prints for the samples, 80 columns wide.
+- `report.png`: the top of the page that `trninfer bench --report` writes, as Chromium shows it (`--browser NAME` where
+  it is not found as `chromium`; without one the picture is left as it is, and that is told).
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+COMMAND = ("classify", "samples/*.png", "--backend", "sim", "--target", "trn2")
+REPORT = ("bench", "--model", "digits-cnn", "--batch-size", "16", "--backend", "sim", "--target", "trn2", "--quiet")
+WINDOW = (1200, 1500)
+COLUMNS = 80
+FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+NO_BREAK = "\u00a0"  # a space that SVG keeps
+CHARACTER, LINE, MARGIN = 8.4, 17, 16  # pixels
+
+
+def run_trninfer(*arguments: str) -> str:
+    """What the command line prints on standard output, run in the repository; RuntimeError where it fails."""
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "trninfer", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    if done.returncode:
+        raise RuntimeError(f"trninfer {' '.join(arguments)}: exit status {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def draw_terminal(prompt: str, text: str) -> str:
+    """A terminal with a command and what it printed, as SVG; its width holds COLUMNS characters."""
+    lines = [f"$ {prompt}", *text.rstrip().splitlines()]
+    width, height = round(COLUMNS * CHARACTER + 2 * MARGIN), len(lines) * LINE + 2 * MARGIN
+    rows = "\n".join(_line(line, MARGIN + LINE * number + 12, number == 0) for number, line in enumerate(lines) if line)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">\n'
+        f'<rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>\n'
+        f'<g font-family="{FONTS}" font-size="14" fill="#e6edf3">\n{rows}\n</g>\n</svg>\n'
+    )
+
+
+def _line(text: str, y: int, is_prompt: bool) -> str:
+    shown = html.escape(text, quote=False).replace(" ", NO_BREAK)
+    colour = ' fill="#7ee787"' if is_prompt else ""
+    return f'<text x="{MARGIN}" y="{y}"{colour}>{shown}</text>'
+
+
+def without_host_time(text: str) -> str:
+    """What classify prints, without the line that tells how long this machine took."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith("backend sim:"))
+
+
+def draw_report(browser: str, picture: Path) -> None:
+    """A picture of the report's page as a browser shows it, in 256 colours; CalledProcessError where that fails."""
+    from PIL import Image
+
+    with tempfile.TemporaryDirectory() as folder:
+        page, shot = Path(folder) / "report.html", Path(folder) / "report.png"
+        run_trninfer(*REPORT, "--report", str(page))
+        command = [browser, "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu"]
+        size = f"--window-size={WINDOW[0]},{WINDOW[1]}"
+        subprocess.run([*command, size, f"--screenshot={shot}", page.as_uri()], check=True, capture_output=True)
+        with Image.open(shot) as seen:
+            seen.convert("RGB").quantize(256).save(picture, optimize=True)
+
+
+def main() -> int:
+    """Draw what can be drawn; the exit status, 1 where there is no browser."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--browser", default="chromium", help="a Chromium or Chrome, for report.png")
+    browser = parser.parse_args().browser
+    shown = without_host_time(run_trninfer(*COMMAND))
+    (DOCS / "terminal.svg").write_text(draw_terminal(f"trninfer {' '.join(COMMAND[:2])}", shown), encoding="utf-8")
+    found = shutil.which(browser)
+    if found is None:
+        print(f"no {browser} on this machine; docs/report.png stays as it is", file=sys.stderr)
+        return 1
+    draw_report(found, DOCS / "report.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
