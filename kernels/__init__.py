@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .activation import bias_activation as bias_activation
     from .conv2d import fused_conv2d_maxpool as fused_conv2d_maxpool
     from .conv2d import fused_conv2d_maxpool_packed as fused_conv2d_maxpool_packed
+    from .depthwise import depthwise_conv2d as depthwise_conv2d
     from .elementwise import affine as affine
     from .elementwise import apply_activation as apply_activation
     from .elementwise import combine as combine
@@ -46,6 +47,7 @@ _MODULES = {
     "average_pool": "pooling",
     "max_pool": "pooling",
     "bias_activation": "activation",
+    "depthwise_conv2d": "depthwise",
     "affine": "elementwise",
     "apply_activation": "elementwise",
     "combine": "elementwise",

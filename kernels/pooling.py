@@ -19,7 +19,6 @@ from .windows import (
     cut_into_blocks,
     fold_columns,
     fold_rows,
-    input_elements,
     input_span,
     load_padded,
     make_sweep,
@@ -114,21 +113,20 @@ def _store_means(dst, sums, rows, columns, row_tile, column_tile, count_include_
     nisa.activation(dst=dst, op=nl.copy, data=sums, scale=1.0 / pixels)
 
 
-def _pool_block(x, group, rows, columns, row_tile, column_tile, taps, op, fill, dtype):
-    """Windows of a block folded, from HBM: [partitions, planes of each, rows, columns] of `dtype`."""
-    across = input_span(columns, column_tile, whole(columns.size))
-    shape = (group.partitions, group.rows, row_tile.size, across.size)
+def _pool_block(planes, block, rows, columns, taps, op, fill, dtype):
+    """Windows of a block folded, from planes [partitions, planes of each, H, W] in HBM: the same axes, of `dtype`."""
+    across = input_span(columns, block.columns, whole(columns.size))
     down = None
     for piece in taps:
-        data = load_padded(x, group, input_span(rows, row_tile, piece), across, fill)
-        part = fold_rows(data, op, rows, row_tile.size, piece.size, dtype)
+        data = load_padded(planes, input_span(rows, block.rows, piece), across, fill)
+        part = fold_rows(data, op, rows, block.rows.size, piece.size, dtype)
         if down is None:
             down = part
         else:
-            joined = nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf)
+            joined = nl.ndarray(part.shape, dtype=dtype, buffer=nl.sbuf)
             nisa.tensor_tensor(dst=joined, data1=down, data2=part, op=nl.maximum if op == "maximum" else nl.add)
             down = joined
-    return fold_columns(down, op, columns, column_tile.size, dtype)
+    return fold_columns(down, op, columns, block.columns.size, dtype)
 
 
 def _check(x):
@@ -142,6 +140,9 @@ def _sweeps(x, window, stride, padding, dilation, ceil_mode):
     top, left, bottom, right = padding
     rows = make_sweep("rows", x.shape[2], window[0], stride[0], dilation[0], top, bottom, ceil_mode)
     columns = make_sweep("columns", x.shape[3], window[1], stride[1], dilation[1], left, right, ceil_mode)
+    assert max(top, bottom) < rows.reach and max(left, right) < columns.reach, (
+        f"padding must be smaller than the {rows.reach}x{columns.reach} that a window spans, got {padding}"
+    )
     return rows, columns
 
 
@@ -200,22 +201,22 @@ def _pool(x, rows, columns, op, count_include_pad):
     planes = x.reshape((batch * channels, height, width))
     results = out.reshape((batch * channels, rows.outputs, columns.outputs))
     blocks = cut_into_blocks(rows, columns)
-    at_once = max(1, CHUNK // input_elements(rows, columns, blocks))
     fill = lowest(x.dtype) if op == "maximum" else 0.0
     dtype = x.dtype if op == "maximum" else nl.float32
-    for row_tile in blocks.rows:
-        for column_tile in blocks.columns:
-            for group in row_groups(batch * channels, at_once):
-                folded = _pool_block(planes, group, rows, columns, row_tile, column_tile, blocks.taps, op, fill, dtype)
-                result = folded
-                if op == "add":
-                    result = nl.ndarray(folded.shape, dtype=x.dtype, buffer=nl.sbuf)
-                    _store_means(result, folded, rows, columns, row_tile, column_tile, count_include_pad)
-                elif columns.size == 1:  # a view with steps, which a DMA would move element by element
-                    result = nl.ndarray(folded.shape, dtype=x.dtype, buffer=nl.sbuf)
-                    nisa.tensor_copy(dst=result, src=folded, engine=nisa.engine.vector)
-                target = results[
-                    group.start : group.end, row_tile.start : row_tile.end, column_tile.start : column_tile.end
-                ]
-                nisa.dma_copy(dst=target.reshape_dim(0, (group.partitions, group.rows)), src=result)
+    for block in blocks.outputs:
+        for group in row_groups(batch * channels, max(1, CHUNK // blocks.elements)):
+            shape = (group.partitions, group.rows)
+            source = planes[group.start : group.end].reshape_dim(0, shape)
+            folded = _pool_block(source, block, rows, columns, blocks.taps, op, fill, dtype)
+            result = folded
+            if op == "add":
+                result = nl.ndarray(folded.shape, dtype=x.dtype, buffer=nl.sbuf)
+                _store_means(result, folded, rows, columns, block.rows, block.columns, count_include_pad)
+            elif columns.size == 1:  # a view with steps, which a DMA would move element by element
+                result = nl.ndarray(folded.shape, dtype=x.dtype, buffer=nl.sbuf)
+                nisa.tensor_copy(dst=result, src=folded, engine=nisa.engine.vector)
+            target = results[
+                group.start : group.end, block.rows.start : block.rows.end, block.columns.start : block.columns.end
+            ]
+            nisa.dma_copy(dst=target.reshape_dim(0, shape), src=result)
     return out

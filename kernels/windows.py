@@ -45,12 +45,20 @@ class Span(nl.NKIObject):
 
 
 @dataclass
-class Blocks(nl.NKIObject):
-    """How an output is cut up: tiles of output rows and columns, and tiles of the window's rows."""
+class Block(nl.NKIObject):
+    """A tile of output rows times a tile of output columns."""
 
-    rows: list[Tile]
-    columns: list[Tile]
+    rows: Tile
+    columns: Tile
+
+
+@dataclass
+class Blocks(nl.NKIObject):
+    """How an output is cut up, and the tiles of the window's rows that are read at once: one where a window fits."""
+
+    outputs: list[Block]
     taps: list[Tile]
+    elements: int  # of a plane that are read at once, at most
 
 
 def make_sweep(axis, extent, size, stride, dilation, before, after, ceil_mode):
@@ -62,9 +70,7 @@ def make_sweep(axis, extent, size, stride, dilation, before, after, ceil_mode):
         f"window, stride and dilation must be at least 1, got {size}, {stride} and {dilation} {axis}"
     )
     reach = (size - 1) * dilation + 1
-    assert before >= 0 and after >= 0 and before < reach and after < reach, (
-        f"padding must be 0 to {reach - 1} {axis} for a window that spans {reach}, got {before} and {after}"
-    )
+    assert before >= 0 and after >= 0, f"padding must be at least 0 {axis}, got {before} and {after}"
     room = extent + before + after - reach
     assert room >= 0, f"a window that spans {reach} {axis} does not fit {extent} with padding {before} and {after}"
     outputs = room // stride + 1
@@ -84,21 +90,27 @@ def input_span(sweep, outputs, taps):
     return Span(start, size, head, tail)
 
 
-def cut_into_blocks(rows, columns):
-    """Blocks of which the input that they read is at most CHUNK elements of a partition, halos included.
+def cut_into_blocks(rows, columns, chunk=CHUNK):
+    """Blocks of which the input that they read is at most `chunk` elements of a partition, halos included.
 
     A window that is larger than that is folded in pieces, a row of outputs at a time.
     """
     assert columns.reach <= MAX_REACH, f"a window may span at most {MAX_REACH} columns, got {columns.reach}"
-    line = max(columns.reach, CHUNK // min(rows.reach, PIECE_ROWS))
+    line = max(columns.reach, chunk // min(rows.reach, PIECE_ROWS))
     wide = min(columns.outputs, (line - columns.reach) // columns.stride + 1)
-    lines = max(1, CHUNK // ((wide - 1) * columns.stride + columns.reach))
+    lines = max(1, chunk // ((wide - 1) * columns.stride + columns.reach))
     high = 1
     taps = (lines - 1) // rows.dilation + 1
     if lines >= rows.reach:
         high = (lines - rows.reach) // rows.stride + 1
         taps = rows.size
-    return Blocks(even_tiles(rows.outputs, high), even_tiles(columns.outputs, wide), even_tiles(rows.size, taps))
+    pieces = even_tiles(rows.size, taps)
+    outputs = []
+    for row_tile in even_tiles(rows.outputs, high):
+        for column_tile in even_tiles(columns.outputs, wide):
+            outputs.append(Block(row_tile, column_tile))
+    tall = input_span(rows, outputs[0].rows, pieces[0]).size
+    return Blocks(outputs, pieces, tall * input_span(columns, outputs[0].columns, whole(columns.size)).size)
 
 
 def whole(extent):
@@ -106,30 +118,24 @@ def whole(extent):
     return Tile(0, 0, extent, extent)
 
 
-def input_elements(rows, columns, blocks):
-    """The most elements of a plane that a block reads at once."""
-    high = input_span(rows, blocks.rows[0], blocks.taps[0]).size
-    return high * input_span(columns, blocks.columns[0], whole(columns.size)).size
+def load_padded(images, rows, columns, fill):
+    """Load the rows and columns of two spans, their padding set to `fill`, from images in HBM.
 
-
-def load_padded(x, group, rows, columns, fill):
-    """Planes of a row group, from x [planes, H, W] in HBM: [partitions, planes of each, rows, columns], padding filled.
-
-    `rows` and `columns` are spans; a plane's padding is set to `fill`.
+    images: [partitions, ..., H, W], with one or two axes in between. What comes back is [partitions, images, rows,
+    columns], the axes in between as one.
     """
-    data = nl.ndarray((group.partitions, group.rows, rows.size, columns.size), dtype=x.dtype, buffer=nl.sbuf)
+    between = images.shape[1:-2]
+    count = between[0] * between[1] if len(between) == 2 else between[0]
+    data = nl.ndarray((images.shape[0], count, rows.size, columns.size), dtype=images.dtype, buffer=nl.sbuf)
     fill_border(data, rows, columns, fill)
     bottom = rows.size - rows.tail
     right = columns.size - columns.tail
     if rows.head < bottom and columns.head < right:
-        source = x[
-            group.start : group.end,
-            rows.start + rows.head : rows.start + bottom,
-            columns.start + columns.head : columns.start + right,
-        ]
+        source = images.slice(-2, rows.start + rows.head, rows.start + bottom)
+        source = source.slice(-1, columns.start + columns.head, columns.start + right)
         nisa.dma_copy(
-            dst=data[:, :, rows.head : bottom, columns.head : right],
-            src=source.reshape_dim(0, (group.partitions, group.rows)),
+            dst=data[:, :, rows.head : bottom, columns.head : right].reshape_dim(1, between),
+            src=source,
         )
     return data
 

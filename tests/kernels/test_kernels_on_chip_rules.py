@@ -79,6 +79,13 @@ CALLS: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
     ),
     "max_pool": ("max_pool", [(2, 65, 11, 12)], {"window": (3, 3), "stride": (2, 2), "padding": (0, 0, 1, 1)}),
     "max_pool of long windows": ("max_pool", [(1, 5, 30, 30)], {"window": (9, 8), "dilation": (2, 1)}),
+    "depthwise": ("depthwise_conv2d", [(1, 130, 12, 50), (130, 1, 3, 3), (130,)], {"padding": (1, 1, 1, 1)}),
+    "depthwise of small images": (
+        "depthwise_conv2d",
+        [(3, 260, 5, 4), (260, 1, 3, 3), (260,)],
+        {"stride": (2, 1), "padding": (1, 0, 1, 2), "activation": "clip", "parameters": (0.0, 6.0)},
+    ),
+    "depthwise of large filters": ("depthwise_conv2d", [(1, 3, 30, 30), (3, 1, 9, 9), (3,)], {"dilation": (2, 1)}),
     "combine": ("combine", [(2, 33, 9, 11)] * 2, {"operation": "divide", "activation": "softsign"}),
     "combine with a gate": ("combine", [(2, 130, 9, 11), (2, 130, 1, 1)], {"operation": "multiply"}),
     "affine of images": ("affine", [(2, 130, 9, 11), (130,), (130,)], {"activation": "hardswish"}),
