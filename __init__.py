@@ -1,7 +1,19 @@
 """trninfer: small networks on an AWS Trainium NeuronCore, with kernels that can be read and times that can be traced.
 
-`classify` and `predict` run networks, `load_model` reads one, `simulator` is the NeuronCore simulator; see
-`trninfer.api` for all of it. Nothing heavy is imported before it is used.
+    import trninfer
+
+    answers = trninfer.classify(["7.png", "3.png"])
+    for answer in answers.predictions:
+        print(answer.input, answer.label, answer.probability)
+    for layer in answers.layers:
+        print(layer.name, layer.latency_us, answers.latency_kind)
+
+    classes = trninfer.predict(features, model="digits-ffnn", dtype="bfloat16").classes
+
+What goes wrong is raised: `InputError` for inputs, `ModelError` for models, `BackendUnavailable` and `TargetError` for
+where it is to run, `KernelError` and `OverflowedError` for networks that cannot run there, and ValueError for other
+arguments. Messages are one line. `trninfer.simulator` has the simulator alone, for kernels of one's own. Nothing heavy
+is imported before it is used.
 """
 
 from __future__ import annotations
@@ -13,23 +25,25 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from . import simulator
-    from .api import (
-        Answers,
-        BackendUnavailable,
-        InputError,
-        KernelError,
-        LabelProbability,
-        LayerTiming,
-        Model,
-        ModelError,
-        OverflowedError,
-        Picture,
-        Prediction,
-        TargetError,
-        classify,
-        load_model,
-        predict,
-    )
+    from .inference.answers import Answers, Picture, classify, predict
+    from .inference.predictions import LabelProbability, Prediction
+    from .models.errors import InputError
+    from .models.files import Model, load_model
+    from .models.network import ModelError
+    from .runtime.backend import BackendUnavailable, KernelError, TargetError
+    from .runtime.session import OverflowedError
+    from .runtime.timing import LayerTiming
+
+_HOMES = {
+    ".inference.answers": ("Answers", "Picture", "classify", "predict"),
+    ".inference.predictions": ("LabelProbability", "Prediction"),
+    ".models.errors": ("InputError",),
+    ".models.files": ("Model", "load_model"),
+    ".models.network": ("ModelError",),
+    ".runtime.backend": ("BackendUnavailable", "KernelError", "TargetError"),
+    ".runtime.session": ("OverflowedError",),
+    ".runtime.timing": ("LayerTiming",),
+}
 
 __all__ = [
     "Answers",
@@ -55,10 +69,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "simulator":
         return import_module(".simulator", __name__)
-    if name in __all__:
-        value = getattr(import_module(".api", __name__), name)
-        globals()[name] = value
-        return value
+    for home, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(home, __name__), name)
+            return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .errors import UsageError, complain, printable
+from .errors import UsageError, complain
+from .options import AnswerOptions, RunOptions
 from .output import write_stderr
+from .text import printable
 
 if TYPE_CHECKING:
     from ..models.files import Model
@@ -19,48 +19,16 @@ if TYPE_CHECKING:
     from .reports.report import Cores
 
 
-@dataclass(frozen=True)
-class BackendOptions:
-    """What the command line says about where kernels run and how they are timed; None where it does not."""
-
-    name: str
-    target: str | None = None
-    cores: int = 1
-    warmup: int | None = None
-    iterations: int | None = None
-    device_times: bool = False
-    nrtpy: Path | None = None
-    trace: bool = False  # the timeline is all that is wanted of the run: without one it is refused
-    keep_timelines: bool = False  # where there are any
-    quiet: bool = False
-
-    def check(self) -> None:
-        """UsageError where options contradict each other; called before the work."""
-        if self.nrtpy is not None and not self.device_times:
-            raise UsageError("--nrtpy says what times kernels on the device; it needs --device-times")
-        if self.cores > 1 and self.trace:
-            raise UsageError("--trace shows one core; leave out --cores, or give --cores 1")
-        if self.cores > 1 and self.device_times:
-            raise UsageError("--device-times needs a NeuronCore of its own beside one that works: give --cores 1")
-
-    @property
-    def _counts(self) -> dict[str, Any]:
-        """Warm-up and iterations as the Neuron backend takes them, where they were given."""
-        given = {"warmup": self.warmup, "iterations": self.iterations}
-        return {name: value for name, value in given.items() if value is not None}
-
-
-def open_backend(options: BackendOptions) -> Backend:
+def open_backend(options: RunOptions) -> Backend:
     """The backend that the options ask for, which tells on standard error what takes long and what goes wrong."""
     from ..runtime.choose import choose_backend
 
-    options.check()
     _begin(options)
     return choose_backend(
-        options.name,
-        options.target,
-        options.trace or options.keep_timelines,
-        **options._counts,
+        options.backend.value,
+        options.target_name,
+        options.trace is not None or options.report_file is not None,
+        **_counts(options),
         nrtpy=str(options.nrtpy) if options.nrtpy is not None else None,
         device_times=options.device_times,
         progress=_progress(options),
@@ -69,18 +37,18 @@ def open_backend(options: BackendOptions) -> Backend:
 
 
 @contextlib.contextmanager
-def open_session(model: Model, options: BackendOptions, dtype: str, batch_size: int) -> Iterator[BatchSession]:
+def open_session(model: Model, options: AnswerOptions) -> Iterator[BatchSession]:
     """A session of a model where the options ask for it; its processes end with the block."""
+    dtype = options.dtype.value
     if options.cores == 1:
         from ..runtime.session import Session
 
-        yield Session(model, open_backend(options), dtype, batch_size)
+        yield Session(model, open_backend(options), dtype, options.batch_size)
         return
     from ..runtime.backend import resolve_target
     from ..runtime.sharing.cores import CoresSession, pick_cores
 
-    options.check()
-    target = resolve_target(options.target)  # a wrong one is told here, not by each process
+    target = resolve_target(options.target_name)  # a wrong one is told here, not by each process
     opener: Any  # what the simulator's and the Neuron backend's openers share is what a worker calls
     if _begin(options) == "sim":
         from ..runtime.sharing.remote import open_simulator
@@ -90,13 +58,13 @@ def open_session(model: Model, options: BackendOptions, dtype: str, batch_size: 
     else:
         from ..runtime.neuron.backend import open_neuron_backend
 
-        opener = functools.partial(open_neuron_backend, options.target, **options._counts)
+        opener = functools.partial(open_neuron_backend, options.target_name, **_counts(options))
         cores = pick_cores(options.cores)
     with CoresSession(model, opener, cores, dtype, _progress(options), complain) as session:
         yield session
 
 
-def cores_of(options: BackendOptions, worker_us: dict[int, float]) -> Cores | None:
+def cores_of(options: AnswerOptions, worker_us: Mapping[int, float]) -> Cores | None:
     """What several cores took, from the time of each; None for one."""
     from .reports.report import Cores
 
@@ -117,13 +85,19 @@ def choice_note(name: str) -> str | None:
     return f"auto took the simulator: {choice.reason.partition('; ')[0]}; see trninfer doctor"
 
 
-def _begin(options: BackendOptions) -> str:
+def _counts(options: RunOptions) -> dict[str, Any]:
+    """Warm-up and iterations as the Neuron backend takes them, where they were given."""
+    given = {"warmup": options.warmup, "iterations": options.iterations}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _begin(options: RunOptions) -> str:
     """The backend by name: UsageError where it cannot do what is asked, a note where an option has no effect on it."""
     from ..runtime.choose import decide
 
-    chosen = decide(options.name).backend
+    chosen = decide(options.backend.value).backend
     if chosen == "neuron":
-        if options.trace:
+        if options.trace is not None:
             raise UsageError("--trace shows the simulator's timeline; the chip gives none: add --backend sim")
         return chosen
     given = {
@@ -137,6 +111,6 @@ def _begin(options: BackendOptions) -> str:
     return chosen
 
 
-def _progress(options: BackendOptions) -> Callable[[str], None]:
+def _progress(options: RunOptions) -> Callable[[str], None]:
     """What is called with a line of text where something takes long."""
     return (lambda text: None) if options.quiet else (lambda text: write_stderr(f"{printable(text)}\n"))

@@ -78,7 +78,7 @@ def _neuron_system() -> list[dict[str, Any]]:
     from ..runtime.neuron.compile_cache import cache_folder, cache_size
     from ..runtime.neuron.device_time import find_device_timer
     from ..runtime.neuron.system import driver_version, instance_type, runtime_library, visible_cores
-    from .reports.report import count
+    from .text import count
 
     driver = driver_version()
     rows = [

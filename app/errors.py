@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 
+from .text import printable
+
 CHECK_FAILED = 1
 BAD_USAGE = 2
 NO_BACKEND = 3
@@ -40,12 +42,3 @@ def complain(message: str) -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             print(f"trninfer: {printable(message)}", file=sys.stderr, flush=True)
-
-
-def printable(text: str) -> str:
-    """`text` as one line that no terminal can be tricked with: control characters and stray bytes are spelled out.
-
-    File names may hold newlines, escape sequences and bytes that are no UTF-8.
-    """
-    known = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in known)

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from .errors import CHECK_FAILED, UsageError, complain, printable
+from .errors import CHECK_FAILED, UsageError, complain
+from .options import takes_options
+from .output import check_output, write_stdout
+from .text import printable
 
 if TYPE_CHECKING:
     from ..models.importing import Comparison, Imported, PictureOptions
@@ -28,6 +31,21 @@ class Activation(str, Enum):
     tanh = "tanh"
 
 
+HELP = """Make a model file of a network from elsewhere: ONNX, or PyTorch weights in .safetensors.
+
+State dicts are read of VGG networks (torchvision's and timm's names) and of plain multilayer perceptrons. The
+imported network is run beside ONNX Runtime on random input, where that is installed; exit status 1, and no file,
+where they differ.
+
+\b
+Examples:
+  trninfer import net.onnx -o net.safetensors --labels classes.txt
+  trninfer import vgg16.safetensors -o vgg.safetensors
+  trninfer import net.onnx -o net.safetensors --input-range -1,1
+"""
+
+
+@takes_options(HELP)
 def import_model(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, or a state dict in .safetensors.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")],
@@ -60,27 +78,11 @@ def import_model(
         Activation, typer.Option("--activation", help="Between the layers of a perceptron's state dict.")
     ] = Activation.relu,
 ) -> None:
-    """Make a model file of a network from elsewhere: ONNX, or PyTorch weights in .safetensors.
-
-    State dicts are read of VGG networks (torchvision's and timm's names) and of plain multilayer perceptrons. The
-    imported network is run beside ONNX Runtime on random input, where that is installed; exit status 1, and no file,
-    where they differ.
-
-    \b
-    Examples:
-      trninfer import net.onnx -o net.safetensors --labels classes.txt
-      trninfer import vgg16.safetensors -o vgg.safetensors
-      trninfer import net.onnx -o net.safetensors --input-range -1,1
-    """
+    """Import a network and write it as a model file."""
     from ..models.files import save_model
     from ..models.importing import PictureOptions, import_network
-    from .output import check_output, write_stdout
 
-    check_output(output)
-    if output.exists() and not output.is_file():
-        raise UsageError(f"--output {output}: not a regular file")
-    if output.exists() and model.exists() and os.path.samefile(output, model):
-        raise UsageError(f"--output {output}: is the file that is read; give another name")
+    _check_output(output, model)
     span = _numbers("--input-range", input_range)
     if span is not None and len(span) != 2:
         raise UsageError(f"--input-range {input_range}: two numbers are needed, such as 0,255")
@@ -98,6 +100,15 @@ def import_model(
     except OSError as error:
         raise UsageError(f"--output {output}: cannot be written: {error.strerror or error}") from None
     write_stdout(_summary(imported, output, options, names is not None))
+
+
+def _check_output(output: Path, model: Path) -> None:
+    """UsageError where the model file could not be written, or would replace what it is made of."""
+    check_output(output)
+    if output.exists() and not output.is_file():
+        raise UsageError(f"--output {output}: not a regular file")
+    if output.exists() and model.exists() and os.path.samefile(output, model):
+        raise UsageError(f"--output {output}: is the file that is read; give another name")
 
 
 def _summary(imported: Imported, output: Path, options: PictureOptions, labelled: bool) -> str:

@@ -7,7 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain, printable
+from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain
+from .text import printable
 
 
 def lint(

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ..version import __version__
-from .bench import bench
+from .bench.command import bench
 from .classify import classify
 from .doctor import doctor
 from .errors import BAD_USAGE, INTERRUPTED, complain, exit_status

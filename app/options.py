@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional, get_type_hints
 
 import typer
+
+from .errors import UsageError
+from .output import check_files
 
 
 class Dtype(str, Enum):
@@ -131,3 +138,126 @@ ReportOption = Annotated[
     Optional[Path],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
     typer.Option("--report", metavar="FILE", help="Write a page of HTML: layers, timeline, roofline."),
 ]
+TopKOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(
+        "--top-k", min=1, metavar="K", help="The most probable labels of each input. [default: 5]", show_default=False
+    ),
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on from what an interrupted run with the same options left in --output.")
+]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What every command that runs kernels can be told; None where the command line says nothing."""
+
+    dtype: DtypeOption = Dtype.float32
+    batch_size: BatchSizeOption = 1
+    backend: BackendOption = BackendName.auto
+    target: TargetOption = None
+    warmup: WarmupOption = None
+    iterations: IterationsOption = None
+    device_times: DeviceTimesOption = False
+    nrtpy: NrtpyOption = None
+    form: FormatOption = Format.table
+    output: OutputOption = None
+    verify: VerifyOption = False
+    trace: TraceOption = None
+    report_file: ReportOption = None
+    quiet: QuietOption = False
+
+    @property
+    def target_name(self) -> str | None:
+        """The target as the runtime knows it."""
+        return self.target.value if self.target else None
+
+    def check(self) -> None:
+        """UsageError where options contradict each other or a file could not be written; called before the work."""
+        check_files(self.output, self.trace, self.report_file)
+        if self.nrtpy is not None and not self.device_times:
+            raise UsageError("--nrtpy says what times kernels on the device; it needs --device-times")
+
+
+@dataclass(frozen=True)
+class AnswerOptions(RunOptions):
+    """What a command that answers inputs can be told beside that."""
+
+    top_k: TopKOption = None
+    cores: CoresOption = 1
+    compare_backends: CompareBackendsOption = False
+    resume: ResumeOption = False
+
+    def check(self) -> None:
+        """As for every run; and that what needs one core has one, and that an earlier run can be gone on with."""
+        super().check()
+        if self.resume and self.output is None:
+            raise UsageError("--resume goes on from the answers in a file; it needs --output FILE")
+        if self.resume and self.verify:
+            raise UsageError("--resume and --verify exclude each other: earlier answers would go unchecked")
+        if self.cores > 1 and self.trace is not None:
+            raise UsageError("--trace shows one core; leave out --cores, or give --cores 1")
+        if self.cores > 1 and self.device_times:
+            raise UsageError("--device-times needs a NeuronCore of its own beside one that works: give --cores 1")
+        if self.compare_backends:
+            self._check_comparison()
+
+    def _check_comparison(self) -> None:
+        if self.backend is BackendName.sim:
+            raise UsageError("--compare-backends needs the chip beside the simulator; leave out --backend sim")
+        if self.cores > 1:
+            raise UsageError("--compare-backends runs on one core; leave out --cores, or give --cores 1")
+        if self.resume:
+            raise UsageError("--compare-backends and --resume exclude each other: a comparison is of one run")
+
+
+@dataclass(frozen=True)
+class PictureOptions(AnswerOptions):
+    """What classify can be told beside its pictures."""
+
+    batch_size: BatchSizeOption = 16
+
+
+@dataclass(frozen=True)
+class RowOptions(AnswerOptions):
+    """What ffnn can be told beside its features."""
+
+    batch_size: BatchSizeOption = 2048
+
+
+def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command as typer reads it: a parameter that is a dataclass of options becomes one parameter a field.
+
+    The help stands beside the command, which it would drown.
+    """
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in inspect.signature(command).parameters.items():
+            kinds = {name: hints[name]} if name not in groups else get_type_hints(groups[name], include_extras=True)
+            defaults = _defaults(groups[name]) if name in groups else {name: parameter.default}
+            parameters += [
+                inspect.Parameter(key, parameter.KEYWORD_ONLY, default=default, annotation=kinds[key])
+                for key, default in defaults.items()
+            ]
+
+        @functools.wraps(command)
+        def call(**values: Any) -> None:
+            for name, kind in groups.items():
+                values[name] = kind(**{key: values.pop(key) for key in _defaults(kind)})
+            command(**values)
+
+        call.__doc__ = help_text
+        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return call
+
+    return wrap
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The fields of a dataclass of options, and what each is where the command line says nothing."""
+    return {field.name: field.default for field in fields(kind)}

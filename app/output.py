@@ -27,6 +27,20 @@ def check_output(path: Path | None, option: str = "--output") -> None:
         raise UsageError(f"{option} {path}: no permission to write there")
 
 
+def check_files(output: Path | None, trace: Path | None, report: Path | None) -> None:
+    """UsageError where a file of --output, --trace or --report could not be written, or two of them are one."""
+    named: dict[str, str] = {}
+    for option, path in (("--output", output), ("--trace", trace), ("--report", report)):
+        check_output(path, option)
+        if path is None or is_special(path):
+            continue
+        other = named.setdefault(os.path.realpath(path), option)
+        if other != option:
+            raise UsageError(f"{other} and {option} both name {path}; each writes a file of its own")
+    if trace is not None and is_special(trace):
+        raise UsageError(f"--trace {trace}: not a regular file")
+
+
 def is_special(path: Path) -> bool:
     """Whether there is something other than a file: a device or a pipe, which is written to and never replaced."""
     target = Path(os.path.realpath(path))

@@ -1,62 +1,73 @@
-"""What `ffnn` knows of its rows beside the network: which data they are, where to go on, what is right."""
+"""The rows of `ffnn`: which data they are, where to go on, and which answers are right."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from ..inference.feature_rows import FeatureRows, numbered
 from ..inference.files import describe
 from ..inference.predictions import Prediction
+from ..inference.search import InputProblem
+from ..inference.stream import Batch
 from .errors import UsageError
-from .journal.answers import Answers
+from .journal.identity import Identity
 from .reports.report import Score
+from .text import count
 
 
-def describe_data(path: Path) -> list[str | int]:
-    """What tells a feature file from another, and from itself after a change: its name, size and time."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise UsageError(f"{path}: {describe(error)}") from None
-    return [str(path.resolve()), status.st_size, status.st_mtime_ns]
+class RowInputs:
+    """Rows of a file, and their right classes int32 [N] where those are known."""
 
+    command = "ffnn"
+    progress_title = "classifying rows"
 
-def first_unanswered(answered: set[str | int], rows: int) -> int:
-    """The row to go on from; UsageError unless the rows answered are those up to it."""
-    first = len(answered)
-    if first > rows or answered != set(range(first)):
-        raise UsageError(
-            f"--resume: the {first} rows answered are not the first of these {rows}; they are of other data"
-        )
-    return first
-
-
-class Scored:
-    """Answers on their way to others, counted where they agree with the right classes int32 [N], if those are known."""
-
-    def __init__(self, answers: Answers, truth: np.ndarray | None) -> None:
-        self._answers = answers
+    def __init__(self, path: Path, rows: FeatureRows, truth: np.ndarray | None) -> None:
+        self._path = path
+        self._rows = rows
         self._truth = truth
+        self._first = 0
         self._correct = 0
         self._total = 0
-        if truth is not None and answers.earlier:
-            for answer in answers:
-                self._count(answer)
+        self.problems: list[InputProblem] = []  # a file that has any is refused
 
-    def add(self, predictions: Sequence[Prediction]) -> bool:
-        """Count the answers and pass them on."""
-        if self._truth is not None:
-            for answer in predictions:
-                self._count(answer)
-        return self._answers.add(predictions)
-
+    @property
     def score(self) -> Score | None:
-        """The score of all answers so far."""
+        """The score of all answers noted."""
         return Score(self._correct, self._total) if self._truth is not None else None
 
-    def _count(self, answer: Prediction) -> None:
-        assert self._truth is not None
-        self._correct += int(answer.class_index == self._truth[int(answer.input)])
-        self._total += 1
+    def describe(self, answered: int) -> str:
+        """`3 rows of 64 features`."""
+        return f"{count(answered, 'row')} of {count(self._rows.shape[1], 'feature')}"
+
+    def identity(self) -> Identity:
+        """What tells the file from another, and from itself after a change: its name, size and time."""
+        try:
+            status = self._path.stat()
+        except OSError as error:
+            raise UsageError(f"{self._path}: {describe(error)}") from None
+        return {"data": [str(self._path.resolve()), status.st_size, status.st_mtime_ns]}
+
+    def leave_out(self, answered: set[str | int]) -> int:
+        """Go on after the rows answered; UsageError unless they are the first ones."""
+        rows = len(self._rows)
+        self._first = len(answered)
+        if self._first > rows or answered != set(range(self._first)):
+            raise UsageError(
+                f"--resume: the {self._first} rows answered are not the first of these {rows}; they are of other data"
+            )
+        return rows - self._first
+
+    def batches(self, size: int) -> Iterable[Batch]:
+        """The rows that are left, with their numbers."""
+        return numbered(self._rows, size, self._first)
+
+    def note(self, predictions: Iterable[Prediction]) -> None:
+        """Count the answers that are right."""
+        if self._truth is None:
+            return
+        for answer in predictions:
+            self._correct += int(answer.class_index == self._truth[int(answer.input)])
+            self._total += 1

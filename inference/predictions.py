@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -26,6 +27,13 @@ class Prediction:
     class_index: int
     probability: float
     top: tuple[LabelProbability, ...]
+
+
+class PredictionSink(Protocol):
+    """Where predictions go as they come."""
+
+    def add(self, predictions: Sequence[Prediction]) -> bool:
+        """Take some; whether anyone wants more."""
 
 
 def make_predictions(

@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from ..runtime.session import BatchSession
 from ..runtime.timing import LayerTiming, Totals, named_timelines
 from ..runtime.verify import Verification, Verifier
-from .predictions import Prediction, make_predictions
+from .predictions import PredictionSink, make_predictions
 
 Batch = tuple[Sequence["str | int"], np.ndarray]  # the names of the inputs, and the inputs
-
-
-class Taker(Protocol):
-    """Where answers go."""
-
-    def add(self, predictions: Sequence[Prediction]) -> bool:
-        """Take answers; whether anyone wants more."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +33,7 @@ class StreamResult:
 def answer_batches(
     session: BatchSession,
     batches: Iterable[Batch],
-    answers: Taker,
+    answers: PredictionSink,
     top_k: int,
     progress: Callable[[float], None],
     verify_as: str | None = None,

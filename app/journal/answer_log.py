@@ -21,13 +21,12 @@ from typing import Any, BinaryIO
 
 from ...inference.predictions import LabelProbability, Prediction
 from ..errors import UsageError
+from .identity import Identity, check_identity
 
 SUFFIX = ".partial"
 _KIND = "trninfer answers"
 _CHUNK = 1 << 20  # bytes read at once
 _MAX_LINE = 1 << 24  # bytes of an answer; a thousand labels take some hundred thousand
-
-Identity = dict[str, Any]  # what decides the answers: command, model, weights, dtype, backend, target, top_k and such
 
 
 class AnswerLog:
@@ -154,15 +153,6 @@ def open_log(target: Path, identity: Identity, resume: bool) -> AnswerLog:
             raise
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def check_identity(name: str, earlier: dict[str, Any], identity: Identity) -> None:
-    """UsageError where the answers in the file `name` were asked for in another way than now."""
-    for key, value in identity.items():
-        if key in earlier and earlier[key] != value:
-            what = {"weights": "other weights of that model", "data": "another --data file, or one that has changed"}
-            told = what.get(key) or f"{key.replace('_', '-')} {earlier[key]}, not {value}"
-            raise UsageError(f"--resume: the answers in {name} were given with {told}")
 
 
 def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:

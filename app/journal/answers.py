@@ -8,29 +8,25 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from ...inference.predictions import Prediction
-from ...models.files import Model
-from ...runtime.backend import BackendInfo
 from ..errors import UsageError, complain
-from ..options import Format
+from ..options import AnswerOptions, Format
 from ..output import is_special, open_output, write_chunks, write_stderr
 from ..reports.emit import emit
-from ..reports.report import Report, count
-from .answer_log import AnswerLog, Identity, open_log
+from ..reports.report import Report
+from ..text import count
+from .answer_log import AnswerLog, open_log
 from .finished import read_finished
+from .identity import Identity
 
-TOP_LABELS = 5  # of an answer, the most probable ones, unless --top-k says otherwise
 STREAMED = (Format.csv, Format.ndjson)
 
 
-class Answers(Protocol):
+class AnswerOutput(Protocol):
     """Where answers go."""
 
     earlier: int  # answers of an interrupted run that are there already
@@ -50,16 +46,15 @@ class Answers(Protocol):
 
 
 @contextlib.contextmanager
-def open_answers(
-    form: Format, output: Path | None, identity: Identity, labels: tuple[str, ...], resume: bool, quiet: bool
-) -> Iterator[Answers]:
-    """Where the answers of a run go that reports in `form` to `output`.
+def open_answers(options: AnswerOptions, identity: Identity, labels: tuple[str, ...]) -> Iterator[AnswerOutput]:
+    """Where the answers of a run go, as its options say.
 
-    Where the run ends before its report is written, what has been answered is kept if `output` is a file. UsageError
-    where `resume` cannot be done.
+    Where the run ends before its report is written, what has been answered is kept if it goes to a file. UsageError
+    where --resume cannot be done.
     """
+    form, output = options.form, options.output
     if output is None or is_special(output):
-        if resume:
+        if options.resume:
             raise UsageError("--resume goes on from the answers in a file; it needs --output FILE")
         if form in STREAMED:
             with open_output(output) as write:
@@ -68,43 +63,8 @@ def open_answers(
             with contextlib.closing(AnswerLog.temporary()) as log:
                 yield _Logged(form, output, log)
         return
-    with _interruptible(_open_log(form, output, identity, labels, resume), quiet) as log:
+    with _interruptible(_open_log(form, output, identity, labels, options.resume), options.quiet) as log:
         yield _Logged(form, output, log)
-
-
-def identify(
-    command: str, model: Model, backend: BackendInfo, dtype: str, top_k: int, data: list[str | int] | None = None
-) -> Identity:
-    """What decides the answers of a run, so that an interrupted one is gone on with in the same way."""
-    weights = zlib.crc32(model.network.to_json().encode())
-    for name in sorted(model.tensors):
-        weights = zlib.crc32(np.ascontiguousarray(model.tensors[name]).data, weights)
-    identity: Identity = {
-        "command": command,
-        "model": model.network.name,
-        "weights": f"{weights:08x}",
-        "dtype": dtype,
-        "backend": backend.name,
-        "target": backend.target,
-        "top_k": top_k,
-    }
-    return identity if data is None else {**identity, "data": data}
-
-
-def check_top_k(top_k: int | None, labels: Sequence[str]) -> int:
-    """How many labels an answer has: at most as many as there are. UsageError for more that were asked for."""
-    if top_k is None:
-        return min(TOP_LABELS, len(labels))
-    if top_k > len(labels):
-        raise UsageError(f"--top-k {top_k}: this model has {count(len(labels), 'label')}")
-    return top_k
-
-
-def unanswered(paths: Sequence[str], answered: set[str | int]) -> list[str]:
-    """The paths without an answer. Reports, which answers may be read from, spell out bytes that are no UTF-8."""
-    from ..reports.machine import spell
-
-    return [path for path in paths if path not in answered and spell(path) not in answered]
 
 
 class _Streamed:

@@ -13,7 +13,8 @@ from ...inference.predictions import Prediction
 from ..errors import UsageError
 from ..options import Format
 from ..reports.machine import PREDICTION_COLUMNS
-from .answer_log import Identity, check_identity, check_prediction
+from .answer_log import check_prediction
+from .identity import Identity, check_identity
 
 _MAX_LINE = 1 << 24  # bytes
 

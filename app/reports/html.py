@@ -8,23 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..output import check_output, write_output
+from ..output import write_output
 
 if TYPE_CHECKING:
-    from .regression import Comparison
+    from .regression import BaselineComparison
     from .report import Report
-
-
-def check_report(path: Path | None) -> None:
-    """UsageError where a page could not be written to `path`; called before the work, not after it."""
-    check_output(path, "--report")
 
 
 def write_report(
     path: Path | None,
     report: Report,
     timelines: Sequence[tuple[str, Any]] = (),
-    comparison: Comparison | None = None,
+    comparison: BaselineComparison | None = None,
 ) -> None:
     """Write a report as a page, whole or not at all; nothing without a path.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import TypeAlias
 
-from ..errors import printable
+from ..text import printable
 
 _EMPTY = ("meta", "path", "rect", "circle", "line")  # have no end tag where nothing is inside
 

@@ -15,7 +15,7 @@ from .html_timeline import collect, timeline_section
 from .regression import verdict
 
 if TYPE_CHECKING:
-    from .regression import Comparison
+    from .regression import BaselineComparison
     from .report import Report
 
 # Nothing may be loaded from anywhere: should a name that is shown ever pass for markup, it still could not ask for
@@ -33,7 +33,7 @@ _TERMS = (
 )
 
 
-def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison: Comparison | None) -> str:
+def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison: BaselineComparison | None) -> str:
     """The whole page; see `html_report.write_report`."""
     name = report.model or " and ".join(table.title.partition(":")[0] for table in report.tables)
     title = f"trninfer {report.command}: {name}"
@@ -114,7 +114,7 @@ def _tiles(report: Report) -> Markup | None:
     return element("ul", items, class_="tiles")
 
 
-def _checks(report: Report, comparison: Comparison | None) -> Markup | None:
+def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | None:
     """What was checked, and what went wrong."""
     lines: list[Markup] = []
 

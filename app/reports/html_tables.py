@@ -11,7 +11,7 @@ from .html_markup import Markup, element, microseconds, percent, quantity, shape
 if TYPE_CHECKING:
     from ...runtime.measure.suites import SuiteRow
     from ...runtime.timing import LayerTiming
-    from .regression import ComparedRow, Comparison
+    from .regression import BaselineComparison, ComparedRow
     from .report import LayerTable, Report
 
 SHOWN_ANSWERS = 200
@@ -107,7 +107,7 @@ def _quantity_cell(value: float, unit: str) -> Markup:
     return cell(quantity(value, unit), value)
 
 
-def comparison_table(comparison: Comparison) -> Markup:
+def comparison_table(comparison: BaselineComparison) -> Markup:
     """Each row's change against the baseline."""
     headings: list[Heading] = [
         ("layer", False), ("baseline \u00b5s", True), ("now \u00b5s", True), ("change", True), ("", False),

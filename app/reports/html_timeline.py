@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import printable
+from ..text import printable
 from .html_markup import Markup, element, fragment, microseconds
 
 MAX_BLOCKS = 20_000  # on the page: some 800 KB, and drawn within a frame or two

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...inference.predictions import Prediction
-from ..errors import printable
 from ..options import Format
+from ..text import printable, spell
 from .report import Report
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ def to_document(report: Report) -> dict[str, Any]:
         "verify": dataclasses.asdict(report.verify) if report.verify is not None else None,
         "errors": [_named(dataclasses.asdict(problem)) for problem in report.errors],
     }
+    if report.answered_earlier:
+        document["answered_earlier"] = report.answered_earlier
     if report.cores is not None:
         document["cores"] = dataclasses.asdict(report.cores)
     if report.comparison is not None:
@@ -147,11 +149,6 @@ def _comparison(comparison: BackendComparison) -> dict[str, Any]:
         "predicted_label": comparison.predicted_label,
         "rows": rows,
     }
-
-
-def spell(name: str) -> str:
-    """A file's name as JSON and CSV hold it: bytes that are no UTF-8 are spelled out."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _named(record: dict[str, Any]) -> dict[str, Any]:

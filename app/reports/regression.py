@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..errors import UsageError, printable
+from ..errors import UsageError
+from ..text import printable
 
 DEFAULT_THRESHOLD = "5%"
 MAX_BYTES = 64 << 20  # of a baseline: a bench of a hundred layers takes 40 KB
@@ -36,7 +37,7 @@ STATUSES = ("same", "faster", "slower", "regression", "added", "removed")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BaselineComparison:
     """All rows, and the total as one more. A regression is a change beyond the threshold (0.05 for 5 %)."""
 
     baseline: str
@@ -92,7 +93,9 @@ def read_baseline(path: Path) -> dict[str, Any]:
     return dict(document)
 
 
-def compare_documents(document: dict[str, Any], baseline: dict[str, Any], path: Path, threshold: float) -> Comparison:
+def compare_documents(
+    document: dict[str, Any], baseline: dict[str, Any], path: Path, threshold: float
+) -> BaselineComparison:
     """The rows of a bench's document beside a baseline's; UsageError, which tells all that differs, where they are not
     of the same thing."""
     kinds = document["latency_kind"], baseline["latency_kind"]
@@ -104,7 +107,7 @@ def compare_documents(document: dict[str, Any], baseline: dict[str, Any], path: 
     now, before = _times(document), _times(baseline)
     rows = [_compare_row(name, before.get(name), now.get(name), threshold) for name in _merged(list(now), list(before))]
     total = _compare_row("total", sum(before.values()), sum(now.values()), threshold)
-    return Comparison(str(path), threshold, tuple(rows), total)
+    return BaselineComparison(str(path), threshold, tuple(rows), total)
 
 
 def _no_number(text: str) -> NoReturn:
@@ -202,7 +205,7 @@ def _compare_row(name: str, before: float | None, now: float | None, threshold: 
     return ComparedRow(name, status, before, now, change)
 
 
-def render_comparison(comparison: Comparison, stream: Any) -> str:
+def render_comparison(comparison: BaselineComparison, stream: Any) -> str:
     """The comparison as a table for `stream` (a file where it is None), and the verdict in a line."""
     from .table import render_records
 
@@ -221,7 +224,7 @@ def render_comparison(comparison: Comparison, stream: Any) -> str:
     return f"{table}{verdict(comparison)}\n"
 
 
-def verdict(comparison: Comparison) -> str:
+def verdict(comparison: BaselineComparison) -> str:
     """What became of the comparison, in a line."""
     allowed = f"{100 * comparison.threshold:g} %"
     slow = [row.name for row in (*comparison.rows, comparison.total) if row.status == "regression"]

@@ -10,6 +10,7 @@ from ...inference.search import InputProblem
 from ..errors import BAD_USAGE, CHECK_FAILED
 
 if TYPE_CHECKING:
+    from ...runtime.backend import BackendInfo
     from ...runtime.measure.compare import BackendComparison
     from ...runtime.measure.suites import SuiteRow
     from ...runtime.timing import LayerTiming
@@ -73,6 +74,23 @@ class Report:
     verify: Verification | None = None
     score: Score | None = None
     errors: list[InputProblem] = field(default_factory=list)
+    answered_earlier: int = 0  # of the predictions, those of an interrupted run, which the layers' times leave out
+
+    @classmethod
+    def on(cls, command: str, model: str | None, backend: BackendInfo, dtype: str) -> Report:
+        """A report that has nothing to tell yet of a run on a backend."""
+        from ...runtime.backend import latency_note
+
+        return cls(
+            command,
+            model,
+            backend.name,
+            backend.target,
+            dtype,
+            backend.latency_kind,
+            latency_note(backend),
+            backend.latency_label,
+        )
 
     @property
     def total_us(self) -> float:
@@ -86,8 +104,3 @@ class Report:
         if any(check is not None and not check.passed for check in checks):
             return CHECK_FAILED
         return BAD_USAGE if self.errors else 0
-
-
-def count(number: int, noun: str) -> str:
-    """`1 picture`, `2 pictures`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...runtime.neuron.device_time import DEVICE_LABEL
-from ..errors import printable
+from ..text import printable
 from .report import LayerTable, Report
 
 if TYPE_CHECKING:

@@ -9,14 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..output import check_output
-
-
-def check_trace(path: Path | None) -> None:
-    """UsageError where a trace could not be written to `path`; called before the work, not after it."""
-    check_output(path, "--trace")
-    if path is not None and path.exists() and not path.is_file():
-        raise UsageError(f"--trace {path}: not a regular file")
 
 
 def write_trace(path: Path | None, timelines: Sequence[tuple[str, Any]], backend: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trninfer.app.errors import UsageError
-from trninfer.app.picture_list import find_named_pictures
+from trninfer.app.picture_inputs import find_named_pictures
 from trninfer.inference.features import read_features
 from trninfer.inference.pictures import decode_ahead, read_picture
 from trninfer.inference.search import PICTURE_SUFFIXES, STANDARD_INPUT, find_pictures
@@ -180,7 +180,7 @@ def test_files_that_vanish_after_they_were_listed(cli, pictures: Path, picture_m
         (pictures / "1.png").unlink()
         return found
 
-    monkeypatch.setattr("trninfer.app.picture_list.find_pictures", find_and_remove)
+    monkeypatch.setattr("trninfer.app.picture_inputs.find_pictures", find_and_remove)
     outcome = cli("classify", pictures, "--model", picture_model, "--format", "json")
     report = outcome.json()
     assert outcome.status == 2 and [Path(a["input"]).name for a in report["predictions"]] == ["0.png", "2.png"]

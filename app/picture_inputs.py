@@ -1,16 +1,62 @@
-"""The pictures that a command line names: its arguments, and the lines of `--from-list`."""
+"""The pictures of `classify`: its arguments and the lines of `--from-list`, and which of them are left to answer."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..inference.files import describe, open_regular
+from ..inference.pictures import PictureBatches
+from ..inference.predictions import Prediction
 from ..inference.search import STANDARD_INPUT, InputProblem, find_pictures
+from ..inference.stream import Batch
+from ..models.network import ImageInput
 from .errors import UsageError
+from .journal.identity import Identity
+from .text import count, spell
 
 MAX_LIST_BYTES = 256 << 20  # of a list of files: some millions of names
+
+
+class PictureInputs:
+    """Pictures by their names, and what was named and is none."""
+
+    command = "classify"
+    progress_title = "classifying"
+    score = None
+
+    def __init__(self, names: Sequence[str], problems: list[InputProblem], spec: ImageInput) -> None:
+        self._names = names
+        self._named_wrongly = problems
+        self._spec = spec
+        self._batches: PictureBatches | None = None
+
+    @property
+    def problems(self) -> list[InputProblem]:
+        """What names no picture, then what could not be read so far."""
+        return self._named_wrongly + (self._batches.problems if self._batches is not None else [])
+
+    def describe(self, answered: int) -> str:
+        """`3 pictures`."""
+        return count(answered, "picture")
+
+    def identity(self) -> Identity:
+        """Nothing: a picture is known by its name."""
+        return {}
+
+    def leave_out(self, answered: set[str | int]) -> int:
+        """Leave out those answered. Reports, which answers may be read from, spell out bytes that are no UTF-8."""
+        self._names = [name for name in self._names if name not in answered and spell(name) not in answered]
+        return len(self._names)
+
+    def batches(self, size: int) -> Iterable[Batch]:
+        """The pictures that can be read."""
+        self._batches = PictureBatches(self._names, self._spec, size)
+        return self._batches
+
+    def note(self, predictions: Iterable[Prediction]) -> None:
+        """Nothing is known of pictures that an answer could be held against."""
 
 
 def find_named_pictures(

@@ -37,6 +37,16 @@ def test_importing_it_imports_nothing_heavy() -> None:
     assert not any(f"'{name}'" in out for name in ("numpy", "PIL", "typer", "rich", "safetensors", "nki"))
 
 
+def test_classifying_needs_no_command_line(pictures) -> None:
+    code = (
+        "import sys, trninfer; print(trninfer.classify(sys.argv[1:]).labels); "
+        "print([m for m in ('typer', 'click', 'rich') if m in sys.modules], [m for m in sys.modules if '.app' in m])"
+    )
+    command = [sys.executable, "-c", code, *map(str, pictures)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert out.splitlines()[1] == "[] []" and len(out.splitlines()[0].split(",")) >= len(pictures)
+
+
 def test_everything_that_is_told_is_there() -> None:
     for name in trninfer.__all__:
         assert getattr(trninfer, name) is not None and name in dir(trninfer)

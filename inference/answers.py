@@ -1,19 +1,4 @@
-"""The Python interface: the same things as the command line, as functions with typed results.
-
-    import trninfer
-
-    answers = trninfer.classify(["7.png", "3.png"])
-    for answer in answers.predictions:
-        print(answer.input, answer.label, answer.probability)
-    for layer in answers.layers:
-        print(layer.name, layer.latency_us, answers.latency_kind)
-
-    classes = trninfer.predict(features, model="digits-ffnn", dtype="bfloat16").classes
-
-What goes wrong is raised: `InputError` for inputs, `ModelError` for models, `BackendUnavailable` and `TargetError` for
-where it is to run, `KernelError` and `OverflowedError` for networks that cannot run there, and ValueError for other
-arguments. Messages are one line. `trninfer.simulator` has the simulator alone, for kernels of one's own.
-"""
+"""`trninfer.classify` and `trninfer.predict`: inputs of any kind in, typed answers out."""
 
 from __future__ import annotations
 
@@ -27,38 +12,20 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from .inference.feature_rows import FeatureRows, numbered
-from .inference.features import read_features
-from .inference.pictures import decode_ahead, read_picture
-from .inference.predictions import LabelProbability, Prediction
-from .inference.stream import Batch, answer_batches
-from .models.errors import InputError
-from .models.files import Model, load_model
-from .models.network import FeatureInput, ImageInput, ModelError
-from .models.preprocess import preprocess
-from .runtime.backend import BACKENDS, BackendUnavailable, KernelError, TargetError
-from .runtime.choose import choose_backend
-from .runtime.plan import DTYPES
-from .runtime.session import OverflowedError, Session
-from .runtime.timing import LayerTiming
-
-__all__ = [
-    "Answers",
-    "BackendUnavailable",
-    "InputError",
-    "KernelError",
-    "LabelProbability",
-    "LayerTiming",
-    "Model",
-    "ModelError",
-    "OverflowedError",
-    "Picture",
-    "Prediction",
-    "TargetError",
-    "classify",
-    "load_model",
-    "predict",
-]
+from ..models.errors import InputError
+from ..models.files import Model, load_model
+from ..models.network import FeatureInput, ImageInput, ModelError
+from ..models.preprocess import preprocess
+from ..runtime.backend import BACKENDS
+from ..runtime.choose import choose_backend
+from ..runtime.plan import DTYPES
+from ..runtime.session import Session
+from ..runtime.timing import LayerTiming
+from .feature_rows import FeatureRows, numbered
+from .features import read_features
+from .pictures import decode_ahead, read_picture
+from .predictions import Prediction
+from .stream import Batch, answer_batches
 
 Picture = Union[str, os.PathLike[str], Image.Image, "npt.NDArray[np.generic]"]
 

@@ -1,0 +1,154 @@
+"""What `classify` and `ffnn` share: inputs run a batch at a time, their answers kept or shown, the rest reported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ..inference.predictions import Prediction, PredictionSink
+from ..inference.search import InputProblem
+from ..inference.stream import Batch, answer_batches
+from ..models.files import Model
+from .backends import choice_note, cores_of, open_session
+from .compare_backends import run_comparison
+from .errors import UsageError
+from .journal.answers import open_answers
+from .journal.identity import Identity, identify
+from .options import AnswerOptions, BackendName
+from .progress import progress_bar
+from .reports.emit import emit
+from .reports.html import write_report
+from .reports.report import LayerTable, Report, Score
+from .reports.trace import write_trace
+from .text import count
+
+TOP_LABELS = 5  # of an answer, the most probable ones, unless --top-k says otherwise
+
+
+class Inputs(Protocol):
+    """The inputs of a command: pictures, or rows of features."""
+
+    command: str
+    progress_title: str
+
+    @property
+    def problems(self) -> list[InputProblem]:
+        """What could not be used so far."""
+
+    @property
+    def score(self) -> Score | None:
+        """How many of the answers noted are right, where that is known."""
+
+    def describe(self, answered: int) -> str:
+        """`3 pictures`, for the title of the table."""
+
+    def identity(self) -> Identity:
+        """What decides the answers beside model and options."""
+
+    def leave_out(self, answered: set[str | int]) -> int:
+        """Leave out the inputs that are answered already; how many are left."""
+
+    def batches(self, size: int) -> Iterable[Batch]:
+        """The inputs that are left."""
+
+    def note(self, predictions: Iterable[Prediction]) -> None:
+        """Answers as they come, those of an earlier run among them."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run whose options were checked: they, when it began, and why its backend is the one."""
+
+    options: AnswerOptions
+    started: float
+    choice_note: str | None
+
+    @property
+    def seconds(self) -> float:
+        """The time that it has taken so far."""
+        return time.perf_counter() - self.started
+
+
+def begin(options: AnswerOptions, started: float) -> Begun:
+    """Check what can be checked before anything is read. UsageError and BackendUnavailable say what is wrong."""
+    if options.compare_backends:
+        options = replace(options, backend=BackendName.neuron)
+    return Begun(options, started, choice_note(options.backend.value))
+
+
+def answer_inputs(begun: Begun, model: Model, inputs: Inputs) -> int:
+    """Answer the inputs of a command, write its report, and return the exit status."""
+    top_k = _top_k(begun.options.top_k, model.network.labels)
+    report = (_compare if begun.options.compare_backends else _answer)(begun, model, inputs, top_k)
+    return report.exit_status
+
+
+def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
+    options, network = begun.options, model.network
+    with open_session(model, options) as session:
+        identity = identify(inputs.command, model, session.info, options.dtype.value, top_k) | inputs.identity()
+        with open_answers(options, identity, network.labels) as answers:
+            left = inputs.leave_out(answers.answered())
+            inputs.note(answers)
+            with progress_bar(inputs.progress_title, left, options.quiet or answers.on_screen) as progress:
+                result = answer_batches(
+                    session,
+                    inputs.batches(options.batch_size),
+                    _Noting(inputs, answers),
+                    top_k,
+                    lambda done: progress(done + len(inputs.problems)),
+                    options.dtype.value if options.verify else None,
+                )
+            report = Report.on(inputs.command, network.name, session.info, options.dtype.value)
+            title = f"{network.name}: {inputs.describe(result.count)} in batches of at most {options.batch_size}"
+            report.answered_earlier = answers.earlier
+            if answers.earlier:
+                title += f"; the {count(answers.earlier, 'answer')} of an earlier run took no time here"
+            report.choice_note = begun.choice_note
+            report.cores = cores_of(options, result.worker_us)
+            report.tables = [LayerTable(title, "", result.layers)]
+            report.host_seconds = begun.seconds
+            report.verify = result.verification
+            report.score = inputs.score
+            report.errors = inputs.problems
+            write_trace(options.trace, result.timelines, session.info.name)
+            write_report(options.report_file, report, result.timelines)
+            answers.finish(report, options.quiet, options.top_k)
+    return report
+
+
+def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
+    """The chip beside the simulator, in place of answers that come one by one."""
+    options = begun.options
+    report = run_comparison(inputs.command, model, inputs.batches(options.batch_size), options, top_k)
+    inputs.note(report.predictions)
+    report.score = inputs.score
+    report.errors = inputs.problems
+    report.host_seconds = begun.seconds
+    write_report(options.report_file, report)
+    emit(report, options.form, options.output, options.quiet)
+    return report
+
+
+class _Noting:
+    """Answers on their way to a sink, noted by the inputs that they are of."""
+
+    def __init__(self, inputs: Inputs, sink: PredictionSink) -> None:
+        self._inputs = inputs
+        self._sink = sink
+
+    def add(self, predictions: Sequence[Prediction]) -> bool:
+        """Note the answers and pass them on."""
+        self._inputs.note(predictions)
+        return self._sink.add(predictions)
+
+
+def _top_k(asked: int | None, labels: Sequence[str]) -> int:
+    """How many labels an answer has: at most as many as there are. UsageError for more that were asked for."""
+    if asked is None:
+        return min(TOP_LABELS, len(labels))
+    if asked > len(labels):
+        raise UsageError(f"--top-k {asked}: this model has {count(len(labels), 'label')}")
+    return asked

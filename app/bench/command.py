@@ -1,0 +1,119 @@
+"""`trninfer bench`: how long networks, single kernels and published problems take."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from ..errors import CHECK_FAILED, UsageError
+from ..options import RunOptions, takes_options
+from .subject import BenchSubject
+
+HELP = """Time networks, single kernels or published suites.
+
+Without --model, --kernel and --suite, all bundled networks are shown, one batch of each. On the simulator times
+are predicted, and only shapes are walked unless --verify asks for the values too; on a chip they are measured.
+
+A row is one launch of a kernel: its time with the launch, what bounds it (tensor, vector, scalar, gpsimd, dma,
+or latency where no engine is busy for half of it), its share of the whole, MFU (of the bfloat16 peak in every
+dtype), bytes moved to and from HBM and the bandwidth that makes.
+
+\b
+Examples:
+  All bundled networks, sixteen inputs at a time, in half precision:
+    trninfer bench --batch-size 16 --dtype bfloat16
+  A kernel at a shape (a wrong key names those there are), on another chip:
+    trninfer bench --kernel matmul --shape m=1024,k=1024,n=2048 --target trn1
+    trninfer bench --kernel conv2d \\
+        --shape batch=1,cin=256,cout=256,h=224,w=224,k=3,pool=2
+  A published suite beside its published figures:
+    trninfer bench --suite cs149-part2
+  A page to look at and to send: table, roofline, engines' timeline:
+    trninfer bench --model digits-cnn --report report.html
+  On a chip: median and 99th percentile of 100 calls, and times on the device:
+    trninfer bench --backend neuron --warmup 10 --iters 100 --device-times
+  Keep a baseline, and fail where a later run is more than 2 % slower:
+    trninfer bench --format json --output baseline.json
+    trninfer bench --compare baseline.json --threshold 2%
+
+Exit status: 0; 1 where --verify or --compare failed; 2 wrong usage; 3 the backend is not there; 130 interrupted.
+"""
+
+ModelOption = Annotated[
+    Optional[str],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
+    typer.Option("--model", help="A bundled name or a .safetensors file. [default: all bundled]", show_default=False),
+]
+KernelOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--kernel",
+        help="One kernel, at --shape: conv2d, matmul, transpose, bias_activation, argmax, vector_add or ffnn.",
+    ),
+]
+ShapeOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--shape", metavar="KEY=N,...", help="Shape of the kernel; a wrong key names those there are."),
+]
+SuiteOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--suite", help="A published suite, in its own dtypes and targets, beside its figures."),
+]
+CompareOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--compare",
+        metavar="FILE",
+        help="Compare with an earlier bench, as --format json wrote it; exit status 1 where something got slower.",
+    ),
+]
+ThresholdOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--threshold",
+        metavar="PERCENT",
+        help="How much slower than the --compare file a layer or the total may be. [default: 5%]",
+        show_default=False,
+    ),
+]
+
+
+@takes_options(HELP)
+def bench(
+    model: ModelOption = None,
+    kernel: KernelOption = None,
+    shape: ShapeOption = None,
+    suite: SuiteOption = None,
+    compare: CompareOption = None,
+    threshold: ThresholdOption = None,
+    *,
+    options: RunOptions,
+) -> None:
+    """Time what is named, and hold it against an earlier bench where one is given."""
+    started = time.perf_counter()
+    options.check()
+    subject = BenchSubject(model, kernel, shape, suite)
+    subject.check(options)
+    if threshold is not None and compare is None:
+        raise UsageError("--threshold needs --compare")
+
+    from ..reports.html import write_report
+    from ..reports.machine import to_document
+    from ..reports.regression import DEFAULT_THRESHOLD, compare_documents, parse_threshold, read_baseline
+    from ..reports.trace import write_trace
+    from .measure import measure
+    from .output import bench_section, write_bench
+
+    allowed = parse_threshold(threshold or DEFAULT_THRESHOLD)
+    baseline = read_baseline(compare) if compare is not None else None
+    report, timelines = measure(subject, options, started)
+    section = bench_section(subject, options)
+    comparison = None
+    if compare is not None and baseline is not None:
+        comparison = compare_documents({**to_document(report), "bench": section}, baseline, compare, allowed)
+    write_trace(options.trace, timelines, report.backend)
+    write_report(options.report_file, report, timelines, comparison)
+    write_bench(report, section, comparison, options)
+    raise typer.Exit(CHECK_FAILED if comparison is not None and not comparison.passed else report.exit_status)

@@ -1,0 +1,22 @@
+"""The bench of one kernel at a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...runtime.backend import Backend
+from ...runtime.measure.kernel_bench import run_kernel, time_kernel
+from ...runtime.measure.kernel_cases import kernel_case
+from ..reports.report import LayerTable, Report
+
+
+def bench_kernel(
+    report: Report, name: str, sizes: Mapping[str, str], backend: Backend, verify: bool
+) -> list[tuple[str, object]]:
+    """Fill in the row of a kernel; its timeline. With `verify`, its result is compared with NumPy's."""
+    case = kernel_case(name, dict(sizes))
+    timed = (run_kernel if verify else time_kernel)(name, case, backend, report.dtype)
+    title = f"{name} {' '.join(f'{key}={size}' for key, size in sizes.items())}"
+    report.tables.append(LayerTable(title, "", (timed.row,)))
+    report.verify = timed.verification
+    return [(name, timed.timeline)] if timed.timeline is not None else []

@@ -1,0 +1,46 @@
+"""The bench of networks, layer by layer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...models.bundled import bundled_models
+from ...models.files import load_model
+from ...runtime.backend import Backend
+from ...runtime.session import Result, Session
+from ...runtime.verify import Verification, Verifier, merge
+from ..options import RunOptions
+from ..reports.report import LayerTable, Report
+
+
+def bench_networks(
+    report: Report, model: str | None, backend: Backend, options: RunOptions
+) -> list[tuple[str, object]]:
+    """Fill in the layers of one model or of all that are bundled; their timelines."""
+    names = [model] if model is not None else [bundled.name for bundled in bundled_models()]
+    verdicts: list[Verification] = []
+    timelines: list[tuple[str, object]] = []
+    for name in names:
+        loaded = load_model(name)
+        network = loaded.network.name
+        report.model = network if model is not None else None
+        result, verdict = _bench_network(Session(loaded, backend, report.dtype, options.batch_size), options.verify)
+        verdicts += [verdict] if verdict is not None else []
+        prefix = "" if len(names) == 1 else f"{network}/"
+        report.tables.append(LayerTable(f"{network}: a batch of {options.batch_size}", prefix, result.layers))
+        timelines += [(f"{prefix}{row}", timeline) for row, timeline in result.timelines]
+    if verdicts:
+        report.verify = merge(verdicts)
+    return timelines
+
+
+def _bench_network(session: Session, verify: bool) -> tuple[Result, Verification | None]:
+    """The result of one batch; with `verify`, of random inputs that the golden model computes too."""
+    if not verify:
+        return session.time(session.batch_size), None
+    shape = (session.batch_size, *session.model.network.input.shape)
+    verifier = Verifier(session.model, session.dtype)
+    inputs = np.random.default_rng(0).standard_normal(shape, np.float32)
+    result = session.run(inputs)
+    verifier.check(inputs, result.classes, result.probabilities)
+    return result, verifier.verdict

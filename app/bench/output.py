@@ -1,0 +1,46 @@
+"""The report of a bench: as any report, with the sections that only a bench has."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from ..options import Format, RunOptions
+from ..output import write_output, write_stderr, write_stdout
+from ..reports import machine as report_machine
+from ..reports import table as report_table
+from ..reports.regression import BaselineComparison, render_comparison
+from ..reports.report import Report
+from .subject import BenchSubject
+
+
+def bench_section(subject: BenchSubject, options: RunOptions) -> dict[str, Any]:
+    """The `bench` section of the JSON document: what was asked for, for a later bench to compare itself with."""
+    networks = subject.suite is None and subject.kernel is None
+    batch_size = options.batch_size if networks else None
+    return {"kernel": subject.kernel, "shape": subject.sizes, "batch_size": batch_size}
+
+
+def write_bench(
+    report: Report, section: dict[str, Any], comparison: BaselineComparison | None, options: RunOptions
+) -> None:
+    """Write a report like `reports.emit`, with its sections: in JSON as fields, in NDJSON a line each; the comparison
+    also as a table, which a machine format leaves to standard error."""
+    output = options.output
+    if options.form is Format.table:
+        stream = sys.stdout if output is None else None
+        text = report_table.render(report, options.quiet, stream)
+        text += render_comparison(comparison, stream) if comparison is not None else ""
+        write_stdout(text) if output is None else write_output(text, output)
+        return
+    sections = {"bench": section} if comparison is None else {"bench": section, "compare": comparison.section()}
+    text = report_machine.render(report, options.form)
+    if options.form is Format.json:
+        text = json.dumps({**json.loads(text), **sections}, indent=2) + "\n"
+    elif options.form is Format.ndjson:
+        text += "".join(json.dumps({"type": kind, **fields}) + "\n" for kind, fields in sections.items())
+    write_output(text, output)
+    if not options.quiet:
+        write_stderr(report_table.render_layers(report, sys.stderr))
+        write_stderr(render_comparison(comparison, sys.stderr) if comparison is not None else "")

@@ -1,0 +1,19 @@
+"""The bench of a published suite."""
+
+from __future__ import annotations
+
+from ...runtime.measure.suites import load_suite, run_suite
+from ..options import RunOptions
+from ..progress import progress_bar
+from ..reports.report import Report
+
+
+def bench_suite(report: Report, suite: str, options: RunOptions) -> None:
+    """Fill in the cases of a suite, which has its own targets and dtypes."""
+    cases = load_suite(suite)
+    report.model = suite
+    report.latency_note = None
+    report.target = ",".join(dict.fromkeys(case.target for case in cases))
+    report.dtype = ",".join(dict.fromkeys(case.dtype for case in cases))
+    with progress_bar(suite, len(cases), options.quiet) as progress:
+        report.suite = list(run_suite(suite, lambda done, total, name: progress(done)))

@@ -1,0 +1,39 @@
+"""What decides the answers of a run, so that an interrupted one is gone on with in the same way."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from ...models.files import Model
+from ...runtime.backend import BackendInfo
+from ..errors import UsageError
+
+Identity = dict[str, Any]  # command, model, weights, dtype, backend, target, top_k and such
+
+
+def identify(command: str, model: Model, backend: BackendInfo, dtype: str, top_k: int) -> Identity:
+    """What decides the answers of every command; `weights` tells files of one name apart."""
+    weights = zlib.crc32(model.network.to_json().encode())
+    for name in sorted(model.tensors):
+        weights = zlib.crc32(np.ascontiguousarray(model.tensors[name]).data, weights)
+    return {
+        "command": command,
+        "model": model.network.name,
+        "weights": f"{weights:08x}",
+        "dtype": dtype,
+        "backend": backend.name,
+        "target": backend.target,
+        "top_k": top_k,
+    }
+
+
+def check_identity(name: str, earlier: dict[str, Any], identity: Identity) -> None:
+    """UsageError where the answers in the file `name` were asked for in another way than now."""
+    for key, value in identity.items():
+        if key in earlier and earlier[key] != value:
+            what = {"weights": "other weights of that model", "data": "another --data file, or one that has changed"}
+            told = what.get(key) or f"{key.replace('_', '-')} {earlier[key]}, not {value}"
+            raise UsageError(f"--resume: the answers in {name} were given with {told}")

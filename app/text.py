@@ -1,0 +1,20 @@
+"""Words for people: names that no terminal can be tricked with, and numbers of things."""
+
+
+def printable(text: str) -> str:
+    """`text` as one line that no terminal can be tricked with: control characters and stray bytes are spelled out.
+
+    File names may hold newlines, escape sequences and bytes that are no UTF-8.
+    """
+    known = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in known)
+
+
+def spell(name: str) -> str:
+    """A file's name as JSON and CSV hold it: bytes that are no UTF-8 are spelled out."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def count(number: int, noun: str) -> str:
+    """`1 picture`, `2 pictures`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
