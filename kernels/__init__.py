@@ -12,6 +12,11 @@ from .nki_source import use_nki
 
 if TYPE_CHECKING:
     from .activation import bias_activation as bias_activation
+    from .arrangement import channel_shuffle as channel_shuffle
+    from .arrangement import channel_slice as channel_slice
+    from .arrangement import concat as concat
+    from .arrangement import pad as pad
+    from .arrangement import permute as permute
     from .conv2d import fused_conv2d_maxpool as fused_conv2d_maxpool
     from .conv2d import fused_conv2d_maxpool_packed as fused_conv2d_maxpool_packed
     from .depthwise import depthwise_conv2d as depthwise_conv2d
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from .matmul import matmul_fully_optimized as matmul_fully_optimized
     from .matmul import matmul_hoist_load as matmul_hoist_load
     from .matmul import matmul_tiled as matmul_tiled
+    from .normalization import layer_norm as layer_norm
+    from .normalization import local_response_norm as local_response_norm
     from .pooling import average_pool as average_pool
     from .pooling import max_pool as max_pool
     from .search import argmax as argmax
@@ -48,6 +55,13 @@ _MODULES = {
     "max_pool": "pooling",
     "bias_activation": "activation",
     "depthwise_conv2d": "depthwise",
+    "channel_shuffle": "arrangement",
+    "channel_slice": "arrangement",
+    "concat": "arrangement",
+    "pad": "arrangement",
+    "permute": "arrangement",
+    "layer_norm": "normalization",
+    "local_response_norm": "normalization",
     "affine": "elementwise",
     "apply_activation": "elementwise",
     "combine": "elementwise",

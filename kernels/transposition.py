@@ -43,6 +43,14 @@ def _transpose_block(out, a):
     store_rows(out, turned)
 
 
+def transpose_into(out, a):
+    """The transpose of a matrix in HBM, [M, N], into another, [N, M]."""
+    block = DMA_ROW_BYTES // itemsize(a.dtype)  # 2 KiB of a PSUM partition too: one bank
+    for r in tiles(a.shape[0], block):
+        for c in tiles(a.shape[1], block):
+            _transpose_block(out[c.start : c.end, r.start : r.end], a[r.start : r.end, c.start : c.end])
+
+
 @nki.jit
 def transpose(a):
     """Transpose a matrix.
@@ -60,8 +68,5 @@ def transpose(a):
     check_matrix("a", a)
     rows, columns = a.shape
     out = nl.ndarray((columns, rows), dtype=a.dtype, buffer=nl.shared_hbm)
-    block = DMA_ROW_BYTES // itemsize(a.dtype)  # 2 KiB of a PSUM partition too: one bank
-    for r in tiles(rows, block):
-        for c in tiles(columns, block):
-            _transpose_block(out[c.start : c.end, r.start : r.end], a[r.start : r.end, c.start : c.end])
+    transpose_into(out, a)
     return out

@@ -1,0 +1,233 @@
+"""Normalisation over the channels of each pixel: layer norm, and local response normalisation.
+
+Channels lie on the partitions, and a sum over partitions is what the Tensor Engine does: a matrix of ones sums up all
+channels and leaves the sum on every partition at once, one of ones in a band the channels around each. Everything is
+float32, and where there are more channels than partitions, their tiles add up in PSUM.
+"""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+from .tiles import PARTITIONS, ceil_div, check_dtype, even_tiles, tiles
+
+PIXELS = 512  # of all images at once: a PSUM bank (nl.tile_size.psum_fmax), and a matmul's columns
+ELEMENTS = 6144  # of a partition, of all channels' tiles: 24 KiB, so that some four forms of them are in SBUF at once
+MAX_CHANNELS = 1 << 16
+
+
+def _check(x):
+    """Assert what both kernels take; x as [B, C, pixels]."""
+    assert len(x.shape) == 4 or len(x.shape) == 2, f"x must be [B, C, H, W] or [B, C], got shape {x.shape}"
+    assert x.shape[1] <= MAX_CHANNELS, f"x must have at most {MAX_CHANNELS} channels, got {x.shape[1]}"
+    check_dtype("x", x)
+    pixels = x.shape[2] * x.shape[3] if len(x.shape) == 4 else 1
+    return x.reshape((x.shape[0], x.shape[1], pixels))
+
+
+def _blocks(x):
+    """(images, pixels) tiles of x [B, C, pixels], each of at most PIXELS pixels; with many channels of fewer."""
+    most = min(PIXELS, ELEMENTS // ceil_div(x.shape[1], PARTITIONS))
+    blocks = []
+    for pixels in even_tiles(x.shape[2], most):
+        for images in even_tiles(x.shape[0], most // pixels.size):
+            blocks.append((images, pixels))
+    return blocks
+
+
+def _view(x, block, channels):
+    """A block of some channels of x [B, C, pixels] in HBM, as [channels, images, pixels]."""
+    images, pixels = block
+    part = x[images.start : images.end, channels.start : channels.end, pixels.start : pixels.end]
+    return part.permute((1, 0, 2))
+
+
+def _load(x, block):
+    """All channels of a block as float32 tiles [channels, images * pixels], of up to 128 channels each."""
+    loaded = []
+    for channels in tiles(x.shape[1], PARTITIONS):
+        view = _view(x, block, channels)
+        data = nl.ndarray(view.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=data, src=view)
+        wide = data
+        if x.dtype != nl.float32:
+            wide = nl.ndarray(view.shape, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=wide, src=data, engine=nisa.engine.vector)
+        loaded.append(wide.reshape((channels.size, view.shape[1] * view.shape[2])))
+    return loaded
+
+
+def _store(out, block, index, result):
+    """Store a tile of channels of a block."""
+    channels = tiles(out.shape[1], PARTITIONS)[index]
+    view = _view(out, block, channels)
+    nisa.dma_copy(dst=view, src=result.reshape(view.shape))
+
+
+def _column(vector, channels):
+    column = nl.ndarray((channels.size, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=column, src=vector[channels.start : channels.end].reshape((channels.size, 1)))
+    return column
+
+
+def _tile_of(value, partitions, columns):
+    """A float32 tile that holds one number all over."""
+    tile = nl.ndarray((partitions, columns), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=value, engine=nisa.engine.vector)
+    return tile
+
+
+def layer_norm_tiles(results, tiles_of_channels, mean_of, scales, shifts, epsilon):
+    """Normalise float32 tiles [channels, pixels] over all channels of each pixel, into `results` of any dtype.
+
+    mean_of: a matrix [128, 128] of one over the number of channels. scales, shifts: float32 columns of each tile.
+    epsilon: a float32 column [128, 1].
+    """
+    pixels = tiles_of_channels[0].shape[1]
+    mean = _sum_over_channels(tiles_of_channels, mean_of)
+    centred = []
+    squares = []
+    for tile in tiles_of_channels:
+        channels = tile.shape[0]
+        difference = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=difference, data1=tile, data2=mean[0:channels], op=nl.subtract)
+        square = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.activation(dst=square, op=nl.square, data=difference)
+        centred.append(difference)
+        squares.append(square)
+    variance = _sum_over_channels(squares, mean_of)
+    deviation = nl.ndarray((PARTITIONS, pixels), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=deviation, op=nl.rsqrt, data=variance, bias=epsilon)
+    for index in range(len(centred)):
+        channels = centred[index].shape[0]
+        normal = nl.ndarray(centred[index].shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=normal, data1=centred[index], data2=deviation[0:channels], op=nl.multiply)
+        nisa.activation(dst=results[index], op=nl.copy, data=normal, scale=scales[index], bias=shifts[index])
+
+
+def _sum_over_channels(tiles_of_channels, factors):
+    """factors^T @ channels, on all partitions: float32 [128, pixels] in PSUM."""
+    sums = nl.ndarray((PARTITIONS, tiles_of_channels[0].shape[1]), dtype=nl.float32, buffer=nl.psum)
+    for index in range(len(tiles_of_channels)):
+        tile = tiles_of_channels[index]
+        nisa.nc_matmul(dst=sums, stationary=factors[0 : tile.shape[0]], moving=tile, accumulate=index > 0)
+    return sums
+
+
+@nki.jit
+def layer_norm(x, scale, shift, epsilon=1e-5):
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift, over the channels of each pixel.
+
+    Dimensions:
+        B, C, H, W: images, channels, height, width; C at most 65536.
+    Args:
+        x: [B, C, H, W] or [B, C] in HBM; float32, bfloat16 or float16.
+        scale, shift: [C] in HBM, float32 or of the dtype of x.
+        epsilon: above 0.
+    Returns:
+        The shape and dtype of x, in HBM.
+    Notes:
+        The variance is that of differences from the mean, so that a large mean costs no digits.
+    """
+    source = _check(x)
+    channels = x.shape[1]
+    for vector in (scale, shift):
+        assert len(vector.shape) == 1 and vector.shape[0] == channels, (
+            f"scale and shift must be [{channels}], got shape {vector.shape}"
+        )
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    target = out.reshape(source.shape)
+    scales, shifts = [], []
+    for part in tiles(channels, PARTITIONS):
+        scales.append(_column(scale, part))
+        shifts.append(_column(shift, part))
+    mean_of = _tile_of(1.0 / channels, PARTITIONS, PARTITIONS)
+    small = _tile_of(epsilon, PARTITIONS, 1)
+    for block in _blocks(source):
+        loaded = _load(source, block)
+        results = []
+        for tile in loaded:
+            results.append(nl.ndarray(tile.shape, dtype=x.dtype, buffer=nl.sbuf))
+        layer_norm_tiles(results, loaded, mean_of, scales, shifts, small)
+        for index in range(len(results)):
+            _store(target, block, index, results[index])
+    return out
+
+
+def write_band(first, channels, onto, count, around):
+    """Which of `channels` channels from `first` on count for each of `count` channels from `onto` on: those at most
+    `around` away. A float32 matrix [channels, count] of ones and zeros."""
+    band = _tile_of(1.0, channels, count)
+    distance = first - onto  # of channel p from output channel j: distance + p - j
+    above = nl.ndarray(band.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.affine_select(
+        dst=above,
+        pattern=[[-1, count]],
+        channel_multiplier=1,
+        on_true_tile=band,
+        on_false_value=0.0,
+        cmp_op=nl.greater_equal,
+        offset=distance + around,
+    )
+    both = nl.ndarray(band.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.affine_select(
+        dst=both,
+        pattern=[[-1, count]],
+        channel_multiplier=1,
+        on_true_tile=above,
+        on_false_value=0.0,
+        cmp_op=nl.less_equal,
+        offset=distance - around,
+    )
+    return both
+
+
+@nki.jit
+def local_response_norm(x, size, alpha, beta, bias):
+    """x / (bias + alpha / size * sum of squares of the `size` channels around each) ** beta.
+
+    Dimensions:
+        B, C, H, W: images, channels, height, width.
+    Args:
+        x: [B, C, H, W] in HBM; float32, bfloat16 or float16.
+        size: odd, at most 255; channels outside the image count as 0.
+        alpha, beta, bias: numbers; bias above 0.
+    Returns:
+        The shape and dtype of x, in HBM.
+    """
+    assert size >= 1 and size % 2 == 1 and size <= 255, f"size must be odd, 1 to 255, got {size}"
+    source = _check(x)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    target = out.reshape(source.shape)
+    parts = tiles(x.shape[1], PARTITIONS)
+    around = size // 2
+    bands = []  # for each tile of channels, those of its neighbours and its own: [index, matrix]
+    for part in parts:
+        reaching = []
+        for other in parts[max(0, part.index - 1) : part.index + 2]:
+            reaching.append([other.index, write_band(other.start, other.size, part.start, part.size, around)])
+        bands.append(reaching)
+    for block in _blocks(source):
+        loaded = _load(source, block)
+        squares = []
+        for tile in loaded:
+            square = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.activation(dst=square, op=nl.square, data=tile)
+            squares.append(square)
+        for index in range(len(loaded)):
+            result = nl.ndarray(loaded[index].shape, dtype=x.dtype, buffer=nl.sbuf)
+            _divide_by_response(result, loaded[index], squares, bands[index], alpha / size, beta, bias)
+            _store(target, block, index, result)
+    return out
+
+
+def _divide_by_response(result, tile, squares, bands, factor, beta, bias):
+    """result = tile / (bias + factor * banded sum of squares) ** beta, [channels, pixels]."""
+    sums = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.psum)
+    for position in range(len(bands)):
+        index, band = bands[position]
+        nisa.nc_matmul(dst=sums, stationary=band, moving=squares[index], accumulate=position > 0)
+    response = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=response, data=sums, op0=nl.multiply, operand0=factor, op1=nl.add, operand1=bias)
+    nisa.tensor_scalar(dst=response, data=response, op0=nl.power, operand0=-beta)
+    nisa.tensor_tensor(dst=result, data1=tile, data2=response, op=nl.multiply)
