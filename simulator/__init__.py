@@ -38,10 +38,18 @@ def install() -> None:
     """Make `import nki` find the simulator, in place of a real package if there is one. Idempotent."""
     from . import nki
 
-    for name, module in (
-        ("nki", nki),
-        ("nki.language", nki.language),
-        ("nki.isa", nki.isa),
-        ("nki.typing", nki.typing),
-    ):
-        sys.modules[name] = module
+    sys.modules["nki"] = nki
+    sys.modules.update(nki.MODULES)
+    if _OldDialect not in sys.meta_path:
+        sys.meta_path.append(_OldDialect)
+
+
+class _OldDialect:
+    """Says what became of `neuronxcc.nki`, where nothing else finds it."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "neuronxcc":
+            raise ModuleNotFoundError(
+                "neuronxcc.nki is gone since NKI 0.4: import nki, nki.language and nki.isa", name="neuronxcc"
+            )

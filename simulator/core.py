@@ -19,6 +19,7 @@ from .dtypes import Array, lookup
 from .errors import NkiValidationError, UndefinedOnChipWarning
 from .instruction import Allocation, Cost, Instruction, Transfer, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, place
+from .pair import Pair
 from .targets import Target
 from .tensor import IndirectTensor, NkiTensor
 from .timing.capacity import Memory
@@ -40,6 +41,10 @@ class NeuronCore:
         self.allocations: list[Allocation] = []
         self.ordered = False  # inside `nl.no_reorder()`
         self.memory = Memory(0, 0)  # what the program took at most, once it has run
+        self.programs: int | None = None  # of the launch grid; None where the kernel was launched without one
+        self.rank = 0  # which of them this is
+        self.pair: Pair | None = None  # what joins it with the other core of a launch on two
+        self.partner: NeuronCore | None = None  # core 1, as core 0 knows it
         self.registers: dict[str, Array] = {}  # state that engines keep between instructions
         self.last_accumulation: Instruction | None = None  # the last to use the Scalar Engine's accumulators
         self.last_use: dict[str, Instruction] = {}  # of state that several instructions share without naming it
@@ -59,7 +64,16 @@ class NeuronCore:
         """Allocate a tensor; NkiValidationError or CapacityError where the machine has no room for such a one."""
         found = lookup(dtype)
         line = _source_line()
-        storage = allocate(region, found, tuple(shape), name, f"{line[0]}:{line[1]}", self.target)
+
+        def make() -> Storage:
+            return allocate(region, found, tuple(shape), name, f"{line[0]}:{line[1]}", self.target)
+
+        if self.pair is not None and region is MemoryRegion.shared_hbm and not argument:
+            storage = self.pair.shared(self.rank, (line, tuple(shape), found.name, name), make)
+            if storage.owner is not None:
+                return NkiTensor(storage.shape, found, storage)
+        else:
+            storage = make()
         if address is not None:
             if not storage.on_chip:
                 raise NkiValidationError(f"ndarray {storage.label}: only tensors on chip take an address")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,15 @@ import numpy as np
 
 from .core import NeuronCore, is_active, running
 from .dtypes import Array, hold, lookup, name_of_array, release
-from .errors import NkiValidationError
+from .errors import NkiValidationError, NotSimulatedError
 from .garbage import uncollected
+from .instruction import Instruction
 from .memory import MemoryRegion
-from .run import Prediction, Run
+from .pair import CORES, Pair
+from .run import PairPrediction, Prediction, Run
 from .targets import Target, default_target, find_target
 from .tensor import NkiTensor
-from .timing.capacity import check
+from .timing.capacity import Memory, check
 from .timing.constants import overrides
 from .torch_tensors import array_of, is_tensor, tensor_of
 
@@ -31,14 +33,20 @@ class TensorSpec:
     dtype: Any
 
 
+Edge = tuple[str, tuple[str, ...]]  # an instruction's name, and the names of what it runs after
+
+
 class Kernel:
     """A function decorated with `nki.jit`: called in another kernel it inlines, called with arrays it simulates."""
 
-    def __init__(self, function: Callable[..., Any], target: Target | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], programs: int | None = None, schedule: tuple[Edge, ...] = ()
+    ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
-        self.target = target
-        self.__name__ = function.__name__
+        self.programs = programs  # of the launch grid: kernel[1], kernel[2]
+        self.schedule = schedule
+        self.__name__ = getattr(function, "__name__", "kernel")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_active():
@@ -47,9 +55,14 @@ class Kernel:
 
     def __getitem__(self, grid: Any) -> Kernel:
         cores = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
-        if cores != 1:
-            raise NkiValidationError(f"{self.__name__}[{grid}]: one NeuronCore is simulated; allowed: 1")
-        return self
+        if isinstance(cores, bool) or not isinstance(cores, (int, np.integer)) or not 1 <= cores <= CORES:
+            raise NkiValidationError(f"{self.__name__}[{grid}]: a kernel runs on one core or two; allowed: 1, 2")
+        return Kernel(self.function, int(cores), self.schedule)
+
+    def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
+        """The kernel with more to wait for: each pair is an instruction's name, and that or those it runs after."""
+        pairs = tuple((after, (first,) if isinstance(first, str) else tuple(first)) for after, first in edges)
+        return Kernel(self.function, self.programs, (*self.schedule, *pairs))
 
 
 def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
@@ -64,12 +77,20 @@ def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
     The target is NEURON_PLATFORM_TARGET_OVERRIDE, else trn3. Arrays that the kernel writes to are updated in place.
     """
-    wrapped = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    return Simulated(kernel if isinstance(kernel, Kernel) else Kernel(kernel))
 
-    def simulated(*args: Any, **kwargs: Any) -> Any:
-        return _simulate(wrapped, args, kwargs)
 
-    return simulated
+class Simulated:
+    """What `nki.simulate` returns: called with arrays, on one core or, with [2], on two."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _simulate(self.kernel, args, kwargs)
+
+    def __getitem__(self, grid: Any) -> Simulated:
+        return Simulated(self.kernel[grid])
 
 
 def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -108,18 +129,25 @@ def execute(
         arguments.append((value, tensor))
         return tensor
 
-    with running(core):
-        function = kernel.function if isinstance(kernel, Kernel) else kernel
-        returned = function(*_each(args, enter), **_each(kwargs, enter))
-    core.memory = check(core.program, core.target)
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    cores = _cores(core, made)
+    args, kwargs = _each(args, enter), _each(kwargs, enter)
+
+    def on_core(rank: int) -> Any:
+        with running(cores[rank]):
+            return made.function(*args, **kwargs)
+
+    returned = on_core(0) if core.pair is None else core.pair.run(on_core)[0]
+    for each in cores:
+        _follow(each.program, made.schedule)
+        each.memory = check(each.program, each.target)
     if observers:
-        prediction = Prediction(core.program, core.target, core.memory)
-        launched = Run(prediction, (), getattr(kernel, "__name__", "kernel"), profiled=False)
+        launched = Run(predict(core), (), made.__name__, profiled=False)
         for observe in observers:
             observe(launched, [f"{list(tensor.shape)} {tensor.dtype}" for _, tensor in arguments])
     result = _each(returned, lambda value: _leave(core, value))
     if update_arguments and core.functional:
-        written = {id(access.allocation) for instruction in core.program for access in instruction.writes}
+        written = {id(a.allocation) for each in cores for instruction in each.program for a in instruction.writes}
         for array, tensor in arguments:
             if id(tensor.storage.owner) in written:
                 if not array.flags.writeable:
@@ -128,6 +156,51 @@ def execute(
                     )
                 array[...] = release(tensor.values, tensor._dtype)
     return result
+
+
+def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
+    """The cores that a kernel runs on: `core`, and where it was launched on two the other one."""
+    core.programs = kernel.programs
+    if kernel.programs != CORES:
+        return [core]
+    if core.target.generation < 3:
+        raise NkiValidationError(
+            f"{kernel.__name__}[{CORES}]: two cores are one logical core from NeuronCore-v3 (trn2) on, came "
+            f"{core.target.name}"
+        )
+    other = NeuronCore(core.target, core.functional, core.dge)
+    other.rank, other.programs = 1, CORES
+    core.pair = other.pair = Pair()
+    core.partner = other
+    return [core, other]
+
+
+def predict(core: NeuronCore) -> Prediction:
+    """The prediction of what has run on a core, and on its partner where there is one."""
+    if core.partner is None or core.pair is None:
+        return Prediction(core.program, core.target, core.memory)
+    memory = Memory(*(max(peaks) for peaks in zip(core.memory, core.partner.memory)))
+    return PairPrediction((core.program, core.partner.program), core.pair.meetings, core.target, memory)
+
+
+def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
+    """Add what `with_schedule` gave a program to wait for; every name must be an instruction's."""
+    named: dict[str, list[Instruction]] = {}
+    for instruction in program if edges else ():
+        if instruction.name:
+            named.setdefault(instruction.name, []).append(instruction)
+    for after, firsts in edges:
+        for name in (after, *firsts):
+            if name not in named:
+                raise NkiValidationError(f"with_schedule: no instruction is named {name!r}")
+        for later in named[after]:
+            for first in [i for name in firsts for i in named[name]]:
+                if first.index >= later.index:
+                    raise NotSimulatedError(
+                        f"with_schedule: {after!r} comes before {first.name!r} in the program; instructions are "
+                        "computed in the program's order, only edges that go with it are simulated"
+                    )
+                later.depends_on(first)
 
 
 def _argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:
@@ -193,7 +266,7 @@ def run(
     with uncollected():
         returned = execute(core, kernel, arrays, parameters)
     outputs = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
-    prediction = Prediction(core.program, core.target, core.memory)
+    prediction = predict(core)
     if key is not None:
         prediction.blank_outputs = outputs
         _remember(key, prediction)
@@ -204,6 +277,8 @@ def _key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parame
     """What a shape-only run depends on; None where that cannot be told."""
     values = [*arrays, *parameters.values()]
     shapes = [(v.shape, str(v.dtype)) if isinstance(v, (np.ndarray, TensorSpec)) else (type(v), v) for v in values]
+    if isinstance(kernel, Kernel):
+        kernel = (kernel.function, kernel.programs, kernel.schedule)
     key = (kernel, target.name, dge, overrides(), len(arrays), tuple(parameters), tuple(shapes))
     try:
         hash(key)

@@ -17,6 +17,7 @@ from .targets import PARTITIONS, Target
 from .timing import trace
 from .timing.capacity import Memory
 from .timing.constants import machine, scaled_note
+from .timing.pair_schedule import pair_schedule
 from .timing.schedule import DMA, QUEUES, Schedule, schedule
 
 BOUND_SHARE = 0.5  # a resource that is busy for less of the kernel does not bound it: latencies do
@@ -50,8 +51,13 @@ class EngineUse(NamedTuple):
     share: float
 
 
+_TWO_CORES = "what two cores take to meet is scaled: nobody has published it"
+
+
 class Prediction:
     """The timing of one program on one target, however often it is launched."""
+
+    cores = 1
 
     def __init__(self, program: list[Instruction], target: Target, memory: Memory) -> None:
         self.program = program
@@ -65,32 +71,20 @@ class Prediction:
         with uncollected():
             return schedule(self.program, self.target, self.machine)
 
+    @property
+    def makespan(self) -> float:
+        """Nanoseconds from the first trigger to the last result."""
+        return self.schedule.makespan
+
     @cached_property
     def timeline(self) -> tuple[Event, ...]:
-        s = self.schedule
-        events = [
-            Event("scalar", "load_table", start, end, end, start, 0, 0, ("", 0), "", False) for start, end in s.tables
-        ]
-        for index, i in enumerate(self.program):
-            issued, end, done = s.start[index], s.end[index], s.done[index]
-            if i.dma is None:
-                unit = "gpsimd" if i.engine in (engine.sync, engine.unknown) else i.engine.name
-                events.append(Event(unit, i.op, issued, end, done, issued, i.flops, 0, i.line, i.name or "", False))
-            else:
-                start, end = s.moving[index]
-                unit = "dma load" if i.dma.load else "dma store"
-                events.append(
-                    Event(unit, i.op, start, end, done, issued, i.flops, i.dma.bytes, i.line, i.name or "", i.dma.load)
-                )
-        events.sort(key=lambda event: (event.start_ns, event.engine))
-        return tuple(_with_queues(events))
+        return tuple(_events(self.program, self.schedule))
 
     @cached_property
     def engines(self) -> dict[str, EngineUse]:
-        s = self.schedule
-        busy = dict(zip(QUEUES, s.busy))
-        busy |= {"dma": s.dma_active, "dma_issue": s.busy[DMA], "dma_engines": max(s.dma_busy)}
-        return {name: EngineUse(time, time / s.makespan if s.makespan else 0.0) for name, time in busy.items()}
+        makespan = self.makespan
+        busy = _busy(self.schedule)
+        return {name: EngineUse(time, time / makespan if makespan else 0.0) for name, time in busy.items()}
 
     @cached_property
     def flops(self) -> int:
@@ -105,6 +99,52 @@ class Prediction:
         return sum(i.hbm_bytes for i in self.program)
 
 
+class PairPrediction(Prediction):
+    """The timing of a launch on two cores. `program` is core 0's instructions, then core 1's."""
+
+    cores = 2
+
+    def __init__(
+        self,
+        programs: tuple[list[Instruction], list[Instruction]],
+        meetings: list[tuple[int, int]],
+        target: Target,
+        memory: Memory,
+    ) -> None:
+        super().__init__([*programs[0], *programs[1]], target, memory)
+        self.programs = programs
+        self.meetings = meetings
+
+    @cached_property
+    def schedules(self) -> tuple[Schedule, Schedule]:
+        """Of core 0 and of core 1."""
+        with uncollected():
+            return pair_schedule(self.programs, self.meetings, self.target, self.machine)
+
+    @property
+    def schedule(self) -> Schedule:
+        """Of the core that ends last."""
+        return max(self.schedules, key=lambda s: s.makespan)
+
+    @cached_property
+    def timeline(self) -> tuple[Event, ...]:
+        """The events of both, on "core 0 tensor" and so on."""
+        events = [
+            event._replace(engine=f"core {core} {event.engine}")
+            for core, program in enumerate(self.programs)
+            for event in _events(program, self.schedules[core])
+        ]
+        return tuple(sorted(events, key=lambda event: (event.start_ns, event.engine)))
+
+    @cached_property
+    def engines(self) -> dict[str, EngineUse]:
+        """The mean of both cores."""
+        first, second = (_busy(s) for s in self.schedules)
+        makespan = self.makespan
+        mean = {name: (first[name] + second[name]) / 2 for name in first}
+        return {name: EngineUse(time, time / makespan if makespan else 0.0) for name, time in mean.items()}
+
+
 class Run:
     """One launch. Figures of time are predictions; `note` is what must be said beside them (trn3), or None.
 
@@ -117,7 +157,8 @@ class Run:
         self.name = name
         self.profiled = profiled
         self.target = prediction.target.name
-        self.note = scaled_note(self.target)
+        notes = [scaled_note(self.target), _TWO_CORES if prediction.cores == 2 else None]
+        self.note = "; ".join(note for note in notes if note) or None
 
     @property
     def program(self) -> list[Instruction]:
@@ -133,7 +174,7 @@ class Run:
     @property
     def latency_us(self) -> float:
         """Predicted device time in microseconds, launch included."""
-        return self.launch_us + self.prediction.schedule.makespan / 1000
+        return self.launch_us + self.prediction.makespan / 1000
 
     @property
     def timeline(self) -> tuple[Event, ...]:
@@ -165,7 +206,7 @@ class Run:
     def mfu(self) -> float:
         """Model FLOPs utilisation as AWS's profiler defines it: matmul operations over what the PE array could do in
         16 bits in the whole time, 2 * 128 * 128 * clock, also for float32 (profile-schema-reference.rst)."""
-        peak = 2 * PARTITIONS**2 * self.prediction.target.tensor_ghz * 1000  # FLOP a microsecond
+        peak = 2 * PARTITIONS**2 * self.prediction.target.tensor_ghz * 1000 * self.prediction.cores  # FLOP a us
         return self.prediction.matmul_flops / (peak * self.latency_us)
 
     @property
@@ -193,6 +234,32 @@ class Run:
 def write_trace(path: str | Path, runs: Iterable[Run]) -> None:
     """Write the timelines of runs, one after the other, as a Chrome trace JSON file that opens in Perfetto."""
     trace.write(Path(path), [(run.name, run.launch_us, run.timeline) for run in runs])
+
+
+def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
+    """One event an instruction, and the Scalar Engine's table loads, by start."""
+    events = [
+        Event("scalar", "load_table", start, end, end, start, 0, 0, ("", 0), "", False) for start, end in s.tables
+    ]
+    for index, i in enumerate(program):
+        issued, end, done = s.start[index], s.end[index], s.done[index]
+        if i.dma is None:
+            unit = "gpsimd" if i.engine in (engine.sync, engine.unknown) else i.engine.name
+            events.append(Event(unit, i.op, issued, end, done, issued, i.flops, 0, i.line, i.name or "", False))
+        else:
+            start, end = s.moving[index]
+            unit = "dma load" if i.dma.load else "dma store"
+            events.append(
+                Event(unit, i.op, start, end, done, issued, i.flops, i.dma.bytes, i.line, i.name or "", i.dma.load)
+            )
+    events.sort(key=lambda event: (event.start_ns, event.engine))
+    return _with_queues(events)
+
+
+def _busy(s: Schedule) -> dict[str, float]:
+    """Nanoseconds that each engine was busy, and DMA in three senses."""
+    busy = dict(zip(QUEUES, s.busy))
+    return busy | {"dma": s.dma_active, "dma_issue": s.busy[DMA], "dma_engines": max(s.dma_busy)}
 
 
 def _with_queues(events: list[Event]) -> Iterator[Event]:

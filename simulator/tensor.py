@@ -32,6 +32,10 @@ class NkiTensor(TensorViews):
 
     gathers = False  # whether rows are addressed by a vector of indices
 
+    def __class_getitem__(cls, shape: Any) -> type[NkiTensor]:
+        """`nt.tensor[128, 512]` as an annotation."""
+        return cls
+
     def __repr__(self) -> str:
         return f"NkiTensor({self.label})"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from ..nki.dialect import ENUMS, old_argument, old_name
 from ..operators import ACTIVATIONS, ALU
 from .api import api, arguments_of, misfits, tensor_member, unknown_name
-from .dialect import ENUMS, old_argument, old_name
 from .scope import FunctionScope
 from .tensors import LocalTensors
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..nki.dialect import old_argument
 from .calls import check_calls, check_outputs, modern
-from .dialect import old_argument
 from .rules import Finding
 from .scope import FunctionScope
 from .source import Definition, External, Files, FunctionNode, Module, Resolved, SourceError, parse_module

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..launch import jit, simulate
+from . import collectives as collectives
+from . import compiler as compiler
+from . import constants
+from . import dtype as dtype
 from . import isa as isa
 from . import language as language
 from . import typing as typing
+from .api import missing
 
 __version__ = "0.6.0+trninfer.simulator"
-__all__ = ["isa", "jit", "language", "simulate", "typing"]
+__all__ = ["collectives", "compiler", "dtype", "isa", "jit", "language", "simulate", "typing"]
+
+MODULES = {
+    "nki.language": language,
+    "nki.isa": isa,
+    "nki.isa.constants": constants,
+    "nki.typing": typing,
+    "nki.collectives": collectives,
+    "nki.compiler": compiler,
+    "nki.dtype": dtype,
+}
+"""The modules under the names that kernels import."""
+
+isa.constants = constants
+
+
+def __getattr__(name: str) -> Any:
+    return missing("nki", name)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import NotSimulatedError
+from .dialect import old_name
 
 
 @lru_cache(maxsize=1)
@@ -17,10 +19,19 @@ def table() -> dict[str, Any]:
     return loaded
 
 
-def missing(module: str, name: str) -> NotSimulatedError | AttributeError:
-    """The error for a name that a module of the simulator lacks: not simulated yet, or not in NKI at all."""
-    api = table()
-    for kind in ("functions", "classes", "constants"):
-        if any(entry["module"] == module and entry["name"] == name for entry in api[kind]):
-            return NotSimulatedError(f"{module}.{name} is in the NKI 0.6 API but is not simulated yet")
-    return AttributeError(f"module {module!r} of NKI 0.6 has no {name!r}")
+def missing(module: str, name: str) -> Any:
+    """What stands for a name that a module of the simulator lacks: a function of NKI that is not simulated yet, which
+    says so when it is called; AttributeError where NKI 0.6 has no such name, with what replaces an old one."""
+    for entry in table()["functions"]:
+        if entry["module"] == module and entry["name"] == name:
+            return _not_simulated(module, name)
+    old = old_name(f"{module}.{name}")
+    raise AttributeError(old or f"module {module!r} of NKI 0.6 has no {name!r}")
+
+
+def _not_simulated(module: str, name: str) -> Callable[..., NoReturn]:
+    def function(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NotSimulatedError(f"{module}.{name} is in the NKI 0.6 API but is not simulated yet")
+
+    function.__name__ = function.__qualname__ = name
+    return function

@@ -11,6 +11,7 @@ from ..instruction import Instruction as NkiInstruction
 from ..instruction import engine
 from ..instructions.accumulate import exponential, tensor_scalar_reduce
 from ..instructions.activate2 import activate2
+from ..instructions.between_cores import core_barrier, sendrecv
 from ..instructions.dma import dge_mode, dma_copy, dma_engine, dma_transpose, oob_mode
 from ..instructions.dma_compute import dma_compute
 from ..instructions.gather import local_gather, nc_n_gather, nc_stream_shuffle
@@ -62,7 +63,7 @@ def get_nc_sub_version() -> int:
 
 
 def __getattr__(name: str) -> Any:
-    raise missing("nki.isa", name)
+    return missing("nki.isa", name)
 
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "affine_select",
     "bn_aggr",
     "bn_stats",
+    "core_barrier",
     "dge_mode",
     "dma_compute",
     "dma_copy",
@@ -114,6 +116,7 @@ __all__ = [
     "scalar_engine",
     "scalar_tensor_tensor",
     "select_reduce",
+    "sendrecv",
     "sequence_bounds",
     "set_rng_seed",
     "tensor_copy",

@@ -213,15 +213,26 @@ sequential_range = static_range = affine_range
 
 
 def program_id(axis: int = 0) -> int:
-    return 0
+    """Which core of the launch grid this is."""
+    _axis("program_id", axis)
+    return active("program_id").rank
 
 
 def num_programs(axes: Any = 0) -> int:
-    return 1
+    """How many cores the kernel was launched on."""
+    for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
+        _axis("num_programs", axis)
+    return active("num_programs").programs or 1
 
 
 def program_ndim() -> int:
-    return 0
+    """Dimensions of the launch grid: 1, or 0 where the kernel was launched without one."""
+    return 0 if active("program_ndim").programs is None else 1
+
+
+def _axis(what: str, axis: Any) -> None:
+    if axis not in (0, None):
+        raise NkiValidationError(f"nl.{what}: axis {axis!r}; a launch grid has one axis, 0")
 
 
 @contextmanager
@@ -343,7 +354,7 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
 
 
 def __getattr__(name: str) -> Any:
-    raise missing("nki.language", name)
+    return missing("nki.language", name)
 
 
 __all__ = [name for name in globals() if not name.startswith("_")]

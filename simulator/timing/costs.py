@@ -62,6 +62,10 @@ class Costs:
             busy + self.machine.gpsimd_fill_cycles / self.target.gpsimd_ghz,
         )
 
+    def barrier(self) -> Cost:
+        """Both cores of a logical core have told each other that they are there."""
+        return Cost(self.machine.barrier_ns, self.machine.barrier_ns)
+
     def one_pass(self, unit: engine, tensor: Any) -> Cost:
         """One element of `tensor` a cycle on the Vector or GpSimd Engine: what streams once, and what nobody published
         a time for."""

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..instruction import Instruction, engine
@@ -61,13 +62,21 @@ class Schedule(NamedTuple):
     psum_peak: int
 
 
-def schedule(program: list[Instruction], target: Target, constants: Machine | None = None) -> Schedule:
-    """The schedule of a program on a target, by the target's constants or others."""
-    return _Simulation(program, target, constants or machine(target.name)).run()
+def schedule(
+    program: list[Instruction],
+    target: Target,
+    constants: Machine | None = None,
+    releases: Mapping[int, float] = MappingProxyType({}),
+) -> Schedule:
+    """The schedule of a program on a target, by the target's constants or others; instructions in `releases` do not
+    start before the time given there."""
+    return _Simulation(program, target, constants or machine(target.name), releases).run()
 
 
 class _Simulation:
-    def __init__(self, program: list[Instruction], target: Target, constants: Machine) -> None:
+    def __init__(
+        self, program: list[Instruction], target: Target, constants: Machine, releases: Mapping[int, float]
+    ) -> None:
         self.program = program
         self.machine = constants
         self.graph: Graph = analyse(program)
@@ -75,6 +84,8 @@ class _Simulation:
         self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count
         self.queue = [_QUEUE[instruction.engine] for instruction in program]
         self.ready = [0.0] * count  # when the last thing awaited so far lets it start
+        for index, time in releases.items():
+            self.ready[index] = time
         self.waits = self.graph.waits
         self.free = [0.0] * len(QUEUES)
         self.now: list[list[int]] = [[] for _ in QUEUES]  # could start at once, by program order
@@ -100,7 +111,7 @@ class _Simulation:
             self.waits[index] += 1
         for index, waits in enumerate(self.waits):
             if not waits:
-                heapq.heappush(self.later[self.queue[index]], (0.0, index))
+                heapq.heappush(self.later[self.queue[index]], (self.ready[index], index))
         self._give_buffers(0.0)
         left = len(self.program)
         while left:

@@ -94,11 +94,6 @@ def test_spec_needs_a_walk():
         simulator.run(add, simulator.TensorSpec((3, 4), "float32"), A)
 
 
-def test_one_core_only():
-    with pytest.raises(simulator.NkiValidationError, match="one NeuronCore"):
-        add[2]
-
-
 def test_target_of_simulate_follows_the_environment(monkeypatch):
     @nki.jit
     def version(a):
@@ -210,3 +205,33 @@ def test_narrow_floats_are_rounded_unless_precision_is_asked_for(monkeypatch, pr
     expected = values.astype(ml_dtypes.bfloat16) if precise == "1" else values
     assert result.dtype == expected.dtype
     np.testing.assert_array_equal(result, expected)
+
+
+@nki.jit
+def two_names(a):
+    x = nl.load(a)
+    b, c = nl.ndarray(a.shape, a.dtype), nl.ndarray(a.shape, a.dtype)
+    nisa.activation(b, nl.copy, x, name="first")
+    nisa.tensor_scalar(c, x, nl.add, 1.0, name="second")
+    nisa.tensor_tensor(c, c, b, nl.add)
+    out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+    nl.store(out, c)
+    return out
+
+
+@pytest.mark.parametrize("edges", [[("second", "first")], [("second", ["first"])]])
+def test_with_schedule_adds_what_an_instruction_waits_for(edges):
+    a = np.ones((128, 512), np.float32)
+    for kernel, waits in ((two_names, False), (two_names.with_schedule(edges), True)):
+        run = simulator.run(kernel, a)
+        events = {event.name: event for event in run.timeline if event.name}
+        assert (events["second"].start_ns >= events["first"].done_ns) == waits
+        assert run.outputs[0][0, 0] == 3
+
+
+def test_with_schedule_takes_names_of_the_kernel_in_its_order():
+    a = np.ones((4, 4), np.float32)
+    with pytest.raises(simulator.NkiValidationError, match="no instruction is named 'third'"):
+        simulator.run(two_names.with_schedule([("third", "first")]), a)
+    with pytest.raises(simulator.NotSimulatedError, match="comes before"):
+        simulator.run(two_names.with_schedule([("first", "second")]), a)

@@ -100,6 +100,15 @@ MOVEMENT: dict[str, Row] = {
         scaled(64, "B", "trn1's"),
         scaled(64, "B", "trn1's"),
     ),
+    # Two cores
+    "barrier_ns": everywhere(
+        scaled(
+            355,
+            "ns",
+            "until both cores know that the other is there: nobody has published it; a DMA's tail on trn2, which also "
+            "ends in a semaphore that another unit writes",
+        )
+    ),
     "dma_compute_passes": (
         documented(2, "passes", "reading, adding and writing take two passes before NeuronCore-v4 (A3)"),
         documented(2, "passes", "reading, adding and writing take two passes before NeuronCore-v4 (A3)"),

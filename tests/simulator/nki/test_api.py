@@ -11,7 +11,7 @@ import pytest
 from trninfer import simulator
 from trninfer.simulator.nki.api import table
 
-MODULES = {"nki": nki, "nki.isa": nisa, "nki.language": nl}
+MODULES = {"nki": nki, "nki.isa": nisa, "nki.language": nl, "nki.collectives": nki.collectives}
 FUNCTIONS = [f for f in table()["functions"] if f["kind"] == "function" and f["module"] in MODULES]
 SIMULATED = [f for f in FUNCTIONS if f["name"] in vars(MODULES[f["module"]])]
 METHODS = [f for f in table()["functions"] if f.get("class") == "NkiTensor" and f["name"] != "__init__"]
@@ -79,8 +79,9 @@ def test_missing_function_is_named():
     missing = [f for f in FUNCTIONS if f not in SIMULATED]
     assert missing, "every function is simulated: replace this test"
     for function in missing:
+        named = getattr(MODULES[function["module"]], function["name"])  # so that kernels import
         with pytest.raises(simulator.NotSimulatedError, match=function["name"]):
-            getattr(MODULES[function["module"]], function["name"])
+            named()
 
 
 def test_unknown_name_is_an_attribute_error():
@@ -90,5 +91,24 @@ def test_unknown_name_is_an_attribute_error():
 
 
 def test_modules_import_under_their_nki_names():
-    for name in ("nki", "nki.isa", "nki.language", "nki.typing"):
+    for name in ("nki", *nki.MODULES):
         assert importlib.import_module(name).__name__.startswith("trninfer.simulator.nki")
+    from nki.isa.constants import oob_mode
+
+    assert oob_mode is nisa.oob_mode
+
+
+@pytest.mark.parametrize("module, name", [(nl, "par_dim"), (nl, "mgrid"), (nl, "arange"), (nki, "benchmark")])
+def test_a_name_of_an_earlier_nki_says_what_replaces_it(module, name):
+    with pytest.raises(AttributeError, match=f"{name} is gone: "):
+        getattr(module, name)
+    assert not hasattr(module, name)
+
+
+def test_the_old_package_says_what_replaces_it():
+    with pytest.raises(ImportError, match="import nki, "):
+        importlib.import_module("neuronxcc.nki")
+
+
+def test_a_tensor_annotates_with_its_shape():
+    assert nki.typing.tensor[128, 512] is nl.NkiTensor

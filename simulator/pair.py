@@ -1,0 +1,117 @@
+"""Two NeuronCores as one logical core (LNC2): who runs when, what they share, and where they meet.
+
+The cores run their program one at a time, core 0 first, each until it must wait for the other; so a run repeats.
+Memory on chip and private HBM are a core's own. A tensor in shared HBM that both cores make at the same place of the
+program is one tensor (nki/get-started/about/lnc.rst of aws-neuron-sdk: the program on each core is the same).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from .errors import NkiValidationError
+from .memory import Storage
+
+CORES = 2  # of a logical core: what LNC2 joins on trn2 and trn3
+
+_T = TypeVar("_T")
+
+
+class Meeting(NamedTuple):
+    """What a core comes to a meeting with. Both must bring the same `terms`."""
+
+    terms: tuple[Any, ...]
+    shown: str  # the instruction and its place, for messages
+    instruction: int  # its index in the core's program
+    values: Any  # what it sends, None where it sends nothing
+
+
+class _Stopped(BaseException):
+    """The other core has failed: this one ends too."""
+
+
+class Pair:
+    """The meeting place of two cores."""
+
+    def __init__(self) -> None:
+        self.meetings: list[tuple[int, int]] = []  # instructions of core 0 and core 1 that wait for each other
+        self._changed = threading.Condition()
+        self._turn = 0
+        self._ended = [False] * CORES
+        self._waiting: list[Meeting | None] = [None] * CORES
+        self._answers: list[Meeting | None] = [None] * CORES
+        self._failure: BaseException | None = None
+        self._shared: dict[tuple[tuple[Any, ...], int], Storage] = {}
+        self._made: list[dict[tuple[Any, ...], int]] = [{} for _ in range(CORES)]
+
+    def run(self, program: Callable[[int], _T]) -> list[_T]:
+        """`program(rank)` on each core; what the first failing core raised."""
+        results: list[Any] = [None] * CORES
+
+        def on(rank: int) -> None:
+            try:
+                self._await_turn(rank)
+                results[rank] = program(rank)
+            except _Stopped:
+                pass
+            except BaseException as error:
+                self._failure = self._failure or error
+            self._ended[rank] = True
+            self._give_turn(rank)
+
+        threads = [threading.Thread(target=on, args=(rank,), daemon=True) for rank in range(CORES)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return results
+
+    def shared(self, rank: int, place: tuple[Any, ...], make: Callable[[], Storage]) -> Storage:
+        """The storage that both cores make at a place of the program, for the n-th time."""
+        count = self._made[rank][place] = self._made[rank].get(place, 0) + 1
+        storage = self._shared.get((place, count))
+        if storage is None:
+            storage = self._shared[place, count] = make()
+        return storage
+
+    def meet(self, rank: int, mine: Meeting) -> Meeting:
+        """Wait until the other core comes with the same terms; what it brought."""
+        other = 1 - rank
+        theirs = self._waiting[other]
+        if theirs is not None:
+            if theirs.terms != mine.terms:
+                raise NkiValidationError(
+                    f"core {other} waits at {theirs.shown} and core {rank} at {mine.shown}: neither can go on"
+                )
+            self._waiting[other] = None
+            self._answers[other] = mine
+            pair = (theirs.instruction, mine.instruction)
+            self.meetings.append(pair if other == 0 else (pair[1], pair[0]))
+            return theirs
+        self._waiting[rank] = mine
+        if not self._ended[other]:
+            self._give_turn(rank)
+            self._await_turn(rank)
+        answer = self._answers[rank]
+        if answer is None:
+            raise NkiValidationError(
+                f"core {rank} waits at {mine.shown}, but core {other} has ended without coming to it"
+            )
+        self._answers[rank] = None
+        return answer
+
+    def _give_turn(self, rank: int) -> None:
+        with self._changed:
+            self._turn = 1 - rank
+            self._changed.notify_all()
+
+    def _await_turn(self, rank: int) -> None:
+        with self._changed:
+            while self._turn != rank and not self._ended[1 - rank]:
+                self._changed.wait()
+        if self._failure is not None:
+            raise _Stopped

@@ -1,0 +1,40 @@
+"""When the instructions of two cores run that wait for each other at barriers and exchanges.
+
+Each core is scheduled by itself; an instruction at which they meet starts on both when it could start on the later one.
+That is repeated until no start moves any more. Both cores draw on one stack of HBM: neither moves more than half of it.
+"""
+
+from __future__ import annotations
+
+from ..instruction import Instruction
+from ..targets import Target
+from .constants import Machine
+from .schedule import Schedule, schedule
+
+_PASSES = 40  # at most; each settles at least the first meeting that has not settled yet
+_SETTLED_NS = 0.01
+
+
+def pair_schedule(
+    programs: tuple[list[Instruction], list[Instruction]],
+    meetings: list[tuple[int, int]],
+    target: Target,
+    constants: Machine,
+) -> tuple[Schedule, Schedule]:
+    """The schedules of core 0 and core 1; `meetings` are their instructions that wait for each other."""
+    values = dict(vars(constants))
+    values["dma_sustained"] = min(constants.dma_sustained, constants.hbm_stack_rate / 2)
+    shared = Machine(values)
+    releases: tuple[dict[int, float], dict[int, float]] = ({}, {})
+    for _ in range(_PASSES):
+        schedules = tuple(schedule(programs[core], target, shared, releases[core]) for core in (0, 1))
+        moved = False
+        for pair in meetings:
+            starts = [schedules[core].start[index] for core, index in enumerate(pair)]
+            for core, index in enumerate(pair):
+                if max(starts) > starts[core] + _SETTLED_NS:
+                    releases[core][index] = max(starts)
+                    moved = True
+        if not moved:
+            break
+    return schedules[0], schedules[1]

@@ -1,0 +1,231 @@
+"""Two NeuronCores as one logical core: what they share, where they meet, what they say when they do not."""
+
+import warnings
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nki_tensors import uniform
+from trninfer import simulator
+from trninfer.simulator import NkiValidationError, TensorSpec
+
+
+@nki.jit
+def reciprocals(a):
+    """The example of nki/get-started/about/lnc.rst: a tile a core, or both on one."""
+    out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+    for i in [nl.program_id(0)] if nl.num_programs() > 1 else range(2):
+        tile = nl.load(a[i])
+        nisa.reciprocal(tile, tile)
+        nisa.dma_copy(out[i], tile)
+    return out
+
+
+@nki.jit
+def swapped(a, pipe=0, dma=nisa.dma_engine.dma):
+    """Each core sends its tile to the other by both ways; out = mine + sent + read."""
+    rank = nl.program_id(0)
+    out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+    shared = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+    mine = nl.load(a[rank])
+    nisa.dma_copy(shared[rank], mine)
+    nisa.core_barrier(data=shared, cores=(0, 1))
+    read = nl.load(shared[1 - rank])
+    sent = nl.ndarray(mine.shape, mine.dtype)
+    nisa.sendrecv(mine, sent, send_to_rank=1 - rank, recv_from_rank=1 - rank, pipe_id=pipe, dma_engine=dma)
+    nisa.tensor_tensor(mine, mine, sent, nl.add)
+    nisa.tensor_tensor(mine, mine, read, nl.add)
+    nisa.dma_copy(out[rank], mine)
+    return out
+
+
+@nki.jit
+def grid():
+    result = nl.ndarray((1, 3), nl.int32)
+    for i, value in enumerate((nl.program_id(0), nl.num_programs(axes=0), nl.program_ndim())):
+        nisa.memset(result[:, i : i + 1], value)
+    out = nl.ndarray((2, 3), nl.int32, nl.shared_hbm)
+    nisa.dma_copy(out[nl.program_id(0) : nl.program_id(0) + 1], result)
+    return out
+
+
+def test_the_documented_example_gives_one_answer_on_one_core_and_on_two():
+    a = uniform(2, 128, 128, low=1, high=2)
+    for kernel in (reciprocals, reciprocals[1], reciprocals[2], reciprocals[(2,)]):
+        run = simulator.run(kernel, a)
+        np.testing.assert_allclose(run.outputs[0], 1 / a, rtol=1e-6)
+    np.testing.assert_allclose(nki.simulate(reciprocals)[2](a), 1 / a, rtol=1e-6)
+
+
+@given(partitions=st.sampled_from([1, 3, 127, 128]), free=st.integers(1, 129), functional=st.booleans())
+def test_cores_exchange_tiles_and_read_what_the_other_wrote(partitions, free, functional):
+    a = uniform(2, partitions, free)
+    run = simulator.run(swapped[2], a, functional=functional)
+    if functional:
+        np.testing.assert_allclose(run.outputs[0], [a[0] + 2 * a[1], a[1] + 2 * a[0]], rtol=1e-5, atol=1e-6)
+    else:
+        assert run.latency_us == simulator.run(swapped[2], a).latency_us
+
+
+def test_a_kernel_knows_its_place_in_the_grid():
+    assert simulator.run(grid[2]).outputs[0].tolist() == [[0, 2, 1], [1, 2, 1]]
+    assert simulator.run(grid[1]).outputs[0][0].tolist() == [0, 1, 1]
+    assert simulator.run(grid).outputs[0][0].tolist() == [0, 1, 0]
+
+
+def test_memory_is_a_cores_own_but_for_shared_hbm():
+    @nki.jit
+    def kernel(a):
+        rank = nl.program_id(0)
+        private = nl.ndarray((1, 4), nl.float32, nl.private_hbm)
+        placed = nl.ndarray((1, 4), nl.float32, nl.sbuf, address=(0, 0))
+        nisa.memset(placed, float(rank + 1))
+        nisa.dma_copy(private, placed)
+        shared = nl.ndarray((2, 4), nl.float32, nl.shared_hbm)
+        nisa.core_barrier(shared, (0, 1))
+        back = nl.load(private)
+        nisa.tensor_tensor(back, back, placed, nl.add)
+        nisa.dma_copy(shared[rank : rank + 1], back)
+        return shared
+
+    assert simulator.run(kernel[2], np.zeros((1, 1), np.float32)).outputs[0][:, 0].tolist() == [2, 4]
+
+
+def test_each_turn_of_a_loop_makes_its_own_shared_tensor():
+    @nki.jit
+    def kernel(a):
+        rank, outs = nl.program_id(0), []
+        for i in range(3):
+            out = nl.ndarray((2, 4), nl.float32, nl.shared_hbm)
+            tile = nl.full((1, 4), 10 * i + rank, nl.float32)
+            nisa.dma_copy(out[rank : rank + 1], tile)
+            outs.append(out)
+        return tuple(outs)
+
+    outputs = simulator.run(kernel[2], np.zeros((1, 1), np.float32)).outputs
+    assert [out[:, 0].tolist() for out in outputs] == [[0, 1], [10, 11], [20, 21]]
+
+
+@nki.jit
+def unmatched(a, first, second):
+    """Each core runs the instructions named for it."""
+    rank = nl.program_id(0)
+    shared, other = nl.ndarray((4, 4), nl.float32, nl.shared_hbm), nl.ndarray((4, 4), nl.float32, nl.shared_hbm)
+    src, dst = nl.zeros((4, 4), nl.float32), nl.ndarray((4, 4), nl.float32)
+    for step in (first, second)[rank]:
+        if step == "barrier":
+            nisa.core_barrier(shared, (0, 1))
+        elif step == "other":
+            nisa.core_barrier(other, (0, 1))
+        else:
+            nisa.sendrecv(src, dst, 1 - rank, 1 - rank, int(step))
+    return shared
+
+
+A = np.zeros((1, 1), np.float32)
+
+
+@pytest.mark.parametrize(
+    "first, second, text",
+    [
+        (("barrier",), (), r"core 0 waits at core_barrier \(data .*test_pair.py:\d+, but core 1 has ended"),
+        ((), ("barrier",), r"core 1 waits at core_barrier .*, but core 0 has ended"),
+        (("1",), (), r"core 0 waits at sendrecv \(pipe_id 1, .*, but core 1 has ended"),
+        (("barrier",), ("1",), r"core 0 waits at core_barrier .*py:\d+ and core 1 at sendrecv .*neither can go on"),
+        (("1",), ("2",), r"sendrecv \(pipe_id 1, .* and core 1 at sendrecv \(pipe_id 2, "),
+        (("barrier",), ("other",), r"core 0 waits at core_barrier .* and core 1 at core_barrier"),
+        (("barrier", "barrier"), ("barrier",), r"core 0 waits at .*, but core 1 has ended"),
+    ],
+)
+def test_a_deadlock_names_both_sides(first, second, text):
+    with pytest.raises(NkiValidationError, match=text):
+        simulator.run(unmatched[2], A, first=first, second=second)
+
+
+def test_what_a_core_raises_comes_out_once():
+    @nki.jit
+    def kernel(a):
+        shared = nl.ndarray((4, 4), nl.float32, nl.shared_hbm)
+        if nl.program_id(0) == 1:
+            raise RuntimeError("of core 1")
+        nisa.core_barrier(shared, (0, 1))
+        return shared
+
+    with pytest.raises(RuntimeError, match="of core 1"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        simulator.run(kernel[2], A)
+
+
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (lambda: simulator.run(grid[3]), "allowed: 1, 2"),
+        (lambda: simulator.run(grid[2, 2]), "allowed: 1, 2"),
+        (lambda: simulator.run(grid[2], target="trn1"), "two cores are one logical core from NeuronCore-v3"),
+        (lambda: simulator.run(swapped, np.zeros((2, 4, 4), np.float32)), "launch it on two"),
+        (
+            lambda: simulator.run(swapped[2], np.zeros((2, 4, 300), np.float32), dma=nisa.dma_engine.gpsimd_dma),
+            "gpsimd_dma moves at most 1024 of float32",
+        ),
+    ],
+)
+def test_limits_of_two_cores(wrong, text):
+    with pytest.raises(NkiValidationError, match=text):
+        wrong()
+
+
+def test_two_cores_take_half_the_time_of_what_is_bound_by_an_engine():
+    @nki.jit
+    def work(a, count):
+        out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+        share = count // nl.num_programs()
+        tile = nl.load(a[nl.program_id(0)])
+        for _ in range(share):
+            nisa.activation(tile, nl.copy, tile)
+        nisa.dma_copy(out[nl.program_id(0)], tile)
+        return out
+
+    spec = TensorSpec((2, 128, 512), "float32")
+    one, two = (simulator.run(work[cores], spec, functional=False, count=200) for cores in (1, 2))
+    assert two.latency_us - two.launch_us == pytest.approx((one.latency_us - one.launch_us) / 2, rel=0.1)
+    assert two.flops == one.flops and "scaled" in two.note and one.note is None
+    assert two.mfu == 0 and two.bound_by == "scalar"
+
+
+def test_a_meeting_waits_for_the_later_core():
+    @nki.jit
+    def late(a, busy):
+        shared = nl.ndarray((2, 128, 512), nl.float32, nl.shared_hbm)
+        tile = nl.zeros((128, 512), nl.float32)
+        for _ in range(busy[nl.program_id(0)]):
+            nisa.activation(tile, nl.copy, tile)
+        nisa.dma_copy(shared[nl.program_id(0)], tile)
+        nisa.core_barrier(shared, (0, 1))
+        nisa.dma_copy(shared[nl.program_id(0)], tile)
+        return shared
+
+    both, first, second, none = (
+        simulator.run(late[2], A, busy=busy, functional=False) for busy in ((50, 50), (50, 0), (0, 50), (0, 0))
+    )
+    assert first.latency_us == pytest.approx(second.latency_us) and none.latency_us < first.latency_us
+    assert first.latency_us == pytest.approx(both.latency_us, rel=0.05)
+    for run in (both, first, second):
+        starts = [event.start_ns for event in run.timeline if event.op == "core_barrier"]
+        assert len(starts) == 2 and starts[0] == pytest.approx(starts[1], abs=0.1)
+        assert {event.engine[:6] for event in run.timeline} == {"core 0", "core 1"}
+
+
+def test_the_arguments_that_either_core_writes_are_updated():
+    @nki.jit
+    def fill(a):
+        tile = nl.full((1, 4), nl.program_id(0) + 1, nl.float32)
+        nisa.dma_copy(a[nl.program_id(0) : nl.program_id(0) + 1], tile)
+        return a
+
+    a = np.zeros((2, 4), np.float32)
+    nki.simulate(fill)[2](a)
+    assert a[:, 0].tolist() == [1, 2]
