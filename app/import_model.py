@@ -163,11 +163,13 @@ def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
 
 def _read_labels(path: Path) -> tuple[str, ...]:
     """The lines of a text file."""
+    from ..models.regular_files import describe, open_regular
+
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(MAX_LABEL_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"--labels {path}: cannot be read: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--labels {path}: {describe(error)}") from None
     if len(raw) > MAX_LABEL_BYTES:
         raise UsageError(f"--labels {path}: more than {MAX_LABEL_BYTES >> 20} MiB; one line for each class is needed")
     try:

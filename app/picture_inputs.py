@@ -6,12 +6,12 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
-from ..inference.files import describe, open_regular
 from ..inference.pictures import PictureBatches
 from ..inference.predictions import Prediction
 from ..inference.search import STANDARD_INPUT, InputProblem, find_pictures
 from ..inference.stream import Batch
 from ..models.network import ImageInput
+from ..models.regular_files import describe, open_regular
 from .errors import UsageError
 from .journal.identity import Identity
 from .text import count, spell

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from ..inference.feature_rows import FeatureRows, numbered
-from ..inference.files import describe
 from ..inference.predictions import Prediction
 from ..inference.search import InputProblem
 from ..inference.stream import Batch
+from ..models.regular_files import describe
 from .errors import UsageError
 from .journal.identity import Identity
 from .reports.report import Score

@@ -15,10 +15,11 @@ from typing import IO, Any, NamedTuple, TextIO
 
 import numpy as np
 
+from ..models.regular_files import file_size, open_regular
 from .feature_rows import MAX_LOADED_BYTES, FeatureRows
-from .files import file_size, open_regular
 
 MAX_HEADER_BYTES = 1 << 16  # NumPy's own are of some 128
+MAX_TURNED_BYTES = 1 << 30  # of an array that lies column by column: a small archive may unpack to it
 MAX_LINE = 1 << 24  # characters of a .csv: a million numbers
 
 
@@ -61,7 +62,8 @@ def read_npz(path: Path) -> FeatureRows:
 
 
 def read_csv(path: Path) -> FeatureRows:
-    """The rows of a .csv file: numbers, perhaps below a line of names; empty lines are left out."""
+    """The rows of a .csv file: numbers, perhaps below a line of names, none of which is a number; empty lines are left
+    out."""
     with open_regular(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
         try:
             return FeatureRows.in_memory(str(path), _parse(text))
@@ -77,10 +79,10 @@ def _rows(name: str, files: tuple[IO[bytes], ...], size: int) -> FeatureRows:
         raise ValueError(f"an array of shape {list(shape)} takes {expected} bytes; {max(0, size - offset)} are there")
     if len(shape) < 2 or not fortran:
         return FeatureRows.in_file(name, files, offset, shape, dtype)
-    if expected > MAX_LOADED_BYTES:
+    if expected > MAX_TURNED_BYTES:
         raise ValueError(
-            f"an array of shape {list(shape)} that does not lie row by row takes {expected} bytes; at most "
-            f"{MAX_LOADED_BYTES} are held"
+            f"an array of shape {list(shape)} that lies column by column takes {expected} bytes; at most "
+            f"{MAX_TURNED_BYTES} are held; save np.ascontiguousarray of it, which is read bit by bit"
         )
     content = files[0].read(expected)
     for file in files:
@@ -97,6 +99,7 @@ def _read_header(file: IO[bytes]) -> _Header:
     readers: dict[tuple[int, ...], Any] = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
+        (3, 0): np.lib.format.read_array_header_2_0,  # 3.0 is 2.0 in UTF-8, for names of fields, which are refused
     }
     if not start.startswith(np.lib.format.MAGIC_PREFIX) or version not in readers:
         raise ValueError("not an array that can be read: it does not begin as one of NumPy's")
@@ -126,21 +129,40 @@ def _parse(text: TextIO) -> np.ndarray:
     width = 0
     reader = csv.reader(_lines(text))
     for number, record in enumerate(record for record in reader if record):
-        try:
-            row = [float(cell) for cell in record]
-        except ValueError as error:
-            if number == 0:
+        row = [_number(cell) for cell in record]
+        if None in row:
+            if number == 0 and not any(value is not None for value in row):
                 continue  # a header
-            raise ValueError(f"line {reader.line_num}: {str(error)[:100]}") from None
+            raise ValueError(f"line {reader.line_num}{_what_is_wrong(record, row)}")
         if width and len(row) != width:
             raise ValueError(f"line {reader.line_num}: {len(row)} values, but {width} before it")
         width = len(row)
-        values.extend(row)
+        values.extend(row)  # type: ignore[arg-type]  # none of them is None
         if len(values) * values.itemsize > MAX_LOADED_BYTES:
             raise ValueError(
                 f"line {reader.line_num}: more numbers than fit {MAX_LOADED_BYTES} bytes; use .bin or .npy"
             )
     return np.frombuffer(values, np.float64).reshape(-1, width) if values else np.empty((0, 0))
+
+
+def _number(cell: str) -> float | None:
+    """A cell as a number; None for what Python alone takes for one (`1_0`, digits of other scripts), and for others."""
+    try:
+        return float(cell) if cell.isascii() and "_" not in cell else None
+    except ValueError:
+        return None
+
+
+def _what_is_wrong(record: list[str], row: list[float | None]) -> str:
+    """Which cell of a record is no number, as far as the usual causes go with what to do."""
+    column = row.index(None)
+    cell = record[column]
+    if ";" in cell:
+        return ": semicolons between the values; commas are needed, and points in numbers"
+    if not cell.strip():
+        last = column > 0 and column == len(row) - 1
+        return ": ends with a comma, as if a value were missing" if last else f", column {column + 1}: is empty"
+    return f", column {column + 1}: {cell[:40]!r} is no number"
 
 
 def _lines(text: TextIO) -> Iterator[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from ..models.errors import InputError
 from ..models.network import ImageInput
 from ..models.preprocess import open_image, preprocess
-from .files import describe, open_regular
+from ..models.regular_files import describe, open_regular
 from .search import STANDARD_INPUT, InputProblem
 
 MAX_THREADS = 4  # each may hold a picture of 64 megapixels

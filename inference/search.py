@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .files import describe
+from ..models.regular_files import describe
 
 STANDARD_INPUT = "-"
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .network import ModelError, Shape
+from .regular_files import describe, open_regular
 
 # Even with the labels of a thousand classes and hundreds of tensors a header has some tens of kilobytes.
 MAX_HEADER_BYTES = 4 << 20
@@ -50,7 +51,7 @@ class TensorFile:
 def read_table(path: Path) -> TensorFile:
     """The metadata and the table of tensors of a file; ModelError for anything that is no safetensors file."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             start = file.read(8)
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
@@ -59,8 +60,10 @@ def read_table(path: Path) -> TensorFile:
             if length > MAX_HEADER_BYTES:
                 raise ModelError(f"{path}: its header claims {length} bytes; at most {MAX_HEADER_BYTES} are allowed")
             raw = file.read(length)
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ModelError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: {describe(error)}") from None
     try:
         table = json.loads(raw)
     except (ValueError, RecursionError):

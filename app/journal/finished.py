@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...inference.files import describe, open_regular
 from ...inference.predictions import Prediction
+from ...models.regular_files import describe, open_regular
 from ..errors import UsageError
 from ..options import Format
 from ..reports.machine import PREDICTION_COLUMNS

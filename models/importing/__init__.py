@@ -12,6 +12,7 @@ import numpy as np
 
 from ..files import check_tensors
 from ..network import ModelError, Network
+from ..regular_files import describe, open_regular
 from ..tensor_file import read_table
 from .builder import NetworkBuilder
 from .onnx_file import read_onnx
@@ -96,10 +97,10 @@ def _finish(
 def _unknown(path: Path) -> str:
     """Why a file that is neither of the two formats is not read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(4)
-    except OSError as error:
-        return f"{path}: cannot be read: {error.strerror or error}"
+    except (OSError, ValueError) as error:
+        return f"{path}: {describe(error)}"
     if start.startswith(_PICKLE_STARTS):
         return (
             f"{path}: a pickle, which is a program and never loaded; save the state dict with "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from ..network import ModelError, Shape
+from ..regular_files import describe, file_size, open_regular
 from .fold import MAX_PARAMETERS
 
 if TYPE_CHECKING:
@@ -76,16 +76,17 @@ def read_onnx(path: Path) -> Graph:
     except ImportError:
         raise MissingOnnxError(INSTALL_HINT) from None
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelError(f"{path}: not a regular file")
-        if status.st_size > MAX_FILE_BYTES:
-            raise ModelError(
-                f"{path}: {status.st_size} bytes are too many for an ONNX file; at most {MAX_FILE_BYTES} are allowed"
-            )
-        model = onnx.ModelProto.FromString(path.read_bytes())
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
+        with open_regular(path) as file:
+            size = file_size(file)
+            if size > MAX_FILE_BYTES:
+                raise ModelError(
+                    f"{path}: {size} bytes are too many for an ONNX file; at most {MAX_FILE_BYTES} are allowed"
+                )
+            model = onnx.ModelProto.FromString(file.read(size))
+    except ModelError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: {describe(error)}") from None
     except DecodeError:
         raise ModelError(f"{path}: not an ONNX file, or corrupt") from None
     if not model.HasField("graph") or not model.graph.node:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import io
+import os
+import stat
 import sys
 import tokenize
 import warnings
@@ -21,6 +23,9 @@ MUTATING_METHODS = frozenset(
     {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"}  # of lists
     | {"update", "setdefault", "popitem", "add", "discard"}  # of dicts and sets
 )
+
+
+MAX_SOURCE_BYTES = 4 << 20  # the longest kernel files known have 200 KB
 
 
 class SourceError(ValueError):
@@ -61,9 +66,11 @@ class Module:
 def read_module(path: Path, shown: str) -> Module:
     """Read and parse a file. Raises SourceError where that is impossible."""
     try:
-        data = path.read_bytes()
+        data = _read_regular(path)
     except OSError as error:
         raise SourceError(f"{shown}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # also of a name that no file can have
+        raise SourceError(f"{shown}: {error}") from None
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
@@ -71,6 +78,19 @@ def read_module(path: Path, shown: str) -> Module:
         reason = str(error) if "unknown" in str(error) else "not UTF-8"
         raise SourceError(f"{shown}: not Python source: {reason}") from None
     return parse_module(text, shown, path)
+
+
+def _read_regular(path: Path) -> bytes:
+    """A source file's bytes. ValueError for a device or a pipe, which may have no end, and for what no one wrote."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError("not a regular file")
+    with os.fdopen(descriptor, "rb") as file:
+        data = file.read(MAX_SOURCE_BYTES + 1)
+    if len(data) > MAX_SOURCE_BYTES:
+        raise ValueError(f"more than {MAX_SOURCE_BYTES >> 20} MiB; no source file is so long")
+    return data
 
 
 def parse_module(text: str, shown: str, path: Path | None) -> Module:

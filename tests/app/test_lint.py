@@ -1,7 +1,11 @@
 """`trninfer lint`: what it prints and its exit status."""
 
+import os
+from pathlib import Path
+
 import pytest
 from trninfer.app.main import run
+from trninfer.simulator.lint.source import MAX_SOURCE_BYTES
 
 CLEAN = "import nki\n\n@nki.jit\ndef kernel(a):\n    return a\n"
 BROKEN = "import nki\n\n@nki.jit\ndef kernel(a):\n    del a\n"
@@ -35,6 +39,15 @@ def test_a_file_that_cannot_be_checked_is_named_the_others_are_checked_and_the_s
         "trninfer: bad.py:1: not Python source: invalid syntax",
         "trninfer: missing.py: cannot be read: No such file or directory",
     ]
+
+
+def test_what_is_no_source_file_is_told_and_never_waited_for(folder, capsys):
+    os.mkfifo("pipe.py")
+    Path("long.py").write_bytes(b"#" * (MAX_SOURCE_BYTES + 1))
+    assert run(["lint", "/dev/zero", "pipe.py", ".", "long.py"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[:3] == [f"trninfer: {name}: not a regular file" for name in ("/dev/zero", "pipe.py", ".")]
+    assert told[3] == "trninfer: long.py: more than 4 MiB; no source file is so long" and len(told) == 4
 
 
 def test_a_file_without_kernels_is_told(folder, capsys):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from trninfer.inference.feature_tables import MAX_LINE
+from trninfer.inference.feature_tables import MAX_LINE, MAX_TURNED_BYTES
 from trninfer.inference.features import read_features, read_labels, read_weights
 from trninfer.models.errors import InputError
 
@@ -84,7 +84,16 @@ BAD = {
     "size.bin": (bytes(17), "17 bytes; rows of 4 float32 take 16 bytes each"),
     "empty.bin": (b"", "0 bytes"),
     "ragged.csv": (b"1,2,3,4\n1,2,3\n", "line 2: 3 values, but 4 before it"),
-    "words.csv": (b"1,2,3,4\n1,2,x,4\n", "line 2: could not convert string to float: 'x'"),
+    "words.csv": (b"1,2,3,4\n1,2,x,4\n", "line 2, column 3: 'x' is no number"),
+    "slip.csv": (b"1,2,1O,4\n1,2,3,4\n", "line 1, column 3: '1O' is no number"),
+    "two headers.csv": (b"a,b,c,d\na,b,c,d\n", "line 2, column 1: 'a' is no number"),
+    "hole.csv": (b"1,2,,4\n", "line 1, column 3: is empty"),
+    "trailing.csv": (b"1,2,3,4,\n", "line 1: ends with a comma, as if a value were missing"),
+    "trailing header.csv": (b"a,b,c,d,\n1,2,3,4,\n", "line 2: ends with a comma"),
+    "semicolons.csv": (b"1;2;3;4\n1;2;3;4\n", "semicolons between the values; commas are needed"),
+    "decimal commas.csv": (b"1,5;2;3;4\n", "line 1: semicolons between the values"),
+    "underscore.csv": (b"1,2,3,4\n1,2,1_0,4\n", "line 2, column 3: '1_0' is no number"),
+    "digits.csv": ("1,2,3,4\n1,2,\u0661,4\n".encode(), "line 2, column 3: '\u0661' is no number"),
     "narrow.csv": (b"1,2\n", "shape [1, 2]; the network takes [rows, 4]"),
     "nothing.csv": (b"", "shape [0, 0]"),
     "bytes.csv": (b"\xff\xfe1,2", "not a table of numbers in UTF-8"),
@@ -129,6 +138,27 @@ def test_archives_whose_headers_lie(tmp_path: Path, member: bytes, message: str)
         archive.writestr("x.npy", member)
     with pytest.raises(InputError, match=message):
         read_features(tmp_path / "x.npz", 4)
+
+
+def test_a_small_archive_does_not_unpack_to_much(tmp_path: Path) -> None:
+    rows = MAX_TURNED_BYTES // 32 + 1
+    header = npy_header(f"({rows}, 4)", "'<f8'").replace(b"False", b"True ")
+    with (
+        zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("x.npy", "w") as member,
+    ):
+        member.write(header)
+        for _ in range(32 * rows // (1 << 25) + 1):
+            member.write(bytes(1 << 25))
+    with pytest.raises(InputError, match=r"lies column by column takes .* bytes; at most"):
+        read_features(tmp_path / "x.npz", 4)
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_every_version_of_the_format(tmp_path: Path, version: tuple[int, int]) -> None:
+    with (tmp_path / "x.npy").open("wb") as file:
+        np.lib.format.write_array(file, ROWS, version=version)
+    assert np.array_equal(everything(tmp_path / "x.npy"), ROWS)
 
 
 def test_archives_of_several_arrays_need_one_named_x(tmp_path: Path) -> None:

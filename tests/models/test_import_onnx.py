@@ -564,7 +564,7 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
     (tmp_path / "folder.onnx").mkdir()
     with pytest.raises(ModelError, match="not a regular file"):
         import_network(tmp_path / "folder.onnx")
-    with pytest.raises(ModelError, match="No such file"):
+    with pytest.raises(ModelError, match="no such file"):
         import_network(tmp_path / "missing.onnx")
 
 
