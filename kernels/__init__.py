@@ -1,22 +1,25 @@
 """NKI kernels, one file a family.
 
 The kernels are reachable by name (``from trninfer.kernels import matmul_tiled``) and loaded on first use. Which `nki`
-they then get is settled by `use_nki`; where nobody called it, by its default. A kernel and a module never share a name:
-importing a module would hide the kernel.
+they then get is settled by `use_nki`; where nobody called it, by its default. Three kernels share their names with
+their modules: here the names mean the kernels, unless somebody has imported such a module by its full path before.
+`kernel` gives the kernel in any case.
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
-from .nki_source import use_nki
+from .nki_source import choose_at_first_import, use_nki
 
 if TYPE_CHECKING:
-    from .activation import bias_activation as bias_activation
+    from .argmax import argmax as argmax
     from .arrangement import channel_shuffle as channel_shuffle
     from .arrangement import channel_slice as channel_slice
     from .arrangement import concat as concat
     from .arrangement import pad as pad
     from .arrangement import permute as permute
+    from .bias_activation import bias_activation as bias_activation
     from .conv2d import fused_conv2d_maxpool as fused_conv2d_maxpool
     from .conv2d import fused_conv2d_maxpool_packed as fused_conv2d_maxpool_packed
     from .depthwise import depthwise_conv2d as depthwise_conv2d
@@ -34,8 +37,7 @@ if TYPE_CHECKING:
     from .normalization import local_response_norm as local_response_norm
     from .pooling import average_pool as average_pool
     from .pooling import max_pool as max_pool
-    from .search import argmax as argmax
-    from .transposition import transpose as transpose
+    from .transpose import transpose as transpose
     from .vector_add import vector_add_direct_allocation as vector_add_direct_allocation
     from .vector_add import vector_add_naive as vector_add_naive
     from .vector_add import vector_add_stream as vector_add_stream
@@ -46,14 +48,14 @@ _MODULES = {
     "vector_add_tiled": "vector_add",
     "vector_add_stream": "vector_add",
     "vector_add_direct_allocation": "vector_add",
-    "transpose": "transposition",
+    "transpose": "transpose",
     "matmul_tiled": "matmul",
     "matmul_hoist_load": "matmul",
     "matmul_block_free_dimension": "matmul",
     "matmul_fully_optimized": "matmul",
     "average_pool": "pooling",
     "max_pool": "pooling",
-    "bias_activation": "activation",
+    "bias_activation": "bias_activation",
     "depthwise_conv2d": "depthwise",
     "channel_shuffle": "arrangement",
     "channel_slice": "arrangement",
@@ -66,22 +68,36 @@ _MODULES = {
     "apply_activation": "elementwise",
     "combine": "elementwise",
     "prelu": "elementwise",
-    "argmax": "search",
+    "argmax": "argmax",
     "fused_conv2d_maxpool": "conv2d",
     "fused_conv2d_maxpool_packed": "conv2d",
     "ffnn_forward": "ffnn",
     "ffnn_predict": "ffnn",
 }
 
-__all__ = [*_MODULES, "use_nki"]
+__all__ = [*_MODULES, "kernel", "use_nki"]
 
 
-def __getattr__(name: str) -> Any:
+def kernel(name: str) -> Any:
+    """The kernel of a name; AttributeError where there is none. Settles which `nki` kernels get, if nobody has."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no kernel {name!r}; there are {', '.join(_MODULES)}")
     use_nki()
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    loaded = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    for shared in _SHARED:  # importing a module has bound its name to the module
+        module = sys.modules.get(f"{__name__}.{shared}")
+        if module is not None and hasattr(module, shared):
+            globals()[shared] = getattr(module, shared)
+    return loaded
+
+
+def __getattr__(name: str) -> Any:
+    return kernel(name)
 
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_MODULES])
+
+
+_SHARED = tuple(name for name, module in _MODULES.items() if name == module)
+choose_at_first_import()

@@ -9,11 +9,11 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .activation import bias_activation
+from .argmax import argmax
+from .bias_activation import bias_activation
 from .matmul import matmul_block_free_dimension, matmul_fully_optimized, matmul_hoist_load, matmul_tiled
-from .search import argmax
 from .tiles import check_matrix, even_tiles, group_view, row_groups
-from .transposition import transpose
+from .transpose import transpose
 
 CHUNK = 4096  # elements of a partition at once: 16 KiB, so that loads, activations and stores overlap
 

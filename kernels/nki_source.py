@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -43,6 +45,33 @@ def use_nki(backend: str = "auto") -> str:
     return backend
 
 
+def choose_at_first_import() -> None:
+    """Let the first `import nki` of this process make the default choice, where nobody has made one by then.
+
+    So a kernel's module can be imported by its own path, with or without AWS's package.
+    """
+    if "nki" not in sys.modules and not any(isinstance(finder, _DefaultChoice) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _DefaultChoice())
+
+
+class _DefaultChoice(MetaPathFinder, Loader):
+    """Finds `nki` once, by `use_nki`, and is out of the way from then on."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != "nki":
+            return None
+        sys.meta_path.remove(self)
+        return ModuleSpec("nki", self) if use_nki() == "sim" else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return sys.modules["nki"]  # the simulator's, just installed
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass  # it has run
+
+
 def _keep(loaded: ModuleType, backend: str) -> str:
     present = "sim" if _is_simulator(loaded) else "neuron"
     if backend not in ("auto", present):
@@ -60,7 +89,7 @@ def _is_simulator(module: ModuleType) -> bool:
 
 def _real_nki_is_installed() -> bool:
     """True where a package ``nki`` with its instruction set is installed; the placeholder on PyPI has no ``isa``."""
-    found = importlib.util.find_spec("nki")
+    found = PathFinder.find_spec("nki")
     if found is None or not found.submodule_search_locations:
         return False
     folders = [Path(folder) for folder in found.submodule_search_locations]

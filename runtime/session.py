@@ -89,7 +89,7 @@ class Session:
         self.batch_size = batch_size
         self._numpy_dtype = DTYPES[dtype]
         self._steps = plan_network(model, self._numpy_dtype)
-        self._kernels: list[Any] = [getattr(kernels, step.kernel) for step in self._steps]
+        self._kernels: list[Any] = [kernels.kernel(step.kernel) for step in self._steps]
         self.rows = tuple(step.row for step in self._steps)
 
     def run(self, x: np.ndarray, progress: Progress | None = None) -> Result:

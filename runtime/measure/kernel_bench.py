@@ -48,7 +48,7 @@ def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> Ker
 def _kernel(case: KernelCase) -> Any:
     from ... import kernels  # not before the backend is chosen
 
-    return getattr(kernels, case.kernel)
+    return kernels.kernel(case.kernel)
 
 
 def _timed(name: str, case: KernelCase, launch: LaunchResult, verification: Verification | None) -> KernelBench:

@@ -149,4 +149,4 @@ def _launch(case: SuiteCase) -> tuple[Any, tuple[TensorSpec, ...], dict[str, Any
         TensorSpec(shape, "float32" if position in found.float32_operands else case.dtype)
         for position, shape in enumerate(found.shapes)
     )
-    return getattr(kernels, case.kernel if predicts else found.kernel), arguments, dict(found.parameters)
+    return kernels.kernel(case.kernel if predicts else found.kernel), arguments, dict(found.parameters)

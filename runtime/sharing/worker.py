@@ -78,7 +78,7 @@ def _find_kernel(name: str) -> Any:
 
     if name not in kernels.__all__:
         raise KernelError(f"{name} is not a kernel of trninfer.kernels; no other can run in a process of its own")
-    return getattr(kernels, name)
+    return kernels.kernel(name)
 
 
 def serve(connection: Connection) -> None:

@@ -72,8 +72,8 @@ def test_words_and_packages_that_are_not_there(tmp_path: Path, monkeypatch: pyte
 def test_nothing_is_chosen_or_loaded_before_a_kernel_is(tmp_path: Path) -> None:
     code = (
         "import sys, trninfer.kernels as k; from trninfer import models; import trninfer.models.layout; "
-        "print('nki' in sys.modules, 'trninfer.kernels.search' in sys.modules); "
-        "k.argmax; print('nki' in sys.modules, 'trninfer.kernels.search' in sys.modules)"
+        "print('nki' in sys.modules, 'trninfer.kernels.argmax' in sys.modules); "
+        "k.argmax; print('nki' in sys.modules, 'trninfer.kernels.argmax' in sys.modules)"
     )
     assert python(code, tmp_path).split() == ["False", "False", "True", "True"]
 
@@ -86,7 +86,7 @@ def test_installing_the_simulator_by_hand_is_a_choice(tmp_path: Path) -> None:
     assert python(code, tmp_path) == "True True"
 
 
-@pytest.mark.parametrize("first", ["use_nki(); import trninfer.kernels.transposition", "use_nki('sim')", "pass"])
+@pytest.mark.parametrize("first", ["use_nki(); import trninfer.kernels.matmul", "use_nki('sim')", "pass"])
 def test_kernels_by_name_whatever_was_imported_before(tmp_path: Path, first: str) -> None:
     code = (
         f"from trninfer.kernels import use_nki; {first}; from trninfer.kernels import transpose, argmax, ffnn_predict; "
@@ -95,9 +95,29 @@ def test_kernels_by_name_whatever_was_imported_before(tmp_path: Path, first: str
     assert python(code, tmp_path) == "[True, True, True]"
 
 
-def test_no_kernel_shares_its_name_with_a_module() -> None:
-    folder = Path(str(kernels.__file__)).parent
-    assert not {path.stem for path in folder.glob("*.py")} & set(kernels.__all__)
+def test_a_module_by_its_own_path_gets_the_default_choice(tmp_path: Path) -> None:
+    code = (
+        "from trninfer.kernels.ffnn import ffnn_predict; from trninfer.kernels.transpose import transpose; import nki; "
+        "from trninfer.kernels import use_nki, kernel; "
+        "print(use_nki(), callable(ffnn_predict), kernel('transpose') is transpose, 'simulator' in nki.__file__)"
+    )
+    assert python(code, tmp_path) == "sim True True True"
+    placeholder = {"__init__.py": "raise RuntimeError('WRONG PACKAGE')"}
+    assert python(code, write_package(tmp_path, placeholder)) == "sim True True True"
+
+
+def test_the_default_choice_leaves_an_installed_nki_alone(tmp_path: Path) -> None:
+    code = "import trninfer.kernels, nki; print(nki.__file__)"
+    assert python(code, write_package(tmp_path, REAL)) == str(tmp_path / "nki" / "__init__.py")
+    assert "simulator" in python(code, tmp_path, backend="sim")
+
+
+def test_names_shared_with_a_module_mean_the_kernel(tmp_path: Path) -> None:
+    code = (
+        "import trninfer.kernels.transpose as module; from trninfer import kernels; kernels.kernel('argmax'); "
+        "print([callable(getattr(kernels, name)) for name in kernels.__all__].count(False), callable(module))"
+    )
+    assert python(code, tmp_path) == "0 False"
 
 
 def test_every_name_is_a_kernel() -> None:
