@@ -10,7 +10,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .tiles import check_dtype, even_tiles, row_groups
-from .transposition import transpose_into
+from .transpose import transpose_into
 from .windows import CHUNK, Span, load_padded
 
 MAX_DMA_AXES = 5  # of an access pattern
