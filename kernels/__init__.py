@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .matmul import matmul_tiled as matmul_tiled
     from .normalization import layer_norm as layer_norm
     from .normalization import local_response_norm as local_response_norm
+    from .normalization import log_softmax as log_softmax
     from .pooling import average_pool as average_pool
     from .pooling import max_pool as max_pool
     from .transpose import transpose as transpose
@@ -64,6 +65,7 @@ _MODULES = {
     "permute": "arrangement",
     "layer_norm": "normalization",
     "local_response_norm": "normalization",
+    "log_softmax": "normalization",
     "affine": "elementwise",
     "apply_activation": "elementwise",
     "combine": "elementwise",

@@ -1,4 +1,4 @@
-"""Normalisation over the channels of each pixel: layer norm, and local response normalisation.
+"""Normalisation: over the channels of each pixel by layer norm and local response, over rows by log-softmax.
 
 Channels lie on the partitions, and a sum over partitions is what the Tensor Engine does: a matrix of ones sums up all
 channels and leaves the sum on every partition at once, one of ones in a band the channels around each. Everything is
@@ -9,8 +9,10 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import PARTITIONS, ceil_div, check_dtype, even_tiles, tiles
+from .tiles import PARTITIONS, ceil_div, check_dtype, check_matrix, even_tiles, group_view, row_groups, tiles
+from .windows import whole
 
+LONGEST_ROW = 12288  # of a log-softmax: three float32 forms of it fit a partition, 144 of the 192 KiB of trn1
 PIXELS = 512  # of all images at once: a PSUM bank (nl.tile_size.psum_fmax), and a matmul's columns
 ELEMENTS = 6144  # of a partition, of all channels' tiles: 24 KiB, so that some four forms of them are in SBUF at once
 MAX_CHANNELS = 1 << 16
@@ -231,3 +233,35 @@ def _divide_by_response(result, tile, squares, bands, factor, beta, bias):
     nisa.tensor_scalar(dst=response, data=sums, op0=nl.multiply, operand0=factor, op1=nl.add, operand1=bias)
     nisa.tensor_scalar(dst=response, data=response, op0=nl.power, operand0=-beta)
     nisa.tensor_tensor(dst=result, data1=tile, data2=response, op=nl.multiply)
+
+
+@nki.jit
+def log_softmax(x):
+    """Logarithms of the softmax of each row.
+
+    Args:
+        x: [N, C] in HBM, C at most 12288; float32, bfloat16 or float16.
+    Returns:
+        [N, C] in HBM, of the dtype of x. Everything between load and store is float32.
+    """
+    check_matrix("x", x)
+    rows, width = x.shape
+    assert width <= LONGEST_ROW, f"x must have at most {LONGEST_ROW} columns, got {width}"
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for group in row_groups(rows, max(1, 2048 // width)):
+        shape = (group.partitions, group.rows, width)
+        data = nl.ndarray(shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=data, src=group_view(x, group, whole(width)))
+        largest = nl.ndarray((group.partitions, group.rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=largest, op=nl.maximum, data=data, axis=2, keepdims=True)
+        shifted = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=shifted, data1=data, data2=largest.broadcast(2, width), op=nl.subtract)
+        grown = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.activation(dst=grown, op=nl.exp, data=shifted)
+        sums = nl.ndarray(largest.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=sums, op=nl.add, data=grown, axis=2, keepdims=True)
+        nisa.activation(dst=sums, op=nl.log, data=sums)
+        result = nl.ndarray(shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=result, data1=shifted, data2=sums.broadcast(2, width), op=nl.subtract)
+        nisa.dma_copy(dst=group_view(out, group, whole(width)), src=result)
+    return out

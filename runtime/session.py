@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..models.files import Model
 from ..models.golden import probabilities_of
-from ..models.network import describe_shape
+from ..models.network import INPUT, describe_shape
 from .backend import ArraySpec, Backend, BackendInfo, KernelError, LaunchResult, LaunchTime
 from .plan import DTYPES, plan_network
 from .timing import LayerTiming, Row, Totals, named_timelines, with_batch
@@ -125,15 +126,15 @@ class Session:
             size = min(self.batch_size, count - first)
             launches = []
             for step, kernel in zip(self._steps, self._kernels, strict=True):
-                data = ArraySpec(with_batch(step.input_shape, size), self._numpy_dtype)
+                data = [ArraySpec(with_batch(shape, size), self._numpy_dtype) for shape in step.input_shapes]
                 operands = [ArraySpec(operand.shape, operand.dtype) for operand in step.operands]
-                launches.append(self.backend.time(kernel, data, *operands, **step.parameters))
+                launches.append(self.backend.time(kernel, *data, *operands, **step.parameters))
             totals.add(size, [launch.time for launch in launches])
             timelines = timelines or named_timelines(self.rows, (launch.timeline for launch in launches))
         return Result(*self._no_answers(), totals.layers(), totals.total_us, timelines)
 
     def _no_answers(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.empty(0, np.int32), np.empty((0, len(self.model.network.labels)), np.float32)
+        return np.empty(0, np.int32), np.empty((0, self.model.network.outputs), np.float32)
 
     def _answer(self, x: np.ndarray, done: int, progress: Progress) -> BatchAnswer:
         network = self.model.network
@@ -146,15 +147,23 @@ class Session:
         with np.errstate(over="ignore"):  # what overflows here is told below, in words
             data = np.ascontiguousarray(x, self._numpy_dtype)
         launches: list[LaunchResult] = []
-        scores = data
+        values = {INPUT: data}
+        left = Counter(name for step in self._steps for name in step.reads)
+        read = [data]
         for step, kernel in zip(self._steps, self._kernels, strict=True):
-            scores = data.reshape(with_batch(step.input_shape, size))
-            launches.append(self.backend.launch(kernel, scores, *step.operands, **step.parameters))
-            data = launches[-1].outputs[0]
+            shapes = [with_batch(shape, size) for shape in step.input_shapes]
+            read = [values[name].reshape(shape) for name, shape in zip(step.reads, shapes)]
+            launches.append(self.backend.launch(kernel, *read, *step.operands, **step.parameters))
+            data = values[step.name] = launches[-1].outputs[0]
+            for name in step.reads:  # what nothing reads any more is let go
+                left[name] -= 1
+                if not left[name]:
+                    del values[name]
             progress(done + size * len(launches) / len(self._steps))
-        probabilities = self._probabilities(scores.astype(np.float32))  # scores: what the argmax was given
-        if ((data < 0) | (data >= len(network.labels))).any():
-            raise KernelError(f"argmax on {self.info.target}: gave classes outside 0 to {len(network.labels) - 1}")
+        scores = read[0]  # what the argmax was given
+        probabilities = self._probabilities(scores.astype(np.float32))
+        if ((data < 0) | (data >= network.outputs)).any():
+            raise KernelError(f"argmax on {self.info.target}: gave classes outside 0 to {network.outputs - 1}")
         times = tuple(launch.time for launch in launches)
         return BatchAnswer(size, data, probabilities, times, tuple(launch.timeline for launch in launches))
 

@@ -18,8 +18,9 @@ import numpy as np
 from ...models.files import Model
 from ...version import __version__
 from ..backend import ArraySpec, Backend, LaunchResult
+from ..layer_steps import Step
 from ..neuron.device_time import DEVICE_LABEL
-from ..plan import DTYPES, Step, plan_network
+from ..plan import DTYPES, plan_network
 from ..session import DEFAULT_BATCH_SIZE, Result, Session
 from ..verify import TOLERANCES
 

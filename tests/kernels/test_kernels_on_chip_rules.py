@@ -98,6 +98,7 @@ CALLS: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
         [(2, 130, 9, 9)],
         {"size": 5, "alpha": 1e-4, "beta": 0.75, "bias": 1.0},
     ),
+    "log_softmax": ("log_softmax", [(130, 300)], {}),
     "combine": ("combine", [(2, 33, 9, 11)] * 2, {"operation": "divide", "activation": "softsign"}),
     "combine with a gate": ("combine", [(2, 130, 9, 11), (2, 130, 1, 1)], {"operation": "multiply"}),
     "affine of images": ("affine", [(2, 130, 9, 11), (130,), (130,)], {"activation": "hardswish"}),

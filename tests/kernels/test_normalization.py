@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from trninfer import simulator
-from trninfer.kernels import layer_norm, local_response_norm
+from trninfer.kernels import layer_norm, local_response_norm, log_softmax
 
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 ROUNDING = {np.float32: 3e-6, ml_dtypes.bfloat16: 2.0**-8, np.float16: 2.0**-10}
@@ -75,6 +75,16 @@ def test_local_response_norm(shape: tuple[int, ...], dtype: Any, target: str, si
     np.testing.assert_allclose(result.astype(np.float64), expected, rtol=ROUNDING[dtype], atol=1e-6)
 
 
+@given(st.sampled_from([(1, 1), (3, 513), (129, 7), (600, 10), (1, 12288)]), dtypes, targets)
+def test_log_softmax(shape: tuple[int, ...], dtype: Any, target: str) -> None:
+    x = (random(shape, dtype).astype(np.float64) * 30).astype(dtype)
+    (result,) = simulator.run(log_softmax, x, target=target).outputs
+    assert result is not None and result.dtype == dtype
+    shifted = x.astype(np.float64) - x.astype(np.float64).max(axis=1, keepdims=True)
+    expected = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(result.astype(np.float64), expected, rtol=ROUNDING[dtype], atol=1e-5)
+
+
 IMAGE, CHANNELS = np.zeros((2, 5, 3, 4), np.float32), np.zeros(5, np.float32)
 RESPONSE = {"size": 5, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
 
@@ -87,6 +97,7 @@ RESPONSE = {"size": 5, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
         (local_response_norm, [IMAGE], {**RESPONSE, "size": 4}, "size must be odd, 1 to 255, got 4"),
         (local_response_norm, [IMAGE], {**RESPONSE, "size": 257}, "size must be odd, 1 to 255, got 257"),
         (local_response_norm, [IMAGE.astype(np.int32)], RESPONSE, "x must be float32, bfloat16 or float16, got int32"),
+        (log_softmax, [np.zeros((1, 12289), np.float16)], {}, "x must have at most 12288 columns, got 12289"),
         (local_response_norm, [np.zeros((1, 65537), np.float16)], RESPONSE, "x must have at most 65536 channels"),
     ],
 )

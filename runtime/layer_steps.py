@@ -1,0 +1,253 @@
+"""What each kind of layer launches: kernels by name, with operands laid out for them.
+
+Most layers are one launch. A Dense is three (transpose, matmul, bias and activation), and takes the Softmax after it
+into its last one. Flatten and Reshape are views of what lies in HBM and launch nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..models.files import Model
+from ..models.layout import pack_conv2d
+from ..models.network import (
+    INPUT,
+    Activation,
+    Affine,
+    ChannelShuffle,
+    ChannelSlice,
+    Combine,
+    Concat,
+    Conv2d,
+    Dense,
+    Flatten,
+    Layer,
+    LayerNorm,
+    LocalResponseNorm,
+    Pad,
+    Pool,
+    PRelu,
+    Reshape,
+    Shape,
+    Softmax,
+    Transpose,
+)
+from .timing import BATCH, Row
+
+CONCAT_AT_ONCE = 8  # tensors that the kernel takes
+DEPTHWISE_WINDOW = 8192  # pixels that a filter of the depthwise kernel spans
+NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch: `kernel` (a name in trninfer.kernels) on data, then `operands`, with `parameters`.
+
+    `reads` names the data: the input of the network ("input") or the step that gave it. Shapes are those in which the
+    kernel takes the data and gives its result; BATCH stands for the batch axis.
+    """
+
+    name: str
+    kernel: str
+    reads: tuple[str, ...]
+    input_shapes: tuple[Shape, ...]
+    output_shape: Shape
+    operands: tuple[np.ndarray, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def row(self) -> Row:
+        """The step in the table of times."""
+        return Row(self.name, self.kernel, self.input_shapes[0], self.output_shape)
+
+
+class Steps:
+    """The launches of a network, layer by layer in its order."""
+
+    def __init__(self, model: Model, dtype: np.dtype[Any]) -> None:
+        self.launches: list[Step] = []
+        self._network = model.network
+        self._tensors = model.tensors
+        self._dtype = dtype
+        self._shapes = model.network.shapes()
+        self._values = {INPUT: INPUT}  # what gave a layer's output: a step, or the input of the network
+        for layer in model.network.layers:
+            _KINDS[type(layer)](self, layer)
+        self._add_argmax()
+
+    def launch(
+        self,
+        layer: Layer,
+        kernel: str,
+        operands: tuple[np.ndarray, ...] = (),
+        parameters: Mapping[str, Any] = NOTHING,
+        name: str = "",
+    ) -> None:
+        """A launch that reads and gives what the layer does; its name ends in `name`, else the kernel's."""
+        reads = tuple(self._values[read] for read in layer.inputs)
+        before = tuple((BATCH, *self._shapes[read]) for read in layer.inputs)
+        after = (BATCH, *self._shapes[layer.name])
+        step = Step(f"{layer.name}.{name or kernel}", kernel, reads, before, after, operands, parameters)
+        self._values[layer.name] = self._append(step)
+
+    def view(self, layer: Layer) -> None:
+        """The layer's output is its input, in another shape."""
+        self._values[layer.name] = self._values[layer.inputs[0]]
+
+    def numbers(self, layer: Layer, name: str) -> np.ndarray:
+        """A tensor of numbers for each channel or element, in float32."""
+        return np.ascontiguousarray(self._tensors[f"{layer.name}.{name}"], np.float32)
+
+    def conv2d(self, layer: Conv2d) -> None:
+        """Depthwise convolutions have a kernel of their own."""
+        weight = self._tensors[f"{layer.name}.weight"].astype(self._dtype)
+        parameters = {
+            "stride": layer.stride,
+            "padding": layer.padding,
+            "dilation": layer.dilation,
+            **_activation_of(layer),
+        }
+        if _is_depthwise(layer):
+            operands = (np.ascontiguousarray(weight), self.numbers(layer, "bias"))
+            self.launch(layer, "depthwise_conv2d", operands, parameters)
+            return
+        parameters.update(
+            in_channels=layer.in_channels,
+            out_channels=layer.out_channels,
+            kernel_size=layer.kernel_size,
+            pool_size=layer.pool_size,
+            groups=layer.groups,
+        )
+        packed = pack_conv2d(weight, self._tensors[f"{layer.name}.bias"], layer.groups)
+        self.launch(layer, "fused_conv2d_maxpool_packed", packed, parameters, "conv2d")
+
+    def dense(self, layer: Dense) -> None:
+        """Three launches; a softmax that alone reads the layer goes into the last one."""
+        features, outputs = layer.in_features, layer.out_features
+        weight = np.ascontiguousarray(self._tensors[f"{layer.name}.weight"], self._dtype)
+        bias = self.numbers(layer, "bias").reshape(1, outputs)
+        turned, result = (features, BATCH), (BATCH, outputs)
+        activation = {"activation": "softmax"} if self._takes_softmax(layer) else _activation_of(layer)
+        before = (self._values[layer.inputs[0]],)
+        first = self._append(Step(f"{layer.name}.transpose", "transpose", before, ((BATCH, features),), turned))
+        second = self._append(
+            Step(f"{layer.name}.matmul", "matmul_fully_optimized", (first,), (turned,), result, (weight,))
+        )
+        last = Step(
+            f"{layer.name}.bias_activation", "bias_activation", (second,), (result,), result, (bias,), activation
+        )
+        self._values[layer.name] = self._append(last)
+
+    def softmax(self, layer: Softmax) -> None:
+        """One launch, unless the dense layer before has taken it."""
+        read = layer.inputs[0]
+        before = next((other for other in self._network.layers if other.name == read), None)
+        if layer.log:
+            self.launch(layer, "log_softmax")
+        elif isinstance(before, Dense) and self._takes_softmax(before):
+            self.view(layer)
+        else:
+            no_bias = np.zeros((1, *self._shapes[read]), np.float32)
+            self.launch(layer, "bias_activation", (no_bias,), {"activation": "softmax"}, "softmax")
+
+    def concat(self, layer: Concat) -> None:
+        """One launch for every eight tensors, the result of the ones before among them."""
+        name, *rest = layer.inputs
+        joined, shape = self._values[name], self._shapes[name]
+        while rest:
+            some, rest = rest[: CONCAT_AT_ONCE - 1], rest[CONCAT_AT_ONCE - 1 :]
+            reads = (joined, *(self._values[read] for read in some))
+            before = (shape, *(self._shapes[read] for read in some))
+            shape = (sum(part[0] for part in before), *shape[1:])
+            label = f"{layer.name}.concat" if not rest else f"{layer.name}.concat of {shape[0]}"
+            joined = self._append(
+                Step(label, "concat", reads, tuple((BATCH, *part) for part in before), (BATCH, *shape))
+            )
+        self._values[layer.name] = joined
+
+    def _append(self, step: Step) -> str:
+        self.launches.append(step)
+        return step.name
+
+    def _takes_softmax(self, layer: Dense) -> bool:
+        last = self._network.layers[-1]
+        alone = self._network.readers()[layer.name] == 1 and last.inputs == (layer.name,)
+        return layer.activation == "identity" and alone and isinstance(last, Softmax) and not last.log
+
+    def _add_argmax(self) -> None:
+        last = self._network.layers[-1].name
+        shape = (BATCH, *self._shapes[last])
+        self._append(Step("argmax", "argmax", (self._values[last],), (shape,), (BATCH,)))
+
+
+def _is_depthwise(layer: Conv2d) -> bool:
+    reaches = [(size - 1) * dilation + 1 for size, dilation in zip(layer.kernel_size, layer.dilation)]
+    channels = {layer.in_channels, layer.out_channels, layer.groups}
+    return len(channels) == 1 and layer.pool_size == 1 and reaches[0] * reaches[1] <= DEPTHWISE_WINDOW
+
+
+def _activation_of(layer: Conv2d | Dense | Activation | Combine | Affine) -> dict[str, Any]:
+    return {"activation": layer.activation, "parameters": layer.activation_parameters}
+
+
+def _pool(steps: Steps, layer: Pool) -> None:
+    parameters = {
+        "window": layer.window,
+        "stride": layer.stride,
+        "padding": layer.padding,
+        "ceil_mode": layer.ceil_mode,
+    }
+    if layer.method == "average":
+        parameters["count_include_pad"] = layer.count_include_pad
+    steps.launch(layer, f"{layer.method}_pool", (), parameters)
+
+
+def _combine(steps: Steps, layer: Combine) -> None:
+    steps.launch(layer, "combine", (), {"operation": layer.operation, **_activation_of(layer)})
+
+
+def _affine(steps: Steps, layer: Affine) -> None:
+    steps.launch(layer, "affine", (steps.numbers(layer, "scale"), steps.numbers(layer, "shift")), _activation_of(layer))
+
+
+def _layer_norm(steps: Steps, layer: LayerNorm) -> None:
+    operands = (steps.numbers(layer, "scale"), steps.numbers(layer, "shift"))
+    steps.launch(layer, "layer_norm", operands, {"epsilon": layer.epsilon})
+
+
+def _prelu(steps: Steps, layer: PRelu) -> None:
+    steps.launch(layer, "prelu", (steps.numbers(layer, "slope"),))
+
+
+def _of_fields(kernel: str, *fields: str) -> Callable[[Steps, Any], None]:
+    """A launch without operands, whose parameters are these fields of the layer."""
+
+    def launch(steps: Steps, layer: Layer) -> None:
+        steps.launch(layer, kernel, (), {field: getattr(layer, field) for field in fields})
+
+    return launch
+
+
+_KINDS: dict[type[Layer], Callable[[Steps, Any], None]] = {
+    Conv2d: Steps.conv2d,
+    Dense: Steps.dense,
+    Pool: _pool,
+    Flatten: Steps.view,
+    Reshape: Steps.view,
+    Softmax: Steps.softmax,
+    Activation: lambda steps, layer: steps.launch(layer, "apply_activation", (), _activation_of(layer)),
+    PRelu: _prelu,
+    Combine: _combine,
+    Affine: _affine,
+    Concat: Steps.concat,
+    ChannelSlice: _of_fields("channel_slice", "first", "last"),
+    ChannelShuffle: _of_fields("channel_shuffle", "groups"),
+    Transpose: _of_fields("permute", "split", "order"),
+    Pad: _of_fields("pad", "padding", "value"),
+    LocalResponseNorm: _of_fields("local_response_norm", "size", "alpha", "beta", "bias"),
+    LayerNorm: _layer_norm,
+}

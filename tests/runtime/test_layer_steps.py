@@ -1,0 +1,203 @@
+"""Every kind of layer, and graphs of them, on the kernels: what comes out is the golden model's."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trninfer.models.files import Model
+from trninfer.models.golden import run_network
+from trninfer.models.network import (
+    ACTIVATION_PARAMETERS,
+    INPUT,
+    Activation,
+    Affine,
+    ChannelShuffle,
+    ChannelSlice,
+    Combine,
+    Concat,
+    Conv2d,
+    Dense,
+    FeatureInput,
+    Flatten,
+    ImageInput,
+    Layer,
+    LayerNorm,
+    LocalResponseNorm,
+    Network,
+    Output,
+    Pad,
+    Pool,
+    PRelu,
+    Reshape,
+    Softmax,
+    Transpose,
+)
+from trninfer.models.network.kinds import LAYER_KINDS
+from trninfer.runtime.plan import DTYPES, plan_network
+from trninfer.runtime.session import Session
+from trninfer.runtime.simulated import SimulatedBackend
+
+C, H, W = 6, 9, 7
+IMAGE = ImageInput(C, H, W, "none", (0.0,) * C, (1.0,) * C)
+SAME = (1, 1, 1, 1)
+NUMBERS = {"clip": (-0.5, 0.5), "hardsigmoid": (0.2, 0.5), "selu": (1.67, 1.05)}
+
+
+def model_of(network: Network) -> Model:
+    rng = np.random.default_rng(5)
+    tensors = {}
+    for name, shape in network.tensor_shapes().items():
+        scale = 1.0 if len(shape) == 1 else 1 / np.sqrt(np.prod(shape[1:]) if len(shape) == 4 else shape[0])
+        tensors[name] = (rng.standard_normal(shape) * scale).astype(np.float32)
+    return Model(network, tensors, {})
+
+
+def of_image(*layers: Layer) -> Network:
+    """Layers on an image; what they give is flattened."""
+    return Network("n", IMAGE, (*layers, Flatten("flat")), (), Output("values"))
+
+
+def of_features(*layers: Layer, width: int = 20) -> Network:
+    return Network("n", FeatureInput(width), layers, (), Output("values"))
+
+
+def assert_as_golden(network: Network, dtype: str = "float32", count: int = 3) -> None:
+    model = model_of(network)
+    x = np.random.default_rng(7).standard_normal((count, *network.input.shape)).astype(np.float32)
+    result = Session(model, SimulatedBackend("trn2"), dtype, batch_size=2).run(x)
+    expected = run_network(network, model.tensors, x).probabilities
+    tolerance = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 6e-2}[dtype]
+    np.testing.assert_allclose(result.probabilities, expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_array_equal(result.classes, result.probabilities.argmax(axis=1))
+
+
+def conv(name: str, outputs: int = C, **fields: Any) -> Conv2d:
+    return Conv2d(name, outputs and C, outputs, **{"kernel_size": (3, 3), "padding": SAME, **fields})
+
+
+KINDS: dict[str, Network] = {
+    "conv2d": of_image(conv("a", 8, stride=(2, 1), dilation=(1, 2), activation="relu", pool_size=2)),
+    "conv2d in groups": of_image(conv("a", 9, groups=3, activation="leaky_relu", activation_parameters=(0.1,))),
+    "conv2d depthwise": of_image(
+        conv("a", groups=C, stride=(1, 2), activation="clip", activation_parameters=(0.0, 6.0))
+    ),
+    "conv2d depthwise and pool": of_image(conv("a", groups=C, pool_size=2)),
+    "dense": of_features(Dense("a", 20, 30, "elu", (1.3,)), Dense("b", 30, 5)),
+    "pool": of_image(Pool("a", "max", (3, 3), (2, 2), SAME), Pool("b", "average", (3, 2), (1, 2), SAME, True, False)),
+    "pool with padding counted": of_image(Pool("a", "average", (3, 3), (2, 2), SAME, True, True)),
+    "activation": of_image(Activation("a", "hardswish")),
+    "prelu": of_image(PRelu("a", C)),
+    "prelu of features": of_features(PRelu("a", 20)),
+    "combine": of_image(conv("a"), Combine("b", "add", "relu", inputs=("a", INPUT))),
+    "combine with a gate": of_image(
+        Pool("a", "average", (H, W), (1, 1)), Combine("b", "multiply", inputs=(INPUT, "a"))
+    ),
+    "combine with itself": of_image(Combine("b", "multiply", inputs=(INPUT, INPUT))),
+    "affine": of_image(Affine("a", (C,), "tanh")),
+    "affine of elements": of_image(Affine("a", (C, H, W))),
+    "affine of features": of_features(Affine("a", (20,))),
+    "concat": of_image(conv("a", 4), Concat("b", inputs=("a", INPUT, "a"))),
+    "concat of many": of_image(*(conv(f"c{i}", 3) for i in range(1)), Concat("b", inputs=(INPUT,) * 9 + ("c0",) * 8)),
+    "concat of one": of_image(Concat("b", inputs=(INPUT,))),
+    "channel_slice": of_image(ChannelSlice("a", 1, 4)),
+    "channel_shuffle": of_image(ChannelShuffle("a", 3)),
+    "reshape": of_image(Reshape("a", (3, 2 * H, W))),
+    "transpose": of_image(Transpose("a", (C, H, W), (1, 2, 0), (H, W, C))),
+    "pad": of_image(Pad("a", (1, 0, -1, 2), 0.5)),
+    "local_response_norm": of_image(LocalResponseNorm("a", 3, 0.1)),
+    "layer_norm": of_image(LayerNorm("a", C)),
+    "layer_norm of features": of_features(LayerNorm("a", 20)),
+    "softmax": Network("n", FeatureInput(5), (Softmax("s"),), tuple("abcde")),
+    "softmax's logarithm": Network("n", FeatureInput(5), (Dense("d", 5, 4), Softmax("s", log=True)), tuple("abcd")),
+    "softmax after dense": Network("n", FeatureInput(5), (Dense("d", 5, 4), Softmax("s")), tuple("abcd")),
+    "flatten": of_image(),
+}
+
+
+@pytest.mark.parametrize("dtype", list(DTYPES))
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_kind_of_layer(kind: str, dtype: str) -> None:
+    assert_as_golden(KINDS[kind], dtype)
+
+
+def test_no_kind_is_left_out() -> None:
+    seen = {type(layer) for network in KINDS.values() for layer in network.layers}
+    assert seen == set(LAYER_KINDS.values())
+
+
+@pytest.mark.parametrize("activation", list(ACTIVATION_PARAMETERS))
+def test_every_activation_after_every_layer_that_takes_one(activation: str) -> None:
+    numbers = NUMBERS.get(activation, (0.3,) * len(ACTIVATION_PARAMETERS[activation]))
+    first = Activation("first", "abs") if activation == "sqrt" else Activation("first", "identity")
+    after = {"activation": activation, "activation_parameters": numbers}
+    weighted: list[Layer] = [
+        conv("conv", **after),
+        conv("depthwise", groups=C, **after),
+        Affine("affine", (C,), **after),
+    ]
+    for layer in weighted if activation != "sqrt" else []:
+        assert_as_golden(of_image(layer))
+    assert_as_golden(of_image(first, Activation("a", activation, numbers)))
+    assert_as_golden(of_image(first, Combine("b", "add", **after, inputs=("first", "first"))))
+    if activation != "sqrt":
+        assert_as_golden(of_features(Dense("d", 20, 4, **after)))
+
+
+def test_steps_read_what_layers_read_and_views_launch_nothing() -> None:
+    layers = (
+        conv("a"),
+        Reshape("view", (C, W, H)),
+        Reshape("back", (C, H, W)),
+        Combine("b", "add", inputs=("back", "a")),
+    )
+    steps = plan_network(model_of(of_image(*layers)), DTYPES["float32"])
+    assert [(step.name, step.reads) for step in steps] == [
+        ("a.conv2d", (INPUT,)),
+        ("b.combine", ("a.conv2d", "a.conv2d")),
+        ("argmax", ("b.combine",)),
+    ]
+    assert steps[1].operands == () and steps[0].operands[0].dtype == np.float32
+
+
+def test_weights_have_the_dtype_and_biases_are_float32() -> None:
+    network = of_image(conv("a"), conv("b", groups=C), Affine("c", (C,)))
+    steps = plan_network(model_of(network), DTYPES["bfloat16"])
+    dtypes = [[operand.dtype for operand in step.operands] for step in steps]
+    assert dtypes == [[ml_dtypes.bfloat16, np.float32]] * 2 + [[np.float32] * 2, []]
+
+
+@st.composite
+def graphs(draw: Any) -> Network:
+    """Layers that keep the image's shape, each reading any one before it, and a sum of all that nothing reads."""
+    names = [INPUT]
+    layers: list[Layer] = []
+    unread: list[str] = []
+    for number in range(draw(st.integers(1, 5))):
+        name = f"l{number}"
+        source = draw(st.sampled_from(names))
+        layer: Layer = draw(
+            st.sampled_from(
+                [
+                    conv(name, inputs=(source,), activation="relu"),
+                    conv(name, groups=C, inputs=(source,)),
+                    Pool(name, "max", (3, 3), (1, 1), SAME, inputs=(source,)),
+                    LayerNorm(name, C, inputs=(source,)),
+                    Combine(name, "subtract", "tanh", inputs=(source, draw(st.sampled_from(names)))),
+                ]
+            )
+        )
+        layers.append(layer)
+        unread = [other for other in (*unread, name) if other not in layer.inputs]
+        names.append(name)
+    for number, name in enumerate(unread[:-1]):
+        layers.append(Combine(f"sum{number}", "add", inputs=(layers[-1].name if number else unread[-1], name)))
+    return of_image(*layers)
+
+
+@settings(max_examples=25)
+@given(graphs(), st.sampled_from(["float32", "float16"]))
+def test_any_graph(network: Network, dtype: str) -> None:
+    assert_as_golden(network, dtype)
