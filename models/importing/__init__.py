@@ -11,87 +11,110 @@ from pathlib import Path
 import numpy as np
 
 from ..files import check_tensors
-from ..network import ModelError, Network
+from ..network import ModelError, Network, Output
 from ..regular_files import describe, open_regular
 from ..tensor_file import read_table
 from .builder import NetworkBuilder
-from .onnx_file import read_onnx
-from .onnx_graph import build_layers
-from .onnx_runtime import Comparison, compare
-from .picture import PictureOptions, network_input
+from .onnx_file import Graph, read_onnx
+from .onnx_graph import Walk, cut_graph
+from .onnx_input import graph_input
+from .onnx_runtime import Comparison, RejectedError, compare
+from .picture import PictureOptions, assumed
 from .state_dict import build_state_dict
 
-__all__ = ["Comparison", "Imported", "PictureOptions", "import_network"]
+__all__ = ["Comparison", "ImportOptions", "Imported", "PictureOptions", "import_network"]
 
 _PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 @dataclass(frozen=True)
+class ImportOptions:
+    """What the user told of the network; None for what was not told.
+
+    `output_name`: the value of an ONNX graph to be the output. `output_kind`: what the output means ("classes",
+    "sigmoid" or "values"). `activation`, `layers`: of a state dict, see `state_dict.py`. `unchecked`: also a file that
+    ONNX Runtime does not run.
+    """
+
+    output_name: str | None = None
+    output_kind: str | None = None
+    activation: str | None = None
+    layers: str | None = None
+    unchecked: bool = False
+
+
+@dataclass(frozen=True)
 class Imported:
-    """A network from elsewhere: its tensors (float32, by name), what it came from, and how it was checked."""
+    """A network from elsewhere: its tensors (float32, by name), what it came from, and how it was checked.
+
+    `notes` is what had to be assumed, or is other than in the file, each in words.
+    """
 
     network: Network
     tensors: dict[str, np.ndarray]
     source: str
     comparison: Comparison
+    notes: tuple[str, ...] = ()
 
 
 def import_network(
     path: Path,
-    options: PictureOptions | None = None,
+    pictures: PictureOptions | None = None,
     labels: tuple[str, ...] | None = None,
-    activation: str = "relu",
+    options: ImportOptions | None = None,
 ) -> Imported:
-    """Read an ONNX file or a state dict and run it beside ONNX Runtime; ModelError, one line, for what cannot be had.
+    """Read an ONNX file or a state dict; ModelError, one line, for what cannot be had.
 
-    Without labels, they are the numbers of the classes. `activation` is that of a perceptron's hidden layers, which a
-    state dict does not tell.
+    An ONNX file is run beside ONNX Runtime. Without labels, they are the numbers of the classes.
     """
-    options = options or PictureOptions()
+    pictures, options = pictures or PictureOptions(), options or ImportOptions()
     kind = path.suffix.lower()
     if kind not in (".onnx", ".safetensors"):
         raise ModelError(_unknown(path))
     if kind == ".onnx":
-        return _import_onnx(path, options, labels)
+        graph = read_onnx(path)
+        try:
+            return _import_onnx(path, graph, pictures, labels, options)
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from None
     file = read_table(path)
     if "trninfer_format" in file.metadata:
         raise ModelError(f"{path}: is a model of trninfer already; give it to --model as it is")
+    if options.output_name:
+        raise ModelError(f"{path}: a state dict has one output; --output-name is for ONNX files")
     try:
-        builder, name = build_state_dict(file, options, activation)
-        network, tensors = _finish(builder, name, labels)
+        built = build_state_dict(file, pictures, options.activation, options.layers)
+        output = Output(options.output_kind) if options.output_kind in ("sigmoid", "values") else built.output
+        network, tensors = built.builder.finish(built.name, built.last, output, labels)
+        check_tensors(network, tensors)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
-    return Imported(network, tensors, f"PyTorch state dict ({name})", compare(network, tensors))
+    checked = Comparison("a state dict holds weights alone, with nothing to compare the answers to")
+    notes = (*built.notes, *assumed(network.input, pictures))
+    return Imported(network, tensors, f"PyTorch state dict ({built.name})", checked, notes)
 
 
-def _import_onnx(path: Path, options: PictureOptions, labels: tuple[str, ...] | None) -> Imported:
-    graph = read_onnx(path)
-    try:
-        shape = graph.input_shape[1:]
-        sizes = tuple(size for size in shape if size is not None)
-        if len(shape) not in (1, 3):
-            raise ModelError(
-                f"its input {graph.input!r} has {len(graph.input_shape)} dimensions; supported are 4 (batch, channels, "
-                "height, width) and 2 (batch, features)"
-            )
-        if len(sizes) != len(shape):
-            raise ModelError(
-                f"its input {graph.input!r} has sizes that are not fixed: export it with fixed ones, but for the batch"
-            )
-        builder = NetworkBuilder(network_input(sizes, options))
-        build_layers(graph, builder)
-        network, tensors = _finish(builder, path.stem, labels)
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
-    return Imported(network, tensors, f"ONNX, opset {graph.opset}", compare(network, tensors, path, graph))
-
-
-def _finish(
-    builder: NetworkBuilder, name: str, labels: tuple[str, ...] | None
-) -> tuple[Network, dict[str, np.ndarray]]:
-    network, tensors = builder.finish(name, labels)
+def _import_onnx(
+    path: Path, graph: Graph, pictures: PictureOptions, labels: tuple[str, ...] | None, options: ImportOptions
+) -> Imported:
+    part = cut_graph(graph, options.output_name)
+    source, view, batch = graph_input(graph, part, pictures)
+    walk = Walk(graph, part, NetworkBuilder(source), view, batch)
+    last, output = walk.run()
+    notes = [*part.notes, *walk.importer.notes]
+    if options.output_kind and options.output_kind != output.kind:
+        output = Output(options.output_kind, "raw" if options.output_kind == "classes" else "")
+    network, tensors = walk.importer.builder.finish(path.stem, last, output, labels)
     check_tensors(network, tensors)
-    return network, tensors
+    try:
+        comparison = compare(network, tensors, path, graph, part, tuple(notes))
+    except RejectedError as error:
+        if not options.unchecked:
+            raise ModelError(f"{error}; --unchecked imports it all the same") from None
+        comparison = Comparison(str(error))
+    made_by = f" by {graph.made_by}" if graph.made_by else ""
+    notes += assumed(network.input, pictures)
+    return Imported(network, tensors, f"ONNX, opset {graph.opset}{made_by}", comparison, tuple(notes))
 
 
 def _unknown(path: Path) -> str:

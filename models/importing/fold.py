@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..network import MAX_KERNEL_SIZE, ModelError
+from ..network import ModelError
 
 MAX_PARAMETERS = 1 << 29  # of a network: 2 GiB in float32, over three times a VGG-19
 
@@ -45,27 +45,6 @@ def after_dense(weight: np.ndarray, bias: np.ndarray, affine: Affine) -> tuple[n
     return (weight * affine.scale).astype(np.float32), (bias * affine.scale + affine.shift).astype(np.float32)
 
 
-def square_filters(weight: np.ndarray, pads: tuple[int, int, int, int]) -> tuple[np.ndarray, int]:
-    """Filters [Cout, Cin, kh, kw] with pads (top, left, bottom, right) as square ones with one padding for all sides.
-
-    Zeros are put around the filters, and the padding grows with them. ModelError where that would change the size of
-    the output: padding less filter must be the same in height as in width.
-    """
-    _, _, height, width = weight.shape
-    top, left, bottom, right = pads
-    padding = max(pads)
-    side = 2 * padding - (top + bottom - height)
-    if side != 2 * padding - (left + right - width):
-        raise ModelError(
-            f"filters of {height}x{width} with pads {top}, {left}, {bottom}, {right} (top, left, bottom, right) change "
-            "height and width by different amounts"
-        )
-    if max(side, padding) > MAX_KERNEL_SIZE:
-        raise ModelError(f"filters of {height}x{width} with pads up to {padding}: {MAX_KERNEL_SIZE} is the most")
-    if height == width == side and pads == (padding,) * 4:
-        return weight, padding
-    if weight.size // (height * width) * side**2 > MAX_PARAMETERS:
-        raise ModelError(f"filters of {height}x{width} with pads {pads} would need too many zeros around them")
-    squared = np.zeros((*weight.shape[:2], side, side), weight.dtype)
-    squared[:, :, padding - top : padding - top + height, padding - left : padding - left + width] = weight
-    return squared, padding
+def after_affine(scale: np.ndarray, shift: np.ndarray, affine: Affine) -> tuple[np.ndarray, np.ndarray]:
+    """Scale and shift of an affine map with another one after it folded in."""
+    return (scale * affine.scale).astype(np.float32), (shift * affine.scale + affine.shift).astype(np.float32)

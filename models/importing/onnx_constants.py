@@ -2,90 +2,257 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..network import ModelError
+from .onnx_attributes import integer, integers, listed, number
 from .onnx_file import Node
 
-MAX_GATHERED = 64  # numbers: these operations are supported for shapes, which are short
+MAX_MADE = 1 << 24  # numbers that folding may make, or twice those of the file where that is more
 
 
-def integers(node: Node, name: str, count: int, default: tuple[int, ...]) -> tuple[int, ...]:
-    """An attribute that is a list of `count` integers."""
-    value = node.attributes.get(name, default)
-    if not isinstance(value, tuple) or len(value) != count or not all(isinstance(item, int) for item in value):
-        raise ModelError(f"its {name} is not {count} integers")
-    return tuple(int(item) for item in value)
+class Folder:
+    """Evaluates nodes whose inputs are constant, within a budget of memory that follows from the file's own size."""
+
+    def __init__(self, numbers: int) -> None:
+        self._left = max(MAX_MADE, 2 * numbers)
+
+    def evaluate(self, node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
+        """The outputs of a node; ModelError where it is of no kind that is evaluated, or of too many numbers."""
+        if node.op not in CONSTANT_OPS:
+            raise ModelError("none of its inputs depends on the network's input")
+        try:
+            with np.errstate(all="ignore"):
+                self._spend(_size(node, inputs))
+                made = CONSTANT_OPS[node.op](node, inputs)
+        except ModelError:
+            raise
+        except (ValueError, IndexError, TypeError, OverflowError, AttributeError, ZeroDivisionError):
+            raise ModelError("its inputs do not fit together") from None
+        return made if isinstance(made, tuple) else (np.asarray(made),)
+
+    def _spend(self, numbers: int) -> None:
+        self._left -= numbers
+        if self._left < 0:
+            raise ModelError("the constants that the file describes are too many to be worked out")
 
 
-def integer(node: Node, name: str, default: int) -> int:
-    """An attribute that is an integer."""
-    value = node.attributes.get(name, default)
-    if not isinstance(value, int):
-        raise ModelError(f"its {name} is not an integer")
-    return value
+def _size(node: Node, inputs: Sequence[np.ndarray | None]) -> int:
+    """How many numbers a node will give, told before it is done."""
+    known = [value for value in inputs if value is not None]
+    if node.op in ("ConstantOfShape", "Expand"):
+        shape = known[-1].ravel()[:16].tolist()
+        if any(size < 0 for size in shape) and node.op == "ConstantOfShape":
+            raise ModelError("its shape has sizes below 0")
+        return math.prod(max(1, abs(int(size))) for size in shape) * (known[0].size if node.op == "Expand" else 1)
+    if node.op == "Range":
+        start, limit, step = (float(value.ravel()[0]) for value in known)
+        return max(0, math.ceil((limit - start) / step)) if step else MAX_MADE * 2
+    if node.op == "Tile":
+        return known[0].size * math.prod(max(0, int(times)) for times in known[1].ravel()[:16])
+    if node.op == "Gather":
+        return known[0].size // max(1, known[0].shape[integer(node, "axis", 0)]) * known[1].size
+    if node.op in _BINARY or node.op == "Where":
+        return math.prod(np.broadcast_shapes(*(value.shape for value in known)))
+    if node.op in _VIEWS:
+        return 0
+    return sum(value.size for value in known)
 
 
-def number(node: Node, name: str, default: float) -> float:
-    """An attribute that is a finite number."""
-    value = node.attributes.get(name, default)
-    if not isinstance(value, (int, float)) or not np.isfinite(value):
-        raise ModelError(f"its {name} is not a finite number")
-    return float(value)
-
-
-def evaluate(node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
-    """The output of an operation all of whose inputs are constant; ModelError where it is not one of CONSTANT_OPS."""
-    if node.op not in CONSTANT_OPS:
-        raise ModelError("none of its inputs depends on the network's input")
-    try:
-        return CONSTANT_OPS[node.op](node, inputs)
-    except (ValueError, IndexError, TypeError, OverflowError):
-        raise ModelError("its inputs do not fit together") from None
-
-
-def _constant(node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
+def _constant(node: Node, inputs: Any) -> np.ndarray:
     for name, value in node.attributes.items():
         if name in ("value", "value_int", "value_ints", "value_float", "value_floats") and not isinstance(value, str):
             return np.asarray(value)
     raise ModelError(f"its value is given as {', '.join(node.attributes) or 'nothing'}, which is not supported")
 
 
-def _transpose(node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
+def _constant_of_shape(node: Node, inputs: Any) -> np.ndarray:
+    value = np.asarray(node.attributes.get("value", np.zeros(1, np.float32)))
+    return np.full(tuple(map(int, inputs[0].ravel())), value.ravel()[0])
+
+
+def _reshape(node: Node, inputs: Any) -> np.ndarray:
+    data, shape = inputs
+    zero = integer(node, "allowzero", 0)
+    target = [
+        data.shape[axis] if size == 0 and not zero else int(size) for axis, size in enumerate(shape.ravel().tolist())
+    ]
+    return data.reshape(target)
+
+
+def _slice(node: Node, inputs: Any) -> np.ndarray:
+    data = inputs[0]
+    starts, ends, axes, steps = slice_parts(node, inputs, data.ndim)
+    index = [slice(None)] * data.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps):
+        index[axis] = slice(start, None if end < -(1 << 31) else end, step)
+    return data[tuple(index)]
+
+
+def slice_parts(node: Node, inputs: Sequence[np.ndarray | None], rank: int) -> tuple[list[int], ...]:
+    """(starts, ends, axes from 0, steps) of a Slice, from its inputs or, before opset 10, its attributes."""
+    given = [
+        value.ravel().tolist() if value is not None else None for value in (*inputs[1:], *(None,) * (5 - len(inputs)))
+    ]
+    starts = given[0] if given[0] is not None else list(listed(node, "starts"))
+    ends = given[1] if given[1] is not None else list(listed(node, "ends"))
+    axes = given[2] if given[2] is not None else list(listed(node, "axes", tuple(range(len(starts)))))
+    steps = given[3] if given[3] is not None else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or any(not -rank <= axis < rank for axis in axes):
+        raise ModelError("its starts, ends, axes and steps do not fit")
+    return [list(map(int, part)) for part in (starts, ends, [axis % rank for axis in axes], steps)]  # type: ignore[return-value]
+
+
+def _split(node: Node, inputs: Any) -> tuple[np.ndarray, ...]:
+    axis = integer(node, "axis", 0)
+    sizes = split_sizes(node, inputs, inputs[0].shape[axis])
+    return tuple(np.split(inputs[0], np.cumsum(sizes)[:-1], axis))
+
+
+def split_sizes(node: Node, inputs: Sequence[np.ndarray | None], extent: int) -> list[int]:
+    """How a Split divides an axis of `extent`."""
+    if len(inputs) > 1 and inputs[1] is not None:
+        sizes = [int(size) for size in inputs[1].ravel()]
+    elif "split" in node.attributes:
+        sizes = list(listed(node, "split"))
+    else:
+        count = integer(node, "num_outputs", len(node.outputs))
+        if not 1 <= count <= extent:
+            raise ModelError(f"{extent} cannot be split into {count}")
+        each = -(-extent // count)
+        sizes = [each] * (count - 1) + [extent - each * (count - 1)]
+    if sum(sizes) != extent or min(sizes, default=0) < 1 or len(sizes) != len(node.outputs):
+        raise ModelError(f"{extent} cannot be split into {sizes[:8]}")
+    return sizes
+
+
+def axes_of(node: Node, inputs: Sequence[np.ndarray | None], position: int = 1) -> tuple[int, ...] | None:
+    """Axes from an input (newer opsets) or an attribute; None where none are given."""
+    if len(inputs) > position and inputs[position] is not None:
+        return tuple(int(axis) for axis in inputs[position].ravel()[:16])  # type: ignore[union-attr]
+    return listed(node, "axes") if "axes" in node.attributes else None
+
+
+def _squeeze(node: Node, inputs: Any) -> np.ndarray:
+    return np.squeeze(inputs[0], axes_of(node, inputs))
+
+
+def _unsqueeze(node: Node, inputs: Any) -> np.ndarray:
+    return np.expand_dims(inputs[0], axes_of(node, inputs) or ())
+
+
+def _transpose(node: Node, inputs: Any) -> np.ndarray:
     rank = inputs[0].ndim
     return inputs[0].transpose(integers(node, "perm", rank, tuple(range(rank))[::-1]))
 
 
-def _unsqueeze(node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
-    axes = inputs[1].ravel().tolist() if len(inputs) > 1 else list(_tuple(node, "axes"))
-    return np.expand_dims(inputs[0], tuple(map(int, axes)))
+def _flatten(node: Node, inputs: Any) -> np.ndarray:
+    axis = integer(node, "axis", 1) % (inputs[0].ndim + 1)
+    return inputs[0].reshape(math.prod(inputs[0].shape[:axis]), -1)
 
 
-def _gather(node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
-    data, indices = inputs
-    if data.ndim != 1 or max(data.size, indices.size) > MAX_GATHERED:
-        raise ModelError("it is supported for shapes alone")
-    return np.asarray(np.take(data, indices.astype(np.int64)))
+_CAST = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16, 11: np.float64, 2: np.uint8, 3: np.int8}
 
 
-def _concat(node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
-    if any(part.ndim != 1 for part in inputs) or sum(part.size for part in inputs) > MAX_GATHERED:
-        raise ModelError("it is supported for shapes alone")
-    return np.concatenate(inputs)
+def _cast(node: Node, inputs: Any) -> np.ndarray:
+    to = integer(node, "to", 1)
+    if to not in _CAST:
+        raise ModelError(f"casts to type number {to}, which is not supported")
+    return inputs[0].astype(_CAST[to])
 
 
-def _tuple(node: Node, name: str) -> tuple[int, ...]:
-    value = node.attributes.get(name)
-    return integers(node, name, len(value), ()) if isinstance(value, tuple) else integers(node, name, 1, ())
+def _reduce(reduction: Callable[..., np.ndarray]) -> Callable[[Node, Any], np.ndarray]:
+    def reduce(node: Node, inputs: Any) -> np.ndarray:
+        return reduction(inputs[0], axis=axes_of(node, inputs), keepdims=bool(integer(node, "keepdims", 1)))
+
+    return reduce
 
 
-CONSTANT_OPS: dict[str, Callable[[Node, Sequence[np.ndarray]], np.ndarray]] = {
+def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a // b if a.dtype.kind in "iu" else a / b
+
+
+def dequantize(node: Node, inputs: Sequence[np.ndarray | None]) -> np.ndarray:
+    """(x - zero point) * scale, the two of the whole tensor or of each entry of an axis; float32."""
+    x, scale = inputs[0], inputs[1]
+    zero = inputs[2] if len(inputs) > 2 else None
+    assert x is not None and scale is not None
+    if integer(node, "block_size", 0):
+        raise ModelError("weights that are quantised in blocks are not supported")
+    shape = [1] * x.ndim
+    if scale.size > 1:
+        shape[integer(node, "axis", 1)] = scale.size
+    shift = np.float32(0) if zero is None else zero.astype(np.float32).reshape(shape if zero.size > 1 else ())
+    return (x.astype(np.float32) - shift) * scale.astype(np.float32).reshape(shape if scale.size > 1 else ())
+
+
+_BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": _divide,
+    "Pow": np.power,
+    "Equal": np.equal,
+    "Greater": np.greater,
+    "Less": np.less,
+    "And": np.logical_and,
+    "Or": np.logical_or,
+    "Mod": np.mod,
+    "Max": np.maximum,
+    "Min": np.minimum,
+}
+
+_UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "Neg": np.negative,
+    "Sqrt": np.sqrt,
+    "Exp": np.exp,
+    "Log": np.log,
+    "Abs": np.abs,
+    "Floor": np.floor,
+    "Ceil": np.ceil,
+    "Not": np.logical_not,
+    "Reciprocal": np.reciprocal,
+}
+
+_VIEWS = ("Constant", "Identity", "Transpose", "Unsqueeze", "Squeeze", "Flatten", "Slice", "Split", "Shape", "Reshape")
+
+CONSTANT_OPS: dict[str, Callable[[Node, Any], np.ndarray | tuple[np.ndarray, ...]]] = {
     "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
     "Identity": lambda node, inputs: inputs[0],
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
-    "Gather": _gather,
-    "Concat": _concat,
+    "Squeeze": _squeeze,
+    "Flatten": _flatten,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _split,
+    "Shape": lambda node, inputs: np.array(
+        inputs[0].shape[integer(node, "start", 0) : integer(node, "end", 1 << 30)], np.int64
+    ),
+    "Gather": lambda node, inputs: np.take(inputs[0], inputs[1].astype(np.int64), integer(node, "axis", 0)),
+    "Concat": lambda node, inputs: np.concatenate(inputs, integer(node, "axis", 0)),
+    "Expand": lambda node, inputs: np.broadcast_to(
+        inputs[0], np.broadcast_shapes(inputs[0].shape, tuple(map(int, inputs[1].ravel())))
+    ),
+    "Tile": lambda node, inputs: np.tile(inputs[0], tuple(map(int, inputs[1].ravel()))),
+    "Range": lambda node, inputs: np.arange(*(value.ravel()[0] for value in inputs)),
+    "Where": lambda node, inputs: np.where(*inputs),
+    "Cast": _cast,
+    "CastLike": lambda node, inputs: inputs[0].astype(inputs[1].dtype),
+    "DequantizeLinear": dequantize,
+    "ReduceMean": _reduce(np.mean),
+    "ReduceSum": _reduce(np.sum),
+    "ReduceProd": _reduce(np.prod),
+    "Clip": lambda node, inputs: np.clip(
+        inputs[0],
+        number(node, "min", -np.inf) if len(inputs) < 2 else inputs[1],
+        number(node, "max", np.inf) if len(inputs) < 3 else inputs[2],
+    ),
+    **{name: lambda node, inputs, do=do: do(*inputs) for name, do in _BINARY.items()},  # type: ignore[misc]
+    **{name: lambda node, inputs, do=do: do(inputs[0]) for name, do in _UNARY.items()},  # type: ignore[misc]
 }

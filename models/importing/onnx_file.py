@@ -7,9 +7,10 @@ below it, and from nowhere else.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ MIN_OPSET = 7  # before it, Gemm, BatchNormalization and Dropout meant something
 
 INSTALL_HINT = "reading ONNX files needs the package onnx: pip install 'trninfer[onnx]'"
 
+_CONSTANT_VALUES = ("value", "value_int", "value_ints", "value_float", "value_floats")
 _ONNX_DOMAINS = ("", "ai.onnx")
 
 Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | np.ndarray
@@ -38,6 +40,10 @@ Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | np.ndarray
 
 class MissingOnnxError(ModelError):
     """The package onnx is not installed; the message says how to get it."""
+
+
+class UnknownTypeError(ModelError):
+    """A tensor of a type that is not read, such as text; only a node that needs it makes that an error."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +61,27 @@ class Node:
 
 
 @dataclass(frozen=True)
+class GraphInput:
+    """What goes in; sizes that are not fixed are None."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: np.dtype[Any] | None  # None for what is no tensor of numbers
+
+
+@dataclass(frozen=True)
 class Graph:
-    """A graph with one input and one output. Sizes that are not fixed are None."""
+    """A graph as the file has it."""
 
     name: str
     nodes: tuple[Node, ...]
     constants: Mapping[str, np.ndarray]
-    input: str
-    input_shape: tuple[int | None, ...]  # the batch first
-    input_dtype: np.dtype[Any]
-    output: str
+    inputs: tuple[GraphInput, ...]
+    outputs: tuple[str, ...]
+    scores: frozenset[str]  # the outputs that may be floating point numbers, not whole ones or text
     opset: int
+    made_by: str = ""
+    proto: Any = None  # the decoded file, for `cut` alone
 
 
 def read_onnx(path: Path) -> Graph:
@@ -99,28 +115,112 @@ def read_onnx(path: Path) -> Graph:
         raise ModelError(f"{path}: a name in it is no text: not an ONNX file, or corrupt") from None
 
 
+def cut(graph: Graph, nodes: Iterable[str], output: str) -> bytes:
+    """The model with the nodes that give `nodes` alone, and one output: what is left after the rest is cut away."""
+    from onnx import ModelProto, TensorProto, helper
+
+    wanted = set(nodes)
+    model = ModelProto()
+    model.CopyFrom(graph.proto)
+    read = {name for node in model.graph.node if wanted.intersection(node.output) for name in node.input}
+    constant = {name for node in model.graph.node if node.op_type == "Constant" for name in node.output} & read
+    kept = [node for node in model.graph.node if (wanted | constant).intersection(node.output)]
+    for field, values in (
+        (model.graph.node, kept),
+        (model.graph.initializer, [tensor for tensor in model.graph.initializer if tensor.name in read]),
+        (model.graph.input, [value for value in model.graph.input if value.name in read]),
+        (model.graph.output, [value for value in model.graph.output if value.name == output]),
+    ):
+        held = list(values)
+        del field[:]
+        field.extend(held)
+    if not model.graph.output:
+        known = [value for value in model.graph.value_info if value.name == output]
+        model.graph.output.extend(known or [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)])
+    data: bytes = model.SerializeToString()
+    return data
+
+
 def _graph(model: onnx.ModelProto, path: Path) -> Graph:
     graph = model.graph
     opset = max((entry.version for entry in model.opset_import if entry.domain in _ONNX_DOMAINS), default=0)
-    if opset < MIN_OPSET:
+    if opset < MIN_OPSET and any(node.domain in _ONNX_DOMAINS for node in graph.node):
         raise ModelError(f"it is of ONNX opset {opset}; {MIN_OPSET} or later is needed")
+    if model.functions:
+        model = _without_functions(model)
+        graph = model.graph
     if len(graph.node) > MAX_NODES:
         raise ModelError(f"{len(graph.node)} nodes are too many; at most {MAX_NODES} are allowed")
     if graph.sparse_initializer:
         raise ModelError("sparse weights are not supported")
     reader = _TensorReader(path.parent)
-    constants = {tensor.name: reader.read(tensor) for tensor in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in constants]  # old files list weights as inputs too
+    constants: dict[str, np.ndarray] = {}
+    for tensor in graph.initializer:
+        with contextlib.suppress(UnknownTypeError):
+            constants[tensor.name] = reader.read(tensor)
+    weights = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in weights]  # old files list weights as inputs too
     for kind, values in (("input", inputs), ("output", graph.output)):
-        if len(values) != 1:
-            names = ", ".join(repr(value.name) for value in list(values)[:5]) or "none"
-            raise ModelError(f"a network with one {kind} is needed; it has {len(values)} ({names})")
-    shape, dtype = _input_type(inputs[0])
-    nodes = tuple(_node(node, reader) for node in graph.node)
-    return Graph(graph.name or path.stem, nodes, constants, inputs[0].name, shape, dtype, graph.output[0].name, opset)
+        if not values:
+            raise ModelError(f"it has no {kind}")
+    nodes = []
+    for node in map(lambda node: _node(node, reader), graph.node):
+        value = next((node.attributes[name] for name in _CONSTANT_VALUES if name in node.attributes), None)
+        if node.op == "Constant" and value is not None and not isinstance(value, str):
+            constants.setdefault(node.outputs[0], np.asarray(value))
+        else:
+            nodes.append(node)
+    outputs = tuple(value.name for value in graph.output)
+    made_by = f"{model.producer_name} {model.producer_version}".strip()
+    scores = frozenset(value.name for value in graph.output if _may_be_scores(value))
+    return Graph(
+        graph.name or path.stem,
+        tuple(nodes),
+        constants,
+        tuple(map(_input, inputs)),
+        outputs,
+        scores,
+        opset,
+        made_by,
+        model,
+    )
 
 
-def _input_type(value: onnx.ValueInfoProto) -> tuple[tuple[int | None, ...], np.dtype[Any]]:
+def _may_be_scores(value: onnx.ValueInfoProto) -> bool:
+    """Whether an output is not of a type that only indices and labels have."""
+    from onnx import TensorProto
+
+    floats = (TensorProto.UNDEFINED, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+    return not value.type.HasField("tensor_type") or value.type.tensor_type.elem_type in floats
+
+
+def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its local functions written out, where that does not make it too large."""
+    from onnx import inliner
+
+    inside = {(function.domain, function.name): function for function in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+
+    def size(nodes: Iterable[onnx.NodeProto], within: tuple[tuple[str, str], ...]) -> int:
+        total = 0
+        for node in nodes:
+            key = (node.domain, node.op_type)
+            if key in within or len(within) > MAX_RANK:
+                raise ModelError(f"its function {node.op_type!r} calls itself, or is nested too deeply")
+            if key in inside and key not in sizes:
+                sizes[key] = size(inside[key].node, (*within, key))
+            total += sizes.get(key, 1)
+        return total
+
+    if size(model.graph.node, ()) > MAX_NODES:
+        raise ModelError(f"its functions make more than {MAX_NODES} nodes")
+    try:
+        return inliner.inline_local_functions(model)
+    except Exception as error:  # the package's own exceptions have no common base
+        raise ModelError(f"its functions cannot be written out: {' '.join(str(error).split())[:120]}") from None
+
+
+def _input(value: onnx.ValueInfoProto) -> GraphInput:
     from onnx import TensorProto
 
     tensor = value.type.tensor_type
@@ -128,13 +228,14 @@ def _input_type(value: onnx.ValueInfoProto) -> tuple[tuple[int | None, ...], np.
         TensorProto.FLOAT: np.float32,
         TensorProto.FLOAT16: np.float16,
         TensorProto.DOUBLE: np.float64,
+        TensorProto.UINT8: np.uint8,
+        TensorProto.INT64: np.int64,
     }
-    if tensor.elem_type not in dtypes:
-        raise ModelError(f"its input {value.name!r} is no tensor of float32, float16 or float64")
     if not tensor.HasField("shape"):
         raise ModelError(f"its input {value.name!r} has no shape")
     sizes = tuple(size.dim_value if size.dim_value > 0 else None for size in tensor.shape.dim)
-    return sizes, np.dtype(dtypes[tensor.elem_type])
+    known = tensor.elem_type in dtypes
+    return GraphInput(value.name, sizes, np.dtype(dtypes[tensor.elem_type]) if known else None)
 
 
 def _node(node: onnx.NodeProto, reader: _TensorReader) -> Node:
@@ -163,7 +264,8 @@ def _attribute(entry: onnx.AttributeProto, reader: _TensorReader) -> Attribute:
     if entry.type == AttributeProto.FLOATS:
         return tuple(entry.floats)
     if entry.type == AttributeProto.TENSOR:
-        return reader.read(entry.t)
+        with contextlib.suppress(UnknownTypeError):
+            return reader.read(entry.t)
     return f"<{AttributeProto.AttributeType.Name(entry.type).lower()}>"  # a subgraph, say: of no operation we read
 
 
@@ -186,11 +288,16 @@ class _TensorReader:
             TensorProto.DOUBLE: np.float64,
             TensorProto.INT64: np.int64,
             TensorProto.INT32: np.int32,
+            TensorProto.INT16: np.int16,
+            TensorProto.UINT16: np.uint16,
+            TensorProto.INT8: np.int8,
+            TensorProto.UINT8: np.uint8,
+            TensorProto.BOOL: np.bool_,
         }
         if tensor.data_type not in dtypes:
             known = tensor.data_type in TensorProto.DataType.values()
             kind = TensorProto.DataType.Name(tensor.data_type) if known else tensor.data_type
-            raise ModelError(f"{where}: type {kind} is not supported; float32, float16, bfloat16 and float64 are")
+            raise UnknownTypeError(f"{where}: type {kind} is not supported; floats and integers of 8 to 64 bits are")
         shape = tuple(tensor.dims)
         if len(shape) > MAX_RANK or any(size < 0 for size in shape):
             raise ModelError(f"{where}: it has no such shape as {list(shape)[: MAX_RANK + 1]}")

@@ -1,305 +1,228 @@
-"""An ONNX graph as layers: a chain of operations walked from the input to the output.
+"""An ONNX graph as layers: what the wanted output depends on, node by node, each by the operator's own function.
 
-Every operation must be one that a network of ours can compute, with attributes that it can have; all others are refused
-by name. What depends on weights and shapes alone is computed on the way.
+Everything that stands in the way is told at once: a node that cannot be had makes what depends on it unknown, and the
+walk goes on with the rest.
 """
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..network import ModelError, Shape
+from ..network import INPUT, Activation, Flatten, ModelError, Output, Pool, Reshape, Softmax, Transpose
 from .builder import NetworkBuilder
-from .fold import Affine, batch_norm
-from .onnx_constants import CONSTANT_OPS, evaluate, integer, integers, number
+from .importer import Importer
+from .onnx_attributes import integer
+from .onnx_constants import CONSTANT_OPS, Folder
 from .onnx_file import Graph, Node
 from .onnx_gelu import join_gelus
+from .operators import OPERATORS
+from .view import View
 
-SUPPORTED = (
-    "Conv (stride 1, group 1, dilation 1), BatchNormalization, Relu, Gelu, Sigmoid, Tanh, MaxPool (2x2, stride 2), "
-    "AveragePool (stride = window), GlobalAveragePool, ReduceMean (over height and width), Flatten, Reshape (to "
-    "features), Gemm, MatMul, Add (of a bias), Dropout, Identity, Softmax (at the end)"
-)
+MAX_TOLD = 5  # things in the way that a message names
+
+# What people meet, and what they can do. Others are simply not supported.
+_REMEDIES = {
+    "Resize": "networks that enlarge images are not supported",
+    "ConvTranspose": "networks that enlarge images are not supported",
+    "If": "control flow is not supported; export the network in evaluation mode, with fixed sizes",
+    "NonMaxSuppression": "detection is not supported; --output-name can name the scores before it",
+    "TopK": "--output-name can name the scores before it",
+    "ArgMax": "--output-name can name the scores before it",
+    "LSTM": "recurrent networks are not supported",
+    "Einsum": "attention is not supported",
+    "InstanceNormalization": "normalisation by each image's own statistics is not supported",
+}
+_ALIKE = {
+    "Upsample": "Resize",
+    "Loop": "If",
+    "Scan": "If",
+    "GRU": "LSTM",
+    "RNN": "LSTM",
+    "Attention": "Einsum",
+    "com.microsoft.Attention": "Einsum",
+    "com.microsoft.MultiHeadAttention": "Einsum",
+    "GroupNormalization": "InstanceNormalization",
+}
+_PLAIN = "this operator is not supported (docs/networks.md lists those that are)"
 
 
-def build_layers(graph: Graph, builder: NetworkBuilder) -> None:
-    """Add the layers of a graph to a builder of its input; ModelError naming the node that cannot be had."""
-    _Chain(graph, builder).walk()
+@dataclass(frozen=True)
+class Cut:
+    """The part of a graph that the wanted output depends on."""
+
+    output: str
+    nodes: tuple[Node, ...]
+    source: str  # the one input that it reads
+    notes: tuple[str, ...]
 
 
-class _Chain:
-    """The walk: `_current` is the value that the layers so far have computed."""
+def cut_graph(graph: Graph, output_name: str | None) -> Cut:
+    """What `output_name`, or the graph's only output that can be an answer, depends on; ModelError where none can."""
+    producers: dict[str, Node] = {}
+    for node in graph.nodes:
+        for name in filter(None, node.outputs):
+            if name in producers or name in graph.constants or name in {given.name for given in graph.inputs}:
+                raise ModelError(f"{node}: its output {name!r} is given a second time")
+            producers[name] = node
+    output, notes = _choose(graph, producers, output_name)
+    wanted, live = {output}, []
+    for node in reversed(graph.nodes):
+        if wanted.intersection(node.outputs):
+            live.append(node)
+            wanted.update(filter(None, node.inputs))
+    sources = [given.name for given in graph.inputs if given.name in wanted]
+    if len(sources) != 1:
+        told = ", ".join(map(repr, sources[:5])) or "none"
+        raise ModelError(
+            f"a network with one input is needed; its output {output!r} depends on {len(sources)} ({told})"
+        )
+    return Cut(output, tuple(reversed(live)), sources[0], notes)
 
-    def __init__(self, graph: Graph, builder: NetworkBuilder) -> None:
-        self._builder = builder
-        self._opset = graph.opset
-        self._batch = graph.input_shape[0] or 1
-        self._output = graph.output
-        self._current = graph.input
-        self._constants = dict(graph.constants)
-        self._shapes: dict[str, Shape] = {graph.input: builder.shape}
-        for node in graph.nodes:
+
+def _choose(graph: Graph, producers: dict[str, Node], output_name: str | None) -> tuple[str, tuple[str, ...]]:
+    if output_name is not None:
+        if output_name not in producers:
+            raise ModelError(
+                f"it has no value {output_name!r}; its outputs are {', '.join(map(repr, graph.outputs[:8]))}"
+            )
+        return output_name, ()
+    notes = []
+    named = [name for name in graph.outputs if name in graph.scores] or list(graph.outputs)
+    if len(named) > 1:
+        told = ", ".join(map(repr, named[:8]))
+        raise ModelError(f"it has {len(named)} outputs ({told}); choose one with --output-name")
+    if len(graph.outputs) > 1:
+        notes.append(f"of {len(graph.outputs)} outputs, {named[0]!r} alone is used")
+    output = named[0]
+    if output not in producers:
+        raise ModelError(f"the network's output {output!r} is given by no node")
+    while producers[output].op in ("ArgMax", "ai.onnx.ml.ZipMap") and producers[output].inputs[0] in producers:
+        notes.append(f"{producers[output]} is cut off: the answer is what goes into it")
+        output = producers[output].inputs[0]
+    return output, tuple(notes)
+
+
+class Walk:
+    """Goes through the nodes of a cut, and gathers what stands in the way."""
+
+    def __init__(self, graph: Graph, cut: Cut, builder: NetworkBuilder, view: View, batch: int) -> None:
+        wanted = {name for node in cut.nodes for name in node.inputs} | {cut.output}
+        constants = {name: value for name, value in graph.constants.items() if name in wanted}
+        self.importer = Importer(builder, constants, {cut.source: view}, wanted, batch, graph.opset)
+        self._cut = cut
+        self._nodes: Sequence[Node] = cut.nodes
+        self._folder = Folder(sum(value.size for value in constants.values()))
+        self._unknown: set[str] = set()
+        self._blockers: dict[tuple[str, str], list[Node]] = {}
+
+    def run(self) -> tuple[str, Output]:
+        """The layer that gives the output, and what the output means; ModelError that tells all blockers."""
+        for node in self._cut.nodes:
             if node.op == "Constant" and not node.inputs:
-                self._constants[node.outputs[0]] = _told(node, lambda node: evaluate(node, ()))
-        self._nodes = join_gelus(graph.nodes, self._constants)
-        self._producers: dict[str, Node] = {}
-        self._readers: dict[str, list[Node]] = defaultdict(list)
+                self._try(node)
+        self._nodes = join_gelus(self._cut.nodes, self.importer.constants)
         for node in self._nodes:
-            for name in filter(None, node.inputs):
-                self._readers[name].append(node)
-            for name in filter(None, node.outputs):
-                if name in self._producers or name == graph.input or name in graph.constants:
-                    raise ModelError(f"{node}: its output {name!r} is given a second time")
-                self._producers[name] = node
+            if node.outputs[0] not in self.importer.constants:
+                self._try(node)
+        self._check_inner_softmax()
+        if self._blockers:
+            raise ModelError(_told(self._blockers))
+        view = self.importer.views.get(self._cut.output)
+        if view is None:
+            raise ModelError(f"the network's output {self._cut.output!r} does not depend on its input")
+        view = view.with_batch()
+        meaning = _meaning(self.importer, view)
+        return self.importer.rows(view), meaning
 
-    def walk(self) -> None:
-        for node in self._nodes:
-            if node.op not in _OPERATIONS and node.op not in CONSTANT_OPS and node.op != "Shape":
-                raise ModelError(f"{node}: not supported; supported are {SUPPORTED}")
-        for node in self._nodes:
-            _told(node, self._step)
-        if self._current != self._output:
-            known = self._output in self._producers or self._output in self._constants
-            what = "does not come last" if known else "is given by no node"
-            raise ModelError(f"the network's output {self._output!r} {what}")
+    def _try(self, node: Node) -> None:
+        try:
+            if any(name in self._unknown for name in node.inputs):
+                self._unknown.update(node.outputs)
+                if node.op not in OPERATORS and node.op not in CONSTANT_OPS and node.op != "Shape":
+                    raise ModelError(_remedy(node.op))
+                return
+            self._step(node)
+        except ModelError as error:
+            self._unknown.update(node.outputs)
+            self._blockers.setdefault((node.op, str(error)), []).append(node)
 
     def _step(self, node: Node) -> None:
+        importer = self.importer
         for name in node.inputs:
-            if name and name not in self._constants and name not in self._shapes:
-                what = "given by a node after it: the graph is not in order, or a cycle"
-                raise ModelError(f"reads {name!r}, which is {what if name in self._producers else 'given by no node'}")
-        data = [name for name in node.inputs if name in self._shapes]
+            if name and name not in importer.views and name not in importer.constants:
+                later = any(name in other.outputs for other in self._nodes)
+                what = (
+                    "given by a node after it: the graph is not in order, or a cycle" if later else "given by no node"
+                )
+                raise ModelError(f"reads {name!r}, which is {what}, or of a type that is not read")
+        data = [name for name in node.inputs if name in importer.views]
         if not data:
-            if node.outputs[0] not in self._constants:
-                given = [self._constants[name] for name in node.inputs if name]
-                self._constants[node.outputs[0]] = evaluate(node, given)
-        elif node.op == "Shape":
-            first, last = integer(node, "start", 0), integer(node, "end", 1 << 30)
-            self._constants[node.outputs[0]] = np.array((self._batch, *self._shapes[data[0]])[first:last], np.int64)
+            given = [importer.constants[name] if name else None for name in node.inputs]
+            for position, value in enumerate(self._folder.evaluate(node, given)):
+                importer.give(node, value, position)
+        elif node.op in ("Shape", "Size"):
+            view = importer.views[data[0]]
+            shape = np.array((importer.batch, *view.shape) if view.batched else view.shape, np.int64)
+            part = shape[integer(node, "start", 0) : integer(node, "end", 1 << 30)]
+            importer.give(node, part if node.op == "Shape" else shape.prod())
+        elif node.op in OPERATORS:
+            OPERATORS[node.op](importer, node)
+            self._check_outputs(node)
         else:
-            self._layer(node, data)
+            raise ModelError(_remedy(node.op))
 
-    def _layer(self, node: Node, data: list[str]) -> None:
-        readers = [str(reader) for reader in self._readers[data[0]] if reader.op != "Shape"]
-        if data[0] == self._output:
-            readers.append("the output")
-        if len(readers) > 1 or data != [self._current]:
-            raise ModelError(
-                f"{data[0]!r} is read {len(readers)} times (by {', '.join(readers[:3])}); supported is a plain chain "
-                "of layers, in order"
-            )
-        if node.op not in _OPERATIONS:
-            raise ModelError("supported for weights and shapes alone, not for data")
-        if node.inputs[0] != self._current and node.op != "Add":
-            raise ModelError("its first input is not what the layer before it gives")
-        if any(self._readers[name] or name == self._output for name in node.outputs[1:]):
-            raise ModelError(f"only its first output is supported, but {node.outputs[1]!r} is used")
-        _OPERATIONS[node.op](self, node)
-        self._current = node.outputs[0]
-        self._shapes[self._current] = self._builder.shape
+    def _check_outputs(self, node: Node) -> None:
+        for name in node.outputs:
+            if name in self.importer.wanted and name not in self.importer.views and name not in self.importer.constants:
+                raise ModelError(f"its output {name!r} is used, which is not supported")
 
-    # The operations. The first input is the data.
-
-    def _conv(self, node: Node) -> None:
-        weight = self._weight(node, 1, (4,))
-        kernel = integers(node, "kernel_shape", 2, weight.shape[2:])
-        if kernel != weight.shape[2:]:
-            raise ModelError(f"its kernel_shape is {list(kernel)}, its weight {list(weight.shape)}")
-        for name in ("strides", "dilations"):
-            if integers(node, name, 2, (1, 1)) != (1, 1):
-                raise ModelError(f"{name} of {list(integers(node, name, 2, (1, 1)))} are not supported, only 1")
-        if integer(node, "group", 1) != 1:
-            raise ModelError(f"group {integer(node, 'group', 1)} is not supported, only 1")
-        self._builder.conv2d(weight, self._optional(node, 2), self._pads(node, kernel))
-
-    def _pads(self, node: Node, kernel: tuple[int, ...]) -> tuple[int, int, int, int]:
-        """(top, left, bottom, right) of a convolution of stride 1."""
-        way = node.attributes.get("auto_pad", "NOTSET")
-        if way == "NOTSET":
-            top, left, bottom, right = integers(node, "pads", 4, (0, 0, 0, 0))
-            if min(top, left, bottom, right) < 0:
-                raise ModelError("pads below 0 are not supported")
-            return top, left, bottom, right
-        if way == "VALID":
-            return 0, 0, 0, 0
-        if way not in ("SAME_UPPER", "SAME_LOWER"):
-            raise ModelError(f"its auto_pad is {way!r}")
-        less = [(side - 1) // 2 for side in kernel]
-        more = [side // 2 for side in kernel]
-        before, after = (less, more) if way == "SAME_UPPER" else (more, less)
-        return before[0], before[1], after[0], after[1]
-
-    def _batch_normalization(self, node: Node) -> None:
-        if integer(node, "training_mode", 0) or not integer(node, "spatial", 1):
-            raise ModelError("supported for inference, by channel, alone")
-        gamma, beta, mean, variance = (self._weight(node, position, (1,)) for position in range(1, 5))
-        self._builder.affine(batch_norm(gamma, beta, mean, variance, number(node, "epsilon", 1e-5)))
-
-    def _activation(self, node: Node) -> None:
-        if node.attributes.get("approximate", "none") != "none":
-            raise ModelError("the approximation by tanh is not supported, only the exact one")
-        self._builder.activate(node.op.lower())
-
-    def _max_pool(self, node: Node) -> None:
-        kernel, strides = self._window(node)
-        if kernel == strides == (1, 1):
-            return
-        if kernel != (2, 2) or strides != (2, 2):
-            raise ModelError(f"windows of {kernel[0]}x{kernel[1]}, stride {list(strides)}: only 2x2, stride 2")
-        self._builder.max_pool()
-
-    def _average_pool(self, node: Node) -> None:
-        kernel, strides = self._window(node)
-        if kernel != strides and kernel != self._builder.shape[1:]:
-            raise ModelError(f"windows of {kernel[0]}x{kernel[1]}, stride {list(strides)}: only stride = window")
-        self._builder.average_pool(*kernel)
-
-    def _window(self, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Windows and strides of a pool without padding."""
-        if len(self._builder.shape) != 3:
-            raise ModelError(f"takes an image, but {self._builder.shape[0]} features come in")
-        kernel, strides = integers(node, "kernel_shape", 2, ()), integers(node, "strides", 2, (1, 1))
-        if min(*kernel, *strides) < 1:
-            raise ModelError("its kernel_shape or strides are not above 0")
-        if integers(node, "dilations", 2, (1, 1)) != (1, 1):
-            raise ModelError("dilations are not supported, only 1")
-        rest = any((side - size) % step for side, size, step in zip(self._builder.shape[1:], kernel, strides))
-        padded = any(integers(node, "pads", 4, (0, 0, 0, 0)))
-        same = str(node.attributes.get("auto_pad", "NOTSET")).startswith("SAME")
-        if padded or (rest and (same or integer(node, "ceil_mode", 0))):
-            raise ModelError(f"padding is not supported (of an image of {'x'.join(map(str, self._builder.shape))})")
-        return kernel, strides
-
-    def _global_average_pool(self, node: Node) -> None:
-        if len(self._builder.shape) != 3:
-            raise ModelError(f"takes an image, but {self._builder.shape[0]} features come in")
-        self._builder.average_pool(*self._builder.shape[1:])
-
-    def _reduce_mean(self, node: Node) -> None:
-        given = self._constant(node, 1)
-        axes = integers(node, "axes", 2, (0, 0)) if given is None else tuple(given.ravel()[:9].tolist())
-        rank = 1 + len(self._builder.shape)
-        if sorted(axis % rank for axis in axes) != [2, 3]:
-            raise ModelError("supported over height and width alone")
-        self._global_average_pool(node)
-        if not integer(node, "keepdims", 1):
-            self._builder.flatten()
-
-    def _flatten(self, node: Node) -> None:
-        if integer(node, "axis", 1) not in (1, -len(self._builder.shape)):
-            raise ModelError(f"axis {integer(node, 'axis', 1)} is not supported, only 1")
-        self._builder.flatten()
-
-    def _reshape(self, node: Node) -> None:
-        given = self._constant(node, 1)
-        if given is None or given.ndim != 1 or given.dtype.kind != "i":
-            raise ModelError("its shape is no list of integers")
-        target = given[:9].tolist()
-        before = (self._batch, *self._builder.shape)
-        if not integer(node, "allowzero", 0):
-            target = [before[i] if size == 0 and i < len(before) else size for i, size in enumerate(target)]
-        known = math.prod(size for size in target if size != -1)
-        if target.count(-1) == 1 and known > 0:
-            target[target.index(-1)] = math.prod(before) // known
-        features = math.prod(self._builder.shape)
-        if target == [self._batch, features]:
-            self._builder.flatten()
-        elif tuple(target) != before:
-            raise ModelError(f"to {target} of {list(before)} is not supported, only to features [batch, {features}]")
-
-    def _gemm(self, node: Node) -> None:
-        if integer(node, "transA", 0):
-            raise ModelError("transA is not supported")
-        weight = self._weight(node, 1, (2,))
-        weight = weight.T if integer(node, "transB", 0) else weight
-        bias = self._optional(node, 2)
-        self._builder.dense(
-            np.ascontiguousarray(weight * np.float32(number(node, "alpha", 1.0))),
-            None if bias is None else self._row(bias, weight.shape[1]) * np.float32(number(node, "beta", 1.0)),
-        )
-
-    def _matmul(self, node: Node) -> None:
-        self._builder.dense(np.ascontiguousarray(self._weight(node, 1, (2,))), None)
-
-    def _add(self, node: Node) -> None:
-        position = 1 if node.inputs[0] == self._current else 0
-        values = self._weight(node, position, range(2 + len(self._builder.shape)))
-        if len(self._builder.shape) == 3 and values.size > 1:
-            if values.ndim < 3 or values.shape[-2:] != (1, 1):
-                raise ModelError(f"adds {list(values.shape)}; supported is one number for each channel")
-            values = values[..., 0, 0]
-        shift = self._row(values, self._builder.shape[0])
-        self._builder.affine(Affine(np.ones(len(shift)), shift.astype(np.float64)))
-
-    def _dropout(self, node: Node) -> None:
-        training = self._constant(node, 2)
-        if training is not None and training.any():
-            raise ModelError("supported for inference alone")
-
-    def _identity(self, node: Node) -> None:
-        pass
-
-    def _softmax(self, node: Node) -> None:
-        if integer(node, "axis", -1 if self._opset >= 13 else 1) not in (1, -1):
-            raise ModelError("supported over the features alone")
-        self._builder.softmax()
-
-    def _row(self, values: np.ndarray, size: int) -> np.ndarray:
-        """Numbers that are added to each row of [batch, size], as [size]."""
-        if values.size not in (1, size) or any(extent != 1 for extent in values.shape[:-1]):
-            raise ModelError(f"adds {list(values.shape)}; supported is one number for each of {size} channels")
-        return np.ascontiguousarray(np.broadcast_to(values.reshape(-1), (size,)))
-
-    def _optional(self, node: Node, position: int) -> np.ndarray | None:
-        return None if self._constant(node, position) is None else self._weight(node, position, range(5))
-
-    def _constant(self, node: Node, position: int) -> np.ndarray | None:
-        """A constant input as it is; None where it is left out."""
-        return self._constants.get(node.inputs[position]) if position < len(node.inputs) else None
-
-    def _weight(self, node: Node, position: int, ranks: tuple[int, ...] | range) -> np.ndarray:
-        """A constant input as float32."""
-        values = self._constant(node, position)
-        if values is None:
-            raise ModelError(f"its input number {position + 1} is missing, or not constant")
-        if values.ndim not in ranks or values.dtype.kind in "iub" or not values.size:
-            raise ModelError(f"its weight {node.inputs[position]!r} is {values.dtype} of shape {list(values.shape)}")
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as that
-            return values.astype(np.float32, copy=False)
+    def _check_inner_softmax(self) -> None:
+        for layer in self.importer.builder.layers.values():
+            for name in layer.inputs:
+                source = self.importer.builder.layers.get(name)
+                if isinstance(source, Softmax) and not isinstance(layer, (Flatten, Reshape)):
+                    message = "a softmax that is not the last step, as attention has it, is not supported"
+                    self._blockers.setdefault(("Softmax", message), []).append(_named(self._nodes, "Softmax"))
+                    return
 
 
-_OPERATIONS: dict[str, Callable[[_Chain, Node], None]] = {
-    "Conv": _Chain._conv,
-    "BatchNormalization": _Chain._batch_normalization,
-    "Relu": _Chain._activation,
-    "Gelu": _Chain._activation,
-    "Sigmoid": _Chain._activation,
-    "Tanh": _Chain._activation,
-    "MaxPool": _Chain._max_pool,
-    "AveragePool": _Chain._average_pool,
-    "GlobalAveragePool": _Chain._global_average_pool,
-    "ReduceMean": _Chain._reduce_mean,
-    "Flatten": _Chain._flatten,
-    "Reshape": _Chain._reshape,
-    "Gemm": _Chain._gemm,
-    "MatMul": _Chain._matmul,
-    "Add": _Chain._add,
-    "Dropout": _Chain._dropout,
-    "Identity": _Chain._identity,
-    "Softmax": _Chain._softmax,
-}
-
-_Result = TypeVar("_Result")
+def _named(nodes: Sequence[Node], op: str) -> Node:
+    return next((node for node in nodes if node.op.endswith(op)), nodes[0])
 
 
-def _told(node: Node, step: Callable[[Node], _Result]) -> _Result:
-    """What a step gives for a node; its errors name the node."""
-    try:
-        return step(node)
-    except ModelError as error:
-        raise ModelError(f"{node}: {error}") from None
+def _remedy(op: str) -> str:
+    return _REMEDIES.get(_ALIKE.get(op, op), _PLAIN)
+
+
+def _told(blockers: dict[tuple[str, str], list[Node]]) -> str:
+    """All that stands in the way, in one line."""
+    lines = []
+    for (_, message), nodes in list(blockers.items())[:MAX_TOLD]:
+        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        lines.append(f"{nodes[0]}{more}: {message}")
+    if len(blockers) == 1:
+        return lines[0]
+    rest = f"; and {len(blockers) - MAX_TOLD} more" if len(blockers) > MAX_TOLD else ""
+    return f"{len(blockers)} things stand in the way: {'; '.join(lines)}{rest}"
+
+
+def _meaning(importer: Importer, view: View) -> Output:
+    """What the numbers that come out mean, as the last step tells it."""
+    count = int(np.prod(view.shape))
+    layer = importer.builder.layers.get(view.layer)
+    while isinstance(layer, (Flatten, Reshape, Transpose)):
+        layer = importer.builder.layers.get(layer.inputs[0])
+    if isinstance(layer, Softmax):
+        return Output("classes", "log_softmax" if layer.log else "softmax")
+    if isinstance(layer, Activation) and layer.activation in ("sigmoid", "hardsigmoid"):
+        return Output("sigmoid")
+    inputs = int(np.prod(importer.builder.shapes[INPUT]))
+    image = len(view.shape) == 3 and max(view.shape[1:]) > 1 and not isinstance(layer, Pool)
+    values = isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")
+    if count == 1 or values or image or count == inputs:
+        return Output("values")
+    importer.note(f"its {count} numbers are raw scores of classes (a softmax makes probabilities of them)")
+    return Output("classes", "raw")

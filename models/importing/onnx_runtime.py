@@ -6,18 +6,27 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..golden import run_network
-from ..network import Conv2d, Dense, Flatten, Network, Pool, Softmax
-from .onnx_file import Graph
+from ..network import ImageInput, ModelError, Network, Softmax
+from .onnx_file import Graph, GraphInput, cut
+from .onnx_graph import Cut
+from .operators.quantized import NOTE as WHOLE_NUMBERS
 
-MAX_INPUT_ELEMENTS = 1 << 26  # of the random input, for a file that wants a fixed, very large batch
+# Beyond these the comparison is left out: it would take minutes, or memory that nobody expects of an import.
+MAX_ELEMENTS = 1 << 28  # numbers that all layers give together, for the batch that the file wants
+MAX_WORK = 1 << 37  # multiply-accumulates: ten VGG-19
 
-# Largest difference by the largest output: float32 sums in another order, or a file that computes in float16.
+# Largest difference by the largest output: float32 sums in another order, a file that computes in float16, or whole
+# numbers of 8 bits, whose rounding in every layer the imported network leaves out.
 TOLERANCES = {"float32": 1e-3, "float64": 1e-3, "float16": 3e-2}
+WHOLE_TOLERANCE = 0.25
+
+
+class RejectedError(ModelError):
+    """ONNX Runtime does not run the file; the message is its own."""
 
 
 @dataclass(frozen=True)
@@ -36,78 +45,102 @@ class Comparison:
 
 
 def compare(
-    network: Network, tensors: Mapping[str, np.ndarray], path: Path | None = None, graph: Graph | None = None
+    network: Network,
+    tensors: Mapping[str, np.ndarray],
+    path: Path,
+    graph: Graph,
+    part: Cut,
+    notes: tuple[str, ...] = (),
 ) -> Comparison:
-    """Run the golden model and ONNX Runtime on the same random input.
+    """Run the golden model and ONNX Runtime on the same random input; RejectedError where the latter refuses the file.
 
-    With a path and its graph, ONNX Runtime runs that file; without, the network as `to_onnx` writes it.
+    ONNX Runtime runs the file itself, or, where something was cut away, the part that is left of it.
     """
     try:
         import onnxruntime  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         return Comparison("ONNX Runtime is not installed (pip install onnxruntime)")
-    batch = (graph.input_shape[0] if graph else None) or 1
-    dtype = graph.input_dtype if graph else np.dtype(np.float32)
-    shape = (batch, *network.input.shape)
-    if math.prod(shape) > MAX_INPUT_ELEMENTS:
-        return Comparison(f"the file wants an input of {'x'.join(map(str, shape))}, which is too large to try")
-    x = np.random.default_rng(0).standard_normal(shape, np.float32).astype(dtype)
+    given = next(entry for entry in graph.inputs if entry.name == part.source)
+    x, batch = _random_input(network, given)
+    reason = _too_large(network, batch)
+    if reason:
+        return Comparison(reason)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # its complaints come back as exceptions
+    whole = len(part.nodes) == len(graph.nodes) and graph.outputs == (part.output,)
     try:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4  # its complaints come back as exceptions
-        source = str(path) if path else to_onnx(network, tensors)
+        if whole:
+            source: str | bytes = str(path)
+        else:
+            source = cut(graph, [node.outputs[0] for node in part.nodes], part.output)
+            folder = str(path.resolve().parent)
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-        expected = np.asarray(session.run(None, {session.get_inputs()[0].name: x})[0], np.float32)
-    except ImportError:
-        return Comparison("the package onnx is not installed (pip install 'trninfer[onnx]')")
+        assert given.dtype is not None
+        expected = session.run([part.output], {given.name: x.astype(given.dtype)})[0]
     except Exception as error:  # ONNX Runtime has no common base for what it raises
-        return Comparison(f"ONNX Runtime cannot run it: {' '.join(str(error).split())[:200]}")
-    run = run_network(network, tensors, x.astype(np.float32))
-    result = run.probabilities if isinstance(network.layers[-1], Softmax) else run.logits
-    if result.shape != expected.shape:
-        return Comparison("", math.inf, 0.0, TOLERANCES[dtype.name])
+        raise RejectedError(f"ONNX Runtime does not run it: {' '.join(str(error).split())[:200]}") from None
+    return _difference(network, tensors, x, batch, np.asarray(expected), given, notes)
+
+
+def _random_input(network: Network, given: GraphInput) -> tuple[np.ndarray, int]:
+    """Random numbers in the shape that the file wants, and the entries of its batch."""
+    source = network.input
+    example = source.array_shape if isinstance(source, ImageInput) else source.shape
+    batched = len(given.shape) > len(example)
+    batch = (given.shape[0] or 2) if batched else 1
+    shape = (batch, *example) if batched else example
+    generator = np.random.default_rng(0)
+    if math.prod(shape) > MAX_ELEMENTS:
+        return np.zeros(0), batch
+    if given.dtype is not None and given.dtype.kind in "iu":
+        return generator.integers(0, 256, shape).astype(np.float32), batch
+    return generator.standard_normal(shape, np.float32), batch
+
+
+def _too_large(network: Network, batch: int) -> str:
+    shapes = network.shapes()
+    numbers = batch * sum(math.prod(shape) for shape in shapes.values())
+    work = batch * sum(layer.multiply_accumulates(*(shapes[name] for name in layer.inputs)) for layer in network.layers)
+    if numbers > MAX_ELEMENTS or work > MAX_WORK:
+        return f"too large to try ({batch} x {numbers // batch:,} numbers, {work / batch:.2g} multiply-accumulates)"
+    return ""
+
+
+def _difference(
+    network: Network,
+    tensors: Mapping[str, np.ndarray],
+    x: np.ndarray,
+    batch: int,
+    expected: np.ndarray,
+    given: GraphInput,
+    notes: tuple[str, ...],
+) -> Comparison:
+    assert given.dtype is not None
+    tolerance = TOLERANCES.get(given.dtype.name, 1e-3)
+    if any(note.startswith(WHOLE_NUMBERS) for note in notes):
+        tolerance = WHOLE_TOLERANCE
+    if given.dtype == np.float16:
+        x = x.astype(np.float16).astype(np.float32)
+    run = run_network(network, tensors, channels_first(network, x, batch))
+    last = network.layers[-1]
+    result = run.logits
+    if isinstance(last, Softmax):
+        result = np.log(run.probabilities) if last.log else run.probabilities
+    if result.size != expected.size or expected.dtype.kind not in "fiu":
+        return Comparison("", math.inf, 0.0, tolerance)
+    expected = expected.astype(np.float32).reshape(result.shape)
     difference = float(np.abs(result - expected).max())
-    return Comparison(
-        "", difference if math.isfinite(difference) else math.inf, float(np.abs(expected).max()), TOLERANCES[dtype.name]
-    )
+    largest = float(np.abs(expected).max())
+    return Comparison("", difference if math.isfinite(difference) else math.inf, largest, tolerance)
 
 
-def to_onnx(network: Network, tensors: Mapping[str, np.ndarray]) -> bytes:
-    """A network as an ONNX model of opset 20, layer by layer, with the input "input" and one output."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    nodes: list[Any] = []
-    value = "input"
-
-    def add(op: str, *weights: str, **attributes: Any) -> None:
-        nonlocal value
-        nodes.append(helper.make_node(op, [value, *weights], [f"value{len(nodes)}"], **attributes))
-        value = nodes[-1].output[0]
-
-    for layer in network.layers:
-        names = (f"{layer.name}.weight", f"{layer.name}.bias")
-        if isinstance(layer, Conv2d):
-            add("Conv", *names, pads=layer.padding)
-        elif isinstance(layer, Dense):
-            add("Gemm", *names)
-        elif isinstance(layer, Pool):
-            add("AveragePool", kernel_shape=layer.window, strides=layer.stride)
-        elif isinstance(layer, Flatten):
-            add("Flatten")
-        elif isinstance(layer, Softmax):
-            add("Softmax")
-        if isinstance(layer, (Conv2d, Dense)) and layer.activation != "identity":
-            add(layer.activation.capitalize())
-        if isinstance(layer, Conv2d) and layer.pool_size > 1:
-            window = [layer.pool_size] * 2
-            add("MaxPool", kernel_shape=window, strides=window)
-    graph = helper.make_graph(
-        nodes,
-        network.name,
-        [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["batch", *network.input.shape])],
-        [helper.make_tensor_value_info(value, TensorProto.FLOAT, ["batch", len(network.labels)])],
-        [numpy_helper.from_array(tensor, name) for name, tensor in tensors.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-    data: bytes = model.SerializeToString()
-    return data
+def channels_first(network: Network, x: np.ndarray, batch: int) -> np.ndarray:
+    """Arrays of examples as the network's file has them, as [batch, C, H, W] or [batch, F]."""
+    source = network.input
+    if not isinstance(source, ImageInput):
+        return x.reshape(batch, *source.shape)
+    examples = x.reshape(batch, *source.array_shape)
+    if source.layout == "HWC":
+        examples = examples.transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(examples.reshape(batch, *source.shape))

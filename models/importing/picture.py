@@ -10,18 +10,26 @@ from ..network import MAX_SIDE, FeatureInput, ImageInput, Input, ModelError
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
+SMALL_SIDE = 96  # networks that read less were trained on whole pictures of their own size, such as CIFAR's and MNIST's
+
 
 @dataclass(frozen=True)
 class PictureOptions:
     """What the user told of the preprocessing; None for what was not told.
 
-    A pixel of 0 to 255 is mapped to `input_range`, then mean is subtracted, and the rest divided by std.
+    A pixel of 0 to 255 is mapped to `input_range` (from high to low where the first is larger), then mean is
+    subtracted, and the rest divided by std. `pictures` is "digit" or "photo", `invert` swaps light and dark before all
+    else, `size` is (height, width) where the network leaves it open.
     """
 
     input_range: tuple[float, float] | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     resize: int | None = None
+    pictures: str | None = None
+    invert: bool = False
+    channel_order: str | None = None
+    size: tuple[int, int] | None = None
 
     @property
     def told(self) -> bool:
@@ -29,33 +37,73 @@ class PictureOptions:
         return self != PictureOptions()
 
 
-def network_input(shape: tuple[int, ...], options: PictureOptions) -> Input:
+def network_input(shape: tuple[int, ...], options: PictureOptions, layout: str = "CHW") -> Input:
     """The input of a network that reads one example of `shape`, (C, H, W) or (F,); ModelError where it cannot be."""
     if len(shape) == 1:
         if options.told:
             raise ModelError(f"the network reads {shape[0]} features, to which no preprocessing of pictures applies")
         return FeatureInput(shape[0])
     channels, height, width = shape
+    pictures = options.pictures or ("photo" if channels in (1, 3) and layout != "CW" else "none")
+    if pictures == "none" and options.told:
+        raise ModelError(f"the network reads {channels} channels, which no picture has; it takes arrays alone")
     low, high = options.input_range or (0.0, 1.0)
-    if not low < high:
+    if low == high:
         raise ModelError(f"the input range {low:g},{high:g} is empty")
-    imagenet = channels == 3 and not (options.input_range or options.mean or options.std)
+    if options.invert:
+        low, high = high, low
+    imagenet = _is_imagenet(channels, pictures, options)
     mean = _each("mean", options.mean or (IMAGENET_MEAN if imagenet else (0.0,)), channels)
     std = _each("std", options.std or (IMAGENET_STD if imagenet else (1.0,)), channels)
+    bgr = options.channel_order == "bgr"
+    resize = (options.resize or default_resize(height, width)) if pictures == "photo" else 0
+    if options.resize and pictures != "photo":
+        raise ModelError(f"--resize is for photos, not for pictures of a {pictures}")
     return ImageInput(
         channels,
         height,
         width,
-        "photo",
+        pictures,
         tuple((value - low) / (high - low) for value in mean),
         tuple(value / (high - low) for value in std),
-        options.resize or default_resize(height, width),
+        resize,
+        layout,
+        "bgr" if bgr else "rgb",
     )
 
 
+def assumed(source: Input, options: PictureOptions) -> list[str]:
+    """What was assumed of the pictures because nobody told it, each in words."""
+    if not isinstance(source, ImageInput) or source.preprocess == "none":
+        return []
+    notes = []
+    if options.pictures is None:
+        notes.append("pictures are photos, not digits to be found (--pictures)")
+    if not (options.input_range or options.mean or options.std):
+        usual = "by ImageNet's mean and deviation" if _is_imagenet(source.channels, "photo", options) else "as 0 to 1"
+        notes.append(f"pixels are used {usual} (--mean, --std, --input-range)")
+    if options.channel_order is None and source.channels == 3:
+        notes.append("colours come as red, green, blue (--channel-order)")
+    if options.resize is None and source.preprocess == "photo":
+        notes.append(f"the shorter side is resized to {source.resize} (--resize)")
+    if not options.invert and source.channels == 1 and source.preprocess == "photo":
+        notes.append("light is high and dark is low (--invert)")
+    return notes
+
+
+def _is_imagenet(channels: int, pictures: str, options: PictureOptions) -> bool:
+    told = options.input_range or options.mean or options.std or options.invert
+    return channels == 3 and pictures == "photo" and not told
+
+
 def default_resize(height: int, width: int) -> int:
-    """The shorter side before the middle is cut out: 256 for 224, as in torchvision's presets, and in proportion."""
-    return min(MAX_SIDE, round(max(height, width) * 256 / 224))
+    """The shorter side before the middle is cut out.
+
+    A small network reads the whole picture; a larger one what torchvision's presets cut out, 224 of 256 pixels, in
+    proportion.
+    """
+    side = max(height, width)
+    return side if side < SMALL_SIDE else min(MAX_SIDE, round(side * 256 / 224))
 
 
 def _each(name: str, values: tuple[float, ...], channels: int) -> tuple[float, ...]:

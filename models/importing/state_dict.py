@@ -1,4 +1,4 @@
-"""PyTorch state dicts in .safetensors: networks of the VGG family, and plain multilayer perceptrons.
+"""PyTorch state dicts in .safetensors: networks of the VGG family, perceptrons, and sequences that the user spells.
 
 A state dict has weights, but no structure. That of a VGG follows from the names: torchvision and timm number the
 modules of `features` one by one, convolutions, batch normalizations, activations and pools alike, so that a gap tells
@@ -11,14 +11,17 @@ import itertools
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..network import ModelError, Shape
+from ..network import ACTIVATION_PARAMETERS, ModelError, Output, Shape
 from ..tensor_file import TensorFile, check_types, read_tensors
 from .builder import NetworkBuilder
 from .fold import batch_norm
 from .picture import PictureOptions, network_input
+from .sequence import Sequence
+from .spelled import BATCH_NORM_EPSILON, NORM_PARTS, build_spelled
 
 # Convolutions between pools, as in "Very Deep Convolutional Networks for Large-Scale Image Recognition", table 1.
 VGG_BLOCKS = {
@@ -29,29 +32,53 @@ VGG_BLOCKS = {
 }
 VGG_SHRINKS = 32  # five pools of 2
 
-BATCH_NORM_EPSILON = 1e-5  # PyTorch's default, which both libraries keep; a state dict does not have it
+ACTIVATIONS = tuple(name for name, parameters in ACTIVATION_PARAMETERS.items() if not parameters)
 
-KNOWN = "known are networks of the VGG family (torchvision's and timm's names) and plain multilayer perceptrons"
+KNOWN = (
+    "known are networks of the VGG family (torchvision's and timm's names) and plain multilayer perceptrons; --layers "
+    "spells any other sequence, and an ONNX file has it all: model.load_state_dict(weights); model.eval(); "
+    "torch.onnx.export(model, example_input, 'model.onnx')"
+)
 
-_STATISTICS = ("weight", "bias", "running_mean", "running_var")
+
+@dataclass(frozen=True)
+class BuiltStateDict:
+    """A sequence on a builder: its last layer, what it is, what its output means, and what had to be assumed."""
+
+    builder: NetworkBuilder
+    last: str
+    name: str
+    output: Output
+    notes: tuple[str, ...] = ()
 
 
-def build_state_dict(file: TensorFile, options: PictureOptions, activation: str) -> tuple[NetworkBuilder, str]:
-    """The layers of a state dict, and the name of what it is; ModelError where it is none of the known ones.
+def build_state_dict(
+    file: TensorFile, options: PictureOptions, activation: str | None, layers: str | None = None
+) -> BuiltStateDict:
+    """The layers of a state dict; ModelError where it is none of the known ones.
 
-    `activation` is what a perceptron has between its layers.
+    `activation` is what a perceptron has between its layers; the file's metadata may tell it too. `layers` spells any
+    sequence, see `spelled.py`.
     """
     shapes = {name: entry.shape for name, entry in file.entries.items() if not name.endswith("num_batches_tracked")}
     for name, shape in shapes.items():
         if not 1 <= len(shape) <= 4 or 0 in shape:
             raise ModelError(f"tensor {name!r} of shape {list(shape)} is of no network that is known; {KNOWN}")
     check_types(file, shapes)
+    if layers is not None:
+        sequence, output = build_spelled(file, shapes, layers, options)
+        return BuiltStateDict(sequence.builder, sequence.last, "spelled by --layers", output)
     if any(name.startswith("features.") for name in shapes):
-        return _vgg(file, shapes, options)
-    return _perceptron(file, shapes, options, activation)
+        sequence, name = _vgg(file, shapes, options)
+    else:
+        sequence, name = _perceptron(file, shapes, options, activation or file.metadata.get("activation"))
+    if math.prod(sequence.shape) == 1:
+        return BuiltStateDict(sequence.builder, sequence.last, name, Output("values"))
+    note = "its last layer gives raw scores of classes, of which a softmax makes probabilities"
+    return BuiltStateDict(sequence.builder, sequence.last, name, Output("classes", "softmax"), (note,))
 
 
-def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PictureOptions) -> tuple[NetworkBuilder, str]:
+def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PictureOptions) -> tuple[Sequence, str]:
     modules = sorted(int(match[1]) for name in shapes if (match := re.fullmatch(r"features\.(\d{1,4})\.weight", name)))
     convolutions = [i for i in modules if len(shapes[f"features.{i}.weight"]) == 4]
     normalized = len(modules) > len(convolutions)
@@ -61,7 +88,7 @@ def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PictureOptions)
     for i in convolutions:
         expected |= {f"features.{i}.weight", f"features.{i}.bias"}
         if normalized:
-            expected |= {f"features.{i + 1}.{part}" for part in _STATISTICS}
+            expected |= {f"features.{i + 1}.{part}" for part in NORM_PARTS}
     _check_names(shapes, expected, "a VGG")
     if not head:
         raise ModelError("its dense layers are missing: classifier.0.weight and so on, or pre_logits.fc1.weight")
@@ -76,16 +103,16 @@ def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PictureOptions)
     if side < 1 or last[0] * side**2 != flat:
         raise ModelError(f"{head[0]!r} takes {flat} features, which are no square image of {last[0]} channels")
     tensors = read_tensors(file, shapes)
-    builder = NetworkBuilder(network_input((first[1], side * VGG_SHRINKS, side * VGG_SHRINKS), options))
+    builder = Sequence(network_input((first[1], side * VGG_SHRINKS, side * VGG_SHRINKS), options))
     position = 0
     for count in blocks:
         for i in convolutions[position : position + count]:
             builder.conv2d(tensors[f"features.{i}.weight"], tensors[f"features.{i}.bias"], (1, 1, 1, 1))
             if normalized:
-                gamma, beta, mean, variance = (tensors[f"features.{i + 1}.{part}"] for part in _STATISTICS)
+                gamma, beta, mean, variance = (tensors[f"features.{i + 1}.{part}"] for part in NORM_PARTS)
                 builder.affine(batch_norm(gamma, beta, mean, variance, BATCH_NORM_EPSILON))
             builder.activate("relu")
-        builder.max_pool()
+        builder.pool("max", 2, 2)
         position += count
     builder.flatten()
     _dense(builder, tensors, head, "relu")
@@ -113,8 +140,8 @@ def _vgg_head(shapes: Mapping[str, Shape]) -> list[str]:
 
 
 def _perceptron(
-    file: TensorFile, shapes: Mapping[str, Shape], options: PictureOptions, activation: str
-) -> tuple[NetworkBuilder, str]:
+    file: TensorFile, shapes: Mapping[str, Shape], options: PictureOptions, activation: str | None
+) -> tuple[Sequence, str]:
     layers = [name.removesuffix(".weight") for name, shape in shapes.items() if name.endswith("weight")]
     for name, shape in shapes.items():
         if len(shape) != (2 if name.endswith("weight") else 1):
@@ -124,8 +151,14 @@ def _perceptron(
     if not layers:
         raise ModelError(f"it has no weights; {KNOWN}")
     ordered = _in_order(layers, shapes)
-    builder = NetworkBuilder(network_input(shapes[f"{ordered[0]}.weight"][1:], options))
-    _dense(builder, read_tensors(file, shapes), ordered, activation)
+    if len(ordered) > 1 and activation not in ACTIVATIONS:
+        told = f"not {activation!r}; " if activation else ""
+        raise ModelError(
+            f"its weights do not tell what is between its {len(ordered)} layers: {told}--activation says it "
+            f"({', '.join(ACTIVATIONS)})"
+        )
+    builder = Sequence(network_input(shapes[f"{ordered[0]}.weight"][1:], options))
+    _dense(builder, read_tensors(file, shapes), ordered, activation or "identity")
     return builder, "perceptron"
 
 
@@ -149,7 +182,7 @@ def _in_order(layers: list[str], shapes: Mapping[str, Shape]) -> list[str]:
     return ordered
 
 
-def _dense(builder: NetworkBuilder, tensors: Mapping[str, np.ndarray], layers: list[str], activation: str) -> None:
+def _dense(builder: Sequence, tensors: Mapping[str, np.ndarray], layers: list[str], activation: str) -> None:
     """Dense layers with an activation between them, and the probabilities at the end."""
     for position, layer in enumerate(layers):
         weight = tensors[f"{layer}.weight"]
@@ -157,7 +190,8 @@ def _dense(builder: NetworkBuilder, tensors: Mapping[str, np.ndarray], layers: l
         builder.dense(np.ascontiguousarray(weight), tensors.get(f"{layer}.bias"))
         if position < len(layers) - 1 and activation != "identity":
             builder.activate(activation)
-    builder.softmax()
+    if layers and math.prod(builder.shape) > 1:
+        builder.softmax()
 
 
 def _check_names(shapes: Mapping[str, Shape], expected: set[str], what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from safetensors.numpy import save_file
-from trninfer.models import load_model
+from trninfer.models import Output, load_model
+from trninfer.models.importing.labels import imagenet_labels
 from trninfer.models.preprocess import open_image, preprocess
 
 CLASSES = ("cat", "dog", "fish", "ant", "bee")
@@ -93,7 +95,7 @@ def test_an_imported_network_answers_as_onnx_runtime_does(
     outcome = cli("import", source, "-o", model, "--labels", labels)
     assert outcome.status == 0 and outcome.err == ""
     assert "checked:  against ONNX Runtime on random input, largest difference" in outcome.out
-    assert f"wrote:    {model}" in outcome.out and "ImageNet" not in outcome.out
+    assert f"wrote:    {model}" in outcome.out and "assumed:  its 5 numbers are raw scores of classes" in outcome.out
 
     report = cli("classify", photos, "--model", model, "--verify", "--format", "json").json()
     assert report["verify"]["passed"] and len(report["predictions"]) == 4
@@ -121,7 +123,8 @@ def test_a_state_dict_of_a_perceptron(cli, tmp_path: Path) -> None:
     save_file(tensors, source)
     outcome = cli("import", source, "-o", model, "--activation", "tanh")
     assert outcome.status == 0 and "PyTorch state dict (perceptron): 3 layers, 93 parameters" in outcome.out
-    assert "3 classes, numbered" in outcome.out and "pictures:" not in outcome.out
+    assert "output:   3 classes by probabilities, numbered" in outcome.out and "pictures:" not in outcome.out
+    assert "checked:  not: a state dict holds weights alone" in outcome.out
     x = random.standard_normal((5, 6), np.float32)
     np.save(tmp_path / "x.npy", x)
     report = cli("ffnn", "--data", tmp_path / "x.npy", "--model", model, "--format", "json").json()
@@ -131,12 +134,29 @@ def test_a_state_dict_of_a_perceptron(cli, tmp_path: Path) -> None:
 
 def test_preprocessing_is_kept_in_the_file(cli, tmp_path: Path) -> None:
     model = tmp_path / "net.safetensors"
-    arguments = ("--input-range", "-1,1", "--mean", "0,0,0.5", "--std", "2", "--resize", "40")
-    outcome = cli("import", write_onnx(tmp_path / "net.onnx"), "-o", model, *arguments)
-    assert outcome.status == 0 and "assumed" not in outcome.out
+    arguments = ("--input-range", "-1,1", "--mean", "0,0,0.5", "--std", "2", "--resize", "40", "--pictures", "photo")
+    more = ("--channel-order", "bgr", "--output-kind", "sigmoid")
+    outcome = cli("import", write_onnx(tmp_path / "net.onnx"), "-o", model, *arguments, *more)
+    assert outcome.status == 0 and "(--" not in outcome.out.split("assumed:")[1]
     spec = load_model(model).network.input
     assert (spec.mean, spec.std, spec.resize) == ((0.5, 0.5, 0.75), (1.0, 1.0, 1.0), 40)
-    assert "(assumed; see --mean, --std, --input-range)" in cli("import", tmp_path / "net.onnx", "-o", model).out
+    assert spec.channel_order == "bgr" and load_model(model).network.output == Output("sigmoid")
+    outcome = cli("import", tmp_path / "net.onnx", "-o", model)
+    notes = json.loads(load_model(model).metadata["notes"])
+    assert len(notes) == 5 and all(note in outcome.out for note in notes)
+    assert "pixels are used by ImageNet's mean and deviation (--mean, --std, --input-range)" in notes
+
+
+def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> None:
+    model = tmp_path / "net.safetensors"
+    outcome = cli("import", write_onnx(tmp_path / "net.onnx"), "-o", model, "--pictures", "digit", "--invert")
+    assert outcome.status == 0 and "a digit is found and centred in 32x32" in outcome.out
+    spec = load_model(model).network.input
+    assert (spec.preprocess, spec.mean, spec.std) == ("digit", (1.0,) * 3, (-1.0,) * 3)
+    outcome = cli("import", tmp_path / "net.onnx", "-o", model, "--labels", "imagenet")
+    assert outcome.status == 2 and "ends in 5 features, but has 1000 labels" in outcome.err
+    names = imagenet_labels()
+    assert len(names) == 1000 and (names[0], names[281], names[999]) == ("tench", "tabby", "toilet tissue")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +169,11 @@ def test_preprocessing_is_kept_in_the_file(cli, tmp_path: Path) -> None:
         (("net.onnx", "-o", "net.onnx"), "is the file that is read; give another name"),
         (("net.onnx", "-o", "pipe"), "not a regular file"),
         (("net.onnx", "-o", "m", "--input-range", "1"), "--input-range 1: two numbers are needed"),
-        (("net.onnx", "-o", "m", "--input-range", "1,0"), "the input range 1,0 is empty"),
+        (("net.onnx", "-o", "m", "--input-range", "1,1"), "the input range 1,1 is empty"),
+        (("net.onnx", "-o", "m", "--input-size", "12"), "--input-size 12: height and width are needed"),
+        (("net.onnx", "-o", "m", "--input-size", "12x12"), "is fixed at 32, not 12; leave --input-size out"),
+        (("net.onnx", "-o", "m", "--output-name", "v"), "it has no value 'v'"),
+        (("net.onnx", "-o", "m", "--std", "0"), "none may be 0"),
         (("net.onnx", "-o", "m", "--mean", "a"), "--mean a: numbers with commas"),
         (("net.onnx", "-o", "m", "--mean", "nan"), "finite numbers are needed"),
         (("net.onnx", "-o", "m", "--std", "1,2"), "std has 2 numbers"),
@@ -191,7 +215,7 @@ def test_without_onnx_runtime_it_imports_and_says_that_it_was_not_checked(cli, t
     source = write_onnx(tmp_path / "net.onnx")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     outcome = cli("import", source, "-o", tmp_path / "m.safetensors")
-    assert outcome.status == 0 and "not against ONNX Runtime: ONNX Runtime is not installed" in outcome.out
+    assert outcome.status == 0 and "checked:  not: ONNX Runtime is not installed" in outcome.out
 
 
 def test_an_import_that_differs_is_not_written(cli, tmp_path: Path, monkeypatch) -> None:

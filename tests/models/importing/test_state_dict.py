@@ -25,8 +25,9 @@ from trninfer.models import (
     run_network,
     save_model,
 )
-from trninfer.models.importing import PictureOptions, import_network
-from trninfer.models.network import ImageInput
+from trninfer.models.importing import ImportOptions, PictureOptions, import_network
+from trninfer.models.importing.spelled import NORM_PARTS
+from trninfer.models.network import ImageInput, Output
 
 Tensors = dict[str, np.ndarray]
 
@@ -137,7 +138,7 @@ def test_a_vgg(name: str, normalized: bool, timm: bool, tmp_path: Path) -> None:
     convolutions = [layer for layer in network.layers if isinstance(layer, Conv2d)]
     assert len(convolutions) == sum(BLOCKS[name]) and {layer.activation for layer in convolutions} == {"relu"}
     assert [type(layer) for layer in network.layers[-5:]] == [Flatten, Dense, Dense, Dense, Softmax]
-    assert imported.comparison.passed and imported.comparison.skipped == ""
+    assert "weights alone, with nothing to compare" in imported.comparison.skipped
     x = np.random.default_rng(5).standard_normal((2, 3, 64, 64), np.float32)
     run = run_network(network, imported.tensors, x)
     np.testing.assert_allclose(run.probabilities, reference(name, tensors, x), rtol=1e-3, atol=1e-5)
@@ -174,13 +175,13 @@ def perceptron(*sizes: int, stem: str = "fc", seed: int = 0) -> Tensors:
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    sizes=st.lists(st.integers(1, 12), min_size=2, max_size=14),
+    sizes=st.lists(st.integers(2, 12), min_size=2, max_size=14),
     stem=st.sampled_from(["fc", "linear", "layers.", "net.layer"]),
     activation=st.sampled_from(["identity", "relu", "tanh", "sigmoid"]),
 )
 def test_a_perceptron(sizes: list[int], stem: str, activation: str, tmp_path: Path) -> None:
     tensors = perceptron(*sizes, stem=stem)
-    imported = import_network(save(tensors, tmp_path), activation=activation)
+    imported = import_network(save(tensors, tmp_path), options=ImportOptions(activation=activation))
     assert imported.network.input == FeatureInput(sizes[0]) and len(imported.network.labels) == sizes[-1]
     x = np.random.default_rng(1).standard_normal((3, sizes[0]), np.float32)
     values = x.astype(np.float64)
@@ -204,10 +205,98 @@ def test_layers_without_numbers_are_ordered_by_their_shapes(tmp_path: Path) -> N
     tensors = perceptron(7, 5, 4, 3)
     names = {"fc1": "input", "fc2": "between", "fc3": "a_head"}
     renamed = {f"{names[name.split('.')[0]]}.{name.split('.')[1]}": value for name, value in tensors.items()}
-    imported = import_network(save(renamed, tmp_path))
+    relu = ImportOptions(activation="relu")
+    imported = import_network(save(renamed, tmp_path), options=relu)
     np.testing.assert_array_equal(imported.tensors["dense3.weight"], tensors["fc3.weight"].T)
     del renamed["a_head.bias"]
-    assert not import_network(save(renamed, tmp_path)).tensors["dense3.bias"].any()
+    assert not import_network(save(renamed, tmp_path), options=relu).tensors["dense3.bias"].any()
+
+
+def test_an_activation_is_told_or_found_and_never_assumed(tmp_path: Path) -> None:
+    tensors = perceptron(7, 5, 3)
+    with pytest.raises(ModelError, match=r"between its 2 layers: --activation says it \(identity, relu"):
+        import_network(save(tensors, tmp_path))
+    with pytest.raises(ModelError, match="not 'swish'; --activation"):
+        import_network(save(tensors, tmp_path), options=ImportOptions(activation="swish"))
+    save_file(tensors, tmp_path / "told.safetensors", {"activation": "tanh"})
+    layers = import_network(tmp_path / "told.safetensors").network.layers
+    assert [getattr(layer, "activation", "") for layer in layers] == ["tanh", "identity", ""]
+    one = import_network(save(perceptron(7, 1), tmp_path)).network
+    assert one.output == Output("values") and one.labels == ()
+
+
+CONVOLUTIONS = {
+    "conv1.weight": (4, 1, 5, 5),
+    "conv1.bias": (4,),
+    "bn1.weight": (4,),
+    "bn1.bias": (4,),
+    "bn1.running_mean": (4,),
+    "bn1.running_var": (4,),
+    "conv2.weight": (6, 2, 3, 3),
+    "fc1.weight": (10, 6 * 3 * 3),
+    "fc1.bias": (10,),
+}
+STEPS = "conv1, bn1, relu, maxpool:2, conv2:padding=1:stride=2:groups=2, leaky_relu:0.2, flatten, fc1, logsoftmax"
+
+
+def spelled_tensors() -> Tensors:
+    random = np.random.default_rng(3)
+    return {name: random.uniform(0.1, 1, shape).astype(np.float32) for name, shape in CONVOLUTIONS.items()}
+
+
+def test_a_sequence_that_the_user_spells(tmp_path: Path) -> None:
+    tensors = spelled_tensors()
+    imported = import_network(save(tensors, tmp_path), options=ImportOptions(layers=STEPS))
+    network = imported.network
+    assert network.input.shape == (1, 14, 14)  # the least side that leaves 3x3 pixels
+    assert [type(layer) for layer in network.layers] == [Conv2d, Conv2d, Flatten, Dense, Softmax]
+    assert network.output == Output("classes", "log_softmax")
+    x = np.random.default_rng(5).standard_normal((2, 1, 14, 14), np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "conv1.weight", "conv1.bias"], ["a"]),
+        helper.make_node("BatchNormalization", ["a", *(f"bn1.{part}" for part in NORM_PARTS)], ["b"]),
+        helper.make_node("Relu", ["b"], ["c"]),
+        helper.make_node("MaxPool", ["c"], ["d"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["d", "conv2.weight"], ["e"], pads=[1] * 4, strides=[2, 2], group=2),
+        helper.make_node("LeakyRelu", ["e"], ["f"], alpha=0.2),
+        helper.make_node("Flatten", ["f"], ["g"]),
+        helper.make_node("Gemm", ["g", "fc1.weight", "fc1.bias"], ["h"], transB=1),
+        helper.make_node("Softmax", ["h"], ["y"]),
+    ]
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)]
+    made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    weights = [numpy_helper.from_array(value, name) for name, value in tensors.items()]
+    graph = helper.make_graph(nodes, "spelled", given, made, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    run = run_network(network, imported.tensors, x)
+    np.testing.assert_allclose(run.probabilities, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ("", "has 0 steps; 1 to 1000"),
+        ("conv1, bn1, fc1", "does not use the module 'conv2'"),
+        ("relu", "does not use the module 'bn1'"),
+        (STEPS.replace("relu, maxpool", "rely, maxpool"), r"step 3 \(rely\): neither a module"),
+        (STEPS.replace("maxpool:2", "maxpool:x"), "'x' is no number"),
+        (STEPS.replace("maxpool:2", "maxpool:-2"), "window and stride must be 1 or more|does not follow"),
+        (STEPS.replace("padding", "pad"), "'pad' is not known; padding, stride, groups are"),
+        (STEPS.replace("conv1, bn1", "bn1, conv1"), "neither a convolution nor a dense layer"),
+        (STEPS.replace("groups=2", "groups=3"), "takes 6 channels of an image"),
+        (STEPS.replace("maxpool:2, ", "globalpool, "), "does not follow from its layers; --input-size HxW"),
+    ],
+)
+def test_steps_that_do_not_fit_are_named(steps: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=says) as error:
+        import_network(save(spelled_tensors(), tmp_path), options=ImportOptions(layers=steps))
+    assert "\n" not in str(error.value)
+
+
+def test_a_convolutional_state_dict_is_told_two_ways_out(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"--layers spells any other .*torch\.onnx\.export\(model, example_input"):
+        import_network(save(spelled_tensors(), tmp_path))
 
 
 def changed(change) -> Tensors:
@@ -230,7 +319,6 @@ def moved(tensors: Tensors, old: int, new: int) -> None:
         (changed(lambda t: [t.pop(n) for n in list(t) if n.startswith("classifier")]), "dense layers are missing"),
         (changed(lambda t: [moved(t, 25, 26), moved(t, 26, 27)]), "are not as far apart as in a VGG"),
         (changed(lambda t: t.update({"features.0.weight": np.ones((2, 3, 5, 5), np.float32)})), "not 3x3"),
-        (changed(lambda t: t.update({"features.0.weight": np.ones((2, 4, 3, 3), np.float32)})), "channels is 4"),
         (changed(lambda t: t.update({"features.1.bias": np.ones(3, np.float32)})), "not of one length"),
         (changed(lambda t: t.update({"classifier.0.weight": np.ones((12, 9), np.float32)})), "no square image"),
         (changed(lambda t: t.update({"classifier.3.weight": np.ones((11, 13), np.float32)})), "takes 13 features"),
@@ -242,7 +330,10 @@ def moved(tensors: Tensors, old: int, new: int) -> None:
         ({"fc1.weight": np.ones((4, 3), np.float32), "fc2.weight": np.ones((2, 5), np.float32)}, "order of its layers"),
         ({"fc1.bias": np.ones(4, np.float32)}, "'fc1.bias' [4] does not belong to a multilayer perceptron"),
         ({"fc1.weight": np.ones((0, 3), np.float32)}, "of shape [0, 3] is of no network"),
-        ({"fc1.weight": np.ones((2, 3), np.float32), "fc1.bias": np.ones(3, np.float32)}, "its bias has shape [3]"),
+        (
+            {"fc1.weight": np.ones((2, 3), np.float32), "fc1.bias": np.ones(3, np.float32)},
+            "its bias is [3]",
+        ),
         ({}, "it has no weights"),
     ],
 )
@@ -285,10 +376,12 @@ def test_any_shapes_and_names_are_a_model_error_or_a_network(data: st.DataObject
 @pytest.mark.parametrize(
     ("options", "mean", "std", "resize"),
     [
-        (PictureOptions(), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 73),
-        (PictureOptions(input_range=(-1, 1)), (0.5,) * 3, (0.5,) * 3, 73),
-        (PictureOptions((0, 255), (123.675, 116.28, 103.53)), (0.485, 0.456, 0.406), (1 / 255,) * 3, 73),
-        (PictureOptions(mean=(0.5,), std=(0.25,), resize=64), (0.5,) * 3, (0.25,) * 3, 64),
+        (PictureOptions(), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 64),
+        (PictureOptions(input_range=(-1, 1)), (0.5,) * 3, (0.5,) * 3, 64),
+        (PictureOptions((0, 255), (123.675, 116.28, 103.53)), (0.485, 0.456, 0.406), (1 / 255,) * 3, 64),
+        (PictureOptions(mean=(0.5,), std=(0.25,), resize=70), (0.5,) * 3, (0.25,) * 3, 70),
+        (PictureOptions(input_range=(0, 1), invert=True), (1.0,) * 3, (-1.0,) * 3, 64),
+        (PictureOptions((1, -1), (0.5,), (-2.0,)), (0.25,) * 3, (1.0,) * 3, 64),
     ],
 )
 def test_preprocessing_that_is_told(

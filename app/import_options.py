@@ -1,0 +1,199 @@
+"""What `trninfer import` can be told, and how each text becomes what the importer takes."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from ..models.importing import ImportOptions, PictureOptions
+
+MAX_LABEL_BYTES = 4 << 20
+IMAGENET = "imagenet"
+
+
+class Pictures(str, Enum):
+    """How a picture is looked at."""
+
+    digit = "digit"
+    photo = "photo"
+
+
+class ChannelOrder(str, Enum):
+    """The order of the colours in the network's input."""
+
+    rgb = "rgb"
+    bgr = "bgr"
+
+
+class OutputKind(str, Enum):
+    """What the numbers that come out mean."""
+
+    classes = "classes"
+    sigmoid = "sigmoid"
+    values = "values"
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """How pictures become the network's input; None for what is not told."""
+
+    pictures: Annotated[
+        Optional[Pictures],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
+        typer.Option(
+            "--pictures", help="Photos, or a digit to be found and cut out. [default: photo]", show_default=False
+        ),
+    ] = None
+    invert: Annotated[bool, typer.Option("--invert", help="Swap light and dark: dark ink is then high.")] = False
+    input_range: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--input-range", metavar="LO,HI", help="What black and white become. [default: 0,1]"),
+    ] = None
+    mean: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--mean", metavar="M[,M,M]", help="Then subtracted, by channel. [default: ImageNet's for colour]"),
+    ] = None
+    std: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--std", metavar="S[,S,S]", help="Then divided by, by channel. [default: ImageNet's for colour]"),
+    ] = None
+    channel_order: Annotated[
+        Optional[ChannelOrder],  # noqa: UP045
+        typer.Option("--channel-order", help="Order of the colours. [default: rgb]", show_default=False),
+    ] = None
+    resize: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            "--resize",
+            metavar="N",
+            min=1,
+            help="Shorter side of a picture before its middle is cut out. [default: the network's own side below 96 "
+            "pixels, else 8/7 of it]",
+        ),
+    ] = None
+    input_size: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--input-size", metavar="HxW", help="Height and width, where the file leaves them open."),
+    ] = None
+
+    def read(self) -> PictureOptions:
+        """The same as the importer takes it; UsageError for text that is not what it should be."""
+        from ..models.importing import PictureOptions
+
+        span = _numbers("--input-range", self.input_range)
+        if span is not None and len(span) != 2:
+            raise UsageError(f"--input-range {self.input_range}: two numbers are needed, such as 0,255")
+        return PictureOptions(
+            (span[0], span[1]) if span else None,
+            _numbers("--mean", self.mean),
+            _numbers("--std", self.std),
+            self.resize,
+            self.pictures.value if self.pictures else None,
+            self.invert,
+            self.channel_order.value if self.channel_order else None,
+            _size(self.input_size),
+        )
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """What else the file does not tell of the network."""
+
+    labels: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--labels",
+            metavar="FILE",
+            help="Names of the classes, one a line, or imagenet for those of its 1,000. [default: their numbers]",
+        ),
+    ] = None
+    output_name: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--output-name", metavar="NAME", help="The value to be the output; the rest is cut away."),
+    ] = None
+    output_kind: Annotated[
+        Optional[OutputKind],  # noqa: UP045
+        typer.Option(
+            "--output-kind", help="What the output means. [default: as its last layer tells]", show_default=False
+        ),
+    ] = None
+    activation: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--activation", metavar="NAME", help="Between the layers of a perceptron's state dict."),
+    ] = None
+    layers: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--layers", metavar="STEPS", help='A state dict\'s sequence: "conv1, relu, maxpool:2, flatten, fc1".'
+        ),
+    ] = None
+    unchecked: Annotated[bool, typer.Option("--unchecked", help="Import also what ONNX Runtime does not run.")] = False
+
+    def read(self) -> ImportOptions:
+        """The same as the importer takes it."""
+        from ..models.importing import ImportOptions
+
+        kind = self.output_kind.value if self.output_kind else None
+        return ImportOptions(self.output_name, kind, self.activation, self.layers, self.unchecked)
+
+    def read_labels(self) -> tuple[str, ...] | None:
+        """The names of the classes; None where none are given."""
+        if self.labels is None:
+            return None
+        if self.labels == IMAGENET and not Path(IMAGENET).exists():
+            from ..models.importing.labels import imagenet_labels
+
+            return imagenet_labels()
+        return _read_labels(Path(self.labels))
+
+
+def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """Finite numbers with commas between them."""
+    if text is None:
+        return None
+    try:
+        values = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        raise UsageError(f"{option} {text}: numbers with commas between them are needed") from None
+    if not all(math.isfinite(value) for value in values):
+        raise UsageError(f"{option} {text}: finite numbers are needed")
+    return values
+
+
+def _size(text: str | None) -> tuple[int, int] | None:
+    """HxW."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text, re.ASCII)
+    if not match or not int(match[1]) or not int(match[2]):
+        raise UsageError(f"--input-size {text}: height and width are needed, such as 224x224")
+    return int(match[1]), int(match[2])
+
+
+def _read_labels(path: Path) -> tuple[str, ...]:
+    """The lines of a text file."""
+    from ..models.regular_files import describe, open_regular
+
+    try:
+        with open_regular(path) as file:
+            raw = file.read(MAX_LABEL_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--labels {path}: {describe(error)}") from None
+    if len(raw) > MAX_LABEL_BYTES:
+        raise UsageError(f"--labels {path}: more than {MAX_LABEL_BYTES >> 20} MiB; one line for each class is needed")
+    try:
+        lines = [line.strip() for line in raw.decode("utf-8-sig").rstrip().split("\n")]
+    except UnicodeDecodeError:
+        raise UsageError(f"--labels {path}: not a text file in UTF-8") from None
+    for number, line in enumerate(lines, start=1):
+        if not line or not line.isprintable():
+            raise UsageError(f"--labels {path}: line {number} is {'not printable' if line else 'empty'}")
+    return tuple(lines)

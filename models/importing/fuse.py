@@ -1,0 +1,268 @@
+"""Layers merged into the ones before them where that gives the same answer: the passes at the end of an import.
+
+A pass looks at one layer and what it reads; it applies where nothing else reads that. Batch normalisations go into
+weights, activations into the layer before, pools of 2x2 into plain convolutions, zeros around an image into the padding
+of what reads it, and x * sigmoid(x) becomes silu.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ..network import (
+    INPUT,
+    MONOTONE,
+    Activation,
+    Affine,
+    Combine,
+    Conv2d,
+    Dense,
+    Layer,
+    Pad,
+    Pool,
+    Shape,
+)
+from . import fold
+
+_Activated = (Conv2d, Dense, Affine, Combine)
+_SIXTH = 1 / 6
+
+
+def fuse_layers(
+    layers: Sequence[Layer], tensors: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], last: str
+) -> tuple[tuple[Layer, ...], dict[str, np.ndarray]]:
+    """The layers that `last` depends on, merged, it included, and their tensors."""
+    fusing = _Fusing(layers, tensors, shapes, last)
+    for fuse in _PASSES:
+        fusing.run(fuse)
+    return fusing.result()
+
+
+class _Fusing:
+    """The state of the passes: layers by name in order, and how often each is read."""
+
+    def __init__(
+        self, layers: Sequence[Layer], tensors: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], last: str
+    ) -> None:
+        self.layers = {layer.name: layer for layer in layers}
+        self.tensors = dict(tensors)
+        self.shapes = shapes
+        self.last = last
+        self._drop_unread()
+
+    def run(self, fuse: Callable[[_Fusing, Layer], Layer | str | None]) -> None:
+        """Offer each layer to a pass. It gives a layer that takes this one's place, the name of one that gives the same
+        already, or None where it does not apply.
+        """
+        renamed: dict[str, str] = {}
+        for name in tuple(self.layers):
+            layer = self.layers[name]
+            if any(source in renamed for source in layer.inputs):
+                inputs = tuple(renamed.get(source, source) for source in layer.inputs)
+                layer = self.layers[name] = dataclasses.replace(layer, inputs=inputs)
+            given = fuse(self, layer)
+            if isinstance(given, str):
+                target = renamed[name] = renamed.get(given, given)
+                self.reads[target] += self.reads[name] - 1
+            elif given is not None:
+                self.layers[name] = given
+        self.last = renamed.get(self.last, self.last)
+        self._drop_unread()
+
+    def source(self, layer: Layer, position: int = 0) -> Layer | None:
+        """The layer that an input of `layer` is, where nothing else reads it."""
+        name = layer.inputs[position]
+        return self.layers.get(name) if self.reads[name] == 1 and name != self.last else None
+
+    def absorb(self, source: Layer, **changes: object) -> str:
+        """Change a layer in its place; what reads the one that asked now reads it."""
+        self.layers[source.name] = dataclasses.replace(source, **changes)  # type: ignore[arg-type]
+        return source.name
+
+    def result(self) -> tuple[tuple[Layer, ...], dict[str, np.ndarray]]:
+        """What is left, and the tensors of that."""
+        names = [name for layer in self.layers.values() for name in layer.tensor_shapes()]
+        return tuple(self.layers.values()), {name: self.tensors[name] for name in names}
+
+    def _drop_unread(self) -> None:
+        wanted = {self.last}
+        for name in reversed(tuple(self.layers)):
+            if name in wanted:
+                wanted.update(self.layers[name].inputs)
+        self.layers = {name: layer for name, layer in self.layers.items() if name in wanted}
+        if self.last != INPUT:  # the last one's place is at the end
+            self.layers[self.last] = self.layers.pop(self.last)
+        self.reads = Counter(name for layer in self.layers.values() for name in layer.inputs)
+
+
+def _swish(state: _Fusing, layer: Layer) -> Layer | None:
+    """x * sigmoid(x), x * hardsigmoid(x) and x * tanh(softplus(x)) as silu, hardswish and mish."""
+    if not isinstance(layer, Combine) or layer.operation != "multiply" or layer.activation != "identity":
+        return None
+    for x, gate in (layer.inputs, layer.inputs[::-1]):
+        found = _gate_of(state, x, gate)
+        if found:
+            return Activation(layer.name, found, inputs=(x,))
+    return None
+
+
+def _gate_of(state: _Fusing, x: str, name: str) -> str | None:
+    gate = state.layers.get(name)
+    if not isinstance(gate, Activation) or state.reads[name] != 1:
+        return None
+    if gate.activation == "tanh":
+        inner = state.layers.get(gate.inputs[0])
+        soft = isinstance(inner, Activation) and inner.activation == "softplus" and inner.inputs == (x,)
+        return "mish" if soft else None
+    if gate.inputs != (x,):
+        return None
+    if gate.activation == "sigmoid":
+        return "silu"
+    wanted = (_SIXTH, 0.5)
+    hard = gate.activation == "hardsigmoid" and np.allclose(gate.activation_parameters, wanted, rtol=1e-5)
+    return "hardswish" if hard else None
+
+
+def _hard_sigmoid(state: _Fusing, layer: Layer) -> Layer | None:
+    """clip(x + 3, 0, 6) / 6 as hardsigmoid."""
+    if not isinstance(layer, Affine) or layer.activation != "identity":
+        return None
+    clip = state.source(layer)
+    if not isinstance(clip, Activation) or clip.activation != "clip" or clip.activation_parameters != (0.0, 6.0):
+        return None
+    plus = state.source(clip)
+    if not isinstance(plus, Affine) or plus.activation != "identity":
+        return None
+    if not (_all(state, plus, 1.0, 3.0) and _all(state, layer, _SIXTH, 0.0)):
+        return None
+    return Activation(layer.name, "hardsigmoid", (_SIXTH, 0.5), inputs=plus.inputs)
+
+
+def _all(state: _Fusing, layer: Affine, scale: float, shift: float) -> bool:
+    """Whether an affine layer has these numbers everywhere."""
+    pairs = ((state.tensors[f"{layer.name}.scale"], scale), (state.tensors[f"{layer.name}.shift"], shift))
+    return all(np.allclose(tensor, value, rtol=1e-6, atol=0) for tensor, value in pairs)
+
+
+def _gated_after_scale(state: _Fusing, layer: Layer) -> Layer | None:
+    """(x * clip(x + 3, 0, 6)) / 6, as some write hardswish."""
+    if not isinstance(layer, Affine) or not _all(state, layer, _SIXTH, 0.0):
+        return None
+    product = state.source(layer)
+    if not isinstance(product, Combine) or product.operation != "multiply":
+        return None
+    for x, gate in (product.inputs, product.inputs[::-1]):
+        clip = state.layers.get(gate)
+        plus = state.layers.get(clip.inputs[0]) if isinstance(clip, Activation) else None
+        if not isinstance(clip, Activation) or not isinstance(plus, Affine) or plus.inputs != (x,):
+            continue
+        if clip.activation_parameters == (0.0, 6.0) and _all(state, plus, 1.0, 3.0):
+            return Activation(layer.name, "hardswish", inputs=(x,))
+    return None
+
+
+def _affine(state: _Fusing, layer: Layer) -> str | None:
+    """Numbers that change nothing are dropped; those for channels go into the weights before them."""
+    if not isinstance(layer, Affine):
+        return None
+    if layer.activation == "identity" and _all(state, layer, 1.0, 0.0):
+        return layer.inputs[0]
+    before = state.source(layer)
+    if not isinstance(before, (Conv2d, Dense, Affine)) or before.activation != "identity":
+        return None
+    if isinstance(before, Conv2d) and before.pool_size > 1:
+        return None
+    affine = fold.Affine(*(state.tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift")))
+    if isinstance(before, Affine):
+        if before.shape != layer.shape:
+            return None
+        names = (f"{before.name}.scale", f"{before.name}.shift")
+        folded = fold.after_affine(state.tensors[names[0]], state.tensors[names[1]], affine)
+    elif len(layer.shape) > 1:
+        return None
+    else:
+        names = (f"{before.name}.weight", f"{before.name}.bias")
+        after = fold.after_conv2d if isinstance(before, Conv2d) else fold.after_dense
+        folded = after(state.tensors[names[0]], state.tensors[names[1]], affine)
+    state.tensors.update(zip(names, folded, strict=True))
+    return state.absorb(before, activation=layer.activation, activation_parameters=layer.activation_parameters)
+
+
+def _activation(state: _Fusing, layer: Layer) -> str | None:
+    """An activation goes into the layer before it; a relu after a relu is dropped."""
+    if not isinstance(layer, Activation):
+        return None
+    if layer.activation == "identity":
+        return layer.inputs[0]
+    before = state.source(layer)
+    if not isinstance(before, _Activated):
+        return None
+    if before.activation == layer.activation == "relu":
+        return before.name
+    if before.activation != "identity" or (isinstance(before, Conv2d) and before.pool_size > 1):
+        return None
+    return state.absorb(before, activation=layer.activation, activation_parameters=layer.activation_parameters)
+
+
+def _max_pool(state: _Fusing, layer: Layer) -> str | None:
+    """A maximum over 2x2 pixels goes into a plain convolution before it, and so does a monotone activation after it."""
+    if isinstance(layer, Activation):
+        before = state.source(layer)
+        if not isinstance(before, Conv2d) or before.pool_size == 1 or before.activation != "identity":
+            return None
+        if layer.activation not in MONOTONE:
+            return None
+        return state.absorb(before, activation=layer.activation, activation_parameters=layer.activation_parameters)
+    if not isinstance(layer, Pool) or layer.method != "max" or layer.window != (2, 2) or layer.stride != (2, 2):
+        return None
+    before = state.source(layer)
+    if not isinstance(before, Conv2d) or before.pool_size > 1 or not before.is_plain:
+        return None
+    channels, height, width = before.convolved_shape(state.shapes[before.inputs[0]])
+    if any(layer.padding) or layer.output_shape((channels, height, width)) != (channels, height // 2, width // 2):
+        return None
+    return state.absorb(before, pool_size=2)
+
+
+def _padding(state: _Fusing, layer: Layer) -> Layer | None:
+    """Zeros around an image become the padding of the convolution or pool that reads it."""
+    if not isinstance(layer, (Conv2d, Pool)):
+        return None
+    zeros = state.source(layer)
+    if not isinstance(zeros, Pad) or zeros.value or min(zeros.padding) < 0:
+        return None
+    total = tuple(a + b for a, b in zip(layer.padding, zeros.padding))
+    padding = (total[0], total[1], total[2], total[3])
+    if isinstance(layer, Conv2d):
+        return dataclasses.replace(layer, padding=padding, inputs=zeros.inputs)
+    if max(a / b for a, b in zip(padding, layer.window * 2)) >= 1 or layer.ceil_mode:
+        return None
+    if layer.method == "max":
+        # Zero is then no more than what the window has beside it.
+        before = state.layers.get(zeros.inputs[0])
+        low = getattr(before, "activation_parameters", ()) or (math.inf,)
+        activation = getattr(before, "activation", "")
+        if any(layer.padding) or not (activation == "relu" or (activation == "clip" and low[0] == 0)):
+            return None
+        return dataclasses.replace(layer, padding=padding, inputs=zeros.inputs)
+    if any(layer.padding) and not layer.count_include_pad:
+        return None
+    return dataclasses.replace(layer, padding=padding, count_include_pad=True, inputs=zeros.inputs)
+
+
+# In this order: gates are found before activations go into other layers.
+_PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
+    _affine,
+    _gated_after_scale,
+    _hard_sigmoid,
+    _swish,
+    _affine,
+    _activation,
+    _padding,
+    _max_pool,
+)

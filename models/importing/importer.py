@@ -1,0 +1,139 @@
+"""The state of an import: what each value of the graph is, a constant or a view of a layer, and the layers so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+import numpy as np
+
+from ..network import Layer, ModelError, Shape
+from .builder import NetworkBuilder
+from .onnx_file import Node
+from .view import View
+
+
+class Importer:
+    """Operators read their inputs here and give their outputs; methods raise ModelError for what does not fit."""
+
+    def __init__(
+        self,
+        builder: NetworkBuilder,
+        constants: Mapping[str, np.ndarray],
+        views: Mapping[str, View],
+        wanted: Set[str],
+        batch: int,
+        opset: int,
+    ) -> None:
+        self.builder = builder
+        self.constants = dict(constants)
+        self.views = dict(views)
+        self.wanted = wanted  # the values that something reads
+        self.batch = batch  # entries of the batch's axis: 1 where it is not fixed
+        self.opset = opset
+        self.notes: list[str] = []  # what the user should know of the import, each once
+
+    def note(self, text: str) -> None:
+        """Remember something to tell, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def data(self, node: Node, position: int = 0) -> View:
+        """An input that depends on the network's input."""
+        name = node.inputs[position] if position < len(node.inputs) else ""
+        if name not in self.views:
+            raise ModelError(
+                f"its input number {position + 1} is {'constant' if name in self.constants else 'missing'}"
+            )
+        return self.views[name]
+
+    def image(self, node: Node, position: int = 0) -> View:
+        """An input as [batch, channels, ...]."""
+        view = self.data(node, position).with_batch()
+        if not view.batched or len(view.axes) not in (2, 3):
+            raise ModelError(f"takes images, but {self.told(view)} comes in")
+        return view
+
+    def constant(self, node: Node, position: int) -> np.ndarray | None:
+        """A constant input as it is; None where it is left out."""
+        name = node.inputs[position] if position < len(node.inputs) else ""
+        if name in self.views:
+            raise ModelError(
+                f"its input number {position + 1} depends on the network's input; only weights are supported"
+            )
+        if name and name not in self.constants:
+            raise ModelError(f"its input {name!r} is of a type that is not read")
+        return self.constants.get(name)
+
+    def weight(self, node: Node, position: int, ranks: tuple[int, ...] | range = range(9)) -> np.ndarray:
+        """A constant input as float32."""
+        values = self.constant(node, position)
+        if values is None:
+            raise ModelError(f"its input number {position + 1} is missing")
+        if values.ndim not in ranks or values.dtype.kind in "iub" or not values.size:
+            raise ModelError(f"its weight {node.inputs[position]!r} is {values.dtype} of shape {list(values.shape)}")
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as that
+            return values.astype(np.float32, copy=False)
+
+    def optional(self, node: Node, position: int, ranks: tuple[int, ...] | range = range(9)) -> np.ndarray | None:
+        """A constant input as float32; None where it is left out."""
+        return None if self.constant(node, position) is None else self.weight(node, position, ranks)
+
+    def scalar(self, node: Node, position: int, default: float) -> float:
+        """A constant input that is one number."""
+        values = self.constant(node, position)
+        if values is None:
+            return default
+        if values.size != 1:
+            raise ModelError(f"its input number {position + 1} is not one number")
+        return float(values.ravel()[0])
+
+    def give(self, node: Node, value: View | np.ndarray, position: int = 0) -> None:
+        """What an output of a node is."""
+        if position < len(node.outputs) and node.outputs[position]:
+            target: dict[str, View] | dict[str, np.ndarray] = self.views if isinstance(value, View) else self.constants
+            target[node.outputs[position]] = value  # type: ignore[assignment]
+
+    def add(self, layer: Layer, tensors: Mapping[str, np.ndarray] | None = None) -> View:
+        """Append a layer; its output as it lies."""
+        name = self.builder.add(layer, tensors)
+        return View.of(name, self.builder.shapes[name])
+
+    def name(self, stem: str) -> str:
+        """A name that no layer has yet."""
+        return self.builder.name(stem)
+
+    def shape(self, view: View) -> Shape:
+        """The shape in which the view's layer gives its output."""
+        return self.builder.shapes[view.layer]
+
+    def planes(self, view: View) -> str:
+        """The layer that gives a view [batch, C, H, W] or [batch, C, L] as (C, H, W), with an H of 1."""
+        return self.builder.arrange(view, _with_height(view.shape))
+
+    def rows(self, view: View) -> str:
+        """The layer that gives a view as features, in its logical order."""
+        size = int(np.prod(view.shape, dtype=np.int64))
+        return self.builder.arrange(view, (size,))
+
+    def axis(self, view: View, axis: int) -> int:
+        """An axis as ONNX counts them, as one of the view's without the batch; ModelError for the batch's own."""
+        if not -view.rank <= axis < view.rank:
+            raise ModelError(f"has an axis {axis}, but {self.told(view)} comes in")
+        inner = axis % view.rank - view.batched
+        if inner < 0:
+            raise ModelError("works across the batch, which mixes one input with another")
+        return inner
+
+    def told(self, view: View) -> str:
+        """A view's shape for messages, as ONNX has it."""
+        sizes = [*(["batch"] if view.batched else []), *map(str, view.shape)]
+        return f"[{', '.join(sizes)}]"
+
+
+def without_height(view: View, rank: int) -> View:
+    """A layer's output (C, H, W) as a view with `rank` axes: two where the height of 1 was put in for the layer."""
+    return view if rank == 3 else View(view.layer, (view.axes[0], view.axes[2]), view.batched)
+
+
+def _with_height(shape: Shape) -> Shape:
+    return shape if len(shape) == 3 else (shape[0], 1, shape[1])

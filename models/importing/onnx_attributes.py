@@ -1,0 +1,54 @@
+"""Attributes of ONNX nodes, each of the type and length that its operation has."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..network import ModelError
+from .onnx_file import Node
+
+
+def integers(node: Node, name: str, count: int, default: tuple[int, ...]) -> tuple[int, ...]:
+    """An attribute that is a list of `count` integers."""
+    value = node.attributes.get(name, default)
+    if not isinstance(value, tuple) or len(value) != count or not all(isinstance(item, int) for item in value):
+        raise ModelError(f"its {name} is not {count} integers")
+    return tuple(int(item) for item in value)
+
+
+def listed(node: Node, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """An attribute that is a list of integers, however long."""
+    value = node.attributes.get(name, default)
+    return integers(node, name, len(value) if isinstance(value, tuple) else 1, default)
+
+
+def integer(node: Node, name: str, default: int) -> int:
+    """An attribute that is an integer."""
+    value = node.attributes.get(name, default)
+    if not isinstance(value, int):
+        raise ModelError(f"its {name} is not an integer")
+    return value
+
+
+def number(node: Node, name: str, default: float) -> float:
+    """An attribute that is a number, finite unless that is its default."""
+    value = node.attributes.get(name, default)
+    if not isinstance(value, (int, float)) or not (np.isfinite(value) or value == default):
+        raise ModelError(f"its {name} is not a finite number")
+    return float(value)
+
+
+def numbers(node: Node, name: str, default: tuple[float, ...] = ()) -> tuple[float, ...]:
+    """An attribute that is a list of finite numbers."""
+    value = node.attributes.get(name, default)
+    if not isinstance(value, tuple) or not all(np.isfinite(item) for item in value):
+        raise ModelError(f"its {name} are not finite numbers")
+    return tuple(float(item) for item in value)
+
+
+def text(node: Node, name: str, default: str) -> str:
+    """An attribute that is a string."""
+    value = node.attributes.get(name, default)
+    if not isinstance(value, str):
+        raise ModelError(f"its {name} is not a string")
+    return value

@@ -1,0 +1,131 @@
+"""Activations, element by element: they apply to what a layer gives, however it is viewed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ...network import ModelError, PRelu
+from ..importer import Importer
+from ..onnx_attributes import integer, number, text
+from ..onnx_file import Node
+from ..steps import activate, affine_view, channel_numbers, clip, combine_views
+
+
+def _plain(activation: str, *attributes: tuple[str, float]) -> Callable[[Importer, Node], None]:
+    """An operator that is one of our activations, with attributes and their defaults as its parameters."""
+
+    def operator(importer: Importer, node: Node) -> None:
+        parameters = tuple(number(node, name, default) for name, default in attributes)
+        importer.give(node, activate(importer, importer.data(node), activation, parameters))
+
+    return operator
+
+
+def _gelu(importer: Importer, node: Node) -> None:
+    way = text(node, "approximate", "none")
+    if way not in ("none", "tanh"):
+        raise ModelError(f"its approximation {way!r} is not known")
+    importer.give(node, activate(importer, importer.data(node), "gelu" if way == "none" else "gelu_tanh"))
+
+
+def _fast_gelu(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    bias = importer.optional(node, 1)
+    if bias is not None:
+        view = affine_view(importer, view, np.ones(1), bias)
+    importer.give(node, activate(importer, view, "gelu_tanh"))
+
+
+def _bias_gelu(importer: Importer, node: Node) -> None:
+    view = affine_view(importer, importer.data(node), np.ones(1), importer.weight(node, 1))
+    importer.give(node, activate(importer, view, "gelu"))
+
+
+def _quick_gelu(importer: Importer, node: Node) -> None:
+    """x * sigmoid(alpha * x)."""
+    view = importer.data(node)
+    scaled = affine_view(importer, view, np.full(1, number(node, "alpha", 1.702)), np.zeros(1))
+    importer.give(node, combine_views(importer, "multiply", view, activate(importer, scaled, "sigmoid")))
+
+
+def _clip(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    low = number(node, "min", -math.inf) if "min" in node.attributes else importer.scalar(node, 1, -math.inf)
+    high = number(node, "max", math.inf) if "max" in node.attributes else importer.scalar(node, 2, math.inf)
+    importer.give(node, clip(importer, view, low, high))
+
+
+def _prelu(importer: Importer, node: Node) -> None:
+    view, slope = importer.data(node), importer.weight(node, 1)
+    if slope.size == 1:
+        importer.give(node, activate(importer, view, "leaky_relu", (float(slope.ravel()[0]),)))
+        return
+    source, numbers, back = channel_numbers(importer, view, slope)
+    if numbers.ndim != 1:
+        raise ModelError(f"has slopes {list(slope.shape)}; one for all or one for each channel is supported")
+    layer = PRelu(importer.name("prelu"), len(numbers), inputs=(source,))
+    importer.give(node, back(importer.add(layer, {"slope": numbers})))
+
+
+def _swish(importer: Importer, node: Node) -> None:
+    if number(node, "alpha", 1.0) != 1:
+        raise ModelError("its alpha is not 1")
+    importer.give(node, activate(importer, importer.data(node), "silu"))
+
+
+def _thresholded(importer: Importer, node: Node) -> None:
+    if number(node, "alpha", 1.0) != 0:
+        raise ModelError("a threshold other than 0 is not supported")
+    importer.give(node, activate(importer, importer.data(node), "relu"))
+
+
+def _identity(importer: Importer, node: Node) -> None:
+    importer.give(node, importer.data(node))
+
+
+def _dropout(importer: Importer, node: Node) -> None:
+    training = importer.constant(node, 2)
+    if training is not None and training.any():
+        raise ModelError("supported for inference alone")
+    importer.give(node, importer.data(node))
+
+
+def _cast(importer: Importer, node: Node) -> None:
+    to = integer(node, "to", 1)
+    if node.op == "Cast" and to not in (1, 10, 11, 16):
+        raise ModelError("casts data to whole numbers; name an output before it with --output-name")
+    importer.give(node, importer.data(node))
+
+
+OPERATORS = {
+    "Relu": _plain("relu"),
+    "Sigmoid": _plain("sigmoid"),
+    "Tanh": _plain("tanh"),
+    "Gelu": _gelu,
+    "com.microsoft.Gelu": _plain("gelu"),
+    "com.microsoft.FastGelu": _fast_gelu,
+    "com.microsoft.BiasGelu": _bias_gelu,
+    "com.microsoft.QuickGelu": _quick_gelu,
+    "HardSwish": _plain("hardswish"),
+    "HardSigmoid": _plain("hardsigmoid", ("alpha", 0.2), ("beta", 0.5)),
+    "LeakyRelu": _plain("leaky_relu", ("alpha", 0.01)),
+    "Elu": _plain("elu", ("alpha", 1.0)),
+    "Selu": _plain("selu", ("alpha", 1.67326319217681884765625), ("gamma", 1.05070102214813232421875)),
+    "Softplus": _plain("softplus"),
+    "Softsign": _plain("softsign"),
+    "Mish": _plain("mish"),
+    "Swish": _swish,
+    "Exp": _plain("exp"),
+    "Abs": _plain("abs"),
+    "Sqrt": _plain("sqrt"),
+    "Clip": _clip,
+    "PRelu": _prelu,
+    "ThresholdedRelu": _thresholded,
+    "Identity": _identity,
+    "Dropout": _dropout,
+    "Cast": _cast,
+    "CastLike": _cast,
+}

@@ -1,0 +1,83 @@
+"""Sums, products and the like: of two values, or of a value and numbers, whatever way either is laid out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...network import ModelError
+from ..importer import Importer
+from ..onnx_file import Node
+from ..steps import activate, affine_view, clip, combine_views
+from ..view import View
+
+_NAMES = {"Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Max": "maximum", "Min": "minimum"}
+
+
+def _binary(importer: Importer, node: Node) -> None:
+    operation = _NAMES[node.op]
+    if len(node.inputs) != 2:
+        raise ModelError(f"has {len(node.inputs)} inputs")
+    views = [importer.views.get(name) for name in node.inputs]
+    if views[0] is not None and views[1] is not None:
+        importer.give(node, combine_views(importer, operation, views[0], views[1]))
+        return
+    position = 0 if views[0] is not None else 1
+    view = importer.data(node, position)
+    values = importer.constant(node, 1 - position)
+    if values is None or not values.size:
+        raise ModelError("one of its inputs is missing")
+    importer.give(node, _with_numbers(importer, operation, view, values.astype(np.float64), position == 1))
+
+
+def _with_numbers(importer: Importer, operation: str, view: View, values: np.ndarray, numbers_first: bool) -> View:
+    one, zero = np.ones(1), np.zeros(1)
+    if operation == "add":
+        return affine_view(importer, view, one, values)
+    if operation == "subtract":
+        return affine_view(importer, view, -one if numbers_first else one, values if numbers_first else -values)
+    if operation == "multiply":
+        return affine_view(importer, view, values, zero)
+    if operation == "divide":
+        if numbers_first:
+            raise ModelError("divides numbers by data, which is not supported")
+        if not values.all():
+            raise ModelError("divides by zero")
+        return affine_view(importer, view, 1 / values, zero)
+    if values.size != 1:
+        raise ModelError(f"takes a {operation} with {list(values.shape)} numbers; one is supported")
+    limit = float(values.ravel()[0])
+    return clip(importer, view, *((limit, math.inf) if operation == "maximum" else (-math.inf, limit)))
+
+
+def _pow(importer: Importer, node: Node) -> None:
+    view, exponent = importer.data(node), importer.scalar(node, 1, math.nan)
+    if exponent == 1:
+        importer.give(node, view)
+    elif exponent == 2:
+        importer.give(node, combine_views(importer, "multiply", view, view))
+    elif exponent == 0.5:
+        importer.give(node, activate(importer, view, "sqrt"))
+    else:
+        raise ModelError(f"an exponent of {exponent:g} is not supported, only 1, 2 and 0.5")
+
+
+def _sum(importer: Importer, node: Node) -> None:
+    """Any number of values."""
+    total = importer.data(node)
+    for position in range(1, len(node.inputs)):
+        total = combine_views(importer, "add", total, importer.data(node, position))
+    importer.give(node, total)
+
+
+def _negate(importer: Importer, node: Node) -> None:
+    importer.give(node, affine_view(importer, importer.data(node), -np.ones(1), np.zeros(1)))
+
+
+OPERATORS = {
+    **dict.fromkeys(_NAMES, _binary),
+    "Sum": _sum,
+    "Neg": _negate,
+    "Pow": _pow,
+}

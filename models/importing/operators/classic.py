@@ -1,0 +1,75 @@
+"""Operators of ai.onnx.ml, as skl2onnx writes them for scikit-learn's scalers and linear models."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...network import ModelError, Softmax
+from ..importer import Importer
+from ..onnx_attributes import numbers, text
+from ..onnx_file import Node
+from ..steps import activate, affine_view
+from ..view import View
+from .convolution import dense
+
+
+def _scaler(importer: Importer, node: Node) -> None:
+    view = importer.data(node).with_batch()
+    scale = np.asarray(numbers(node, "scale", (1.0,)), np.float64)
+    offset = np.asarray(numbers(node, "offset", (0.0,)), np.float64)
+    importer.give(node, affine_view(importer, view, scale, -offset * scale))
+
+
+def _linear(importer: Importer, node: Node) -> tuple[View, int]:
+    """Scores, and how many there are."""
+    view = importer.data(node).with_batch()
+    if len(view.axes) != 1:
+        raise ModelError(f"takes features, but {importer.told(view)} comes in")
+    features = view.shape[0]
+    coefficients = np.asarray(numbers(node, "coefficients"), np.float32)
+    if not coefficients.size or coefficients.size % features:
+        raise ModelError(f"has {coefficients.size} coefficients, but {features} features come in")
+    weight = coefficients.reshape(-1, features).T
+    bias = np.asarray(numbers(node, "intercepts"), np.float32)
+    return dense(importer, view, weight, bias if bias.size else None), weight.shape[1]
+
+
+def _linear_classifier(importer: Importer, node: Node) -> None:
+    view, count = _linear(importer, node)
+    way = text(node, "post_transform", "NONE")
+    if way == "SOFTMAX":
+        view = importer.add(Softmax(importer.name("softmax"), inputs=(view.layer,)))
+    elif way == "LOGISTIC":
+        view = activate(importer, view, "sigmoid")
+    elif way != "NONE":
+        raise ModelError(f"its post_transform {way!r} is not supported")
+    if count == 1:
+        raise ModelError("a classifier of two classes with one score is not supported")
+    importer.give(node, view, 1)
+
+
+def _linear_regressor(importer: Importer, node: Node) -> None:
+    if text(node, "post_transform", "NONE") != "NONE":
+        raise ModelError("its post_transform is not supported")
+    importer.give(node, _linear(importer, node)[0])
+
+
+def _normalizer(importer: Importer, node: Node) -> None:
+    """Numbers by their sum: nothing to do after a softmax."""
+    view = importer.data(node)
+    if text(node, "norm", "MAX") != "L1" or not isinstance(importer.builder.layers.get(view.layer), Softmax):
+        raise ModelError("supported by sums (L1) after a softmax alone")
+    importer.give(node, view)
+
+
+def _zip_map(importer: Importer, node: Node) -> None:
+    importer.give(node, importer.data(node))
+
+
+OPERATORS = {
+    "ai.onnx.ml.Scaler": _scaler,
+    "ai.onnx.ml.LinearClassifier": _linear_classifier,
+    "ai.onnx.ml.LinearRegressor": _linear_regressor,
+    "ai.onnx.ml.Normalizer": _normalizer,
+    "ai.onnx.ml.ZipMap": _zip_map,
+}

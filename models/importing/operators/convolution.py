@@ -1,0 +1,190 @@
+"""Convolutions and matrix products."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...network import MAX_KERNEL_SIZE, MAX_STRIDE, Conv2d, Dense, ModelError
+from ..importer import Importer, without_height
+from ..onnx_attributes import integer, integers, number, numbers, text
+from ..onnx_file import Node
+from ..steps import activate, combine_views
+from ..view import View
+
+Pads = tuple[int, int, int, int]
+Pair = tuple[int, int]
+
+
+def geometry(
+    node: Node, kernel: tuple[int, ...], sides: tuple[int, ...]
+) -> tuple[tuple[int, int], tuple[int, int], Pads]:
+    """(strides, dilations, pads as top, left, bottom, right) of a window over `sides`, one or two of them."""
+    rank = len(sides)
+    strides, dilations = (integers(node, name, rank, (1,) * rank) for name in ("strides", "dilations"))
+    if min(*strides, *dilations) < 1:
+        raise ModelError("its strides or dilations are below 1")
+    way = text(node, "auto_pad", "NOTSET")
+    if way == "NOTSET":
+        pads = integers(node, "pads", 2 * rank, (0,) * (2 * rank))
+        before, after = pads[:rank], pads[rank:]
+    elif way == "VALID":
+        before = after = (0,) * rank
+    elif way in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = [
+            max(0, (-(-side // stride) - 1) * stride + (size - 1) * dilation + 1 - side)
+            for side, size, stride, dilation in zip(sides, kernel, strides, dilations)
+        ]
+        small, large = tuple(pad // 2 for pad in wanted), tuple(pad - pad // 2 for pad in wanted)
+        before, after = (small, large) if way == "SAME_UPPER" else (large, small)
+    else:
+        raise ModelError(f"its auto_pad is {way!r}")
+    if min(*before, *after) < 0:
+        raise ModelError("pads below 0 are not supported")
+    if max(*before, *after, *strides, *dilations) > MAX_STRIDE:
+        raise ModelError(f"its strides, dilations or pads are above {MAX_STRIDE}")
+    if rank == 1:
+        return (1, strides[0]), (1, dilations[0]), (0, before[0], 0, after[0])
+    return (strides[0], strides[1]), (dilations[0], dilations[1]), (before[0], before[1], after[0], after[1])
+
+
+def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bias: np.ndarray | None) -> View:
+    """A convolution of a view [batch, C, H, W] or [batch, C, L] with filters of the same rank."""
+    rank = len(view.axes)
+    if weight.ndim != rank + 1:
+        raise ModelError(f"its weight is {list(weight.shape)}, but {importer.told(view)} comes in")
+    kernel = integers(node, "kernel_shape", rank - 1, weight.shape[2:])
+    if kernel != weight.shape[2:]:
+        raise ModelError(f"its kernel_shape is {list(kernel)}, its weight {list(weight.shape)}")
+    if max(kernel) > MAX_KERNEL_SIZE:
+        raise ModelError(f"filters of {'x'.join(map(str, kernel))} are too large; {MAX_KERNEL_SIZE} is the most")
+    strides, dilations, pads = geometry(node, kernel, view.shape[1:])
+    filters = weight if rank == 3 else weight[:, :, None]
+    groups = integer(node, "group", 1)
+    if groups < 1 or filters.shape[1] * groups != view.shape[0]:
+        raise ModelError(
+            f"its weight is {list(weight.shape)} in {groups} groups, but {view.shape[0]} channels come in; where "
+            "they come last (NHWC), a Transpose is needed before it"
+        )
+    layer = Conv2d(
+        importer.name("conv"),
+        view.shape[0],
+        len(filters),
+        (filters.shape[2], filters.shape[3]),
+        pads,
+        stride=strides,
+        dilation=dilations,
+        groups=groups,
+        inputs=(importer.planes(view),),
+    )
+    if bias is None:
+        bias = np.zeros(len(filters), np.float32)
+    return without_height(importer.add(layer, {"weight": filters, "bias": bias.reshape(-1)}), rank)
+
+
+def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray | None) -> View:
+    """A view's last axis times weight [F, F'], plus bias [F']; over more axes, a convolution of one pixel."""
+    view = view.with_batch()
+    if not view.axes or view.shape[-1] != weight.shape[0]:
+        raise ModelError(f"multiplies {importer.told(view)} by {list(weight.shape)}")
+    if bias is None:
+        bias = np.zeros(weight.shape[1], np.float32)
+    if bias.size not in (1, weight.shape[1]) or any(extent != 1 for extent in bias.shape[:-1]):
+        raise ModelError(f"adds {list(bias.shape)}; supported is one number for each of {weight.shape[1]} features")
+    bias = np.broadcast_to(bias.reshape(-1), (weight.shape[1],))
+    if len(view.axes) == 1:
+        return _dense_row(importer, view, weight, bias)
+    last = len(view.axes) - 1
+    others = tuple(axis for axis in view.order() if axis != last)
+    planes = view.permuted((last, *others))
+    sides = planes.shape[1:]
+    pixels = (sides[0], sides[1]) if len(sides) == 2 else (1, math.prod(sides))
+    source = importer.builder.arrange(planes, (planes.shape[0], *pixels))
+    layer = Conv2d(importer.name("conv"), weight.shape[0], weight.shape[1], (1, 1), inputs=(source,))
+    made = importer.add(layer, {"weight": np.ascontiguousarray(weight.T)[:, :, None, None], "bias": bias})
+    spread = made.reshaped((weight.shape[1], *sides), view.batched)
+    back = sorted(range(len(spread.axes)), key=lambda position: (last, *others)[position])
+    return spread.permuted(tuple(back))
+
+
+def _dense_row(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray) -> View:
+    """A dense layer; where its features are transposed, its weights are transposed instead."""
+    factors = view.axes[0]
+    arrangement = view.arrangement()
+    if arrangement is not None:
+        split, order = arrangement
+        shaped = weight.reshape(*(factor.extent for factor in factors), weight.shape[1])
+        inverse = tuple(order.index(axis) for axis in range(len(split)))
+        weight = shaped.transpose(*inverse, len(split)).reshape(weight.shape)
+        view = View.of(view.layer, importer.shape(view))
+    source = importer.rows(view)
+    layer = Dense(importer.name("dense"), weight.shape[0], weight.shape[1], inputs=(source,))
+    return importer.add(layer, {"weight": weight, "bias": bias})
+
+
+def _conv(importer: Importer, node: Node) -> None:
+    weight = importer.weight(node, 1, (3, 4))
+    importer.give(node, convolve(importer, node, importer.image(node), weight, importer.optional(node, 2, (1,))))
+
+
+def _fused_conv(importer: Importer, node: Node) -> None:
+    """ONNX Runtime's convolution, perhaps a sum, and an activation."""
+    weight = importer.weight(node, 1, (3, 4))
+    view = convolve(importer, node, importer.image(node), weight, importer.optional(node, 2, (1,)))
+    if len(node.inputs) > 3 and node.inputs[3]:
+        view = combine_views(importer, "add", view, importer.data(node, 3))
+    importer.give(node, _fused_activation(importer, node, view))
+
+
+def _fused_activation(importer: Importer, node: Node, view: View) -> View:
+    kind = text(node, "activation", "")
+    given = numbers(node, "activation_params")
+    if kind == "LeakyRelu":
+        return activate(importer, view, "leaky_relu", (given or (number(node, "activation_alpha", 0.01),))[:1])
+    if kind == "Clip" and len(given) == 2:
+        return activate(importer, view, "clip", given)
+    if kind == "HardSigmoid" and len(given) == 2:
+        return activate(importer, view, "hardsigmoid", given)
+    if kind not in ("", "Relu", "Sigmoid", "Tanh"):
+        raise ModelError(f"its activation {kind!r} is not supported")
+    return activate(importer, view, kind.lower()) if kind else view
+
+
+def _gemm(importer: Importer, node: Node) -> None:
+    view = importer.data(node).with_batch()
+    if integer(node, "transA", 0) or len(view.axes) != 1:
+        raise ModelError(f"takes one row of features, but {importer.told(view)} comes in, or transA is set")
+    weight = importer.weight(node, 1, (2,))
+    weight = weight.T if integer(node, "transB", 0) else weight
+    bias = importer.optional(node, 2)
+    alpha, beta = (np.float32(number(node, name, 1.0)) for name in ("alpha", "beta"))
+    result = dense(importer, view, weight * alpha if alpha != 1 else weight, None if bias is None else bias * beta)
+    importer.give(node, _fused_activation(importer, node, result))
+
+
+def _matmul(importer: Importer, node: Node) -> None:
+    if node.inputs[0] not in importer.views:
+        raise ModelError("multiplies weights by data, in this order; supported is data by weights")
+    if len(node.inputs) > 1 and node.inputs[1] in importer.views:
+        raise ModelError("multiplies two values that depend on the input, as attention does, which is not supported")
+    if any(integer(node, name, 0) for name in ("transA", "transBatchA", "transBatchB")):
+        raise ModelError("its transA or transBatch is not supported")
+    weight = importer.weight(node, 1, (1, 2, 3, 4))
+    if weight.ndim > 2 and all(extent == 1 for extent in weight.shape[:-2]):
+        weight = weight.reshape(weight.shape[-2:])
+    if weight.ndim != 2:
+        raise ModelError(f"its weight is {list(weight.shape)}; one matrix is supported")
+    weight = weight.T if integer(node, "transB", 0) else weight
+    alpha = np.float32(number(node, "alpha", 1.0))
+    importer.give(node, dense(importer, importer.data(node), weight * alpha if alpha != 1 else weight, None))
+
+
+OPERATORS = {
+    "Conv": _conv,
+    "com.microsoft.FusedConv": _fused_conv,
+    "Gemm": _gemm,
+    "com.microsoft.FusedGemm": _gemm,
+    "MatMul": _matmul,
+    "com.microsoft.FusedMatMul": _matmul,
+}

@@ -1,0 +1,138 @@
+"""Networks of whole numbers, as the floating point networks that they stand for.
+
+Weights are dequantised. An activation is used as it is, unrounded, but kept within what its whole numbers can tell:
+exporters drop a relu where a zero point says the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...network import ModelError
+from ..importer import Importer
+from ..onnx_constants import dequantize
+from ..onnx_file import Node
+from ..steps import clip, combine_views
+from ..view import View
+from .convolution import convolve, dense
+
+NOTE = "whole numbers (int8) are computed as the floating point numbers they stand for, without their rounding"
+
+
+def _range(importer: Importer, view: View, scale: np.ndarray | None, zero: np.ndarray | None) -> View:
+    """A view within what whole numbers of a scale and zero point can tell."""
+    importer.note(NOTE)
+    if scale is None or scale.size != 1 or (zero is not None and zero.size != 1):
+        raise ModelError("an activation with a scale for each channel is not supported")
+    kind = np.dtype(np.uint8) if zero is None else zero.dtype
+    if kind.kind not in "iu":
+        raise ModelError(f"whole numbers of {kind} are not supported")
+    least, most = np.iinfo(kind).min, np.iinfo(kind).max
+    shift = 0 if zero is None else int(zero.ravel()[0])
+    step = float(scale.ravel()[0])
+    if not step > 0:
+        raise ModelError("its scale is not above 0")
+    return clip(importer, view, (least - shift) * step, (most - shift) * step)
+
+
+def _quantize(importer: Importer, node: Node) -> None:
+    importer.give(node, _range(importer, importer.data(node), importer.constant(node, 1), importer.constant(node, 2)))
+
+
+def _dequantize(importer: Importer, node: Node) -> None:
+    importer.give(node, importer.data(node))
+
+
+def _weights(importer: Importer, node: Node, position: int, axis: int) -> np.ndarray:
+    """Whole numbers, their scale and zero point, three inputs in a row, as float32."""
+    values = [importer.constant(node, place) for place in range(position, position + 3)]
+    if values[0] is None or values[1] is None:
+        raise ModelError("its weights or their scale are missing")
+    try:
+        return dequantize(Node("DequantizeLinear", "", (), ("",), {"axis": axis}), values)
+    except (ValueError, IndexError):
+        raise ModelError("its weights and their scales do not fit") from None
+
+
+def _bias(importer: Importer, node: Node, position: int, scales: np.ndarray) -> np.ndarray | None:
+    given = importer.constant(node, position)
+    if given is None:
+        return None
+    return given.astype(np.float32).reshape(-1) * scales.astype(np.float32).reshape(-1)
+
+
+def _product(importer: Importer, node: Node, x_scale: int, w_scale: int) -> np.ndarray:
+    scales = [importer.constant(node, place) for place in (x_scale, w_scale)]
+    if scales[0] is None or scales[1] is None:
+        raise ModelError("its scales are missing")
+    return scales[0].astype(np.float64) * scales[1].astype(np.float64)
+
+
+def _conv(importer: Importer, node: Node) -> None:
+    weight = _weights(importer, node, 3, 0)
+    bias = _bias(importer, node, 8, _product(importer, node, 1, 4))
+    view = convolve(importer, node, importer.image(node), weight, bias)
+    importer.give(node, _range(importer, view, importer.constant(node, 6), importer.constant(node, 7)))
+
+
+def _matmul(importer: Importer, node: Node) -> None:
+    weight = _weights(importer, node, 3, 1)
+    view = dense(importer, importer.data(node), weight, None)
+    importer.give(node, _range(importer, view, importer.constant(node, 6), importer.constant(node, 7)))
+
+
+def _gemm(importer: Importer, node: Node) -> None:
+    transposed = bool(node.attributes.get("transB", 0))
+    weight = _weights(importer, node, 3, 0 if transposed else 1)
+    bias = _bias(importer, node, 6, _product(importer, node, 1, 4))
+    view = dense(importer, importer.data(node), weight.T if transposed else weight, bias)
+    if importer.constant(node, 7) is not None:
+        view = _range(importer, view, importer.constant(node, 7), importer.constant(node, 8))
+    importer.give(node, view)
+
+
+def _add(importer: Importer, node: Node) -> None:
+    view = combine_views(importer, "add", importer.data(node, 0), importer.data(node, 3))
+    importer.give(node, _range(importer, view, importer.constant(node, 6), importer.constant(node, 7)))
+
+
+def _dynamic(importer: Importer, node: Node) -> None:
+    """Scale and zero point found while it runs: taken as 1 and 0, with the data as it is."""
+    importer.note(NOTE)
+    importer.give(node, importer.data(node))
+    importer.give(node, np.float32(1).reshape(()), 1)
+    importer.give(node, np.uint8(0).reshape(()), 2)
+
+
+def _whole_weights(importer: Importer, node: Node) -> np.ndarray:
+    weight = importer.constant(node, 1)
+    if weight is None or weight.dtype.kind not in "iu":
+        raise ModelError("its weights are missing, or no whole numbers")
+    zero = importer.constant(node, 3)
+    shift = np.float32(0) if zero is None else zero.astype(np.float32)
+    if shift.size > 1:
+        raise ModelError("zero points for each channel are not supported")
+    return weight.astype(np.float32) - shift.reshape(())
+
+
+def _matmul_integer(importer: Importer, node: Node) -> None:
+    importer.give(node, dense(importer, importer.data(node), _whole_weights(importer, node), None))
+
+
+def _conv_integer(importer: Importer, node: Node) -> None:
+    importer.give(node, convolve(importer, node, importer.image(node), _whole_weights(importer, node), None))
+
+
+OPERATORS = {
+    "QuantizeLinear": _quantize,
+    "DequantizeLinear": _dequantize,
+    "com.microsoft.QuantizeLinear": _quantize,
+    "com.microsoft.DequantizeLinear": _dequantize,
+    "QLinearConv": _conv,
+    "QLinearMatMul": _matmul,
+    "com.microsoft.QGemm": _gemm,
+    "com.microsoft.QLinearAdd": _add,
+    "DynamicQuantizeLinear": _dynamic,
+    "MatMulInteger": _matmul_integer,
+    "ConvInteger": _conv_integer,
+}

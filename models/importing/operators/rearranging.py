@@ -1,0 +1,305 @@
+"""Operators that put the same numbers elsewhere: most become another view of the same layer, and cost nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...network import ChannelSlice, Concat, Conv2d, ModelError, Pad, Pool
+from ..importer import Importer
+from ..onnx_attributes import integer, integers, text
+from ..onnx_constants import axes_of, slice_parts, split_sizes
+from ..onnx_file import Node
+from ..view import View
+
+
+def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
+    """A view as [batch, ...] or without a batch, in a shape that ONNX gives with it."""
+    before = (importer.batch, *view.shape) if view.batched else view.shape
+    if target.count(-1) == 1:
+        known = math.prod(size for size in target if size != -1)
+        target[target.index(-1)] = math.prod(before) // known if known > 0 else 0
+    if math.prod(target) != math.prod(before) or min(target, default=1) < 1:
+        raise ModelError(f"makes {target} of {importer.told(view)}")
+    if view.batched and target and target[0] == importer.batch:
+        return view.reshaped(tuple(target[1:]), True)
+    if view.batched and importer.batch > 1:
+        raise ModelError(f"makes {target} of a batch of {importer.batch}, which mixes one input with another")
+    return view.reshaped(tuple(target), False)
+
+
+def _reshape(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    given = importer.constant(node, 1)
+    if given is None or given.ndim != 1 or given.dtype.kind != "i":
+        raise ModelError("its shape is no list of integers")
+    target = given[:9].tolist()
+    if not integer(node, "allowzero", 0):
+        before = (importer.batch, *view.shape) if view.batched else view.shape
+        target = [before[i] if size == 0 and i < len(before) else size for i, size in enumerate(target)]
+    importer.give(node, reshape_view(importer, view, target))
+
+
+def _flatten(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    axis = integer(node, "axis", 1)
+    axis = axis + view.rank if axis < 0 else axis
+    if view.batched and axis != 1:
+        raise ModelError(f"axis {integer(node, 'axis', 1)} is not supported, only 1")
+    if not 0 <= axis <= view.rank:
+        raise ModelError(f"has an axis {axis}, but {importer.told(view)} comes in")
+    if view.batched:
+        importer.give(node, view.reshaped((math.prod(view.shape),), True))
+    else:
+        sizes = [math.prod(view.shape[:axis]), math.prod(view.shape[axis:])]
+        importer.give(node, view.reshaped(tuple(sizes), False))
+
+
+def _squeeze(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    given = axes_of(node, [importer.constants.get(name) for name in node.inputs])
+    extents = (importer.batch, *view.shape) if view.batched else view.shape
+    if given is None:
+        axes = {axis for axis, extent in enumerate(extents) if extent == 1 and not (axis == 0 and view.batched)}
+    else:
+        axes = {axis % view.rank for axis in given if -view.rank <= axis < view.rank}
+    if any(extents[axis] != 1 for axis in axes) or (given is not None and len(axes) != len(given)):
+        raise ModelError(f"drops axes {list(given or ())} of {importer.told(view)}")
+    batched = view.batched and 0 not in axes
+    kept = [axis for number, axis in enumerate(view.axes) if number + view.batched not in axes]
+    importer.give(node, View(view.layer, tuple(kept), batched))
+
+
+def _unsqueeze(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    given = axes_of(node, [importer.constants.get(name) for name in node.inputs]) or ()
+    rank = view.rank + len(given)
+    axes = {axis % rank for axis in given if -rank <= axis < rank}
+    if len(axes) != len(given) or not given:
+        raise ModelError(f"adds axes {list(given)} to {importer.told(view)}")
+    if 0 in axes and view.batched:
+        raise ModelError("adds an axis before the batch")
+    old = iter(view.axes)
+    kept = [() if axis in axes else next(old) for axis in range(view.batched, rank)]
+    importer.give(node, View(view.layer, tuple(kept), view.batched))
+
+
+def _transpose(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    order = integers(node, "perm", view.rank, tuple(range(view.rank))[::-1])
+    if sorted(order) != list(range(view.rank)):
+        raise ModelError(f"its perm is {list(order)}, but {importer.told(view)} comes in")
+    if view.batched and order[0] != 0:
+        raise ModelError("moves the axis of the batch")
+    importer.give(node, view.permuted(tuple(axis - view.batched for axis in order if axis >= view.batched)))
+
+
+def _leading(importer: Importer, view: View, order: tuple[int, ...]) -> str:
+    """The layer that gives a view's axes in `order`, the first as its channels."""
+    ordered = view.permuted(order)
+    shape = ordered.shape
+    sizes = (shape[0], math.prod(shape[1:-1]), shape[-1]) if len(shape) > 1 else shape
+    return importer.builder.arrange(ordered, sizes)
+
+
+def _first(view: View, axis: int) -> tuple[int, ...]:
+    """The order of a view's axes with `axis` first and the others as they lie."""
+    return (axis, *(other for other in view.order() if other != axis))
+
+
+def _unordered(made: View, order: tuple[int, ...], shape: tuple[int, ...], batched: bool) -> View:
+    """A layer's output, whose axes lie in `order`, as a view of `shape` again."""
+    spread = made.reshaped(tuple(shape[axis] for axis in order), batched)
+    return spread.permuted(tuple(order.index(axis) for axis in range(len(order))))
+
+
+def _concat(importer: Importer, node: Node) -> None:
+    names = [name for name in node.inputs if name]
+    if any(name not in importer.views for name in names):
+        raise ModelError("puts numbers beside data, which is not supported")
+    views = [importer.views[name] for name in names]
+    if len({view.batched for view in views}) > 1:
+        views = [view.with_batch() for view in views]
+    axis = importer.axis(views[0], integer(node, "axis", 1))
+    shape = list(views[0].shape)
+    for view in views:
+        if len(view.shape) != len(shape) or any(
+            size != other for place, (size, other) in enumerate(zip(view.shape, shape)) if place != axis
+        ):
+            raise ModelError(f"puts {importer.told(views[0])} and {importer.told(view)} together")
+    if len(views) == 1:
+        importer.give(node, views[0])
+        return
+    order = _first(views[0], axis)
+    sources = tuple(_leading(importer, view, order) for view in views)
+    shape[axis] = sum(view.shape[axis] for view in views)
+    made = importer.add(Concat(importer.name("concat"), inputs=sources))
+    importer.give(node, _unordered(made, order, tuple(shape), views[0].batched))
+
+
+def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int) -> View:
+    """Entries `first` to `last - 1` of an axis."""
+    if (first, last) == (0, view.shape[axis]):
+        return view
+    order = _first(view, axis)
+    source = _leading(importer, view, order)
+    made = importer.add(ChannelSlice(importer.name("slice"), first, last, inputs=(source,)))
+    shape = list(view.shape)
+    shape[axis] = last - first
+    return _unordered(made, order, tuple(shape), view.batched)
+
+
+def _split(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    axis = importer.axis(view, integer(node, "axis", 0))
+    sizes = split_sizes(node, [None, importer.constant(node, 1)], view.shape[axis])
+    first = 0
+    for position, size in enumerate(sizes):
+        if node.outputs[position] in importer.wanted:
+            importer.give(node, slice_axis(importer, view, axis, first, first + size), position)
+        first += size
+
+
+def _slice(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    given = [None, *(importer.constant(node, position) for position in range(1, len(node.inputs)))]
+    for start, end, axis, step in zip(*slice_parts(node, given, view.rank)):
+        if view.batched and axis == 0:
+            if (start, step) == (0, 1) and end >= importer.batch:
+                continue
+            raise ModelError("takes a part of the batch")
+        inner = axis - view.batched
+        extent = view.shape[inner]
+        first, last, step = slice(start, end, step).indices(extent)
+        if step < 1 or first >= last:
+            raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are not supported")
+        view = _part(importer, view, inner, first, last, step)
+    importer.give(node, view)
+
+
+def _part(importer: Importer, view: View, axis: int, first: int, last: int, step: int) -> View:
+    """Entries of an axis: of the channels, or of the height or width of an image."""
+    extent = view.shape[axis]
+    order = view.order()
+    if len(view.axes) != 3 or order.index(axis) == 0:
+        if step > 1:
+            raise ModelError(f"every {step}th channel is not supported")
+        return slice_axis(importer, view, axis, first, last)
+    ordered = view.permuted(order)
+    across = order.index(axis) == 2
+    source = importer.builder.arrange(ordered, ordered.shape)
+    if (first, last) != (0, extent):
+        cut = (0, -first, 0, last - extent) if across else (-first, 0, last - extent, 0)
+        source = importer.add(Pad(importer.name("crop"), cut, inputs=(source,))).layer
+    if step > 1:  # the maximum over one pixel, every so many pixels
+        stride = (1, step) if across else (step, 1)
+        source = importer.add(Pool(importer.name("pool"), "max", (1, 1), stride, inputs=(source,))).layer
+    made = View.of(source, importer.builder.shapes[source], view.batched)
+    return made.permuted(tuple(order.index(place) for place in range(3)))
+
+
+def _gather(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    indices = importer.constant(node, 1)
+    axis = importer.axis(view, integer(node, "axis", 0))
+    if indices is None or indices.ndim > 1 or indices.dtype.kind not in "iu" or not indices.size:
+        raise ModelError("its indices are no list of integers")
+    entries = [int(index) + (view.shape[axis] if index < 0 else 0) for index in indices.ravel()[: view.shape[axis] + 1]]
+    first, last = entries[0], entries[-1] + 1
+    if entries != list(range(first, last)) or not 0 <= first < last <= view.shape[axis]:
+        raise ModelError("entries that do not follow one another are not supported")
+    part = slice_axis(importer, view, axis, first, last)
+    if indices.ndim == 0:
+        part = View(part.layer, tuple(one for place, one in enumerate(part.axes) if place != axis), part.batched)
+    importer.give(node, part)
+
+
+def _pad(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    pads, value = _pads(importer, node, view)
+    if not any(pads):
+        importer.give(node, view)
+        return
+    mode = text(node, "mode", "constant")
+    if mode != "constant":
+        raise ModelError(f"padding by {mode!r} is not supported, only by a number")
+    rank = view.rank
+    if view.batched and (pads[0] or pads[rank]):
+        raise ModelError("pads the batch")
+    before, after = pads[view.batched : rank], pads[rank + view.batched :]
+    order = view.order()
+    if len(order) not in (2, 3):
+        raise ModelError(f"pads {importer.told(view)}; images are supported")
+    ordered = view.permuted(order)
+    shape = ordered.shape if len(order) == 3 else (ordered.shape[0], 1, ordered.shape[1])
+    source = importer.builder.arrange(ordered, shape)
+    sides = [(before[axis], after[axis]) for axis in order]
+    sides = sides if len(order) == 3 else [sides[0], (0, 0), sides[1]]
+    if any(sides[0]):
+        source = _pad_channels(importer, source, sides[0], value)
+    padding = (sides[1][0], sides[2][0], sides[1][1], sides[2][1])
+    if any(padding):
+        source = importer.add(Pad(importer.name("pad"), padding, value, inputs=(source,))).layer
+    made = View.of(source, importer.builder.shapes[source], view.batched)
+    if len(order) == 2:
+        made = View(made.layer, (made.axes[0], made.axes[2]), made.batched)
+    importer.give(node, made.permuted(tuple(order.index(axis) for axis in range(len(order)))))
+
+
+def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]:
+    """(pads of all axes, the value) from attributes (before opset 11) or inputs."""
+    if "pads" in node.attributes:
+        return list(integers(node, "pads", 2 * view.rank, ())), float(node.attributes.get("value", 0.0))  # type: ignore[arg-type]
+    given = importer.constant(node, 1)
+    value = importer.scalar(node, 2, 0.0)
+    axes = importer.constant(node, 3)
+    if given is None or given.ndim != 1 or given.dtype.kind != "i" or given.size % 2:
+        raise ModelError("its pads are no list of integers")
+    places = list(range(view.rank)) if axes is None else [int(axis) % view.rank for axis in axes.ravel()[:9]]
+    if len(places) != given.size // 2:
+        raise ModelError(f"its pads are {given.size} numbers, but {importer.told(view)} comes in")
+    pads = [0] * (2 * view.rank)
+    for position, axis in enumerate(places):
+        pads[axis] = int(given[position])
+        pads[view.rank + axis] = int(given[position + len(places)])
+    return pads, value
+
+
+def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value: float) -> str:
+    """Channels of zeros before and after those of an image: a convolution of one pixel that hands channels on."""
+    channels = importer.builder.shapes[source][0]
+    if min(sides) < 0 or value or channels + sum(sides) > 4096:
+        raise ModelError("channels are padded by zeros alone, to 4096 at most")
+    weight = np.zeros((channels + sum(sides), channels, 1, 1), np.float32)
+    weight[np.arange(channels) + sides[0], np.arange(channels)] = 1
+    layer = Conv2d(importer.name("conv"), channels, len(weight), (1, 1), inputs=(source,))
+    return importer.add(layer, {"weight": weight, "bias": np.zeros(len(weight), np.float32)}).layer
+
+
+def _expand(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    given = importer.constant(node, 1)
+    extents = (importer.batch, *view.shape) if view.batched else view.shape
+    if given is None or given.ndim != 1:
+        raise ModelError("its shape is no list of integers")
+    target = tuple(int(size) for size in given[:9])
+    wide = (1,) * (len(extents) - len(target)) + target
+    if len(target) > len(extents) or any(size not in (1, extent) for size, extent in zip(wide, extents)):
+        raise ModelError(f"makes {list(target)} of {importer.told(view)}; repeating data is not supported")
+    importer.give(node, view)
+
+
+OPERATORS = {
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Transpose": _transpose,
+    "Concat": _concat,
+    "Split": _split,
+    "Slice": _slice,
+    "Gather": _gather,
+    "Pad": _pad,
+    "Expand": _expand,
+}

@@ -1,0 +1,85 @@
+"""A plain sequence of layers on a builder, for files that hold weights and no graph."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..network import INPUT, Activation, Affine, Conv2d, Dense, Input, ModelError, Pool, Softmax
+from . import fold
+from .builder import NetworkBuilder
+from .view import View
+
+
+class Sequence:
+    """Each method appends a step to the last one; ModelError for what does not fit."""
+
+    def __init__(self, source: Input) -> None:
+        self.builder = NetworkBuilder(source)
+        self.last = INPUT
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What the last step gives for one example."""
+        return self.builder.shapes[self.last]
+
+    def conv2d(
+        self,
+        weight: np.ndarray,
+        bias: np.ndarray | None,
+        padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+        stride: int = 1,
+        groups: int = 1,
+    ) -> None:
+        """Convolution: weight [Cout, Cin / groups, kh, kw], bias [Cout]."""
+        outputs, inputs, height, width = weight.shape
+        layer = Conv2d(
+            self.builder.name("conv"),
+            inputs * groups,
+            outputs,
+            (height, width),
+            padding,
+            stride=(stride, stride),
+            groups=groups,
+            inputs=(self.last,),
+        )
+        self.last = self.builder.add(layer, {"weight": weight, "bias": _or_zeros(bias, outputs)})
+
+    def dense(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
+        """x @ weight [F, F'] + bias [F']; an image is flattened first."""
+        self.flatten()
+        layer = Dense(self.builder.name("dense"), weight.shape[0], weight.shape[1], inputs=(self.last,))
+        self.last = self.builder.add(layer, {"weight": weight, "bias": _or_zeros(bias, weight.shape[1])})
+
+    def affine(self, affine: fold.Affine) -> None:
+        """A number for each channel (or feature) to multiply by, and one to add."""
+        layer = Affine(self.builder.name("affine"), affine.scale.shape, inputs=(self.last,))
+        self.last = self.builder.add(layer, {"scale": affine.scale, "shift": affine.shift})
+
+    def activate(self, activation: str, parameters: tuple[float, ...] = ()) -> None:
+        """An activation, element by element."""
+        layer = Activation(self.builder.name(activation), activation, parameters, inputs=(self.last,))
+        self.last = self.builder.add(layer)
+
+    def pool(self, method: str, window: int, stride: int, padding: int = 0) -> None:
+        """Maximum or average over square windows; a window of 0 is the whole image."""
+        if len(self.shape) != 3:
+            raise ModelError(f"a pool takes an image, but {self.shape[0]} features come in")
+        size = (window, window) if window else (self.shape[1], self.shape[2])
+        step = (stride, stride) if window else size
+        layer = Pool(self.builder.name("pool"), method, size, step, (padding,) * 4, inputs=(self.last,))
+        self.last = self.builder.add(layer)
+
+    def flatten(self) -> None:
+        """(C, H, W) to features; features stay as they are."""
+        self.last = self.builder.arrange(View.of(self.last, self.shape), (math.prod(self.shape),))
+
+    def softmax(self, log: bool = False) -> None:
+        """Probabilities over the features, or their logarithms."""
+        self.flatten()
+        self.last = self.builder.add(Softmax(self.builder.name("softmax"), log, inputs=(self.last,)))
+
+
+def _or_zeros(bias: np.ndarray | None, count: int) -> np.ndarray:
+    return np.zeros(count, np.float32) if bias is None else bias

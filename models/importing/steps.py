@@ -1,0 +1,150 @@
+"""What operators are put together from: activations, numbers on a view, and two views combined."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ..network import MAX_ELEMENTS, Activation, Affine, Combine, ModelError, Shape
+from .importer import Importer
+from .view import View
+
+
+def activate(importer: Importer, view: View, activation: str, parameters: tuple[float, ...] = ()) -> View:
+    """A view through an activation."""
+    layer = Activation(importer.name(activation), activation, parameters, inputs=(view.layer,))
+    return dataclasses.replace(view, layer=importer.add(layer).layer)
+
+
+def clip(importer: Importer, view: View, low: float, high: float) -> View:
+    """A view from `low` to `high`, either of which may be infinite."""
+    largest = float(np.finfo(np.float32).max)
+    low, high = max(low, -largest), min(high, largest)
+    if not low <= high:
+        raise ModelError(f"clips to {low:g} to {high:g}, which is empty")
+    if (low, high) == (-largest, largest):
+        return view
+    return (
+        activate(importer, view, "relu")
+        if (low, high) == (0, largest)
+        else activate(importer, view, "clip", (low, high))
+    )
+
+
+def channel_numbers(
+    importer: Importer, view: View, values: np.ndarray
+) -> tuple[str, np.ndarray, Callable[[View], View]]:
+    """Numbers that broadcast over a view, as a layer's own: one a channel where they are no more than that.
+
+    Gives the layer to read, the numbers as [C] or in the layer's whole shape, and what turns that layer's output into
+    the view again.
+    """
+    if values.ndim > view.rank:
+        extra = values.shape[: values.ndim - view.rank]
+        if any(extent != 1 for extent in extra):
+            raise ModelError(f"{list(values.shape)} does not fit {importer.told(view)}")
+        values = values.reshape(values.shape[len(extra) :])
+    values = values.reshape((1,) * (view.rank - values.ndim) + values.shape)
+    if view.batched:
+        if len(values) != 1:
+            raise ModelError(f"has numbers {list(values.shape)} for each entry of a batch")
+        values = values[0]
+    shape = view.shape
+    if any(extent not in (1, size) for extent, size in zip(values.shape, shape)):
+        raise ModelError(f"{list(values.shape)} does not fit {importer.told(view)}")
+    order = view.order()
+    ordered = view.permuted(order)
+    whole = importer.shape(view)
+    if ordered.arrangement() is not None:  # a channel shuffle, say: its order has to be made real
+        whole = _whole(shape)
+        order = tuple(range(len(shape)))
+        ordered = View.of(importer.builder.arrange(view, whole), whole).reshaped(shape, view.batched)
+    values = values.transpose(order)
+    back = tuple(order.index(axis) for axis in range(len(order)))
+
+    def again(made: View) -> View:
+        return dataclasses.replace(ordered, layer=made.layer).permuted(back)
+
+    extents = ordered.shape
+    lead = next((axis for axis, extent in enumerate(extents) if extent > 1), 0)
+    if values.size == 1:
+        return ordered.layer, np.broadcast_to(values.reshape(-1), whole[:1]), again
+    if extents and extents[lead] == whole[0] and values.size == whole[0] == values.shape[lead]:
+        return ordered.layer, values.reshape(-1), again
+    if math.prod(whole) > MAX_ELEMENTS:
+        raise ModelError(f"has numbers for {math.prod(whole)} elements, which are too many")
+    return ordered.layer, np.broadcast_to(values, extents).reshape(whole), again
+
+
+def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.ndarray) -> View:
+    """view * scale + shift, with numbers that broadcast over it."""
+    rank = max(scale.ndim, shift.ndim)
+    scale, shift = (values.reshape((1,) * (rank - values.ndim) + values.shape) for values in (scale, shift))
+    source, scales, again = channel_numbers(importer, view, scale.astype(np.float64))
+    other, shifts, _ = channel_numbers(importer, view, shift.astype(np.float64))
+    if other != source:
+        raise ModelError("its numbers do not fit what comes in")
+    if scales.ndim != shifts.ndim:
+        whole = importer.builder.shapes[source]
+        scales, shifts = (
+            np.broadcast_to(values.reshape(values.shape + (1,) * (len(whole) - values.ndim)), whole)
+            for values in (scales, shifts)
+        )
+    layer = Affine(importer.name("affine"), tuple(scales.shape), inputs=(source,))
+    return again(importer.add(layer, {"scale": scales, "shift": shifts}))
+
+
+def combine_views(importer: Importer, operation: str, first: View, second: View) -> View:
+    """Two views, element by element; one may have one number for each channel of the other."""
+    if first.batched != second.batched:
+        first, second = first.with_batch(), second.with_batch()
+    if first.batched != second.batched or len(first.axes) != len(second.axes):
+        first, second = _aligned(importer, first, second)
+    swaps = operation not in ("subtract", "divide")
+    if swaps and math.prod(first.shape) < math.prod(second.shape):
+        first, second = second, first
+    if any(small not in (1, large) for large, small in zip(first.shape, second.shape)):
+        raise ModelError(f"combines {importer.told(first)} and {importer.told(second)}")
+    if first.axes == second.axes and importer.shape(first) == importer.shape(second):
+        layer = Combine(importer.name(operation), operation, inputs=(first.layer, second.layer))
+        return dataclasses.replace(first, layer=importer.add(layer).layer)
+    order = first.order()
+    large, small = first.permuted(order), second.permuted(order)
+    if large.arrangement() is not None:
+        order = tuple(range(len(order)))
+        large, small = first, second
+    whole = _whole(large.shape)
+    if large.shape == small.shape:
+        target = whole
+    elif len(whole) == 3 and small.shape[0] == math.prod(small.shape):
+        target = (small.shape[0], 1, 1)
+    else:
+        raise ModelError(
+            f"combines {importer.told(first)} and {importer.told(second)}; supported are equal shapes, or one number "
+            "for each channel"
+        )
+    inputs = (importer.builder.arrange(large, whole), importer.builder.arrange(small, target))
+    made = importer.add(Combine(importer.name(operation), operation, inputs=inputs))
+    back = tuple(order.index(axis) for axis in range(len(order)))
+    return made.reshaped(large.shape, first.batched).permuted(back)
+
+
+def _aligned(importer: Importer, first: View, second: View) -> tuple[View, View]:
+    """Two views of different ranks as ONNX aligns them: the last axes with the last."""
+    rank = max(first.rank, second.rank)
+    views = []
+    for view in (first, second):
+        if view.rank < rank and view.batched:
+            raise ModelError(f"combines {importer.told(first)} and {importer.told(second)}, of different ranks")
+        views.append(View(view.layer, ((),) * (rank - view.rank) + view.axes, view.batched).with_batch())
+    return views[0], views[1]
+
+
+def _whole(shape: Shape) -> Shape:
+    """The shape in which a layer may hold a view of `shape`: an image, or features."""
+    if len(shape) == 2:
+        return (shape[0], 1, shape[1])
+    return shape if len(shape) == 3 else (math.prod(shape),)

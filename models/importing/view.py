@@ -1,0 +1,111 @@
+"""A value of a graph as a way to read what a layer gives: reshapes and transposes that move nothing yet.
+
+A layer's output lies row by row in memory. A logical axis is a product of factors, each an extent and the stride it has
+there, outer factors first; reshaping splits and joins factors, transposing puts axes in another order, and neither
+computes anything. Only a layer that needs its input in another order makes the order real, as `arrangement` tells.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from ..network import ModelError, Shape
+
+
+@dataclass(frozen=True)
+class Factor:
+    """`extent` numbers, each `stride` numbers after the one before."""
+
+    extent: int
+    stride: int
+
+
+Axis = tuple[Factor, ...]  # without factors: an axis of one
+
+
+@dataclass(frozen=True)
+class View:
+    """How a value reads the output of `layer`, example by example; `batched`: an axis of the batch comes before."""
+
+    layer: str
+    axes: tuple[Axis, ...]
+    batched: bool = True
+
+    @staticmethod
+    def of(layer: str, shape: Shape, batched: bool = True) -> View:
+        """A layer's output as it lies, in its own shape."""
+        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        axes = tuple((Factor(extent, stride),) if extent > 1 else () for extent, stride in zip(shape, strides))
+        return View(layer, axes, batched)
+
+    @property
+    def shape(self) -> Shape:
+        """Extents of the axes, without the batch."""
+        return tuple(math.prod(factor.extent for factor in axis) for axis in self.axes)
+
+    @property
+    def rank(self) -> int:
+        """Axes as ONNX counts them, with the batch's."""
+        return len(self.axes) + self.batched
+
+    def with_batch(self) -> View:
+        """The same with its first axis as that of the batch, where it has none and the axis has one entry."""
+        if self.batched or not self.axes or self.axes[0]:
+            return self
+        return View(self.layer, self.axes[1:], True)
+
+    def permuted(self, order: tuple[int, ...]) -> View:
+        """Axes (without the batch) in another order."""
+        return replace(self, axes=tuple(self.axes[axis] for axis in order))
+
+    def reshaped(self, shape: Shape, batched: bool) -> View:
+        """The same numbers, in the same logical order, in other axes; ModelError where the factors cannot be split."""
+        left = [factor for axis in self.axes for factor in axis]
+        axes = []
+        for extent in shape:
+            axis: list[Factor] = []
+            while extent > 1:
+                factor = left.pop(0) if left else Factor(1, 1)
+                common = math.gcd(extent, factor.extent)
+                if common != min(extent, factor.extent):
+                    raise ModelError(f"{list(self.shape)} cannot be split into {list(shape)} where they are transposed")
+                if common < factor.extent:
+                    inner = factor.extent // common
+                    left.insert(0, Factor(inner, factor.stride))
+                    factor = Factor(common, factor.stride * inner)
+                axis.append(factor)
+                extent //= common
+            axes.append(_joined(axis))
+        return View(self.layer, tuple(axes), batched)
+
+    def order(self) -> tuple[int, ...]:
+        """The axes from the outermost in memory to the innermost; axes of one keep their place among the others."""
+        strides = [max((factor.stride for factor in axis), default=0) for axis in self.axes]
+        known = sorted((axis for axis, stride in enumerate(strides) if stride), key=lambda axis: -strides[axis])
+        result = list(known)
+        for axis, stride in enumerate(strides):
+            if not stride:  # before the first known axis that comes later
+                place = next((i for i, other in enumerate(result) if other > axis and strides[other]), len(result))
+                result.insert(place, axis)
+        return tuple(result)
+
+    def arrangement(self) -> tuple[Shape, tuple[int, ...]] | None:
+        """(split, order) of the transpose that makes the view's order real; None where it lies in order already."""
+        factors = _joined([factor for axis in self.axes for factor in axis])
+        if len(factors) <= 1:
+            return None
+        inner_first = sorted(range(len(factors)), key=lambda position: -factors[position].stride)
+        split = tuple(factors[position].extent for position in inner_first)
+        return split, tuple(inner_first.index(position) for position in range(len(factors)))
+
+
+def _joined(factors: list[Factor]) -> Axis:
+    """Factors that lie side by side as one."""
+    result: list[Factor] = []
+    for factor in factors:
+        if result and result[-1].stride == factor.extent * factor.stride:
+            result[-1] = Factor(result[-1].extent * factor.extent, factor.stride)
+        else:
+            result.append(factor)
+    return tuple(result)

@@ -1,0 +1,172 @@
+"""Files: external data, corrupt and hostile ones, and what is missing to read them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+from onnx_chain import Chain, vgg
+from trninfer.models import ModelError
+from trninfer.models.importing import import_network, onnx_file
+
+
+def save_external(folder: Path, location: str = "weights.bin") -> Path:
+    """A dense layer whose weight is in a file of its own."""
+    chain = Chain(6)
+    chain.gemm(6, 4)
+    model = chain.model()
+    folder.mkdir(exist_ok=True)
+    raw = np.random.default_rng(3).standard_normal((4, 6), np.float32).tobytes()
+    weight = model.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", "8"), ("length", str(len(raw)))):
+        entry = weight.external_data.add()
+        entry.key, entry.value = key, value
+    (folder / "weights.bin").write_bytes(b"12345678" + raw)
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+    return folder / "m.onnx"
+
+
+def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
+    imported = import_network(save_external(tmp_path))
+    assert imported.comparison.skipped == "" and imported.comparison.passed
+    (tmp_path / "weights.bin").write_bytes(b"short")
+    with pytest.raises(ModelError, match=r"'weights.bin' is too short"):
+        import_network(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "", "nowhere.bin", ".", "a\0b"])
+def test_weights_are_read_from_nowhere_else(location: str, tmp_path: Path) -> None:
+    (tmp_path / "weights.bin").write_bytes(bytes(1000))
+    with pytest.raises(ModelError, match=r"no file beside the model|cannot be read"):
+        import_network(save_external(tmp_path / "model", location))
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    path = save_external(tmp_path / "model")
+    (tmp_path / "model" / "weights.bin").rename(tmp_path / "secret.bin")
+    (tmp_path / "model" / "weights.bin").symlink_to(tmp_path / "secret.bin")
+    with pytest.raises(ModelError, match="no file beside the model"):
+        import_network(path)
+
+
+def test_a_tensor_that_claims_more_than_it_has(tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.gemm(6, 4)
+    path = tmp_path / "m.onnx"
+    for dims, says in (
+        ([1 << 20, 1 << 20], "too many numbers"),
+        ([1 << 10, 1 << 10], "do not fit its shape"),
+        ([-1, 6], "no such shape"),
+        ([1] * 9, "no such shape"),
+    ):
+        model = chain.model()
+        model.graph.initializer[0].dims[:] = dims
+        path.write_bytes(model.SerializeToString())
+        with pytest.raises(ModelError, match=says):
+            import_network(path)
+    model = chain.model()
+    model.graph.initializer[0].data_type = TensorProto.STRING
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match=r"reads .weight0., which is given by no node, or of a type that is not read"):
+        import_network(path)
+
+
+BYTES = vgg(1).model().SerializeToString()
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_corrupt_file_is_a_model_error_or_a_network(data: st.DataObject, tmp_path: Path) -> None:
+    raw = bytearray(BYTES)
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(raw[: data.draw(st.integers(0, 2 * len(raw)))])
+    try:
+        imported = import_network(path)
+    except ModelError as error:
+        assert "\n" not in str(error)
+    else:
+        assert imported.network.layers
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_graph_with_anything_anywhere_is_a_model_error_or_a_network(data: st.DataObject, tmp_path: Path) -> None:
+    """Well-formed protobuf, but inputs, attributes and shapes at random: what byte flips seldom reach."""
+    model = vgg(1).model()
+    nodes = model.graph.node
+    names = [name for node in nodes for name in (*node.input, *node.output)]
+    for _ in range(data.draw(st.integers(1, 3))):
+        node = data.draw(st.sampled_from(list(nodes)))
+        what = data.draw(st.sampled_from(["op", "input", "fewer", "attribute", "dims", "type"]))
+        weight = data.draw(st.sampled_from(list(model.graph.initializer)))
+        if what == "op":
+            node.op_type = data.draw(st.sampled_from([other.op_type for other in nodes] + ["Add", "Reshape", "Gather"]))
+        elif what == "input" and node.input:
+            node.input[data.draw(st.integers(0, len(node.input) - 1))] = data.draw(st.sampled_from([*names, ""]))
+        elif what == "fewer" and node.input:
+            del node.input[data.draw(st.integers(0, len(node.input) - 1)) :]
+        elif what == "attribute":
+            name = data.draw(st.sampled_from(["pads", "strides", "kernel_shape", "axis", "transB", "epsilon", "group"]))
+            values = [0, -1, 3, 1.5, "text", [1], [0, 0], [2, 2], [1 << 40] * 4, [1, 2, 3, 4]]
+            value = data.draw(st.sampled_from(values))
+            kept = [entry for entry in node.attribute if entry.name != name]
+            del node.attribute[:]
+            node.attribute.extend([*kept, helper.make_attribute(name, value)])
+        elif what == "dims":
+            weight.dims[:] = data.draw(st.permutations(list(weight.dims)))
+            weight.dims.extend(data.draw(st.sampled_from([[], [1], [1, 1]])))
+        else:
+            weight.data_type = data.draw(st.integers(0, 24))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    try:
+        imported = import_network(path)
+    except ModelError as error:
+        assert "\n" not in str(error)
+    else:
+        assert imported.network.layers
+
+
+def test_files_that_are_no_model(tmp_path: Path) -> None:
+    for name, content, says in (
+        ("a.onnx", b"", "not an ONNX file"),
+        ("b.onnx", b"not protobuf at all", "not an ONNX file"),
+        ("c.pt", b"PK\x03\x04rest", "a pickle, which is a program and never loaded"),
+        ("d.pth", b"\x80\x02rest", "safetensors.torch.save_file"),
+        ("e.h5", b"\x89HDF", "neither .onnx nor .safetensors"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ModelError, match=says):
+            import_network(tmp_path / name)
+    with (tmp_path / "huge.onnx").open("wb") as file:
+        file.truncate(onnx_file.MAX_FILE_BYTES + 1)  # takes no room on the disk
+    with pytest.raises(ModelError, match="2147483649 bytes are too many for an ONNX file"):
+        import_network(tmp_path / "huge.onnx")
+    (tmp_path / "folder.onnx").mkdir()
+    with pytest.raises(ModelError, match="not a regular file"):
+        import_network(tmp_path / "folder.onnx")
+    with pytest.raises(ModelError, match="no such file"):
+        import_network(tmp_path / "missing.onnx")
+
+
+def test_without_the_package_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = vgg(1).save(tmp_path)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ModelError, match=r"needs the package onnx: pip install 'trninfer\[onnx\]'"):
+        import_network(path)
+
+
+def test_without_onnx_runtime_the_check_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = vgg(1).save(tmp_path)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    comparison = import_network(path).comparison
+    assert comparison.passed and "ONNX Runtime is not installed" in comparison.skipped
