@@ -10,7 +10,7 @@ from ..backend import ArraySpec, Backend, LaunchResult
 from ..plan import DTYPES
 from ..timing import LayerTiming, Row, Totals
 from ..verify import Verification
-from .kernel_cases import KernelCase
+from .kernel_cases import MAX_VALUES, KernelCase, ShapeError
 
 # Largest error that is allowed, of the largest value of the result: sums over some thousands of rounded products.
 TOLERANCES = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
@@ -32,7 +32,14 @@ def time_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> Ke
 
 
 def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelBench:
-    """The time of a kernel on random operands, and how its result compares with NumPy's."""
+    """The time of a kernel on random operands, and how its result compares with NumPy's.
+
+    ShapeError where the values would fill the memory.
+    """
+    if case.values > MAX_VALUES:
+        raise ShapeError(
+            f"{name}: to be checked, all its arrays together may hold {MAX_VALUES:,} numbers; these are {case.values:,}"
+        )
     arrays = case.arrays(DTYPES[dtype])
     launch = backend.launch(_kernel(case), *arrays, **case.parameters)
     expected = case.expected(arrays)

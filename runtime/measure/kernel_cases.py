@@ -12,6 +12,8 @@ import numpy as np
 from ...models import golden
 
 MAX_ELEMENTS = 1 << 31  # of one array: 8 GiB in float32
+MAX_VALUES = 1 << 27  # of all arrays together where values are computed: with what NumPy holds beside them, some 4 GiB
+MAX_INSTRUCTIONS = 1 << 20  # of a launch: the simulator keeps some 2 KB of each until it knows the time
 _ACTIVATIONS = ("identity", "relu", "gelu", "sigmoid", "tanh")
 _MATMULS = ("fully_optimized", "tiled", "hoist_load", "block_free_dimension")
 
@@ -32,6 +34,12 @@ class KernelCase:
     parameters: Mapping[str, Any]
     reference: Callable[..., np.ndarray]
     float32_operands: frozenset[int] = frozenset()
+    instructions: int = 0  # about how many it takes, counted by the tiles that it goes through
+
+    @property
+    def values(self) -> int:
+        """How many numbers operands and result have."""
+        return sum(math.prod(shape) for shape in (*self.shapes, self.output_shape))
 
     def arrays(self, dtype: np.dtype[Any], seed: int = 0) -> tuple[np.ndarray, ...]:
         """Random operands: the data standard normal, weights scaled so that the results are of the same size."""
@@ -103,6 +111,10 @@ def kernel_case(name: str, shape: Mapping[str, str]) -> KernelCase:
             raise ShapeError(f"{name}: an array of {'x'.join(map(str, array))} is too large")
         if min(array) < 1:
             raise ShapeError(f"{name}: nothing is left of the image: the output would be {'x'.join(map(str, array))}")
+    if case.instructions > MAX_INSTRUCTIONS:
+        raise ShapeError(
+            f"{name}: takes some {case.instructions:,} instructions; at most {MAX_INSTRUCTIONS:,} are allowed"
+        )
     return case
 
 
@@ -116,6 +128,8 @@ def _conv2d(s: Sizes) -> KernelCase:
         {"pool_size": pool, "padding": padding, "activation": activation},
         lambda x, w, bias: golden.conv2d(x, w, bias, padding, pool, activation),
         frozenset({2}),
+        # A packed tap takes as many of the 128 rows of the PE array as fit, but a channel is no less than an input.
+        instructions=s["batch"] * _ceil(s["h"] * s["w"], 512) * _ceil(s["cin"] * k * k, 128) * _ceil(s["cout"], 128),
     )
 
 
@@ -126,11 +140,23 @@ def _matmul(s: Sizes) -> KernelCase:
         (s["m"], s["n"]),
         {},
         lambda left, right: left.T @ right,
+        instructions=_ceil(s["m"], 128) * _ceil(s["k"], 128) * _ceil(s["n"], 512),
     )
 
 
+def _ceil(size: int, part: int) -> int:
+    return -(-size // part)
+
+
 def _transpose(s: Sizes) -> KernelCase:
-    return KernelCase("transpose", ((s["m"], s["n"]),), (s["n"], s["m"]), {}, lambda a: a.T)
+    return KernelCase(
+        "transpose",
+        ((s["m"], s["n"]),),
+        (s["n"], s["m"]),
+        {},
+        lambda a: a.T,
+        instructions=_ceil(s["m"], 128) * _ceil(s["n"], 128),
+    )
 
 
 def _bias_activation(s: Sizes) -> KernelCase:
@@ -141,12 +167,25 @@ def _bias_activation(s: Sizes) -> KernelCase:
         return golden.softmax(total) if activation == "softmax" else golden.activate(total, activation)
 
     return KernelCase(
-        "bias_activation", (shape, (1, s["h"])), shape, {"activation": activation}, reference, frozenset({1})
+        "bias_activation",
+        (shape, (1, s["h"])),
+        shape,
+        {"activation": activation},
+        reference,
+        frozenset({1}),
+        instructions=_ceil(s["n"], 128) * _ceil(s["h"], 4096),
     )
 
 
 def _argmax(s: Sizes) -> KernelCase:
-    return KernelCase("argmax", ((s["n"], s["c"]),), (s["n"],), {}, golden.argmax)
+    return KernelCase(
+        "argmax",
+        ((s["n"], s["c"]),),
+        (s["n"],),
+        {},
+        golden.argmax,
+        instructions=_ceil(s["n"], 128) * _ceil(s["c"], 16384),
+    )
 
 
 def _average_pool(s: Sizes) -> KernelCase:
@@ -157,6 +196,7 @@ def _average_pool(s: Sizes) -> KernelCase:
         (s["batch"], s["c"], s["h"] // window, s["w"] // window),
         {"window": (window, window), "stride": (window, window)},
         lambda x: golden.average_pool(x, window, window),
+        instructions=_ceil(s["batch"] * s["c"], 128) * _ceil(s["h"] * s["w"], 16384),
     )
 
 
@@ -168,8 +208,14 @@ def _vector_add(s: Sizes) -> KernelCase:
         "stream": ("free",),
         "direct_allocation": ("free", "tiles"),
     }[s["variant"]]
+    numbers = {"naive": 1, "tiled": s["rows"]}.get(s["variant"], 128 * s["free"])  # in a tile
     return KernelCase(
-        f"vector_add_{s['variant']}", (shape, shape), shape, {key: s[key] for key in parameters}, lambda a, b: a + b
+        f"vector_add_{s['variant']}",
+        (shape, shape),
+        shape,
+        {key: s[key] for key in parameters},
+        lambda a, b: a + b,
+        instructions=4 * _ceil(s["n"], numbers),
     )
 
 
@@ -182,6 +228,7 @@ def _ffnn(s: Sizes) -> KernelCase:
         {"matmul": s["matmul"]},
         lambda x, w1, b1, w2, b2: golden.softmax(golden.dense(golden.dense(x, w1, b1, "relu"), w2, b2)),
         frozenset({2, 4}),
+        instructions=_ceil(n, 128) * (_ceil(d, 128) * _ceil(hidden, 512) + _ceil(hidden, 128) * _ceil(classes, 512)),
     )
 
 

@@ -69,3 +69,23 @@ def test_a_wrong_result_is_told() -> None:
 def test_shapes_that_are_refused(name: str, shape: str, message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         kernel_case(name, parse(shape) if shape else {})
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("vector_add", "n=10000000,variant=naive"),
+        ("vector_add", "n=1000000000,free=1"),
+        ("matmul", "m=20000,k=20000,n=100000"),
+        ("conv2d", "batch=32,cin=1024,cout=1024,h=200,w=200"),
+    ],
+)
+def test_more_instructions_than_memory_takes_are_refused(name: str, shape: str) -> None:
+    with pytest.raises(ShapeError, match="instructions; at most 1,048,576 are allowed"):
+        kernel_case(name, parse(shape))
+
+
+def test_values_are_computed_as_far_as_memory_goes() -> None:
+    case = kernel_case("vector_add", parse("n=100000000"))
+    with pytest.raises(ShapeError, match="may hold 134,217,728 numbers; these are 300,000,000"):
+        run_kernel("vector_add", case, SimulatedBackend("trn2"), "float32")
