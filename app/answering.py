@@ -47,8 +47,9 @@ class Inputs(Protocol):
     def identity(self) -> Identity:
         """What decides the answers beside model and options."""
 
-    def leave_out(self, answered: set[str | int]) -> int:
-        """Leave out the inputs that are answered already; how many are left."""
+    def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
+        """Leave out the inputs that are answered already; how many are left. The names of those `reported` are as
+        reports write them."""
 
     def batches(self, size: int) -> Iterable[Batch]:
         """The inputs that are left."""
@@ -90,7 +91,7 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
     with open_session(model, options) as session:
         identity = identify(inputs.command, model, session.info, options.dtype.value, top_k) | inputs.identity()
         with open_answers(options, identity, network.labels) as answers:
-            left = inputs.leave_out(answers.answered())
+            left = inputs.leave_out(answers.answered(), answers.reported())
             inputs.note(answers)
             with progress_bar(inputs.progress_title, left, options.quiet or answers.on_screen) as progress:
                 result = answer_batches(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ..inference.pictures import PictureBatches
@@ -45,10 +46,22 @@ class PictureInputs:
         """Nothing: a picture is known by its name."""
         return {}
 
-    def leave_out(self, answered: set[str | int]) -> int:
-        """Leave out those answered. Reports, which answers may be read from, spell out bytes that are no UTF-8."""
-        self._names = [name for name in self._names if name not in answered and spell(name) not in answered]
-        return len(self._names)
+    def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
+        """Leave out those answered. Reports spell out bytes that are no UTF-8, so that two names may read alike in one:
+        UsageError where it is not known which of the two has the answer."""
+        alike = Counter(map(spell, self._names))
+        left = []
+        for name in self._names:
+            if spell(name) not in reported:
+                if name not in answered:
+                    left.append(name)
+            elif alike[spell(name)] > 1:
+                raise UsageError(
+                    f"--resume: {alike[spell(name)]} pictures are written {spell(name)} in a report, which does not "
+                    "tell which of them it answers; name one of them, or leave out --resume"
+                )
+        self._names = left
+        return len(left)
 
     def batches(self, size: int) -> Iterable[Batch]:
         """The pictures that can be read."""

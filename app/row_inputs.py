@@ -50,7 +50,7 @@ class RowInputs:
             raise UsageError(f"{self._path}: {describe(error)}") from None
         return {"data": [str(self._path.resolve()), status.st_size, status.st_mtime_ns]}
 
-    def leave_out(self, answered: set[str | int]) -> int:
+    def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
         """Go on after the rows answered; UsageError unless they are the first ones."""
         rows = len(self._rows)
         self._first = len(answered)

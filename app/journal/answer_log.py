@@ -16,6 +16,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,7 +33,8 @@ _MAX_LINE = 1 << 24  # bytes of an answer; a thousand labels take some hundred t
 class AnswerLog:
     """Answers in a file: in that of `open_log`, or in one without a name.
 
-    `count` is how many there are, `earlier` how many of them an earlier run gave. The inputs of those are `answered`.
+    `count` is how many there are, `earlier` how many of them an earlier run gave. The inputs of those are `answered`;
+    those of them that a report told are `reported` too: their names are as reports write them.
     """
 
     def __init__(self, file: BinaryIO, path: Path | None) -> None:
@@ -43,16 +45,18 @@ class AnswerLog:
         self.count = 0
         self.earlier = 0
         self.answered: set[str | int] = set()
-        self.dropped = False  # whether an interrupted run's answers were there and not wanted
+        self.reported: set[str | int] = set()
+        self.copied = 0  # answers that this run took from a report
 
     @classmethod
     def temporary(cls) -> AnswerLog:
         """A log that goes with the run."""
         return cls(tempfile.TemporaryFile(buffering=0), None)
 
-    def append(self, predictions: Iterable[Prediction]) -> None:
+    def append(self, predictions: Iterable[Prediction], reported: bool = False) -> None:
         """Add answers; OSError where the disk is full, with all earlier ones kept."""
-        lines = [json.dumps(dataclasses.asdict(prediction)) + "\n" for prediction in predictions]
+        mark = {"reported": True} if reported else {}
+        lines = [json.dumps({**dataclasses.asdict(prediction), **mark}) + "\n" for prediction in predictions]
         self._write("".join(lines).encode())
         self.count += len(lines)
 
@@ -73,8 +77,14 @@ class AnswerLog:
         self._write((json.dumps({"type": _KIND, **identity}) + "\n").encode())
         self._first = self._end
 
-    def go_on(self, identity: Identity) -> None:
-        """Take over the answers of an earlier run; UsageError where it was asked for something else."""
+    def holds_answers(self) -> bool:
+        """Whether an interrupted run left any."""
+        self._end = os.fstat(self._file.fileno()).st_size
+        return len(list(islice(self._records(0), 2))) > 1  # the first line is no answer
+
+    def go_on(self, identity: Identity, labels: tuple[str, ...]) -> None:
+        """Take over the answers of an earlier run; UsageError where it was asked for something else, or where a line is
+        no answer of a network with these labels. A last line that was cut off is left out."""
         self._end = os.fstat(self._file.fileno()).st_size
         header, end = next(self._records(0), (None, 0))
         if header is None:  # the run did not come further
@@ -82,10 +92,14 @@ class AnswerLog:
             return
         check_identity(str(self.path), header, identity)
         self._first = end
-        with contextlib.suppress(KeyError, TypeError):  # a line of something else: as one that was not finished
-            for record, position in self._records(self._first):
-                self.answered.add(_prediction(record).input)
-                end = position
+        for number, (record, position) in enumerate(self._records(self._first), 2):
+            answer = check_prediction(record, labels)
+            if answer is None:
+                raise UsageError(f"--resume: {self.path}: line {number} is no answer of this model; remove the file")
+            self.answered.add(answer.input)
+            if record.get("reported"):
+                self.reported.add(answer.input)
+            end = position
         os.ftruncate(self._file.fileno(), end)
         self._end = end
         self.count = self.earlier = len(self.answered)
@@ -95,8 +109,9 @@ class AnswerLog:
         for prediction in predictions:
             if prediction.input not in self.answered:
                 self.answered.add(prediction.input)
-                self.append([prediction])
-        self.earlier = self.count
+                self.reported.add(prediction.input)
+                self.append([prediction], reported=True)
+        self.earlier = self.copied = self.count
 
     def _write(self, content: bytes) -> None:
         rest = memoryview(content)
@@ -127,10 +142,11 @@ class AnswerLog:
                 yield record, position
 
 
-def open_log(target: Path, identity: Identity, resume: bool) -> AnswerLog:
+def open_log(target: Path, identity: Identity, labels: tuple[str, ...], resume: bool) -> AnswerLog:
     """The log of a run that writes to `target`, locked; with `resume`, with the answers of an interrupted one.
 
-    UsageError where another run has it, where the answers are of another kind of run, or where the file is not ours.
+    UsageError where another run has it, where the answers are of another kind of run, where there are any that nobody
+    asked to go on from, or where the file is not ours.
     """
     path = Path(f"{target}{SUFFIX}")
     try:
@@ -143,9 +159,13 @@ def open_log(target: Path, identity: Identity, resume: bool) -> AnswerLog:
             if not file.read(len(_KIND) + 20).startswith(f'{{"type": "{_KIND}"'.encode()):
                 raise UsageError(f"{path}: is in the way and not of an interrupted run; remove it or move it away")
             if resume:
-                log.go_on(identity)
+                log.go_on(identity, labels)
+            elif log.holds_answers():
+                raise UsageError(
+                    f"{path}: holds the answers of an interrupted run; add --resume to go on from them, or remove the "
+                    "file to begin anew"
+                )
             else:
-                log.dropped = True
                 log.begin(identity)
             return log
         except BaseException:

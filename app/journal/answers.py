@@ -38,6 +38,9 @@ class AnswerOutput(Protocol):
     def answered(self) -> set[str | int]:
         """The inputs that an interrupted run has answered."""
 
+    def reported(self) -> set[str | int]:
+        """Those of them that are known from a report, by their names as reports write them."""
+
     def __iter__(self) -> Iterator[Prediction]:
         """All answers, where they are kept."""
 
@@ -91,6 +94,9 @@ class _Streamed:
     def answered(self) -> set[str | int]:
         return set()
 
+    def reported(self) -> set[str | int]:
+        return set()
+
     def __iter__(self) -> Iterator[Prediction]:
         return iter(())
 
@@ -121,6 +127,9 @@ class _Logged:
 
     def answered(self) -> set[str | int]:
         return self._log.answered
+
+    def reported(self) -> set[str | int]:
+        return self._log.reported
 
     def __iter__(self) -> Iterator[Prediction]:
         return iter(self._log)
@@ -158,7 +167,7 @@ def _tell(report: Report, quiet: bool) -> None:
 
 def _open_log(form: Format, output: Path, identity: Identity, labels: tuple[str, ...], resume: bool) -> AnswerLog:
     target = Path(output).resolve()
-    log = open_log(target, identity, resume)
+    log = open_log(target, identity, labels, resume)
     try:
         if resume and not log.count and target.exists():
             log.take_over(read_finished(target, form, identity, labels))
@@ -171,14 +180,12 @@ def _open_log(form: Format, output: Path, identity: Identity, labels: tuple[str,
 @contextlib.contextmanager
 def _interruptible(log: AnswerLog, quiet: bool) -> Iterator[AnswerLog]:
     """Removes the log when all went well, and keeps and tells it when something did not."""
-    if log.dropped and not quiet:
-        complain(f"{log.path}: the answers of an interrupted run are replaced; --resume would have gone on from them")
     if log.earlier and not quiet:
         complain(f"going on from {count(log.earlier, 'answer')} in {log.path}")
     try:
         yield log
     except BaseException:
-        keep = log.count > 0
+        keep = log.count > log.copied  # what is only copied still stands in the report
         log.close(keep)
         if keep:
             complain(

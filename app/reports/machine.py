@@ -173,10 +173,17 @@ def _json_chunks(document: dict[str, Any], answers: Iterable[Prediction]) -> Ite
 
 def _csv(columns: tuple[str, ...], rows: list[dict[str, Any]], header: bool = True) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    plain, quoted = (
+        csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n", quoting=quoting)
+        for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+    )
     if header:
-        writer.writeheader()
-    writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+        plain.writeheader()
+    for row in rows:
+        cells = {key: _cell(value) for key, value in row.items()}
+        # A carriage return alone ends a line for most readers, but is not quoted for it.
+        has_return = any(isinstance(cell, str) and "\r" in cell for cell in cells.values())
+        (quoted if has_return else plain).writerow(cells)
     return text.getvalue()
 
 

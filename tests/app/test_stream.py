@@ -15,19 +15,21 @@ import pytest
 from trninfer.app.errors import UsageError
 from trninfer.app.journal.answer_log import open_log
 from trninfer.app.options import Format
+from trninfer.app.picture_inputs import PictureInputs
 from trninfer.app.reports import machine as report_machine
 from trninfer.app.reports.report import Report
 from trninfer.inference.predictions import Prediction, make_predictions
 from trninfer.inference.stream import answer_batches
-from trninfer.models import Dense, FeatureInput, Network, Softmax, load_model, save_model
+from trninfer.models import Dense, FeatureInput, ImageInput, Network, Softmax, load_model, save_model
 from trninfer.runtime.choose import choose_backend
 from trninfer.runtime.session import Session, split_batches
 
+LABELS = ("a", "b", "c")
 IDENTITY = {"command": "classify", "model": "m", "top_k": 2}
 
 
 def answer(name: str | int, label: int = 1) -> Prediction:
-    return make_predictions([name], ("a", "b", "c"), np.array([label]), np.array([[0.25, 0.5, 0.25]], np.float32), 2)[0]
+    return make_predictions([name], LABELS, np.array([label]), np.array([[0.25, 0.5, 0.25]], np.float32), 2)[0]
 
 
 @pytest.fixture
@@ -55,13 +57,13 @@ class Taker:
 
 def test_a_log_gives_back_what_it_took(tmp_path) -> None:
     given = [answer("one"), answer("two\udcff\n"), answer(3)]
-    log = open_log(tmp_path / "x.csv", IDENTITY, False)
+    log = open_log(tmp_path / "x.csv", IDENTITY, LABELS, False)
     log.append(given[:2])
     assert list(log) == given[:2]
     log.append(given[2:])
     assert list(log) == given and log.count == 3
     log.close(keep=True)
-    again = open_log(tmp_path / "x.csv", IDENTITY, True)
+    again = open_log(tmp_path / "x.csv", IDENTITY, LABELS, True)
     assert list(again) == given and again.answered == {"one", "two\udcff\n", 3} and again.earlier == 3
     again.append([answer("four")])
     assert list(again) == [*given, answer("four")]
@@ -70,44 +72,59 @@ def test_a_log_gives_back_what_it_took(tmp_path) -> None:
 
 
 def test_a_line_that_was_cut_off_is_given_again(tmp_path) -> None:
-    log = open_log(tmp_path / "x", IDENTITY, False)
+    log = open_log(tmp_path / "x", IDENTITY, LABELS, False)
     log.append([answer("one"), answer("two")])
     log.close(keep=True)
     whole = (tmp_path / "x.partial").read_bytes()
     for cut in range(40, len(whole)):
         (tmp_path / "x.partial").write_bytes(whole[:cut])
-        log = open_log(tmp_path / "x", IDENTITY, True)
+        log = open_log(tmp_path / "x", IDENTITY, LABELS, True)
         assert log.answered <= {"one", "two"} and log.count == max(0, whole[:cut].count(b"\n") - 1)
         log.append([answer("three")])
         assert [a.input for a in log][-1] == "three" and len(list(log)) == log.count
         log.close(keep=True)
 
 
-def test_without_resume_a_log_begins_anew(tmp_path) -> None:
-    log = open_log(tmp_path / "x", IDENTITY, False)
+def test_answers_of_an_interrupted_run_are_never_replaced_unasked(tmp_path) -> None:
+    log = open_log(tmp_path / "x", IDENTITY, LABELS, False)
+    log.close(keep=True)
+    log = open_log(tmp_path / "x", IDENTITY, LABELS, False)  # none were there
     log.append([answer("one")])
     log.close(keep=True)
-    log = open_log(tmp_path / "x", IDENTITY, False)
-    assert log.dropped and list(log) == [] and log.answered == set()
-    log.close()
+    before = (tmp_path / "x.partial").read_bytes()
+    with pytest.raises(UsageError, match="add --resume to go on from them, or remove the file to begin anew"):
+        open_log(tmp_path / "x", IDENTITY, LABELS, False)
+    assert (tmp_path / "x.partial").read_bytes() == before
+
+
+@pytest.mark.parametrize("change", [{"class_index": 99}, {"label": "x"}, {"probability": float("nan")}, {"top": 3}])
+def test_answers_to_go_on_from_are_checked(tmp_path, change) -> None:
+    log = open_log(tmp_path / "x", IDENTITY, LABELS, False)
+    log.append([answer("one"), answer("two")])
+    log.close(keep=True)
+    first, second, third = (tmp_path / "x.partial").read_text().splitlines()
+    changed = json.dumps({**json.loads(second), **change})
+    (tmp_path / "x.partial").write_text(f"{first}\n{changed}\n{third}\n")
+    with pytest.raises(UsageError, match="line 2 is no answer of this model"):
+        open_log(tmp_path / "x", IDENTITY, LABELS, True)
 
 
 def test_other_options_are_told(tmp_path) -> None:
-    open_log(tmp_path / "x", {**IDENTITY, "dtype": "float32"}, False).close(keep=True)
+    open_log(tmp_path / "x", {**IDENTITY, "dtype": "float32"}, LABELS, False).close(keep=True)
     with pytest.raises(UsageError, match=r"x\.partial were given with dtype float32, not bfloat16"):
-        open_log(tmp_path / "x", {**IDENTITY, "dtype": "bfloat16"}, True)
+        open_log(tmp_path / "x", {**IDENTITY, "dtype": "bfloat16"}, LABELS, True)
     assert (tmp_path / "x.partial").exists()
 
 
 def test_two_runs_do_not_write_one_file(tmp_path) -> None:
-    log = open_log(tmp_path / "x", IDENTITY, False)
+    log = open_log(tmp_path / "x", IDENTITY, LABELS, False)
     for resume in (False, True):
         with pytest.raises(UsageError, match="another run is writing to it"):
-            open_log(tmp_path / "x", IDENTITY, resume)
+            open_log(tmp_path / "x", IDENTITY, LABELS, resume)
     log.append([answer("one")])
     assert list(log) == [answer("one")]
     log.close()
-    open_log(tmp_path / "x", IDENTITY, False).close()
+    open_log(tmp_path / "x", IDENTITY, LABELS, False).close()
 
 
 @pytest.mark.parametrize("content", [b"mine\n", b"", None])
@@ -120,12 +137,12 @@ def test_what_is_in_the_way_is_left_alone(tmp_path, content) -> None:
     else:
         partial.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match=r"x\.partial"):
-        open_log(tmp_path / "x", IDENTITY, False)
+        open_log(tmp_path / "x", IDENTITY, LABELS, False)
     assert not (tmp_path / "elsewhere").exists() and (content != b"mine\n" or partial.read_bytes() == content)
 
 
 def test_a_full_disk_keeps_the_answers_before(tmp_path, monkeypatch) -> None:
-    log = open_log(tmp_path / "x", IDENTITY, False)
+    log = open_log(tmp_path / "x", IDENTITY, LABELS, False)
     log.append([answer("one")])
     before = (tmp_path / "x.partial").read_bytes()
     file = log._file
@@ -372,3 +389,47 @@ def wait_for_answers(running, partial: Path, count: int) -> None:
     while not partial.exists() or partial.read_bytes().count(b"\n") <= count:
         assert running.poll() is None and time.monotonic() < end
         time.sleep(0.005)
+
+
+def test_names_that_print_alike_are_two_inputs(cli, pictures, picture_model, tmp_path) -> None:
+    as_byte, as_text = os.fsdecode(bytes(pictures / "0.png")[:-5] + b"\xff.png"), str(pictures / "\\xff.png")
+    for name in (as_byte, as_text):
+        os.rename(pictures / f"{0 if name == as_byte else 1}.png", name)
+    command = ["classify", "--model", picture_model, "--quiet", "--output", tmp_path / "a.csv", "--format", "csv"]
+    log = tmp_path / "a.csv.partial"
+    assert cli(*command, as_byte, pictures / "none.png").status == 2  # a report with one of them
+    assert cli(*command, "--resume", as_byte).status == 0
+    outcome = cli(*command, "--resume", as_byte, as_text)
+    assert outcome.status == 2 and "does not tell which of them it answers" in outcome.err and not log.exists()
+    (tmp_path / "a.csv").unlink()
+    assert cli(*command, as_text, as_byte).status == 0
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    assert len(lines) == 3 and lines[1].split(",")[0] == lines[2].split(",")[0]
+
+
+def test_answers_in_a_journal_know_names_apart_that_print_alike(tmp_path) -> None:
+    inputs = PictureInputs(["\udcff.png", "\\xff.png"], [], ImageInput(1, 8, 8, "digit", (0.0,), (1.0,)))
+    assert inputs.leave_out({"\\xff.png"}, set()) == 1 and list(inputs._names) == ["\udcff.png"]
+
+
+@pytest.mark.parametrize("name", ["a\rb.png", "a\r\nb.png", "a\nb.png", 'a",\rb.png'])
+def test_any_name_is_one_field_of_the_csv(cli, pictures, picture_model, tmp_path, name) -> None:
+    path = str(pictures / name)
+    os.rename(pictures / "0.png", path)
+    command = ["classify", "--model", picture_model, "--quiet", "--output", tmp_path / "a.csv", "--format", "csv", path]
+    assert cli(*command).status == 0
+    before = (tmp_path / "a.csv").read_bytes()
+    with (tmp_path / "a.csv").open(newline="") as file:
+        assert [row[0] for row in csv.reader(file)] == ["input", path]
+    assert cli(*command, "--resume").status == 0 and (tmp_path / "a.csv").read_bytes() == before
+
+
+def test_layers_after_a_resume_tell_what_they_leave_out(cli, pictures, picture_model, tmp_path) -> None:
+    command = ["classify", "--model", picture_model, "--output", tmp_path / "a.ndjson", "--format", "ndjson"]
+    assert cli(*command, pictures / "0.png").status == 0
+    outcome = cli(*command, "--resume", pictures)
+    assert "2 pictures in batches of at most 16; the 1 answer of an earlier run took no time here" in " ".join(
+        outcome.err.split()
+    )
+    lines = [json.loads(line) for line in (tmp_path / "a.ndjson").read_text().splitlines()]
+    assert lines[-1]["type"] == "summary" and lines[-1]["answered_earlier"] == 1
