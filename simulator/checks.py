@@ -152,5 +152,10 @@ def float_values(tensor: NkiTensor) -> Array:
     return values if values.dtype == np.float32 else values.astype(np.float32)
 
 
+def copy_values(dst: NkiTensor, src: NkiTensor) -> None:
+    """What a copy computes."""
+    dst.write(shaped(cast_values(src, dst), dst.shape))
+
+
 def shaped(values: Array, shape: tuple[int, ...]) -> Array:
     return values if values.shape == shape else values.reshape(shape)

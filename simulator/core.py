@@ -10,8 +10,9 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from .errors import NkiValidationError, UndefinedOnChipWarning
 from .instruction import Allocation, Cost, Instruction, Transfer, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, place
 from .pair import Pair
+from .replay import Recording
 from .targets import Target
 from .tensor import IndirectTensor, NkiTensor
 from .timing.capacity import Memory
@@ -48,6 +50,7 @@ class NeuronCore:
         self.registers: dict[str, Array] = {}  # state that engines keep between instructions
         self.last_accumulation: Instruction | None = None  # the last to use the Scalar Engine's accumulators
         self.last_use: dict[str, Instruction] = {}  # of state that several instructions share without naming it
+        self.recording: Recording | None = None  # of how values are computed, where that is to be done again
         self._arenas: dict[MemoryRegion, Arena] = {}
         self._warned: set[tuple[tuple[str, int], str]] = set()
         self._scratch: dict[tuple[int, int], Array] = {}
@@ -74,7 +77,11 @@ class NeuronCore:
                 return NkiTensor(storage.shape, found, storage)
         else:
             storage = make()
+        if self.recording is not None:
+            self.recording.allocated(storage.size * storage.dtype.itemsize)
         if address is not None:
+            if self.recording is not None:
+                self.recording.spoil()
             if not storage.on_chip:
                 raise NkiValidationError(f"ndarray {storage.label}: only tensors on chip take an address")
             place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(region))
@@ -123,6 +130,8 @@ class NeuronCore:
         program = self.program
         indirect = [t for t in (*writes, *reads) if type(t) is not NkiTensor]
         if indirect:
+            if self.recording is not None:
+                self.recording.spoil()
             reads = _with_indices(writes, reads)
         if unit is not engine.tensor:
             for tensor in writes:
@@ -146,6 +155,16 @@ class NeuronCore:
         if indirect:
             _after_registers(instruction, indirect)
         return instruction
+
+    def perform(self, compute: Callable[..., None], *operands: Any, instructions: int = 1) -> None:
+        """Compute the values of the instruction just issued: compute(*operands), from nothing but the operands.
+
+        `instructions` is how many it stands for. Tensors are operands themselves, or in tuples of them.
+        """
+        if self.functional:
+            compute(*operands)
+            if self.recording is not None:
+                self.recording.note(instructions, compute, operands)
 
     def warn(self, message: str) -> None:
         """Tell of what the chip leaves undefined, once for each line of the kernel."""

@@ -110,6 +110,8 @@ class Storage:
             self.array = self.arena.array
         elif fill:
             self.array = np.full(self.size, self.dtype.fill, dtype=self.dtype.held)
+            if self.core is not None and self.core.recording is not None:
+                self.core.recording.filled(self)
         else:
             self.array = np.empty(self.size, dtype=self.dtype.held)
         return self.array
@@ -119,6 +121,8 @@ class Storage:
         if self.borrowed and self.array is not None:
             self.array = self.array.copy()
             self.borrowed = False
+            if self.core is not None and self.core.recording is not None:
+                self.core.recording.spoil()
 
     def to_bits(self) -> None:
         """Hold true bit patterns from now on, so that a view of another dtype sees what the chip's memory would."""
@@ -128,6 +132,8 @@ class Storage:
         if self.array is not None:
             self.array = values.astype(self.dtype.bits, copy=False).view(np.uint8)
             self.bits = True
+            if self.borrowed and self.core is not None and self.core.recording is not None:
+                self.core.recording.spoil()
 
 
 class Arena:

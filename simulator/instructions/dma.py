@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from ..checks import cast_values, member, shaped
+from ..checks import copy_values, member
 from ..core import NeuronCore, active
 from ..errors import NkiValidationError
 from ..instruction import Instruction, Transfer, engine
@@ -64,11 +64,10 @@ def dma_copy(
     transfer = _transfer(core, dge_mode, dst, src)
     instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer)
 
-    if core.functional:
-        if dst.is_indirect() or src.is_indirect():
-            move(dst, src, member("dma_copy", "oob_mode", _OOB_MODE, oob_mode) is _SKIP)
-        else:
-            dst.write(shaped(cast_values(src, dst), dst.shape))
+    if dst.is_indirect() or src.is_indirect():
+        core.perform(move, dst, src, member("dma_copy", "oob_mode", _OOB_MODE, oob_mode) is _SKIP)
+    else:
+        core.perform(copy_values, dst, src)
     return instruction
 
 
@@ -108,9 +107,12 @@ def dma_transpose(
         "dma_transpose", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer
     )
 
-    if core.functional:
-        dst.write(src.values.transpose(order))
+    core.perform(_transpose_values, dst, src, order)
     return instruction
+
+
+def _transpose_values(dst: NkiTensor, src: NkiTensor, order: tuple[int, ...]) -> None:
+    dst.write(src.values.transpose(order))
 
 
 _DMA = engine.dma

@@ -25,9 +25,12 @@ def iota(
     cost = core.costs.one_pass(engine.gpsimd, dst)
     instruction = core.issue("iota", engine.gpsimd, (dst,), (), cost, name)
 
-    if core.functional:
-        dst.write(shaped(affine_pattern(pattern, offset, channel_multiplier, dst.shape[0]), dst.shape))
+    core.perform(_count, dst, pattern, offset, channel_multiplier)
     return instruction
+
+
+def _count(dst: NkiTensor, pattern: Any, offset: int, channel_multiplier: int) -> None:
+    dst.write(shaped(affine_pattern(pattern, offset, channel_multiplier, dst.shape[0]), dst.shape))
 
 
 def affine_fills(op: str, pattern: Any, dst: NkiTensor) -> None:

@@ -23,10 +23,13 @@ def max8(dst: NkiTensor, src: NkiTensor, name: str | None = None) -> Instruction
     _searchable("max8", "src", src)
     instruction = core.issue("max8", _VECTOR, (dst,), (src,), core.costs.reduce(src), name)
 
-    if core.functional:
-        values = float_values(src).reshape(src.shape[0], -1)
-        dst.write(shaped(-np.sort(-np.partition(values, -8, axis=1)[:, -8:], axis=1), dst.shape))
+    core.perform(_largest, dst, src)
     return instruction
+
+
+def _largest(dst: NkiTensor, src: NkiTensor) -> None:
+    values = float_values(src).reshape(src.shape[0], -1)
+    dst.write(shaped(-np.sort(-np.partition(values, -8, axis=1)[:, -8:], axis=1), dst.shape))
 
 
 def nc_find_index8(dst: NkiTensor, data: NkiTensor, vals: NkiTensor, name: str | None = None) -> Instruction:
@@ -43,16 +46,19 @@ def nc_find_index8(dst: NkiTensor, data: NkiTensor, vals: NkiTensor, name: str |
         raise NkiValidationError(f"nc_find_index8: dst {dst.label} must be uint32 or uint16")
     instruction = core.issue("nc_find_index8", _VECTOR, (dst,), (data, vals), core.costs.reduce(data), name)
 
-    if core.functional:
-        values = float_values(data).reshape(data.shape[0], -1)
-        wanted = float_values(vals).reshape(vals.shape[0], 8)
-        missing = np.iinfo(dst._dtype.held).max
-        result = np.empty(wanted.shape, np.int64)
-        for column in range(8):
-            hit = values == wanted[:, column : column + 1]
-            result[:, column] = np.where(hit.any(axis=1), hit.argmax(axis=1), missing)
-        dst.write(shaped(result, dst.shape))
+    core.perform(_find, dst, data, vals)
     return instruction
+
+
+def _find(dst: NkiTensor, data: NkiTensor, vals: NkiTensor) -> None:
+    values = float_values(data).reshape(data.shape[0], -1)
+    wanted = float_values(vals).reshape(vals.shape[0], 8)
+    missing = np.iinfo(dst._dtype.held).max
+    result = np.empty(wanted.shape, np.int64)
+    for column in range(8):
+        hit = values == wanted[:, column : column + 1]
+        result[:, column] = np.where(hit.any(axis=1), hit.argmax(axis=1), missing)
+    dst.write(shaped(result, dst.shape))
 
 
 def nc_match_replace8(

@@ -37,7 +37,7 @@ class reduce_cmd(Enum):  # noqa: N801 (name and values of nki.isa)
     load_reduce = 4
 
 
-_REDUCE = reduce_cmd.reduce  # `activation` has a parameter of the class's name
+_IDLE, _REDUCE = reduce_cmd.idle, reduce_cmd.reduce  # `activation` has a parameter of the class's name
 
 
 def activation(
@@ -67,19 +67,36 @@ def activation(
         core, "activation", function, dst, (data, *vectors), 2 * dst.size, command, reduce_res, name
     )
 
-    if core.functional:
-        values = float_values(data)
-        with np.errstate(all="ignore"):
-            if isinstance(scale, NkiTensor) or scale != 1.0:
-                values = values * broadcast_value(scale, values.ndim)
-            if bias is not None:
-                values = values + broadcast_value(bias, values.ndim).astype(np.float32)
-            result = function.compute(values)
-        dst.write(shaped(result, dst.shape))
-        _accumulate(accumulators(core, data), result, command)
-        if reduce_res is not None:
-            reduce_res.write(accumulators(core, data).reshape(reduce_res.shape))
+    accumulates = command is not _IDLE or reduce_res is not None
+    lanes = accumulators(core, data) if accumulates and core.functional else None
+    passes = 1 if reduce_res is None else 2
+    core.perform(_activate, dst, function, data, scale, bias, lanes, command, reduce_res, instructions=passes)
     return instruction
+
+
+def _activate(
+    dst: NkiTensor,
+    function: Activation,
+    data: NkiTensor,
+    scale: Any,
+    bias: Any,
+    lanes: Array | None,
+    command: reduce_cmd,
+    reduce_res: NkiTensor | None,
+) -> None:
+    """The values of `activation`; `lanes` are the accumulators, where it uses them."""
+    values = float_values(data)
+    with np.errstate(all="ignore"):
+        if isinstance(scale, NkiTensor) or scale != 1.0:
+            values = values * broadcast_value(scale, values.ndim)
+        if bias is not None:
+            values = values + broadcast_value(bias, values.ndim).astype(np.float32)
+        result = function.compute(values)
+    dst.write(shaped(result, dst.shape))
+    if lanes is not None:
+        _accumulate(lanes, result, command)
+        if reduce_res is not None:
+            reduce_res.write(lanes.reshape(reduce_res.shape))
 
 
 def activation_reduce(

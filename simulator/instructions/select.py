@@ -188,11 +188,14 @@ def affine_select(
     if core.functional:
         affine = affine_pattern(pattern, offset, channel_multiplier, dst.shape[0])
         chosen = shaped(operator.compute(affine, np.int32(0)) != 0, dst.shape)
-        # Bits pass unchanged where the dtypes are equal, else through float32.
-        same = on_true_tile.dtype == dst.dtype
-        values = shaped(on_true_tile.values if same else float_values(on_true_tile), dst.shape)
-        dst.write(np.where(chosen, values, _number(on_false_value, dst)))
+        core.perform(_choose, dst, chosen, on_true_tile, _number(on_false_value, dst))
     return instruction
+
+
+def _choose(dst: NkiTensor, chosen: Array, on_true: NkiTensor, on_false: Any) -> None:
+    """Bits pass unchanged where the dtypes are equal, else through float32."""
+    values = on_true.values if on_true.dtype == dst.dtype else float_values(on_true)
+    dst.write(np.where(chosen, shaped(values, dst.shape), on_false))
 
 
 def _comparison(op: str, operand: str, given: Any, allowed: tuple[str, ...] = _COMPARISONS) -> AluOperator:

@@ -70,24 +70,29 @@ def nc_matmul(
     flops = 2 * rows * planes * columns * moving_columns
     instruction = core.issue("nc_matmul", engine.tensor, (dst,), reads, cost, name, flops)
 
-    if core.functional:
-        left = stationary.values.reshape(rows * planes, columns)
-        right = moving.values.reshape(rows * planes, moving_columns)
-        if is_transpose and core.target.generation >= 3:
-            product = _transposed(left, right)
-        else:
-            product = np.matmul(left.T, right, out=core.scratch(columns, moving_columns))
-        result = shaped(product, dst.shape)
-        if adds is False:
-            dst.write(result)
-        elif adds is not True:
-            dst.write(np.where(adds, dst.values, np.float32(0)) + result)
-        elif dst._dtype.exact:
-            values = dst.values
-            np.add(values, result, out=values)
-        else:
-            dst.write(dst.values + result)
+    turns = is_transpose and core.target.generation >= 3
+    room = core.scratch(columns, moving_columns) if core.functional else None
+    core.perform(_multiply, dst, stationary, moving, rows * planes, turns, adds, room)
     return instruction
+
+
+def _multiply(
+    dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, contracted: int, turns: bool, adds: Any, room: Array
+) -> None:
+    """The values of nc_matmul; `room` is a float32 matrix for the product."""
+    left = stationary.values.reshape(contracted, -1)
+    right = moving.values.reshape(contracted, -1)
+    product = _transposed(left, right) if turns else np.matmul(left.T, right, out=room)
+    result = shaped(product, dst.shape)
+    if adds is False:
+        dst.write(result)
+    elif adds is not True:
+        dst.write(np.where(adds, dst.values, np.float32(0)) + result)
+    elif dst._dtype.exact:
+        values = dst.values
+        np.add(values, result, out=values)
+    else:
+        dst.write(dst.values + result)
 
 
 def nc_transpose(
@@ -123,13 +128,17 @@ def nc_transpose(
         cost = core.costs.vector_transpose()
     instruction = core.issue("nc_transpose", unit, (dst,), (data,), cost, name)
 
-    if core.functional:
-        values = data.values.reshape(partitions, free).T
-        if unit is _TENSOR and core.target.generation == 2 and data._dtype.is_float and not np.isfinite(values).all():
-            # NeuronCore-v2 transposes by a matmul with the identity, which spreads a NaN or Inf over its row.
-            values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, np.float32(np.nan))
-        dst.write(shaped(values, dst.shape))
+    # NeuronCore-v2 transposes by a matmul with the identity, which spreads a NaN or Inf over its row.
+    spreads = unit is _TENSOR and core.target.generation == 2 and data._dtype.is_float
+    core.perform(_turn, dst, data, spreads)
     return instruction
+
+
+def _turn(dst: NkiTensor, data: NkiTensor, spreads: bool) -> None:
+    values = data.values.reshape(data.shape[0], -1).T
+    if spreads and not np.isfinite(values).all():
+        values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, np.float32(np.nan))
+    dst.write(shaped(values, dst.shape))
 
 
 _TENSOR, _VECTOR = engine.tensor, engine.vector

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checks import (
     broadcast_value,
-    cast_values,
+    copy_values,
     destination,
     engine_of,
     float_values,
@@ -49,8 +49,7 @@ def tensor_copy(dst: NkiTensor, src: NkiTensor, engine: engine = _UNKNOWN, name:
     not_psum_on_gpsimd("tensor_copy", unit, dst, src)
     instruction = core.issue("tensor_copy", unit, (dst,), (src,), core.costs.copy(unit, dst, src), name)
 
-    if core.functional:
-        dst.write(shaped(cast_values(src, dst), dst.shape))
+    core.perform(copy_values, dst, src)
     return instruction
 
 
@@ -69,10 +68,13 @@ def memset(dst: NkiTensor, value: float, engine: engine = _UNKNOWN, name: str | 
         raise NkiValidationError(f"memset: only 0 can be set in dst {dst.label}")
     instruction = core.issue("memset", unit, (dst,), (), core.costs.one_pass(unit, dst), name)
 
-    if core.functional:
-        number = np.int64(value) if not dtype.is_float else np.float32(value)
-        dst.write(np.broadcast_to(np.asarray(number), dst.shape))
+    number = np.int64(value) if not dtype.is_float else np.float32(value)
+    core.perform(_set, dst, np.broadcast_to(np.asarray(number), dst.shape))
     return instruction
+
+
+def _set(dst: NkiTensor, values: Array) -> None:
+    dst.write(values)
 
 
 def _integer_value(dst: NkiTensor, value: Any) -> None:
@@ -111,14 +113,19 @@ def tensor_tensor(
     cost = core.costs.tensor_tensor(unit, dst, data1, data2)
     instruction = core.issue("tensor_tensor", unit, (dst,), (data1, data2), cost, name, flops=dst.size)
 
-    if core.functional:
-        if operator.bits or (integers and unit is _GPSIMD):
-            a, b = data1.values, data2.values
-        else:
-            a, b = float_values(data1), float_values(data2)
-        with np.errstate(all="ignore"):
-            dst.write(_narrowed(operator.compute(shaped(a, dst.shape), shaped(b, dst.shape)), dst))
+    as_integers = operator.bits or (integers and unit is _GPSIMD)
+    core.perform(_elementwise, dst, operator, data1, data2, as_integers)
     return instruction
+
+
+def _elementwise(dst: NkiTensor, operator: AluOperator, data1: NkiTensor, data2: NkiTensor, as_integers: bool) -> None:
+    """The values of tensor_tensor."""
+    if as_integers:
+        a, b = data1.values, data2.values
+    else:
+        a, b = float_values(data1), float_values(data2)
+    with np.errstate(all="ignore"):
+        dst.write(_narrowed(operator.compute(shaped(a, dst.shape), shaped(b, dst.shape)), dst))
 
 
 def tensor_scalar(
@@ -158,13 +165,17 @@ def tensor_scalar(
     cost = core.costs.tensor_scalar(unit, dst, data)
     instruction = core.issue("tensor_scalar", unit, (dst,), (data, *vectors), cost, name, flops=dst.size * len(steps))
 
-    if core.functional:
-        values = data.values if first.bits else float_values(data)
-        with np.errstate(all="ignore"):
-            for operator, operand, reverse in steps:
-                values = _apply(operator, values, operand, reverse, len(data.shape))
-        dst.write(_narrowed(shaped(values, dst.shape), dst))
+    core.perform(_apply_in_turn, dst, data, tuple(steps))
     return instruction
+
+
+def _apply_in_turn(dst: NkiTensor, data: NkiTensor, steps: tuple[tuple[AluOperator, Any, bool], ...]) -> None:
+    """The values of tensor_scalar: operators, each with its operand and whether that comes first."""
+    values = data.values if steps[0][0].bits else float_values(data)
+    with np.errstate(all="ignore"):
+        for operator, operand, reverse in steps:
+            values = _apply(operator, values, operand, reverse, len(data.shape))
+    dst.write(_narrowed(shaped(values, dst.shape), dst))
 
 
 def scalar_tensor_tensor(
@@ -200,12 +211,24 @@ def scalar_tensor_tensor(
         "scalar_tensor_tensor", _VECTOR, (dst,), (data, operand1, *vectors), cost, name, 2 * dst.size
     )
 
-    if core.functional:
-        with np.errstate(all="ignore"):
-            values = shaped(_apply(first, float_values(data), scalar, reverse0, len(data.shape)), dst.shape)
-            other = shaped(float_values(operand1), dst.shape)
-            dst.write(second.compute(other, values) if reverse1 else second.compute(values, other))
+    core.perform(_scale_and_combine, dst, data, (first, scalar, reverse0), second, operand1, reverse1)
     return instruction
+
+
+def _scale_and_combine(
+    dst: NkiTensor,
+    data: NkiTensor,
+    scale: tuple[AluOperator, Any, bool],
+    operator: AluOperator,
+    tensor: NkiTensor,
+    reverse: bool,
+) -> None:
+    """The values of scalar_tensor_tensor."""
+    first, scalar, reverse0 = scale
+    with np.errstate(all="ignore"):
+        values = shaped(_apply(first, float_values(data), scalar, reverse0, len(data.shape)), dst.shape)
+        other = shaped(float_values(tensor), dst.shape)
+        dst.write(operator.compute(other, values) if reverse else operator.compute(values, other))
 
 
 def tensor_reduce(
@@ -241,12 +264,17 @@ def tensor_reduce(
     cost = core.costs.reduce(data)
     instruction = core.issue("tensor_reduce", _VECTOR, (dst,), (data,), cost, name, flops=data.size)
 
-    if core.functional:
-        values = data.values if operator.bits else float_values(data)
-        with np.errstate(all="ignore"):
-            result = operator.reduction(values, axis=axes)
-        dst.write(_narrowed(shaped(-result if negate else result, dst.shape), dst))
+    core.perform(_reduce, dst, operator, data, axes, negate)
     return instruction
+
+
+def _reduce(dst: NkiTensor, operator: AluOperator, data: NkiTensor, axes: tuple[int, ...], negate: bool) -> None:
+    """The values of tensor_reduce."""
+    assert operator.reduction is not None
+    values = data.values if operator.bits else float_values(data)
+    with np.errstate(all="ignore"):
+        result = operator.reduction(values, axis=axes)
+    dst.write(_narrowed(shaped(-result if negate else result, dst.shape), dst))
 
 
 def reciprocal(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Instruction:
@@ -258,10 +286,13 @@ def reciprocal(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Inst
     cost = core.costs.reciprocal(data)
     instruction = core.issue("reciprocal", _VECTOR, (dst,), (data,), cost, name, flops=dst.size)
 
-    if core.functional:
-        with np.errstate(all="ignore"):
-            dst.write(shaped(np.float32(1) / float_values(data), dst.shape))
+    core.perform(_invert, dst, data)
     return instruction
+
+
+def _invert(dst: NkiTensor, data: NkiTensor) -> None:
+    with np.errstate(all="ignore"):
+        dst.write(shaped(np.float32(1) / float_values(data), dst.shape))
 
 
 def trailing_axes(op: str, data: NkiTensor, axis: Any) -> tuple[int, ...]:

@@ -199,6 +199,8 @@ def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
 def device_print(print_prefix: str, tensor: NkiTensor) -> None:
     """Print a tensor's values, at once."""
     core = active("device_print")
+    if core.recording is not None:
+        core.recording.spoil()
     print(print_prefix, tensor.values if core.functional else tensor)
 
 

@@ -1,0 +1,213 @@
+"""Computing a launch again: the values of its instructions, without the kernel that issued them.
+
+The instructions of a kernel depend on the shapes and dtypes of its arguments, never on their values, but where it
+reads registers. So a launch on other arrays of the same shapes is the same NumPy work over again: a `Recording` notes
+it while the kernel runs, a `Replay` does it on new arguments. Checks, views and times are not worked out a second
+time, and tiles whose lives do not overlap share their memory, also those of different replays.
+
+What cannot be told from shapes is not replayed: instructions that do not tell how they compute (`NeuronCore.perform`),
+addresses and loops of run time, tensors at addresses of the kernel's choice, launches on two cores.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .dtypes import Array, hold, release
+from .memory import Storage
+from .strided import StridedMemory
+
+MAX_STEPS = 20_000  # of a recording, of about 3 KB each with the views that it holds
+MAX_REMEMBERED_STEPS = 40_000  # of all replays together
+MAX_LAUNCHES = 1_000  # that are remembered as seen
+MAX_BYTES = 1 << 28  # of all tiles of a launch, which live side by side while it is recorded
+
+Step = tuple[Callable[..., None], tuple[Any, ...]]
+Buffers = dict[tuple[np.dtype[Any], int], list[Array]]  # free memory by dtype and elements
+
+
+class Recording:
+    """The work of a launch, as it is done."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.performed = 0  # instructions that told how they compute
+        self.repeatable = True
+        self.arguments: list[StridedMemory] = []
+        self.outputs: list[Any] = []  # what the kernel returned
+        self._bytes = 0
+
+    def spoil(self) -> None:
+        """The launch depends on more than shapes, or is too large: let go of what was noted."""
+        self.repeatable = False
+        self.steps.clear()
+
+    def allocated(self, size: int) -> None:
+        """A tile of so many bytes was made."""
+        self._bytes += size
+        if self._bytes > MAX_BYTES:
+            self.spoil()
+
+    def note(self, instructions: int, compute: Callable[..., None], operands: tuple[Any, ...]) -> None:
+        """Work of so many instructions, done with these operands."""
+        self.performed += instructions
+        if len(self.steps) >= MAX_STEPS:
+            self.spoil()
+        if self.repeatable:
+            self.steps.append((compute, operands))
+
+    def filled(self, storage: Storage) -> None:
+        """Memory was made that reads as uninitialised."""
+        self.note(0, _fill, (storage,))
+
+    def replay(self, issued: int, registers: dict[str, Array], buffers: Buffers) -> Replay | None:
+        """The launch, of `issued` instructions, ready to be computed again; None where it cannot be."""
+        told = self.performed == issued and not set(registers) - {"scalar"}
+        tensors = all(isinstance(output, StridedMemory) for output in self.outputs)
+        if not (self.repeatable and told and tensors) or any(_refilled_as_bits(step) for step in self.steps):
+            return None
+        return Replay(self, registers, buffers)
+
+
+def _fill(storage: Storage) -> None:
+    assert storage.array is not None
+    storage.array.fill(storage.dtype.fill)
+
+
+def _refilled_as_bits(step: Step) -> bool:
+    """Whether a step makes memory read as uninitialised that was seen as bits later: its filling is not known then."""
+    compute, operands = step
+    return compute is _fill and operands[0].bits
+
+
+class Replay:
+    """A launch that can be computed again on arguments of the same shapes and dtypes."""
+
+    def __init__(self, recording: Recording, registers: dict[str, Array], buffers: Buffers) -> None:
+        self._steps = recording.steps
+        self._arguments = tuple(recording.arguments)
+        self._outputs: tuple[StridedMemory, ...] = tuple(recording.outputs)
+        self._registers = registers
+        self.steps = len(self._steps)
+        given = {id(tensor.storage) for tensor in self._arguments}
+        kept = {id(tensor.storage) for tensor in self._outputs}
+        _share_memory(self._steps, given, kept, buffers)
+        self._let_go()
+
+    def __call__(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """The outputs for arguments of the recorded shapes and dtypes."""
+        for tensor, array in zip(self._arguments, arrays, strict=True):
+            tensor.storage.array = hold(np.ascontiguousarray(array), tensor._dtype).reshape(-1)
+        for held in self._registers.values():
+            held.fill(np.nan)
+        for compute, operands in self._steps:
+            compute(*operands)
+        outputs = tuple([release(tensor.values, tensor._dtype) for tensor in self._outputs])
+        self._let_go()
+        return outputs
+
+    def _let_go(self) -> None:
+        """Hold none of the caller's arrays."""
+        for tensor in self._arguments:
+            tensor.storage.array = tensor._values = tensor._source = None
+
+
+def _share_memory(steps: list[Step], given: set[int], kept: set[int], buffers: Buffers) -> None:
+    """Give each storage memory of `buffers` for as long as steps use it; `kept` ones to the end."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    storages: dict[int, Storage] = {}
+    for number, (_, operands) in enumerate(steps):
+        for storage in _storages(operands):
+            key = id(storage)
+            if key not in given:
+                storages[key] = storage
+                first.setdefault(key, number)
+                last[key] = len(steps) if key in kept else number
+    begins: dict[int, list[Storage]] = {}
+    ends: dict[int, list[Storage]] = {}
+    for key, storage in storages.items():
+        begins.setdefault(first[key], []).append(storage)
+        ends.setdefault(last[key], []).append(storage)
+    for number in range(len(steps) + 1):
+        for storage in begins.get(number, ()):
+            assert storage.array is not None
+            size = storage.array.dtype, storage.array.size
+            free = buffers.get(size)
+            storage.array = free.pop() if free else storage.array
+        for storage in ends.get(number, ()):
+            assert storage.array is not None
+            buffers.setdefault((storage.array.dtype, storage.array.size), []).append(storage.array)
+
+
+def _storages(operands: Any) -> Iterator[Storage]:
+    """The storages that operands of a step lie in."""
+    for operand in operands:
+        if isinstance(operand, StridedMemory):
+            yield operand.storage
+        elif isinstance(operand, Storage):
+            yield operand
+        elif isinstance(operand, tuple):
+            yield from _storages(operand)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A launch that is replayed, and its prediction."""
+
+    replay: Replay
+    prediction: Any
+
+
+class Replays:
+    """The launches that were seen, by what they depend on, those that can be replayed among them; oldest go first."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[Any, Replayed | bool] = OrderedDict()  # True: once; False: never to be replayed
+        self._buffers: Buffers = {}
+        self._lock = threading.Lock()  # memory is shared, so one at a time
+
+    def seen(self, key: Any) -> Replayed | bool:
+        """What is to be done for a launch: replay it, record it (True: seen before), or neither (False)."""
+        if key is None:
+            return False
+        found = self._seen.get(key)
+        if found is None:
+            self._seen[key] = True
+            self._forget()
+            return False
+        self._seen.move_to_end(key)
+        return found
+
+    def keep(self, key: Any, replay: Replay | None, prediction: Any) -> None:
+        """Note what came of recording a launch."""
+        self._seen[key] = False if replay is None else Replayed(replay, prediction)
+        self._forget()
+
+    def make(self, recording: Recording, issued: int, registers: dict[str, Array]) -> Replay | None:
+        """What was recorded, ready to be computed again; None where it cannot be."""
+        with self._lock:
+            return recording.replay(issued, registers, self._buffers)
+
+    def run(self, launch: Replayed, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Compute a launch again."""
+        with self._lock, np.errstate(all="ignore"):
+            return launch.replay(arrays)
+
+    def clear(self) -> None:
+        """Forget all launches and let go of their memory."""
+        self._seen.clear()
+        self._buffers.clear()
+
+    def _forget(self) -> None:
+        while len(self._seen) > MAX_LAUNCHES or (len(self._seen) > 1 and self._steps() > MAX_REMEMBERED_STEPS):
+            self._seen.popitem(last=False)
+
+    def _steps(self) -> int:
+        return sum(found.replay.steps for found in self._seen.values() if isinstance(found, Replayed))

@@ -1,0 +1,192 @@
+"""Launches that come again are replayed: bit by bit what the kernel would have computed, on new arrays."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from trninfer import kernels, simulator
+from trninfer.simulator import launch as launching
+from trninfer.simulator.core import NeuronCore
+from trninfer.simulator.launch import execute
+from trninfer.simulator.replay import Replayed, Replays
+from trninfer.simulator.targets import find_target
+
+DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(launching, "_REPLAYS", Replays())
+    yield
+
+
+def replayed() -> int:
+    """How many of the launches that were seen are replayed."""
+    return sum(isinstance(found, Replayed) for found in launching._REPLAYS._seen.values())
+
+
+def afresh(kernel: Any, *arrays: Any, target: str = "trn2", **parameters: Any) -> Any:
+    """What the kernel computes on a core of its own."""
+    with np.errstate(all="ignore"):
+        returned = execute(NeuronCore(find_target(target)), kernel, arrays, parameters)
+    return returned if isinstance(returned, tuple) else (returned,)
+
+
+def random(shape: tuple[int, ...], dtype: Any, seed: int) -> NDArray[Any]:
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+CALLS: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
+    "fused_conv2d_maxpool": (
+        [(1, 3, 30, 31), (8, 3, 3, 3), (8,)],
+        {"padding": 1, "pool_size": 2, "activation": "gelu"},
+    ),
+    "depthwise_conv2d": ([(2, 130, 9, 9), (130, 1, 3, 3), (130,)], {"padding": (1, 1, 1, 1)}),
+    "matmul_fully_optimized": ([(130, 140), (130, 520)], {}),
+    "transpose": ([(130, 70)], {}),
+    "bias_activation": ([(130, 300), (1, 300)], {"activation": "softmax"}),  # the accumulators
+    "argmax": ([(130, 17000)], {}),  # tiles that are seen as bits
+    "average_pool": ([(1, 5, 9, 8)], {"window": (3, 3), "padding": (1, 1, 1, 1)}),
+    "layer_norm": ([(2, 130, 3, 3), (130,), (130,)], {}),
+}
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", list(CALLS))
+def test_a_replay_gives_what_the_kernel_gives(name: str, dtype: Any, target: str) -> None:
+    shapes, parameters = CALLS[name]
+    kernel = getattr(kernels, name)
+    for seed in range(5):
+        arrays = [random(shape, dtype, seed) for shape in shapes]
+        run = simulator.run(kernel, *arrays, target=target, **parameters)
+        for result, expected in zip(run.outputs, afresh(kernel, *arrays, target=target, **parameters), strict=True):
+            assert result is not None and result.dtype == expected.dtype
+            np.testing.assert_array_equal(result, expected)
+        assert replayed() == (seed >= 1)
+
+
+def test_launches_that_share_memory_do_not_disturb_each_other() -> None:
+    results = []
+    for seed in (*range(4), *range(4)):
+        for name in ("matmul_fully_optimized", "layer_norm", "argmax"):
+            arrays = [random(shape, np.float32, seed) for shape in CALLS[name][0]]
+            results.append(simulator.run(getattr(kernels, name), *arrays).outputs[0])
+    assert replayed() == 3
+    for first, second in zip(results[:12], results[12:], strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_times_and_memory_are_told_of_every_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[float, list[str]]] = []
+    monkeypatch.setattr(launching, "observers", [lambda run, shapes: seen.append((run.latency_us, shapes))])
+    x = random((130, 70), np.float16, 0)
+    runs = [simulator.run(kernels.transpose, x) for _ in range(4)]
+    assert replayed() == 1
+    assert len({run.latency_us for run in runs}) == len({run.memory for run in runs}) == 1
+    assert seen == [(runs[0].latency_us, ["[130, 70] float16"])] * 4
+
+
+def test_the_callers_arrays_are_neither_kept_nor_changed() -> None:
+    x = random((130, 70), np.float32, 0)
+    before = x.copy()
+    results = [simulator.run(kernels.transpose, x).outputs[0] for _ in range(4)]
+    x += 1
+    assert replayed() == 1
+    for result in results:
+        assert result is not None
+        np.testing.assert_array_equal(result, before.T)
+        assert result.flags.writeable and not np.shares_memory(result, x)
+
+
+@nki.jit
+def add_in_part(a: Any) -> Any:
+    """Reads a column that nothing wrote."""
+    tile = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile[:, 0:7], src=a)
+    out = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def test_what_nothing_wrote_reads_as_nan_every_time() -> None:
+    other = [random((130, 140), np.float32, 0), random((130, 520), np.float32, 1)]
+    for seed in range(5):
+        a = random((4, 7), np.float32, seed)
+        simulator.run(kernels.matmul_fully_optimized, *other)  # leaves numbers in the memory that is shared
+        (result,) = simulator.run(add_in_part, a).outputs
+        assert result is not None
+        np.testing.assert_array_equal(result[:, :7], a)
+        assert np.isnan(result[:, 7]).all()
+    assert replayed() == 2
+
+
+@nki.jit
+def show(a: Any) -> Any:
+    nl.device_print("a", a)
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=a)
+    return out
+
+
+@nki.jit
+def at_an_address(a: Any) -> Any:
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf, address=(0, 64))
+    nisa.dma_copy(dst=tile, src=a)
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@nki.jit
+def scan(a: Any) -> Any:
+    """An instruction that does not tell how it computes."""
+    data = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=data, src=a)
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor_scan(dst=tile, data0=data, data1=data, initial=0.0, op0=nl.multiply, op1=nl.add)
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@pytest.mark.parametrize("kernel", [show, at_an_address, scan])
+def test_what_is_more_than_shapes_runs_as_a_kernel_every_time(kernel: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in range(4):
+        a = random((4, 8), np.float32, seed)
+        (result,) = simulator.run(kernel, a).outputs
+        np.testing.assert_array_equal(result, afresh(kernel, a)[0])
+    assert replayed() == 0
+    assert capsys.readouterr().out.count("a [[") == (8 if kernel is show else 0)
+
+
+def test_numbers_that_are_equal_but_look_different_are_different_launches() -> None:
+    x = np.ones((1, 1, 2, 2), np.float32)
+    for value in (0.0, -0.0) * 3:
+        (result,) = simulator.run(kernels.pad, x, padding=(1, 0, 0, 0), value=value).outputs
+        assert result is not None and np.signbit(result[0, 0, 0]).all() == (str(value) == "-0.0")
+
+
+@given(st.lists(st.tuples(st.integers(1, 200), st.integers(1, 40)), min_size=1, max_size=3), st.sampled_from(DTYPES))
+def test_any_order_of_launches(shapes: list[tuple[int, int]], dtype: Any) -> None:
+    for seed in range(4):
+        for shape in shapes:
+            x = random(shape, dtype, seed)
+            np.testing.assert_array_equal(simulator.run(kernels.transpose, x).outputs[0], x.T)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trninfer.simulator.replay.MAX_LAUNCHES", 3)
+    for rows in (*range(1, 9), *range(1, 9)):
+        simulator.run(kernels.transpose, random((rows, 3), np.float32, 0))
+    assert len(launching._REPLAYS._seen) == 3
+    launching._REPLAYS.clear()
+    assert not launching._REPLAYS._seen
