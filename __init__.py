@@ -26,6 +26,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from . import simulator
     from .inference.answers import Answers, Picture, classify, predict
+    from .inference.classifier import Classifier
     from .inference.predictions import LabelProbability, Prediction
     from .models.errors import InputError
     from .models.files import Model, load_model
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     ".inference.answers": ("Answers", "Picture", "classify", "predict"),
+    ".inference.classifier": ("Classifier",),
     ".inference.predictions": ("LabelProbability", "Prediction"),
     ".models.errors": ("InputError",),
     ".models.files": ("Model", "load_model"),
@@ -48,6 +50,7 @@ _HOMES = {
 __all__ = [
     "Answers",
     "BackendUnavailable",
+    "Classifier",
     "InputError",
     "KernelError",
     "LabelProbability",

@@ -9,8 +9,9 @@ from typing import Protocol
 
 from ..inference.predictions import Prediction, PredictionSink
 from ..inference.search import InputProblem
-from ..inference.stream import Batch, answer_batches
+from ..inference.stream import Batch, SourceBatch, answer_batches
 from ..models.files import Model
+from ..runtime.cluster.worker import Prepare
 from .backends import choice_note, cores_of, open_session
 from .compare_backends import run_comparison
 from .errors import UsageError
@@ -34,6 +35,10 @@ class Inputs(Protocol):
     progress_title: str
 
     @property
+    def prepare(self) -> Prepare | None:
+        """What makes inputs of the batches where these are sources; for workers."""
+
+    @property
     def problems(self) -> list[InputProblem]:
         """What could not be used so far."""
 
@@ -51,8 +56,11 @@ class Inputs(Protocol):
         """Leave out the inputs that are answered already; how many are left. The names of those `reported` are as
         reports write them."""
 
-    def batches(self, size: int) -> Iterable[Batch]:
+    def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
         """The inputs that are left."""
+
+    def refuse(self, name: str | int, reason: str) -> None:
+        """An input that could not be answered, and why."""
 
     def note(self, predictions: Iterable[Prediction]) -> None:
         """Answers as they come, those of an earlier run among them."""
@@ -88,7 +96,7 @@ def answer_inputs(begun: Begun, model: Model, inputs: Inputs) -> int:
 
 def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
     options, network = begun.options, model.network
-    with open_session(model, options) as session:
+    with open_session(model, options, inputs.prepare) as session:
         identity = identify(inputs.command, model, session.info, options.dtype.value, top_k) | inputs.identity()
         with open_answers(options, identity, network.labels) as answers:
             left = inputs.leave_out(answers.answered(), answers.reported())
@@ -101,6 +109,7 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
                     top_k,
                     lambda done: progress(done + len(inputs.problems)),
                     options.dtype.value if options.verify else None,
+                    inputs.refuse,
                 )
             report = Report.on(inputs.command, network.name, session.info, options.dtype.value)
             title = f"{network.name}: {inputs.describe(result.count)} in batches of at most {options.batch_size}"
@@ -108,7 +117,7 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
             if answers.earlier:
                 title += f"; the {count(answers.earlier, 'answer')} of an earlier run took no time here"
             report.choice_note = begun.choice_note
-            report.cores = cores_of(options, result.worker_us)
+            report.cores = cores_of(session, result.worker_us)
             report.tables = [LayerTable(title, "", result.layers)]
             report.host_seconds = begun.seconds
             report.verify = result.verification

@@ -1,9 +1,8 @@
-"""Where a command's kernels run: the backend, or the session over several NeuronCores, that its options ask for."""
+"""Where a command's kernels run: the backend, or the session over several workers, that its options ask for."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from .text import printable
 if TYPE_CHECKING:
     from ..models.files import Model
     from ..runtime.backend import Backend
+    from ..runtime.cluster.worker import Prepare
     from ..runtime.session import BatchSession
     from .reports.report import Cores
 
@@ -37,38 +37,43 @@ def open_backend(options: RunOptions) -> Backend:
 
 
 @contextlib.contextmanager
-def open_session(model: Model, options: AnswerOptions) -> Iterator[BatchSession]:
-    """A session of a model where the options ask for it; its processes end with the block."""
-    dtype = options.dtype.value
-    if options.cores == 1:
+def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None = None) -> Iterator[BatchSession]:
+    """A session of a model where the options ask for it; its workers end with the block.
+
+    `prepare` makes inputs of the sources that workers are sent in their place.
+    """
+    if not options.is_shared:
         from ..runtime.session import Session
 
-        yield Session(model, open_backend(options), dtype, options.batch_size)
+        yield Session(model, open_backend(options), options.dtype.value, options.batch_size)
         return
-    from ..runtime.backend import resolve_target
-    from ..runtime.sharing.cores import CoresSession, pick_cores
+    from ..runtime.cluster.shared_session import share_out
 
-    target = resolve_target(options.target_name)  # a wrong one is told here, not by each process
-    opener: Any  # what the simulator's and the Neuron backend's openers share is what a worker calls
-    if _begin(options) == "sim":
-        from ..runtime.sharing.remote import open_simulator
-
-        opener = functools.partial(open_simulator, target)
-        cores = tuple(range(options.cores))  # as many as are asked for, whatever this machine has
-    else:
-        from ..runtime.neuron.backend import open_neuron_backend
-
-        opener = functools.partial(open_neuron_backend, options.target_name, **_counts(options))
-        cores = pick_cores(options.cores)
-    with CoresSession(model, opener, cores, dtype, _progress(options), complain) as session:
+    if options.cluster is None:
+        _begin(options)
+    with share_out(
+        model,
+        options.dtype.value,
+        options.cores,
+        backend=options.backend.value,
+        target=options.target_name,
+        neuron_options=_counts(options),
+        address=options.cluster,
+        prepare=prepare,
+        progress=_progress(options),
+        warn=complain,
+    ) as session:
         yield session
 
 
-def cores_of(options: AnswerOptions, worker_us: Mapping[int, float]) -> Cores | None:
-    """What several cores took, from the time of each; None for one."""
+def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | None:
+    """What several workers took, from the time of each; None for a session in this process."""
+    from ..runtime.cluster.shared_session import SharedSession
     from .reports.report import Cores
 
-    return Cores(options.cores, max(worker_us.values(), default=0.0)) if options.cores > 1 else None
+    if not isinstance(session, SharedSession):
+        return None
+    return Cores(session.workers, max(worker_us.values(), default=0.0), tuple(worker_us.values()))
 
 
 def choice_note(name: str) -> str | None:

@@ -39,9 +39,11 @@ inputs with an error are tried again. --model, --top-k, --dtype, --backend and
 
 On a chip times are measured: median and 99th percentile of --iters calls,
 from host to host; --device-times adds the time on the device alone. --cores
-shares the batches out; layers then add up all cores, and the time that passed
-on the busiest is told. --compare-backends shows each launch on the chip and
-on the simulator; its csv has the measurements in place of the answers.
+shares the batches out over workers of this machine, --cluster over those of a
+Ray cluster, which read the pictures by their paths (--ship sends them); layers
+then add up all of them, and the time that passed on the busiest is told.
+--compare-backends shows each launch on the chip and on the simulator; its csv
+has the measurements in place of the answers.
 
 \b
 Examples:
@@ -51,6 +53,7 @@ Examples:
   find . -name '*.png' | trninfer classify --from-list - --format ndjson
   cat photo.jpg | trninfer classify - --top-k 3
   trninfer classify photos/ --backend neuron --cores 4
+  trninfer classify /shared/photos/ --cluster auto --output all.csv --format csv
   trninfer classify samples/ --compare-backends --format csv --output trn2.csv
 """
 
@@ -94,4 +97,4 @@ def classify(
     if not isinstance(loaded.network.input, ImageInput):
         raise UsageError(f"model {model!r} reads features, not pictures; use trninfer ffnn")
     ignore_warnings()
-    raise typer.Exit(answer_inputs(begun, loaded, PictureInputs(names, problems, loaded.network.input)))
+    raise typer.Exit(answer_inputs(begun, loaded, PictureInputs(names, problems, loaded.network.input, options)))

@@ -7,19 +7,21 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..inference.predictions import make_predictions
-from ..inference.stream import Batch
+from ..inference.stream import Batch, SourceBatch
 from ..models.files import Model
 from ..runtime.backend import latency_note
+from ..runtime.beside import SimulatorBeside
 from ..runtime.measure.compare import compare_backends
 from ..runtime.session import Result
-from ..runtime.sharing.remote import simulator_beside
 from ..runtime.verify import Verification, Verifier
 from .backends import open_backend
 from .options import AnswerOptions
 from .reports.report import LayerTable, Report
 
 
-def run_comparison(command: str, model: Model, batches: Iterable[Batch], options: AnswerOptions, top_k: int) -> Report:
+def run_comparison(
+    command: str, model: Model, batches: Iterable[Batch] | Iterable[SourceBatch], options: AnswerOptions, top_k: int
+) -> Report:
     """Run batches on the chip, each kernel also on the simulator; with --verify, also the golden model.
 
     The report has the chip's answers and times, and the comparison. All inputs are held in memory. BackendUnavailable
@@ -30,15 +32,12 @@ def run_comparison(command: str, model: Model, batches: Iterable[Batch], options
     values = [np.empty((0, *model.network.input.shape), np.float32)]
     for batch_names, batch in batches:
         names += batch_names
-        values.append(batch)
+        values.append(np.asarray(batch))  # arrays: a comparison sends no sources
     inputs = np.concatenate(values)
-    simulator = simulator_beside(chip.info.target)
     report = Report.on(command, model.network.name, chip.info, options.dtype.value)
-    try:
+    with SimulatorBeside(chip.info.target) as simulator:
         report.comparison = compare_backends(model, inputs, chip, simulator, options.dtype.value, options.batch_size)
         report.latency_note = latency_note(simulator.info)  # of the predictions beside the measurements
-    finally:
-        simulator.close()
     result = report.comparison.result
     report.tables = [LayerTable(model.network.name, "", result.layers)]
     report.predictions = make_predictions(names, model.network.labels, result.classes, result.probabilities, top_k)

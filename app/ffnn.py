@@ -46,8 +46,8 @@ After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and the same
 command with --resume goes on after the last row answered. --data, the network,
 --top-k, --dtype, --backend and --target must be the same.
 
-On a chip times are measured; --iters, --device-times, --cores and
---compare-backends are as in trninfer classify --help.
+On a chip times are measured; --iters, --device-times, --cores,
+--cluster and --compare-backends are as in trninfer classify --help.
 
 \b
 Examples:

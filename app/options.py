@@ -106,10 +106,28 @@ NrtpyOption = Annotated[
     ),
 ]
 CoresOption = Annotated[
-    int,
+    Optional[int],  # noqa: UP045
     typer.Option(
-        "--cores", min=1, max=512, metavar="N", help="NeuronCores to share batches out over, one process each."
+        "--cores",
+        min=1,
+        max=4096,
+        metavar="N",
+        help="Workers to share batches out over, with a NeuronCore each (on the simulator a CPU); more than one needs "
+        "the extra cluster. [default: 1; with --cluster, as many as it has room for]",
+        show_default=False,
     ),
+]
+ClusterOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Share batches out over a Ray cluster: its host:port, or auto for that of RAY_ADDRESS or of this machine.",
+    ),
+]
+ShipOption = Annotated[
+    bool,
+    typer.Option("--ship", help="Send a cluster's workers the pictures, not their paths, where they see other files."),
 ]
 CompareBackendsOption = Annotated[
     bool,
@@ -185,9 +203,15 @@ class AnswerOptions(RunOptions):
     """What a command that answers inputs can be told beside that."""
 
     top_k: TopKOption = None
-    cores: CoresOption = 1
+    cores: CoresOption = None
+    cluster: ClusterOption = None
     compare_backends: CompareBackendsOption = False
     resume: ResumeOption = False
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether workers answer, in processes of their own."""
+        return self.cluster is not None or (self.cores or 1) > 1
 
     def check(self) -> None:
         """As for every run; and that what needs one core has one, and that an earlier run can be gone on with."""
@@ -196,9 +220,9 @@ class AnswerOptions(RunOptions):
             raise UsageError("--resume goes on from the answers in a file; it needs --output FILE")
         if self.resume and self.verify:
             raise UsageError("--resume and --verify exclude each other: earlier answers would go unchecked")
-        if self.cores > 1 and self.trace is not None:
-            raise UsageError("--trace shows one core; leave out --cores, or give --cores 1")
-        if self.cores > 1 and self.device_times:
+        if self.is_shared and self.trace is not None:
+            raise UsageError("--trace shows one core; leave out --cores and --cluster, or give --cores 1")
+        if self.is_shared and self.device_times:
             raise UsageError("--device-times needs a NeuronCore of its own beside one that works: give --cores 1")
         if self.compare_backends:
             self._check_comparison()
@@ -206,8 +230,8 @@ class AnswerOptions(RunOptions):
     def _check_comparison(self) -> None:
         if self.backend is BackendName.sim:
             raise UsageError("--compare-backends needs the chip beside the simulator; leave out --backend sim")
-        if self.cores > 1:
-            raise UsageError("--compare-backends runs on one core; leave out --cores, or give --cores 1")
+        if self.is_shared:
+            raise UsageError("--compare-backends runs on one core; leave out --cores and --cluster, or give --cores 1")
         if self.resume:
             raise UsageError("--compare-backends and --resume exclude each other: a comparison is of one run")
 
@@ -217,6 +241,15 @@ class PictureOptions(AnswerOptions):
     """What classify can be told beside its pictures."""
 
     batch_size: BatchSizeOption = 16
+    ship: ShipOption = False
+
+    def check(self) -> None:
+        """As for all answers; and that what is sent goes to a cluster."""
+        super().check()
+        if self.ship and self.cluster is None:
+            raise UsageError("--ship sends pictures to a cluster's workers; it needs --cluster ADDRESS")
+        if self.ship and self.verify:
+            raise UsageError("--verify reads the pictures here and sends what it read; leave out --ship")
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Sequence
 from ..inference.pictures import PictureBatches
 from ..inference.predictions import Prediction
 from ..inference.search import STANDARD_INPUT, InputProblem, find_pictures
-from ..inference.stream import Batch
+from ..inference.shipping import PictureSources, decoder
+from ..inference.stream import Batch, SourceBatch
 from ..models.network import ImageInput
 from ..models.regular_files import describe, open_regular
 from .errors import UsageError
 from .journal.identity import Identity
+from .options import PictureOptions
 from .text import count, spell
 
 MAX_LIST_BYTES = 256 << 20  # of a list of files: some millions of names
@@ -27,16 +29,23 @@ class PictureInputs:
     progress_title = "classifying"
     score = None
 
-    def __init__(self, names: Sequence[str], problems: list[InputProblem], spec: ImageInput) -> None:
+    def __init__(
+        self, names: Sequence[str], problems: list[InputProblem], spec: ImageInput, options: PictureOptions
+    ) -> None:
         self._names = names
         self._named_wrongly = problems
         self._spec = spec
-        self._batches: PictureBatches | None = None
+        self._as_bytes = options.ship
+        self._batches: PictureBatches | PictureSources | None = None
+        self._refused: list[InputProblem] = []
+        # What --verify compares with is computed here, so then the pictures are read here too.
+        self.prepare = decoder(spec) if options.cluster is not None and not options.verify else None
 
     @property
     def problems(self) -> list[InputProblem]:
-        """What names no picture, then what could not be read so far."""
-        return self._named_wrongly + (self._batches.problems if self._batches is not None else [])
+        """What names no picture, then what could not be read so far, and what workers could not answer."""
+        unread = self._batches.problems if self._batches is not None else []
+        return self._named_wrongly + unread + self._refused
 
     def describe(self, answered: int) -> str:
         """`3 pictures`."""
@@ -63,10 +72,17 @@ class PictureInputs:
         self._names = left
         return len(left)
 
-    def batches(self, size: int) -> Iterable[Batch]:
-        """The pictures that can be read."""
-        self._batches = PictureBatches(self._names, self._spec, size)
+    def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
+        """The pictures that can be read, or what workers are to read."""
+        if self.prepare is None:
+            self._batches = PictureBatches(self._names, self._spec, size)
+        else:
+            self._batches = PictureSources(self._names, size, self._as_bytes)
         return self._batches
+
+    def refuse(self, name: str | int, reason: str) -> None:
+        """Note that a worker could not answer a picture."""
+        self._refused.append(InputProblem(name, reason))
 
     def note(self, predictions: Iterable[Prediction]) -> None:
         """Nothing is known of pictures that an answer could be held against."""

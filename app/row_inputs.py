@@ -23,6 +23,7 @@ class RowInputs:
 
     command = "ffnn"
     progress_title = "classifying rows"
+    prepare = None  # rows are sent as they are
 
     def __init__(self, path: Path, rows: FeatureRows, truth: np.ndarray | None) -> None:
         self._path = path
@@ -31,7 +32,7 @@ class RowInputs:
         self._first = 0
         self._correct = 0
         self._total = 0
-        self.problems: list[InputProblem] = []  # a file that has any is refused
+        self.problems: list[InputProblem] = []  # of workers alone: a file that has any is refused
 
     @property
     def score(self) -> Score | None:
@@ -63,6 +64,10 @@ class RowInputs:
     def batches(self, size: int) -> Iterable[Batch]:
         """The rows that are left, with their numbers."""
         return numbered(self._rows, size, self._first)
+
+    def refuse(self, name: str | int, reason: str) -> None:
+        """Note that a row could not be answered."""
+        self.problems.append(InputProblem(name, reason))
 
     def note(self, predictions: Iterable[Prediction]) -> None:
         """Count the answers that are right."""

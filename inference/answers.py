@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from ..models.preprocess import preprocess
 from ..runtime.backend import BACKENDS
 from ..runtime.choose import choose_backend
 from ..runtime.plan import DTYPES
-from ..runtime.session import Session
+from ..runtime.session import BatchSession, Session
 from ..runtime.timing import LayerTiming
 from .feature_rows import FeatureRows, numbered
 from .features import read_features
@@ -68,6 +69,8 @@ def classify(
     backend: str = "auto",
     batch_size: int = 16,
     top_k: int = 5,
+    cores: int = 1,
+    cluster: str | None = None,
 ) -> Answers:
     """Tell what pictures show.
 
@@ -78,7 +81,8 @@ def classify(
 
     `model` is a bundled name, the path of a .safetensors file, or a loaded model; `dtype` "float32", "bfloat16" or
     "float16"; `target` "trn1", "trn2" or "trn3" (by default as the command line's); `backend` "auto", "neuron" or
-    "sim"; `top_k` how many labels a prediction has at most.
+    "sim"; `top_k` how many labels a prediction has at most. With `cores` above 1, or the address of a Ray cluster as
+    `cluster`, so many workers share the batches (see docs/cluster.md); it takes the extra `cluster`.
 
     Raises InputError, naming the picture, at the first that cannot be used, and what the module says.
     """
@@ -87,7 +91,7 @@ def classify(
     if not isinstance(spec, ImageInput):
         raise ModelError(f"model {loaded.network.name!r} reads features, not pictures; use predict")
     batches = _picture_batches(_separate(images), spec, batch_size)
-    return _run(loaded, batches, dtype, target, backend, batch_size, top_k)
+    return _run(loaded, batches, _Where(dtype, target, backend, batch_size, cores, cluster), top_k)
 
 
 def predict(
@@ -99,6 +103,8 @@ def predict(
     backend: str = "auto",
     batch_size: int = 2048,
     top_k: int = 5,
+    cores: int = 1,
+    cluster: str | None = None,
 ) -> Answers:
     """Classify rows of features.
 
@@ -113,7 +119,8 @@ def predict(
     if not isinstance(spec, FeatureInput):
         raise ModelError(f"model {loaded.network.name!r} reads pictures, not features; use classify")
     with _feature_rows(features, spec.features) as rows:
-        return _run(loaded, numbered(rows, batch_size, 0), dtype, target, backend, batch_size, top_k)
+        where = _Where(dtype, target, backend, batch_size, cores, cluster)
+        return _run(loaded, numbered(rows, batch_size, 0), where, top_k)
 
 
 class _Collected:
@@ -127,29 +134,61 @@ class _Collected:
         return True
 
 
-def _run(
-    model: Model, batches: Iterable[Batch], dtype: str, target: str | None, backend: str, batch_size: int, top_k: int
-) -> Answers:
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; allowed are {', '.join(DTYPES)}")
-    if backend not in BACKENDS:
-        raise ValueError(f"backend is {backend!r}; allowed are {', '.join(BACKENDS)}")
+@dataclass(frozen=True)
+class _Where:
+    """Where a network runs, and how, as the functions are told; ValueError for what is not allowed."""
+
+    dtype: str
+    target: str | None
+    backend: str
+    batch_size: int
+    cores: int
+    cluster: str | None
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype is {self.dtype!r}; allowed are {', '.join(DTYPES)}")
+        if self.backend not in BACKENDS:
+            raise ValueError(f"backend is {self.backend!r}; allowed are {', '.join(BACKENDS)}")
+        for name, value in (("batch_size", self.batch_size), ("cores", self.cores)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}; at least 1 is needed")
+
+    @contextlib.contextmanager
+    def open(self, model: Model) -> Iterator[BatchSession]:
+        """A session of a model there."""
+        if self.cores == 1 and self.cluster is None:
+            yield Session(model, choose_backend(self.backend, self.target), self.dtype, self.batch_size)
+            return
+        from ..runtime.cluster.shared_session import share_out
+
+        with share_out(
+            model, self.dtype, self.cores, backend=self.backend, target=self.target, address=self.cluster
+        ) as session:
+            yield session
+
+
+def _run(model: Model, batches: Iterable[Batch], where: _Where, top_k: int) -> Answers:
     if top_k < 1:
         raise ValueError(f"top_k is {top_k}; at least 1 is needed")
-    session = Session(model, choose_backend(backend, target), dtype, batch_size)
     collected = _Collected()
-    labels = min(top_k, len(model.network.labels))
-    result = answer_batches(session, batches, collected, labels, lambda done: None)
-    return Answers(
-        predictions=tuple(collected.predictions),
-        layers=result.layers,
-        total_us=sum(layer.latency_us for layer in result.layers),
-        latency_kind=session.info.latency_kind,
-        model=model.network.name,
-        backend=session.info.name,
-        target=session.info.target,
-        dtype=dtype,
-    )
+    with where.open(model) as session:
+        labels = min(top_k, len(model.network.labels))
+        result = answer_batches(session, batches, collected, labels, lambda done: None, refuse=_raise)
+        return Answers(
+            predictions=tuple(collected.predictions),
+            layers=result.layers,
+            total_us=sum(layer.latency_us for layer in result.layers),
+            latency_kind=session.info.latency_kind,
+            model=model.network.name,
+            backend=session.info.name,
+            target=session.info.target,
+            dtype=where.dtype,
+        )
+
+
+def _raise(name: str | int, reason: str) -> None:
+    raise InputError(f"{name if isinstance(name, str) else f'input {name}'}: {reason}")
 
 
 def _separate(images: Picture | Iterable[Picture]) -> Iterator[Picture]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ..runtime.verify import Verification, Verifier
 from .predictions import PredictionSink, make_predictions
 
 Batch = tuple[Sequence["str | int"], np.ndarray]  # the names of the inputs, and the inputs
+SourceBatch = tuple[Sequence["str | int"], Sequence[Any]]  # the names, and what workers make the inputs of
 
 
 @dataclass(frozen=True)
@@ -32,33 +34,40 @@ class StreamResult:
 
 def answer_batches(
     session: BatchSession,
-    batches: Iterable[Batch],
+    batches: Iterable[Batch] | Iterable[SourceBatch],
     answers: PredictionSink,
     top_k: int,
     progress: Callable[[float], None],
     verify_as: str | None = None,
+    refuse: Callable[[str | int, str], None] = lambda name, reason: None,
 ) -> StreamResult:
     """Give the answers to batches to `answers`, in their order, until nobody wants more.
 
-    `verify_as` names the dtype whose tolerance the golden model is compared with. `progress` gets the inputs answered
-    so far.
+    `verify_as` names the dtype whose tolerance the golden model is compared with; the inputs are then arrays.
+    `progress` gets the inputs answered so far, `refuse` the name of an input that could not be answered, and why.
     """
-    waiting: deque[Batch] = deque()  # batches that the session has taken and not answered yet
+    waiting: deque[tuple[Sequence[str | int], Any]] = deque()  # batches that the session has taken and not answered yet
     totals = Totals(session.rows)
     verifier = Verifier(session.model, verify_as) if verify_as is not None else None
     timelines: tuple[tuple[str, object], ...] = ()
 
-    def taken() -> Iterator[np.ndarray]:
+    def taken() -> Iterator[Any]:
         for names, inputs in batches:
             waiting.append((names, inputs))
             yield inputs
 
     for answer in session.stream(taken(), progress):
         names, inputs = waiting.popleft()
+        for position, reason in sorted(answer.failures.items()):
+            refuse(names[position], reason)
+        answered = [position for position in range(len(names)) if position not in answer.failures]
+        names = [names[position] for position in answered]
+        if not names:
+            continue
         totals.add(answer.size, answer.times, answer.worker)
         timelines = timelines or named_timelines(session.rows, answer.timelines)
         if verifier is not None:
-            verifier.check(inputs, answer.classes, answer.probabilities)
+            verifier.check(np.asarray(inputs)[answered], answer.classes, answer.probabilities)
         labels = session.model.network.labels
         if not answers.add(make_predictions(names, labels, answer.classes, answer.probabilities, top_k)):
             break

@@ -67,6 +67,11 @@ class SimulatedBackend:
             raise KernelError(f"{kernel.__name__} on {self.info.target}: {' '.join(str(error).split())}") from error
 
 
+def open_for_worker(target: str, *, progress: Callable[[str], None], warn: Callable[[str], None]) -> SimulatedBackend:
+    """The simulator for a target, as workers open a backend."""
+    return open_simulated_backend(target)
+
+
 def open_simulated_backend(target: str | None, keep_timelines: bool = False) -> SimulatedBackend:
     """The simulator for a target (see `resolve_target`), also for the kernels of this process.
 

@@ -105,6 +105,16 @@ def with_batch(shape: tuple[int, ...], batch: int) -> tuple[int, ...]:
     return tuple(batch if size == BATCH else size for size in shape)
 
 
+def add_times(batches: Sequence[Sequence[LaunchTime]]) -> tuple[LaunchTime, ...]:
+    """The times of several batches, each with one a row, as those of one; none where there is no batch."""
+    if not batches:
+        return ()
+    totals = Totals([Row("", "", (), ()) for _ in batches[0]])
+    for times in batches:
+        totals.add(0, times)
+    return tuple(totals._sums)
+
+
 def named_timelines(rows: Sequence[Row], timelines: Iterable[object | None]) -> tuple[tuple[str, object], ...]:
     """Row and timeline of each launch that has one."""
     return tuple((row.name, timeline) for row, timeline in zip(rows, timelines, strict=True) if timeline is not None)

@@ -44,6 +44,7 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
         _checks(report, comparison),
         element("section", tables.comparison_table(comparison)) if comparison is not None else None,
         _layers(report),
+        element("section", tables.worker_table(report.cores, _label(report))) if report.cores is not None else None,
         _timeline(report, timelines),
         _roofline(report),
         _suite(report),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ...runtime.measure.suites import SuiteRow
     from ...runtime.timing import LayerTiming
     from .regression import BaselineComparison, ComparedRow
-    from .report import LayerTable, Report
+    from .report import Cores, LayerTable, Report
 
 SHOWN_ANSWERS = 200
 
@@ -130,6 +130,21 @@ def _compared(row: ComparedRow) -> Markup:
         element("td", row.status),
         class_=row.status,
     )
+
+
+def worker_table(cores: Cores, label: str) -> Markup:
+    """The workers side by side: the time of each that answered, and how long the busiest made it wait."""
+    lines = [
+        element(
+            "tr",
+            element("th", f"worker {number}", scope="row"),
+            cell(microseconds(time), time),
+            cell(percent(time / cores.elapsed_us) if cores.elapsed_us else "\u2013", time),
+        )
+        for number, time in enumerate(cores.worker_us, 1)
+    ]
+    title = f"{len(cores.worker_us)} of {cores.count} workers answered, at the same time"
+    return table(title, [("worker", False), (f"{label} \u00b5s", True), ("of the busiest", True)], lines)
 
 
 def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:

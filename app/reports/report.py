@@ -46,10 +46,12 @@ class LayerTable:
 
 @dataclass(frozen=True)
 class Cores:
-    """NeuronCores that worked at the same time: how many, and the microseconds that passed on the busiest."""
+    """Workers with a NeuronCore each, at the same time: how many, the microseconds that passed on the busiest, and
+    those of each that answered."""
 
     count: int
     elapsed_us: float
+    worker_us: tuple[float, ...] = ()
 
 
 @dataclass

@@ -164,7 +164,7 @@ def compare_backends(
     """Run inputs [N, *network.input.shape] on `measured` (the chip) with `predicted` (the simulator) beside it.
 
     Launches of equal kernel, shapes and parameters become one row: with their largest error, and the time that the
-    backends tell for each of them. Where the chip is in this process, `remote.simulator_beside` gives the simulator.
+    backends tell for each of them. Where the chip is in this process, `beside.SimulatorBeside` is the simulator.
     """
     both = ComparingBackend(measured, predicted, dtype)
     result = Session(model, both, dtype, batch_size).run(x)

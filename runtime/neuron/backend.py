@@ -32,8 +32,7 @@ from ..backend import (
     LaunchTime,
     resolve_target,
 )
-from ..sharing.remote import LazyCounter, WorkerDied, simulator_beside
-from ..sharing.worker import WorkerError
+from ..beside import LazyCounter, SimulatorBeside, SimulatorDied, SimulatorFault
 from . import environment
 from .compile_cache import CompileCache, Slot, cache_folder, warn_user
 from .device_time import NRTPY_VARIABLE, DeviceTime, DeviceTimer, DeviceTimingError, find_device_timer
@@ -273,7 +272,7 @@ class NeuronBackend:
             return None
         try:
             return self._counter(kernel, *(ArraySpec(array.shape, array.dtype) for array in arrays), **parameters)
-        except (KernelError, WorkerDied, WorkerError) as error:
+        except (KernelError, SimulatorDied, SimulatorFault) as error:
             self._warn(f"{name}: flops and bytes are not counted: {error}")
             return None
 
@@ -317,7 +316,7 @@ def open_neuron_backend(
         iterations=iterations,
         cache=CompileCache(cache_folder(), warn),
         timer=_device_timer(nrtpy, warn) if device_times else None,
-        counter=LazyCounter(lambda: simulator_beside(chosen)) if count else None,
+        counter=LazyCounter(lambda: SimulatorBeside(chosen)) if count else None,
         progress=progress,
         warn=warn,
     )

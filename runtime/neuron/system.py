@@ -76,6 +76,25 @@ def visible_cores() -> tuple[int, ...] | None:
     return tuple(range(count))
 
 
+def pick_cores(count: int) -> tuple[int, ...]:
+    """The first `count` NeuronCores that may be used; BackendUnavailable where there are fewer.
+
+    Where nothing here tells how many there are, those from 0 on, which the runtime then refuses or not.
+    """
+    there = visible_cores()
+    if there is None:
+        return tuple(range(count))
+    if count > len(there):
+        raise BackendUnavailable(f"{count} NeuronCores asked for; {len(there)} are visible ({_ranges(there)})")
+    return there[:count]
+
+
+def _ranges(cores: tuple[int, ...]) -> str:
+    if len(cores) > 1 and list(cores) == list(range(cores[0], cores[-1] + 1)):
+        return f"{cores[0]}-{cores[-1]}"
+    return ",".join(map(str, cores)) or "none"
+
+
 def parse_cores(text: str) -> tuple[int, ...]:
     """The cores that a value of NEURON_RT_VISIBLE_CORES names: "3", "0-3", or a list of such with commas."""
     cores: list[int] = []

@@ -24,7 +24,6 @@ from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.session import Result
 
 STAND_INS = Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins"
-CORE_STAND_INS = Path(__file__).parent / "stand_ins"
 VARIABLES = (
     "NEURON_RT_VISIBLE_CORES",
     "NEURON_RT_NUM_CORES",
@@ -299,84 +298,6 @@ def test_what_is_missing_is_told_with_how_to_get_it(cli, feature_model, data, mo
     assert outcome.status == 3
     for text in ("aws-neuronx-dkms", "sudo modprobe neuron", "trninfer[neuron]", "pip.repos.neuron.amazonaws.com"):
         assert text in outcome.err
-
-
-# ---- several cores ----
-
-
-@pytest.mark.parametrize("verify", [(), ("--verify",)])
-def test_cores_of_the_simulator(cli, feature_model, data, verify) -> None:
-    arguments = ("ffnn", "--data", data, "--model", feature_model, "--format", "json", "--batch-size", 1, *verify)
-    one = cli(*arguments, "--backend", "sim", "--quiet").json()
-    outcome = cli(*arguments, "--backend", "sim", "--cores", 2, "--quiet")
-    several = outcome.json()
-    assert outcome.status == 0 and outcome.err == ""
-    assert several["predictions"] == one["predictions"] and "cores" not in one
-    assert several["total_us"] == pytest.approx(one["total_us"])
-    assert several["layers"][0]["input_shape"] == [20, 6]
-    assert several["cores"]["count"] == 2
-    assert 0.499 <= several["cores"]["elapsed_us"] / several["total_us"] <= 1.001
-    assert (several["verify"] is not None) == bool(verify)
-
-
-def test_pictures_over_cores_in_order_with_bad_ones_told(cli, pictures, picture_model) -> None:
-    (pictures / "1a.png").write_text("no picture", encoding="utf-8")
-    outcome = cli("classify", pictures, "--model", picture_model, "--cores", 2, "--batch-size", 1, "--backend", "sim")
-    assert outcome.status == 2 and "1a.png" in outcome.err
-    assert outcome.out.index("0.png") < outcome.out.index("1.png") < outcome.out.index("2.png")
-    assert "2 cores work at once" in outcome.out and max(map(len, outcome.out.splitlines())) <= 80
-
-
-@pytest.mark.parametrize("option", ["--trace", "--device-times"])
-def test_what_does_not_go_with_several_cores(cli, feature_model, data, tmp_path, option) -> None:
-    value = (tmp_path / "trace.json",) if option == "--trace" else ()
-    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, option, *value)
-    assert outcome.status == 2 and f"{option} " in outcome.err and len(outcome.err.splitlines()) == 1
-
-
-def test_a_target_that_is_none_is_told_once(cli, feature_model, data, monkeypatch) -> None:
-    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
-    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, "--backend", "sim")
-    assert outcome.status == 2 and "trn9" in outcome.err and len(outcome.err.splitlines()) == 1
-
-
-@pytest.fixture
-def cores(chip, monkeypatch) -> None:
-    """The processes of --cores open a stand-in for the chip."""
-    monkeypatch.syspath_prepend(str(STAND_INS))
-    monkeypatch.syspath_prepend(str(CORE_STAND_INS))
-    import core_backends
-
-    monkeypatch.setattr(neuron, "open_neuron_backend", core_backends.open_core)
-    yield
-    sys.modules.pop("core_backends", None)
-
-
-def test_cores_of_the_chip(cli, cores, feature_model, data) -> None:
-    arguments = ("ffnn", "--data", data, "--model", feature_model, "--batch-size", 3, "--format", "json")
-    outcome = cli(*arguments, "--cores", 2, "--warmup", 7, "--iters", 8, "--verify")
-    report = outcome.json()
-    assert outcome.status == 0 and report["verify"]["passed"]
-    assert (report["backend"], report["latency_label"]) == ("neuron", "measured, host round trip")
-    assert [answer["input"] for answer in report["predictions"]] == list(range(20))
-    for core in (0, 1):
-        assert f"NeuronCore {core}: warm-up 7, iterations 8\n" in outcome.err
-    assert report["cores"]["count"] == 2 and report["cores"]["elapsed_us"] < report["total_us"]
-
-
-def test_more_cores_than_there_are(cli, cores, feature_model, data, monkeypatch) -> None:
-    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "4-5")
-    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 3)
-    assert outcome.status == 3 and "3 NeuronCores asked for; 2 are visible (4-5)" in outcome.err
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"), [("kill", "was killed by SIGKILL with inputs "), ("lose", "core 0 is taken")]
-)
-def test_a_core_that_fails_is_status_3(cli, cores, feature_model, data, monkeypatch, fault, message) -> None:
-    monkeypatch.setenv("STAND_IN_CORE", fault)
-    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, "--batch-size", 3, "--quiet")
-    assert outcome.status == 3 and message in outcome.err and "Traceback" not in outcome.err
 
 
 # ---- doctor ----

@@ -1,7 +1,4 @@
-"""Backends that the processes of `--cores` open in tests in place of the chip's.
-
-STAND_IN_CORE makes them fail: "kill" ends the process at its first kernel, "lose" finds no core.
-"""
+"""Backends that workers open in tests in place of the chip's."""
 
 from __future__ import annotations
 
@@ -14,19 +11,23 @@ from trninfer.runtime.neuron.backend import NeuronBackend
 
 
 class CoreBackend(NeuronBackend):
-    """The Neuron backend on the stand-ins for AWS's packages."""
+    """The Neuron backend on the stand-ins for AWS's packages; with the fault "kill" it ends at its first kernel."""
+
+    fault: str | None = None
 
     def launch(self, kernel, *arrays, **parameters):
-        if os.environ.get("STAND_IN_CORE") == "kill":
+        if self.fault == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         return super().launch(kernel, *arrays, **parameters)
 
 
-def open_core(target=None, *, warmup=5, iterations=20, progress, warn):
-    """What `open_neuron_backend` is, for a process that sees one core."""
+def open_core(target=None, *, fault=None, warmup=5, iterations=20, progress, warn):
+    """What `open_neuron_backend` is, for a worker that sees one core; with the fault "lose" it has none."""
     core = os.environ["NEURON_RT_VISIBLE_CORES"]
-    if os.environ.get("STAND_IN_CORE") == "lose":
+    if fault == "lose":
         raise BackendUnavailable(f"core {core} is taken")
-    progress(f"warm-up {warmup}, iterations {iterations}")
+    progress(f"core {core}: warm-up {warmup}, iterations {iterations}")
     environment.neuron_devices = lambda: ("/dev/neuron0",)
-    return CoreBackend(target or "trn2", warmup=1, iterations=1, warn=warn)
+    backend = CoreBackend(target or "trn2", warmup=1, iterations=1, warn=warn)
+    backend.fault = fault
+    return backend

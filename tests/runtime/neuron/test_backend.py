@@ -21,14 +21,13 @@ from trninfer.kernels import nki_source
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax
 from trninfer.models.golden import run_network
 from trninfer.runtime.backend import ArraySpec, BackendUnavailable, KernelError, LaunchTime
+from trninfer.runtime.beside import SimulatorDied, SimulatorFault
 from trninfer.runtime.neuron import backend as neuron
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.neuron.device_time import DeviceTime, DeviceTimingError
 from trninfer.runtime.neuron.errors import CompileError, DeviceLost, ExecutionError
 from trninfer.runtime.session import Session
-from trninfer.runtime.sharing.remote import WorkerDied
-from trninfer.runtime.sharing.worker import WorkerError
 
 STAND_INS = Path(__file__).parent / "stand_ins"
 USE_NKI = nki_source.use_nki
@@ -367,7 +366,7 @@ def test_flops_and_bytes_are_counted_once(control, notes) -> None:
     assert asked == [(kernels.transpose, (ArraySpec((3, 4), np.dtype(np.float32)),), {})]
 
 
-@pytest.mark.parametrize("error", [KernelError("refused"), WorkerDied("killed"), WorkerError("a fault")])
+@pytest.mark.parametrize("error", [KernelError("refused"), SimulatorDied("killed"), SimulatorFault("a fault")])
 def test_a_count_that_fails_is_told_and_no_more(control, notes, error) -> None:
     def count(kernel, *specs, **parameters):
         raise error

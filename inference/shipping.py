@@ -1,0 +1,86 @@
+"""Pictures that others decode: their paths, or their bytes, on the way to workers, and what a worker makes of them."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..models.errors import InputError
+from ..models.network import ImageInput
+from ..models.preprocess import open_image, preprocess
+from ..models.regular_files import describe, open_regular
+from .pictures import read_picture
+from .search import STANDARD_INPUT, InputProblem
+
+MAX_BYTES = 256 << 20  # of one picture's file, where it is sent
+
+Source = str | bytes  # the path of a picture, or what its file holds
+
+
+class PictureSources:
+    """Iterates over (names, sources) of pictures, `batch_size` at a time, in the order of their names.
+
+    Sources are absolute paths, or with `as_bytes` what the files hold, as always for standard input. `problems` has
+    what could not be read so far.
+    """
+
+    def __init__(self, paths: Sequence[str], batch_size: int, as_bytes: bool) -> None:
+        self._paths = paths
+        self._batch_size = batch_size
+        self._as_bytes = as_bytes
+        self.problems: list[InputProblem] = []
+
+    def __iter__(self) -> Iterator[tuple[list[str], list[Source]]]:
+        names: list[str] = []
+        batch: list[Source] = []
+        for path in self._paths:
+            try:
+                batch.append(self._source(path))
+            except InputError as error:
+                self.problems.append(InputProblem(path, str(error)))
+                continue
+            names.append(path)
+            if len(batch) == self._batch_size:
+                yield names, batch
+                names, batch = [], []
+        if batch:
+            yield names, batch
+
+    def _source(self, path: str) -> Source:
+        if path != STANDARD_INPUT and not self._as_bytes:
+            return os.path.abspath(path)
+        try:
+            if path == STANDARD_INPUT:
+                content = sys.stdin.buffer.read(MAX_BYTES + 1) if sys.stdin is not None else b""
+            else:
+                with open_regular(path) as file:
+                    content = file.read(MAX_BYTES + 1)
+        except (OSError, ValueError) as error:
+            raise InputError(describe(error)) from None
+        if len(content) > MAX_BYTES:
+            raise InputError(f"more than {MAX_BYTES >> 20} MiB; no picture of 64 megapixels is so large")
+        return content
+
+
+def decoder(spec: ImageInput) -> Callable[[Sequence[Source]], tuple[np.ndarray, Mapping[int, str]]]:
+    """What makes a network's inputs of sources, picklable; see `decode_sources`."""
+    return functools.partial(decode_sources, spec)
+
+
+def decode_sources(spec: ImageInput, sources: Sequence[Source]) -> tuple[np.ndarray, Mapping[int, str]]:
+    """The pictures that can be used, float32 [N, C, H, W], and by its position why another cannot."""
+    pictures, failures = [], {}
+    for position, source in enumerate(sources):
+        try:
+            if isinstance(source, bytes):
+                pictures.append(preprocess(open_image(io.BytesIO(source)), spec))
+            else:
+                pictures.append(read_picture(source, spec))
+        except InputError as error:
+            failures[position] = str(error)
+    return np.stack(pictures) if pictures else np.empty((0, *spec.shape), np.float32), failures

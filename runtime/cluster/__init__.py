@@ -1,0 +1,1 @@
+"""Batches shared out over workers, on this machine or on several, by Ray."""

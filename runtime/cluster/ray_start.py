@@ -1,0 +1,154 @@
+"""Ray as it is used here: a small one of our own on this machine, or a cluster that the user names.
+
+Ray's own is quiet, reports nothing to anyone, has no dashboard, and listens on the loopback address alone. By default
+Ray listens on all addresses of a Linux machine; the variable that makes it take the loopback address is the one with
+which Ray itself does so on macOS and Windows (ray/_private/ray_constants.py). Whether it did is checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..backend import BackendUnavailable
+from ..neuron.system import VISIBLE_CORES
+
+NEURON_CORES = "neuron_cores"  # what Ray calls NeuronCores, which it gives to actors by NEURON_RT_VISIBLE_CORES
+
+STORE_BYTES = 512 << 20  # for batches on their way: at most two for each worker
+INSTALL_HINT = "pip install 'trninfer[cluster]'"
+_LONGEST_FOLDER = 40  # bytes: Ray adds up to 64
+
+# Read by Ray's processes when they start.
+_QUIET_AND_PRIVATE = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+def import_ray() -> Any:
+    """The module `ray`; BackendUnavailable with what to install where it is not here."""
+    try:
+        import ray
+    except ImportError as error:
+        raise BackendUnavailable(f"several workers need Ray, which is not installed ({INSTALL_HINT})") from error
+    return ray
+
+
+@contextlib.contextmanager
+def ray_for(address: str | None, workers: int, cores: Sequence[int] = ()) -> Iterator[Any]:
+    """Ray, connected: to the cluster at `address` ("auto", or host:port), else to one that is started for `workers`
+    workers on this machine, one for each of the NeuronCores `cores` if any, and stopped when the block ends.
+
+    Where this process is connected to Ray already, that is used and left as it is. BackendUnavailable where Ray is not
+    installed, does not start, or is not at the address.
+    """
+    earlier = sys.modules.get("ray")
+    if earlier is not None and earlier.is_initialized():
+        yield earlier
+        return
+    if address is not None:
+        ray = import_ray()
+        with _silent(ray):
+            _connect(ray, address)
+            try:
+                yield ray
+            finally:
+                ray.shutdown()
+        return
+    folder = _folder()
+    try:
+        visible = {VISIBLE_CORES: ",".join(map(str, cores))} if cores else {}  # Ray reads a list, not a range
+        with _variables({**_QUIET_AND_PRIVATE, **visible}):
+            ray = import_ray()
+        with _silent(ray):
+            with _variables({**_QUIET_AND_PRIVATE, **visible}):
+                _start(ray, workers, len(cores), folder)
+            try:
+                yield ray
+            finally:
+                ray.shutdown()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder() -> str:
+    """A new folder for Ray's files. Ray's sockets lie in it, whose paths Unix limits to 107 bytes."""
+    folder = tempfile.mkdtemp(prefix="trninfer-ray-")
+    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
+        os.rmdir(folder)
+        folder = tempfile.mkdtemp(prefix="trninfer-ray-", dir="/tmp")
+    return folder
+
+
+@contextlib.contextmanager
+def _silent(ray: Any) -> Iterator[None]:
+    """Without what Ray says on standard output when a worker dies, also with `log_to_driver=False`: that is for
+    reports, and a worker's end is told in our own words (ray/_private/worker.py, `listen_error_messages`)."""
+    module = ray._private.worker
+    before = getattr(module, "print_to_stdstream", None)
+    if before is not None:
+        module.print_to_stdstream = lambda *arguments, **options: None
+    try:
+        yield
+    finally:
+        if before is not None:
+            module.print_to_stdstream = before
+
+
+def _connect(ray: Any, address: str) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise BackendUnavailable(f"no Ray cluster at {address!r}: {reason}") from None
+
+
+def _start(ray: Any, workers: int, cores: int, folder: str) -> None:
+    from ray._private import ray_constants  # what the variable above has set, where Ray was not imported before it
+
+    before = getattr(ray_constants, "ENABLE_RAY_CLUSTER", None)
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        ray.init(
+            address="local",
+            num_cpus=workers,
+            resources={NEURON_CORES: cores},
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            object_store_memory=STORE_BYTES,
+            _temp_dir=folder,
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise BackendUnavailable(f"Ray does not start on this machine: {reason}") from None
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+    node = ray.util.get_node_ip_address()
+    if not ipaddress.ip_address(node).is_loopback:
+        ray.shutdown()
+        raise BackendUnavailable(f"Ray would listen at {node} instead of the loopback address, and was stopped")
+
+
+@contextlib.contextmanager
+def _variables(values: dict[str, str]) -> Iterator[None]:
+    """Environment variables for the processes that are started within."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

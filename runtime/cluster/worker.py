@@ -1,0 +1,125 @@
+"""What runs in a worker: a session on a backend of its own. Knows nothing of Ray."""
+
+from __future__ import annotations
+
+import os
+import platform
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...models.files import Model
+from ...version import __version__
+from ..backend import Backend, BackendInfo, BackendUnavailable, KernelError
+from ..session import BatchAnswer, OverflowedError, Session
+from ..timing import Row
+
+Note = Callable[[str], None]
+
+# What a user can cause: passed on as it is. Anything else is a fault of the program and comes with its traceback.
+EXPECTED_ERRORS = (BackendUnavailable, KernelError, OverflowedError)
+
+
+class BackendOpener(Protocol):
+    """Opens a backend; picklable: a module's function or a functools.partial of one."""
+
+    def __call__(self, *, progress: Note, warn: Note) -> Backend:
+        """The backend, which tells `progress` and `warn` what it has to say."""
+
+
+class Prepare(Protocol):
+    """Makes inputs of what was sent instead of them; picklable likewise."""
+
+    def __call__(self, sources: Sequence[Any]) -> tuple[np.ndarray, Mapping[int, str]]:
+        """Inputs [N, ...] of the sources that can be used, and by its position why another cannot."""
+
+
+class WorkerFault(RuntimeError):  # noqa: N818 (a fault of ours, not of a user)
+    """A fault of the program in a worker, with its traceback."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker needs before the first batch. `prepare` is None where batches are sent as arrays."""
+
+    model: Model
+    opener: BackendOpener
+    dtype: str
+    prepare: Prepare | None = None
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A worker that is ready: its backend, the rows of its network, and where it runs."""
+
+    info: BackendInfo
+    rows: tuple[Row, ...]
+    host: str
+    process: int
+    version: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a worker has to say: an answer, or the error that took its place; and the lines that are for the user."""
+
+    value: Any
+    error: Exception | None
+    progress: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class Worker:
+    """A session in a worker. What goes wrong comes back as a value, so that no error loses its type on the way."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._prepare: Prepare | None = None
+        self._progress: list[str] = []
+        self._warnings: list[str] = []
+
+    def begin(self, setup: Setup) -> Reply:
+        """Open the backend and prepare the model: a reply with a `Hello`."""
+        return self._reply(lambda: self._begin(setup))
+
+    def answer(self, inputs: Any) -> Reply:
+        """Answer a batch: a reply with a `BatchAnswer`, without timelines, which are large."""
+        return self._reply(lambda: self._answer(inputs))
+
+    def _begin(self, setup: Setup) -> Hello:
+        backend = setup.opener(progress=self._progress.append, warn=self._warnings.append)
+        self._session = Session(setup.model, backend, setup.dtype)
+        self._prepare = setup.prepare
+        return Hello(self._session.info, self._session.rows, platform.node(), os.getpid(), __version__)
+
+    def _answer(self, inputs: Any) -> BatchAnswer:
+        assert self._session is not None
+        failures: Mapping[int, str] = {}
+        if self._prepare is not None:
+            inputs, failures = self._prepare(inputs)
+        if not len(inputs):
+            return no_answers(self._session.rows, self._session.model.network.outputs, failures)
+        (answer,) = self._session.stream([inputs])
+        return replace(answer, timelines=(None,) * len(answer.timelines), failures=failures)
+
+    def _reply(self, work: Callable[[], Any]) -> Reply:
+        value: Any = None
+        error: Exception | None = None
+        try:
+            value = work()
+        except EXPECTED_ERRORS as problem:
+            error = problem
+        except Exception:
+            error = WorkerFault(traceback.format_exc())
+        reply = Reply(value, error, tuple(self._progress), tuple(self._warnings))
+        self._progress.clear()
+        self._warnings.clear()
+        return reply
+
+
+def no_answers(rows: tuple[Row, ...], labels: int, failures: Mapping[int, str]) -> BatchAnswer:
+    """The answer to a batch of which no input could be used."""
+    return BatchAnswer(0, np.empty(0, np.int32), np.empty((0, labels), np.float32), (), (None,) * len(rows), failures)

@@ -1,1 +1,0 @@
-"""Several processes: batches shared out over NeuronCores, and the simulator beside the chip."""

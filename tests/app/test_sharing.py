@@ -1,0 +1,238 @@
+"""--cores and --cluster: the commands over workers, and the Ray of our own from its start to its end."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trninfer.runtime.cluster import shared_session
+from trninfer.runtime.cluster.ray_start import ray_for
+from trninfer.runtime.neuron import environment
+
+SIM_JSON = ("--backend", "sim", "--format", "json")
+FOLDERS = (Path(__file__).parent / "stand_ins", Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins")
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """Ray on this machine with two workers, a NeuronCore each; the commands find this process connected to it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([*map(str, FOLDERS), *filter(None, [os.environ.get("PYTHONPATH")])]))
+        patch.setenv("TRNINFER_CACHE", "off")
+        with ray_for(None, 2, (0, 1)) as started:
+            yield started
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    np.random.default_rng(0).standard_normal((20, 6)).astype("<f4").tofile(tmp_path / "x.bin")
+    return tmp_path / "x.bin"
+
+
+@pytest.mark.parametrize("verify", [(), ("--verify",)])
+def test_cores_of_the_simulator(cli, ray, feature_model, data, verify) -> None:
+    arguments = ("ffnn", "--data", data, "--model", feature_model, "--format", "json", "--batch-size", 1, *verify)
+    one = cli(*arguments, "--backend", "sim", "--quiet").json()
+    outcome = cli(*arguments, "--backend", "sim", "--cores", 2, "--quiet")
+    several = outcome.json()
+    assert outcome.status == 0 and outcome.err == ""
+    assert several["predictions"] == one["predictions"] and "cores" not in one
+    assert several["layers"] == one["layers"]
+    assert several["cores"]["count"] == 2
+    assert several["cores"]["elapsed_us"] == max(several["cores"]["worker_us"])
+    assert sum(several["cores"]["worker_us"]) == pytest.approx(one["total_us"])
+    assert (several["verify"] is not None) == bool(verify)
+
+
+@pytest.mark.parametrize("how", [("--cores", 2), ("--cluster", "auto"), ("--cluster", "auto", "--ship")])
+def test_pictures_over_workers_in_order_with_bad_ones_told(cli, ray, pictures, picture_model, how) -> None:
+    (pictures / "1a.png").write_text("no picture", encoding="utf-8")
+    arguments = ("classify", pictures, "--model", picture_model, "--batch-size", 1, "--backend", "sim")
+    one = cli(*arguments, "--format", "json").json()
+    outcome = cli(*arguments, "--format", "json", *how)
+    several = outcome.json()
+    assert outcome.status == 2 and several["errors"] == one["errors"] and len(one["errors"]) == 1
+    assert several["predictions"] == one["predictions"] and several["layers"] == one["layers"]
+    table = cli(*arguments, *how)
+    assert "2 cores work at once" in table.out and max(map(len, table.out.splitlines())) <= 80
+
+
+def test_a_picture_piped_in_goes_to_a_worker(cli, ray, pictures, picture_model, monkeypatch) -> None:
+    with (pictures / "0.png").open("rb") as file:
+        monkeypatch.setattr("sys.stdin", os.fdopen(os.dup(file.fileno())))
+        outcome = cli("classify", "-", "--model", picture_model, "--cluster", "auto", *SIM_JSON)
+    assert [answer["input"] for answer in outcome.json()["predictions"]] == ["-"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--cores", 2, "--trace", "x.json"), "--trace "),
+        (("--cores", 2, "--device-times"), "--device-times "),
+        (("--cluster", "auto", "--trace", "x.json"), "--trace "),
+    ],
+)
+def test_what_does_not_go_with_several_workers(cli, feature_model, data, options, message) -> None:
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, *options)
+    assert outcome.status == 2 and message in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("options", [("--ship",), ("--ship", "--cluster", "auto", "--verify")])
+def test_what_does_not_go_with_ship(cli, pictures, options) -> None:
+    outcome = cli("classify", pictures, *options)
+    assert outcome.status == 2 and "--ship" in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+def test_a_target_that_is_none_is_told_once(cli, feature_model, data, monkeypatch) -> None:
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, "--backend", "sim")
+    assert outcome.status == 2 and "trn9" in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+def test_without_ray_it_says_what_to_install(cli, feature_model, data, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, "--backend", "sim", "--quiet")
+    assert outcome.status == 3 and "pip install 'trninfer[cluster]'" in outcome.err
+    assert cli("ffnn", "--data", data, "--model", feature_model, "--cores", 1, "--backend", "sim").status == 0
+
+
+# The chip, by stand-ins
+
+
+@pytest.fixture
+def chip(ray, monkeypatch):
+    """Makes workers open a stand-in for the chip, with a fault or without."""
+    for folder in FOLDERS:
+        monkeypatch.syspath_prepend(str(folder))
+    import core_backends
+
+    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "0-1")
+
+    def use(fault: str | None = None) -> None:
+        opener = functools.partial(core_backends.open_core, fault=fault)
+        monkeypatch.setattr(shared_session, "open_neuron_backend", opener)
+
+    use()
+    yield use
+    sys.modules.pop("core_backends", None)
+
+
+def test_cores_of_the_chip(cli, chip, feature_model, data) -> None:
+    arguments = ("ffnn", "--data", data, "--model", feature_model, "--batch-size", 3, "--format", "json")
+    outcome = cli(*arguments, "--cores", 2, "--warmup", 7, "--iters", 8, "--verify")
+    report = outcome.json()
+    assert outcome.status == 0 and report["verify"]["passed"]
+    assert (report["backend"], report["latency_label"]) == ("neuron", "measured, host round trip")
+    assert [answer["input"] for answer in report["predictions"]] == list(range(20))
+    assert "worker 0: core 0: warm-up 7, iterations 8\n" in outcome.err
+    assert report["cores"]["count"] == 2 and report["cores"]["elapsed_us"] <= report["total_us"]
+
+
+def test_more_cores_than_there_are(cli, chip, feature_model, data, monkeypatch) -> None:
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "4-5")
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 3)
+    assert outcome.status == 3 and "3 NeuronCores asked for; 2 are visible (4-5)" in outcome.err
+
+
+def test_a_core_that_is_taken_is_status_3(cli, chip, feature_model, data) -> None:
+    chip("lose")
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, "--quiet")
+    assert outcome.status == 3 and "is taken" in outcome.err and "Traceback" not in outcome.err
+
+
+def test_inputs_whose_workers_die_are_errors_and_status_2(cli, chip, feature_model, tmp_path) -> None:
+    np.ones((2, 6), "<f4").tofile(tmp_path / "two.bin")
+    chip("kill")
+    arguments = ("--model", feature_model, "--cores", 2, "--batch-size", 1, "--format", "json", "--quiet")
+    outcome = cli("ffnn", "--data", tmp_path / "two.bin", *arguments)
+    report = outcome.json()
+    assert outcome.status == 2 and report["predictions"] == []
+    assert [error["input"] for error in report["errors"]] == [0, 1]
+    assert all("2 workers ended" in error["message"] for error in report["errors"])
+
+
+# Ray's start and end, in a process of its own
+
+
+def processes_with(text: str) -> list[int]:
+    """The processes with a text in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if text.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def listening_beyond_loopback(processes: list[int]) -> list[str]:
+    """Addresses on which processes listen and others can reach them."""
+    inodes = set()
+    for process in processes:
+        for link in Path(f"/proc/{process}/fd").glob("*"):
+            try:
+                inodes.add(os.readlink(link).removeprefix("socket:[").removesuffix("]"))
+            except OSError:
+                continue
+    found = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            address = fields[1].rpartition(":")[0]
+            local = address in ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
+            if fields[3] == "0A" and fields[9] in inodes and not local:
+                found.append(fields[1])
+    return found
+
+
+@pytest.fixture
+def command(tmp_path, feature_model):
+    """A run over two workers that takes a while, in a process of its own with a folder of its own for Ray."""
+    np.random.default_rng(0).standard_normal((60_000, 6)).astype("<f4").tofile(tmp_path / "many.bin")
+    folder = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))  # Ray's sockets need a short path
+    arguments = ["ffnn", "--data", str(tmp_path / "many.bin"), "--model", str(feature_model), "--batch-size", "8"]
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from trninfer.app.main import *"
+    yield (
+        [sys.executable, "-c", f"{program}; main()", *arguments, "--backend", "sim", "--cores", "2", "--quiet"],
+        {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"},
+        folder,
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+def test_ray_of_our_own_listens_here_alone_and_leaves_nothing_after_an_interruption(command, tmp_path) -> None:
+    arguments, variables, folder = command
+    arguments = [*arguments, "--format", "csv", "--output", str(tmp_path / "out.csv")]
+    process = subprocess.Popen(arguments, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    partial = tmp_path / "out.csv.partial"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (partial.exists() and partial.stat().st_size > 1000):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    ours = processes_with(str(folder))
+    assert len(ours) >= 4  # the store, the scheduler, and others of Ray
+    assert listening_beyond_loopback(ours) == []
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and out == "" and "Traceback" not in err
+    assert [line.partition(":")[0] for line in err.splitlines()] == ["trninfer"] * 2  # nothing of Ray
+    deadline = time.monotonic() + 20
+    while processes_with(str(folder)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert processes_with(str(folder)) == [] and list(folder.iterdir()) == []
+    answered = [json.loads(line)["input"] for line in partial.read_text().splitlines()[1:]]
+    assert answered == list(range(len(answered)))  # in order, none lost, none twice

@@ -1,0 +1,53 @@
+"""Pictures that others decode."""
+
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+from trninfer.inference.pictures import PictureBatches
+from trninfer.inference.shipping import PictureSources, decode_sources, decoder
+from trninfer.models.network import ImageInput
+
+SPEC = ImageInput(1, 16, 16, "digit", (0.0,), (1.0,))
+
+
+@pytest.fixture
+def names(tmp_path, monkeypatch) -> list[str]:
+    """Five names: pictures, a text, and nothing."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(3):
+        pixels = np.full((20, 30), 255, np.uint8)
+        pixels[3:17, 10 + number : 14 + number] = 0
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    (tmp_path / "text.png").write_text("no picture", encoding="utf-8")
+    return ["0.png", "text.png", "1.png", "none.png", "2.png"]
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_workers_make_of_sources_what_is_read_here(names, as_bytes, tmp_path, monkeypatch) -> None:
+    here = PictureBatches(names, SPEC, 2)
+    expected = np.concatenate([values for _, values in here])
+    sources = PictureSources(names, 2, as_bytes)
+    batches = list(sources)
+    monkeypatch.chdir("/")  # a worker is elsewhere
+    decode = pickle.loads(pickle.dumps(decoder(SPEC)))
+    pictures, problems = [], {problem.input: problem.message for problem in sources.problems}
+    for batch, values in batches:
+        decoded, failures = decode(values)
+        pictures.append(decoded)
+        problems.update({batch[position]: reason for position, reason in failures.items()})
+    np.testing.assert_array_equal(np.concatenate(pictures), expected)
+    assert set(problems) == {"text.png", "none.png"} == {problem.input for problem in here.problems}
+    assert [len(batch) for batch, _ in batches] == ([2, 2] if as_bytes else [2, 2, 1])  # the missing file is found here
+
+
+def test_a_batch_of_nothing_that_can_be_used() -> None:
+    pictures, failures = decode_sources(SPEC, [b"", b"no picture"])
+    assert pictures.shape == (0, *SPEC.shape) and list(failures) == [0, 1] and all(failures.values())
+
+
+def test_a_file_that_is_too_large_is_not_sent(names, monkeypatch) -> None:
+    monkeypatch.setattr("trninfer.inference.shipping.MAX_BYTES", 5)
+    sources = PictureSources(["0.png"], 2, True)
+    assert list(sources) == [] and "no picture of 64 megapixels is so large" in sources.problems[0].message

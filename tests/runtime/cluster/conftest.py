@@ -1,0 +1,57 @@
+"""A Ray cluster of nodes on this machine, for all tests of this folder; its workers import the stand-ins."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from trninfer.models import Dense, FeatureInput, Model, Network, Softmax
+
+STAND_INS = Path(__file__).parent / "stand_ins"
+VARIABLES = {
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(STAND_INS), os.environ.get("PYTHONPATH")])),
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the loopback address alone
+    "RAY_health_check_period_ms": "300",
+    "RAY_health_check_failure_threshold": "2",
+}
+NODE = {"object_store_memory": 80 << 20, "include_dashboard": False}
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """A head without CPUs, and two nodes with two each; this process is connected to it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in VARIABLES.items():
+            patch.setenv(name, value)
+        import ray
+        from ray.cluster_utils import Cluster
+
+        nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **NODE})
+        nodes.add_node(num_cpus=2, resources={"neuron_cores": 2}, **NODE)
+        nodes.add_node(num_cpus=2, **NODE)
+        ray.init(address=nodes.address, log_to_driver=False, logging_level=logging.ERROR)
+        yield nodes
+        ray.shutdown()
+        nodes.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def stand_ins(monkeypatch):
+    monkeypatch.syspath_prepend(str(STAND_INS))
+    yield
+    sys.modules.pop("worker_backends", None)
+
+
+@pytest.fixture(scope="session")
+def model() -> Model:
+    random = np.random.default_rng(0)
+    network = Network("small", FeatureInput(6), (Dense("dense", 6, 4), Softmax("softmax")), tuple("abcd"))
+    tensors = {n: random.standard_normal(s).astype(np.float32) for n, s in network.tensor_shapes().items()}
+    return Model(network, tensors, {})

@@ -1,0 +1,69 @@
+"""Backends that workers open in tests: the simulator computes, times are made up. In a module of its own, which the
+workers' processes import."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+from trninfer.runtime.backend import BackendInfo, BackendUnavailable, KernelError, LaunchResult, LaunchTime
+
+# What the first number of a batch makes happen; see PlainBackend.
+KILL, REFUSE, LOSE, FAULT, SLOW, KILL_ONCE = -1.0, -2.0, -3.0, -4.0, -5.0, -6.0
+
+
+class PlainBackend:
+    """Computes; every launch takes 2 us. A row whose first number is special makes something happen."""
+
+    info = BackendInfo("sim", "trn2", "predicted", "predicted, by nobody")
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def launch(self, kernel, *arrays, **parameters):
+        first = set(arrays[0].reshape(len(arrays[0]), -1)[:, 0].tolist()) if arrays[0].ndim == 2 else set()
+        if KILL in first:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if KILL_ONCE in first and self._folder is not None:
+            try:
+                (self._folder / "killed").mkdir()
+            except FileExistsError:
+                pass
+            else:
+                os.kill(os.getpid(), signal.SIGKILL)
+        if REFUSE in first:
+            raise KernelError("a kernel refused")
+        if LOSE in first:
+            raise BackendUnavailable("the device disappeared")
+        if FAULT in first:
+            raise ZeroDivisionError("a fault of the program")
+        if SLOW in first:
+            time.sleep(0.3)
+        outputs = kernel(*arrays, **parameters)
+        return LaunchResult((np.asarray(outputs),), LaunchTime(2.0, 3.0, None, None, 10, 100), object())
+
+    def time(self, kernel, *specs, **parameters):
+        return LaunchResult((), LaunchTime(2.0, 3.0, None, None, 10, 100))
+
+
+def open_plain(folder=None, *, progress, warn):
+    progress(f"sees core {os.environ.get('NEURON_RT_VISIBLE_CORES')}")
+    return PlainBackend(folder)
+
+
+def open_nothing(*, progress, warn):
+    raise BackendUnavailable("no device for this worker")
+
+
+def open_and_die(*, progress, warn):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def double_or_refuse(sources):
+    """Prepares inputs: rows twice as large; a source that is a text cannot be used."""
+    rows = [2 * source for source in sources if not isinstance(source, str)]
+    failures = {position: source for position, source in enumerate(sources) if isinstance(source, str)}
+    return np.array(rows, np.float32).reshape(-1, 6), failures
