@@ -24,7 +24,7 @@ VARIABLES = {
 NODE = {"object_store_memory": 80 << 20, "include_dashboard": False}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head without CPUs, and two nodes with two each; this process is connected to it."""
     with pytest.MonkeyPatch.context() as patch:

@@ -1,0 +1,54 @@
+"""Ray's start: what is told where there is none. Its start and end on this machine: tests/app/test_sharing.py."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+from trninfer.runtime.backend import BackendUnavailable
+from trninfer.runtime.cluster import ray_start
+from trninfer.runtime.cluster.ray_start import import_ray, ray_for
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(BackendUnavailable, match=r"pip install 'trninfer\[cluster\]'"):
+        import_ray()
+
+
+def test_no_cluster_at_an_address_is_one_line(monkeypatch) -> None:
+    class Nowhere:
+        class _private:  # noqa: N801 (Ray's name)
+            worker = None
+
+        @staticmethod
+        def is_initialized() -> bool:
+            return False
+
+        @staticmethod
+        def init(**options: object) -> None:
+            raise ConnectionError("could not reach it\nin three tries")
+
+    monkeypatch.setitem(sys.modules, "ray", Nowhere)
+    with (
+        pytest.raises(BackendUnavailable, match=r"^no Ray cluster at '10\.0\.0\.1:6379': could not reach it$"),
+        ray_for("10.0.0.1:6379", 2),
+    ):
+        pass
+
+
+def test_long_folders_for_temporary_files_are_left_for_short_ones(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("long" * 20)))
+    os.mkdir(tmp_path / ("long" * 20))
+    folder = ray_start._folder()
+    assert len(folder) <= ray_start._LONGEST_FOLDER and os.path.isdir(folder)
+    os.rmdir(folder)
+
+
+def test_variables_are_for_the_processes_that_start_within(monkeypatch) -> None:
+    monkeypatch.setenv("OURS", "before")
+    monkeypatch.delenv("OTHER", raising=False)
+    with ray_start._variables({"OURS": "within", "OTHER": "too"}):
+        assert (os.environ["OURS"], os.environ["OTHER"]) == ("within", "too")
+    assert os.environ["OURS"] == "before" and "OTHER" not in os.environ
