@@ -18,8 +18,9 @@ VARIABLES = {
     "PYTHONPATH": os.pathsep.join(filter(None, [str(STAND_INS), os.environ.get("PYTHONPATH")])),
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the loopback address alone
-    "RAY_health_check_period_ms": "300",
-    "RAY_health_check_failure_threshold": "2",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "4",
 }
 NODE = {"object_store_memory": 80 << 20, "include_dashboard": False}
 
