@@ -2,10 +2,11 @@
 
     python benchmarks/latency_accuracy.py [--markdown]
 
-Every row of `data/latency-kernels.csv` is predicted by the simulator from a kernel of the same structure, every row of
-`data/latency-instructions.csv` from a kernel that runs the instruction back to back. Printed are the error of each row,
-summaries split by device, by kernel and by whether a constant of the model was fitted to the row, and leave-one-out
-errors. Rows that are wrong are shown like the others.
+Every row of `data/latency-kernels.csv` and of `data/latency-kernels-others.csv` is predicted by the simulator from a
+kernel of the same structure, every row of `data/latency-instructions.csv` from a kernel that runs the instruction back
+to back. Printed are the error of each row, summaries split by file, by device, by kernel and by whether a constant of
+the model leans on the row, and errors with the row or its family (one author's variants of one kernel on one chip)
+left out. Rows that are wrong are shown like the others.
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from collections.abc import Callable, Iterable, Sequence
 
 from trninfer.benchmarks.error_statistics import ErrorSummary, summarize
 from trninfer.benchmarks.instruction_rows import InstructionPrediction, predict_instructions
-from trninfer.benchmarks.leave_one_out import leave_one_out
-from trninfer.benchmarks.measurements import load_instruction_rows, load_kernel_rows
+from trninfer.benchmarks.leave_out import leave_one_out, leave_out
+from trninfer.benchmarks.measurements import family, kernel_name, load_all_kernel_rows, load_instruction_rows
 from trninfer.benchmarks.predictions import Prediction, predict_all
-from trninfer.simulator.timing.constants import fitted_constants
+from trninfer.simulator.timing.constants import TARGETS, constants
 
 Table = tuple[Sequence[str], list[Sequence[str]]]  # header and lines
 
 # Why a kernel row cannot be expected to be met: its measurement disagrees with others, or ours is not quite what ran.
 REMARKS = {
     "k21": "published runs disagree: benchmarked as long as FREE_DIM=2000 (k20), profiled 5 us less (k25, k26)",
+    "k24": "loads and stores share the engines; in the profile both took 10 % longer than alone",
+    "k28": "the profile reloads an identity from HBM before its transposes; what the compiler adds is not modelled",
+    "k29": "as k28",
+    "o01": "2-byte elements 2 KiB apart take 13.6 ns each; no row of measured/ says why, the model has 9.4",
+    "o07": "compute runs in the kernel's order there, expert after expert; the model looks 32 instructions ahead",
+    "o10": "as o07",
+    "o11": "as o07",
+    "o17": "two cores shared the HBM and its DMA engines",
     "k36": "its operands take 320 KiB of a partition, which has 224: our blocks are smaller and read HBM less often",
     "k37": "fills SBUF; its profile moved 1.82 GB (MBU) of the 1.48 GB asked for: spilled to load ahead, not modelled",
 }
@@ -36,15 +45,16 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     markdown = parser.parse_args().markdown
 
-    predictions = predict_all(load_kernel_rows())
+    predictions = predict_all(load_all_kernel_rows())
     left_out = leave_one_out(predictions)
+    families = leave_out(predictions, lambda prediction: family(prediction.row))
     instructions = predict_instructions(load_instruction_rows())
 
     show = _markdown if markdown else _plain
     for title, table in (
-        ("Kernels", kernel_table(predictions, left_out)),
-        ("Kernels, summed up", summary_table(predictions, left_out)),
-        ("Fitted constants", constant_table()),
+        ("Kernels", kernel_table(predictions, left_out, families)),
+        ("Kernels, summed up", summary_table(predictions, left_out, families)),
+        ("Constants that lean on kernel rows", constant_table()),
         ("Instructions", instruction_table(instructions)),
     ):
         print(f"### {title}\n" if markdown else title)
@@ -54,15 +64,19 @@ def main() -> None:
     found = summarize(*zip(*compared))
     print(f"instructions compared: {found.rows} of {len(instructions)}, largest error {found.largest:.1f} %")
     print(f"instructions, mean absolute percentage error: {found.mean:.2f} %")
+    others = [p for p in predictions if p.row.id.startswith("o")]
+    ours = [p for p in predictions if not p.row.id.startswith("o")]
     print(f"kernels, leave-one-out mean absolute percentage error: {_mean_magnitude(left_out):.2f} %")
-    print(f"mean absolute percentage error: {_summary(predictions).mean:.2f} %")
+    print(f"kernels, leave-one-family-out mean absolute percentage error: {_mean_magnitude(families):.2f} %")
+    print(f"other people's kernels, mean absolute percentage error: {_summary(others).mean:.2f} %")
+    print(f"mean absolute percentage error: {_summary(ours).mean:.2f} %")
 
 
-def kernel_table(predictions: Sequence[Prediction], left_out: Sequence[float]) -> Table:
+def kernel_table(predictions: Sequence[Prediction], left_out: Sequence[float], families: Sequence[float]) -> Table:
     """A line for each kernel row."""
-    header = (*_ROW_HEADER, "error %", "left out %", "constants fitted to it", "remark")
+    header = (*_ROW_HEADER, "error %", "left out %", "family left out %", "constants that lean on it", "remark")
     lines: list[Sequence[str]] = []
-    for prediction, alone in zip(predictions, left_out):
+    for prediction, alone, without in zip(predictions, left_out, families):
         row = prediction.row
         lines.append(
             (
@@ -77,6 +91,7 @@ def kernel_table(predictions: Sequence[Prediction], left_out: Sequence[float]) -
                 _number(prediction.predicted_us),
                 f"{prediction.error:+.1f}",
                 f"{alone:+.1f}",
+                f"{without:+.1f}",
                 ", ".join(prediction.fitted),
                 REMARKS.get(row.id, ""),
             )
@@ -84,13 +99,14 @@ def kernel_table(predictions: Sequence[Prediction], left_out: Sequence[float]) -
     return header, lines
 
 
-def summary_table(predictions: Sequence[Prediction], left_out: Sequence[float]) -> Table:
-    """Errors over all rows and split by device, by kernel and by whether a constant was fitted to the row."""
+def summary_table(predictions: Sequence[Prediction], left_out: Sequence[float], families: Sequence[float]) -> Table:
+    """Errors over all rows and split by file, by device, by kernel and by whether a constant leans on the row."""
     splits: list[Callable[[Prediction], str]] = [
         lambda p: "all",
+        lambda p: "latency-kernels-others.csv" if p.row.id.startswith("o") else "latency-kernels.csv",
         lambda p: p.row.device,
-        kernel_family,
-        lambda p: "a constant fitted to the row" if p.fitted else "no constant fitted to the row",
+        lambda p: kernel_name(p.row),
+        lambda p: "a constant leans on the row" if p.fitted else "no constant leans on the row",
     ]
     lines: list[Sequence[str]] = []
     for label in splits:
@@ -100,27 +116,24 @@ def summary_table(predictions: Sequence[Prediction], left_out: Sequence[float]) 
         for name, members in groups.items():
             found = _summary([predictions[i] for i in members])
             alone = _mean_magnitude([left_out[i] for i in members])
-            figures = (f"{found.mean:.1f}", f"{found.largest:.1f}", f"{found.rank_correlation:.3f}", f"{alone:.1f}")
-            lines.append((name, str(found.rows), *figures))
-    header = ("rows", "number", "mean absolute error %", "largest %", "Spearman's rank correlation", "left out, mean %")
-    return header, lines
-
-
-def kernel_family(prediction: Prediction) -> str:
-    """The kernel of a row, with the rungs of the matmul ladder as one."""
-    kernel = prediction.row.kernel
-    return "matmul" if "matmul" in kernel or "matrix_multiply" in kernel else kernel
+            without = _mean_magnitude([families[i] for i in members])
+            figures = (f"{found.mean:.1f}", f"{found.largest:.1f}", f"{found.rank_correlation:.3f}")
+            lines.append((name, str(found.rows), *figures, f"{alone:.1f}", f"{without:.1f}"))
+    errors = ("mean absolute error %", "largest %", "Spearman's rank correlation")
+    return ("rows", "number", *errors, "left out, mean %", "family left out, mean %"), lines
 
 
 def constant_table() -> Table:
-    """The constants of the model that were fitted to kernel rows, and the rows."""
-    rows = {row.id: row for row in load_kernel_rows()}
+    """The constants of the model that lean on kernel rows, whatever their mark, and the rows."""
+    rows = {row.id: row for row in load_all_kernel_rows()}
     lines: list[Sequence[str]] = []
-    for target, name, constant in fitted_constants():
-        own = [row_id for row_id in constant.rows if row_id in rows and rows[row_id].device == target]
-        if own:
-            lines.append((target, name, f"{constant.value:g} {constant.unit}".strip(), ", ".join(own), constant.source))
-    return ("device", "constant", "value", "fitted to", "what it is"), lines
+    for target in TARGETS:
+        for name, constant in constants(target).items():
+            own = [i for i in constant.rows if constant.mark != "scaled" and i in rows and rows[i].device == target]
+            if own:
+                value = f"{constant.value:g} {constant.unit}".strip()
+                lines.append((target, name, value, constant.mark, ", ".join(own), constant.source))
+    return ("device", "constant", "value", "mark", "leans on", "what it is"), lines
 
 
 def instruction_table(predictions: Iterable[InstructionPrediction]) -> Table:

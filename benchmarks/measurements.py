@@ -14,6 +14,7 @@ from trninfer.benchmarks.kernels.conv2d import conv2d_row_groups, conv2d_single_
 from trninfer.benchmarks.kernels.matmul import matmul_blocked
 from trninfer.benchmarks.kernels.transpose import matrix_transpose
 from trninfer.benchmarks.kernels.vector_add import vector_add_tiled
+from trninfer.benchmarks.other_launches import build
 from trninfer.simulator import TensorSpec
 
 DATA = Path(__file__).resolve().parent / "data"
@@ -50,12 +51,38 @@ class Launch:
     target: str
     dge: bool
     profiled: bool
-    parameters: dict[str, int] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
 
 
 def load_kernel_rows() -> list[Measurement]:
     """The measured kernels (latency-kernels.csv)."""
     return _load("latency-kernels.csv")
+
+
+def load_other_rows() -> list[Measurement]:
+    """The measured kernels of other people, which nobody here wrote (latency-kernels-others.csv)."""
+    return _load("latency-kernels-others.csv")
+
+
+def load_all_kernel_rows() -> list[Measurement]:
+    """The kernels of both files."""
+    return load_kernel_rows() + load_other_rows()
+
+
+def family(row: Measurement) -> tuple[str, str, str]:
+    """One author's variants of one kernel on one chip: (source, kernel, device)."""
+    source = row.source.split(maxsplit=1)[0]
+    return source, kernel_name(row), row.device
+
+
+def kernel_name(row: Measurement) -> str:
+    """The kernel of a row, with the rungs of the matmul ladder as one."""
+    if row.id.startswith("o"):
+        return next(name for word, name in _OTHERS.items() if word in row.kernel)
+    return _family(row)
+
+
+_OTHERS = {"MoE": "sparse MoE", "prefill": "attention prefill", "decode": "attention decode"}
 
 
 def load_instruction_rows() -> list[Measurement]:
@@ -70,7 +97,7 @@ def _load(name: str) -> list[Measurement]:
                 r["id"],
                 r["source"],
                 r["kernel"],
-                r["variant"],
+                r.get("variant", ""),
                 r["shapes"],
                 r["dtype"],
                 r["device"],
@@ -84,13 +111,16 @@ def _load(name: str) -> list[Measurement]:
 
 def launch_of(row: Measurement) -> Launch:
     """The launch that repeats a measured kernel."""
+    if row.id.startswith("o"):
+        kernel, arguments, parameters = build(row.id, row.kernel, row.shapes)
+        return Launch(kernel, arguments, row.device, dge=True, profiled=True, parameters=parameters)
     kernel, arguments, parameters = _BUILDERS[_family(row)](row)
     dge = row.metric != PROFILE_WITHOUT_DGE and HARNESS_WITHOUT_DGE not in row.notes
     profiled = row.metric in (PROFILE_WITHOUT_DGE, PROFILE_WITH_DGE)
     return Launch(kernel, arguments, row.device, dge, profiled, parameters)
 
 
-_Built = tuple[Any, tuple[TensorSpec, ...], dict[str, int]]
+_Built = tuple[Any, tuple[TensorSpec, ...], dict[str, Any]]
 
 
 def _family(row: Measurement) -> str:

@@ -8,7 +8,7 @@ from multiprocessing import Pool
 
 from trninfer import simulator
 from trninfer.benchmarks.error_statistics import percentage_error
-from trninfer.benchmarks.measurements import Measurement, launch_of, load_kernel_rows
+from trninfer.benchmarks.measurements import Measurement, launch_of, load_all_kernel_rows
 from trninfer.simulator.timing.constants import constants, override
 
 
@@ -36,11 +36,11 @@ class Prediction:
 
 
 def fitted_to(row: Measurement) -> tuple[str, ...]:
-    """The constants of the row's device that were fitted to the row."""
+    """The constants of the row's device that lean on the row, whatever their mark."""
     return tuple(
         name
         for name, constant in constants(row.device).items()
-        if constant.mark == "fitted" and row.id in constant.rows
+        if constant.mark != "scaled" and row.id in constant.rows
     )
 
 
@@ -62,7 +62,7 @@ def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> lis
 
 def _latency(task: tuple[str, Change | None]) -> float:
     row_id, change = task
-    launch = launch_of(next(row for row in load_kernel_rows() if row.id == row_id))
+    launch = launch_of(next(row for row in load_all_kernel_rows() if row.id == row_id))
     if change is not None:
         override(change.target, change.name, change.value)
     run = simulator.run(

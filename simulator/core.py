@@ -125,6 +125,7 @@ class NeuronCore:
         flops: int = 0,
         hbm_bytes: int = 0,
         dma: Transfer | None = None,
+        options: tuple[tuple[engine, Cost], ...] = (),
     ) -> Instruction:
         """Note an instruction. The caller has checked it and computes its values itself."""
         program = self.program
@@ -150,6 +151,7 @@ class NeuronCore:
             _source_line(),
             name,
             self.ordered,
+            options,
         )
         program.append(instruction)
         if indirect:

@@ -40,8 +40,9 @@ class Cost(NamedTuple):
 class Transfer(NamedTuple):
     """A DMA: `bytes` moved in `descriptors` pieces, over `partitions` of SBUF from `row` on; `load` is towards SBUF.
 
-    `patterns` tell where it touches HBM: (byte offset, shape, strides in elements, bytes of an element) of each view.
-    `narrow` marks a write of narrow pieces that are neighbours in HBM, `software` descriptors made by GpSimd.
+    `hbm`: one side at least is in HBM; `pitched`, its rows lie so far apart that few of HBM's channels serve them.
+    `narrow` marks a write of narrow pieces that are neighbours in HBM, `software` descriptors made by GpSimd,
+    `dynamic` an address that is read from memory first.
     """
 
     bytes: int
@@ -52,9 +53,11 @@ class Transfer(NamedTuple):
     transpose: bool = False
     casts: bool = False
     row: int = 0
-    patterns: tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], ...] = ()
+    hbm: bool = True
+    pitched: bool = False
     narrow: bool = False
     software: bool = False
+    dynamic: bool = False
 
 
 class Allocation:
@@ -139,6 +142,7 @@ class Instruction:
         "line",
         "name",
         "op",
+        "options",
         "ordered",
         "reads",
         "writes",
@@ -158,6 +162,7 @@ class Instruction:
         line: tuple[str, int],
         name: str | None,
         ordered: bool,
+        options: tuple[tuple[engine, Cost], ...] = (),
     ) -> None:
         self.index = index
         self.op = op
@@ -172,6 +177,7 @@ class Instruction:
         self.name = name
         self.after: tuple[Instruction, ...] = ()
         self.ordered = ordered
+        self.options = options  # other engines that could run it, where the kernel leaves it open
 
     def depends_on(self, *producers: Instruction) -> Instruction:
         """Make this instruction start only after every producer is done (nki.isa.NkiInstruction.depends_on)."""

@@ -169,7 +169,8 @@ class Run:
     def launch_us(self) -> float:
         """What a launch takes beside the kernel's own work: as a benchmark counts it, or a profile's total_time."""
         constants = self.prediction.machine
-        return (constants.launch_profiled_ns if self.profiled else constants.launch_ns) / 1000
+        profiled = constants.launch_before_ns + constants.launch_after_ns
+        return (profiled if self.profiled else constants.launch_ns) / 1000
 
     @property
     def latency_us(self) -> float:
@@ -244,9 +245,11 @@ def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
     for index, i in enumerate(program):
         issued, end, done = s.start[index], s.end[index], s.done[index]
         if i.dma is None:
-            unit = "gpsimd" if i.engine in (engine.sync, engine.unknown) else i.engine.name
+            unit = QUEUES[s.queue[index]]
             events.append(Event(unit, i.op, issued, end, done, issued, i.flops, 0, i.line, i.name or "", False))
         else:
+            if i.dma.software:
+                events.append(Event("gpsimd", "descriptors", issued, end, end, issued, 0, 0, i.line, "", False))
             start, end = s.moving[index]
             unit = "dma load" if i.dma.load else "dma store"
             events.append(

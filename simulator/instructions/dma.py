@@ -116,7 +116,7 @@ def _transpose_values(dst: NkiTensor, src: NkiTensor, order: tuple[int, ...]) ->
 
 
 _DMA = engine.dma
-_NO_DGE, _HARDWARE, _SOFTWARE = dge_mode.none, dge_mode.hwdge, dge_mode.swdge
+_UNKNOWN, _NO_DGE, _HARDWARE, _SOFTWARE = dge_mode.unknown, dge_mode.none, dge_mode.hwdge, dge_mode.swdge
 _SKIP = oob_mode.skip
 _DGE_MODE, _OOB_MODE = dge_mode, oob_mode
 
@@ -187,8 +187,20 @@ def _hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
     return total
 
 
+def _narrow_column(core: NeuronCore, dst: NkiTensor, src: NkiTensor) -> bool:
+    """A column of 2-byte elements, which profiles show GpSimd make the descriptors of (moe_v6b, attn_v4, attn_v6)."""
+    chip = dst if dst.storage.on_chip else src
+    return core.dge and chip.free_size == 1 and chip._dtype.itemsize == 2 and chip.shape[0] > 1
+
+
 def _transfer(core: NeuronCore, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False) -> Transfer:
-    """What the queues move, and who generates the descriptors."""
-    software = mode is _SOFTWARE or dst.gathers or src.gathers
+    """What the queues move, and who generates the descriptors: GpSimd where an address is known only at run time,
+    unless the kernel asks for another (nki/deep-dives/nki-dge.rst; profiles show it for `scalar_offset`)."""
+    dynamic = dst.is_indirect() or src.is_indirect()
+    software = (
+        mode is _SOFTWARE
+        or (dynamic and mode is not _HARDWARE)
+        or (mode is _UNKNOWN and _narrow_column(core, dst, src))
+    )
     dge = software or mode is _HARDWARE or (core.dge and mode is not _NO_DGE)
-    return copying(core.target, dst, src, dge, software, transpose)
+    return copying(core.target, dst, src, dge, software, dynamic, transpose)

@@ -47,7 +47,9 @@ def tensor_copy(dst: NkiTensor, src: NkiTensor, engine: engine = _UNKNOWN, name:
             "tensor_copy: the Scalar Engine has no copy on trn1; use nisa.activation with op=nl.copy"
         )
     not_psum_on_gpsimd("tensor_copy", unit, dst, src)
-    instruction = core.issue("tensor_copy", unit, (dst,), (src,), core.costs.copy(unit, dst, src), name)
+    options = core.costs.copy_elsewhere(dst, src) if engine is _UNKNOWN else ()
+    cost = core.costs.copy(unit, dst, src)
+    instruction = core.issue("tensor_copy", unit, (dst,), (src,), cost, name, options=options)
 
     core.perform(copy_values, dst, src)
     return instruction
@@ -66,7 +68,7 @@ def memset(dst: NkiTensor, value: float, engine: engine = _UNKNOWN, name: str | 
         _integer_value(dst, value)
     if dtype.kind == "packed" and value != 0:
         raise NkiValidationError(f"memset: only 0 can be set in dst {dst.label}")
-    instruction = core.issue("memset", unit, (dst,), (), core.costs.one_pass(unit, dst), name)
+    instruction = core.issue("memset", unit, (dst,), (), core.costs.memset(unit, dst), name)
 
     number = np.int64(value) if not dtype.is_float else np.float32(value)
     core.perform(_set, dst, np.broadcast_to(np.asarray(number), dst.shape))
@@ -162,8 +164,12 @@ def tensor_scalar(
         steps.append((second, _operand("tensor_scalar", "operand1", second, operand1, data), reverse1))
     vectors = tuple(operand for _, operand, _ in steps if isinstance(operand, NkiTensor))
     not_psum_on_gpsimd("tensor_scalar", unit, dst, data, *vectors)
-    cost = core.costs.tensor_scalar(unit, dst, data)
-    instruction = core.issue("tensor_scalar", unit, (dst,), (data, *vectors), cost, name, flops=dst.size * len(steps))
+    cost = core.costs.tensor_scalar(unit, dst, data, len(vectors))
+    options: tuple[Any, ...] = ()
+    if engine is _UNKNOWN and _on_scalar_engine(core, first, second):
+        options = ((_SCALAR, core.costs.tensor_scalar(_SCALAR, dst, data, len(vectors))),)
+    flops = dst.size * len(steps)
+    instruction = core.issue("tensor_scalar", unit, (dst,), (data, *vectors), cost, name, flops, options=options)
 
     core.perform(_apply_in_turn, dst, data, tuple(steps))
     return instruction
@@ -367,8 +373,14 @@ def _scalar_engine_operators(core: NeuronCore, unit: engine, first: AluOperator,
         raise NkiValidationError("tensor_scalar: the GpSimd Engine runs it for nl.rsqrt only")
     if unit is _SCALAR:
         pair = (first.name, second.name if second is not None else None)
-        if core.target.generation == 2 or pair not in (("multiply", "add"), ("multiply", None), ("add", None)):
+        if not _on_scalar_engine(core, first, second):
             raise NkiValidationError(
                 f"tensor_scalar: op0 and op1 {pair} on the Scalar Engine of {core.target.name}; allowed from "
                 "trn2 on: multiply and add, multiply, add"
             )
+
+
+def _on_scalar_engine(core: NeuronCore, first: AluOperator, second: AluOperator | None) -> bool:
+    """Whether the Scalar Engine can run a tensor_scalar of these operators."""
+    pair = (first.name, second.name if second is not None else None)
+    return core.target.generation > 2 and pair in (("multiply", "add"), ("multiply", None), ("add", None))

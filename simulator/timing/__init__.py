@@ -3,7 +3,7 @@
 constants/        every number, for each target, with its source; which were fitted, and to what
 costs.py          what an instruction takes of its engine; instructions call it beside their semantics
 transfers.py      what a DMA instruction makes the queues move
-dma.py            what a DMA takes of the 16 engines and, on trn1, of HBM's channels
+dma.py            what a DMA takes of the 16 engines
 capacity.py       whether a program fits SBUF and PSUM, in its own order
 dependencies.py   what each instruction waits for; which writes start a new version of a tile
 buffers.py        SBUF and PSUM buffers for versions, as far as there is room

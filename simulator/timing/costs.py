@@ -27,7 +27,6 @@ class Costs:
         m = self.machine = machine(target.name)
         self._vector_gap = m.vector_gap_cycles / target.vector_ghz
         self._vector_fill = m.vector_fill_cycles / target.vector_ghz
-        self._scalar_gap = m.scalar_gap_cycles / target.scalar_ghz
         self.register = Cost(m.register_ns, m.register_ns)  # a register set, loaded or stored
 
     def vector(self, cycles: float) -> Cost:
@@ -35,18 +34,24 @@ class Costs:
         busy = cycles / self.target.vector_ghz
         return Cost(busy + self._vector_gap, busy + self._vector_fill)
 
-    def scalar(self, cycles: float) -> Cost:
-        """A Scalar Engine instruction that looks nothing up."""
-        busy = cycles / self.target.scalar_ghz
-        return Cost(busy + self._scalar_gap, busy + self.machine.scalar_copy_fill_cycles / self.target.scalar_ghz)
+    def scalar(self, cycles: float, src: Any) -> Cost:
+        """A Scalar Engine instruction that looks nothing up and streams `src` for `cycles`."""
+        m, busy = self.machine, cycles / self.target.scalar_ghz
+        in_psum = src.storage.region is PSUM
+        gap = m.scalar_psum_gap_cycles if in_psum else m.scalar_gap_cycles
+        fill = m.scalar_copy_psum_fill_cycles if in_psum else m.scalar_copy_fill_cycles
+        return Cost(busy + gap / self.target.scalar_ghz, busy + fill / self.target.scalar_ghz)
 
     def activation(self, data: Any, table: str) -> Cost:
-        """A function of every element, looked up in `table`, or in none where that is ""."""
-        cost = self.scalar(data.free_size)
+        """A function of every element, looked up in `table` ("" for none); a bias is read in any case."""
+        cost = self.scalar(data.free_size, data)
         if not table:
             return cost
-        fill = self.machine.scalar_fill_cycles - self.machine.scalar_copy_fill_cycles
-        return cost._replace(latency=cost.latency + fill / self.target.scalar_ghz, table=table)
+        m, busy = self.machine, data.free_size / self.target.scalar_ghz
+        fill = m.scalar_psum_fill_cycles if data.storage.region is PSUM else m.scalar_fill_cycles
+        latency = busy + fill / self.target.scalar_ghz
+        interval = cost.interval + m.scalar_operand_gap_cycles / self.target.scalar_ghz
+        return Cost(min(interval, latency), latency, table=table)
 
     def accumulator_read(self) -> Cost:
         """Reading the Scalar Engine's accumulators, one number a partition."""
@@ -71,28 +76,52 @@ class Costs:
         a time for."""
         return self.vector(tensor.free_size) if unit is engine.vector else self.gpsimd(tensor.free_size)
 
+    def memset(self, unit: engine, dst: Any) -> Cost:
+        """Writing one value, on the Vector or GpSimd Engine."""
+        if unit is not engine.vector:
+            return self.gpsimd(dst.free_size)
+        busy, m = dst.free_size / self.target.vector_ghz, self.machine
+        return Cost(
+            busy + m.memset_gap_cycles / self.target.vector_ghz, busy + m.memset_fill_cycles / self.target.vector_ghz
+        )
+
     def copy(self, unit: engine, dst: Any, src: Any) -> Cost:
         """tensor_copy on one of the three engines that have it."""
         count = dst.free_size
         if unit is engine.vector:
-            return self.vector(count * self._copy_pace(dst, src, fp32_doubles=True))
-        if unit is engine.scalar:
-            if dst._dtype is src._dtype and dst._dtype.is_integer:
-                cost = self.scalar(count)
-                return Cost(
-                    cost.interval - self._scalar_gap + self.machine.scalar_bit_copy_gap_cycles / self.target.scalar_ghz,
-                    cost.latency,
-                )
-            doubled = self.generation >= 4 and dst._dtype.itemsize == 2 == src._dtype.itemsize  # A3, Scalar Engine
-            return self.scalar(count * (self.machine.scalar_double_pace if doubled else 1.0))
-        return self.gpsimd(count)
+            return self.vector(count * self._copy_pace(dst, src))
+        if unit is engine.gpsimd:
+            return self.gpsimd(count)
+        m, pace = self.machine, 1.0
+        if self.generation >= 4 and dst._dtype.itemsize == 2 == src._dtype.itemsize:  # A3, Scalar Engine
+            pace = m.scalar_double_pace
+        if self._wide(src):
+            pace = m.scalar_strided_read_pace
+        if self._wide(dst) and dst._dtype.itemsize == 2:
+            pace = m.scalar_narrow_write_pace
+        return self.scalar(count * pace, src)
 
-    def tensor_scalar(self, unit: engine, dst: Any, data: Any) -> Cost:
-        """One input and numbers or columns: Vector, Scalar or GpSimd Engine."""
-        count = dst.free_size
+    def copy_elsewhere(self, dst: Any, src: Any) -> tuple[tuple[engine, Cost], ...]:
+        """The engines beside the Vector Engine that a copy is left open to: the Scalar Engine, from trn2 on. In no
+        published profile did GpSimd take any."""
+        return ((engine.scalar, self.copy(engine.scalar, dst, src)),) if self.generation > 2 else ()
+
+    def tensor_scalar(self, unit: engine, dst: Any, data: Any, operands: int) -> Cost:
+        """One input and numbers, or `operands` columns: Vector, Scalar or GpSimd Engine."""
+        if unit is engine.gpsimd:
+            return self.gpsimd(dst.free_size)
+        m = self.machine
         if unit is engine.vector:
-            return self.vector(count * self._copy_pace(dst, data, fp32_doubles=False))
-        return self.scalar(count) if unit is engine.scalar else self.gpsimd(count)
+            busy = dst.free_size * self._copy_pace(dst, data) / self.target.vector_ghz
+            if not operands or self.generation == 2:
+                return Cost(busy + self._vector_gap, busy + self._vector_fill)
+            gap, fill, ghz = m.vector_operand_gap_cycles, m.vector_operand_fill_cycles, self.target.vector_ghz
+        else:
+            if not operands or self.generation == 2:
+                return self.scalar(dst.free_size, data)
+            busy = dst.free_size / self.target.scalar_ghz
+            gap, fill, ghz = m.scalar_scale_gap_cycles, m.scalar_scale_fill_cycles, self.target.scalar_ghz
+        return Cost(busy + gap / ghz, busy + fill / ghz)
 
     def tensor_tensor(self, unit: engine, dst: Any, first: Any, second: Any) -> Cost:
         """Two inputs, element by element."""
@@ -139,24 +168,34 @@ class Costs:
         """A transpose of up to 32 x 32 on the Vector Engine."""
         return self.vector(self.machine.vector_transpose_cycles)
 
-    def _copy_pace(self, dst: Any, src: Any, fp32_doubles: bool) -> float:
+    def _copy_pace(self, dst: Any, src: Any) -> float:
         """Cycles an element: a quarter or half in the performance modes of trn2 and newer (A2, Vector Engine)."""
+        m = self.machine
         if self.generation == 2:
             return self._strided(dst, src)
         in_psum = (dst.storage.region is PSUM) + (src.storage.region is PSUM)
-        if self._fast_type(dst._dtype) and self._fast_type(src._dtype):
+        if self._wide(dst) and dst._dtype.itemsize == 2:
+            return m.vector_narrow_write_psum_pace if in_psum else m.vector_narrow_write_pace
+        if self._fast_type(dst._dtype) and self._fast_type(src._dtype) and not self._wide(src):
             dense = _dense(dst) and _dense(src)
             if not in_psum:
-                return self.machine.vector_quadruple_pace if dense else self.machine.vector_double_pace
-            return self.machine.vector_double_pace if dense and in_psum == 1 else 1.0
-        # Copies within SBUF run at twice the clock in any dtype: V for float32, row i33 for a cast.
-        return self.machine.vector_double_pace if fp32_doubles and not in_psum else 1.0
+                return m.vector_quadruple_pace if dense else m.vector_double_pace
+            return m.vector_double_pace if dense and in_psum == 1 else 1.0
+        if in_psum:
+            return 1.0
+        # Within SBUF at twice the clock in any dtype: V for float32, rows i33 and of tensor_scalar.
+        return m.vector_strided_read_pace if self._wide(src) else m.vector_double_pace
+
+    def _wide(self, tensor: Any) -> bool:
+        """Whether neighbours lie so far apart that each access is one of its own."""
+        apart = tensor.strides[-1] * tensor._dtype.itemsize
+        return bool(tensor.shape[-1] > 1 and apart >= self.machine.wide_stride)
 
     def _strided(self, *tensors: Any) -> float:
         """How often the cycles where an operand's neighbours lie wide apart: trn1's memories give half their bandwidth
         (A1)."""
         for tensor in tensors:
-            if tensor.shape[-1] > 1 and tensor.strides[-1] * tensor._dtype.itemsize >= self.machine.wide_stride:
+            if self._wide(tensor):
                 return self.machine.strided_pace
         return 1.0
 

@@ -15,7 +15,6 @@ The simulation is deterministic, and time never runs backwards: each step takes 
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -27,7 +26,7 @@ from .buffers import Buffers
 from .clock import PeClock
 from .constants import Machine, machine
 from .dependencies import ORDER, RAW, WAR, Graph, analyse
-from .dma import ENGINES, channel_times, engine_times
+from .dma import ENGINES, engine_times
 
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "dma")
 PE, DVE, ACT, POOL, DMA = range(5)
@@ -44,11 +43,12 @@ _NEVER = float("inf")
 
 
 class Schedule(NamedTuple):
-    """Times in nanoseconds from the first trigger. Instruction i takes its engine from `start[i]` to `end[i]`; what it
-    writes can be read at `done[i]`. A DMA's trigger takes start to end, its data move during `moving[i]`. `tables` are
-    the Scalar Engine's table loads; `busy` is of each queue of QUEUES, `dma_busy` of each DMA engine, `dma_active` the
-    time in which any data moved."""
+    """Times in nanoseconds from the first trigger. Instruction i takes its engine, QUEUES[queue[i]], from `start[i]` to
+    `end[i]`; what it writes can be read at `done[i]`. A DMA's trigger takes start to end, its data move during
+    `moving[i]`. `tables` are the Scalar Engine's table loads; `busy` is of each queue of QUEUES, `dma_busy` of each DMA
+    engine, `dma_active` the time in which any data moved."""
 
+    queue: list[int]
     start: list[float]
     end: list[float]
     done: list[float]
@@ -78,15 +78,20 @@ class _Simulation:
         self, program: list[Instruction], target: Target, constants: Machine, releases: Mapping[int, float]
     ) -> None:
         self.program = program
-        self.machine = constants
+        self.machine = m = constants
+        self.hops = (m.hop_tensor_ns, m.hop_vector_ns, m.hop_scalar_ns, m.hop_gpsimd_ns, m.hop_dma_ns)
+        self.landed = (m.landed_tensor_ns, m.landed_ns, m.landed_ns, m.landed_ns, m.landed_dma_ns)
         self.graph: Graph = analyse(program)
         count = len(program)
         self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count
-        self.queue = [_QUEUE[instruction.engine] for instruction in program]
+        self.queue = [_queue_of(instruction) for instruction in program]
+        self.cost = [instruction.cost for instruction in program]
+        self.queued = [0.0] * len(QUEUES)  # work of each engine that waits its turn, of what was left open
         self.ready = [0.0] * count  # when the last thing awaited so far lets it start
         for index, time in releases.items():
             self.ready[index] = time
         self.waits = self.graph.waits
+        self._look_ahead(int(m.lookahead))
         self.free = [0.0] * len(QUEUES)
         self.now: list[list[int]] = [[] for _ in QUEUES]  # could start at once, by program order
         self.later: list[list[tuple[float, int]]] = [[] for _ in QUEUES]  # (when ready, which)
@@ -95,22 +100,21 @@ class _Simulation:
         self.table = ""
         self.tables: list[tuple[float, float]] = []
         self.dma_free, self.dma_busy = [0.0] * ENGINES, [0.0] * ENGINES
-        channels = int(self.machine.hbm_channels)
-        self.channel_free = [0.0] * channels
         self.moving: dict[int, tuple[float, float]] = {}
         self.dma_active = self.last_moved = self.pipe_free = 0.0
-        outstanding = int(self.machine.dma_outstanding)
-        self.outstanding = deque([0.0] * outstanding, outstanding)  # the last bytes of the DMAs before
         # On trn1 the Vector and Scalar Engines take turns at PSUM, the Vector and GpSimd Engines at SBUF (A1).
         self.shares_ports = target.generation == 2
         self.ports = {"psum": 0.0, "sbuf": 0.0}
         self.buffers = Buffers(self.graph.births, _placed(program, SBUF), _placed(program, PSUM), target.sbuf_bytes)
 
     def run(self) -> Schedule:
+        program = self.program
         for index, _ in self.graph.births:
             self.waits[index] += 1
         for index, waits in enumerate(self.waits):
             if not waits:
+                if program[index].options:
+                    self._choose_engine(index)
                 heapq.heappush(self.later[self.queue[index]], (self.ready[index], index))
         self._give_buffers(0.0)
         left = len(self.program)
@@ -130,6 +134,7 @@ class _Simulation:
             left -= 1
         makespan = max(max(self.done, default=0.0), max(self.end, default=0.0))
         return Schedule(
+            self.queue,
             self.start,
             self.end,
             self.done,
@@ -142,6 +147,17 @@ class _Simulation:
             self.buffers.sbuf_peak,
             self.buffers.psum_peak,
         )
+
+    def _look_ahead(self, limit: int) -> None:
+        """Let no instruction of an engine start before the one `limit` places earlier in the kernel has."""
+        places: list[list[int]] = [[] for _ in QUEUES]
+        for index, queue in enumerate(self.queue):
+            if queue != DMA and self.program[index].dma is None:
+                earlier = places[queue]
+                if len(earlier) >= limit:
+                    self.graph.successors[earlier[-limit]].append(index * 4 + ORDER)
+                    self.waits[index] += 1
+                earlier.append(index)
 
     def _next(self) -> tuple[float, int]:
         """The engine that can start an instruction first, and when."""
@@ -171,29 +187,47 @@ class _Simulation:
             self.ready[index] = time
         self.waits[index] -= 1
         if not self.waits[index]:
+            if self.program[index].options:
+                self._choose_engine(index)
             heapq.heappush(self.later[self.queue[index]], (self.ready[index], index))
+
+    def _choose_engine(self, index: int) -> None:
+        """Of the engines that an instruction is left open to, the one that can finish it first."""
+        instruction, ready = self.program[index], self.ready[index]
+        best = _NEVER
+        for unit, cost in ((instruction.engine, instruction.cost), *instruction.options):
+            queue = _QUEUE[unit]
+            done = max(ready, self.free[queue] + self.queued[queue]) + cost.latency
+            if done < best:
+                best, chosen = done, (queue, cost)
+        self.queue[index], self.cost[index] = chosen
+        self.queued[chosen[0]] += chosen[1].interval
 
     def _issue(self, index: int, queue: int, time: float) -> None:
         instruction = self.program[index]
-        start = _RUN[queue](self, index, instruction, time)
+        run = _RUN[queue] if instruction.dma is None else _Simulation._run_dma
+        start = run(self, index, instruction, time)
         end, done = self.end[index], self.done[index]
         self.start[index] = start
         self.busy[queue] += end - start
         self.free[queue] = end
+        if instruction.options:
+            self.queued[queue] -= self.cost[index].interval
 
-        hop = self.machine.hop_ns
-        read = done if queue == DMA else end
-        seen = done if queue == DMA else done + hop  # a DMA's completion includes its semaphore
+        is_dma = self.program[index].dma is not None
+        hops = self.landed if is_dma else self.hops
+        read = done if is_dma else end
         for packed in self.graph.successors[index]:
             successor, kind = packed >> 2, packed & 3
+            to = self.queue[successor]
             if kind == ORDER:
                 when = start
-            elif self.queue[successor] == queue and (queue == PE or (kind != RAW and queue != DMA)):
+            elif to == queue and not is_dma and (queue == PE or kind != RAW):
                 when = end  # one engine writes and reads in order
             elif kind == WAR:
-                when = read + hop
+                when = read + hops[to]
             else:
-                when = seen
+                when = done + hops[to]
             self._awaited(successor, when)
         for version in self.graph.uses[index]:
             version.left -= 1
@@ -203,7 +237,7 @@ class _Simulation:
                 self.buffers.release(version)
 
     def _run_tensor(self, index: int, instruction: Instruction, start: float) -> float:
-        interval, latency, cold, _ = instruction.cost
+        interval, latency, cold, _ = self.cost[index]
         if self.clock.window:
             access = instruction.reads[0]
             if not self.clock.warm(start):
@@ -215,13 +249,13 @@ class _Simulation:
 
     def _run_elementwise(self, index: int, instruction: Instruction, start: float) -> float:
         if self.shares_ports:
-            start = self._take_ports(instruction, start)
-        cost = instruction.cost
+            start = self._take_ports(index, instruction, start)
+        cost = self.cost[index]
         self.end[index], self.done[index] = start + cost.interval, start + cost.latency
         return start
 
     def _run_scalar(self, index: int, instruction: Instruction, start: float) -> float:
-        table = instruction.cost.table
+        table = self.cost[index].table
         if table and table != self.table:
             loading = self.free[ACT]  # nothing to wait for: the load runs while the operands are on their way
             self.table = table
@@ -230,7 +264,7 @@ class _Simulation:
             start = max(start, loading + self.machine.table_load_ns)
         return self._run_elementwise(index, instruction, start)
 
-    def _take_ports(self, instruction: Instruction, start: float) -> float:
+    def _take_ports(self, index: int, instruction: Instruction, start: float) -> float:
         regions = {access.allocation.region for access in (*instruction.reads, *instruction.writes)}
         held = []
         if PSUM in regions and instruction.engine in (engine.vector, engine.scalar):
@@ -239,23 +273,28 @@ class _Simulation:
             held.append("sbuf")
         start = max([start, *[self.ports[port] for port in held]])
         for port in held:
-            self.ports[port] = start + instruction.cost.interval
+            self.ports[port] = start + self.cost[index].interval
         return start
 
     def _run_dma(self, index: int, instruction: Instruction, start: float) -> float:
         transfer, m = instruction.dma, self.machine
         assert transfer is not None
-        if transfer.dge:
-            issued = start + m.dge_ns + m.dge_row_ns * min(transfer.partitions, PARTITIONS)
-            first_byte = issued + (m.load_first_byte_ns if transfer.load else m.store_first_byte_ns)
-        else:
-            issued = start + m.trigger_ns
-            first_byte = issued + (m.load_first_byte_static_ns if transfer.load else m.store_first_byte_static_ns)
-        channels = channel_times(transfer, m)
-        if channels:  # requests to HBM are outstanding for a few DMAs at a time only: the next ones wait
-            first_byte = max(first_byte, self.outstanding[0])
-        moving, last_byte = _NEVER, first_byte
         place, times = engine_times(transfer, m)
+        if transfer.software:
+            address = m.address_load_ns + m.address_ns if transfer.dynamic else 0.0
+            ready, rate = start + address + m.swdge_ns, m.swdge_descriptor_ns
+        elif transfer.dge:
+            ready, rate = start + m.dge_ns + m.dge_ring_ns * len(times), m.dge_descriptor_ns
+        else:
+            ready, rate = start + m.trigger_ns, 0.0
+        issued = ready + rate * transfer.descriptors
+        if transfer.dge:
+            latency = m.load_first_byte_ns if transfer.load else m.store_first_byte_ns
+        else:  # counted from the start of the trigger
+            latency = (m.load_first_byte_static_ns if transfer.load else m.store_first_byte_static_ns) - m.trigger_ns
+        # The engines begin with the first descriptors while the others are made.
+        first_byte = ready + rate * min(transfer.descriptors, PARTITIONS) + latency
+        moving, last_byte = _NEVER, issued + latency
         free, busy = self.dma_free, self.dma_busy
         for time in times:
             finished = free[place]
@@ -269,21 +308,16 @@ class _Simulation:
             if finished > last_byte:
                 last_byte = finished
             place += 1
-        self.pipe_free = max(self.pipe_free, first_byte) + transfer.bytes / m.dma_sustained
+        rate = m.pitched_rate if transfer.pitched else m.dma_sustained
+        self.pipe_free = max(self.pipe_free, first_byte) + transfer.bytes / rate
         last_byte = max(last_byte, self.pipe_free)
-        for channel, time in enumerate(channels):
-            if time:
-                finished = max(self.channel_free[channel], first_byte) + time
-                self.channel_free[channel] = finished
-                last_byte = max(last_byte, finished)
-        self.outstanding.append(last_byte)
         last_byte += m.load_landing_ns if transfer.load else m.store_landing_ns
         self.moving[index] = moving, last_byte
         if last_byte > self.last_moved:
             self.dma_active += last_byte - max(moving, self.last_moved)
             self.last_moved = last_byte
         self.end[index] = issued
-        self.done[index] = last_byte + (m.load_tail_ns if transfer.load else m.store_tail_ns)
+        self.done[index] = last_byte
         return start
 
 
@@ -294,6 +328,13 @@ _RUN: list[Callable[[_Simulation, int, Instruction, float], float]] = [
     _Simulation._run_elementwise,
     _Simulation._run_dma,
 ]
+
+
+def _queue_of(instruction: Instruction) -> int:
+    """Which sequencer runs an instruction: GpSimd also the DMAs whose descriptors it makes."""
+    if instruction.dma is not None and instruction.dma.software:
+        return POOL
+    return _QUEUE[instruction.engine]
 
 
 def _placed(program: list[Instruction], region: object) -> int:

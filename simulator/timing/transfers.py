@@ -10,10 +10,19 @@ from ..targets import Target
 from .constants import machine
 
 
-def copying(target: Target, dst: Any, src: Any, dge: bool, software: bool = False, transpose: bool = False) -> Transfer:
+def copying(
+    target: Target,
+    dst: Any,
+    src: Any,
+    dge: bool,
+    software: bool = False,
+    dynamic: bool = False,
+    transpose: bool = False,
+) -> Transfer:
     """A copy. A descriptor is a run of bytes that is contiguous on both sides.
 
-    `dge`: descriptors are generated while the kernel runs, by GpSimd where `software`, else by hardware.
+    `dge`: descriptors are generated while the kernel runs, by GpSimd where `software`, else by hardware; `dynamic`:
+    after an address has been read from memory.
     """
     into = _contiguous_run(dst)
     run = min(into, _contiguous_run(src))
@@ -24,23 +33,34 @@ def copying(target: Target, dst: Any, src: Any, dge: bool, software: bool = Fals
     load = dst.storage.on_chip
     chip = dst if load else src
     row, partitions = (chip.access.row, chip.shape[0]) if chip.storage.on_chip else (0, 0)
-    patterns = tuple(
-        [
-            (t.offset * t._dtype.itemsize, t.shape, t.strides, t._dtype.itemsize)
-            for t in (dst, src)
-            if not t.storage.on_chip
-        ]
-    )
+    outside = [tensor for tensor in (dst, src) if not tensor.storage.on_chip]
+    pitched = target.generation == 2 and any(_pitched(tensor, machine(target.name).pitch) for tensor in outside)
     narrow = not load and run * itemsize < machine(target.name).partial_write and into > run
     casts = dst._dtype is not src._dtype
     return Transfer(
-        moved, dst.size // run, partitions, load, dge or software, transpose, casts, row, patterns, narrow, software
+        moved,
+        dst.size // run,
+        partitions,
+        load,
+        dge,
+        transpose,
+        casts,
+        row,
+        bool(outside),
+        pitched,
+        narrow,
+        software,
+        dynamic,
     )
 
 
 def adding(target: Target, dst: Any, sources: Sequence[Any], dge: bool) -> Transfer:
     """A DMA that adds its sources: each moves as a copy of its own would."""
-    moved = [copying(target, dst, src, dge, software=dst.gathers or src.gathers) for src in sources]
+    moved = [
+        copying(target, dst, src, dge or indirect, software=indirect, dynamic=indirect)
+        for src in sources
+        for indirect in [dst.is_indirect() or src.is_indirect()]
+    ]
     passes = int(machine(target.name).dma_compute_passes)
     largest = max(moved, key=lambda transfer: transfer.descriptors)
     return largest._replace(
@@ -67,3 +87,12 @@ def _contiguous_run(tensor: Any) -> int:
             break
         run *= extent
     return run
+
+
+def _pitched(tensor: Any, pitch: float) -> bool:
+    """Whether the rows of a view in HBM begin a multiple of `pitch` bytes apart and are shorter than that."""
+    rows = [(n, s * tensor._dtype.itemsize) for n, s in zip(tensor.shape, tensor.strides) if n > 1]
+    if len(rows) < 2 or tensor.strides[-1] != 1:
+        return False
+    apart = rows[-2][1]
+    return bool(apart % pitch == 0 and rows[-1][0] * tensor._dtype.itemsize < apart)

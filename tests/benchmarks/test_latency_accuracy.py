@@ -6,18 +6,19 @@ from dataclasses import replace
 
 import pytest
 from trninfer import simulator
-from trninfer.benchmarks import latency_accuracy, leave_one_out, predictions
+from trninfer.benchmarks import latency_accuracy, leave_out, predictions
 from trninfer.benchmarks.instruction_rows import ROWS, InstructionPrediction, predict_instructions
-from trninfer.benchmarks.measurements import DATA, Measurement, launch_of, load_instruction_rows, load_kernel_rows
+from trninfer.benchmarks.measurements import DATA, Measurement, launch_of, load_all_kernel_rows, load_instruction_rows
 from trninfer.benchmarks.predictions import Change, Prediction
 from trninfer.simulator.timing.constants import Constant, fitted, fitted_constants, scaled
 
-KERNELS = {row.id: row for row in load_kernel_rows()}
+KERNELS = {row.id: row for row in load_all_kernel_rows()}
 
 
 def test_files_are_read_whole() -> None:
     for name, rows in (
-        ("latency-kernels.csv", load_kernel_rows()),
+        ("latency-kernels.csv", [row for row in KERNELS.values() if row.id.startswith("k")]),
+        ("latency-kernels-others.csv", [row for row in KERNELS.values() if row.id.startswith("o")]),
         ("latency-instructions.csv", load_instruction_rows()),
     ):
         with (DATA / name).open(encoding="utf-8") as file:
@@ -101,15 +102,15 @@ def made_up(row: str, predicted: float, *fitted: str) -> Prediction:
 
 def test_tables_have_a_line_for_each_row_and_split_them() -> None:
     rows = [made_up("k02", 378 * 1.1), made_up("k12", 109 * 0.8, "launch_ns"), made_up("k30", 51800.0)]
-    _, lines = latency_accuracy.kernel_table(rows, [10.0, -25.0, 0.0])
+    _, lines = latency_accuracy.kernel_table(rows, [10.0, -25.0, 0.0], [10.0, -30.0, 0.0])
     assert [line[0] for line in lines] == ["k02", "k12", "k30"]
-    assert lines[1][-4:] == ("-20.0", "-25.0", "launch_ns", "")
-    _, lines = latency_accuracy.summary_table(rows, [10.0, -25.0, 0.0])
+    assert lines[1][-5:] == ("-20.0", "-25.0", "-30.0", "launch_ns", "")
+    _, lines = latency_accuracy.summary_table(rows, [10.0, -25.0, 0.0], [10.0, -30.0, 0.0])
     summary = {line[0]: line[1:] for line in lines}
     assert summary["all"][:3] == ("3", "10.0", "20.0")
     assert summary["trn1"][0] == "2" and summary["trn2"][0] == "1"
     assert summary["vector_add_tiled"][0] == "2" and summary["matmul"][0] == "1"
-    assert summary["a constant fitted to the row"][-1] == "25.0"
+    assert summary["a constant leans on the row"][-2:] == ("25.0", "30.0")
 
 
 def test_an_instruction_without_a_prediction_shows_why() -> None:
@@ -122,9 +123,10 @@ def test_an_instruction_without_a_prediction_shows_why() -> None:
 
 
 def test_the_last_line_is_the_mean_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    predicted = [made_up("k02", 378 * 1.1), made_up("k12", 109 * 0.8)]
+    predicted = [made_up("k02", 378 * 1.1), made_up("k12", 109 * 0.8), made_up("o02", 1000.0)]
     monkeypatch.setattr(latency_accuracy, "predict_all", lambda rows: predicted)
     monkeypatch.setattr(latency_accuracy, "leave_one_out", lambda p: [prediction.error for prediction in p])
+    monkeypatch.setattr(latency_accuracy, "leave_out", lambda p, group: [prediction.error for prediction in p])
     for arguments in ([], ["--markdown"]):
         monkeypatch.setattr("sys.argv", ["latency_accuracy.py", *arguments])
         latency_accuracy.main()
@@ -147,8 +149,8 @@ def linear_model(
         return [latency(row, change) for row, change in tasks]
 
     other = {"constant": scaled(constant.value, constant.unit, "the other's")}
-    monkeypatch.setattr(leave_one_out, "predict_latencies", latencies)
-    monkeypatch.setattr(leave_one_out, "constants", lambda name: {"constant": constant} if name == device else other)
+    monkeypatch.setattr(leave_out, "predict_latencies", latencies)
+    monkeypatch.setattr(leave_out, "constants", lambda name: {"constant": constant} if name == device else other)
     return latency
 
 
@@ -156,7 +158,7 @@ def errors_left_out(
     latency: Callable[[Measurement], float], measured: dict[str, float], fitted_rows: tuple[str, ...]
 ) -> list[float]:
     rows = [replace(KERNELS[i], latency_us=microseconds) for i, microseconds in measured.items()]
-    return leave_one_out.leave_one_out(
+    return leave_out.leave_one_out(
         [Prediction(row, latency(row), ("constant",) if row.id in fitted_rows else ()) for row in rows]
     )
 

@@ -160,5 +160,6 @@ def test_limits_of_dynamic_views(core):
 
 def test_the_schedule_waits_for_the_index():
     run = simulator.run(pick, counted(4, 16, 8), np.array([[1]], np.int32))
-    index, copy = run.timeline
+    index, descriptors, copy = run.timeline
+    assert (descriptors.engine, descriptors.op) == ("gpsimd", "descriptors")
     assert copy.issued_ns >= index.done_ns

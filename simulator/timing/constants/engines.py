@@ -88,6 +88,23 @@ ENGINES: dict[str, Row] = {
     "vector_double_pace": everywhere(
         documented(0.5, "cycles/element", "the same strided or with one side in PSUM; two 16-bit inputs (A2, 2x mode)")
     ),
+    "vector_strided_read_pace": cycles(
+        measured(0.875, "cycles/element", "copies whose source elements lie 16 B or more apart: 182 ns for 128 of them")
+    ),
+    "vector_narrow_write_pace": cycles(
+        measured(2.2, "cycles/element", "2-byte writes 16 B or more apart, from SBUF: 447 ns for 128 of them")
+    ),
+    "vector_narrow_write_psum_pace": cycles(
+        measured(3.6, "cycles/element", "2-byte writes 16 B or more apart, from PSUM: 546 ns for 128 of them")
+    ),
+    "vector_operand_gap_cycles": cycles(
+        measured(124, "cycles", "the gap with an operand a partition: 395.8 ns for 512 fp32, 267.7 for 128 from PSUM")
+    ),
+    "vector_operand_fill_cycles": cycles(
+        measured(206, "cycles", "until the result can be read, with an operand a partition: 481 ns for 512 fp32")
+    ),
+    "memset_gap_cycles": cycles(measured(7, "cycles", "between memsets: 8.3 ns for 1 element, 140.6 for 128")),
+    "memset_fill_cycles": cycles(measured(77, "cycles", "until the value can be read: 80 ns")),
     "vector_two_inputs_pace": only_trn1(
         documented(2, "cycles/element", "two inputs that share SBUF's read port (OLD, tensor_tensor)")
     ),
@@ -114,20 +131,45 @@ ENGINES: dict[str, Row] = {
     ),
     # Scalar Engine
     "scalar_gap_cycles": cycles(
-        measured(112, "cycles", "between instructions beside their elements: 93 ns, rows i23 and i24")
+        measured(111, "cycles", "between copies from SBUF: 92.5 ns at N = 1, 111, 420 and 444")
     ),
-    "scalar_bit_copy_gap_cycles": cycles(
-        measured(64, "cycles", "between copies that do not go through float32: 54 ns, row i20")
+    "scalar_psum_gap_cycles": cycles(
+        measured(60, "cycles", "between copies from PSUM: 50 ns at N = 1, 64, 128 and 512")
+    ),
+    "scalar_operand_gap_cycles": cycles(
+        measured(111, "cycles", "more where a bias is read: exp 185 ns from SBUF and 143 from PSUM at N = 512")
+    ),
+    "scalar_scale_gap_cycles": cycles(
+        measured(488, "cycles", "between tensor_scalars with an operand a partition: 514 ns for 128 of them")
+    ),
+    "scalar_strided_read_pace": cycles(
+        measured(2, "cycles/element", "copies whose source elements lie 16 B or more apart: 304 and 323 ns for 128")
+    ),
+    "scalar_narrow_write_pace": cycles(
+        measured(4.6, "cycles/element", "2-byte writes 16 B or more apart: 557 ns from PSUM, 571 from SBUF for 128")
     ),
     "scalar_copy_fill_cycles": (
         measured(222, "cycles", "until the result can be read: 159 ns, PG fig. 16"),
-        measured(190, "cycles", "until the result of a copy can be read: 159 ns, rows i19, i21, i22; V"),
+        measured(226, "cycles", "until the result of a copy from SBUF can be read: 186 to 191 ns"),
+        scaled(226, "cycles", CYCLES_OF_TRN2),
+    ),
+    "scalar_copy_psum_fill_cycles": (
+        measured(222, "cycles", "until the result can be read: 159 ns, PG fig. 16"),
+        measured(190, "cycles", "until the result of a copy from PSUM can be read: 158 ns; rows i19, i21, i22; V"),
         scaled(190, "cycles", CYCLES_OF_TRN2),
+    ),
+    "scalar_scale_fill_cycles": cycles(
+        measured(460, "cycles", "until the result of a tensor_scalar with an operand a partition: 491 ns for 128")
     ),
     "scalar_fill_cycles": (
         measured(222, "cycles", "until the result can be read: 159 ns, PG fig. 16"),
-        third_party(348, "cycles", "until the result of a function can be read: V 290 ns, 294 to 297 in DO's profiles"),
-        scaled(348, "cycles", CYCLES_OF_TRN2),
+        measured(350, "cycles", "until the result of a function from SBUF can be read: 278 to 294 ns; V 290"),
+        scaled(350, "cycles", CYCLES_OF_TRN2),
+    ),
+    "scalar_psum_fill_cycles": (
+        measured(222, "cycles", "until the result can be read: 159 ns, PG fig. 16"),
+        measured(306, "cycles", "until the result of a function from PSUM can be read: 250 to 260 ns"),
+        scaled(306, "cycles", CYCLES_OF_TRN2),
     ),
     "scalar_accumulator_cycles": everywhere(documented(64, "cycles", "interval of reading the accumulators, A1")),
     "scalar_accumulator_fill_ns": same_on_trn3(scaled(279, "ns", "trn2's"), third_party(279, "ns")),

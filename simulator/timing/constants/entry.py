@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Constant:
-    """One number of one target. `rows` are the ids of the kernel rows that it was fitted to."""
+    """One number of one target. `rows` are the ids of the kernel rows that it leans on, whatever its mark."""
 
     value: float
     unit: str
@@ -27,8 +27,8 @@ def documented(value: float, unit: str, source: str) -> Constant:
     return Constant(value, unit, "documented", source)
 
 
-def measured(value: float, unit: str, source: str) -> Constant:
-    return Constant(value, unit, "measured", source)
+def measured(value: float, unit: str, source: str, *rows: str) -> Constant:
+    return Constant(value, unit, "measured", source, rows)
 
 
 def third_party(value: float, unit: str, source: str = "V") -> Constant:

@@ -2,69 +2,125 @@
 
 from __future__ import annotations
 
-from .entry import Row, documented, everywhere, fitted, measured, only_trn1, same_on_trn3, scaled, third_party
+from .entry import Row, documented, everywhere, fitted, measured, only_trn1, same_on_trn3, scaled
 
 # name: (trn1, trn2, trn3)
 MOVEMENT: dict[str, Row] = {
     # Launch: from the start of the kernel as it is counted to its first trigger, and from its last write to the end.
     "launch_ns": same_on_trn3(
-        fitted(14_400, "ns", "a launch as a benchmark counts it", "k16", "k17", "k18", "k19"),
-        fitted(9_700, "ns", "a launch as a benchmark counts it", "k04"),
+        fitted(15_500, "ns", "a launch as a benchmark counts it", "k16", "k17", "k18", "k19"),
+        fitted(10_200, "ns", "a launch as a benchmark counts it", "k04"),
     ),
-    "launch_profiled_ns": same_on_trn3(
-        fitted(16_000, "ns", "a launch as a profile's total_time counts it", "k25", "k26"),
-        fitted(14_700, "ns", "as above; a published profile shows 13.1 + 2.7 us", "k05", "k06", "k22", "k23", "k24"),
+    "launch_before_ns": same_on_trn3(
+        fitted(15_000, "ns", "a profile's total_time before the first instruction of the kernel", "k25", "k26"),
+        measured(13_330, "ns", "a profile's total_time before the first instruction of the kernel, 41 profiles"),
     ),
-    # Control
-    "hop_ns": same_on_trn3(
+    "launch_after_ns": same_on_trn3(
+        scaled(1_750, "ns", "trn2's"),
+        measured(1_750, "ns", "a profile's total_time after the last instruction of the kernel, 41 profiles"),
+    ),
+    "lookahead": same_on_trn3(
+        scaled(32, "instructions", "trn2's"),
+        fitted(
+            32,
+            "instructions",
+            "of an engine that the compiler's order may run ahead of the kernel's",
+            *("o12", "o13", "o14", "o15", "o16"),
+        ),
+    ),
+    # Control: from a result to the engine that waits for it, by the waiting engine.
+    "hop_tensor_ns": same_on_trn3(
         measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
-        measured(28, "ns", "semaphore from engine to engine, profiles in DO and the kernel optimization guide"),
+        measured(52, "ns", "semaphore to the Tensor Engine: hops.csv, 51 to 53"),
     ),
-    # DMA
+    "hop_vector_ns": same_on_trn3(
+        measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
+        measured(36, "ns", "semaphore to the Vector Engine: hops.csv, 32 (Scalar) to 37.5 (Tensor)"),
+    ),
+    "hop_scalar_ns": same_on_trn3(
+        measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
+        measured(35.5, "ns", "semaphore to the Scalar Engine: hops.csv, 34.6 (Vector) to 36.7 (Tensor)"),
+    ),
+    "hop_gpsimd_ns": same_on_trn3(
+        measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
+        measured(35, "ns", "semaphore to the GpSimd Engine: hops.csv, 33 to 35"),
+    ),
+    "hop_dma_ns": same_on_trn3(
+        measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
+        measured(28, "ns", "semaphore to the engine that triggers a DMA: hops.csv, 26 to 31"),
+    ),
+    "landed_tensor_ns": same_on_trn3(
+        scaled(35, "ns", "trn2's"), measured(35, "ns", "semaphore of a DMA to the Tensor Engine: hops.csv, 28 to 42")
+    ),
+    "landed_ns": same_on_trn3(
+        scaled(23, "ns", "trn2's"), measured(23, "ns", "semaphore of a DMA to any other engine: hops.csv, 22.5 to 24")
+    ),
+    "landed_dma_ns": same_on_trn3(
+        scaled(17, "ns", "trn2's"),
+        measured(17, "ns", "semaphore of a DMA to the trigger of another: hops.csv"),
+    ),
+    # DMA: who makes the descriptors
     "trigger_ns": same_on_trn3(
         fitted(112, "ns", "between two triggers of prepared descriptors", "k13", "k14"),
-        measured(120, "ns", "between two triggers of prepared descriptors (DGE off), a published profile"),
+        measured(93, "ns", "between two triggers of prepared descriptors on Sync, 1,845 of them; GpSimd 82"),
     ),
     "dge_ns": same_on_trn3(
         documented(0, "ns", "NeuronCore-v2 has no hardware DGE (A2)"),
-        fitted(485, "ns", "descriptor generation of one DMA; documented as about 600 for a whole one (A2, DG)", "k01"),
+        fitted(482, "ns", "hardware descriptor generation of one DMA on one ring, beside what follows", "k01"),
     ),
-    "dge_row_ns": same_on_trn3(
-        documented(0, "ns/partition", "NeuronCore-v2 has no hardware DGE (A2)"),
-        fitted(0.93, "ns/partition", "descriptor generation, for each partition", "k34"),
-    ),
-    "load_first_byte_ns": same_on_trn3(
-        scaled(900, "ns", "trn2's static DMA; A1 gives about 1,300 with the semaphore"),
-        measured(745, "ns", "generated descriptors to first byte of a load, profiles in DO; V 751"),
-    ),
-    "store_first_byte_ns": same_on_trn3(
-        scaled(850, "ns", "trn2's static DMA"),
-        measured(590, "ns", "generated descriptors to first byte of a store, profiles in DO; V 566"),
-    ),
-    "load_first_byte_static_ns": same_on_trn3(
-        scaled(900, "ns", "trn2's; A1 gives about 1,300 with the semaphore"),
-        measured(900, "ns", "trigger of prepared descriptors to first byte of a load, a published profile"),
-    ),
-    "store_first_byte_static_ns": same_on_trn3(
-        scaled(850, "ns", "trn2's"),
-        measured(850, "ns", "trigger of prepared descriptors to first byte of a store, a published profile"),
-    ),
-    "load_tail_ns": same_on_trn3(
-        scaled(340, "ns", "trn2's"),
-        measured(340, "ns", "last byte of a load to its consumer, DO and KO profiles; V 314"),
-    ),
-    "store_tail_ns": same_on_trn3(scaled(355, "ns", "trn2's"), third_party(355, "ns")),
-    "load_landing_ns": same_on_trn3(
-        scaled(450, "ns", "trn2's"),
+    "dge_ring_ns": same_on_trn3(
+        documented(0, "ns/ring", "NeuronCore-v2 has no hardware DGE (A2)"),
         measured(
-            450,
-            "ns",
-            "from the engines' last byte of a load to its landing: V 293, DO's profiles about 350, row i40 1,100",
+            3.5,
+            "ns/ring",
+            "generation for each DMA engine that takes part: issue interval 583 at 128 rows, less dge_ns",
         ),
     ),
+    "dge_descriptor_ns": same_on_trn3(
+        documented(0, "ns/descriptor", "NeuronCore-v2 has no hardware DGE (A2)"),
+        measured(0.37, "ns/descriptor", "generation, 521 ns for 128 and 568 for 256 descriptors (dma-latencies.csv)"),
+    ),
+    "swdge_ns": same_on_trn3(
+        scaled(424, "ns", "trn2's"),
+        measured(
+            424, "ns", "descriptors made by GpSimd: 603 ns for 128 of them (912 DMAs), less those of the next line"
+        ),
+    ),
+    "swdge_descriptor_ns": same_on_trn3(
+        scaled(1.4, "ns/descriptor", "trn2's"),
+        measured(1.4, "ns/descriptor", "made by GpSimd: 16 engines each get one every 22.4 ns (dma-elements.csv)"),
+    ),
+    "address_load_ns": same_on_trn3(
+        scaled(290, "ns", "trn2's"), measured(290, "ns", "GpSimd reads an address from SBUF (value_load, 912 of them)")
+    ),
+    "address_ns": same_on_trn3(
+        scaled(312, "ns", "trn2's"),
+        measured(312, "ns", "and works it out: four register operations of 78 ns for each of 912 dynamic DMAs"),
+    ),
+    # DMA: latencies
+    "load_first_byte_ns": same_on_trn3(
+        scaled(856, "ns", "trn2's static DMA; A1 gives about 1,300 with the semaphore"),
+        measured(766, "ns", "generated descriptors to the first byte of a load: 757 (GpSimd) to 771 (Sync)"),
+    ),
+    "store_first_byte_ns": same_on_trn3(
+        scaled(756, "ns", "trn2's static DMA"),
+        measured(633, "ns", "generated descriptors to the first byte of a store: 633 (GpSimd) to 666 (Scalar)"),
+    ),
+    "load_first_byte_static_ns": same_on_trn3(
+        scaled(856, "ns", "trn2's; A1 gives about 1,300 with the semaphore"),
+        measured(856, "ns", "trigger of prepared descriptors to the first byte of a load (34 rings)"),
+    ),
+    "store_first_byte_static_ns": same_on_trn3(
+        scaled(756, "ns", "trn2's"),
+        measured(756, "ns", "trigger of prepared descriptors to the first byte of a store (794 rings)"),
+    ),
+    "load_landing_ns": same_on_trn3(
+        scaled(335, "ns", "trn2's"),
+        measured(335, "ns", "last data of a load to its semaphore: generated p50 335, static p10 325"),
+    ),
     "store_landing_ns": same_on_trn3(
-        scaled(200, "ns", "trn2's"),
-        measured(200, "ns", "from the engines' last byte of a store to its landing: V 162, row i41 230"),
+        scaled(355, "ns", "trn2's"),
+        measured(355, "ns", "last data of a store to its semaphore, isolated; static p10 369"),
     ),
     "dma_peak": (
         documented(27.2, "B/ns", "of one engine, A1"),
@@ -77,23 +133,47 @@ MOVEMENT: dict[str, Row] = {
         documented(528, "B/ns", "of the 16 engines together, BW"),
     ),
     "descriptor_ns": same_on_trn3(
-        scaled(8.9, "ns", "trn2's"),
+        scaled(4.7, "ns", "trn2's"),
+        measured(4.7, "ns", "beside the bytes of an element, back to back: 256 B every 14.1, 4,096 B every 155.3"),
+    ),
+    "semaphore_ns": same_on_trn3(
+        scaled(5.9, "ns", "trn2's"),
+        measured(5.9, "ns", "the write of the semaphore that ends a DMA on each of its engines (dma-elements.csv)"),
+    ),
+    "small_element_ns": same_on_trn3(
+        scaled(9.4, "ns", "trn2's"),
         measured(
-            8.9, "ns", "beside the bytes of a descriptor, rows i34 to i38 and the DMA time that the profile k24 shows"
+            9.4,
+            "ns",
+            "an element under `partial_write`: its read (36,242 of 4 B), not overlapped; as in these rows",
+            "o12",
+            "o16",
         ),
     ),
-    "descriptor_software_ns": same_on_trn3(
-        scaled(32, "ns", "trn2's"), measured(32, "ns", "the same where GpSimd makes the descriptors, row i39")
+    "least_element": same_on_trn3(
+        scaled(32, "B", "trn2's"),
+        measured(32, "B", "that an element of an unrolled access takes: 64 of 2 B or 4 B every 77.6 ns"),
+    ),
+    "packet": same_on_trn3(
+        scaled(4096, "B", "trn2's"),
+        measured(
+            4096,
+            "B",
+            "that prepared descriptors and GpSimd's gather: 8 rows of 256 B every 80 ns, 8 of 512 every 155; "
+            "4 of 1,024 as the packet counts of o07 and o11 have it",
+            "o07",
+            "o11",
+        ),
     ),
     "partial_write_ns": (
         fitted(
-            38,
+            45,
             "ns",
-            "a write narrower than 64 B that shares its 64 B of HBM with the next (a DRAM row cycle is 45)",
+            "a write narrower than 64 B that shares its 64 B of HBM with the next: a row cycle of DRAM",
             "k12",
         ),
-        scaled(38, "ns", "trn1's"),
-        scaled(38, "ns", "trn1's"),
+        scaled(45, "ns", "trn1's"),
+        scaled(45, "ns", "trn1's"),
     ),
     "partial_write": (
         fitted(64, "B", "of HBM that narrower writes share: read, changed and written back one after the other", "k12"),
@@ -116,26 +196,11 @@ MOVEMENT: dict[str, Row] = {
     ),
     "dma_transpose_hbm": everywhere(documented(0.9, "of the rate", "HBM to SBUF at most, A2")),
     "dma_transpose_sbuf": everywhere(documented(0.5, "of the rate", "SBUF to SBUF at most, A2")),
-    # HBM: pseudo-channels of one stack. trn1's rows of a matrix whose pitch is a multiple of 4 KiB meet in few of them.
-    "hbm_channels": (
-        fitted(
-            16,
-            "",
-            "pseudo-channels of an HBM2E stack (JESD235; 16 x 25.6 = 410 GB/s, as A1 says); that they are interleaved "
-            "plainly, so that rows can meet in few of them, is inferred from the rows",
-            "k30",
-            "k31",
-            "k32",
-        ),
-        documented(0, "", "addresses are spread over channels (BW); rows i42 and k35 show no conflicts"),
-        documented(0, "", "addresses are spread over channels (BW)"),
+    # HBM
+    "pitch": only_trn1(fitted(4096, "B", "whose multiples apart rows meet in few channels", "k30", "k31", "k32")),
+    "pitched_rate": only_trn1(
+        fitted(105, "B/ns", "of such rows, all engines; nothing but one tutorial shows it", "k30", "k31", "k32")
     ),
-    "hbm_channel_rate": everywhere(documented(25.6, "B/ns", "of one pseudo-channel of HBM2E: 64 bits at 3.2 Gb/s")),
-    "hbm_interleave": only_trn1(fitted(256, "B", "before the next pseudo-channel", "k30", "k31", "k32")),
-    "dma_outstanding": only_trn1(
-        fitted(4, "DMAs", "whose requests to HBM are under way at a time", "k30", "k31", "k32")
-    ),
-    "hbm_access": everywhere(documented(32, "B", "the least that a pseudo-channel moves: 64 bits x burst of 4")),
     "hbm_stack_rate": (
         documented(410, "B/ns", "of the stack that a tensor lies in: 820 GB/s over 2, A1"),
         measured(716, "B/ns", "of the stack that a tensor lies in, profiler metadata"),

@@ -39,7 +39,7 @@ def test_every_number_is_used_and_every_number_used_is_in_the_table():
 def test_every_number_has_a_source_a_mark_and_rows_where_it_is_fitted(target):
     for name, constant in constants(target).items():
         assert constant.mark in MARKS and constant.source, name
-        assert bool(constant.rows) == (constant.mark == "fitted"), name
+        assert constant.rows or constant.mark != "fitted", name
 
 
 def test_a_machine_has_the_names_of_the_table_and_no_other():
@@ -50,11 +50,11 @@ def test_a_machine_has_the_names_of_the_table_and_no_other():
 
 def test_an_override_makes_another_machine_and_goes_again():
     before = machine("trn2")
-    override("trn2", "hop_ns", 99.0)
+    override("trn2", "trigger_ns", 99.0)
     try:
-        assert machine("trn2").hop_ns == 99.0 and overrides() == (("trn2", "hop_ns", 99.0),)
+        assert machine("trn2").trigger_ns == 99.0 and overrides() == (("trn2", "trigger_ns", 99.0),)
     finally:
-        override("trn2", "hop_ns", None)
-    assert machine("trn2").hop_ns == before.hop_ns and overrides() == ()
+        override("trn2", "trigger_ns", None)
+    assert machine("trn2").trigger_ns == before.trigger_ns and overrides() == ()
     with pytest.raises(KeyError):
         override("trn2", "no_such_constant", 1.0)

@@ -1,0 +1,105 @@
+"""Errors of rows left out: what a prediction would be had the row, or its family, not been there to fit constants to.
+
+Rows to which no constant was fitted are predicted without having been seen; their errors stand. For any other, all
+constants fitted to what is left out are fitted anew, jointly, to all other rows of the device, by least squares of the
+relative errors; the predictions are taken as linear in the constants. Constants that are whole numbers are not moved by
+a slope but chosen among whole numbers. A constant that the other rows do not determine is taken from the other device
+where it was found independently, and is else left out of the model (zero).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from trninfer.benchmarks.error_statistics import percentage_error
+from trninfer.benchmarks.predictions import Change, Prediction, predict_latencies
+from trninfer.simulator.timing.constants import Constant, constants
+
+STEP = 0.05  # relative change of a constant for the slopes: large beside rounding, small beside any constant
+DETERMINED = 0.1  # a constant is determined by rows whose latencies together move by this share of its relative change
+WHOLE = ("B", "DMAs", "instructions", "")  # units of whole numbers: fitted anew among half, the same and double
+OTHER_DEVICE = {"trn1": "trn2", "trn2": "trn1"}
+
+Floats = NDArray[np.float64]
+
+
+def leave_one_out(predictions: Sequence[Prediction]) -> list[float]:
+    """The error of each row, in percent, with that row left out."""
+    return leave_out(predictions, lambda prediction: prediction.row.id)
+
+
+def leave_out(predictions: Sequence[Prediction], group: Callable[[Prediction], Hashable]) -> list[float]:
+    """The error of each row, in percent, with all rows of its group and device left out."""
+    errors = [prediction.error for prediction in predictions]
+    for device in sorted({prediction.row.device for prediction in predictions}):
+        places = [i for i, prediction in enumerate(predictions) if prediction.row.device == device]
+        rows = [predictions[i] for i in places]
+        study = _Study(device, rows)
+        for members in _groups(rows, group):
+            names = sorted({name for i in members for name in rows[i].fitted})
+            if names:
+                for i, latency in zip(members, study.without(members, names)):
+                    errors[places[i]] = percentage_error(latency, rows[i].row.latency_us)
+    return errors
+
+
+def _groups(rows: Sequence[Prediction], group: Callable[[Prediction], Hashable]) -> list[list[int]]:
+    found: dict[Hashable, list[int]] = {}
+    for i, prediction in enumerate(rows):
+        found.setdefault(group(prediction), []).append(i)
+    return list(found.values())
+
+
+class _Study:
+    """The rows of one device, and how their latencies move with each constant."""
+
+    def __init__(self, device: str, rows: Sequence[Prediction]) -> None:
+        self.device = device
+        self.rows = rows
+        self.constants: dict[str, Constant] = constants(device)
+        self.predicted = np.asarray([prediction.predicted_us for prediction in rows])
+        self.measured = np.asarray([prediction.row.latency_us for prediction in rows])
+        self._changed: dict[tuple[str, float], Floats] = {}
+
+    def without(self, members: list[int], names: list[str]) -> list[float]:
+        """The latencies of `members` when the constants `names` are fitted to all other rows."""
+        kept = np.setdiff1d(np.arange(len(self.rows)), members)
+        latencies = self.predicted.copy()
+        for name in names:
+            if self.constants[name].unit in WHOLE:
+                latencies += self._best_whole(name, kept) - self.predicted
+        continuous = [name for name in names if self.constants[name].unit not in WHOLE]
+        slopes = [(self.changed(name, 1 + STEP) - self.predicted) / STEP for name in continuous]
+        free = []
+        for name, slope in zip(continuous, slopes):
+            if np.linalg.norm((slope / self.measured)[kept]) < DETERMINED:
+                latencies += slope * self._undetermined(name)
+            else:
+                free.append(slope)
+        if free:
+            columns = np.stack(free, axis=1)
+            residuals = (1 - latencies / self.measured)[kept]
+            shifts = np.linalg.lstsq(columns[kept] / self.measured[kept, None], residuals, rcond=None)[0]
+            latencies += columns @ np.maximum(shifts, -1.0)
+        return [float(latencies[i]) for i in members]
+
+    def _best_whole(self, name: str, kept: NDArray[np.int64]) -> Floats:
+        choices = [self.changed(name, 0.5), self.predicted, self.changed(name, 2.0)]
+        return min(choices, key=lambda c: float(np.sum(((c - self.measured) / self.measured)[kept] ** 2)))
+
+    def _undetermined(self, name: str) -> float:
+        """The relative change to the other device's value, or to zero where that was not found independently."""
+        elsewhere = constants(OTHER_DEVICE[self.device])[name]
+        independent = elsewhere.mark != "scaled" and elsewhere.value != 0
+        return (elsewhere.value if independent else 0.0) / self.constants[name].value - 1
+
+    def changed(self, name: str, factor: float) -> Floats:
+        """The latencies of all rows with one constant multiplied."""
+        known = self._changed.get((name, factor))
+        if known is None:
+            change = Change(self.device, name, self.constants[name].value * factor)
+            latencies = predict_latencies((prediction.row, change) for prediction in self.rows)
+            known = self._changed[name, factor] = np.asarray(latencies)
+        return known
