@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,19 @@ from .backend import (
     LaunchTime,
     resolve_target,
 )
+
+
+@contextmanager
+def what_if(constants: Mapping[str, float], target: str | None = None) -> Iterator[None]:
+    """While it lasts, predictions for a target (all without one) are of a machine with these constants
+    (simulator/timing/constants/), and say so. KernelError for a name that there is not or a value that cannot be."""
+    with ExitStack() as stack:
+        for name in simulator.TARGETS if target is None else (target,):
+            try:
+                stack.enter_context(simulator.changed(name, constants))
+            except simulator.NkiValidationError as error:
+                raise KernelError(str(error)) from None
+        yield
 
 
 class SimulatedBackend:

@@ -15,6 +15,7 @@ from .errors import CapacityError, NkiValidationError, NotSimulatedError, OutOfB
 from .launch import Kernel, TensorSpec, jit, run, simulate
 from .run import Run, write_trace
 from .targets import TARGETS, Target
+from .timing.constants import changed
 
 __all__ = [
     "TARGETS",
@@ -26,6 +27,7 @@ __all__ = [
     "Run",
     "Target",
     "TensorSpec",
+    "changed",
     "install",
     "jit",
     "run",

@@ -33,6 +33,8 @@ Examples:
     trninfer bench --suite cs149-part2
   A page to look at and to send: table, roofline, engines' timeline:
     trninfer bench --model digits-cnn --report report.html
+  What if DMA moved 500 bytes a nanosecond (names and values: simulator/timing/constants/)?
+    trninfer bench --model digits-cnn --set dma_sustained=500
   On a chip: median and 99th percentile of 100 calls, and times on the device:
     trninfer bench --backend neuron --warmup 10 --iters 100 --device-times
   Keep a baseline, and fail where a later run is more than 2 % slower:
@@ -78,6 +80,14 @@ ThresholdOption = Annotated[
         show_default=False,
     ),
 ]
+SetOption = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Predict for another machine: a constant of the timing model with this value; may be given again.",
+    ),
+]
 
 
 @takes_options(HELP)
@@ -88,6 +98,7 @@ def bench(
     suite: SuiteOption = None,
     compare: CompareOption = None,
     threshold: ThresholdOption = None,
+    constants: SetOption = None,
     *,
     options: RunOptions,
 ) -> None:
@@ -105,10 +116,11 @@ def bench(
     from ..reports.trace import write_trace
     from .measure import measure
     from .output import bench_section, write_bench
+    from .what_if import parse_constants
 
     allowed = parse_threshold(threshold or DEFAULT_THRESHOLD)
     baseline = read_baseline(compare) if compare is not None else None
-    report, timelines = measure(subject, options, started)
+    report, timelines = measure(subject, options, started, parse_constants(constants or []))
     section = bench_section(subject, options)
     comparison = None
     if compare is not None and baseline is not None:

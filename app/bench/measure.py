@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from ...runtime.backend import Backend
 from ..backends import choice_note, open_backend
 from ..options import BackendName, RunOptions
 from ..reports.report import Report
@@ -12,17 +13,29 @@ from .kernel import bench_kernel
 from .networks import bench_networks
 from .subject import BenchSubject
 from .suite import bench_suite
+from .what_if import another_machine
 
 Timelines = list[tuple[str, object]]  # row and timeline, in the order of the launches
 
 
-def measure(subject: BenchSubject, options: RunOptions, started: float) -> tuple[Report, Timelines]:
-    """The report on what was timed, and its timelines where the backend keeps them."""
+def measure(
+    subject: BenchSubject, options: RunOptions, started: float, constants: dict[str, float]
+) -> tuple[Report, Timelines]:
+    """The report on what was timed, and its timelines where the backend keeps them; predicted with other `constants`
+    of the timing model where there are any."""
     if subject.suite is not None:
         options = replace(options, backend=BackendName.sim)  # a suite is predicted, whatever is here
-    sizes = subject.sizes
     note = choice_note(options.backend.value)
     backend = open_backend(options)
+    target = None if subject.suite is not None else backend.info.target  # a suite has its own
+    with another_machine(backend.info.name, target, constants):
+        return _measured(subject, options, started, note, backend)
+
+
+def _measured(
+    subject: BenchSubject, options: RunOptions, started: float, note: str | None, backend: Backend
+) -> tuple[Report, Timelines]:
+    sizes = subject.sizes
     report = Report.on("bench", subject.model, backend.info, options.dtype.value)
     report.choice_note = note
     timelines: Timelines = []

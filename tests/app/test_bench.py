@@ -105,6 +105,19 @@ def test_wrong_uses(cli, arguments, message) -> None:
     assert len(outcome.err.splitlines()) == 1 and outcome.out == ""
 
 
+def test_what_if_the_machine_were_another(cli) -> None:
+    shape = ("bench", "--kernel", "vector_add", "--shape", "n=1280000")
+    plain = cli(*shape, "--format", "json").json()
+    faster = cli(*shape, "--format", "json", "--set", "dma_sustained=500", "--set", "launch_ns=0").json()
+    assert faster["total_us"] < plain["total_us"]
+    told = cli(*shape, "--set", "dma_sustained=500")
+    assert "another machine than trn2: dma_sustained = 500 (not 368)" in told.out + told.err
+    assert cli(*shape, "--format", "json").json()["total_us"] == plain["total_us"]
+    for given, message in (("dma_sustained", "name=value"), ("no_such=1", "no constant"), ("launch_ns=x", "a number")):
+        refused = cli(*shape, "--set", given)
+        assert refused.status == 2 and message in refused.err
+
+
 def test_models(cli) -> None:
     rows = json.loads(cli("models", "--format", "json").out)["models"]
     assert {"digits-ffnn", "digits-cnn"} <= {row["name"] for row in rows}

@@ -15,7 +15,19 @@ the docstrings of nki.isa, OLD those of SDK 2.26. V is voyager-compiler's publis
 """
 
 from .entry import MARKS, Constant, documented, fitted, measured, scaled, third_party
-from .table import TABLE, TARGETS, Machine, constants, fitted_constants, machine, override, overrides, scaled_note
+from .table import (
+    TABLE,
+    TARGETS,
+    Machine,
+    change,
+    changed,
+    constants,
+    fitted_constants,
+    machine,
+    override,
+    overrides,
+    scaled_note,
+)
 
 __all__ = [
     "MARKS",
@@ -23,6 +35,8 @@ __all__ = [
     "TARGETS",
     "Constant",
     "Machine",
+    "change",
+    "changed",
     "constants",
     "documented",
     "fitted",

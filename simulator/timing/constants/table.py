@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...errors import NkiValidationError
 from .engines import ENGINES
 from .entry import Constant, Row
 from .movement import MOVEMENT
@@ -47,10 +52,57 @@ def fitted_constants() -> list[tuple[str, str, Constant]]:
 
 
 def scaled_note(target: str) -> str | None:
-    """What must be said beside every prediction for a target whose latencies nobody has published; None elsewhere."""
-    if target != "trn3":
-        return None
-    return "trn3 latencies are scaled from trn2 (AWS publishes clocks and bandwidths, nobody latencies): unvalidated"
+    """What must be said beside every prediction for a target: that trn3's latencies are scaled, that constants are not
+    the table's; None where there is nothing to say."""
+    notes = []
+    targets = target.split(",")
+    if "trn3" in targets:
+        notes.append("trn3 latencies are scaled from trn2 (AWS publishes clocks and bandwidths only): unvalidated")
+    for one in targets:
+        told = [
+            f"{name} = {value:g} (not {TABLE[name][TARGETS.index(one)].value:g}) {TABLE[name][0].unit}".strip()
+            for of, name, value in overrides()
+            if of == one
+        ]
+        if told:
+            notes.append(f"another machine than {one}: {', '.join(told)}")
+    return "; ".join(notes) or None
+
+
+def change(target: str, values: Mapping[str, Any]) -> None:
+    """Use other values of a target's constants from now on: what if the machine were another.
+
+    NkiValidationError for a name that is not in the table or a value that no machine can have.
+    """
+    for name, value in values.items():
+        _possible(target, name, value)
+    for name, value in values.items():
+        override(target, name, float(value))
+
+
+@contextmanager
+def changed(target: str, values: Mapping[str, Any]) -> Iterator[None]:
+    """The same while the context lasts."""
+    before = {name: _overrides.get((target, name)) for name in values}
+    try:
+        change(target, values)
+        yield
+    finally:
+        for name, value in before.items():
+            if name in TABLE:
+                override(target, name, value)
+
+
+def _possible(target: str, name: str, value: Any) -> None:
+    if name not in TABLE:
+        near = difflib.get_close_matches(name, TABLE, 3)
+        hint = f"; near: {', '.join(near)}" if near else ""
+        raise NkiValidationError(f"constants: {name!r} is no constant of the timing model{hint}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise NkiValidationError(f"constants: {name}={value!r} must be a number of 0 or more")
+    constant = constants(target)[name]
+    if value < 1 and constant.unit in ("B/ns", "B", "instructions"):
+        raise NkiValidationError(f"constants: {name}={value!r} {constant.unit}; allowed from 1 on")
 
 
 _overrides: dict[tuple[str, str], float] = {}

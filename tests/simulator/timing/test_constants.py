@@ -4,6 +4,8 @@ import ast
 from pathlib import Path
 
 import pytest
+from trninfer import simulator
+from trninfer.kernels import vector_add_stream
 from trninfer.simulator.timing import constants as package
 from trninfer.simulator.timing.constants import MARKS, TABLE, TARGETS, constants, machine, override, overrides
 
@@ -58,3 +60,32 @@ def test_an_override_makes_another_machine_and_goes_again():
     assert machine("trn2").trigger_ns == before.trigger_ns and overrides() == ()
     with pytest.raises(KeyError):
         override("trn2", "no_such_constant", 1.0)
+
+
+def test_a_run_on_another_machine_says_so_and_leaves_no_trace():
+    vector = simulator.TensorSpec((128 * 20_000,), "float32")
+
+    def run(**more):
+        return simulator.run(vector_add_stream, vector, vector, functional=False, free=2000, **more)
+
+    plain, faster = run(), run(constants={"dma_sustained": 500})
+    assert faster.latency_us < plain.latency_us
+    assert plain.note is None and "dma_sustained = 500 (not 368) B/ns" in faster.note
+    assert overrides() == () and run().latency_us == plain.latency_us
+
+
+@pytest.mark.parametrize(
+    ("constants", "told"),
+    [
+        ({"dma_sustaned": 1}, "near: dma_sustained"),
+        ({"dma_peak": 0}, "allowed from 1 on"),
+        ({"hop_tensor_ns": -1}, "0 or more"),
+        ({"hop_tensor_ns": float("nan")}, "0 or more"),
+        ({"hop_tensor_ns": 60, "no_such": 2}, "no_such"),
+    ],
+)
+def test_impossible_constants_are_refused_whole(constants, told):
+    vector = simulator.TensorSpec((256,), "float32")
+    with pytest.raises(simulator.NkiValidationError, match=told):
+        simulator.run(vector_add_stream, vector, vector, functional=False, free=2, constants=constants)
+    assert overrides() == ()
