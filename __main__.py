@@ -1,5 +1,22 @@
-"""`python -m trninfer`: the command line."""
+"""`python -m trninfer` and the command `trninfer`: the command line."""
 
-from .app.main import main
+import os
+import sys
 
-main()
+INTERRUPTED = 130  # app/errors.py has it too, but imports take a while, in which Ctrl-C may come
+
+
+def main() -> None:
+    """Run the command line of this process and exit with its status, also where it is interrupted while it loads."""
+    try:
+        from .app.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        if sys.stderr is not None:
+            os.write(2, b"trninfer: interrupted\n")
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -37,6 +37,11 @@ def exit_status(error: BaseException) -> int | None:
     return BAD_USAGE if isinstance(error, (OverflowedError, ShapeError, UnknownSuite)) else None
 
 
+def reason(error: Exception) -> str:
+    """Why something failed, without the number and the repeated name that an OSError is printed with."""
+    return str(getattr(error, "strerror", None) or error) or type(error).__name__
+
+
 def complain(message: str) -> None:
     """One line on standard error, as far as there is one."""
     if sys.stderr is not None:

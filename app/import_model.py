@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .errors import CHECK_FAILED, UsageError, complain
+from .errors import CHECK_FAILED, UsageError, complain, reason
 from .import_options import InputOptions, NetworkOptions
 from .options import takes_options
 from .text import printable
@@ -66,7 +66,7 @@ def import_model(
     try:
         save_model(output, imported.network, imported.tensors, metadata)
     except OSError as error:
-        raise UsageError(f"--output {output}: cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"--output {output}: cannot be written: {reason(error)}") from None
     write_stdout(_summary(imported, output, options.labels is not None))
 
 

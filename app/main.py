@@ -16,7 +16,7 @@ from ..version import __version__
 from .bench.command import bench
 from .classify import classify
 from .doctor import doctor
-from .errors import BAD_USAGE, INTERRUPTED, complain, exit_status
+from .errors import BAD_USAGE, INTERRUPTED, complain, exit_status, reason
 from .ffnn import ffnn
 from .import_model import import_model
 from .lint import lint
@@ -76,11 +76,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
         known = exit_status(error)
         if known is None:
             raise
-        complain(str(error) or "not enough memory")
+        complain(_told(error))
         return known
     if status == INTERRUPTED:
         complain("interrupted")
     return status if isinstance(status, int) else 0
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "not enough memory"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
+    return str(error)
 
 
 def _describe(error: Any) -> str:

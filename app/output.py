@@ -10,13 +10,19 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from .errors import UsageError
+from .errors import UsageError, reason
 
 
 def check_output(path: Path | None, option: str = "--output") -> None:
     """UsageError where `path` could not be written to; called before the work, not after it."""
     if path is None:
         return
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        pass  # it will be made
+    except (OSError, ValueError) as error:  # links that lead in circles, a name that is too long, and such
+        raise UsageError(f"{option} {path}: {reason(error)}") from None
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise UsageError(f"{option} {path}: is a folder; give the name of a file")
@@ -75,7 +81,7 @@ def open_output(path: Path | None) -> Iterator[Callable[[str], bool]]:
         with _open_special(target) if is_special(path) else _replacing(target) as write:
             yield write
     except OSError as error:
-        raise UsageError(f"--output {path}: cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"--output {path}: cannot be written: {reason(error)}") from None
 
 
 def write_stdout(text: str) -> bool:
@@ -92,7 +98,7 @@ def write_stdout(text: str) -> bool:
         # What is still in the buffer would be tried again at exit, with a message: send it nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            raise UsageError(f"standard output cannot be written: {error.strerror or error}") from None
+            raise UsageError(f"standard output cannot be written: {reason(error)}") from None
         return False
     return True
 

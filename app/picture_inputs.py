@@ -96,6 +96,8 @@ def find_named_pictures(
     UsageError where the list cannot be read, and where it and a picture both are to come from standard input.
     """
     listed = read_list(from_list) if from_list is not None else []
+    if not arguments and not listed:
+        raise UsageError(f"--from-list {from_list}: names no pictures; nothing was asked")
     if from_list != STANDARD_INPUT:
         return find_pictures(arguments, recursive, listed)
     if STANDARD_INPUT in arguments:

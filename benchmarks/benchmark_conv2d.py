@@ -17,7 +17,11 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import torch
+
+try:
+    import torch
+except ImportError:
+    raise SystemExit("this benchmark compares with PyTorch, which is not here: pip install torch") from None
 from trninfer import simulator
 from trninfer.kernels import fused_conv2d_maxpool
 

@@ -17,7 +17,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
+
+try:
+    import torch
+except ImportError:
+    raise SystemExit("this benchmark compares with PyTorch, which is not here: pip install torch") from None
 from numpy.typing import NDArray
 from trninfer import kernels, simulator
 

@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from ..models.errors import InputError
+from ..models.regular_files import describe
 
 MAX_LOADED_BYTES = 8 << 30  # of an array that has to be held whole
 _ELEMENTS_AT_ONCE = 1 << 22  # looked at together when searching for NaN
@@ -95,7 +96,8 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
                 file.seek(position)
             content = file.read(count * row)
         except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{self.name}: row {first}: cannot be read: {error}") from None
+            told = describe(error) if isinstance(error, OSError) else "its archive is damaged"
+            raise InputError(f"{self.name}: row {first}: {told}") from None
         if len(content) < count * row:
             raise InputError(f"{self.name}: cut short at row {first + len(content) // row}")
         return np.frombuffer(content, self._dtype).reshape(count, self.shape[1])

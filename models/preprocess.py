@@ -31,6 +31,8 @@ MAX_ASPECT = 64  # longer side of a picture by its shorter; no digit is in a nar
 # Formats whose decoders are plain decoders. Pillow knows others that start programs (EPS) or are vector graphics.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
+HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1", b"avif", b"avis")  # ISO 23008-12
+
 LOCATE_SIDE = 512  # the digit is looked for in a picture of at most this side
 DETAIL_SIDE = 96  # then looked at with its longer side at this many pixels
 FILL = 0.75  # and put into the network's image with its longer side at this share of it
@@ -88,15 +90,30 @@ def _decode(file: BinaryIO) -> Image.Image:
                 image.load()
                 return _upright(image)
     except UnidentifiedImageError:
-        raise InputError(f"not a picture in a known format ({', '.join(FORMATS)})") from None
-    except Image.DecompressionBombError as error:
-        raise InputError(f"too large: {error}; at most {MAX_PIXELS // 1_000_000} megapixels are allowed") from None
-    except Exception as error:  # decoders raise nearly anything for a corrupt file, and all of it means just that
-        raise InputError(f"a corrupt or truncated picture: {' '.join(str(error).split())[:120]}") from None
+        raise InputError(_unknown_format(file)) from None
+    except Image.DecompressionBombError:
+        raise InputError(f"too large: at most {MAX_PIXELS // 1_000_000} megapixels are allowed") from None
+    except MemoryError:
+        raise
+    except OSError as error:
+        if error.errno is not None:  # of the file, not of what is in it
+            raise
+        raise InputError("a corrupt or truncated picture") from None
+    except Exception:  # decoders raise nearly anything for a corrupt file, and all of it means just that
+        raise InputError("a corrupt or truncated picture") from None
     raise InputError(
         f"too large: {width}x{height} is {width * height / 1e6:.0f} megapixels; "
         f"at most {MAX_PIXELS // 1_000_000} are allowed, and sides of at most {MAX_SIDE:,}"
     )
+
+
+def _unknown_format(file: BinaryIO) -> str:
+    """What a file is that Pillow does not know, where that is what phones make, and what to do."""
+    file.seek(0)
+    start = file.read(12)
+    if start[4:8] == b"ftyp" and start[8:12] in HEIF_BRANDS:
+        return "a HEIC or AVIF picture, which is not read; save it as JPEG or PNG"
+    return f"not a picture in a known format ({', '.join(FORMATS)})"
 
 
 def _upright(image: Image.Image) -> Image.Image:

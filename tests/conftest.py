@@ -11,6 +11,7 @@ import os
 # One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -70,6 +71,8 @@ def process() -> Callable[..., subprocess.Popen[bytes]]:
     def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "COLUMNS": "80", "OMP_NUM_THREADS": "1", **options.pop("env", {})}
         command = [sys.executable, "-m", "trninfer", *map(str, arguments)]
+        # Whoever ignores Ctrl-C, as a shell does for what runs in its background, hands that on to the tests.
+        options.setdefault("preexec_fn", lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(command, env=environment, **{**pipes, **options})
 

@@ -44,24 +44,71 @@ Examples:
 Exit status: 0; 1 where --verify or --compare failed; 2 wrong usage; 3 the backend is not there; 130 interrupted.
 """
 
+
+def _kernels() -> list[str]:
+    from ...runtime.measure.kernel_cases import kernel_names
+
+    return list(kernel_names())
+
+
+def _suites() -> list[str]:
+    from ...runtime.measure.suites import suite_names
+
+    return list(suite_names())
+
+
+def _models() -> list[str]:
+    from ...models.bundled import bundled_models
+
+    return [model.name for model in bundled_models()]
+
+
+def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
+    """`m=64,k=` and such: the sizes that are not given yet, after those that are."""
+    from ...runtime.measure.kernel_cases import ShapeError, kernel_keys
+
+    given, comma, _ = incomplete.rpartition(",")
+    try:
+        keys = kernel_keys(str(context.params.get("kernel")))
+    except ShapeError:
+        return []
+    taken = {part.partition("=")[0] for part in given.split(",")}
+    return [f"{given}{comma}{key}=" for key in keys if key not in taken]
+
+
 ModelOption = Annotated[
     Optional[str],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
-    typer.Option("--model", help="A bundled name or a .safetensors file. [default: all bundled]", show_default=False),
+    typer.Option(
+        "--model",
+        help="A bundled name or a .safetensors file. [default: all bundled]",
+        show_default=False,
+        autocompletion=_models,
+    ),
 ]
 KernelOption = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         "--kernel",
+        autocompletion=_kernels,
         help="One kernel, at --shape: conv2d, matmul, transpose, bias_activation, argmax, vector_add or ffnn.",
     ),
 ]
 ShapeOption = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--shape", metavar="KEY=N,...", help="Shape of the kernel; a wrong key names those there are."),
+    typer.Option(
+        "--shape",
+        metavar="KEY=N,...",
+        help="Shape of the kernel; a wrong key names those there are.",
+        autocompletion=_shape_keys,
+    ),
 ]
 SuiteOption = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--suite", help="A published suite, in its own dtypes and targets, beside its figures."),
+    typer.Option(
+        "--suite",
+        help="A published suite, in its own dtypes and targets, beside its figures.",
+        autocompletion=_suites,
+    ),
 ]
 CompareOption = Annotated[
     Optional[Path],  # noqa: UP045
@@ -106,7 +153,7 @@ def bench(
     started = time.perf_counter()
     options.check()
     subject = BenchSubject(model, kernel, shape, suite)
-    subject.check(options)
+    subject.check(options, compare is not None)
     if threshold is not None and compare is None:
         raise UsageError("--threshold needs --compare")
 

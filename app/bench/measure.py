@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ...runtime.backend import Backend
 from ..backends import choice_note, open_backend
+from ..errors import complain
 from ..options import BackendName, RunOptions
 from ..reports.report import Report
 from .kernel import bench_kernel
@@ -24,7 +25,9 @@ def measure(
     """The report on what was timed, and its timelines where the backend keeps them; predicted with other `constants`
     of the timing model where there are any."""
     if subject.suite is not None:
-        options = replace(options, backend=BackendName.sim)  # a suite is predicted, whatever is here
+        if (ignored := subject.ignored(options)) and not options.quiet:
+            complain(f"{', '.join(ignored)}: no effect on a suite, whose cases have their own")
+        options = replace(options, backend=BackendName.sim, target=None)  # a suite is predicted, whatever is here
     note = choice_note(options.backend.value)
     backend = open_backend(options)
     target = None if subject.suite is not None else backend.info.target  # a suite has its own

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import UsageError
-from ..options import BackendName, RunOptions
+from ..options import BackendName, Format, RunOptions
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class BenchSubject:
     shape: str | None  # of the kernel, as the command line has it
     suite: str | None
 
-    def check(self, options: RunOptions) -> None:
+    def check(self, options: RunOptions, compared: bool) -> None:
         """UsageError where the options do not go with it."""
         subjects = {"--model": self.model, "--kernel": self.kernel, "--suite": self.suite}
         given = [option for option, value in subjects.items() if value is not None]
@@ -29,6 +29,21 @@ class BenchSubject:
             raise UsageError("a suite is timed only; --verify and --trace go with --kernel or a model")
         if self.suite is not None and options.backend is BackendName.neuron:
             raise UsageError("a suite is predicted, by the simulator; leave out --backend neuron")
+        told = (options.verify, options.trace, options.report_file, options.output, self.suite)
+        if options.quiet and options.form is Format.table and not compared and not any(told):
+            raise UsageError(
+                "--quiet leaves nothing of a bench to tell; it goes with --verify, --compare or a --format"
+            )
+
+    def ignored(self, options: RunOptions) -> list[str]:
+        """The options that were given and that a suite, which has its own, does not go by."""
+        plain = RunOptions()
+        pairs = {
+            "--dtype": options.dtype != plain.dtype,
+            "--batch-size": options.batch_size != plain.batch_size,
+            "--target": options.target != plain.target,
+        }
+        return [option for option, given in pairs.items() if given and self.suite is not None]
 
     @property
     def sizes(self) -> dict[str, str] | None:

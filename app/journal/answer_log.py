@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ...inference.predictions import LabelProbability, Prediction
-from ..errors import UsageError
+from ..errors import UsageError, reason
 from .identity import Identity, check_identity
 
 SUFFIX = ".partial"
@@ -172,7 +172,7 @@ def open_log(target: Path, identity: Identity, labels: tuple[str, ...], resume: 
             file.close()
             raise
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{path}: cannot be written: {reason(error)}") from None
 
 
 def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ...inference.predictions import Prediction
-from ..errors import UsageError, complain
+from ..errors import UsageError, complain, reason
 from ..options import AnswerOptions, Format
 from ..output import is_special, open_output, write_chunks, write_stderr
 from ..reports.emit import emit
@@ -122,7 +122,7 @@ class _Logged:
             self._log.append(predictions)
         except OSError as error:
             place = f"--output {self._output}" if self._log.path else f"temporary folder {tempfile.gettempdir()}"
-            raise UsageError(f"{place}: cannot be written: {error.strerror or error}") from None
+            raise UsageError(f"{place}: cannot be written: {reason(error)}") from None
         return True
 
     def answered(self) -> set[str | int]:

@@ -151,7 +151,7 @@ def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
     """Predicted beside published times."""
     headings: list[Heading] = [
         ("problem", False), ("predicted \u00b5s", True), ("published \u00b5s", True), ("published is", False),
-        ("predicted / published", True),
+        ("metric", False),        ("predicted / published", True),
     ]  # fmt: skip
     lines = []
     for row in rows:
@@ -163,6 +163,7 @@ def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
                 cell(microseconds(row.predicted_us), row.predicted_us),
                 cell("\u2013") if published is None else cell(microseconds(published), published),
                 cell(row.published_kind),
+                cell(row.metric),
                 cell("\u2013") if row.ratio is None else cell(f"{row.ratio:.2f}", row.ratio),
             )
         )

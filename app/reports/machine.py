@@ -35,7 +35,7 @@ _LAYER_COLUMNS = (
     "device_us",
 )
 PREDICTION_COLUMNS = ("input", "label", "class_index", "probability", "error")
-_SUITE_COLUMNS = ("name", "predicted_us", "published_us", "published_kind", "ratio")
+_SUITE_COLUMNS = ("name", "predicted_us", "published_us", "published_kind", "ratio", "metric")
 
 
 def render(report: Report, form: Format) -> str:
@@ -92,7 +92,10 @@ def render_rows(rows: list[dict[str, Any]], command: str, form: Format) -> str:
         return json.dumps({"schema_version": SCHEMA_VERSION, "command": command, command: rows}, indent=2) + "\n"
     if form is Format.ndjson:
         return "".join(json.dumps(row) + "\n" for row in rows)
-    return _csv(tuple(rows[0]) if rows else (), rows)
+    return _csv(
+        tuple(rows[0]) if rows else (),
+        [{key: json.dumps(value) if _is_nested(value) else value for key, value in row.items()} for row in rows],
+    )
 
 
 def to_document(report: Report) -> dict[str, Any]:
@@ -185,6 +188,10 @@ def _csv(columns: tuple[str, ...], rows: list[dict[str, Any]], header: bool = Tr
         has_return = any(isinstance(cell, str) and "\r" in cell for cell in cells.values())
         (quoted if has_return else plain).writerow(cells)
     return text.getvalue()
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, (list, tuple, dict))
 
 
 def _cell(value: Any) -> Any:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..errors import UsageError
+from ..errors import UsageError, reason
 from ..text import printable
 
 DEFAULT_THRESHOLD = "5%"
@@ -84,7 +84,7 @@ def read_baseline(path: Path) -> dict[str, Any]:
             raise UsageError(f"{name}: larger than {MAX_BYTES >> 20} MiB, so no report of a bench")
         document = json.loads(path.read_bytes(), parse_constant=_no_number)
     except OSError as error:
-        raise UsageError(f"{name}: cannot be read: {error.strerror or error}") from None
+        raise UsageError(f"{name}: cannot be read: {reason(error)}") from None
     except (ValueError, RecursionError):
         raise UsageError(f"{name}: not JSON; write a baseline with trninfer bench --format json") from None
     problem = _what_is_wrong(document)

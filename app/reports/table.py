@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ...runtime.timing import LayerTiming
     from ...runtime.verify import Verification
 
-NARROW = 80
+TIGHT = 60  # below it, tables of layers show times and shares alone
+NARROW = 40  # a window that is narrower wraps what it shows
 WIDE = 200  # of a file or a pipe, which have no width of their own
 SHOWN_ROWS = 10  # of a feature batch
 
@@ -138,10 +139,18 @@ def _print_suite(console: Console, report: Report) -> None:
     for column in ("predicted us", "published us", "ratio"):
         table.add_column(column, justify="right")
     table.add_column("published kind")
+    table.add_column("metric", overflow="fold")
     for row in report.suite or ():
         published = "-" if row.published_us is None else _microseconds(row.published_us)
         ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-        table.add_row(_text(row.name), _microseconds(row.predicted_us), published, ratio, _text(row.published_kind))
+        table.add_row(
+            _text(row.name),
+            _microseconds(row.predicted_us),
+            published,
+            ratio,
+            _text(row.published_kind),
+            _text(row.metric),
+        )
     console.print(table)
 
 
@@ -177,7 +186,10 @@ Columns = tuple[tuple[str, str], list[tuple[Text, Text]]]  # the headers of two 
 
 def _print_pairs(console: Console, title: str, columns: list[Columns]) -> None:
     """A table whose columns come in pairs, the first two of text: all side by side where there is room, else the second
-    of each pair below the first."""
+    of each pair below the first. A window too narrow for that loses what is not of names, times and what follows."""
+    if console.width < TIGHT:
+        columns = [columns[0], *columns[2:4]]
+        title += f" (a window of {TIGHT} columns shows shapes and bytes too)"
     unlimited = console.options.update(max_width=10_000)
     for wide in (True, False):
         table = _table(title)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, reason
 
 
 def write_trace(path: Path | None, timelines: Sequence[tuple[str, Any]], backend: str) -> None:
@@ -30,4 +30,4 @@ def write_trace(path: Path | None, timelines: Sequence[tuple[str, Any]], backend
     try:
         simulator.write_trace(os.path.realpath(path), runs)
     except OSError as error:
-        raise UsageError(f"--trace {path}: cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"--trace {path}: cannot be written: {reason(error)}") from None

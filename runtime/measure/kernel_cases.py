@@ -81,11 +81,15 @@ def kernel_names() -> tuple[str, ...]:
     return tuple(_FAMILIES)
 
 
+def kernel_keys(name: str) -> tuple[str, ...]:
+    """The sizes and choices of a family; ShapeError for another name."""
+    family = _family(name)
+    return (*family.sizes, *family.choices)
+
+
 def kernel_case(name: str, shape: Mapping[str, str]) -> KernelCase:
     """The case of a family at a shape given as text ({"m": "128", ...}); ShapeError for what does not fit."""
-    family = _FAMILIES.get(name)
-    if family is None:
-        raise ShapeError(f"unknown kernel {name!r}; there are {', '.join(_FAMILIES)}")
+    family = _family(name)
     values: dict[str, Any] = {}
     for key, text in shape.items():
         if key in family.choices:
@@ -116,6 +120,12 @@ def kernel_case(name: str, shape: Mapping[str, str]) -> KernelCase:
             f"{name}: takes some {case.instructions:,} instructions; at most {MAX_INSTRUCTIONS:,} are allowed"
         )
     return case
+
+
+def _family(name: str) -> _Family:
+    if name not in _FAMILIES:
+        raise ShapeError(f"unknown kernel {name!r}; there are {', '.join(_FAMILIES)}")
+    return _FAMILIES[name]
 
 
 def _conv2d(s: Sizes) -> KernelCase:

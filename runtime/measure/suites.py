@@ -56,6 +56,7 @@ class SuiteRow:
     published_us: float | None
     published_kind: str
     ratio: float | None
+    metric: str  # what was published of the case: "benchmark p99", "profile total" and such; predicted is the same
 
 
 def suite_names() -> tuple[str, ...]:
@@ -100,7 +101,7 @@ def _rows(cases: list[SuiteCase], progress: Callable[[int, int, str], None] | No
             progress(done, len(cases), case.name)
         predicted = predict_case(case)
         ratio = predicted / case.published_us if case.published_us is not None else None
-        yield SuiteRow(case.name, predicted, case.published_us, case.published_kind, ratio)
+        yield SuiteRow(case.name, predicted, case.published_us, case.published_kind, ratio, case.metric)
 
 
 @cache

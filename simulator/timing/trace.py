@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -52,10 +53,18 @@ def write(path: Path, launches: Iterable[tuple[str, float, Sequence[Any]]]) -> N
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
+        os.chmod(temporary, stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _umask() -> int:
+    """The process's umask, which mkstemp does not go by."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _place(track: str) -> tuple[int, str, int]:
@@ -66,7 +75,8 @@ def _place(track: str) -> tuple[int, str, int]:
 
 
 def _span(name: str, start: float, duration: float, details: dict[str, Any]) -> dict[str, Any]:
-    return {"ph": "X", "name": name, "pid": 1, "ts": round(start, 4), "dur": round(duration, 4), "args": details}
+    begin, end = round(start, 4), round(start + duration, 4)  # each rounded once: events in a row stay in a row
+    return {"ph": "X", "name": name, "pid": 1, "ts": begin, "dur": round(end - begin, 4), "args": details}
 
 
 def _details(event: Any) -> dict[str, Any]:

@@ -59,6 +59,10 @@ def test_a_suite(cli, monkeypatch) -> None:
     assert first["ratio"] == pytest.approx(first["predicted_us"] / 10) and second["ratio"] is None
     table = cli("bench", "--suite", "s")
     assert "published us" in table.out and max(map(len, table.out.splitlines())) <= 80
+    ignoring = cli("bench", "--suite", "s", "--target", "trn3", "--batch-size", 2, "--dtype", "float16")
+    assert ignoring.status == 0 and ignoring.out.split("backend sim")[0] == table.out.split("backend sim")[0]
+    assert "--dtype, --batch-size, --target: no effect on a suite, whose cases have their own" in ignoring.err
+    assert [row["metric"] for row in report["suite"]] == ["benchmark", "benchmark"] and "metric" in table.out
     assert cli("bench", "--suite", "s", "--format", "csv").out.startswith("name,predicted_us,published_us,")
 
 
@@ -116,6 +120,26 @@ def test_what_if_the_machine_were_another(cli) -> None:
     for given, message in (("dma_sustained", "name=value"), ("no_such=1", "no constant"), ("launch_ns=x", "a number")):
         refused = cli(*shape, "--set", given)
         assert refused.status == 2 and message in refused.err
+
+
+def test_quiet_alone_would_tell_nothing(cli, feature_model) -> None:
+    outcome = cli("bench", "--quiet", "--model", feature_model)
+    assert outcome.status == 2 and "--quiet leaves nothing of a bench to tell" in outcome.err
+    assert "verify passed" in cli("bench", "--quiet", "--verify", "--model", feature_model).out
+    assert cli("bench", "--quiet", "--format", "csv", "--model", feature_model).out.startswith("name,kernel")
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 79])
+def test_tables_fit_narrow_windows(cli, picture_model, monkeypatch, width) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    told = cli("bench", "--model", picture_model).out
+    assert max(map(len, told.splitlines())) <= width and "predicted us" in told.replace("predicted\n", "predicted")
+    assert ("columns shows shapes" in " ".join(told.split())) == (width < 60)
+
+
+def test_models_as_csv_hold_json_not_python(cli) -> None:
+    rows = list(csv.DictReader(io.StringIO(cli("models", "--format", "csv").out)))
+    assert all(json.loads(row["accuracy"])[0]["total"] > 0 for row in rows)
 
 
 def test_models(cli) -> None:

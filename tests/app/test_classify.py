@@ -160,6 +160,12 @@ def test_models_that_cannot_be_used(cli, pictures, feature_model, tmp_path) -> N
         assert outcome.status == 2 and outcome.out == "" and len(outcome.err.splitlines()) == 1
 
 
+def test_a_list_that_names_nothing(cli, tmp_path) -> None:
+    (tmp_path / "list").write_text("\n\n")
+    outcome = cli("classify", "--from-list", tmp_path / "list")
+    assert outcome.status == 2 and outcome.err.endswith("list: names no pictures; nothing was asked\n")
+
+
 def test_samples_are_read_right(cli, request) -> None:
     """The bundled network on the bundled samples, whose names begin with the truth."""
     folder = request.config.rootpath / "samples"

@@ -79,7 +79,7 @@ def test_a_reader_that_goes_away_is_no_error(process, tmp_path, feature_model) -
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_behind_standard_output_is_told(process, feature_model) -> None:
     with open("/dev/full", "wb") as full:
-        running = process("bench", "--model", feature_model, "--quiet", stdout=full)
+        running = process("bench", "--model", feature_model, stdout=full)
         _, err = running.communicate()
     assert running.returncode == 2 and err == b"trninfer: standard output cannot be written: No space left on device\n"
 
@@ -147,6 +147,33 @@ def test_completion(process) -> None:
     command = f"{sys.executable} -m trninfer --show-completion; :"  # the colon, so that bash is there to be detected
     shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert "complete -o default -F _trninfer_completion trninfer" in shown.stdout, shown
-    for words, expected in (("trninfer cla", "classify"), ("trninfer classify --from", "--from-list")):
+    wanted = {
+        "trninfer cla": "classify",
+        "trninfer classify --from": "--from-list",
+        "trninfer bench --kernel vec": "vector_add",
+        "trninfer bench --suite cs152-f": "cs152-ffnn",
+        "trninfer bench --model digits-c": "digits-cnn",
+        "trninfer bench --kernel matmul --shape m=1,k=2,n": "m=1,k=2,n=",
+    }
+    for words, expected in wanted.items():
         asked = {"_TRNINFER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         assert process(env=asked).communicate()[0].decode().split() == [expected]
+
+
+@pytest.mark.parametrize("module", ["typer", "trninfer.app.main", "trninfer.app.options"])
+def test_an_interruption_while_it_loads_is_no_traceback(module) -> None:
+    code = f"""
+import builtins, sys
+load = builtins.__import__
+def interrupted(name, globals=None, locals=None, fromlist=(), level=0):
+    module = load(name, globals, locals, fromlist, level)
+    if {module!r} in sys.modules:
+        builtins.__import__ = load
+        raise KeyboardInterrupt
+    return module
+from trninfer.__main__ import main
+builtins.__import__ = interrupted
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "trninfer: interrupted\n")

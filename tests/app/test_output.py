@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from trninfer.app import output
-from trninfer.app.errors import UsageError, printable
+from trninfer.app.errors import UsageError, reason
 from trninfer.app.output import check_output, write_output
+from trninfer.app.text import printable
 
 
 def test_a_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
@@ -60,3 +61,23 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
 def test_names_are_printed_safely() -> None:
     assert printable("a\nb\x1b[31m\udcff\u202e") == "a\\nb\\x1b[31m\\xff\\u202e"
     assert printable("größe 数字") == "größe 数字"
+
+
+@pytest.mark.parametrize("option", ["--output", "--trace", "--report"])
+def test_links_that_lead_in_circles_are_told(cli, feature_model, tmp_path: Path, option: str) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    outcome = cli("bench", "--model", feature_model, option, tmp_path / "loop")
+    assert outcome.status == 2 and outcome.err == f"trninfer: {option} {tmp_path}/loop: {os.strerror(errno.ELOOP)}\n"
+
+
+def test_each_file_is_written_by_one_option(cli, feature_model, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "x")
+    for first, second in (("--output", "--trace"), ("--trace", "--report"), ("--output", "--report")):
+        outcome = cli("bench", "--model", feature_model, first, tmp_path / "x", second, tmp_path / "link")
+        assert outcome.status == 2 and f"{first} and {second} both name" in outcome.err
+    assert not (tmp_path / "x").exists()
+
+
+def test_reasons_are_in_words() -> None:
+    assert reason(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x")) == os.strerror(errno.ENOSPC)
+    assert reason(ValueError("so")) == "so" and reason(MemoryError()) == "MemoryError"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from trninfer.app.errors import UsageError
 from trninfer.app.journal.answer_log import open_log
-from trninfer.app.options import Format
+from trninfer.app.options import Format, PictureOptions
 from trninfer.app.picture_inputs import PictureInputs
 from trninfer.app.reports import machine as report_machine
 from trninfer.app.reports.report import Report
@@ -408,7 +408,9 @@ def test_names_that_print_alike_are_two_inputs(cli, pictures, picture_model, tmp
 
 
 def test_answers_in_a_journal_know_names_apart_that_print_alike(tmp_path) -> None:
-    inputs = PictureInputs(["\udcff.png", "\\xff.png"], [], ImageInput(1, 8, 8, "digit", (0.0,), (1.0,)))
+    inputs = PictureInputs(
+        ["\udcff.png", "\\xff.png"], [], ImageInput(1, 8, 8, "digit", (0.0,), (1.0,)), PictureOptions()
+    )
     assert inputs.leave_out({"\\xff.png"}, set()) == 1 and list(inputs._names) == ["\udcff.png"]
 
 

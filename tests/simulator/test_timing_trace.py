@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from trninfer import simulator
 from trninfer.kernels import matmul_tiled, vector_add_stream
 from trninfer.simulator import TensorSpec
+from trninfer.simulator.timing.trace import chrome_trace
 
 SCRIPT = """
 import sys
@@ -60,6 +63,45 @@ def test_events_of_a_track_do_not_overlap() -> None:
         if event["name"] != "matmul_tiled":
             assert event["ts"] >= ends.get(event["tid"], 0) - 2e-4  # rounded to a tenth of a nanosecond
             ends[event["tid"]] = event["ts"] + event["dur"]
+
+
+def test_rounding_makes_no_overlap() -> None:
+    """Events that begin where the one before ended, at moments that round to either side."""
+    times = [0.0, 0.04, 0.16, 0.23, 0.35, 0.4, 100.05, 100.15, 100.26]
+    events = [event(start, end) for start, end in pairwise(times)]
+    told = chrome_trace([("k", 0.00005, events)])["traceEvents"]
+    track = [span for span in told if span.get("name") == "x"]
+    assert len(track) == len(events)
+    for one, other in pairwise(track):
+        assert round(one["ts"] + one["dur"], 6) <= other["ts"]
+
+
+def event(start: float, end: float) -> SimpleNamespace:
+    """As much of an event as a trace tells."""
+    return SimpleNamespace(
+        engine="vector",
+        op="x",
+        name="",
+        start_ns=start,
+        end_ns=end,
+        done_ns=end,
+        issued_ns=start,
+        line=("", 0),
+        bytes=0,
+        flops=0,
+    )
+
+
+def test_a_trace_goes_by_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        simulator.write_trace(tmp_path / "trace.json", [product()])
+    finally:
+        os.umask(before)
+    assert (tmp_path / "trace.json").stat().st_mode & 0o777 == 0o640
+    (tmp_path / "trace.json").chmod(0o604)
+    simulator.write_trace(tmp_path / "trace.json", [product()])
+    assert (tmp_path / "trace.json").stat().st_mode & 0o777 == 0o604
 
 
 def test_events_tell_the_line_of_the_kernel() -> None:
