@@ -89,7 +89,7 @@ def begin(options: AnswerOptions, started: float) -> Begun:
 
 def answer_inputs(begun: Begun, model: Model, inputs: Inputs) -> int:
     """Answer the inputs of a command, write its report, and return the exit status."""
-    top_k = _top_k(begun.options.top_k, model.network.labels)
+    top_k = _top_k(begun.options.top_k, model.network.answer_labels)
     report = (_compare if begun.options.compare_backends else _answer)(begun, model, inputs, top_k)
     return report.exit_status
 
@@ -98,7 +98,7 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
     options, network = begun.options, model.network
     with open_session(model, options, inputs.prepare) as session:
         identity = identify(inputs.command, model, session.info, options.dtype.value, top_k) | inputs.identity()
-        with open_answers(options, identity, network.labels) as answers:
+        with open_answers(options, identity, network.answer_labels) as answers:
             left = inputs.leave_out(answers.answered(), answers.reported())
             inputs.note(answers)
             with progress_bar(inputs.progress_title, left, options.quiet or answers.on_screen) as progress:
@@ -159,6 +159,8 @@ def _top_k(asked: int | None, labels: Sequence[str]) -> int:
     """How many labels an answer has: at most as many as there are. UsageError for more that were asked for."""
     if asked is None:
         return min(TOP_LABELS, len(labels))
+    if not labels:
+        raise UsageError(f"--top-k {asked}: this model gives values, not classes")
     if asked > len(labels):
         raise UsageError(f"--top-k {asked}: this model has {count(len(labels), 'label')}")
     return asked

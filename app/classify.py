@@ -18,8 +18,13 @@ sorted; in folders, only files with a picture's suffix count. A picture is
 answered once, whatever names lead to it. They are decoded ahead while the
 batch before them is computed, so any number of them fits in memory.
 
+.npy and .npz files are taken where they are named: one array [C, H, W], or a
+batch [N, C, H, W], as the network reads it, preprocessed already ([H, W, C] where
+the network was trained so). Inputs of a batch are FILE[0], FILE[1] and so on.
+
 A picture that cannot be used is named on standard error; the others are
-answered, and the exit status is 2.
+answered, and the exit status is 2. A network that gives values (a regression, an
+embedding) has them in place of label and probability.
 
 \b
 Formats:
@@ -62,7 +67,7 @@ Examples:
 def classify(
     paths: Annotated[
         Optional[list[str]],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
-        typer.Argument(metavar="PATH", help="Pictures, folders, globs, or - for a picture on standard input."),
+        typer.Argument(metavar="PATH", help="Pictures, arrays, folders, globs, or - for a picture on standard input."),
     ] = None,
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Look into the folders in a folder too, but not through links.")

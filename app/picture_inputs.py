@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
+from ..inference.arrays import is_array_file
 from ..inference.pictures import PictureBatches
 from ..inference.predictions import Prediction
 from ..inference.search import STANDARD_INPUT, InputProblem, find_pictures
@@ -38,8 +39,11 @@ class PictureInputs:
         self._as_bytes = options.ship
         self._batches: PictureBatches | PictureSources | None = None
         self._refused: list[InputProblem] = []
-        # What --verify compares with is computed here, so then the pictures are read here too.
-        self.prepare = decoder(spec) if options.cluster is not None and not options.verify else None
+        # What --verify compares with is computed here, so then the pictures are read here too; and a file of arrays
+        # may hold many inputs, which are shared out one by one.
+        here = options.verify or any(is_array_file(name) for name in names)
+        self.prepare = decoder(spec) if options.cluster is not None and not here else None
+        self._answered: Set[str | int] = frozenset()
 
     @property
     def problems(self) -> list[InputProblem]:
@@ -69,13 +73,13 @@ class PictureInputs:
                     f"--resume: {alike[spell(name)]} pictures are written {spell(name)} in a report, which does not "
                     "tell which of them it answers; name one of them, or leave out --resume"
                 )
-        self._names = left
+        self._names, self._answered = left, answered | reported
         return len(left)
 
     def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
         """The pictures that can be read, or what workers are to read."""
         if self.prepare is None:
-            self._batches = PictureBatches(self._names, self._spec, size)
+            self._batches = PictureBatches(self._names, self._spec, size, self._answered)
         else:
             self._batches = PictureSources(self._names, size, self._as_bytes)
         return self._batches

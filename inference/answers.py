@@ -50,14 +50,15 @@ class Answers:
     dtype: str
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """The label of each input."""
+    def labels(self) -> tuple[str | None, ...]:
+        """The label of each input; None where the network gives values."""
         return tuple(prediction.label for prediction in self.predictions)
 
     @property
     def classes(self) -> npt.NDArray[np.int32]:
-        """The class of each input, int32 [N], from the argmax on the chip."""
-        return np.array([prediction.class_index for prediction in self.predictions], np.int32)
+        """The class of each input, int32 [N], from the argmax on the chip; -1 where the network gives values."""
+        found = [-1 if answer.class_index is None else answer.class_index for answer in self.predictions]
+        return np.array(found, np.int32)
 
 
 def classify(

@@ -62,6 +62,21 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
             count = min(size, len(self) - begin)
             yield self._values[begin : begin + count] if self._values is not None else self._read(begin, count)
 
+    def whole(self, most_bytes: int) -> np.ndarray:
+        """The whole array in its own shape; ValueError where it takes more than `most_bytes`, or was cut short."""
+        if self._values is not None:
+            return self._values
+        size = int(np.prod(self.shape, dtype=object)) * self._dtype.itemsize
+        if size > most_bytes:
+            raise ValueError(f"an array of shape {list(self.shape)} takes {size} bytes; at most {most_bytes} are held")
+        try:
+            content = self._files[0].read(size)
+        except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"cannot be read: {error}") from None
+        if len(content) < size:
+            raise ValueError(f"cut short: an array of shape {list(self.shape)} takes {size} bytes")
+        return np.frombuffer(content, self._dtype).reshape(self.shape)
+
     def check_shape(self, features: int) -> None:
         """InputError unless these are rows, at least one, of `features` values."""
         if len(self.shape) != 2 or self.shape[1] != features:

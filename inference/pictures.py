@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -17,6 +17,7 @@ from ..models.errors import InputError
 from ..models.network import ImageInput
 from ..models.preprocess import open_image, preprocess
 from ..models.regular_files import describe, open_regular
+from .arrays import is_array_file, read_arrays
 from .search import STANDARD_INPUT, InputProblem
 
 MAX_THREADS = 4  # each may hold a picture of 64 megapixels
@@ -28,13 +29,17 @@ class PictureBatches:
     """Iterates over (names, batch [B, C, H, W]) of the pictures that can be read, in the order of their names.
 
     While a batch is at work, threads decode the next one; no more than these two are held. `problems` has what could
-    not be read so far.
+    not be read so far. A file of several arrays is as many inputs, FILE[0], FILE[1] and so on. Names in `answered` are
+    left out.
     """
 
-    def __init__(self, paths: Sequence[str], spec: ImageInput, batch_size: int) -> None:
+    def __init__(
+        self, paths: Sequence[str], spec: ImageInput, batch_size: int, answered: Set[str | int] = frozenset()
+    ) -> None:
         self._paths = paths
         self._spec = spec
         self._batch_size = batch_size
+        self._answered = answered
         self.problems: list[InputProblem] = []
 
     def __iter__(self) -> Iterator[tuple[list[str], np.ndarray]]:
@@ -47,13 +52,24 @@ class PictureBatches:
             if isinstance(values, InputError):
                 self.problems.append(InputProblem(path, str(values)))
                 continue
-            names.append(path)
-            batch.append(values)
-            if len(batch) == self._batch_size:
-                yield names, np.stack(batch)
-                names, batch = [], []
+            for name, example in _examples(path, values):
+                if name in self._answered:
+                    continue
+                names.append(name)
+                batch.append(example)
+                if len(batch) == self._batch_size:
+                    yield names, np.stack(batch)
+                    names, batch = [], []
         if batch:
             yield names, np.stack(batch)
+
+
+def _examples(path: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """The inputs of a file by name: itself, or those of its batch [N, C, H, W] by number."""
+    if values.ndim == 3:
+        yield path, values
+    else:
+        yield from ((f"{path}[{number}]", example) for number, example in enumerate(values))
 
 
 def ignore_warnings() -> None:
@@ -92,7 +108,12 @@ def _next(pending: deque[tuple[Source, Callable[[], np.ndarray]]]) -> tuple[Sour
 
 
 def read_picture(path: str | os.PathLike[str], spec: ImageInput) -> np.ndarray:
-    """A picture (of a path, or "-" for standard input) as float32 [C, H, W]; InputError where it cannot be used."""
+    """A picture (of a path, or "-" for standard input) as float32 [C, H, W]; InputError where it cannot be used.
+
+    A file of arrays may hold several: [N, C, H, W].
+    """
+    if is_array_file(os.fspath(path)):
+        return read_arrays(os.fspath(path), spec)
     if path == STANDARD_INPUT:
         if sys.stdin is None or sys.stdin.isatty():
             raise InputError("no picture is piped into standard input")

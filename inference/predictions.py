@@ -20,13 +20,23 @@ class LabelProbability:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer for an input: a file's name, or the number of a row."""
+    """The answer for an input: a file's name, or the number of a row.
+
+    A network of classes, or of independent labels, gives the most probable one, and `top`. One that gives values (a
+    regression, an embedding, a single probability) has them in `values`, and no label.
+    """
 
     input: str | int
-    label: str
-    class_index: int
-    probability: float
+    label: str | None
+    class_index: int | None
+    probability: float | None
     top: tuple[LabelProbability, ...]
+    values: tuple[float, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        """The label, or the values as numbers with spaces between them."""
+        return self.label or " ".join(f"{value:.9g}" for value in self.values or ())
 
 
 class PredictionSink(Protocol):
@@ -39,7 +49,13 @@ class PredictionSink(Protocol):
 def make_predictions(
     inputs: Sequence[str | int], labels: Sequence[str], classes: np.ndarray, probabilities: np.ndarray, top_k: int
 ) -> list[Prediction]:
-    """An answer an input, with its `top_k` most probable labels, from classes int32 [N] and probabilities [N, C]."""
+    """An answer an input, with its `top_k` most probable labels, from classes int32 [N] and probabilities [N, C].
+
+    Without labels, the answers are the numbers themselves.
+    """
+    if not labels:
+        rows = probabilities.astype(float).tolist()
+        return [Prediction(name, None, None, None, (), tuple(row)) for name, row in zip(inputs, rows, strict=True)]
     answers = []
     top = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
     for name, index, row, best in zip(inputs, classes.tolist(), probabilities, top.tolist(), strict=True):

@@ -68,7 +68,7 @@ def answer_batches(
         timelines = timelines or named_timelines(session.rows, answer.timelines)
         if verifier is not None:
             verifier.check(np.asarray(inputs)[answered], answer.classes, answer.probabilities)
-        labels = session.model.network.labels
+        labels = session.model.network.answer_labels
         if not answers.add(make_predictions(names, labels, answer.classes, answer.probabilities, top_k)):
             break
     verdict = verifier.verdict if verifier is not None else None

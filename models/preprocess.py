@@ -68,6 +68,8 @@ def preprocess(image: Image.Image, spec: ImageInput) -> np.ndarray:
 
     Raises InputError where the picture has nothing that the network could read.
     """
+    if spec.preprocess == "none":
+        raise InputError("the network reads arrays (.npy, .npz), not pictures")
     if spec.preprocess == "photo":
         try:
             values = photo(image, spec.channels, spec.height, spec.width, spec.resize)
@@ -75,6 +77,8 @@ def preprocess(image: Image.Image, spec: ImageInput) -> np.ndarray:
             raise InputError(str(error)) from None
     else:
         values = _digit(image, spec.height, spec.width)[None]
+    if spec.channel_order == "bgr":
+        values = values[::-1]
     mean = np.asarray(spec.mean, np.float32)[:, None, None]
     std = np.asarray(spec.std, np.float32)[:, None, None]
     return ((values - mean) / std).astype(np.float32)

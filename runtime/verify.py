@@ -58,6 +58,8 @@ class Verifier:
         allowed = tolerance * np.maximum(1.0, np.abs(golden.logits).max(axis=1) / LARGE_LOGIT)
         errors = np.abs(probabilities - expected).max(axis=1)
         differ = classes != expected.argmax(axis=1)
+        if self._model.network.output.kind == "values":
+            differ[:] = False  # the largest of them is no answer
         gap = expected.max(axis=1) - expected[np.arange(len(expected)), classes]
         near = differ & (gap <= 2 * allowed)
         disagreements = int(differ.sum() - near.sum())

@@ -181,20 +181,33 @@ def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:
         answer = _prediction(record)
     except (KeyError, TypeError, ValueError):
         return None
+    if answer.values is not None:
+        sound = (answer.label, answer.class_index, answer.probability, answer.top) == (None, None, None, ())
+        sound = sound and not labels and all(type(value) is float and math.isfinite(value) for value in answer.values)
+        return answer if sound and type(answer.input) in (str, int) else None
+    chances = [(chance.label, chance.class_index, chance.probability) for chance in answer.top]
     sound = all(
-        type(chance.class_index) is int
-        and 0 <= chance.class_index < len(labels)
-        and labels[chance.class_index] == chance.label
-        and isinstance(chance.probability, float)
-        and math.isfinite(chance.probability)
-        for chance in (LabelProbability(answer.label, answer.class_index, answer.probability), *answer.top)
+        type(index) is int
+        and 0 <= index < len(labels)
+        and labels[index] == label
+        and isinstance(probability, float)
+        and math.isfinite(probability)
+        for label, index, probability in ((answer.label, answer.class_index, answer.probability), *chances)
     )
     return answer if sound and type(answer.input) in (str, int) else None
 
 
 def _prediction(record: dict[str, Any]) -> Prediction:
     top = tuple(LabelProbability(**chance) for chance in record["top"])
-    return Prediction(record["input"], record["label"], record["class_index"], record["probability"], top)
+    values = record.get("values")
+    return Prediction(
+        record["input"],
+        record["label"],
+        record["class_index"],
+        record["probability"],
+        top,
+        None if values is None else tuple(values),
+    )
 
 
 def _open_locked(path: Path, target: Path) -> BinaryIO:

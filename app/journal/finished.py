@@ -64,14 +64,16 @@ def _csv_records(path: Path, identity: Identity) -> Iterator[tuple[int, Any]]:
         try:
             name, label, index, probability, error = row
             if not error:
+                values = not index  # of a network that gives them, in place of a label
                 yield (
                     reader.line_num,
                     {
                         "input": int(name) if identity["command"] == "ffnn" else name,
-                        "label": label,
-                        "class_index": int(index),
-                        "probability": float(probability),
+                        "label": None if values else label,
+                        "class_index": None if values else int(index),
+                        "probability": None if values else float(probability),
                         "top": [],
+                        "values": [float(word) for word in label.split()] if values else None,
                     },
                 )
         except ValueError:

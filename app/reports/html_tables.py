@@ -177,8 +177,8 @@ def answer_table(report: Report) -> Markup:
         element(
             "tr",
             element("th", str(answer.input), scope="row"),
-            cell(answer.label),
-            cell(f"{answer.probability:.4f}", answer.probability),
+            cell(answer.text),
+            cell("" if answer.probability is None else f"{answer.probability:.4f}", answer.probability),
         )
         for answer in shown
     ]

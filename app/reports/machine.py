@@ -66,8 +66,11 @@ def begin(form: Format) -> str:
 
 def answer_lines(answers: Iterable[Prediction], form: Format) -> str:
     """Answers in CSV or NDJSON, a line each."""
+    answers = tuple(answers)
     records = [_named(dataclasses.asdict(answer)) for answer in answers]
     if form is Format.csv:
+        for record, answer in zip(records, answers):
+            record["label"] = answer.text
         return _csv(PREDICTION_COLUMNS, records, header=False)
     return "".join(json.dumps({"type": "prediction", **record}) + "\n" for record in records)
 

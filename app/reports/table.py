@@ -14,6 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from ...inference.predictions import Prediction
 from ...runtime.neuron.device_time import DEVICE_LABEL
 from ..text import printable
 from .report import LayerTable, Report
@@ -27,6 +28,7 @@ TIGHT = 60  # below it, tables of layers show times and shares alone
 NARROW = 40  # a window that is narrower wraps what it shows
 WIDE = 200  # of a file or a pipe, which have no width of their own
 SHOWN_ROWS = 10  # of a feature batch
+SHOWN_VALUES = 8  # of an answer
 
 _BOX = Box("    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True)
 
@@ -123,14 +125,25 @@ def _print_predictions(console: Console, report: Report) -> None:
     shown = report.predictions[:SHOWN_ROWS] if batch else report.predictions
     table = Table(box=_BOX, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("row" if batch else "input", overflow="fold", justify="right" if batch else "left")
-    table.add_column("label", overflow="fold")
-    table.add_column("probability", justify="right")
+    values = any(answer.values is not None for answer in shown)
+    table.add_column("values" if values else "label", overflow="fold")
+    if not values:
+        table.add_column("probability", justify="right")
     for answer in shown:
-        table.add_row(_text(str(answer.input)), _text(answer.label, "bold"), f"{answer.probability:.4f}")
+        chance = [] if answer.probability is None else [f"{answer.probability:.4f}"]
+        table.add_row(_text(str(answer.input)), _text(_shortened(answer), "bold"), *chance)
     console.print(table)
     if len(shown) < len(report.predictions):
         _line(console, f"... and {len(report.predictions) - len(shown)} more rows (--format json has them all)")
     console.print()
+
+
+def _shortened(answer: Prediction) -> str:
+    """The label; of values, the first few."""
+    if answer.values is None or len(answer.values) <= SHOWN_VALUES:
+        return answer.text if answer.values is None else " ".join(f"{value:.6g}" for value in answer.values)
+    first = " ".join(f"{value:.6g}" for value in answer.values[:SHOWN_VALUES])
+    return f"{first} ... ({len(answer.values)} in all; --format json has them)"
 
 
 def _print_suite(console: Console, report: Report) -> None:

@@ -44,6 +44,7 @@ class GoldenRun(NamedTuple):
     logits: np.ndarray  # [B, outputs], what goes into the softmax (or the last layer's output where there is none)
     probabilities: np.ndarray  # [B, outputs]: see `probabilities_of`
     layers: dict[str, np.ndarray] | None  # each layer's output by name, where asked for
+    scores: np.ndarray  # [B, outputs], what the last layer gives
 
 
 def run_network(network: Network, tensors: Tensors, x: np.ndarray, keep_layers: bool = False) -> GoldenRun:
@@ -68,8 +69,8 @@ def run_network(network: Network, tensors: Tensors, x: np.ndarray, keep_layers: 
             left[name] -= 1
             if not left[name]:
                 del values[name]
-    probabilities = probabilities_of(values[last.name], network.output)
-    return GoldenRun(logits, probabilities, layers if keep_layers else None)
+    scores = values[last.name]
+    return GoldenRun(logits, probabilities_of(scores, network.output), layers if keep_layers else None, scores)
 
 
 def probabilities_of(scores: np.ndarray, output: Output) -> np.ndarray:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..golden import run_network
-from ..network import ImageInput, ModelError, Network, Softmax
+from ..network import ImageInput, ModelError, Network
 from .onnx_file import Graph, GraphInput, cut
 from .onnx_graph import Cut
 from .operators.quantized import NOTE as WHOLE_NUMBERS
@@ -122,11 +122,7 @@ def _difference(
         tolerance = WHOLE_TOLERANCE
     if given.dtype == np.float16:
         x = x.astype(np.float16).astype(np.float32)
-    run = run_network(network, tensors, channels_first(network, x, batch))
-    last = network.layers[-1]
-    result = run.logits
-    if isinstance(last, Softmax):
-        result = np.log(run.probabilities) if last.log else run.probabilities
+    result = run_network(network, tensors, channels_first(network, x, batch)).scores
     if result.size != expected.size or expected.dtype.kind not in "fiu":
         return Comparison("", math.inf, 0.0, tolerance)
     expected = expected.astype(np.float32).reshape(result.shape)

@@ -53,9 +53,10 @@ def network_input(shape: tuple[int, ...], options: PictureOptions, layout: str =
     if options.invert:
         low, high = high, low
     imagenet = _is_imagenet(channels, pictures, options)
-    mean = _each("mean", options.mean or (IMAGENET_MEAN if imagenet else (0.0,)), channels)
-    std = _each("std", options.std or (IMAGENET_STD if imagenet else (1.0,)), channels)
     bgr = options.channel_order == "bgr"
+    step = -1 if bgr else 1  # the usual numbers are told in the order red, green, blue
+    mean = _each("mean", options.mean or (IMAGENET_MEAN[::step] if imagenet else (0.0,)), channels)
+    std = _each("std", options.std or (IMAGENET_STD[::step] if imagenet else (1.0,)), channels)
     resize = (options.resize or default_resize(height, width)) if pictures == "photo" else 0
     if options.resize and pictures != "photo":
         raise ModelError(f"--resize is for photos, not for pictures of a {pictures}")

@@ -90,6 +90,11 @@ class Network:
             raise ModelError(f"network {self.name!r} has {len(self.labels)} labels; at most {MAX_LABELS} are allowed")
 
     @property
+    def answer_labels(self) -> tuple[str, ...]:
+        """The labels that answers choose from; none where the output is values."""
+        return () if self.output.kind == "values" else self.labels
+
+    @property
     def outputs(self) -> int:
         """How many numbers come out for one example."""
         return self.shapes()[self.layers[-1].name][0]

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-from trninfer.models import ImageInput, Network, Softmax, run_network
+from trninfer.models import ImageInput, Network, run_network
 from trninfer.models.importing import Imported, import_network
 
 
@@ -81,11 +81,7 @@ def assert_imports(chain: Chain, folder: Path, opset: int = 20, batch: int = 3, 
     if isinstance(network.input, ImageInput):
         x = x.transpose(0, 3, 1, 2) if network.input.layout == "HWC" else x
         x = x.reshape(-1, *network.input.shape)
-    run = run_network(network, imported.tensors, x)
-    last = network.layers[-1]
-    result = run.logits
-    if isinstance(last, Softmax):
-        result = np.log(run.probabilities) if last.log else run.probabilities
+    result = run_network(network, imported.tensors, x).scores
     expected = run_onnx(path, given).reshape(result.shape)
     np.testing.assert_allclose(result, expected, rtol=2e-4, atol=2e-5 * max(1.0, float(np.abs(expected).max())))
     return imported

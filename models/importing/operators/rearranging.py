@@ -203,16 +203,15 @@ def _gather(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     indices = importer.constant(node, 1)
     axis = importer.axis(view, integer(node, "axis", 0))
-    if indices is None or indices.ndim > 1 or indices.dtype.kind not in "iu" or not indices.size:
+    if indices is None or indices.dtype.kind not in "iu" or not indices.size:
         raise ModelError("its indices are no list of integers")
     entries = [int(index) + (view.shape[axis] if index < 0 else 0) for index in indices.ravel()[: view.shape[axis] + 1]]
     first, last = entries[0], entries[-1] + 1
     if entries != list(range(first, last)) or not 0 <= first < last <= view.shape[axis]:
         raise ModelError("entries that do not follow one another are not supported")
     part = slice_axis(importer, view, axis, first, last)
-    if indices.ndim == 0:
-        part = View(part.layer, tuple(one for place, one in enumerate(part.axes) if place != axis), part.batched)
-    importer.give(node, part)
+    shape = (*part.shape[:axis], *indices.shape, *part.shape[axis + 1 :])
+    importer.give(node, part.reshaped(shape, part.batched))
 
 
 def _pad(importer: Importer, node: Node) -> None:

@@ -305,7 +305,7 @@ def test_the_last_layer_says_what_the_output_is(last: str, tmp_path: Path) -> No
     assert imported.network.output == wanted.get(last, Output("classes", "log_softmax"))
     assert any("raw scores" in note for note in imported.notes) == (last == "nothing")
     told = import_network(chain.save(tmp_path), options=ImportOptions(output_kind="values"))
-    assert told.network.output == Output("values")
+    assert told.network.output == Output("values") and told.comparison.passed
 
 
 def test_one_output_and_as_many_as_inputs_are_values(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""Arrays in place of pictures: .npy and .npz files that hold what a network reads, preprocessed already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ..models.errors import InputError
+from ..models.network import ImageInput
+from ..models.regular_files import describe
+from .feature_tables import read_npy, read_npz
+
+ARRAY_SUFFIXES = (".npy", ".npz")
+MAX_ARRAY_BYTES = 1 << 30  # of one file, which is held whole
+
+
+def is_array_file(path: str) -> bool:
+    """Whether a file is one of arrays, by its name."""
+    return path.lower().endswith(ARRAY_SUFFIXES)
+
+
+def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
+    """One example, or a batch of them, from a file: float32 [C, H, W] or [N, C, H, W].
+
+    The array is shaped as the network's own file has it (`spec.layout`): [H, W, C] where the channels come last, [H, W]
+    where there is no axis for the one channel; any may have one more axis in front, of several examples. Raises
+    InputError for other shapes, for what is no array of real numbers, and for NaN and infinity.
+    """
+    try:
+        with (read_npy if path.lower().endswith(".npy") else read_npz)(Path(path)) as rows:
+            values = rows.whole(MAX_ARRAY_BYTES)
+    except (OSError, ValueError) as error:
+        raise InputError(describe(error)) from None
+    return in_layout(values, spec)
+
+
+def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
+    """An array of one example or several, in the layout of the network's own file, as float32 [(N,) C, H, W]."""
+    wanted = [spec.array_shape] if spec.layout != "HW" else [spec.array_shape, spec.shape]
+    several = values.shape[1:] in wanted
+    if not several and values.shape not in wanted:
+        shape = ", ".join(map(str, spec.array_shape))
+        raise InputError(f"holds an array of shape {list(values.shape)}; the network takes [{shape}] or [N, {shape}]")
+    with np.errstate(over="ignore"):
+        numbers = values.astype(np.float32)
+    if not np.isfinite(numbers).all():
+        raise InputError("holds NaN, infinity, or numbers beyond float32")
+    batch = numbers if several else numbers[None]
+    if spec.layout == "HWC":
+        batch = batch.transpose(0, 3, 1, 2)
+    batch = np.ascontiguousarray(batch.reshape(len(batch), *spec.shape))
+    return batch if several else batch[0]

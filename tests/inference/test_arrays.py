@@ -1,0 +1,98 @@
+"""Arrays in place of pictures: shapes as the network's own file has them, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trninfer.inference.arrays import read_arrays
+from trninfer.inference.pictures import PictureBatches
+from trninfer.models.errors import InputError
+from trninfer.models.network import ImageInput
+
+
+def spec(layout: str = "CHW", channels: int = 3, height: int = 5, width: int = 4) -> ImageInput:
+    return ImageInput(channels, height, width, "none", (0.0,) * channels, (1.0,) * channels, layout=layout)
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape)
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(
+    ("source", "shape"),
+    [
+        (spec(), (3, 5, 4)),
+        (spec("HWC"), (5, 4, 3)),
+        (spec("HW", channels=1), (5, 4)),
+        (spec("CW", height=1), (3, 4)),
+    ],
+)
+def test_one_example_or_several(source: ImageInput, shape: tuple, several: bool, tmp_path: Path) -> None:
+    values = numbers(2, *shape) if several else numbers(*shape)
+    path = tmp_path / "x.npy"
+    np.save(path, values)
+    found = read_arrays(str(path), source)
+    assert found.dtype == np.float32 and found.shape == ((2, *source.shape) if several else source.shape)
+    expected = np.moveaxis(values, -1, -3) if source.layout == "HWC" else values
+    np.testing.assert_array_equal(found.ravel(), expected.astype(np.float32).ravel())
+
+
+def test_the_axis_of_one_channel_may_be_there(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", numbers(6, 1, 5, 4))
+    assert read_arrays(str(tmp_path / "x.npy"), spec("HW", channels=1)).shape == (6, 1, 5, 4)
+
+
+def test_an_archive_and_arrays_that_lie_by_columns(tmp_path: Path) -> None:
+    values = numbers(2, 3, 5, 4)
+    np.savez_compressed(tmp_path / "x.NPZ.npz", x=values, other=np.zeros(3))
+    np.testing.assert_array_equal(read_arrays(str(tmp_path / "x.NPZ.npz"), spec()), values.astype(np.float32))
+    np.save(tmp_path / "f.npy", np.asfortranarray(values))
+    np.testing.assert_array_equal(read_arrays(str(tmp_path / "f.npy"), spec()), values.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (np.zeros((3, 4, 5)), r"holds an array of shape \[3, 4, 5\]; the network takes \[3, 5, 4\] or \[N, 3, 5, 4\]"),
+        (np.zeros((1, 1, 3, 5, 4)), "the network takes"),
+        (np.full((3, 5, 4), np.nan), "holds NaN, infinity"),
+        (np.full((3, 5, 4), 1e300), "numbers beyond float32"),
+        (np.zeros((3, 5, 4), complex), "real numbers are needed"),
+        (np.array([None]), "Python objects"),
+    ],
+)
+def test_what_cannot_be_used_is_told(values: np.ndarray, says: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", values)
+    with pytest.raises(InputError, match=says):
+        read_arrays(str(tmp_path / "x.npy"), spec())
+
+
+def test_files_that_are_cut_short_or_huge(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((3, 5, 4)))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match="takes 480 bytes; 479 are there"):
+        read_arrays(str(path), spec())
+    with pytest.raises(InputError, match="no such file"):
+        read_arrays(str(tmp_path / "y.npy"), spec())
+    header = np.lib.format.open_memmap(path, "w+", np.uint8, (1 << 31,))
+    del header
+    with pytest.raises(InputError, match=r"takes 2147483648 bytes; at most 1073741824 are held"):
+        read_arrays(str(path), spec())
+
+
+def test_the_inputs_of_a_batch_have_numbers_and_may_be_left_out(tmp_path: Path) -> None:
+    np.save(tmp_path / "many.npy", numbers(5, 3, 5, 4))
+    np.save(tmp_path / "one.npy", numbers(3, 5, 4))
+    names = [str(tmp_path / name) for name in ("many.npy", "one.npy", "none.npy")]
+    batches = PictureBatches(names, spec(), 2, frozenset({f"{names[0]}[1]"}))
+    found = [(batch_names, batch.shape) for batch_names, batch in batches]
+    assert [name for batch_names, _ in found for name in batch_names] == [
+        *(f"{names[0]}[{number}]" for number in (0, 2, 3, 4)),
+        names[1],
+    ]
+    assert [shape for _, shape in found] == [(2, 3, 5, 4), (2, 3, 5, 4), (1, 3, 5, 4)]
+    assert [problem.input for problem in batches.problems] == [names[2]]
