@@ -84,7 +84,8 @@ def begin(options: AnswerOptions, started: float) -> Begun:
     """Check what can be checked before anything is read. UsageError and BackendUnavailable say what is wrong."""
     if options.compare_backends:
         options = replace(options, backend=BackendName.neuron)
-    return Begun(options, started, choice_note(options.backend.value))
+    note = choice_note(options.backend.value) if options.cluster is None else None  # what a cluster has, it tells later
+    return Begun(options, started, note)
 
 
 def answer_inputs(begun: Begun, model: Model, inputs: Inputs) -> int:

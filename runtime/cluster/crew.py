@@ -125,6 +125,10 @@ class Crew:
         task, _ = hand.sent.popleft()
         return hand, task, reply
 
+    def processes(self) -> tuple[int, ...]:
+        """The processes of the workers that are ready."""
+        return tuple(hand.hello.process for hand in self._hands.values() if hand.hello is not None)
+
     def drop_busy(self) -> None:
         """End the workers that have tasks, whose answers nobody waits for any more."""
         for hand in [hand for hand in self._hands.values() if hand.sent]:

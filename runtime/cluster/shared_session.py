@@ -73,6 +73,10 @@ class SharedSession:
         finally:
             self._crew.drop_busy()
 
+    def processes(self) -> tuple[int, ...]:
+        """The processes of the workers that are ready, by their ids on the machines that they are on."""
+        return self._crew.processes()
+
     def _stream(self, coming: Iterator[Any], progress: Progress) -> Iterator[BatchAnswer]:
         held: dict[int, _Batch] = {}
         tasks: deque[Task] = deque()

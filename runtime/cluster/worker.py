@@ -30,11 +30,9 @@ class BackendOpener(Protocol):
         """The backend, which tells `progress` and `warn` what it has to say."""
 
 
-class Prepare(Protocol):
-    """Makes inputs of what was sent instead of them; picklable likewise."""
-
-    def __call__(self, sources: Sequence[Any]) -> tuple[np.ndarray, Mapping[int, str]]:
-        """Inputs [N, ...] of the sources that can be used, and by its position why another cannot."""
+# Makes inputs [N, ...] of what was sent instead of them, and tells by its position why a source cannot be used.
+# Picklable likewise.
+Prepare = Callable[[Sequence[Any]], tuple[np.ndarray, Mapping[int, str]]]
 
 
 class WorkerFault(RuntimeError):  # noqa: N818 (a fault of ours, not of a user)

@@ -236,3 +236,15 @@ def test_on_a_chip_each_worker_sees_a_core_of_its_own(cluster, model, opener) ->
 def test_a_cluster_says_how_many_workers_it_has_room_for(cluster, model, opener) -> None:
     with share_out(model, address=cluster.address, opener=opener, backend="sim") as session:
         assert session.workers == 4
+
+
+def test_a_cluster_without_room_is_told(cluster, model, opener, monkeypatch) -> None:
+    monkeypatch.setattr("trninfer.runtime.cluster.crew.START_SECONDS", 1.0)
+    with (
+        pytest.raises(WorkerDied, match="Ray has no room for one"),
+        share_out(model, workers=1, opener=opener, backend="neuron") as first,
+        share_out(model, workers=1, opener=opener, backend="neuron") as second,
+    ):
+        assert first.info == second.info
+        with share_out(model, workers=1, opener=opener, backend="neuron"):  # of the cluster's two cores none is left
+            pass
