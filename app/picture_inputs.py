@@ -81,7 +81,7 @@ class PictureInputs:
         if self.prepare is None:
             self._batches = PictureBatches(self._names, self._spec, size, self._answered)
         else:
-            self._batches = PictureSources(self._names, size, self._as_bytes)
+            self._batches = PictureSources(self._names, self._spec, size, self._as_bytes, self._answered)
         return self._batches
 
     def refuse(self, name: str | int, reason: str) -> None:

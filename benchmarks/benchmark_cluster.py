@@ -98,7 +98,9 @@ def _watch_memory(folder: Path, count: int, batch_size: int) -> None:
 
 def _memory(session: SharedSession, paths: list[str], count: int, batch_size: int) -> Iterator[str]:
     """A line after each tenth of the run."""
-    sources = (batch for _, batch in PictureSources(paths, batch_size, False))
+    spec = session.model.network.input
+    assert isinstance(spec, ImageInput)
+    sources = (batch for _, batch in PictureSources(paths, spec, batch_size, False))
     answered, told, since = 0, 0, time.perf_counter()
     for answer in session.stream(sources):
         answered += answer.size + len(answer.failures)

@@ -12,6 +12,7 @@ from ..models.files import Model, load_model
 from ..models.network import ImageInput, ModelError
 from ..runtime.choose import choose_backend
 from ..runtime.session import Session
+from .predictions import Prediction, make_predictions
 from .shipping import decode_sources
 
 COLUMNS = ("path", "bytes")
@@ -37,29 +38,32 @@ class Classifier:
         if not isinstance(loaded.network.input, ImageInput):
             raise ModelError(f"model {loaded.network.name!r} reads features, not pictures")
         self._spec = loaded.network.input
-        self._labels = loaded.network.labels
+        self._labels = loaded.network.answer_labels
         self._session = Session(loaded, choose_backend(backend, target), dtype, batch_size)
 
     def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
         """The columns of a batch of N pictures with what the network says of each.
 
-        `batch` has a column "path" (paths of pictures) or "bytes" (what their files hold). Added are "label" (text),
-        "probability" (float32, NaN where there is no answer) and "error" (why there is none, else empty). KeyError
-        where it has neither column.
+        `batch` has a column "path" (paths of pictures) or "bytes" (what their files hold). Added are "label" (text; for
+        a network that gives values, these as text), "probability" (float32, NaN where there is none) and "error" (why
+        there is no answer, else empty). KeyError where it has neither column.
         """
         column = next((name for name in COLUMNS if name in batch), None)
         if column is None:
             raise KeyError(f"a batch needs a column {' or '.join(COLUMNS)}; it has {', '.join(batch) or 'none'}")
         sources = [source if isinstance(source, bytes) else str(source) for source in batch[column]]
-        labels, probabilities, errors = [], [], []
+        labels: list[str] = []
+        probabilities: list[float] = []
+        errors: list[str] = []
         for first in range(0, len(sources), self._session.batch_size):
             part = sources[first : first + self._session.batch_size]
             pictures, failures = decode_sources(self._spec, part)
             answered = iter(self._answers(pictures))
             for position in range(len(part)):
-                label, probability = ("", np.nan) if position in failures else next(answered)
-                labels.append(label)
-                probabilities.append(probability)
+                answer = next(answered) if position not in failures else None
+                labels.append(answer.text if answer is not None else "")
+                found = answer.probability if answer is not None else None
+                probabilities.append(np.nan if found is None else found)
                 errors.append(failures.get(position, ""))
         added = {
             "label": np.array(labels, object),
@@ -68,7 +72,6 @@ class Classifier:
         }
         return {**batch, **added}
 
-    def _answers(self, pictures: np.ndarray) -> list[tuple[str, float]]:
+    def _answers(self, pictures: np.ndarray) -> list[Prediction]:
         result = self._session.run(pictures)
-        rows = zip(result.classes.tolist(), result.probabilities)
-        return [(self._labels[index], float(row[index])) for index, row in rows]
+        return make_predictions(range(len(pictures)), self._labels, result.classes, result.probabilities, 1)

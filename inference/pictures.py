@@ -52,7 +52,7 @@ class PictureBatches:
             if isinstance(values, InputError):
                 self.problems.append(InputProblem(path, str(values)))
                 continue
-            for name, example in _examples(path, values):
+            for name, example in examples(path, values):
                 if name in self._answered:
                     continue
                 names.append(name)
@@ -64,7 +64,7 @@ class PictureBatches:
             yield names, np.stack(batch)
 
 
-def _examples(path: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+def examples(path: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """The inputs of a file by name: itself, or those of its batch [N, C, H, W] by number."""
     if values.ndim == 3:
         yield path, values

@@ -6,7 +6,7 @@ import functools
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -14,25 +14,36 @@ from ..models.errors import InputError
 from ..models.network import ImageInput
 from ..models.preprocess import open_image, preprocess
 from ..models.regular_files import describe, open_regular
-from .pictures import read_picture
+from .arrays import is_array_file, read_arrays
+from .pictures import examples, read_picture
 from .search import STANDARD_INPUT, InputProblem
 
 MAX_BYTES = 256 << 20  # of one picture's file, where it is sent
 
-Source = str | bytes  # the path of a picture, or what its file holds
+Source = str | bytes | np.ndarray  # the path of a picture, what its file holds, or what the network reads [C, H, W]
 
 
 class PictureSources:
     """Iterates over (names, sources) of pictures, `batch_size` at a time, in the order of their names.
 
-    Sources are absolute paths, or with `as_bytes` what the files hold, as always for standard input. `problems` has
-    what could not be read so far.
+    Sources are absolute paths, or with `as_bytes` what the files hold, as always for standard input. Files of arrays
+    are read here, since one may hold several inputs. `problems` has what could not be read so far; names in `answered`
+    are left out.
     """
 
-    def __init__(self, paths: Sequence[str], batch_size: int, as_bytes: bool) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        spec: ImageInput,
+        batch_size: int,
+        as_bytes: bool,
+        answered: Set[str | int] = frozenset(),
+    ) -> None:
         self._paths = paths
+        self._spec = spec
         self._batch_size = batch_size
         self._as_bytes = as_bytes
+        self._answered = answered
         self.problems: list[InputProblem] = []
 
     def __iter__(self) -> Iterator[tuple[list[str], list[Source]]]:
@@ -40,16 +51,26 @@ class PictureSources:
         batch: list[Source] = []
         for path in self._paths:
             try:
-                batch.append(self._source(path))
+                sources = self._sources(path)
             except InputError as error:
                 self.problems.append(InputProblem(path, str(error)))
                 continue
-            names.append(path)
-            if len(batch) == self._batch_size:
-                yield names, batch
-                names, batch = [], []
+            for name, source in sources:
+                if name in self._answered:
+                    continue
+                names.append(name)
+                batch.append(source)
+                if len(batch) == self._batch_size:
+                    yield names, batch
+                    names, batch = [], []
         if batch:
             yield names, batch
+
+    def _sources(self, path: str) -> Iterator[tuple[str, Source]]:
+        """The inputs of a file by name."""
+        if is_array_file(path):
+            return examples(path, read_arrays(path, self._spec))
+        return iter([(path, self._source(path))])
 
     def _source(self, path: str) -> Source:
         if path != STANDARD_INPUT and not self._as_bytes:
@@ -77,10 +98,19 @@ def decode_sources(spec: ImageInput, sources: Sequence[Source]) -> tuple[np.ndar
     pictures, failures = [], {}
     for position, source in enumerate(sources):
         try:
-            if isinstance(source, bytes):
+            if isinstance(source, np.ndarray):
+                pictures.append(source)
+            elif isinstance(source, bytes):
                 pictures.append(preprocess(open_image(io.BytesIO(source)), spec))
             else:
-                pictures.append(read_picture(source, spec))
+                pictures.append(_one(read_picture(source, spec)))
         except InputError as error:
             failures[position] = str(error)
     return np.stack(pictures) if pictures else np.empty((0, *spec.shape), np.float32), failures
+
+
+def _one(values: np.ndarray) -> np.ndarray:
+    """The input [C, H, W] of a file that holds one."""
+    if values.ndim != 3:
+        raise InputError(f"holds {len(values)} arrays; one is needed here")
+    return values
