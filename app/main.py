@@ -21,6 +21,7 @@ from .ffnn import ffnn
 from .import_model import import_model
 from .lint import lint
 from .models import models
+from .simulate import simulate
 
 # The base of what typer raises for wrong options. It is Click's, which newer versions of typer bring with them.
 _WrongCommandLine: type[Exception] = next(
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 for command in (classify, ffnn, bench, models, doctor, lint):
     app.command()(command)
+app.command(context_settings={"allow_interspersed_args": False})(simulate)  # options after FILE are the script's
 app.command("import")(import_model)  # the word is no name for a function
 
 

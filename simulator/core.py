@@ -21,6 +21,7 @@ from .errors import NkiValidationError, UndefinedOnChipWarning
 from .instruction import Allocation, Cost, Instruction, Transfer, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, place
 from .pair import Pair
+from .psum_writes import Written
 from .replay import Recording
 from .targets import Target
 from .tensor import IndirectTensor, NkiTensor
@@ -46,6 +47,7 @@ class NeuronCore:
         self.programs: int | None = None  # of the launch grid; None where the kernel was launched without one
         self.rank = 0  # which of them this is
         self.pair: Pair | None = None  # what joins it with the other core of a launch on two
+        self.sanitizer: Any = None  # sees every instruction, where the caller wants faults looked for
         self.partner: NeuronCore | None = None  # core 1, as core 0 knows it
         self.registers: dict[str, Array] = {}  # state that engines keep between instructions
         self.last_accumulation: Instruction | None = None  # the last to use the Scalar Engine's accumulators
@@ -154,6 +156,8 @@ class NeuronCore:
             options,
         )
         program.append(instruction)
+        if self.sanitizer is not None:
+            self.sanitizer.see(self.rank, instruction, writes, reads)
         if indirect:
             _after_registers(instruction, indirect)
         return instruction
@@ -167,6 +171,11 @@ class NeuronCore:
             compute(*operands)
             if self.recording is not None:
                 self.recording.note(instructions, compute, operands)
+
+    def not_begun(self, dst: NkiTensor, found: Written) -> None:
+        """A matmul is to accumulate onto a tile of which not all was begun by a matmul."""
+        if self.sanitizer is not None:
+            self.sanitizer.accumulates(_source_line(), dst, found)
 
     def warn(self, message: str) -> None:
         """Tell of what the chip leaves undefined, once for each line of the kernel."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from .memory import MemoryRegion
 from .pair import CORES, Pair
 from .replay import Recording, Replayed, Replays
 from .run import PairPrediction, Prediction, Run
+from .sanitizer import Finding, Sanitizer
 from .targets import Target, default_target, find_target
 from .tensor import NkiTensor
 from .timing.capacity import Memory, check
@@ -105,11 +107,26 @@ def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
     args, kwargs = _each(args, from_torch), _each(kwargs, from_torch)
     core = NeuronCore(default_target())
+    core.sanitizer = Sanitizer() if _sanitizing[0] else None
     result = execute(core, kernel, args, kwargs, update_arguments=True)
     return _each(result, lambda a: tensor_of(a) if isinstance(a, np.ndarray) else a) if tensors else result
 
 
 observers: list[Callable[[Run, list[str]], None]] = []  # are shown every launch, with the shapes of its arguments
+
+
+_sanitizing = [False]  # whether launches that name no choice are looked through for faults
+
+
+@contextmanager
+def sanitized(wanted: bool) -> Iterator[None]:
+    """Launches inside are looked through for faults, where `wanted`; observers find them in `Run.findings`."""
+    before = _sanitizing[0]
+    _sanitizing[0] = wanted
+    try:
+        yield
+    finally:
+        _sanitizing[0] = before
 
 
 def execute(
@@ -145,8 +162,11 @@ def execute(
     for each in cores:
         _follow(each.program, made.schedule)
         each.memory = check(each.program, each.target)
+    if core.sanitizer is not None:
+        core.sanitizer.finish(_tensors(returned))
     if observers:
-        _tell(Run(predict(core), (), made.__name__, profiled=False), [tensor for _, tensor in arguments])
+        launched = Run(predict(core), (), made.__name__, profiled=False, findings=_findings(core))
+        _tell(launched, [tensor for _, tensor in arguments])
     result = _each(returned, lambda value: _leave(core, value))
     if update_arguments and core.functional:
         written = {id(a.allocation) for each in cores for instruction in each.program for a in instruction.writes}
@@ -176,6 +196,7 @@ def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
             f"{core.target.name}"
         )
     other = NeuronCore(core.target, core.functional, core.dge)
+    other.sanitizer = core.sanitizer
     other.rank, other.programs = 1, CORES
     core.pair = other.pair = Pair()
     core.partner = other
@@ -218,12 +239,21 @@ def _argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:
         )
     dtype = lookup(value.dtype) if isinstance(value, TensorSpec) else lookup(name_of_array(value))
     tensor = core.ndarray(tuple(value.shape), dtype, MemoryRegion.shared_hbm, "argument", argument=True)
+    if core.sanitizer is not None:
+        core.sanitizer.argument(tensor)
     if core.functional:
         if isinstance(value, TensorSpec):
             raise NkiValidationError("a TensorSpec has no values; pass arrays, or functional=False")
         tensor.storage.array = hold(np.ascontiguousarray(value), dtype).reshape(-1)
         tensor.storage.borrowed = True
     return tensor
+
+
+def _tensors(value: Any) -> list[NkiTensor]:
+    """The tensors among what a kernel returned."""
+    found: list[NkiTensor] = []
+    _each(value, lambda item: found.append(item) if isinstance(item, NkiTensor) else None)
+    return found
 
 
 def _leave(core: NeuronCore, value: Any) -> Any:
@@ -256,6 +286,7 @@ def run(
     profiled: bool = False,
     functional: bool = True,
     constants: Mapping[str, float] | None = None,
+    sanitize: bool = False,
     **parameters: Any,
 ) -> Run:
     """Run a kernel on the simulator and predict its time on the chip.
@@ -266,10 +297,11 @@ def run(
     `constants`: other values of the timing model's constants (timing/constants/), for a machine that might be; the
     run's note then says so. With values, a launch is recorded when shapes and parameters come a second time, and
     replayed from then on.
+    `sanitize`: look for races, overlaps, lost and uninitialised values (sanitizer.py); `findings` of the run has them.
     """
     found = find_target(target)
     with changed(found.name, constants or {}):
-        return _run(kernel, arrays, found, dge, profiled, functional, parameters)
+        return _run(kernel, arrays, found, dge, profiled, functional, sanitize or _sanitizing[0], parameters)
 
 
 def _run(
@@ -279,12 +311,14 @@ def _run(
     dge: bool,
     profiled: bool,
     functional: bool,
+    sanitize: bool,
     parameters: dict[str, Any],
 ) -> Run:
     """`run` with the constants as they are."""
     name = getattr(kernel, "__name__", "kernel")
-    key = _key(kernel, arrays, found, dge, parameters)
-    if functional:
+    key = None if sanitize else _key(kernel, arrays, found, dge, parameters)
+    again: Any = None
+    if functional and not sanitize:
         again = _REPLAYS.seen(key)
         if isinstance(again, Replayed):
             given = [value for value in (*arrays, *parameters.values()) if isinstance(value, np.ndarray)]
@@ -296,7 +330,8 @@ def _run(
         _PREDICTIONS.move_to_end(key)
         return Run(known, known.blank_outputs, name, profiled)
     core = NeuronCore(found, functional, dge)
-    if functional and again:
+    core.sanitizer = Sanitizer() if sanitize else None
+    if again:
         core.recording = Recording()
     with uncollected():
         returned = execute(core, kernel, arrays, parameters)
@@ -307,7 +342,11 @@ def _run(
     elif key is not None and not functional:
         prediction.blank_outputs = outputs
         _remember(key, prediction)
-    return Run(prediction, outputs, name, profiled)
+    return Run(prediction, outputs, name, profiled, _findings(core))
+
+
+def _findings(core: NeuronCore) -> list[Finding]:
+    return core.sanitizer.findings if core.sanitizer is not None else []
 
 
 def _key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parameters: dict[str, Any]) -> Any:

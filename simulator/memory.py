@@ -50,10 +50,12 @@ class Storage:
         "dtype",
         "line",
         "name",
+        "number",
         "owner",
         "partition_base",
         "region",
         "row",
+        "shadow",
         "shape",
         "size",
         "written",
@@ -78,6 +80,8 @@ class Storage:
         self.owner: Any = None  # the Allocation that dependencies are tracked on: its own, or its arena's
         self.borrowed = False  # the array is the caller's and must be copied before a write
         self.core: Any = None  # who wants to know when the kernel lets go of it
+        self.shadow: Any = None  # what a sanitizer knows of the elements, and the number it gave the tensor
+        self.number = 0
         self.written = PsumWrites() if region is PSUM else None  # by whom its elements were written
 
     def __del__(self) -> None:
@@ -142,6 +146,7 @@ class Arena:
     def __init__(self, row_bytes: int, owner: Any, functional: bool) -> None:
         self.row_bytes = row_bytes
         self.owner = owner
+        self.shadow: Any = None  # of all bytes, a sanitizer's
         self.written = PsumWrites()  # in PSUM, whichever tensor it was by
         # 0xFF is NaN in every float type of 16 bits or more, as in memory that was never written.
         self.array: Array = np.full(PARTITIONS * row_bytes if functional else 0, 0xFF, dtype=np.uint8)

@@ -6,13 +6,15 @@ Nothing is scheduled before somebody asks for a time, so a functional run that n
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from . import html
 from .garbage import uncollected
 from .instruction import Instruction, engine
+from .sanitizer import Finding
 from .targets import PARTITIONS, Target
 from .timing import trace
 from .timing.capacity import Memory
@@ -151,11 +153,19 @@ class Run:
     outputs: what the kernel returned, as arrays (None where functional=False).
     """
 
-    def __init__(self, prediction: Prediction, outputs: tuple[Any, ...], name: str, profiled: bool) -> None:
+    def __init__(
+        self,
+        prediction: Prediction,
+        outputs: tuple[Any, ...],
+        name: str,
+        profiled: bool,
+        findings: Sequence[Finding] = (),
+    ) -> None:
         self.prediction = prediction
         self.outputs = outputs
         self.name = name
         self.profiled = profiled
+        self.findings = list(findings)  # of the sanitizer, where it was asked for
         self.target = prediction.target.name
         notes = [scaled_note(self.target), _TWO_CORES if prediction.cores == 2 else None]
         self.note = "; ".join(note for note in notes if note) or None
@@ -223,6 +233,10 @@ class Run:
         shares["dma"] = max(shares["dma"], self.engines["dma_issue"].share)
         name = max(shares, key=lambda key: shares[key])
         return name if shares[name] >= BOUND_SHARE else "latency"
+
+    def _repr_html_(self) -> str:
+        """The figures and the timeline, as a notebook shows them."""
+        return html.fragment(self)
 
     def trace(self) -> dict[str, Any]:
         """The timeline as a Chrome trace (an object that json.dumps takes), for Perfetto."""

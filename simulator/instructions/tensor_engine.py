@@ -294,6 +294,7 @@ def _can_accumulate(core: NeuronCore, dst: NkiTensor) -> None:
         found = storage.arena.written.of(dst)
     if found is Written.matmul:
         return
+    core.not_begun(dst, found)
     if found is Written.nothing:
         raise NkiValidationError(
             f"nc_matmul: accumulate=True onto dst {dst.label}, which no matmul has written; the first "

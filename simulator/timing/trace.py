@@ -40,7 +40,7 @@ def chrome_trace(launches: Iterable[tuple[str, float, Sequence[Any]]]) -> dict[s
                 )
             )
         clock = end
-    tracks = {track: number for number, track in enumerate(sorted({track for track, _ in spans}, key=_place), 1)}
+    tracks = {track: number for number, track in enumerate(sorted({track for track, _ in spans}, key=place), 1)}
     for track, span in spans:
         span["tid"] = tracks[track]
     return {"displayTimeUnit": "ns", "traceEvents": [*_metadata(tracks), *[span for _, span in spans]]}
@@ -67,11 +67,19 @@ def _umask() -> int:
     return mask
 
 
-def _place(track: str) -> tuple[int, str, int]:
-    if track in ORDER:
-        return ORDER.index(track), "", 0
-    kind, number = track.rsplit(" ", 1)
-    return len(ORDER), kind, int(number)
+def place(track: str) -> tuple[str, int, str, int]:
+    """Where a track stands: the launch, then core by core the engines, then the DMA queues."""
+    core, rest = (track[:6], track[7:]) if track.startswith("core ") else ("", track)
+    if rest in ORDER:
+        return core, ORDER.index(rest), "", 0
+    kind, number = rest.rsplit(" ", 1)
+    return core, len(ORDER), kind, int(number)
+
+
+def title_of(track: str) -> str:
+    """What a track is called: the engine's name, after its core where there are two."""
+    core, rest = (track[:7], track[7:]) if track.startswith("core ") else ("", track)
+    return core + TITLES.get(rest, rest.replace("dma", "DMA"))
 
 
 def _span(name: str, start: float, duration: float, details: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +105,7 @@ def _metadata(tracks: dict[str, int]) -> list[dict[str, Any]]:
         {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "NeuronCore (predicted)"}}
     ]
     for track, number in tracks.items():
-        title = TITLES.get(track, track.replace("dma", "DMA"))
+        title = title_of(track)
         events.append({"ph": "M", "name": "thread_name", "pid": 1, "tid": number, "args": {"name": title}})
         events.append({"ph": "M", "name": "thread_sort_index", "pid": 1, "tid": number, "args": {"sort_index": number}})
     return events

@@ -15,7 +15,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from trninfer import kernels
+from trninfer import kernels, simulator
 from trninfer.models.layout import pack_conv2d
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.core import NeuronCore
@@ -350,3 +350,10 @@ def test_scales_and_biases_of_activations(monkeypatch: pytest.MonkeyPatch, targe
         kernel, arrays, parameters = _arguments(case, dtype)
         execute(NeuronCore(find_target(target), functional=False), kernel, arrays, parameters)
     assert seen
+
+
+@pytest.mark.parametrize("case", [*CALLS, *PACKED])
+def test_the_sanitizer_finds_nothing(case: str) -> None:
+    kernel, arrays, parameters = _arguments(case, "bfloat16")
+    run = simulator.run(kernel, *arrays, functional=False, sanitize=True, **parameters)
+    assert not run.findings, "\n".join(map(str, run.findings))

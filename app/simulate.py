@@ -1,0 +1,84 @@
+"""`trninfer simulate`: any script or kernel file with `import nki`, on the simulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from .errors import CHECK_FAILED, UsageError
+from .options import Target
+from .output import check_files, write_output
+from .text import printable
+
+
+def simulate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file that imports nki.")],
+    arguments: Annotated[
+        Optional[list[str]],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
+        typer.Argument(metavar="ARGS", help="What the script finds in sys.argv.", show_default=False),
+    ] = None,
+    target: Annotated[
+        Optional[Target],  # noqa: UP045
+        typer.Option(
+            "--target", help="NeuronCore to simulate.", show_default="NEURON_PLATFORM_TARGET_OVERRIDE, else trn2"
+        ),
+    ] = None,
+    trace: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--trace", metavar="FILE", help="Write the timelines of all launches as a trace for Perfetto."),
+    ] = None,
+    report: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--report", metavar="FILE", help="Write all launches as an HTML page."),
+    ] = None,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="Look for races, overlaps and lost values in every launch.")
+    ] = False,
+) -> None:
+    """Run a script with `import nki` on the simulated NeuronCore; a line for each launch on standard error.
+
+    The script runs as `python FILE ARGS` would, and its kernels with it; no Neuron package is needed. Options stand
+    before FILE. A line tells the kernel, its arguments, the predicted time and what bounds it.
+
+    \b
+    Examples:
+      trninfer simulate my_kernels.py
+      trninfer simulate --target trn1 --trace out.json my_kernels.py --size 512
+      trninfer simulate --sanitize my_kernels.py
+
+    Exit status: the script's own; 1 where it raises or --sanitize has findings; 2 where it cannot be run.
+    """
+    from ..simulator import NkiValidationError, Run, write_trace
+    from ..simulator.html import page
+    from ..simulator.script import line_of, run_script
+
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file")
+    check_files(None, trace, report)
+    runs: list[Run] = []
+    keep = trace is not None or report is not None
+
+    def observe(run: Run, shapes: list[str]) -> None:
+        typer.echo(printable(line_of(run, shapes)), err=True)
+        for finding in run.findings:
+            typer.echo(printable(f"  {finding}"), err=True)
+        counts.append(len(run.findings))
+        if keep:
+            runs.append(run)
+
+    counts: list[int] = []
+    try:
+        status = run_script([str(file), *(arguments or [])], observe, target.value if target else None, sanitize)
+    except NkiValidationError as error:
+        raise UsageError(str(error)) from None
+    if not counts and not status:
+        typer.echo(f"{file}: no kernel was launched", err=True)
+    if trace is not None:
+        write_trace(trace, runs)
+    if report is not None:
+        write_output(page(runs), report)
+    if sum(counts) and not status:
+        status = CHECK_FAILED
+    raise typer.Exit(status)

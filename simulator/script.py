@@ -1,0 +1,79 @@
+"""Running a script with `import nki` resolved to the simulator, and what it launched."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import install, launch
+from .run import Run
+from .targets import TARGET_VARIABLE, find_target
+
+FAILED, INTERRUPTED = 1, 130
+DEFAULT_TARGET = "trn2"
+
+Observer = Callable[[Run, list[str]], None]
+
+
+def run_script(arguments: Sequence[str], observe: Observer, target: str | None = None, sanitize: bool = False) -> int:
+    """Run a script, `arguments` being its path and what it is to find in sys.argv; the exit status.
+
+    `observe` is shown every launch. The target is `target`, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2. The
+    script finds NKI_SIMULATOR set, as AWS documents it for code that asks where it runs. Its errors are printed to
+    standard error with its own frames alone. NkiValidationError where the target is not known.
+    """
+    script = os.path.abspath(arguments[0])
+    found = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET)
+    install()
+    changed = {TARGET_VARIABLE: found.name, "NKI_SIMULATOR": os.environ.get("NKI_SIMULATOR", "1")}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = list(arguments)
+    sys.path.insert(0, os.path.dirname(script))
+    launch.observers.append(observe)
+    try:
+        with launch.sanitized(sanitize):
+            runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        return _status(end.code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseException as error:
+        _show(error, script)
+        return FAILED
+    finally:
+        launch.observers.remove(observe)
+        sys.argv, sys.path[:] = argv, path
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+    return 0
+
+
+def line_of(run: Run, shapes: list[str]) -> str:
+    """One line about a launch: name, shapes, target, predicted time and what bounds it."""
+    note = f"; {run.note}" if run.note else ""
+    predicted = f"{run.latency_us:.1f} us predicted, bound by {run.bound_by}{note}"
+    return f"{run.name}({', '.join(shapes)}) on {run.target}: {predicted}"
+
+
+def _show(error: BaseException, script: str) -> None:
+    """The script's own traceback, without the frames that brought us there."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != script:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace or error.__traceback__)
+
+
+def _status(code: Any) -> int:
+    if code is None or isinstance(code, int):
+        return code or 0
+    print(code, file=sys.stderr)
+    return FAILED

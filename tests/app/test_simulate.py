@@ -1,0 +1,92 @@
+"""`trninfer simulate`: scripts with `import nki`, a line for each launch."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+KERNEL = """
+import sys
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+
+
+@nki.jit
+def doubled(a):
+    tile = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile{part})
+    return out
+
+
+if __name__ == "__main__":
+    print(doubled{grid}(np.ones((128, 4), np.float32)).sum(), sys.argv[1:])
+"""
+
+
+def start(folder, *arguments, **variables):
+    environment = {k: v for k, v in os.environ.items() if k != "NEURON_PLATFORM_TARGET_OVERRIDE"}
+    return subprocess.run(
+        [sys.executable, "-m", "trninfer", "simulate", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**environment, **variables},
+        check=False,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "kernel.py").write_text(KERNEL.format(part="", grid=""), encoding="utf-8")
+    (tmp_path / "pair.py").write_text(KERNEL.format(part="", grid="[2]"), encoding="utf-8")
+    (tmp_path / "empty.py").write_text("import nki\n", encoding="utf-8")
+    (tmp_path / "broken.py").write_text("import nki\nraise ValueError('no luck')\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_a_launch_is_a_line_and_the_target_is_trn2(folder):
+    done = start(folder, "kernel.py", "--size", "7")
+    assert (done.returncode, done.stdout) == (0, "1024.0 ['--size', '7']\n"), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("doubled([128, 4] float32) on trn2: ") and "us predicted, bound by latency" in line
+    assert " on trn1: " in start(folder, "--target", "trn1", "kernel.py").stderr
+    assert " on trn3: " in start(folder, "kernel.py", NEURON_PLATFORM_TARGET_OVERRIDE="trn3").stderr
+
+
+def test_trace_and_report_hold_every_launch(folder):
+    done = start(folder, "--trace", "out.json", "--report", "out.html", "pair.py")
+    assert done.returncode == 0, done.stderr
+    events = json.loads((folder / "out.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert {"tensor_scalar", "doubled"} <= {event["name"] for event in events}
+    page = (folder / "out.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>") and "<b>doubled</b> on trn2" in page and "core 1" in page
+
+
+def test_findings_are_printed_and_end_with_1(folder):
+    assert start(folder, "--sanitize", "kernel.py").returncode == 0
+    done = start(folder, "--sanitize", "pair.py")
+    assert done.returncode == 1
+    assert "pair.py:16: race: core 1's dma_copy writes" in done.stderr
+
+
+def test_what_goes_wrong_is_told(folder):
+    done = start(folder, "broken.py")
+    assert done.returncode == 1 and "ValueError: no luck" in done.stderr and "runpy" not in done.stderr
+    assert start(folder, "empty.py").stderr == "empty.py: no kernel was launched\n"
+    for arguments, text in (
+        (["missing.py"], "missing.py: no such file"),
+        (["--trace", "none/out.json", "kernel.py"], "does not exist"),
+        ([], "FILE"),
+    ):
+        done = start(folder, *arguments)
+        assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
+    wrong = start(folder, "kernel.py", NEURON_PLATFORM_TARGET_OVERRIDE="trn9")
+    assert wrong.returncode == 2 and "trn9" in wrong.stderr and "Traceback" not in wrong.stderr
