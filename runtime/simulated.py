@@ -59,7 +59,7 @@ class SimulatedBackend:
     ) -> LaunchResult:
         key = (
             kernel.__name__,
-            tuple((operand.shape, np.dtype(operand.dtype).name) for operand in operands),
+            tuple((operand.shape, np.dtype(operand.dtype)) for operand in operands),
             tuple(sorted(parameters.items())),
         )
         if key not in self._timed:

@@ -168,7 +168,8 @@ class NeuronCore:
         `instructions` is how many it stands for. Tensors are operands themselves, or in tuples of them.
         """
         if self.functional:
-            compute(*operands)
+            with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
+                compute(*operands)
             if self.recording is not None:
                 self.recording.note(instructions, compute, operands)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import ml_dtypes
@@ -47,7 +48,7 @@ class DType:
         """What memory that was never written reads as: NaN, or 4 in integers (nki/guides/nki_simulator.rst)."""
         return float("nan") if self.is_float else 4
 
-    @property
+    @cached_property
     def exact(self) -> bool:
         """True where a float32 (or an integer of its own type) needs no rounding to be stored."""
         return self.held == self.bits and self.name != "tfloat32"

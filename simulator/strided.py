@@ -6,6 +6,9 @@ is the partition axis, its stride the number of elements in a partition.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from .dtypes import Array, DType, convert, lookup
@@ -92,7 +95,9 @@ class StridedMemory(NKIObject):
     @property
     def values(self) -> Array:
         """The values, float32 or integers: a view of the storage where it holds values, a copy where it holds bits."""
-        view = self._array()
+        view = self._values
+        if view is None or self._source is not self.storage.array:
+            view = self._array()
         if self._bits and self._dtype.bits != self._dtype.held:
             return view.astype(self._dtype.held)
         return view
@@ -105,8 +110,26 @@ class StridedMemory(NKIObject):
         elif storage.borrowed:
             storage.own()
         view = self._array()
-        values = convert(values, self._dtype)
-        view[...] = values if not self._bits else values.astype(self._dtype.bits, copy=False)
+        if values.dtype != view.dtype or self._bits or not self._dtype.exact:
+            values = convert(values, self._dtype)
+            values = values if not self._bits else values.astype(self._dtype.bits, copy=False)
+        view[...] = values
+
+    def compute(self, function: Callable[..., Array], *values: Any) -> None:
+        """Store function(*values), of this shape: at once where it is a ufunc and float32 is held as it is."""
+        storage = self.storage
+        if type(function) is not np.ufunc or not self._dtype.exact or storage.array is None or storage.borrowed:
+            self.write(function(*values))
+            return
+        view = self._array()
+        if (
+            view.dtype != np.float32
+            or self._bits
+            or any(getattr(value, "dtype", None) != np.float32 for value in values)
+        ):
+            self.write(function(*values))
+        else:
+            function(*values, out=view)  # where operands overlap, NumPy computes as if they did not
 
     def _array(self) -> Array:
         storage = self.storage

@@ -86,12 +86,15 @@ def _activate(
 ) -> None:
     """The values of `activation`; `lanes` are the accumulators, where it uses them."""
     values = float_values(data)
-    with np.errstate(all="ignore"):
-        if isinstance(scale, NkiTensor) or scale != 1.0:
-            values = values * broadcast_value(scale, values.ndim)
-        if bias is not None:
-            values = values + broadcast_value(bias, values.ndim).astype(np.float32)
-        result = function.compute(values)
+    if isinstance(scale, NkiTensor) or scale != 1.0:
+        values = values * broadcast_value(scale, values.ndim)
+    if bias is not None:
+        column = broadcast_value(bias, values.ndim).astype(np.float32, copy=False)
+        if function.name == "copy" and lanes is None and values.shape == dst.shape:
+            dst.compute(np.add, values, column)
+            return
+        values = values + column
+    result = function.compute(values)
     dst.write(shaped(result, dst.shape))
     if lanes is not None:
         _accumulate(lanes, result, command)

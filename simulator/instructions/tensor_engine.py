@@ -82,6 +82,11 @@ def _multiply(
     """The values of nc_matmul; `room` is a float32 matrix for the product."""
     left = stationary.values.reshape(contracted, -1)
     right = moving.values.reshape(contracted, -1)
+    if adds is False and not turns and dst.storage.array is not None and dst._dtype.exact:
+        values = dst.values
+        if values.flags.c_contiguous:
+            np.matmul(left.T, right, out=values.reshape(left.shape[1], -1))
+            return
     product = _transposed(left, right) if turns else np.matmul(left.T, right, out=room)
     result = shaped(product, dst.shape)
     if adds is False:

@@ -123,11 +123,9 @@ def tensor_tensor(
 def _elementwise(dst: NkiTensor, operator: AluOperator, data1: NkiTensor, data2: NkiTensor, as_integers: bool) -> None:
     """The values of tensor_tensor."""
     if as_integers:
-        a, b = data1.values, data2.values
+        dst.write(_narrowed(operator.compute(shaped(data1.values, dst.shape), shaped(data2.values, dst.shape)), dst))
     else:
-        a, b = float_values(data1), float_values(data2)
-    with np.errstate(all="ignore"):
-        dst.write(_narrowed(operator.compute(shaped(a, dst.shape), shaped(b, dst.shape)), dst))
+        dst.compute(operator.compute, shaped(float_values(data1), dst.shape), shaped(float_values(data2), dst.shape))
 
 
 def tensor_scalar(
@@ -178,9 +176,13 @@ def tensor_scalar(
 def _apply_in_turn(dst: NkiTensor, data: NkiTensor, steps: tuple[tuple[AluOperator, Any, bool], ...]) -> None:
     """The values of tensor_scalar: operators, each with its operand and whether that comes first."""
     values = data.values if steps[0][0].bits else float_values(data)
-    with np.errstate(all="ignore"):
-        for operator, operand, reverse in steps:
-            values = _apply(operator, values, operand, reverse, len(data.shape))
+    for operator, operand, reverse in steps[:-1]:
+        values = _apply(operator, values, operand, reverse, len(data.shape))
+    operator, operand, reverse = steps[-1]
+    if data.shape == dst.shape and dst._dtype.is_float:
+        dst.compute(operator.compute, *_inputs(operator, values, operand, reverse, len(data.shape)))
+        return
+    values = _apply(operator, values, operand, reverse, len(data.shape))
     dst.write(_narrowed(shaped(values, dst.shape), dst))
 
 
@@ -231,10 +233,9 @@ def _scale_and_combine(
 ) -> None:
     """The values of scalar_tensor_tensor."""
     first, scalar, reverse0 = scale
-    with np.errstate(all="ignore"):
-        values = shaped(_apply(first, float_values(data), scalar, reverse0, len(data.shape)), dst.shape)
-        other = shaped(float_values(tensor), dst.shape)
-        dst.write(operator.compute(other, values) if reverse else operator.compute(values, other))
+    values = shaped(_apply(first, float_values(data), scalar, reverse0, len(data.shape)), dst.shape)
+    other = shaped(float_values(tensor), dst.shape)
+    dst.compute(operator.compute, *((other, values) if reverse else (values, other)))
 
 
 def tensor_reduce(
@@ -278,8 +279,7 @@ def _reduce(dst: NkiTensor, operator: AluOperator, data: NkiTensor, axes: tuple[
     """The values of tensor_reduce."""
     assert operator.reduction is not None
     values = data.values if operator.bits else float_values(data)
-    with np.errstate(all="ignore"):
-        result = operator.reduction(values, axis=axes)
+    result = operator.reduction(values, axis=axes)
     dst.write(_narrowed(shaped(-result if negate else result, dst.shape), dst))
 
 
@@ -297,8 +297,7 @@ def reciprocal(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Inst
 
 
 def _invert(dst: NkiTensor, data: NkiTensor) -> None:
-    with np.errstate(all="ignore"):
-        dst.write(shaped(np.float32(1) / float_values(data), dst.shape))
+    dst.write(shaped(np.float32(1) / float_values(data), dst.shape))
 
 
 def trailing_axes(op: str, data: NkiTensor, axis: Any) -> tuple[int, ...]:
@@ -343,14 +342,19 @@ def _narrowed(result: Array, dst: NkiTensor) -> Array:
 
 
 def _apply(operator: AluOperator, values: Array, operand: Any, reverse: bool, ndim: int) -> Array:
+    return operator.compute(*_inputs(operator, values, operand, reverse, ndim))
+
+
+def _inputs(operator: AluOperator, values: Array, operand: Any, reverse: bool, ndim: int) -> tuple[Array, ...]:
+    """What an operator computes from: the values, and its operand where it takes one."""
     if operator.unary:
-        return operator.compute(values)
+        return (values,)
     if operator.bits:
         other = operand.values.reshape((-1,) + (1,) * (ndim - 1)) if isinstance(operand, NkiTensor) else operand
         other = np.asarray(other).astype(values.dtype)
     else:
         other = broadcast_value(operand, ndim)
-    return operator.compute(other, values) if reverse else operator.compute(values, other)
+    return (other, values) if reverse else (values, other)
 
 
 def _bit_operands(op: str, operator: AluOperator, *tensors: NkiTensor) -> None:

@@ -1,0 +1,135 @@
+"""How fast the simulator computes whole networks beside PyTorch, and how fast the chip is predicted to be.
+
+    python benchmarks/benchmark_networks.py [--networks resnet18 mobilenet_v2 vgg11] [--repeats 5] [--profile]
+
+Needs torchvision. Each network gets random weights and statistics, is exported to ONNX, imported, and answers one
+picture of 224 x 224. Wall times, of PyTorch and the simulator in turns so that both see the same machine:
+
+  import    seconds to read the ONNX file and compare it with ONNX Runtime
+  shapes    seconds to predict the time from shapes alone, for the first time in this process
+  first     seconds of the first picture on the simulator, in float32: every kernel is walked and checked
+  again     seconds of a later one, the best of `--repeats`: launches that come again are replayed
+  ratio     of `again` to the best of PyTorch's
+
+Predicted times are of trn2 in bfloat16, layer by layer, beside the network's floor: weights and picture once from HBM
+at the rate that a core's DMA engines sustain, or all multiply-accumulates at the Tensor Engine's full clock, whichever
+is longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import os
+import pstats
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torchvision
+from trninfer.models.files import Model
+from trninfer.models.importing import import_network
+from trninfer.runtime.session import Session
+from trninfer.runtime.simulated import open_simulated_backend
+from trninfer.simulator.targets import find_target
+from trninfer.simulator.timing.constants import machine
+
+NETWORKS = ("resnet18", "mobilenet_v2", "vgg11")
+SIDE = 224
+TARGET = "trn2"
+ARRAY = 128 * 128  # multiply-accumulates of the Tensor Engine in a cycle, in 16 bits
+
+
+def random_network(kind: str) -> Any:
+    """A network as torchvision defines it, with random weights and random batch statistics."""
+    torch.manual_seed(0)
+    network = getattr(torchvision.models, kind)(weights=None).eval()
+    for module in network.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            if name == "running_mean":
+                buffer.normal_(0, 0.1)
+            elif name == "running_var":
+                buffer.uniform_(0.5, 1.5)
+    return network
+
+
+def imported(name: str, network: Any) -> tuple[Model, float]:
+    """The network by way of an ONNX file, and the seconds that the import took."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = Path(folder) / f"{name}.onnx"
+        torch.onnx.export(network, (torch.zeros(1, 3, SIDE, SIDE),), str(path), dynamo=False)
+        start = time.perf_counter()
+        read = import_network(path)
+        return Model(read.network, read.tensors, {}), time.perf_counter() - start
+
+
+def floor_us(model: Model) -> float:
+    """Microseconds that no schedule can go below on the target, in bfloat16."""
+    shapes = model.network.shapes()
+    work = sum(layer.multiply_accumulates(*(shapes[name] for name in layer.inputs)) for layer in model.network.layers)
+    weights = sum(tensor.size for tensor in model.tensors.values()) + int(np.prod(model.network.input.shape))
+    rate = machine(TARGET).dma_sustained  # bytes a nanosecond
+    return max(2 * weights / rate, work / ARRAY / find_target(TARGET).tensor_ghz) / 1000
+
+
+def seconds_of(run: Any) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def measure(name: str, repeats: int, profile: bool) -> str:
+    """A row of the table."""
+    network = random_network(name)
+    model, import_seconds = imported(name, network)
+    backend = open_simulated_backend(TARGET)
+    shapes_seconds = seconds_of(lambda: Session(model, backend, "bfloat16", 1).time(1))
+    predicted = Session(model, backend, "bfloat16", 1).time(1).total_us
+    session = Session(model, backend, "float32", 1)
+    x = np.random.default_rng(0).standard_normal((1, 3, SIDE, SIDE)).astype(np.float32)
+    first = seconds_of(lambda: session.run(x))
+    session.run(x)  # recorded
+    ours, theirs = [], []
+    with torch.inference_mode():
+        tensor = torch.from_numpy(x)
+        for _ in range(repeats):
+            theirs += [seconds_of(lambda: network(tensor)) for _ in range(2)]
+            ours.append(seconds_of(lambda: session.run(x)))
+        expected = torch.softmax(network(tensor), dim=1).numpy()
+    error = np.abs(session.run(x).probabilities - expected).max()
+    if profile:
+        with cProfile.Profile() as measured:
+            session.run(x)
+        pstats.Stats(measured).sort_stats("tottime").print_stats(15)
+    floor = floor_us(model)
+    return (
+        f"{name:>16} {import_seconds:8.2f} {shapes_seconds:8.2f} {min(theirs):9.3f} {first:8.3f} {min(ours):8.3f} "
+        f"{min(ours) / min(theirs):7.2f} {error:9.1e} {predicted:13.1f} {floor:9.1f} {predicted / floor:8.2f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="+", default=NETWORKS, help="names of torchvision")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of which the best counts (default 5)")
+    parser.add_argument("--profile", action="store_true", help="show where the simulation spends its time")
+    options = parser.parse_args()
+    cores = len(os.sched_getaffinity(0))
+    torch.set_num_threads(cores)
+    print(f"{cores} cores, one picture {SIDE}x{SIDE}, best of {options.repeats}")
+    print(
+        f"{'network':>16} {'import s':>8} {'shapes s':>8} {'pytorch s':>9} {'first s':>8} {'again s':>8} {'ratio':>7} "
+        f"{'max error':>9} {'predicted us':>13} {'floor us':>9} {'x floor':>8}"
+    )
+    for name in options.networks:
+        print(measure(name, options.repeats, options.profile), flush=True)
+
+
+if __name__ == "__main__":
+    main()
