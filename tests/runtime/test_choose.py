@@ -1,13 +1,11 @@
-"""Which backend a name means, and which target."""
+"""Which backend a name means."""
 
 import os
-import sys
-from types import ModuleType
 
 import pytest
 from trninfer.kernels import nki_source
 from trninfer.runtime import backend
-from trninfer.runtime.backend import BackendUnavailable, TargetError, resolve_target
+from trninfer.runtime.backend import BackendUnavailable
 from trninfer.runtime.choose import Choice, choose_backend, decide
 from trninfer.runtime.neuron import backend as neuron
 from trninfer.runtime.neuron import environment
@@ -45,10 +43,6 @@ def test_options_reach_the_neuron_backend(monkeypatch: pytest.MonkeyPatch) -> No
     assert choose_backend("sim", warmup=2).info.name == "sim"
 
 
-def test_what_reports_say_of_it() -> None:
-    assert choose_backend("sim", "trn1").info == backend.BackendInfo("sim", "trn1", "predicted", "predicted")
-
-
 def test_neuron_says_what_is_missing_and_how_to_install_it() -> None:
     with pytest.raises(BackendUnavailable, match=r"no Neuron device; nki: not installed .*pip install"):
         choose_backend("neuron")
@@ -59,20 +53,3 @@ def test_the_simulator_is_chosen_for_the_kernels_too() -> None:
     assert (chosen.info.name, chosen.info.target) == ("sim", "trn1")
     assert os.environ["TRNINFER_BACKEND"] == ""  # read, never written
     assert nki_source.use_nki() == "sim"
-
-
-def test_the_simulator_is_refused_beside_the_loaded_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "nki", ModuleType("nki"))
-    sys.modules["nki"].__file__ = "/somewhere/nki/__init__.py"
-    with pytest.raises(BackendUnavailable, match=r"'sim' is not available: too late .*AWS's package nki is loaded"):
-        choose_backend("sim")
-
-
-def test_target_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert resolve_target(None) == "trn2"
-    monkeypatch.setenv(backend.TARGET_VARIABLE, "gen4")
-    assert resolve_target(None) == "trn3"
-    assert resolve_target("trn1") == "trn1"
-    monkeypatch.setenv(backend.TARGET_VARIABLE, "trn9")
-    with pytest.raises(TargetError, match=r"NEURON_PLATFORM_TARGET_OVERRIDE: .*trn9.*allowed"):
-        resolve_target(None)

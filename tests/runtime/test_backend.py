@@ -1,0 +1,27 @@
+"""Which target is meant, and what is said beside the times of a backend."""
+
+import pytest
+from trninfer.runtime import backend
+from trninfer.runtime.backend import BackendInfo, TargetError, latency_note, resolve_target
+
+
+def test_target_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(backend.TARGET_VARIABLE, raising=False)
+    assert resolve_target(None) == "trn2"
+    monkeypatch.setenv(backend.TARGET_VARIABLE, "gen4")
+    assert resolve_target(None) == "trn3"
+    assert resolve_target("trn1") == "trn1"
+    monkeypatch.setenv(backend.TARGET_VARIABLE, "trn9")
+    with pytest.raises(TargetError, match=r"NEURON_PLATFORM_TARGET_OVERRIDE: .*trn9.*allowed"):
+        resolve_target(None)
+
+
+def test_only_the_simulated_trn3_has_a_note() -> None:
+    kinds = {name: ("predicted" if name == "sim" else "measured") for name in ("sim", "neuron")}
+    notes = {
+        (name, target): latency_note(BackendInfo(name, target, kind, kind))
+        for name, kind in kinds.items()
+        for target in ("trn1", "trn2", "trn3")
+    }
+    assert [key for key, note in notes.items() if note] == [("sim", "trn3")]
+    assert "trn2" in str(notes["sim", "trn3"])
