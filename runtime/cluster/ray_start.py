@@ -21,7 +21,7 @@ from ..neuron.system import VISIBLE_CORES
 
 NEURON_CORES = "neuron_cores"  # what Ray calls NeuronCores, which it gives to actors by NEURON_RT_VISIBLE_CORES
 
-STORE_BYTES = 512 << 20  # for batches on their way: at most two for each worker
+WORKER_STORE_BYTES = 256 << 20  # of shared memory for each worker: at most two batches are on their way to it
 INSTALL_HINT = "pip install 'trninfer[cluster]'"
 _LONGEST_FOLDER = 40  # bytes: Ray adds up to 64
 
@@ -44,9 +44,10 @@ def import_ray() -> Any:
 
 
 @contextlib.contextmanager
-def ray_for(address: str | None, workers: int, cores: Sequence[int] = ()) -> Iterator[Any]:
+def ray_for(address: str | None, workers: int, cores: Sequence[int] = (), shared_bytes: int = 0) -> Iterator[Any]:
     """Ray, connected: to the cluster at `address` ("auto", or host:port), else to one that is started for `workers`
     workers on this machine, one for each of the NeuronCores `cores` if any, and stopped when the block ends.
+    `shared_bytes` are what all of them are given, beside batches.
 
     Where this process is connected to Ray already, that is used and left as it is. BackendUnavailable where Ray is not
     installed, does not start, or is not at the address.
@@ -71,7 +72,7 @@ def ray_for(address: str | None, workers: int, cores: Sequence[int] = ()) -> Ite
             ray = import_ray()
         with _silent(ray):
             with _variables({**_QUIET_AND_PRIVATE, **visible}):
-                _start(ray, workers, len(cores), folder)
+                _start(ray, workers, len(cores), shared_bytes + workers * WORKER_STORE_BYTES, folder)
             try:
                 yield ray
             finally:
@@ -112,7 +113,7 @@ def _connect(ray: Any, address: str) -> None:
         raise BackendUnavailable(f"no Ray cluster at {address!r}: {reason}") from None
 
 
-def _start(ray: Any, workers: int, cores: int, folder: str) -> None:
+def _start(ray: Any, workers: int, cores: int, store_bytes: int, folder: str) -> None:
     from ray._private import ray_constants  # what the variable above has set, where Ray was not imported before it
 
     before = getattr(ray_constants, "ENABLE_RAY_CLUSTER", None)
@@ -125,7 +126,7 @@ def _start(ray: Any, workers: int, cores: int, folder: str) -> None:
             include_dashboard=False,
             log_to_driver=False,
             logging_level="ERROR",
-            object_store_memory=STORE_BYTES,
+            object_store_memory=store_bytes,
             _temp_dir=folder,
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:

@@ -176,7 +176,8 @@ def share_out(
     cores: tuple[int, ...] = ()
     if address is None and opener is None and decide(backend).backend == "neuron":
         cores = pick_cores(workers or 1)
-    with ray_for(address, workers or 1, cores) as ray:
+    shared_bytes = 2 * sum(tensor.nbytes for tensor in model.tensors.values())
+    with ray_for(address, workers or 1, cores, shared_bytes) as ray:
         room = ray.cluster_resources()
         neuron = bool(cores) or backend == "neuron"
         if address is not None and backend == "auto" and not simulator_is_preferred():

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trninfer
 from trninfer.runtime.cluster import shared_session
 from trninfer.runtime.cluster.ray_start import ray_for
 from trninfer.runtime.neuron import environment
@@ -65,6 +66,17 @@ def test_pictures_over_workers_in_order_with_bad_ones_told(cli, ray, pictures, p
     assert several["predictions"] == one["predictions"] and several["layers"] == one["layers"]
     table = cli(*arguments, *how)
     assert "2 cores work at once" in table.out and max(map(len, table.out.splitlines())) <= 80
+
+
+def test_from_python(ray, pictures, picture_model) -> None:
+    paths = sorted(pictures.glob("*.png"))
+    one = trninfer.classify(paths, picture_model, backend="sim", batch_size=1)
+    assert trninfer.classify(paths, picture_model, backend="sim", batch_size=1, cores=2) == one
+    rows = np.random.default_rng(0).standard_normal((9, 64)).astype(np.float32)
+    one = trninfer.predict(rows, backend="sim", batch_size=4)
+    assert trninfer.predict(rows, backend="sim", batch_size=4, cluster="auto", cores=2) == one
+    with pytest.raises(ValueError, match="cores is 0; at least 1"):
+        trninfer.predict(rows, cores=0)
 
 
 def test_a_picture_piped_in_goes_to_a_worker(cli, ray, pictures, picture_model, monkeypatch) -> None:
