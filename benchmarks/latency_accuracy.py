@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 
 from trninfer.benchmarks.error_statistics import ErrorSummary, summarize
 from trninfer.benchmarks.instruction_rows import InstructionPrediction, predict_instructions
 from trninfer.benchmarks.leave_out import leave_one_out, leave_out
+from trninfer.benchmarks.measured_rows import MeasuredRow, compare_measured
 from trninfer.benchmarks.measurements import family, kernel_name, load_all_kernel_rows, load_instruction_rows
 from trninfer.benchmarks.predictions import Prediction, predict_all
 from trninfer.simulator.timing.constants import TARGETS, constants
@@ -49,6 +51,7 @@ def main() -> None:
     left_out = leave_one_out(predictions)
     families = leave_out(predictions, lambda prediction: family(prediction.row))
     instructions = predict_instructions(load_instruction_rows())
+    measured = compare_measured()
 
     show = _markdown if markdown else _plain
     for title, table in (
@@ -56,6 +59,7 @@ def main() -> None:
         ("Kernels, summed up", summary_table(predictions, left_out, families)),
         ("Constants that lean on kernel rows", constant_table()),
         ("Instructions", instruction_table(instructions)),
+        ("Instructions of 57 profiles", measured_table(measured)),
     ):
         print(f"### {title}\n" if markdown else title)
         print(show(*table))
@@ -64,6 +68,8 @@ def main() -> None:
     found = summarize(*zip(*compared))
     print(f"instructions compared: {found.rows} of {len(instructions)}, largest error {found.largest:.1f} %")
     print(f"instructions, mean absolute percentage error: {found.mean:.2f} %")
+    errors = [abs(row.error) for row in measured if row.predicted_ns is not None]
+    print(f"measured instructions compared: {len(errors)} of {len(measured)}, median error: {median(errors):.1f} %")
     others = [p for p in predictions if p.row.id.startswith("o")]
     ours = [p for p in predictions if not p.row.id.startswith("o")]
     print(f"kernels, leave-one-out mean absolute percentage error: {_mean_magnitude(left_out):.2f} %")
@@ -158,6 +164,17 @@ def instruction_table(predictions: Iterable[InstructionPrediction]) -> Table:
             )
         )
     return (*_ROW_HEADER, "error %", "remark"), lines
+
+
+def measured_table(rows: Iterable[MeasuredRow]) -> Table:
+    """A line for each thing that a row of data/measured/instruction-timings.csv tells."""
+    lines: list[Sequence[str]] = []
+    for row in rows:
+        figures = ("", "", "")
+        if row.predicted_ns is not None:
+            figures = (f"{row.measured_ns:.1f}", f"{row.predicted_ns:.1f}", f"{row.error:+.1f}")
+        lines.append((row.name, row.what, *figures, row.remark))
+    return ("instruction", "what", "measured ns", "predicted ns", "error %", "remark"), lines
 
 
 def _summary(predictions: Sequence[Prediction]) -> ErrorSummary:

@@ -26,6 +26,7 @@ class Buffers:
         self._banks += [PSUM_BANK_BYTES] * (PSUM_BANKS - len(self._banks))
         self._releases: tuple[list[tuple[float, int, Version]], ...] = ([], [])
         self._count = 0
+        self._full = [False, False]  # the first that waits was tried and has no room before something is put back
         self.sbuf_peak = sbuf_placed
         self.psum_peak = psum_placed
 
@@ -47,18 +48,22 @@ class Buffers:
         given = []
         for kind in (0, 1):
             waiting, releases = self._waiting[kind], self._releases[kind]
-            while True:
-                while waiting and self._take(waiting[0][1]):
-                    given.append(waiting.popleft()[0])
+            while waiting:
+                if not self._full[kind]:
+                    while waiting and self._take(waiting[0][1]):
+                        given.append(waiting.popleft()[0])
+                    self._full[kind] = True
                 if not waiting or not releases or releases[0][0] > time:
                     break
                 self._put_back(heapq.heappop(releases)[2])
+                self._full[kind] = False
         return given
 
     def force(self, time: float) -> int:
         """Give the first waiting version its buffer whether there is room or not."""
         waiting = self._waiting[1] or self._waiting[0]
         index, version = waiting.popleft()
+        self._full = [False, False]
         if version.psum:
             version.bank = PSUM_BANKS  # none of them
         else:
@@ -82,9 +87,10 @@ class Buffers:
             for bank in empty[:count]:
                 banks[bank] = 0
         else:
-            bank = max(range(PSUM_BANKS), key=lambda b: (banks[b], -b))
-            if banks[bank] < version.size:
+            room = max(banks)
+            if room < version.size:
                 return False
+            bank = banks.index(room)
             version.bank = bank
             banks[bank] -= version.size
         self.psum_peak = max(self.psum_peak, PSUM_BANKS * PSUM_BANK_BYTES - sum(banks))

@@ -81,9 +81,8 @@ class Costs:
         if unit is not engine.vector:
             return self.gpsimd(dst.free_size)
         busy, m = dst.free_size / self.target.vector_ghz, self.machine
-        return Cost(
-            busy + m.memset_gap_cycles / self.target.vector_ghz, busy + m.memset_fill_cycles / self.target.vector_ghz
-        )
+        interval = busy + m.memset_gap_cycles / self.target.vector_ghz
+        return Cost(interval, max(interval, m.memset_fill_cycles / self.target.vector_ghz))
 
     def copy(self, unit: engine, dst: Any, src: Any) -> Cost:
         """tensor_copy on one of the three engines that have it."""
@@ -117,8 +116,8 @@ class Costs:
                 return Cost(busy + self._vector_gap, busy + self._vector_fill)
             gap, fill, ghz = m.vector_operand_gap_cycles, m.vector_operand_fill_cycles, self.target.vector_ghz
         else:
-            if not operands or self.generation == 2:
-                return self.scalar(dst.free_size, data)
+            if not operands or self.generation == 2:  # numbers come as a scale and a bias, which is read
+                return self.activation(data, "any")._replace(table="")
             busy = dst.free_size / self.target.scalar_ghz
             gap, fill, ghz = m.scalar_scale_gap_cycles, m.scalar_scale_fill_cycles, self.target.scalar_ghz
         return Cost(busy + gap / ghz, busy + fill / ghz)
@@ -229,7 +228,7 @@ class Costs:
         cold = m.cold_clock * streaming
         if dtype.itemsize == 4:
             streaming *= m.transpose_fp32_cycles * (m.transpose_fp32_stride if stride >= m.wide_stride else 1.0)
-            cold = m.transpose_fp32_cold * streaming
+            cold = m.cold_clock * streaming
         interval = streaming + m.matmul_gap_ns
         return Cost(interval, interval + m.matmul_fill_ns, cold)
 

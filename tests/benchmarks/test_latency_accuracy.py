@@ -8,6 +8,7 @@ import pytest
 from trninfer import simulator
 from trninfer.benchmarks import latency_accuracy, leave_out, predictions
 from trninfer.benchmarks.instruction_rows import ROWS, InstructionPrediction, predict_instructions
+from trninfer.benchmarks.measured_rows import MeasuredRow
 from trninfer.benchmarks.measurements import DATA, Measurement, launch_of, load_all_kernel_rows, load_instruction_rows
 from trninfer.benchmarks.predictions import Change, Prediction
 from trninfer.simulator.timing.constants import Constant, fitted, fitted_constants, scaled
@@ -126,6 +127,7 @@ def test_the_last_line_is_the_mean_error(monkeypatch: pytest.MonkeyPatch, capsys
     predicted = [made_up("k02", 378 * 1.1), made_up("k12", 109 * 0.8), made_up("o02", 1000.0)]
     monkeypatch.setattr(latency_accuracy, "predict_all", lambda rows: predicted)
     monkeypatch.setattr(latency_accuracy, "leave_one_out", lambda p: [prediction.error for prediction in p])
+    monkeypatch.setattr(latency_accuracy, "compare_measured", lambda: [MeasuredRow("a", "interval", 10.0, 11.0)])
     monkeypatch.setattr(latency_accuracy, "leave_out", lambda p, group: [prediction.error for prediction in p])
     for arguments in ([], ["--markdown"]):
         monkeypatch.setattr("sys.argv", ["latency_accuracy.py", *arguments])

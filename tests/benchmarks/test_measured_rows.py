@@ -1,0 +1,35 @@
+"""The rows of single instructions beside the model's costs."""
+
+from statistics import median
+
+from trninfer.benchmarks import latency_accuracy
+from trninfer.benchmarks.measured_rows import MeasuredRow, compare_measured
+
+ROWS = compare_measured()
+COMPARED = [row for row in ROWS if row.predicted_ns is not None]
+
+
+def test_most_rows_have_a_cost_and_the_others_a_reason() -> None:
+    assert len(COMPARED) > 200
+    assert all(row.remark for row in ROWS if row.predicted_ns is None)
+    assert all(row.measured_ns > 0 and row.predicted_ns > 0 for row in COMPARED)
+
+
+def test_the_model_stands_on_the_rows() -> None:
+    """The figures that the model claims of itself."""
+    assert median(abs(row.error) for row in COMPARED) <= 5
+    assert all(row.remark for row in COMPARED if abs(row.error) > 25)
+
+
+def test_engines_and_sources_are_told_apart() -> None:
+    """A copy on the Scalar Engine holds it longer from SBUF than from PSUM; a bias that is read takes time."""
+    intervals = {row.name: row.predicted_ns for row in COMPARED if row.what == "interval"}
+    assert intervals["ACT copy fp32 fp32 SBUF PSUM 128 1>1"] > intervals["ACT copy fp32 fp32 PSUM SBUF 128 1>1"] + 30
+    exp = "ACT activation exp flags00000000 fp32 fp32 {} SBUF 128 512>512"
+    assert intervals[exp.format("SBUF")] > intervals[exp.format("PSUM")] > 512 / 1.2 + 100
+
+
+def test_the_table_shows_what_is_not_compared_too() -> None:
+    rows = [MeasuredRow("a", "interval", 10.0, 11.0), MeasuredRow("b", "", 0.0, None, "no cost")]
+    _, lines = latency_accuracy.measured_table(rows)
+    assert lines[0][2:] == ("10.0", "11.0", "+10.0", "") and lines[1][2:] == ("", "", "", "no cost")
