@@ -79,6 +79,15 @@ def test_from_python(ray, pictures, picture_model) -> None:
         trninfer.predict(rows, cores=0)
 
 
+def test_a_run_over_workers_goes_on_from_an_earlier_one(cli, ray, pictures, picture_model, tmp_path) -> None:
+    arguments = ("--model", picture_model, "--batch-size", 1, "--format", "csv", "--backend", "sim")
+    whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
+    cli("classify", pictures, *arguments, "--output", whole)
+    cli("classify", pictures / "0.png", *arguments, "--output", parts)
+    outcome = cli("classify", pictures, *arguments, "--output", parts, "--resume", "--cluster", "auto")
+    assert outcome.status == 0 and parts.read_bytes() == whole.read_bytes()
+
+
 def test_a_picture_piped_in_goes_to_a_worker(cli, ray, pictures, picture_model, monkeypatch) -> None:
     with (pictures / "0.png").open("rb") as file:
         monkeypatch.setattr("sys.stdin", os.fdopen(os.dup(file.fileno())))
