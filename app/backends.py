@@ -45,7 +45,9 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
     if not options.is_shared:
         from ..runtime.session import Session
 
-        yield Session(model, open_backend(options), options.dtype.value, options.batch_size)
+        one = Session(model, open_backend(options), options.dtype.value, options.batch_size, options.launches.value)
+        note_launches(one.launches_note, options)
+        yield one
         return
     from ..runtime.cluster.shared_session import share_out
 
@@ -60,10 +62,17 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
         neuron_options=_counts(options),
         address=options.cluster,
         prepare=prepare,
+        launches=options.launches.value,
         progress=_progress(options),
         warn=complain,
     ) as session:
         yield session
+
+
+def note_launches(note: str | None, options: RunOptions) -> None:
+    """Say on standard error why a network is not launched as was asked, unless the run is quiet."""
+    if note is not None and not options.quiet:
+        complain(note)
 
 
 def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | None:

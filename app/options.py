@@ -40,6 +40,13 @@ class Target(str, Enum):
     trn3 = "trn3"
 
 
+class Launches(str, Enum):
+    """How a network is launched."""
+
+    network = "network"
+    layer = "layer"
+
+
 class Format(str, Enum):
     """Forms of the report."""
 
@@ -52,6 +59,12 @@ class Format(str, Enum):
 DtypeOption = Annotated[Dtype, typer.Option("--dtype", help="Type of weights and data; sums are float32 always.")]
 BatchSizeOption = Annotated[
     int, typer.Option("--batch-size", min=1, max=65536, metavar="N", help="Inputs in one launch of a kernel.")
+]
+LaunchesOption = Annotated[
+    Launches,
+    typer.Option(
+        "--launches", help="A launch for the network, where SBUF holds what passes between layers, or for each."
+    ),
 ]
 BackendOption = Annotated[
     BackendName, typer.Option("--backend", help="Run on the chip or on the simulator; auto: see trninfer doctor.")
@@ -173,6 +186,7 @@ class RunOptions:
 
     dtype: DtypeOption = Dtype.float32
     batch_size: BatchSizeOption = 1
+    launches: LaunchesOption = Launches.network
     backend: BackendOption = BackendName.auto
     target: TargetOption = None
     warmup: WarmupOption = None

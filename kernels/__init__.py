@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .matmul import matmul_fully_optimized as matmul_fully_optimized
     from .matmul import matmul_hoist_load as matmul_hoist_load
     from .matmul import matmul_tiled as matmul_tiled
+    from .network import run_network as run_network
     from .normalization import layer_norm as layer_norm
     from .normalization import local_response_norm as local_response_norm
     from .normalization import log_softmax as log_softmax
@@ -73,6 +74,7 @@ _MODULES = {
     "argmax": "argmax",
     "fused_conv2d_maxpool": "conv2d",
     "fused_conv2d_maxpool_packed": "conv2d",
+    "run_network": "network",
     "ffnn_forward": "ffnn",
     "ffnn_predict": "ffnn",
 }

@@ -25,29 +25,37 @@ def _search(values, indices, data):
 
 
 def _load_chunk(a, columns):
-    """A chunk of some rows, an HBM view [partitions, rows, columns], as [partitions, rows, at least 8].
-
-    Fewer than 8 columns are filled up with copies of the first one: it ties with itself, and the first of equals wins,
-    so no copy is ever found, whatever the values are.
-    """
+    """A chunk of some rows, an HBM view [partitions, rows, columns], as [partitions, rows, at least 8]."""
     width = max(columns.size, SEARCH_WIDTH)
     data = nl.ndarray((a.shape[0], a.shape[1], width), dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=data[:, :, 0 : columns.size], src=a[:, :, columns.start : columns.end])
-    if columns.size < width:
-        first = data[:, :, 0:1].broadcast(2, width - columns.size)
-        nisa.tensor_copy(dst=data[:, :, columns.size : width], src=first, engine=nisa.engine.vector)
+    fill_up(data, columns.size)
     return data
 
 
-def _argmax_short_rows(found, a):
-    """Rows of one chunk: the index found is the answer."""
-    data = _load_chunk(a, tiles(a.shape[2], CHUNK)[0])
-    shape = (a.shape[0], a.shape[1], SEARCH_WIDTH)
-    values = nl.ndarray(shape, dtype=a.dtype, buffer=nl.sbuf)
+def find_largest(found, data):
+    """Where the largest of each row stands: int32 found [partitions, rows], data [partitions, rows, at least 8].
+
+    Gives the 8 largest values of each row, [partitions, rows, 8] of data's dtype. All of it lies in SBUF.
+    """
+    shape = (data.shape[0], data.shape[1], SEARCH_WIDTH)
+    values = nl.ndarray(shape, dtype=data.dtype, buffer=nl.sbuf)
     indices = nl.ndarray(shape, dtype=nl.uint32, buffer=nl.sbuf)
     _search(values, indices, data)
     # The index register's bits are the answer as they are: no copy through float32.
     nisa.tensor_copy(dst=found, src=indices.view(nl.int32)[:, :, 0], engine=nisa.engine.vector)
+    return values
+
+
+def fill_up(data, columns):
+    """Fill rows [partitions, rows, at least 8] of fewer columns with copies of the first one.
+
+    It ties with itself, and the first of equals wins, so no copy is ever found, whatever the values are.
+    """
+    width = data.shape[2]
+    if columns < width:
+        first = data[:, :, 0:1].broadcast(2, width - columns)
+        nisa.tensor_copy(dst=data[:, :, columns:width], src=first, engine=nisa.engine.vector)
 
 
 def _argmax_long_rows(found, a):
@@ -103,7 +111,8 @@ def argmax(a):
         folded = a[group.start : group.end, :].reshape_dim(0, shape)
         for part in tiles(group.rows, at_once):
             if columns <= CHUNK:
-                _argmax_short_rows(found[:, part.start : part.end], folded[:, part.start : part.end, :])
+                rows_here = folded[:, part.start : part.end, :]
+                find_largest(found[:, part.start : part.end], _load_chunk(rows_here, tiles(columns, CHUNK)[0]))
             else:
                 _argmax_long_rows(found[:, part.start : part.end], folded[:, part.start : part.end, :])
         nisa.dma_copy(dst=out[group.start : group.end].reshape(shape), src=found)

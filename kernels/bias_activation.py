@@ -52,6 +52,18 @@ def _elementwise(out, a, bias, activation, parameters):
             nisa.dma_copy(dst=group_view(out, group, columns), src=result)
 
 
+def softmax_tile(dst, data, largest):
+    """Softmax of rows in SBUF: dst and data (float32, spoilt) [partitions, rows, columns], the rows' maxima `largest`
+    [partitions, rows, 1]."""
+    partitions, rows, width = data.shape
+    sums = nl.ndarray((partitions, rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=data, data1=data, data2=largest.broadcast(2, width), op=nl.subtract)
+    nisa.activation(dst=data, op=nl.exp, data=data)
+    nisa.tensor_reduce(dst=sums, op=nl.add, data=data, axis=2, keepdims=True)
+    nisa.reciprocal(dst=sums, data=sums)
+    nisa.tensor_tensor(dst=dst, data1=data, data2=sums.broadcast(2, width), op=nl.multiply)
+
+
 def _softmax_short_rows(out, a, bias):
     """Softmax of rows of at most SHORT_ROW elements, several of them on each partition."""
     rows, width = a.shape
@@ -64,13 +76,8 @@ def _softmax_short_rows(out, a, bias):
         _add_bias(total, a, group, columns, bias_chunk)
         largest = nl.ndarray(row_shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=total, axis=2, keepdims=True)
-        nisa.tensor_tensor(dst=total, data1=total, data2=largest.broadcast(2, width), op=nl.subtract)
-        nisa.activation(dst=total, op=nl.exp, data=total)
-        sums = nl.ndarray(row_shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_reduce(dst=sums, op=nl.add, data=total, axis=2, keepdims=True)
-        nisa.reciprocal(dst=sums, data=sums)
         result = nl.ndarray(shape, dtype=a.dtype, buffer=nl.sbuf)
-        nisa.tensor_tensor(dst=result, data1=total, data2=sums.broadcast(2, width), op=nl.multiply)
+        softmax_tile(result, total, largest)
         nisa.dma_copy(dst=group_view(out, group, columns), src=result)
 
 

@@ -47,6 +47,14 @@ def load_first(stream, t):
     stream.loaded.append(_load_tile(stream, 0, t))
 
 
+def load_input(x, plan):
+    """The tiles of an input that is one group."""
+    stream = open_inputs(x, plan)
+    for t in range(len(plan.channel_tiles)):
+        load_first(stream, t)
+    return stream.loaded
+
+
 def start_inputs(stream, zeroed):
     """The first group is complete; `zeroed` are tiles of `zeroed_inputs`, if any."""
     stream.zeroed = zeroed

@@ -34,6 +34,7 @@ class Weights(nl.NKIObject):
     chunks: list[Chunk]
     staged_chunks: int  # how many of these are loaded ahead of being laid out
     used_bytes: int  # of a partition
+    block: int  # output channels of a block of packed weights
 
 
 @dataclass
@@ -204,7 +205,7 @@ def _plan_weights(problem, channel_tiles, steps, paired):
         used_bytes += (staged_chunks + 1) * chunk_bytes
     if paired:
         used_bytes += PAIRED_SCRATCH_BYTES
-    return Weights(out_tiles, resident_tiles, chunks, staged_chunks, used_bytes)
+    return Weights(out_tiles, resident_tiles, chunks, staged_chunks, used_bytes, PARTITIONS)
 
 
 def _weight_chunks(problem, channels, steps):
@@ -284,16 +285,23 @@ def _row_groups(problem, columns, psum_rows, smallest, largest):
     return groups
 
 
-def plan_resident(problem):
-    """The plan of a convolution whose input lies in SBUF, padded, and whose weights all stay there, laid out."""
+def plan_resident(problem, block, keeps_rows):
+    """The plan of a convolution whose input and packed weights lie in SBUF, the input with its padding.
+
+    `block`: output channels of a tile, and of a block of packed weights. `keeps_rows`: the input has all its rows, as
+    the layer before gave them, also those that no tap reads.
+    """
     steps = steps_of(problem)
     channel_tiles = tiles(problem.in_channels, PARTITIONS)
-    out_tiles = tiles(problem.out_channels, PARTITIONS)
-    weights = Weights(out_tiles, len(out_tiles), [Chunk(0, problem.kernel[0], 0, len(steps))], 0, 0)
+    out_tiles = tiles(problem.out_channels, block)
+    chunks = [Chunk(0, problem.kernel[0], 0, len(steps))]
+    weights = Weights(out_tiles, len(out_tiles), chunks, 0, 0, block)
     psum = _psum_block(problem, problem.out_columns, problem.out_rows, False)
     psum.images = max(1, min(problem.batch, psum.images))
     group = Block(0, problem.batch, 0, problem.out_rows, 0, problem.out_columns)
     reach = _reach(problem, steps, False, True)
+    if keeps_rows:
+        reach.row_pitch, reach.row_step = 1, problem.stride[0]
     return Conv2dPlan(problem, False, channel_tiles, steps, reach, weights, psum, [group])
 
 

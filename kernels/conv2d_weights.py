@@ -70,8 +70,8 @@ def load_packed(w_packed, plan, out_tile, channels):
     """Packed weights of a tile of output channels and one of input channels: [taps and channels, steps, Cout]."""
     rows = rows_of_taps(plan, channels.index, plan.problem.taps[0] * plan.problem.taps[1])
     steps = len(plan.steps)
-    block = out_tile.start // PARTITIONS * PARTITIONS  # blocks hold 128 output channels, a tile may be part of one
-    width = min(PARTITIONS, plan.problem.out_channels - block)
+    block = out_tile.start // plan.weights.block * plan.weights.block  # a tile may be part of a block
+    width = min(plan.weights.block, plan.problem.out_channels - block)
     weights = nl.ndarray((rows, steps, out_tile.size), dtype=w_packed.dtype, buffer=nl.sbuf)
     source = w_packed[channels.start : channels.start + rows, block * steps : (block + width) * steps]
     source = source.reshape_dim(1, (steps, width))[:, :, out_tile.start - block : out_tile.end - block]

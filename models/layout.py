@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.packing import PARTITIONS, output_blocks, packed_layout
+from ..kernels.packing import PARTITIONS, output_blocks, packed_layout, packed_rows
 
 
 def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[NDArray[Any], NDArray[np.float32]]:
@@ -44,7 +44,7 @@ def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[N
         for group in range(count):
             own = slice(group * each_out, (group + 1) * each_out)
             filters[own, group * each_in : (group + 1) * each_in] = w[first_out:][own]
-        columns += _pack_section(filters, taps, rows)
+        columns += _pack_section(filters, taps, rows, PARTITIONS)
     blocks = output_blocks(sections)
     bias_packed = np.zeros((len(blocks), blocks[0][1]), np.float32)
     for number, (first, count) in enumerate(blocks):
@@ -52,7 +52,22 @@ def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[N
     return np.ascontiguousarray(np.concatenate(columns, axis=1)), np.ascontiguousarray(bias_packed.T)
 
 
-def _pack_section(filters: NDArray[Any], taps: tuple[int, int, int], rows: int) -> list[NDArray[Any]]:
+def pack_side_by_side(w: NDArray[Any], together: int, taps: tuple[int, int, int], block: int) -> NDArray[Any]:
+    """Filters [Cout, Cin, kh, kw] for `together` images side by side on the partitions: [rows, steps * outputs].
+
+    Rows and outputs are (image, channel); an output has zeros where the input channel is another image's. Columns are
+    in blocks of `block` outputs, each ordered (step, output). `taps` as `taps_in_partitions` gives it.
+    """
+    out_channels, in_channels, *kernel = w.shape
+    filters = np.zeros((together, out_channels, together, in_channels, *kernel), w.dtype)
+    for image in range(together):
+        filters[image, :, image] = w
+    filters = filters.reshape(together * out_channels, together * in_channels, *kernel)
+    rows = packed_rows(together * in_channels, *taps)
+    return np.concatenate(_pack_section(filters, taps, rows, block), axis=1)
+
+
+def _pack_section(filters: NDArray[Any], taps: tuple[int, int, int], rows: int, block: int) -> list[NDArray[Any]]:
     """The blocks of one section, [rows, steps * output channels] each, of its filters [Cout, Cin, kh, kw]."""
     out_channels, in_channels, kernel_rows, kernel_columns = filters.shape
     tap_rows, tap_columns, stride = taps
@@ -68,6 +83,4 @@ def _pack_section(filters: NDArray[Any], taps: tuple[int, int, int], rows: int) 
     used = stationary.reshape(-1, *stationary.shape[2:])
     laid_out = np.zeros((rows, *used.shape[1:]), filters.dtype)
     laid_out[: min(rows, len(used))] = used[:rows]
-    return [
-        laid_out[:, :, first : first + PARTITIONS].reshape(rows, -1) for first in range(0, out_channels, PARTITIONS)
-    ]
+    return [laid_out[:, :, first : first + block].reshape(rows, -1) for first in range(0, out_channels, block)]

@@ -50,12 +50,16 @@ class LaunchTime:
 class LaunchResult:
     """What one launch of a kernel gave: its outputs (none where it was only timed) and its time.
 
-    `timeline` is a `simulator.Run` without outputs where the simulator was asked to keep timelines, else None.
+    `timeline` is a `simulator.Run` without outputs where the simulator was asked to keep timelines, else None. Of a
+    kernel that runs the layers of a network, and on a backend that can tell them apart, `layers` has what each of them
+    took, in the order in which they run; they and `launch_us`, the launch before them, add up to the time.
     """
 
     outputs: tuple[np.ndarray, ...]
     time: LaunchTime
     timeline: object | None = None
+    launch_us: float = 0.0
+    layers: tuple[LaunchTime, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,12 +73,14 @@ class ArraySpec:
 @dataclass(frozen=True)
 class BackendInfo:
     """What reports say of a backend: its name ("sim" or "neuron"), its target ("trn1", "trn2" or "trn3"), and what its
-    times are: the kind ("predicted" or "measured"), and a label that says in words how they were found."""
+    times are: the kind ("predicted" or "measured"), and a label that says in words how they were found. `tells_layers`:
+    it tells the time of each layer within one launch."""
 
     name: str
     target: str
     latency_kind: str
     latency_label: str
+    tells_layers: bool = False
 
 
 class Backend(Protocol):

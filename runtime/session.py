@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from ..models.files import Model
 from ..models.golden import probabilities_of
-from ..models.network import INPUT, describe_shape
-from .backend import ArraySpec, Backend, BackendInfo, KernelError, LaunchResult, LaunchTime
-from .plan import DTYPES, plan_network
-from .timing import LayerTiming, Row, Totals, named_timelines, with_batch
+from ..models.network import describe_shape
+from .backend import Backend, BackendInfo, KernelError, LaunchTime
+from .launches import plan_launches
+from .plan import DTYPES
+from .timing import LayerTiming, Row, Totals, named_timelines
 
 DEFAULT_BATCH_SIZE = 64
 
@@ -74,24 +74,31 @@ class BatchSession(Protocol):
 
 
 class Session:
-    """Runs a model's network on a backend in one dtype ("float32", "bfloat16" or "float16")."""
+    """Runs a model's network on a backend in one dtype ("float32", "bfloat16" or "float16").
+
+    `launches` is "network", all layers in one launch where SBUF can hold them (`launches_note` says why where not), or
+    "layer".
+    """
 
     def __init__(
-        self, model: Model, backend: Backend, dtype: str = "float32", batch_size: int = DEFAULT_BATCH_SIZE
+        self,
+        model: Model,
+        backend: Backend,
+        dtype: str = "float32",
+        batch_size: int = DEFAULT_BATCH_SIZE,
+        launches: str = "network",
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; at least 1 is needed")
-        from .. import kernels  # not before the backend is chosen: loading a kernel settles which `nki` it gets
-
         self.model = model
         self.backend = backend
         self.info = backend.info
         self.dtype = dtype
         self.batch_size = batch_size
         self._numpy_dtype = DTYPES[dtype]
-        self._steps = plan_network(model, self._numpy_dtype)
-        self._kernels: list[Any] = [kernels.kernel(step.kernel) for step in self._steps]
-        self.rows = tuple(step.row for step in self._steps)
+        self._launches = plan_launches(model, dtype, launches, self.info.tells_layers)
+        self.launches_note = self._launches.note
+        self.rows = self._launches.rows
 
     def run(self, x: np.ndarray, progress: Progress | None = None) -> Result:
         """Run inputs [N, *network.input.shape], at most `batch_size` at a time; see `stream`."""
@@ -124,13 +131,9 @@ class Session:
         timelines: tuple[tuple[str, object], ...] = ()
         for first in range(0, count, self.batch_size):
             size = min(self.batch_size, count - first)
-            launches = []
-            for step, kernel in zip(self._steps, self._kernels, strict=True):
-                data = [ArraySpec(with_batch(shape, size), self._numpy_dtype) for shape in step.input_shapes]
-                operands = [ArraySpec(operand.shape, operand.dtype) for operand in step.operands]
-                launches.append(self.backend.time(kernel, *data, *operands, **step.parameters))
-            totals.add(size, [launch.time for launch in launches])
-            timelines = timelines or named_timelines(self.rows, (launch.timeline for launch in launches))
+            times, given = self._launches.time(self.backend, size)
+            totals.add(size, times)
+            timelines = timelines or named_timelines(self.rows, given)
         return Result(*self._no_answers(), totals.layers(), totals.total_us, timelines)
 
     def _no_answers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -146,26 +149,11 @@ class Session:
         size = len(x)
         with np.errstate(over="ignore"):  # what overflows here is told below, in words
             data = np.ascontiguousarray(x, self._numpy_dtype)
-        launches: list[LaunchResult] = []
-        values = {INPUT: data}
-        left = Counter(name for step in self._steps for name in step.reads)
-        read = [data]
-        for step, kernel in zip(self._steps, self._kernels, strict=True):
-            shapes = [with_batch(shape, size) for shape in step.input_shapes]
-            read = [values[name].reshape(shape) for name, shape in zip(step.reads, shapes)]
-            launches.append(self.backend.launch(kernel, *read, *step.operands, **step.parameters))
-            data = values[step.name] = launches[-1].outputs[0]
-            for name in step.reads:  # what nothing reads any more is let go
-                left[name] -= 1
-                if not left[name]:
-                    del values[name]
-            progress(done + size * len(launches) / len(self._steps))
-        scores = read[0]  # what the argmax was given
-        probabilities = self._probabilities(scores.astype(np.float32))
-        if ((data < 0) | (data >= network.outputs)).any():
+        ran = self._launches.run(self.backend, data, lambda share: progress(done + size * share))
+        probabilities = self._probabilities(ran.scores.astype(np.float32))
+        if ((ran.classes < 0) | (ran.classes >= network.outputs)).any():
             raise KernelError(f"argmax on {self.info.target}: gave classes outside 0 to {network.outputs - 1}")
-        times = tuple(launch.time for launch in launches)
-        return BatchAnswer(size, data, probabilities, times, tuple(launch.timeline for launch in launches))
+        return BatchAnswer(size, ran.classes, probabilities, ran.times, ran.timelines)
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         if not np.isfinite(scores).all():

@@ -20,6 +20,7 @@ from .backend import (
     LaunchTime,
     resolve_target,
 )
+from .layer_times import layer_times
 
 
 @contextmanager
@@ -39,7 +40,7 @@ class SimulatedBackend:
     """Runs kernels on the simulator. A time depends on kernel, shapes and dtypes alone, and is computed once."""
 
     def __init__(self, target: str, keep_timelines: bool = False) -> None:
-        self.info = BackendInfo("sim", target, "predicted", "predicted")
+        self.info = BackendInfo("sim", target, "predicted", "predicted", tells_layers=True)
         self._keep_timelines = keep_timelines
         self._timed: dict[tuple[Any, ...], LaunchResult] = {}
 
@@ -68,7 +69,7 @@ class SimulatedBackend:
             time = LaunchTime(
                 run.latency_us, flops=run.flops, hbm_bytes=run.hbm_bytes, bound_by=run.bound_by, mfu=run.mfu
             )
-            self._timed[key] = LaunchResult((), time, timeline)
+            self._timed[key] = LaunchResult((), time, timeline, run.launch_us, layer_times(run))
         return self._timed[key]
 
     def _run(self, kernel: Any, arrays: tuple[Any, ...], parameters: dict[str, Any], functional: bool) -> simulator.Run:

@@ -9,6 +9,7 @@ from ...models.files import load_model
 from ...runtime.backend import Backend
 from ...runtime.session import Result, Session
 from ...runtime.verify import Verification, Verifier, merge
+from ..backends import note_launches
 from ..options import RunOptions
 from ..reports.report import LayerTable, Report
 
@@ -24,7 +25,9 @@ def bench_networks(
         loaded = load_model(name)
         network = loaded.network.name
         report.model = network if model is not None else None
-        result, verdict = _bench_network(Session(loaded, backend, report.dtype, options.batch_size), options.verify)
+        session = Session(loaded, backend, report.dtype, options.batch_size, options.launches.value)
+        note_launches(session.launches_note, options)
+        result, verdict = _bench_network(session, options.verify)
         verdicts += [verdict] if verdict is not None else []
         prefix = "" if len(names) == 1 else f"{network}/"
         report.tables.append(LayerTable(f"{network}: a batch of {options.batch_size}", prefix, result.layers))

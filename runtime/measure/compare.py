@@ -167,7 +167,7 @@ def compare_backends(
     backends tell for each of them. Where the chip is in this process, `beside.SimulatorBeside` is the simulator.
     """
     both = ComparingBackend(measured, predicted, dtype)
-    result = Session(model, both, dtype, batch_size).run(x)
+    result = Session(model, both, dtype, batch_size, launches="layer").run(x)
     steps = plan_network(model, DTYPES[dtype])
     info = measured.info
     return BackendComparison(result, _merge(both.compared, steps), info.target, info.latency_label)

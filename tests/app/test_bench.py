@@ -12,14 +12,14 @@ from trninfer.runtime.neuron import environment
 def test_all_bundled_networks(cli) -> None:
     report = cli("bench", "--format", "json", "--batch-size", 2).json()
     names = [layer["name"] for layer in report["layers"]]
-    assert report["model"] is None and "digits-ffnn/argmax" in names and "digits-cnn/argmax" in names
+    assert report["model"] is None and "digits-ffnn/output" in names and "digits-cnn/conv1" in names
     assert sum(layer["share"] for layer in report["layers"]) == pytest.approx(1)
     assert report["layers"][0]["input_shape"][0] == 2 or report["layers"][0]["input_shape"][-1] == 2
 
 
 def test_one_model(cli, picture_model) -> None:
     report = cli("bench", "--model", picture_model, "--format", "json", "--verify").json()
-    assert [layer["name"] for layer in report["layers"]][-1] == "argmax"
+    assert [layer["name"] for layer in report["layers"]][-1] == "head"
     assert report["verify"]["passed"] and report["predictions"] == []
 
 
@@ -42,7 +42,7 @@ def test_a_kernel_at_a_shape(cli) -> None:
 def test_csv_has_the_layers(cli, feature_model) -> None:
     outcome = cli("bench", "--model", feature_model, "--format", "csv", "--batch-size", 3)
     first = next(csv.DictReader(io.StringIO(outcome.out)))
-    assert (first["name"], first["input_shape"], first["latency_us_p99"]) == ("hidden.transpose", "3x6", "")
+    assert (first["name"], first["input_shape"], first["latency_us_p99"]) == ("launch", "3x6", "")
 
 
 def test_a_suite(cli, monkeypatch) -> None:
@@ -68,7 +68,9 @@ def test_a_suite(cli, monkeypatch) -> None:
 
 def test_traces(cli, feature_model, tmp_path) -> None:
     trace = tmp_path / "trace.json"
-    assert cli("bench", "--model", feature_model, "--trace", trace, "--batch-size", 3).status == 0
+    assert (
+        cli("bench", "--model", feature_model, "--trace", trace, "--batch-size", 3, "--launches", "layer").status == 0
+    )
     names = {event["name"] for event in json.loads(trace.read_text())["traceEvents"]}
     assert {"hidden.matmul", "output.matmul", "argmax"} <= names
     for wrong in (tmp_path, tmp_path / "no" / "folder", "/dev/null"):

@@ -45,8 +45,7 @@ def test_raw_weights(cli, data, lab, rows) -> None:
     assert [answer["input"] for answer in report["predictions"]] == list(range(N))
     assert [answer["class_index"] for answer in report["predictions"]] == numpy_classes(rows, lab).tolist()
     assert [layer["kernel"] for layer in report["layers"]] == [
-        "transpose", "matmul_fully_optimized", "bias_activation",
-        "transpose", "matmul_fully_optimized", "bias_activation", "argmax",
+        "run_network", "dense", "dense",
     ]  # fmt: skip
     for answer in report["predictions"]:
         assert sum(chance["probability"] for chance in answer["top"]) == pytest.approx(1, abs=1e-5)

@@ -72,8 +72,21 @@ def data(tmp_path: Path) -> Path:
 # ---- one core ----
 
 
+def by_layer(model) -> tuple[object, ...]:
+    """The options for a launch a layer."""
+    return ("--model", model, "--launches", "layer")
+
+
+def test_one_launch_is_measured_as_a_whole(cli, chip, feature_model) -> None:
+    outcome = cli("bench", "--model", feature_model, "--verify", "--format", "json", "--quiet")
+    report = outcome.json()
+    assert outcome.status == 0 and report["verify"]["passed"]
+    (row,) = report["layers"]
+    assert (row["name"], row["kernel"], row["output_shape"]) == ("network", "run_network", [1, 3])
+
+
 def test_auto_takes_the_chip_and_measures(cli, chip, feature_model) -> None:
-    outcome = cli("bench", "--model", feature_model, "--warmup", 2, "--iters", 3, "--format", "json", "--quiet")
+    outcome = cli("bench", *by_layer(feature_model), "--warmup", 2, "--iters", 3, "--format", "json", "--quiet")
     report = outcome.json()
     assert outcome.status == 0 and outcome.err == ""
     assert (report["backend"], report["target"], report["latency_kind"]) == ("neuron", "trn2", "measured")
@@ -99,26 +112,26 @@ def test_the_table_of_host_round_trips(cli, chip, feature_model) -> None:
 
 def test_compilations_are_told_unless_quiet(cli, chip, feature_model, monkeypatch) -> None:
     err = cli("bench", "--model", feature_model, "--format", "json").err
-    assert "compiling transpose [1, 6] float32 for trn2\n" in err
+    assert "compiling run_network [1, 6, 1, 1] [72] [128, 4] float32 for trn2\n" in err
     monkeypatch.setenv("TRNINFER_CACHE", str(Path(os.environ["TRNINFER_CACHE"]) / "another"))
     assert cli("bench", "--model", feature_model, "--quiet", "--format", "json").err == ""
     assert "compiling" not in cli("bench", "--model", feature_model, "--format", "json").err  # cached by now
 
 
 def test_times_on_the_device(cli, chip, feature_model) -> None:
-    report = cli("bench", "--model", feature_model, "--device-times", "--format", "json", "--quiet").json()
+    report = cli("bench", *by_layer(feature_model), "--device-times", "--format", "json", "--quiet").json()
     assert [layer["device_us"] for layer in report["layers"]] == [pytest.approx(17.0)] * len(ROWS)
-    outcome = cli("bench", "--model", feature_model, "--device-times")
+    outcome = cli("bench", *by_layer(feature_model), "--device-times")
     assert max(map(len, outcome.out.splitlines())) <= 80
     for text in ("device us", "bandwidth", f"{17.0 * len(ROWS):.1f} us (device)"):
         assert text in outcome.out
-    text = cli("bench", "--model", feature_model, "--device-times", "--format", "csv", "--quiet").out
+    text = cli("bench", *by_layer(feature_model), "--device-times", "--format", "csv", "--quiet").out
     assert [float(row["device_us"]) for row in csv.DictReader(io.StringIO(text))] == [pytest.approx(17.0)] * len(ROWS)
 
 
 def test_times_on_the_device_add_up_over_batches(cli, chip, feature_model, data) -> None:
     arguments = ("--batch-size", 5, "--device-times", "--format", "json", "--quiet")
-    report = cli("ffnn", "--data", data, "--model", feature_model, *arguments).json()
+    report = cli("ffnn", "--data", data, *by_layer(feature_model), *arguments).json()
     assert [layer["device_us"] for layer in report["layers"]] == [pytest.approx(4 * 17.0)] * len(ROWS)
 
 
@@ -308,7 +321,7 @@ def rows_of_doctor(cli) -> dict[str, dict[str, str]]:
 
 
 def test_doctor_on_a_chip(cli, chip, feature_model) -> None:
-    cli("bench", "--model", feature_model, "--quiet")
+    cli("bench", *by_layer(feature_model), "--quiet")
     rows = rows_of_doctor(cli)
     assert rows["instance"] == {"check": "instance", "status": "ok", "detail": "trn2n.48xlarge"}
     assert rows["neuroncores"]["detail"] == "16: 0 to 15" and rows["device times"]["detail"] == "neuron-explorer"

@@ -16,7 +16,7 @@ def no_kernel() -> None:
 def test_kernels_run_and_are_timed_there() -> None:
     a = np.arange(15, dtype=np.float32).reshape(5, 3)
     with SimulatorBeside("trn1") as simulator:
-        assert simulator.info == BackendInfo("sim", "trn1", "predicted", "predicted")
+        assert simulator.info == BackendInfo("sim", "trn1", "predicted", "predicted", tells_layers=True)
         launch = simulator.launch(kernels.transpose, a)
         timed = simulator.time(kernels.transpose, ArraySpec(a.shape, a.dtype))
         with pytest.raises(KernelError, match="no_kernel is not a kernel"):

@@ -36,6 +36,7 @@ from trninfer.models.network import (
     Transpose,
 )
 from trninfer.models.network.kinds import LAYER_KINDS
+from trninfer.runtime.launches import LAUNCHES
 from trninfer.runtime.plan import DTYPES, plan_network
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
@@ -67,11 +68,12 @@ def of_features(*layers: Layer, width: int = 20) -> Network:
 def assert_as_golden(network: Network, dtype: str = "float32", count: int = 3) -> None:
     model = model_of(network)
     x = np.random.default_rng(7).standard_normal((count, *network.input.shape)).astype(np.float32)
-    result = Session(model, SimulatedBackend("trn2"), dtype, batch_size=2).run(x)
     expected = run_network(network, model.tensors, x).probabilities
     tolerance = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 6e-2}[dtype]
-    np.testing.assert_allclose(result.probabilities, expected, rtol=tolerance, atol=tolerance)
-    np.testing.assert_array_equal(result.classes, result.probabilities.argmax(axis=1))
+    for launches in LAUNCHES:
+        result = Session(model, SimulatedBackend("trn2"), dtype, 2, launches).run(x)
+        np.testing.assert_allclose(result.probabilities, expected, rtol=tolerance, atol=tolerance)
+        np.testing.assert_array_equal(result.classes, result.probabilities.argmax(axis=1))
 
 
 def conv(name: str, outputs: int = C, **fields: Any) -> Conv2d:

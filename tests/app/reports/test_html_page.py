@@ -106,7 +106,19 @@ def make_run(*events: SimpleNamespace, latency_us: float = 20.0) -> SimpleNamesp
 def bench_page(cli, feature_model, tmp_path) -> Iterator[tuple[Page, dict]]:
     """The page of a bench, and its JSON."""
     path = tmp_path / "report.html"
-    outcome = cli("bench", "--model", feature_model, "--batch-size", 3, "--report", path, "--format", "json")
+    outcome = cli(
+        "bench",
+        "--model",
+        feature_model,
+        "--batch-size",
+        3,
+        "--launches",
+        "layer",
+        "--report",
+        path,
+        "--format",
+        "json",
+    )
     assert outcome.status == 0
     yield Page(path.read_text(encoding="utf-8")), outcome.json()
 

@@ -82,7 +82,20 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     from trninfer.app.main import run
 
     path = tmp_path_factory.mktemp("page") / "report.html"
-    words = ("bench", "--model", "digits-cnn", "--batch-size", "16", "--target", "trn2", "--backend", "sim", "--quiet")
+    words = (
+        "bench",
+        "--model",
+        "digits-cnn",
+        "--batch-size",
+        "16",
+        "--target",
+        "trn2",
+        "--backend",
+        "sim",
+        "--launches",
+        "layer",
+        "--quiet",
+    )
     assert run([*words, "--report", str(path), "--output", str(path.with_suffix(".txt"))]) == 0
     return path.read_text(encoding="utf-8")
 

@@ -1,0 +1,121 @@
+"""The two ends of a network in one launch: the input on its way into SBUF, and the answers on their way out."""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .activation_functions import activate
+from .argmax import SEARCH_WIDTH, fill_up, find_largest
+from .bias_activation import softmax_tile
+from .conv2d_input import load_input
+from .conv2d_weights import weights_of
+from .packing import PARTITIONS, ceil_div
+from .tiles import Tile, evict, itemsize, load_rows, store_rows, tiles, transposed_dtype
+
+FEW_ROWS = 16  # rows of features up to which a descriptor for each number costs less than transposing them
+
+
+def load(seen, plan):
+    """The input as the first matmuls take it."""
+    images, features, rows, columns = seen.shape
+    kernel = plan.problem.kernel
+    if images > FEW_ROWS and rows * columns * kernel[0] * kernel[1] == 1:
+        return _load_features(seen.reshape((images, features)))
+    return load_input(seen, plan)
+
+
+def load_plain(seen):
+    """The input as it is, without padding: tiles of up to 128 channels."""
+    loaded = []
+    for channels in tiles(seen.shape[1], PARTITIONS):
+        shape = (channels.size, seen.shape[0], seen.shape[2], seen.shape[3])
+        tile = nl.ndarray(shape, dtype=seen.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=seen[:, channels.start : channels.end].permute((1, 0, 2, 3)))
+        loaded.append(tile)
+    return loaded
+
+
+def _load_features(seen):
+    """Rows of features [images, F], transposed on the Tensor Engine: tiles [up to 128 features, images, 1, 1].
+
+    A DMA that put each number on its partition would take a descriptor for every one.
+    """
+    images, features = seen.shape
+    rows = nl.ndarray((PARTITIONS, ceil_div(images, PARTITIONS), features), dtype=seen.dtype, buffer=nl.sbuf)
+    load_rows(rows, seen)
+    dtype = transposed_dtype(seen.dtype)
+    turned = []
+    for part in tiles(features, PARTITIONS):
+        tile = nl.ndarray((part.size, images, 1, 1), dtype=seen.dtype, buffer=nl.sbuf)
+        for filling in tiles(images, nl.tile_size.psum_bank_fmax_bytes // itemsize(dtype)):
+            bank = nl.ndarray((part.size, filling.size), dtype=dtype, buffer=nl.psum)
+            for block in tiles(filling.size, PARTITIONS):
+                data = rows[0 : block.size, filling.start // PARTITIONS + block.index, part.start : part.end]
+                nisa.nc_transpose(dst=bank[:, block.start : block.end], data=data, engine=nisa.engine.tensor)
+            evict(dst=tile[:, filling.start : filling.end, 0, 0], src=bank, turn=filling.index)
+        turned.append(tile)
+    return turned
+
+
+def finish(layer, value, stream, biases, scores, classes, label):
+    """The last layer, with images on the partitions: [images, classes], softmax, and where the largest stands."""
+    together = value.together
+    outputs = together * layer.channels
+    at_once = max(1, nl.tile_size.psum_bank_fmax // outputs)
+    for part in tiles(value.images, PARTITIONS * at_once):
+        blocks = tiles(part.size, PARTITIONS)
+        sums = nl.ndarray((min(PARTITIONS, part.size), len(blocks), outputs), dtype=nl.float32, buffer=nl.psum)
+        for block in blocks:
+            images = Tile(block.index, part.start + block.start, block.size, part.start + block.end)
+            _multiply_rows(sums[0 : block.size, block.index], value, stream, images)
+        rows = len(blocks) * together
+        width = max(SEARCH_WIDTH, layer.channels)
+        logits = nl.ndarray((sums.shape[0], rows, width), dtype=nl.float32, buffer=nl.sbuf)
+        bias = biases[0 : sums.shape[0], layer.constants : layer.constants + layer.channels]
+        nisa.tensor_tensor(
+            dst=logits[:, :, 0 : layer.channels],
+            data1=sums.reshape((sums.shape[0], rows, layer.channels)),
+            data2=bias.expand_dim(1).broadcast(1, rows),
+            op=nl.add,
+        )
+        answers = logits[:, :, 0 : layer.channels]
+        if layer.activation != "identity":
+            activate(answers, answers, layer.activation, layer.parameters)
+        fill_up(logits, layer.channels)
+        found = nl.ndarray((sums.shape[0], rows), dtype=nl.int32, buffer=nl.sbuf, name=label)
+        largest = find_largest(found, logits)  # before the softmax, which keeps the order
+        result = nl.ndarray(answers.shape, dtype=scores.dtype, buffer=nl.sbuf, name=label)
+        if layer.softmax:
+            softmax_tile(result, answers, largest[:, :, 0:1])
+        else:
+            nisa.tensor_copy(dst=result, src=answers, engine=nisa.engine.gpsimd)
+        first = part.start * together
+        end = part.end * together
+        shape = (sums.shape[0], len(blocks), outputs)
+        _store(scores[first:end].reshape((part.size, outputs)), result.reshape(shape))
+        shape = (sums.shape[0], len(blocks), together)
+        _store(classes[first:end].reshape((part.size, together)), found.reshape(shape))
+
+
+def _multiply_rows(sums, value, stream, images):
+    """sums [images, outputs] of a tile of images, by matmuls whose stationary operand is the images."""
+    steps = stream.plan.steps
+    top, left = value.margin[0], value.margin[1]
+    for part in tiles(sums.shape[1], nl.tile_size.gemm_moving_fmax):
+        for t in range(len(value.tiles)):
+            unit = weights_of(stream, 0, t)
+            for s in range(len(steps)):
+                pixel = value.tiles[t][:, images.start : images.end, top + steps[s].down, left + steps[s].right]
+                nisa.nc_matmul(
+                    dst=sums[:, part.start : part.end],
+                    stationary=pixel,
+                    moving=unit[:, s, part.start : part.end],
+                    accumulate=t > 0 or s > 0,
+                )
+
+
+def _store(dst, src):
+    """Rows [images, numbers] of HBM from [partitions, blocks of 128 images, numbers]."""
+    if src.shape[1] > 1:
+        store_rows(dst, src)
+    else:
+        nisa.dma_copy(dst=dst, src=src[:, 0, :])

@@ -1,0 +1,192 @@
+"""Networks in one launch: any of them against the golden model, the rows of the table, and what does not fit."""
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trninfer import kernels
+from trninfer.models import load_model
+from trninfer.models.files import Model
+from trninfer.models.golden import run_network
+from trninfer.models.network import (
+    Conv2d,
+    Dense,
+    FeatureInput,
+    Flatten,
+    ImageInput,
+    Layer,
+    LayerNorm,
+    Network,
+    Output,
+    Pool,
+    Softmax,
+)
+from trninfer.runtime.launches import plan_launches
+from trninfer.runtime.network_plan import NetworkPlan
+from trninfer.runtime.session import Session
+from trninfer.runtime.simulated import SimulatedBackend
+
+TOLERANCES = {"float32": 2e-5, "float16": 2e-2, "bfloat16": 1e-1}
+ACTIVATIONS = ["identity", "relu", "gelu", "sigmoid", "tanh", "silu", "hardswish"]
+
+
+def model_of(network: Network) -> Model:
+    """Random weights that keep numbers near 1."""
+    rng = np.random.default_rng(3)
+    tensors = {
+        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]) if len(shape) == 4 else shape[0])).astype("f4")
+        for name, shape in network.tensor_shapes().items()
+    }
+    return Model(network, tensors, {})
+
+
+def session(
+    model: Model, dtype: str = "float32", batch: int = 1, launches: str = "network", target: str = "trn2"
+) -> Session:
+    return Session(model, SimulatedBackend(target), dtype, batch, launches)
+
+
+def check(network: Network, dtype: str, batch: int, target: str) -> None:
+    model = model_of(network)
+    running = session(model, dtype, batch, target=target)
+    assert running.launches_note is None
+    x = np.random.default_rng(4).standard_normal((batch, *network.input.shape)).astype(np.float32)
+    result = running.run(x)
+    expected = run_network(network, model.tensors, x).probabilities
+    np.testing.assert_allclose(result.probabilities, expected, atol=TOLERANCES[dtype] * np.abs(expected).max(), rtol=0)
+    best = np.take_along_axis(result.probabilities, result.classes[:, None], 1)[:, 0]
+    np.testing.assert_array_equal(best, result.probabilities.max(axis=1))  # rounding may make others equal
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """Convolutions and pools of all kinds, then dense layers."""
+    channels = draw(st.sampled_from([1, 2, 3, 5, 16, 130]))
+    side = draw(st.sampled_from([1, 3, 8, 13]))
+    shape = (channels, side, draw(st.sampled_from([side, side + 2])))
+    image = ImageInput(*shape, "none", (0.0,) * channels, (1.0,) * channels)
+    layers: list[Layer] = []
+    for number in range(draw(st.integers(0, 4))):
+        layer: Layer
+        if draw(st.integers(0, 3)):
+            kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+            layer = Conv2d(
+                f"l{number}",
+                shape[0],
+                draw(st.sampled_from([1, 4, 16, 33, 64, 128, 140])),
+                kernel,
+                draw(st.tuples(*[st.integers(0, 2)] * 4)),
+                draw(st.sampled_from([1, 1, 2])),
+                draw(st.sampled_from(ACTIVATIONS)),
+                stride=draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (2, 2)])),
+                dilation=draw(st.sampled_from([(1, 1), (1, 1), (2, 1)])),
+            )
+        else:
+            window = draw(st.sampled_from([(2, 2), (3, 3), (1, 2), shape[1:]]))
+            padding = draw(st.sampled_from([(0, 0, 0, 0), (0, 0, 0, 0), (1, 1, 1, 1)]))
+            padding = padding if min(window) > 1 else (0, 0, 0, 0)
+            method = draw(st.sampled_from(["max", "average"]))
+            ceil_mode = draw(st.booleans())
+            layer = Pool(f"l{number}", method, window, draw(st.sampled_from([(2, 2), (1, 1)])), padding, ceil_mode)
+        try:
+            shape = layer.output_shape(shape)  # type: ignore[assignment]
+        except ValueError:
+            continue
+        layers.append(layer)
+    layers.append(Flatten("flat"))
+    features = int(np.prod(shape))
+    for number in range(draw(st.integers(0, 2)) + (features > 60)):
+        outputs = draw(st.sampled_from([1, 3, 10, 129]))
+        layers.append(Dense(f"d{number}", features, outputs, draw(st.sampled_from(ACTIVATIONS))))
+        features = outputs
+    if draw(st.booleans()):
+        layers.append(Softmax("softmax"))
+    return Network("n", image, tuple(layers), (), Output("values"))
+
+
+@settings(max_examples=150)
+@given(
+    networks(),
+    st.sampled_from(["float32", "float16", "bfloat16"]),
+    st.sampled_from([1, 2, 3, 5, 8, 17]),
+    st.sampled_from(["trn1", "trn2", "trn3"]),
+)
+def test_any_network(network: Network, dtype: str, batch: int, target: str) -> None:
+    check(network, dtype, batch, target)
+
+
+@pytest.mark.parametrize("batch", [1, 16, 17, 129, 700])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_features_in_any_batch(dtype: str, batch: int) -> None:
+    layers = (Dense("a", 150, 129, "relu"), Dense("b", 129, 9), Softmax("s"))
+    check(Network("n", FeatureInput(150), layers, (), Output("values")), dtype, batch, "trn2")
+
+
+@pytest.mark.parametrize("classes", [1, 7, 8, 9, 512, 513, 1000])
+def test_any_number_of_classes(classes: int) -> None:
+    layers = (Dense("a", 20, classes), Softmax("s"))
+    check(Network("n", FeatureInput(20), layers, (), Output("values")), "float32", 3, "trn2")
+
+
+@pytest.mark.parametrize("name", ["digits-cnn", "digits-ffnn"])
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_one_launch_is_never_slower_than_layer_by_layer(name: str, target: str, dtype: str) -> None:
+    model = load_model(name)
+    before = np.inf
+    for batch in (1, 2, 3, 4, 8, 16, 64, 65, 256, 1024):
+        network = session(model, dtype, batch, "network", target).time(batch).total_us
+        assert network <= session(model, dtype, batch, "layer", target).time(batch).total_us, f"a batch of {batch}"
+        if batch & (batch - 1) == 0:  # others are filled up to a multiple of the images side by side
+            assert network / batch <= before, f"a batch of {batch} is slower a picture than a smaller one"
+            before = network / batch
+
+
+def test_a_row_a_layer_that_add_up() -> None:
+    result = session(load_model("digits-cnn"), batch=40).time(40)
+    assert [row.name for row in result.layers] == ["launch", "conv1", "conv2", "conv3", "hidden", "output"]
+    assert [row.kernel for row in result.layers] == ["run_network", *["conv2d"] * 3, "dense", "dense"]
+    assert result.layers[2].output_shape == (40, 32, 8, 8) and result.layers[-1].output_shape == (40, 10)
+    assert sum(row.latency_us for row in result.layers) == pytest.approx(result.total_us)
+    assert sum(row.share for row in result.layers) == pytest.approx(1)
+    whole = SimulatedBackend("trn2")
+    planned = NetworkPlan(load_model("digits-cnn"), np.dtype(np.float32)).launch(40)
+
+    parameters = {"program": planned.program, "together": planned.together, "images_at_once": planned.images_at_once}
+    x = np.zeros((40, 1, 32, 32), np.float32)
+    launch = whole.launch(kernels.run_network, x, planned.weights, planned.constants, **parameters)
+    assert launch.time.latency_us == pytest.approx(result.total_us)
+    assert sum(row.flops for row in result.layers) == launch.time.flops
+    assert sum(row.hbm_bytes for row in result.layers) == launch.time.hbm_bytes
+
+
+def test_images_lie_side_by_side_where_channels_are_few() -> None:
+    plan = NetworkPlan(load_model("digits-cnn"), np.dtype(ml_dtypes.bfloat16))
+    assert [plan.launch(batch).together for batch in (1, 2, 3, 7, 8, 1000)] == [1, 2, 2, 4, 8, 8]
+    fields = [layer.together for layer in plan.layers]
+    assert fields == [1] * len(fields)  # before they are laid out
+    assert [layer[14] for layer in plan.launch(8).program] == [8, 4, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("layers", "reason"),
+    [
+        ((Dense("a", 16, 40_000), Dense("b", 40_000, 3)), r"its weights take \d+ KiB of a partition of SBUF"),
+        ((LayerNorm("norm", 16), Dense("b", 16, 3)), r"there is no body for layer 'norm' \(layer_norm\)"),
+    ],
+)
+def test_what_does_not_fit_runs_layer_by_layer_and_says_why(layers: tuple[Layer, ...], reason: str) -> None:
+    model = model_of(Network("n", FeatureInput(16), layers, (), Output("values")))
+    running = session(model)
+    assert running.launches_note is not None
+
+    assert re.search(f"layer by layer, not in one launch: {reason}", running.launches_note)
+    assert running.rows == session(model, launches="layer").rows
+
+
+def test_a_backend_that_does_not_tell_layers_has_one_row() -> None:
+    (row,) = plan_launches(load_model("digits-ffnn"), "float32", "network", False).rows
+    assert (row.name, row.kernel, row.input_shape, row.output_shape) == ("network", "run_network", (-1, 64), (-1, 10))
