@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .arrangement import pad as pad
     from .arrangement import permute as permute
     from .bias_activation import bias_activation as bias_activation
+    from .conv2d import fused_conv2d_add_packed as fused_conv2d_add_packed
     from .conv2d import fused_conv2d_maxpool as fused_conv2d_maxpool
     from .conv2d import fused_conv2d_maxpool_packed as fused_conv2d_maxpool_packed
     from .depthwise import depthwise_conv2d as depthwise_conv2d
@@ -72,6 +73,7 @@ _MODULES = {
     "combine": "elementwise",
     "prelu": "elementwise",
     "argmax": "argmax",
+    "fused_conv2d_add_packed": "conv2d",
     "fused_conv2d_maxpool": "conv2d",
     "fused_conv2d_maxpool_packed": "conv2d",
     "run_network": "network",

@@ -128,14 +128,56 @@ def fused_conv2d_maxpool_packed(
     Returns:
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype.
     """
+    shape = (in_channels, out_channels, kernel_size, groups)
+    movement = (stride, dilation, padding)
+    return _convolve_packed(x, w_packed, bias_packed, shape, movement, pool_size, (activation, parameters), None)
+
+
+@nki.jit
+def fused_conv2d_add_packed(
+    x,
+    added,
+    w_packed,
+    bias_packed,
+    in_channels,
+    kernel_size,
+    padding=0,
+    activation="identity",
+    stride=(1, 1),
+    dilation=(1, 1),
+    groups=1,
+    out_channels=0,
+    parameters=(),
+):
+    """activation(conv2d(x, w) + bias + added): a convolution with the residual sum that it feeds.
+
+    Args:
+        added: [B, Cout, Ho, Wo] in HBM, of x's dtype
+        all others: as for `fused_conv2d_maxpool_packed`
+
+    Returns:
+        [B, Cout, Ho, Wo] in shared HBM, of x's dtype; sums are float32, `added` among them.
+    """
+    assert added.dtype == x.dtype, f"conv2d: added must have the dtype of x, {x.dtype}, came {added.dtype}"
+    shape = (in_channels, out_channels, kernel_size, groups)
+    movement = (stride, dilation, padding)
+    return _convolve_packed(x, w_packed, bias_packed, shape, movement, 1, (activation, parameters), added)
+
+
+def _convolve_packed(x, w_packed, bias_packed, shape, movement, pool_size, function, added):
+    """Both kernels on packed weights: shape is (Cin, Cout, kernel size, groups), `added` None for no sum."""
+    in_channels, out_channels, kernel_size, groups = shape
+    stride, dilation, padding = movement
     kernel = kernel_size if isinstance(kernel_size, tuple) else (kernel_size, kernel_size)
     assert w_packed.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, came {w_packed.dtype}"
     cout = _packed_channels(w_packed, bias_packed, in_channels, out_channels, kernel, groups)
     taps, steps, sections, _ = packed_layout(in_channels, cout, kernel, groups)
     channels = (in_channels, cout)
-    function = (activation, parameters)
     whole = make_problem(x, channels, kernel, stride, dilation, padding, taps, pool_size, function, True)
     out = _output(x, whole)
+    assert added is None or tuple(added.shape) == tuple(out.shape), (
+        f"conv2d: added must have the shape {out.shape} of the result, came {added.shape}"
+    )
     block = 0
     for section in sections:
         first_in, channels_in, first_out, channels_out = section
@@ -147,6 +189,7 @@ def fused_conv2d_maxpool_packed(
             w_packed[0 : packed_rows(channels_in, taps[0], taps[1], taps[2]), first_out * steps : end * steps],
             bias_packed[:, block : block + blocks_here],
             of_section(whole, channels_in, channels_out),
+            None if added is None else added[:, first_out:end],
         )
         block += blocks_here
     return out
@@ -184,9 +227,10 @@ def _output(x, problem):
     return nl.ndarray(shape, dtype=x.dtype, buffer=nl.shared_hbm)
 
 
-def _convolve(out, x, w, bias, problem):
-    """The convolution of one section: from HBM to HBM."""
-    plan = plan_conv2d(problem, usable_sbuf_bytes())
+def _convolve(out, x, w, bias, problem, added=None):
+    """The convolution of one section: from HBM to HBM, with what is added to its sums, if anything is."""
+    # What is added takes no more room than the output, so half of SBUF is enough for all else.
+    plan = plan_conv2d(problem, usable_sbuf_bytes() if added is None else usable_sbuf_bytes() // 2)
     input_tiles = len(plan.channel_tiles)
     out_tiles = plan.weights.out_tiles
     biases: list[nl.NkiTensor] = []
@@ -208,8 +252,9 @@ def _convolve(out, x, w, bias, problem):
                 look_ahead(inputs, index, tile, count)
                 channels = out_tiles[first + tile]
                 result = nl.ndarray(_result_shape(problem, group, channels), dtype=out.dtype, buffer=nl.sbuf)
-                convolve_tile(result, inputs.tiles, weights, tile, biases[first + tile], group)
-                _store(out, result, problem, group, channels)
+                other = None if added is None else _load_window(added, result.shape, problem, group, channels)
+                convolve_tile(result, inputs.tiles, weights, tile, biases[first + tile], group, other)
+                nisa.dma_copy(dst=_window(out, result.shape, problem, group, channels), src=result)
             advance(inputs, index, count)
 
 
@@ -218,21 +263,27 @@ def _result_shape(problem, group, channels):
     return channels.size, group.images, group.rows // problem.pool_size, group.columns // problem.pool_size
 
 
-def _store(out, result, problem, group, channels):
-    """Put the output of a group and a tile of output channels in its place in HBM."""
+def _window(out, shape, problem, group, channels):
+    """Where the output of a group and a tile of output channels, of that shape, lies in HBM."""
     top = group.row // problem.pool_size
     left = group.column // problem.pool_size
     images = out[group.image : group.image + group.images, channels.start : channels.end]
-    window = images[:, :, top : top + result.shape[2], left : left + result.shape[3]]
-    nisa.dma_copy(dst=window.permute((1, 0, 2, 3)), src=result)
+    return images[:, :, top : top + shape[2], left : left + shape[3]].permute((1, 0, 2, 3))
 
 
-def convolve_tile(result, tiles, weights, tile, bias, group):
+def _load_window(added, shape, problem, group, channels):
+    """What is added to the output of a group and a tile of output channels, in SBUF."""
+    other = nl.ndarray(shape, dtype=added.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=other, src=_window(added, shape, problem, group, channels))
+    return other
+
+
+def convolve_tile(result, tiles, weights, tile, bias, group, added=None):
     """One tile of output channels of a group, from input tiles in SBUF to `result` there.
 
     result: [channels, images, rows, columns], any view of SBUF. tiles: [taps and channels, images, rows, columns] for
     each tile of input channels. bias: [channels, 1]. `weights` is a stream, of which `tile` is the number of an output
-    tile; `group` what the input tiles hold.
+    tile; `group` what the input tiles hold. added: of result's shape, in SBUF; then nothing is pooled.
     """
     plan = weights.plan
     pool_size = plan.problem.pool_size
@@ -253,7 +304,12 @@ def convolve_tile(result, tiles, weights, tile, bias, group):
         top = piece.row // pool_size
         left = piece.column // pool_size
         part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
-        _finish(part[:, :, :, left : left + piece.columns // pool_size], sums, bias, plan.problem)
+        target = part[:, :, :, left : left + piece.columns // pool_size]
+        if added is None:
+            _finish(target, sums, bias, plan.problem)
+        else:
+            other = added[:, piece.image : piece.image + piece.images, top : top + piece.rows]
+            _finish_sum(target, sums, bias, other[:, :, :, left : left + piece.columns], plan.problem)
 
 
 def _accumulate(sums, weights, tile, plan, t, group, piece):
@@ -307,6 +363,15 @@ def _finish(target, sums, bias, problem):
         activate(activated, sums, name, parameters, bias)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(activated), axis=(3, 4))
         nisa.tensor_copy(dst=target, src=largest.reshape(target.shape), engine=nisa.engine.gpsimd)
+
+
+def _finish_sum(target, sums, bias, added, problem):
+    """Add the bias and another tensor, both in one instruction, and apply the activation."""
+    total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=total, data=sums.reshape(target.shape), op0=nl.add, operand0=bias, op1=nl.add, operand1=added
+    )
+    activate(target, total, problem.activation, problem.parameters)
 
 
 def _windows(tile):

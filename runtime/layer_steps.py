@@ -1,7 +1,8 @@
 """What each kind of layer launches: kernels by name, with operands laid out for them.
 
-Most layers are one launch. A Dense is three (transpose, matmul, bias and activation), and takes the Softmax after it
-into its last one. Flatten and Reshape are views of what lies in HBM and launch nothing.
+Most layers are one launch. A convolution that feeds a sum, and nothing else, is one launch with it. A Dense is three
+(transpose, matmul, bias and activation), and takes the Softmax after it into its last one. Flatten and Reshape are
+views of what lies in HBM and launch nothing.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Steps:
         self._tensors = model.tensors
         self._dtype = dtype
         self._shapes = model.network.shapes()
+        self._sums: dict[str, Step] = {}  # convolutions, by layer, that a sum can be fused into
         self._values = {INPUT: INPUT}  # what gave a layer's output: a step, or the input of the network
         for layer in model.network.layers:
             _KINDS[type(layer)](self, layer)
@@ -124,6 +126,29 @@ class Steps:
         )
         packed = pack_conv2d(weight, self._tensors[f"{layer.name}.bias"], layer.groups)
         self.launch(layer, "fused_conv2d_maxpool_packed", packed, parameters, "conv2d")
+        if layer.pool_size == 1 and layer.activation == "identity" and self._network.readers()[layer.name] == 1:
+            self._sums[layer.name] = self.launches[-1]
+
+    def combine(self, layer: Combine) -> None:
+        """A sum goes into the convolution that feeds it: its launch then comes when both tensors are there."""
+        for name, other in (layer.inputs, layer.inputs[::-1]):
+            step = self._sums.get(name)
+            if layer.operation == "add" and step is not None and self._shapes[name] == self._shapes[other]:
+                self.launches = [launch for launch in self.launches if launch is not step]
+                parameters = {**step.parameters, **_activation_of(layer)}
+                del parameters["pool_size"]
+                fused = Step(
+                    f"{step.name}_add",
+                    "fused_conv2d_add_packed",
+                    (*step.reads, self._values[other]),
+                    (*step.input_shapes, step.output_shape),
+                    step.output_shape,
+                    step.operands,
+                    parameters,
+                )
+                self._values[layer.name] = self._append(fused)
+                return
+        self.launch(layer, "combine", (), {"operation": layer.operation, **_activation_of(layer)})
 
     def dense(self, layer: Dense) -> None:
         """Three launches; a softmax that alone reads the layer goes into the last one."""
@@ -206,10 +231,6 @@ def _pool(steps: Steps, layer: Pool) -> None:
     steps.launch(layer, f"{layer.method}_pool", (), parameters)
 
 
-def _combine(steps: Steps, layer: Combine) -> None:
-    steps.launch(layer, "combine", (), {"operation": layer.operation, **_activation_of(layer)})
-
-
 def _affine(steps: Steps, layer: Affine) -> None:
     steps.launch(layer, "affine", (steps.numbers(layer, "scale"), steps.numbers(layer, "shift")), _activation_of(layer))
 
@@ -241,7 +262,7 @@ _KINDS: dict[type[Layer], Callable[[Steps, Any], None]] = {
     Softmax: Steps.softmax,
     Activation: lambda steps, layer: steps.launch(layer, "apply_activation", (), _activation_of(layer)),
     PRelu: _prelu,
-    Combine: _combine,
+    Combine: Steps.combine,
     Affine: _affine,
     Concat: Steps.concat,
     ChannelSlice: _of_fields("channel_slice", "first", "last"),

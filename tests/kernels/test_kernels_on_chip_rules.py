@@ -125,6 +125,7 @@ PACKED = {
     "packed, one channel": ((3, 1, 12, 12), (8, 1, 3), {"pool_size": 2, "padding": 1, "activation": "relu"}),
     "packed, 8 channels": ((2, 8, 8, 8), (16, 8, 3), {"padding": 1, "activation": "tanh"}),
     "packed, 200 channels": ((1, 200, 6, 6), (130, 200, 3), {"pool_size": 2, "padding": 1}),
+    "packed, with a sum": ((2, 200, 6, 6), (130, 200, 3), {"activation": "silu"}),
 }
 
 
@@ -133,6 +134,9 @@ def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, A
         shape, (out_channels, in_channels, kernel), parameters = PACKED[case]
         arrays = (TensorSpec(shape, DTYPES[dtype]), *_packed(DTYPES[dtype], out_channels, in_channels, kernel))
         parameters = {**parameters, "in_channels": in_channels, "kernel_size": kernel}
+        if case == "packed, with a sum":
+            added = TensorSpec((shape[0], out_channels, shape[2] - kernel + 1, shape[3] - kernel + 1), DTYPES[dtype])
+            return kernels.fused_conv2d_add_packed, (arrays[0], added, *arrays[1:]), parameters
         return kernels.fused_conv2d_maxpool_packed, arrays, parameters
     name, shapes, parameters = CALLS[case]
     return getattr(kernels, name), tuple(TensorSpec(shape, DTYPES[dtype]) for shape in shapes), parameters

@@ -94,6 +94,19 @@ KINDS: dict[str, Network] = {
     "prelu": of_image(PRelu("a", C)),
     "prelu of features": of_features(PRelu("a", 20)),
     "combine": of_image(conv("a"), Combine("b", "add", "relu", inputs=("a", INPUT))),
+    "combine of two convolutions": of_image(
+        conv("a"), conv("b", inputs=(INPUT,), stride=(1, 1)), Combine("c", "add", "silu", inputs=("a", "b"))
+    ),
+    "combine of a grouped convolution": of_image(conv("a", groups=3), Combine("b", "add", inputs=(INPUT, "a"))),
+    "combine that is no sum": of_image(conv("a"), Combine("b", "subtract", inputs=(INPUT, "a"))),
+    "combine of a pooled convolution": of_image(
+        conv("a", pool_size=2),
+        Pool("p", "max", (2, 2), (2, 2), inputs=(INPUT,)),
+        Combine("b", "add", inputs=("a", "p")),
+    ),
+    "combine of a convolution read twice": of_image(
+        conv("a"), Combine("b", "add", inputs=("a", INPUT)), Combine("c", "multiply", inputs=("a", "b"))
+    ),
     "combine with a gate": of_image(
         Pool("a", "average", (H, W), (1, 1)), Combine("b", "multiply", inputs=(INPUT, "a"))
     ),
@@ -162,6 +175,16 @@ def test_steps_read_what_layers_read_and_views_launch_nothing() -> None:
         ("argmax", ("b.combine",)),
     ]
     assert steps[1].operands == () and steps[0].operands[0].dtype == np.float32
+
+
+def test_sums_go_into_the_convolution_that_they_alone_read() -> None:
+    layers = (conv("a"), conv("b", inputs=(INPUT,)), Combine("c", "add", "relu", inputs=("a", "b")))
+    steps = plan_network(model_of(of_image(*layers)), DTYPES["float32"])
+    assert [(step.name, step.kernel, step.reads) for step in steps[:2]] == [
+        ("b.conv2d", "fused_conv2d_maxpool_packed", (INPUT,)),
+        ("a.conv2d_add", "fused_conv2d_add_packed", (INPUT, "b.conv2d")),
+    ]
+    assert steps[1].parameters["activation"] == "relu" and len(steps) == 3
 
 
 def test_weights_have_the_dtype_and_biases_are_float32() -> None:
