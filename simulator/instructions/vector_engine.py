@@ -80,8 +80,11 @@ def _set(dst: NkiTensor, values: Array) -> None:
 
 
 def _integer_value(dst: NkiTensor, value: Any) -> None:
-    """The value must have the type of dst: an integer literal that it can hold (nki/migration/index.rst, memset)."""
+    """The value must have the type of dst: an integer literal that it can hold (nki/migration/index.rst, memset). 0.0,
+    whose bits are those of 0, is taken: AWS's own kernels clear integers with it."""
     info = np.iinfo(dst._dtype.held)
+    if value == 0:
+        return
     if not isinstance(value, (int, np.integer)) or not info.min <= value <= info.max:
         raise NkiValidationError(
             f"memset: value {value!r} of dst {dst.label} must be an integer of {info.min} to {info.max}"

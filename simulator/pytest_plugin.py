@@ -1,0 +1,51 @@
+"""A pytest plugin: kernels run on the simulator in tests. Off until asked for, by `--nki-simulator` or in the settings.
+
+# pytest.ini: nki_simulator = true
+def test_softmax_is_right_and_fast(nki_run):
+    x = np.random.default_rng(0).standard_normal((256, 512)).astype(np.float32)
+    run = nki_run(softmax, x)
+    np.testing.assert_allclose(run.outputs[0], reference(x), rtol=1e-4)
+    assert run.latency_us < 60 and run.memory.sbuf_bytes < 64 * 1024
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .run import Run
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option and the setting that turn the plugin on."""
+    text = "make `import nki` find trninfer's simulator; the fixture nki_run runs kernels on it"
+    parser.getgroup("trninfer").addoption("--nki-simulator", action="store_true", help=text)
+    parser.addini("nki_simulator", text, type="bool", default=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Install the simulator before any test is imported."""
+    if config.getoption("--nki-simulator") or config.getini("nki_simulator"):
+        from . import install
+
+        install()
+
+
+@pytest.fixture
+def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
+    """`simulator.run`, whose result has outputs, latency_us and memory. Faults that the sanitizer finds fail the test;
+    `sanitize=False` leaves it out."""
+    if not (request.config.getoption("--nki-simulator") or request.config.getini("nki_simulator")):
+        pytest.fail("nki_run needs --nki-simulator, or nki_simulator = true in pytest's settings", pytrace=False)
+    from .launch import run
+
+    def checked(kernel: Callable[..., Any], *arrays: Any, sanitize: bool = True, **options: Any) -> Run:
+        result = run(kernel, *arrays, sanitize=sanitize, **options)
+        if result.findings:
+            pytest.fail("\n".join(map(str, result.findings)), pytrace=False)
+        return result
+
+    return checked

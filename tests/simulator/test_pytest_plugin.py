@@ -1,0 +1,71 @@
+"""The pytest plugin, as a project that tests its kernels with it sees it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ALONE = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # where trninfer is installed, the plugin loads itself
+TESTS = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+
+
+@nki.jit
+def doubled(a, rows=128):
+    tile = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile[0:rows], src=a[0:rows])
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+A = np.ones((128, 512), np.float32)
+
+
+def test_right_and_fast(nki_run):
+    run = nki_run(doubled, A, target="trn1")
+    assert (run.outputs[0] == 2).all() and run.latency_us < 60 and run.memory.sbuf_bytes == 2048
+
+
+def test_too_slow(nki_run):
+    assert nki_run(doubled, A).latency_us < 1
+
+
+def test_faulty(nki_run):
+    nki_run(doubled, A, rows=64)
+
+
+def test_faulty_unchecked(nki_run):
+    assert np.isnan(nki_run(doubled, A, rows=64, sanitize=False).outputs[0][64:]).all()
+"""
+
+
+def start(folder, *options):
+    (folder / "test_kernels.py").write_text(TESTS, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "trninfer.simulator.pytest_plugin", *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=ALONE, check=False).stdout
+
+
+@pytest.fixture(params=["option", "setting"])
+def output(request, tmp_path):
+    if request.param == "setting":
+        (tmp_path / "pytest.ini").write_text("[pytest]\nnki_simulator = true\n", encoding="utf-8")
+        return start(tmp_path)
+    return start(tmp_path, "--nki-simulator")
+
+
+def test_a_project_asserts_values_time_and_memory(output):
+    assert "2 failed, 2 passed" in output, output
+    assert "uninitialised: tensor_scalar reads" in output and "test_too_slow" in output
+
+
+def test_it_is_off_until_asked_for(tmp_path):
+    (tmp_path / "test_plain.py").write_text("def test(nki_run):\n    pass\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "trninfer.simulator.pytest_plugin"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=ALONE, check=False)
+    assert "nki_run needs --nki-simulator" in done.stdout and done.returncode == 1

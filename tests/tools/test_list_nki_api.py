@@ -1,0 +1,41 @@
+"""The page of NKI's functions is up to date, and what it says of examples is so."""
+
+import nki.isa as nisa
+import nki.language as nl
+import pytest
+from trninfer.simulator import NotSimulatedError
+from trninfer.tools.list_nki_api import main, rows
+
+ROWS = {name: marks for name, *marks in rows()}
+
+
+def test_the_page_is_up_to_date():
+    assert main(["--check"]) == 0, "run python -m trninfer.tools.list_nki_api"
+
+
+@pytest.mark.parametrize(
+    "name, simulated, timed, checked",
+    [
+        ("nki.isa.nc_matmul", True, True, True),
+        ("nki.isa.sendrecv", True, True, True),
+        ("nki.isa.nc_matmul_mx", False, False, False),
+        ("nki.language.add", True, True, True),
+        ("nki.language.softmax", True, True, True),
+        ("nki.language.program_ndim", True, False, True),
+        ("nki.language.NkiTensor.reshape", True, False, True),
+        ("nki.language.NkiTensor.indirect", False, False, False),
+        ("nki.collectives.all_reduce", False, False, False),
+    ],
+)
+def test_examples(name, simulated, timed, checked):
+    assert ROWS[name] == [simulated, timed, checked]
+
+
+def test_every_function_is_there_and_what_is_refused_says_so():
+    assert len(ROWS) == 197
+    for name, (simulated, _, _) in ROWS.items():
+        module, _, function = name.rpartition(".")
+        if not simulated and module == "nki.isa":
+            with pytest.raises(NotSimulatedError, match=function):
+                getattr(nisa, function)()
+    assert not hasattr(nl, "par_dim")
