@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 # One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +35,27 @@ settings.load_profile("trninfer")
 
 PACKAGE = Path(sys.modules[run.__module__].__file__ or "").parents[1]
 SCHEMA = json.loads((PACKAGE / "app/reports/report.schema.json").read_text())
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--told-skips FILE`: a test that skips for a reason that matches no line of it is a failure."""
+    parser.addoption("--told-skips", type=Path, help="file of the reasons for which a test may skip, one a line")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where a test skipped without being expected to."""
+    told: Path | None = session.config.getoption("--told-skips")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if told is None or reporter is None:
+        return
+    lines = [line.partition("  #")[0].strip() for line in told.read_text(encoding="utf-8").splitlines()]
+    reasons = [re.compile(line) for line in lines if line and not line.startswith("#")]
+    for report in reporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if not any(pattern.search(reason) for pattern in reasons):
+            reporter.write_line(f"skipped, and {told.name} does not tell why: {report.nodeid}: {reason}", red=True)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 class Outcome(NamedTuple):
@@ -62,6 +86,23 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
         return Outcome(status, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[Path]:
+    """A folder of a user who may not read everything: where the tests are run by root, they are nobody meanwhile."""
+    folder = Path(tempfile.mkdtemp())
+    root, nobody = os.geteuid(), 65534
+    try:
+        if root == 0:
+            os.chown(folder, nobody, -1)
+            os.seteuid(nobody)
+        yield folder
+    finally:
+        os.seteuid(root)
+        for path in (folder, *folder.iterdir()):
+            path.chmod(0o700)
+        shutil.rmtree(folder)
 
 
 @pytest.fixture

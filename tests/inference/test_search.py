@@ -131,7 +131,7 @@ def test_lists_that_cannot_be_read(tmp_path: Path, kind: str) -> None:
 def test_any_list_names_files(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "list"
     path.write_bytes(content)
-    found, _ = find_named_pictures([], False, str(path))
+    found, _ = find_named_pictures(["-"], False, str(path))
     assert len(found) == len(set(found)) and all("\n" not in name for name in found)
 
 
@@ -164,14 +164,20 @@ def test_what_is_no_file_is_told_and_never_waited_for(tmp_path: Path, make, mess
         read_features(tmp_path / "x.bin", 4)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_files_without_permission(tmp_path: Path) -> None:
-    (tmp_path / "x.png").touch(mode=0)
-    (tmp_path / "sub").mkdir(mode=0)
-    found, problems = find_pictures([str(tmp_path)], recursive=True)
+def test_files_without_permission(unprivileged: Path) -> None:
+    (unprivileged / "x.png").touch(mode=0)
+    (unprivileged / "sub").mkdir(mode=0)
+    found, problems = find_pictures([str(unprivileged)], recursive=True)
     assert len(found) == 1 and [p.message for p in problems] == ["cannot be read: Permission denied"]
     with pytest.raises(InputError, match="cannot be read: Permission denied"):
         read_picture(found[0], ImageInput(1, 16, 16, "digit", (0.0,), (1.0,)))
+
+
+@pytest.mark.parametrize("name", ["x.bin", "x.npy", "x.npz", "x.csv"])
+def test_features_without_permission(unprivileged: Path, name: str) -> None:
+    (unprivileged / name).touch(mode=0)
+    with pytest.raises(InputError, match=f"{name}: cannot be read: Permission denied$"):
+        read_features(unprivileged / name, 4)
 
 
 def test_files_that_vanish_after_they_were_listed(cli, pictures: Path, picture_model: Path, monkeypatch) -> None:
