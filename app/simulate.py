@@ -8,11 +8,26 @@ from typing import Annotated, Optional
 import typer
 
 from .errors import CHECK_FAILED, UsageError
-from .options import Target
+from .options import Target, takes_options
 from .output import check_files, write_output
 from .text import printable
 
+HELP = """Run a script with `import nki` on the simulated NeuronCore; a line for each launch on standard error.
 
+The script runs as `python FILE ARGS` would, and its kernels with it; no Neuron package is needed. Options stand
+before FILE. A line tells the kernel, its arguments, the predicted time and what bounds it.
+
+\b
+Examples:
+  trninfer simulate my_kernels.py
+  trninfer simulate --target trn1 --trace out.json my_kernels.py --size 512
+  trninfer simulate --sanitize my_kernels.py
+
+Exit status: the script's own; 1 where it raises or --sanitize has findings; 2 where it cannot be run.
+"""
+
+
+@takes_options(HELP)
 def simulate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file that imports nki.")],
     arguments: Annotated[
@@ -37,19 +52,7 @@ def simulate(
         bool, typer.Option("--sanitize", help="Look for races, overlaps and lost values in every launch.")
     ] = False,
 ) -> None:
-    """Run a script with `import nki` on the simulated NeuronCore; a line for each launch on standard error.
-
-    The script runs as `python FILE ARGS` would, and its kernels with it; no Neuron package is needed. Options stand
-    before FILE. A line tells the kernel, its arguments, the predicted time and what bounds it.
-
-    \b
-    Examples:
-      trninfer simulate my_kernels.py
-      trninfer simulate --target trn1 --trace out.json my_kernels.py --size 512
-      trninfer simulate --sanitize my_kernels.py
-
-    Exit status: the script's own; 1 where it raises or --sanitize has findings; 2 where it cannot be run.
-    """
+    """Run a file, tell each launch, and write the trace and page that were asked for."""
     from ..simulator import NkiValidationError, Run, write_trace
     from ..simulator.html import page
     from ..simulator.script import line_of, run_script
