@@ -20,7 +20,7 @@ before FILE. A line tells the kernel, its arguments, the predicted time and what
 \b
 Examples:
   trninfer simulate my_kernels.py
-  trninfer simulate --target trn1 --trace out.json my_kernels.py --size 512
+  trninfer simulate --target trn1 --trace out.json my_kernels.py 512
   trninfer simulate --sanitize my_kernels.py
 
 Exit status: the script's own; 1 where it raises or --sanitize has findings; 2 where it cannot be run.
