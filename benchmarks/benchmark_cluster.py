@@ -4,9 +4,10 @@
     python -m trninfer.benchmarks.benchmark_cluster --memory [--pictures 20000]
 
 The first runs digits-cnn on the simulator over pictures that it reads, and prints rates from the first answer on, so
-that starting Ray is left out, and the seconds to the first answer. With --memory a Ray cluster of two nodes on this
-machine does so, with the pictures as paths; for each tenth of the run it prints the resident set of the driver and of
-each worker, shared pages included. Linux only; both need the extra `cluster`.
+that starting Ray is left out, the processor time of a picture in all processes (which other work hardly changes), and
+the seconds to the first answer. With --memory a Ray cluster of two nodes on this machine does so, with the
+pictures as paths; for each tenth of the run it prints the resident set of the driver and of each worker, shared pages
+included. Linux only; both need the extra `cluster`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from ..inference.pictures import PictureBatches
@@ -26,7 +28,7 @@ from ..models.network import ImageInput
 from ..runtime.choose import choose_backend
 from ..runtime.cluster.shared_session import SharedSession, share_out
 from ..runtime.session import BatchSession, Session
-from .benchmark_stream import TENTHS, draw_pictures, resident_bytes
+from .benchmark_stream import TENTHS, draw_pictures, processor_seconds, resident_bytes
 
 SIDE = 28
 STORE_BYTES = 100 << 20
@@ -50,27 +52,50 @@ def main() -> None:
 
 def _compare_rates(folder: Path, count: int, batch_size: int) -> None:
     model = load_model("digits-cnn")
-    assert isinstance(model.network.input, ImageInput)
     paths = sorted(map(str, folder.iterdir()))
-
-    def rate(name: str, session: BatchSession, started: float) -> float:
-        """Pictures a second from the first answer on, all of them decoded here."""
-        marks = []
-        assert isinstance(model.network.input, ImageInput)
-        batches = PictureBatches(paths, model.network.input, batch_size)
-        for answer in session.stream(batch for _, batch in batches):
-            marks.append((time.perf_counter(), answer.size))
-        pictures = sum(size for _, size in marks[1:]) / (marks[-1][0] - marks[0][0])
-        print(f"{name:12} {pictures:8.1f} pictures/s, first answer after {marks[0][0] - started:5.1f} s", flush=True)
-        return pictures
-
-    started = time.perf_counter()
-    alone = rate("one process", Session(model, choose_backend("sim"), "float32", batch_size), started)
+    session = Session(model, choose_backend("sim"), "float32", batch_size)
+    alone = _rate("one process", session, lambda: [os.getpid()], paths, batch_size, time.perf_counter())
     for workers in (1, 2):
         started = time.perf_counter()
-        with share_out(model, workers=workers, backend="sim") as session:
+        with share_out(model, workers=workers, backend="sim") as shared:
             name = f"{workers} worker{'s' if workers > 1 else ''}"
-            print(f"{name} against one process: {rate(name, session, started) / alone:.2f}")
+            rate = _rate(name, shared, partial(_all_processes, shared), paths, batch_size, started)
+            print(f"{name} against one process: {rate / alone:.2f}")
+
+
+def _all_processes(session: SharedSession) -> list[int]:
+    return [os.getpid(), *session.processes()]
+
+
+def _rate(
+    name: str,
+    session: BatchSession,
+    processes: Callable[[], list[int]],
+    paths: list[str],
+    batch_size: int,
+    started: float,
+) -> float:
+    """Pictures a second from the first answer on, all of them decoded here; told with the processor time of each."""
+    spec = session.model.network.input
+    assert isinstance(spec, ImageInput)
+    before: dict[int, float] = {}
+    first = 0.0
+    pictures = 0
+    for answer in session.stream(batch for _, batch in PictureBatches(paths, spec, batch_size)):
+        for process in processes():  # one that came later had not worked yet
+            before.setdefault(process, processor_seconds(process))
+        if first:
+            pictures += answer.size
+        else:
+            first = time.perf_counter()
+    rate = pictures / (time.perf_counter() - first)
+    spent = sum(processor_seconds(process) - seconds for process, seconds in before.items())
+    print(
+        f"{name:12} {rate:8.1f} pictures/s, {1000 * spent / pictures:6.1f} ms of processor each, "
+        f"first answer after {first - started:5.1f} s",
+        flush=True,
+    )
+    return rate
 
 
 def _watch_memory(folder: Path, count: int, batch_size: int) -> None:
