@@ -77,7 +77,7 @@ def crew(model):
 
     def make(ends: dict[int, str], size: int = 2, neuron: bool = False) -> tuple[Crew, MadeUpRay, list[str]]:
         ray, warnings = MadeUpRay(ends), []
-        setup = Setup(model, worker_backends.open_plain, "float32")
+        setup = Setup(model, worker_backends.open_plain, "float32", launches="layer")
         return Crew(ray, setup, size, neuron, lambda text: None, warnings.append), ray, warnings
 
     return make

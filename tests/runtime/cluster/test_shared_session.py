@@ -63,12 +63,14 @@ def alone(model):
     """What one session in this process gives."""
     import worker_backends
 
-    return lambda x, size: collect(Session(model, worker_backends.PlainBackend(None)), split_batches(x, size))
+    return lambda x, size: collect(
+        Session(model, worker_backends.PlainBackend(None), launches="layer"), split_batches(x, size)
+    )
 
 
 @pytest.fixture
 def shared(cluster, model, opener):
-    return functools.partial(share_out, model, "float32", opener=opener)
+    return functools.partial(share_out, model, "float32", opener=opener, launches="layer")
 
 
 def assert_same(one: Run, other: Run) -> None:
@@ -225,7 +227,9 @@ def test_workers_prepare_what_they_are_sent(shared, alone) -> None:
 
 def test_on_a_chip_each_worker_sees_a_core_of_its_own(cluster, model, opener) -> None:
     said: list[str] = []
-    with share_out(model, workers=2, opener=opener, backend="neuron", progress=said.append) as session:
+    with share_out(
+        model, workers=2, opener=opener, backend="neuron", launches="layer", progress=said.append
+    ) as session:
         x = inputs(40)
         x[::4, 0] = SLOW
         run = collect(session, split_batches(x, 4))

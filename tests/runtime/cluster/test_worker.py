@@ -21,12 +21,12 @@ def backends():
 
 def begun(model, opener, prepare=None) -> Worker:
     worker = Worker()
-    assert worker.begin(Setup(model, opener, "float32", prepare)).error is None
+    assert worker.begin(Setup(model, opener, "float32", prepare, "layer")).error is None
     return worker
 
 
 def test_a_worker_tells_where_it_is_and_what_its_backend_says(model, backends) -> None:
-    reply = Worker().begin(Setup(model, backends.open_plain, "float32"))
+    reply = Worker().begin(Setup(model, backends.open_plain, "float32", launches="layer"))
     assert (reply.value.process, reply.value.version) == (os.getpid(), __version__)
     assert reply.value.info.latency_label == "predicted, by nobody" and len(reply.value.rows) == 4
     assert reply.progress == ("sees core None",) and reply.warnings == ()
