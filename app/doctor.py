@@ -10,7 +10,7 @@ from typing import Any
 
 from . import options
 
-_STATUS = {"ready": "ok", "missing": "missing", "placeholder": "wrong", "too old": "wrong"}
+_STATUS = {"ready": "ok", "missing": "missing", "placeholder": "wrong", "too old": "wrong", "too new": "wrong"}
 
 
 def doctor(
@@ -64,8 +64,8 @@ def _checks() -> list[dict[str, Any]]:
     rows += _neuron_system()
     for package in environment.neuron_packages():
         rows.append(_row(package.name, _STATUS[package.state], package.explanation))
-    if environment.missing_for_neuron():
-        rows.append(_row("to use the chip", "missing", environment.INSTALL_HINT))
+    if environment.way_here().way is None:
+        rows += [_row(f"to use it {where}", "missing", command) for where, command in environment.INSTALL_COMMANDS]
     choice = decide("auto")
     rows.append(_row("backend auto", "ok", f"{choice.backend}: {choice.reason}"))
     rows.append(_target(choice.backend))
@@ -76,7 +76,8 @@ def _neuron_system() -> list[dict[str, Any]]:
     """What AWS's driver, runtime and tools tell, and the kernels that were compiled here."""
     from ..runtime.backend import BackendUnavailable
     from ..runtime.neuron.compile_cache import cache_folder, cache_size
-    from ..runtime.neuron.device_time import find_device_timer
+    from ..runtime.neuron.device import named_python
+    from ..runtime.neuron.environment import bundled_nrtpy
     from ..runtime.neuron.system import driver_version, instance_type, runtime_library, visible_cores
     from .text import count
 
@@ -93,12 +94,11 @@ def _neuron_system() -> list[dict[str, Any]]:
     except BackendUnavailable as error:
         rows.append(_row("neuroncores", "wrong", str(error)))
     try:
-        timer = find_device_timer()
-        rows.append(
-            _found("device times", timer.tool if timer else None, "no nrtpy, neuron-explorer or neuron-profile")
-        )
+        python = named_python()
+        where = str(python) if python is not None else "this environment" if bundled_nrtpy() else None
+        rows.append(_found("nrtpy", where, "not in this environment, and TRNINFER_NRTPY names none"))
     except BackendUnavailable as error:
-        rows.append(_row("device times", "wrong", str(error)))
+        rows.append(_row("nrtpy", "wrong", str(error)))
     folder = cache_folder()
     size = cache_size(folder)
     rows.append(

@@ -105,8 +105,7 @@ DeviceTimesOption = Annotated[
     bool,
     typer.Option(
         "--device-times",
-        help="On the chip: also time each kernel on the device alone, by nrtpy, neuron-explorer or neuron-profile, on "
-        "another NeuronCore that is free.",
+        help="On the chip: also time each kernel on the NeuronCore alone, by nrtpy's tracing on the device.",
     ),
 ]
 NrtpyOption = Annotated[
@@ -114,7 +113,7 @@ NrtpyOption = Annotated[
     typer.Option(
         "--nrtpy",
         metavar="DIR",
-        help="Environment with nrtpy for --device-times. [default: TRNINFER_NRTPY]",
+        help="On the chip: environment with nrtpy, where this one has none. [default: TRNINFER_NRTPY]",
         show_default=False,
     ),
 ]
@@ -208,8 +207,6 @@ class RunOptions:
     def check(self) -> None:
         """UsageError where options contradict each other or a file could not be written; called before the work."""
         check_files(self.output, self.trace, self.report_file)
-        if self.nrtpy is not None and not self.device_times:
-            raise UsageError("--nrtpy says what times kernels on the device; it needs --device-times")
 
 
 @dataclass(frozen=True)
@@ -236,8 +233,6 @@ class AnswerOptions(RunOptions):
             raise UsageError("--resume and --verify exclude each other: earlier answers would go unchecked")
         if self.is_shared and self.trace is not None:
             raise UsageError("--trace shows one core; leave out --cores and --cluster, or give --cores 1")
-        if self.is_shared and self.device_times:
-            raise UsageError("--device-times needs a NeuronCore of its own beside one that works: give --cores 1")
         if self.compare_backends:
             self._check_comparison()
 

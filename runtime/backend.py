@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
 BACKENDS = ("auto", "neuron", "sim")
 DEFAULT_TARGET = "trn2"
@@ -50,12 +50,14 @@ class LaunchTime:
 class LaunchResult:
     """What one launch of a kernel gave: its outputs (none where it was only timed) and its time.
 
+    Outputs may lie on the device: they have `shape`, `dtype`, `len` and `reshape`, another launch takes them as they
+    are, and `np.asarray` brings their values.
     `timeline` is a `simulator.Run` without outputs where the simulator was asked to keep timelines, else None. Of a
     kernel that runs the layers of a network, and on a backend that can tell them apart, `layers` has what each of them
     took, in the order in which they run; they and `launch_us`, the launch before them, add up to the time.
     """
 
-    outputs: tuple[np.ndarray, ...]
+    outputs: tuple[Any, ...]
     time: LaunchTime
     timeline: object | None = None
     launch_us: float = 0.0
@@ -90,7 +92,7 @@ class Backend(Protocol):
     def info(self) -> BackendInfo:
         """What reports say of it."""
 
-    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
+    def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """Run a kernel on arrays; KernelError where the kernel refuses them."""
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:

@@ -27,12 +27,13 @@ def decide(name: str) -> Choice:
         return Choice("sim", "asked for")
     if name == "auto" and simulator_is_preferred():
         return Choice("sim", f"{VARIABLE}=sim")
-    missing = environment.missing_for_neuron()
-    if not missing:
-        return Choice("neuron", "a Neuron device and AWS's packages are here" if name == "auto" else "asked for")
+    found = environment.way_here()
+    if found.way is not None:
+        return Choice("neuron", f"a Neuron device and AWS's packages are here, by way of {found.way}")
+    missing = "; ".join(found.missing)
     if name == "auto":
-        return Choice("sim", "; ".join(missing))
-    raise BackendUnavailable(f"backend 'neuron' is not available: {'; '.join(missing)} ({environment.INSTALL_HINT})")
+        return Choice("sim", missing)
+    raise BackendUnavailable(f"backend 'neuron' is not available: {missing} ({environment.INSTALL_HINT})")
 
 
 def choose_backend(

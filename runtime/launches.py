@@ -67,15 +67,17 @@ class LayerLaunches:
         self._dtype = DTYPES[dtype]
         self._steps = plan_network(model, self._dtype)
         self._kernels: list[Any] = [kernels.kernel(step.kernel) for step in self._steps]
+        for step in self._steps:
+            _keep(*step.operands)
         self.rows = tuple(step.row for step in self._steps)
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
         """See `Launches`."""
         size = len(data)
         launches: list[LaunchResult] = []
-        values = {INPUT: data}
+        values: dict[str, Any] = {INPUT: data}
         left = Counter(name for step in self._steps for name in step.reads)
-        read = [data]
+        read: list[Any] = [data]
         for step, kernel in zip(self._steps, self._kernels, strict=True):
             shapes = [with_batch(shape, size) for shape in step.input_shapes]
             read = [values[name].reshape(shape) for name, shape in zip(step.reads, shapes)]
@@ -86,7 +88,7 @@ class LayerLaunches:
                 if not left[name]:
                     del values[name]
             progress(len(launches) / len(self._steps))
-        return Ran(read[0], launches[-1].outputs[0], *_told(launches))
+        return Ran(np.asarray(read[0]), np.asarray(launches[-1].outputs[0]), *_told(launches))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
@@ -128,9 +130,10 @@ class OneLaunch:
         whole = np.zeros((_whole(len(data), planned), *self._image), self._dtype)
         whole[: len(data)] = data.reshape(-1, *self._image)
         operands = (planned.weights, planned.constants)
+        _keep(*operands)
         result = backend.launch(self._kernel, whole, *operands, **_parameters(planned))
         progress(1.0)
-        scores, classes = (output[: len(data)] for output in result.outputs)
+        scores, classes = (np.asarray(output)[: len(data)] for output in result.outputs)
         return Ran(scores, classes, *self._rows_of(result))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
@@ -145,6 +148,12 @@ class OneLaunch:
             return (result.time,), (result.timeline,)
         launch = LaunchTime(result.launch_us, bound_by="latency", mfu=0.0)
         return (launch, *result.layers), (result.timeline, *[None] * len(result.layers))
+
+
+def _keep(*operands: np.ndarray) -> None:
+    """Weights: nobody may write to them from now on, so that a backend may keep them on the device."""
+    for operand in operands:
+        operand.setflags(write=False)
 
 
 def _told(launches: list[LaunchResult]) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...inference.predictions import Prediction
-from ...runtime.neuron.device_time import DEVICE_LABEL
+from ...runtime.neuron.compiled import DEVICE_LABEL
 from ..text import printable
 from .report import LayerTable, Report
 

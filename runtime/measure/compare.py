@@ -19,7 +19,7 @@ from ...models.files import Model
 from ...version import __version__
 from ..backend import ArraySpec, Backend, LaunchResult
 from ..layer_steps import Step
-from ..neuron.device_time import DEVICE_LABEL
+from ..neuron.compiled import DEVICE_LABEL
 from ..plan import DTYPES, plan_network
 from ..session import DEFAULT_BATCH_SIZE, Result, Session
 from ..verify import TOLERANCES
@@ -124,11 +124,12 @@ class ComparingBackend:
         self._tolerance = TOLERANCES[dtype]
         self.compared: list[ComparedLaunch] = []
 
-    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
+    def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """Run a kernel on both and note how they compare (without the names of step and kernel)."""
         measured = self._measured.launch(kernel, *arrays, **parameters)
-        predicted = self._predicted.launch(kernel, *arrays, **parameters)
-        errors = [relative_error(a, b) for a, b in zip(measured.outputs, predicted.outputs, strict=True)]
+        predicted = self._predicted.launch(kernel, *map(np.asarray, arrays), **parameters)
+        outputs = zip(map(np.asarray, measured.outputs), predicted.outputs, strict=True)
+        errors = [relative_error(a, b) for a, b in outputs]
         whole = all(output.dtype.kind in "iu" for output in predicted.outputs)
         self.compared.append(
             ComparedLaunch(

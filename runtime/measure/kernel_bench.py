@@ -43,7 +43,7 @@ def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> Ker
     arrays = case.arrays(DTYPES[dtype])
     launch = backend.launch(_kernel(case), *arrays, **case.parameters)
     expected = case.expected(arrays)
-    found = launch.outputs[0]
+    found = np.asarray(launch.outputs[0])
     if expected.dtype.kind == "i":
         wrong = int((found != expected).sum())
         return _timed(name, case, launch, Verification(wrong == 0, 0.0, wrong, 0, 0.0))

@@ -70,7 +70,7 @@ def runtime_error(name: str, error: BaseException) -> DeviceLost | ExecutionErro
     return ExecutionError(f"{name}: the NeuronCore ended it with an error: {useful_line(error)}")
 
 
-def useful_line(error: BaseException) -> str:
+def useful_line(error: BaseException | str) -> str:
     """The line of an error that tells most: with a status of the runtime in it, else as `first_useful_line`."""
     text = str(error)
     status = re.search(r"^.*\bNRT_[A-Z_]+.*$", text, re.MULTILINE)

@@ -20,10 +20,15 @@ _KERNELS_FOLDER = Path(__file__).resolve().parents[2] / "kernels"
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel's name, and the SHA-256 of everything its code may come from; no digest where it stands in no module."""
+    """A kernel's name, and the SHA-256 of everything its code may come from; no digest where it stands in no module.
+
+    `module` and `file` are where it was found.
+    """
 
     name: str
     digest: str | None
+    module: str | None = None
+    file: str | None = None
 
 
 def find_source(kernel: Any) -> KernelSource:
@@ -35,7 +40,8 @@ def find_source(kernel: Any) -> KernelSource:
     for module in _modules():
         for name, value in list(vars(module).items()):
             if value is kernel and not name.startswith("__"):
-                return KernelSource(name, _digest(getattr(module, "__file__", None)))
+                file = getattr(module, "__file__", None)
+                return KernelSource(name, _digest(file), module.__name__, file)
     return KernelSource(str(getattr(kernel, "__name__", type(kernel).__name__)), None)
 
 

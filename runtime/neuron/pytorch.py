@@ -1,8 +1,13 @@
-"""PyTorch NeuronX as the Neuron backend uses it: tensors in and out, compile, save and load.
+"""PyTorch NeuronX as the Neuron backend uses it: tensors in and out, compile.
+
+For SDK 2.31 and before, and the set of versions that the extra `neuron-torch` names: torch-neuronx with `trace` is not
+part of SDK 2.32 (setup/pytorch/manual.rst), and torch-neuronx 2.10 and newer is another product without it.
 
 Sources (aws-neuron-sdk): frameworks/torch/torch-neuronx/api-reference-guide/inference/api-torch-neuronx-trace.rst for
 `torch_neuronx.trace`, `torch.jit.save` and `torch.jit.load`; nki/guides/use-neuron-profile.rst for a module that calls
-an NKI kernel and for `compiler_workdir`; compiler/error-codes/EARG001.rst for `compiler_args=["--lnc", ...]`.
+an NKI kernel and for `compiler_workdir`; compiler/error-codes/EARG001.rst for `compiler_args=["--lnc", ...]`;
+neuron-runtime/explore/direct-hbm-tensor-alloc.rst for `neuron:0`, `move_trace_to_device`, and that outputs stay on the
+device only where all inputs are there.
 """
 
 from __future__ import annotations
@@ -21,18 +26,33 @@ import numpy as np
 from ..backend import BackendUnavailable
 from .errors import CompileError, first_useful_line
 
+DEVICE = "neuron:0"
+_ON_DEVICE = ("neuron", "privateuseone", "xla")  # the names of a NeuronCore's tensors in the pages above
 COMPILER_ARGUMENTS = ["--lnc", "1"]  # one physical NeuronCore, as NEURON_LOGICAL_NC_CONFIG=1; all that trn1 allows
 
 
 def load_packages() -> tuple[Any, Any]:
     """The modules `torch` and `torch_neuronx`; BackendUnavailable where one cannot be imported, with the reason."""
+    folder = str(Path(sys.executable).parent)  # importing torch_neuronx runs a program that lies there
+    if folder not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([folder, *filter(None, [os.environ.get("PATH")])])
+    os.environ.setdefault("PJRT_DEVICE", "NEURON")  # else torch-xla may fall back to the CPU with a line in its log
     modules = []
     for name in ("torch", "torch_neuronx"):
         try:
             modules.append(importlib.import_module(name))
         except (ImportError, OSError) as error:  # OSError: a shared library such as libnrt is not found
             raise BackendUnavailable(f"{name} cannot be imported: {first_useful_line(str(error))}") from error
+    if not hasattr(modules[1], "trace"):
+        raise BackendUnavailable(
+            "this torch_neuronx has no `trace` (2.10 and newer is another product); NEFF and nrtpy need no PyTorch"
+        )
     return modules[0], modules[1]
+
+
+def on_neuron_core(tensor: Any) -> bool:
+    """Whether a tensor lies on a NeuronCore, and so was computed there."""
+    return str(tensor.device).startswith(_ON_DEVICE)
 
 
 def to_tensor(torch: Any, array: np.ndarray) -> Any:
@@ -82,17 +102,6 @@ def compile_kernel(
         )
     except Exception as error:  # which exceptions the compiler raises is not documented
         raise CompileError(str(error)) from error
-
-
-def find_neff(workdir: Path) -> Path | None:
-    """The NEFF that the compiler left: graph.neff, or under a hashed name; None where it is not clear which it is.
-
-    Both names are documented: nki/guides/use-neuron-profile.rst, neuron-runtime/nrtpy/nrtpy-troubleshooting.rst.
-    """
-    found = sorted(workdir.rglob("*.neff"))
-    named = [neff for neff in found if neff.name == "graph.neff"]
-    candidates = named or found
-    return candidates[0] if len(candidates) == 1 else None
 
 
 @contextlib.contextmanager

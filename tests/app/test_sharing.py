@@ -99,7 +99,6 @@ def test_a_picture_piped_in_goes_to_a_worker(cli, ray, pictures, picture_model, 
     ("options", "message"),
     [
         (("--cores", 2, "--trace", "x.json"), "--trace "),
-        (("--cores", 2, "--device-times"), "--device-times "),
         (("--cluster", "auto", "--trace", "x.json"), "--trace "),
     ],
 )

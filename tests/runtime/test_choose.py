@@ -13,7 +13,8 @@ from trninfer.runtime.neuron import environment
 
 @pytest.fixture(autouse=True)
 def no_chip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ("no Neuron device", "nki: not installed"))
+    missing = environment.Way(None, ("no Neuron device", "nki: not installed"))
+    monkeypatch.setattr(environment, "way_here", lambda: missing)
     monkeypatch.delenv(backend.TARGET_VARIABLE, raising=False)
     monkeypatch.setenv("TRNINFER_BACKEND", "")
 
@@ -24,20 +25,20 @@ def test_auto_takes_the_simulator_and_says_why() -> None:
 
 
 def test_auto_takes_the_chip_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
+    monkeypatch.setattr(environment, "way_here", lambda: environment.Way("nrtpy", ()))
     assert decide("auto").backend == decide("neuron").backend == "neuron"
     assert decide("sim").backend == "sim"
 
 
 def test_auto_honours_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
+    monkeypatch.setattr(environment, "way_here", lambda: environment.Way("nrtpy", ()))
     monkeypatch.setenv("TRNINFER_BACKEND", "sim")
     assert decide("auto") == Choice("sim", "TRNINFER_BACKEND=sim")
     assert decide("neuron").backend == "neuron"  # what is asked for by name wins
 
 
 def test_options_reach_the_neuron_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
+    monkeypatch.setattr(environment, "way_here", lambda: environment.Way("nrtpy", ()))
     monkeypatch.setattr(neuron, "open_neuron_backend", lambda target, **options: (target, options))
     assert choose_backend("auto", "trn3", warmup=2, nrtpy="x") == ("trn3", {"warmup": 2, "nrtpy": "x"})
     assert choose_backend("sim", warmup=2).info.name == "sim"

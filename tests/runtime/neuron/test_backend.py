@@ -1,8 +1,7 @@
-"""The Neuron backend against stand-ins for PyTorch and PyTorch NeuronX, whose signatures are the documented ones."""
+"""The way by PyTorch NeuronX against stand-ins whose signatures are the documented ones, and the choice of a way."""
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import os
 import subprocess
@@ -23,9 +22,8 @@ from trninfer.models.golden import run_network
 from trninfer.runtime.backend import ArraySpec, BackendUnavailable, KernelError, LaunchTime
 from trninfer.runtime.beside import SimulatorDied, SimulatorFault
 from trninfer.runtime.neuron import backend as neuron
-from trninfer.runtime.neuron import environment
+from trninfer.runtime.neuron import compiled, environment
 from trninfer.runtime.neuron.compile_cache import CompileCache
-from trninfer.runtime.neuron.device_time import DeviceTime, DeviceTimingError
 from trninfer.runtime.neuron.errors import CompileError, DeviceLost, ExecutionError
 from trninfer.runtime.session import Session
 
@@ -98,16 +96,49 @@ def test_parameters_and_several_operands(control, notes) -> None:
     assert control.compiles == 2
 
 
-def test_outputs_that_are_still_on_the_device(control, notes) -> None:
-    control.on_device = True
-    classes = make(notes).launch(kernels.argmax, matrix(9, 4)).outputs[0]
-    assert classes.dtype == np.int32
-    np.testing.assert_array_equal(classes, matrix(9, 4).argmax(axis=1))
+def test_outputs_stay_on_the_device_and_are_operands_as_they_are(control, notes) -> None:
+    backend = make(notes)
+    classes = backend.launch(kernels.argmax, matrix(9, 4)).outputs[0]
+    assert isinstance(classes, neuron.TorchArray) and classes.dtype == np.int32 and len(classes) == 9
+    np.testing.assert_array_equal(np.asarray(classes), matrix(9, 4).argmax(axis=1))
+    turned = backend.launch(kernels.transpose, matrix(9, 4)).outputs[0]
+    back = backend.launch(kernels.transpose, turned.reshape((4, 9))).outputs[0]
+    np.testing.assert_array_equal(np.asarray(back), matrix(9, 4))
+
+
+def test_weights_are_taken_to_the_device_once(control, notes, packages, monkeypatch) -> None:
+    moved = []
+    to = packages.torch.Tensor.to
+    monkeypatch.setattr(packages.torch.Tensor, "to", lambda self, device: moved.append(self.shape) or to(self, device))
+    backend, bias = make(notes, warmup=1, iterations=1), matrix(1, 6)
+    bias.setflags(write=False)
+    for _ in range(3):
+        backend.launch(kernels.bias_activation, matrix(4, 6), bias, activation="relu")
+    assert moved.count((1, 6)) == 1 and moved.count((4, 6)) >= 3
+
+
+def test_a_result_on_the_cpu_is_not_called_measured(control, notes) -> None:
+    control.falls_back = True
+    with pytest.raises(DeviceLost, match="its result is on cpu, so it did not run on the NeuronCore"):
+        make(notes).launch(kernels.transpose, matrix(3, 4))
+
+
+def test_a_torch_neuronx_without_trace_is_refused(packages, notes, monkeypatch) -> None:
+    monkeypatch.delattr(packages.torch_neuronx, "trace")
+    with pytest.raises(BackendUnavailable, match="has no `trace`"):
+        make(notes)
+
+
+def test_importing_finds_the_programs_of_the_environment(packages, notes, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.delenv("PJRT_DEVICE", raising=False)
+    make(notes)
+    assert os.environ["PATH"].split(os.pathsep) == [str(Path(sys.executable).parent), "/usr/bin"]
+    assert os.environ["PJRT_DEVICE"] == "NEURON"
 
 
 def test_a_call_is_timed_until_its_output_is_on_the_host(control, notes, monkeypatch) -> None:
     now = [0.0]
-    control.on_device = True
     control.synchronise = lambda: now.__setitem__(0, now[0] + 0.001)
     monkeypatch.setattr(neuron.time, "perf_counter", lambda: now[0])
     assert make(notes).launch(kernels.transpose, matrix(3, 4)).time.latency_us == pytest.approx(1000.0)
@@ -134,11 +165,7 @@ def test_nothing_is_left_in_the_temporary_folder(control, notes, tmp_path, monke
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "cache").mkdir()
     make(notes, tmp_path / "cache").launch(kernels.transpose, matrix(3, 4))
-    uncached = make(notes)
-    uncached.launch(kernels.transpose, matrix(3, 4))
-    assert len(list(tmp_path.iterdir())) == 2  # with the NEFF, which a profiler may still want
-    del uncached
-    gc.collect()
+    make(notes).launch(kernels.transpose, matrix(3, 4))
     control.compile_error = RuntimeError("refused")
     with pytest.raises(CompileError):
         make(notes).launch(kernels.transpose, matrix(4, 3))
@@ -188,11 +215,11 @@ def test_a_second_run_compiles_nothing(control, notes, tmp_path) -> None:
             or backend.launch(kernels.transpose, matrix(3, 4))
         ),
         lambda backend, patch: (
-            patch.setattr(neuron, "package_versions", lambda: {"neuronx-cc": "9"})
+            patch.setattr(compiled, "package_versions", lambda: {"neuronx-cc": "9"})
             or backend.launch(kernels.transpose, matrix(3, 4))
         ),
         lambda backend, patch: (
-            patch.setattr(neuron, "find_source", lambda kernel: neuron.KernelSource("transpose", "other source"))
+            patch.setattr(compiled, "find_source", lambda kernel: compiled.KernelSource("transpose", "other source"))
             or backend.launch(kernels.transpose, matrix(3, 4))
         ),
         lambda backend, patch: (
@@ -308,47 +335,9 @@ def test_a_device_that_disappears_while_compiling(control, notes, monkeypatch) -
         backend.launch(kernels.transpose, matrix(3, 4))
 
 
-class Timer:
-    tool = "a tool"
-
-    def __init__(self, error: str | None = None) -> None:
-        self.error = error
-        self.measured: list[tuple[bytes, int, int]] = []
-
-    def measure(self, neff: Path, warmup: int, iterations: int) -> DeviceTime:
-        if self.error is not None:
-            raise DeviceTimingError(self.error)
-        self.measured.append((neff.read_bytes(), warmup, iterations))
-        return DeviceTime(17.0, 19.0, self.tool)
-
-
-@pytest.mark.parametrize("cached", [True, False])
-def test_times_on_the_device(control, notes, tmp_path, cached) -> None:
-    timer = Timer()
-    for _ in range(2):  # the second time from the cache, if there is one
-        backend = make(notes, tmp_path if cached else None, timer=timer, warmup=2, iterations=3)
-        launch = backend.launch(kernels.transpose, matrix(3, 4))
-        assert (launch.time.device_us, launch.time.device_us_p99) == (17.0, 19.0)
-    assert timer.measured == [(b"NEFF", 2, 3)] * 2
-
-
-def test_a_device_time_that_cannot_be_had_is_told_and_no_more(control, notes) -> None:
-    launch = make(notes, timer=Timer("no free core")).launch(kernels.transpose, matrix(3, 4))
-    assert launch.time.device_us is None and launch.time.latency_us > 0
-    assert any("transpose: no time on the device: no free core" in note for note in notes)
-
-
-@pytest.mark.parametrize("names", [(), ("a.neff", "b.neff")])
-def test_no_device_time_without_exactly_one_neff(control, notes, names) -> None:
-    control.neff_names = names
-    timer = Timer()
-    assert make(notes, timer=timer).launch(kernels.transpose, matrix(3, 4)).time.device_us is None
-    assert timer.measured == [] and any("no single NEFF" in note for note in notes)
-
-
-def test_a_neff_under_a_hashed_name(control, notes) -> None:
-    control.neff_names = ("model.MODULE_988+70e.neff",)
-    assert make(notes, timer=Timer()).launch(kernels.transpose, matrix(3, 4)).time.device_us == 17.0
+def test_times_on_the_device_are_told_to_be_of_the_other_way(control, notes) -> None:
+    launch = make(notes, device_times=True).launch(kernels.transpose, matrix(3, 4))
+    assert launch.time.device_us is None and any("no time on the device: nrtpy measures it" in note for note in notes)
 
 
 def test_flops_and_bytes_are_counted_once(control, notes) -> None:
@@ -403,7 +392,7 @@ def test_a_session_gives_the_golden_answers(control, notes, tmp_path) -> None:
 @pytest.fixture
 def machine(packages, monkeypatch, tmp_path):
     """A machine on which everything is there: device, packages, the real nki (so it seems), neuron-ls."""
-    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
+    monkeypatch.setattr(environment, "find_way", lambda elsewhere: environment.Way("torch_neuronx", ()))
     monkeypatch.setattr(nki_source, "use_nki", lambda backend: backend)
     monkeypatch.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path / "cache"))
@@ -423,14 +412,13 @@ def test_opening_prepares_the_environment(machine, tmp_path) -> None:
     assert launch.time.hbm_bytes == 2 * 300 * 400 * 4  # counted by the simulator: read once, written once
 
 
-def test_times_on_the_device_are_asked_for(machine, monkeypatch, tmp_path) -> None:
-    assert neuron.open_neuron_backend(count=False).launch(kernels.transpose, matrix(3, 4)).time.device_us is None
-    timed = neuron.open_neuron_backend(count=False, device_times=True)
-    assert timed.launch(kernels.transpose, matrix(3, 4)).time.device_us == pytest.approx(17.0)
-    warnings: list[str] = []
-    monkeypatch.setattr(neuron, "find_device_timer", lambda nrtpy: None)
-    neuron.open_neuron_backend(count=False, device_times=True, warn=warnings.append)
-    assert "no times on the device" in warnings[0]
+def test_nrtpy_is_the_way_where_it_is(machine, monkeypatch) -> None:
+    monkeypatch.setattr(environment, "find_way", lambda elsewhere: environment.Way("nrtpy", ()))
+    monkeypatch.setattr("trninfer.runtime.neuron.nrt.open_nrt", lambda *arguments, **options: (arguments, options))
+    (target, python), options = neuron.open_neuron_backend(nrtpy=sys.executable, device_times=True)
+    assert (target, python, options["device_times"]) == ("trn2", Path(sys.executable), True)
+    with pytest.raises(BackendUnavailable, match="no environment with nrtpy at /nowhere"):
+        neuron.open_neuron_backend(nrtpy="/nowhere")
 
 
 def test_the_packages_are_imported_after_the_environment_is_set(machine, monkeypatch) -> None:

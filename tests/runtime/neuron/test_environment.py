@@ -34,8 +34,11 @@ def states() -> dict[str, str]:
 def test_nothing_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment.glob, "glob", lambda pattern: [])
     assert set(states().values()) == {"missing"}
-    reasons = environment.missing_for_neuron()
-    assert len(reasons) == 4 and reasons[0].startswith("no Neuron device") and "nki: not installed" in reasons
+    assert environment.find_way().missing == (
+        "no Neuron device (/dev/neuron*)",
+        "nki: not installed",
+        "nrtpy: not in this environment, and TRNINFER_NRTPY names none",
+    )
 
 
 def test_placeholders_of_pypi_are_no_packages(site: Path) -> None:
@@ -43,20 +46,39 @@ def test_placeholders_of_pypi_are_no_packages(site: Path) -> None:
     install(site, "neuronx-cc", "1.0.post1", PLACEHOLDER)
     found = states()
     assert found["nki"] == found["neuronx-cc"] == "placeholder" and found["torch-neuronx"] == "missing"
-    reasons = environment.missing_for_neuron()
+    reasons = environment.find_way().missing
     assert any(reason.startswith("nki:") and "WRONG PACKAGE" in reason for reason in reasons)
 
 
 def test_versions_that_will_do(site: Path) -> None:
     install(site, "nki", "0.6.0+gabcdef")
-    install(site, "neuronx-cc", "2.19.8089.0+8ab9f450")
-    install(site, "torch-neuronx", "2.10.0.2.9")
+    install(site, "neuronx-cc", "2.26.8089.0+8ab9f450")
+    install(site, "torch-neuronx", "2.10.0.1")
+    install(site, "islpy", "2026.2.1")
     assert states() == {
-        "nki": "ready", "neuronx-cc": "too old", "torch-neuronx": "ready", "libneuronxla": "missing"
+        "nki": "ready", "neuronx-cc": "too old", "torch-neuronx": "too new", "islpy": "too new",
+        "libneuronxla": "missing",
     }  # fmt: skip
-    assert environment.missing_for_neuron() == (
-        "neuronx-cc: version 2.19.8089.0+8ab9f450 is too old; 2.20 or newer is needed",
+    assert environment.find_way().missing == (
+        "nrtpy: not in this environment, and TRNINFER_NRTPY names none",
+        "islpy: version 2026.2.1 is too new; older than 2026.2 is needed",
+        "neuronx-cc: version 2.26.8089.0+8ab9f450 is too old; 2.27 or newer is needed",
+        "torch-neuronx: version 2.10.0.1 is too new; older than 2.10 is needed",
     )
+
+
+def test_the_way_to_the_chip(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(site, "nki", "0.6.0")
+    assert environment.find_way(nrtpy_elsewhere=True) == environment.Way("nrtpy", ())
+    assert environment.find_way().way is None
+    install(site, "neuronx-cc", "2.27.1")
+    install(site, "torch-neuronx", "2.9.0.2")
+    assert environment.find_way() == environment.Way("torch_neuronx", ())
+    (site / "nrtpy").mkdir()
+    (site / "nrtpy" / "__init__.py").write_text("raise RuntimeError('imported')", encoding="utf-8")
+    assert environment.find_way() == environment.Way("nrtpy", ())
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ())
+    assert environment.find_way() == environment.Way(None, ("no Neuron device (/dev/neuron*)",))
 
 
 def test_devices_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,13 @@ class Tensor:
             sys.modules["torch_neuronx"].control.synchronise()
         return Tensor(self._array)
 
+    def to(self, device: str) -> Tensor:
+        assert device == "neuron:0", "the only device that is documented"
+        return Tensor(self._array.copy(), device)
+
+    def reshape(self, shape) -> Tensor:
+        return Tensor(self._array.reshape(shape), self.device)
+
     def view(self, to: dtype) -> Tensor:
         assert to.numpy_type.itemsize == self._array.dtype.itemsize
         return Tensor(self._array.view(to.numpy_type), self.device)

@@ -25,7 +25,7 @@ class Control:
     execution_error: Exception | None = None
     save_error: str | None = None
     neff_names: tuple[str, ...] = ("graph.neff",)
-    on_device: bool = False  # outputs as the quickstart shows them, on an xla device
+    falls_back: bool = False  # as torch-xla does without its plugin: everything runs on the CPU
     synchronise: Callable[[], None] = lambda: None  # called when such an output is waited for
     compiles: int = 0
     loads: int = 0
@@ -41,6 +41,7 @@ class ScriptModule:
 
     def __init__(self, run, inputs, outputs) -> None:
         self._run = run
+        self.device = None
         self.inputs = [[list(shape), name] for shape, name in inputs]
         self.outputs = [[list(shape), name] for shape, name in outputs]
 
@@ -49,15 +50,23 @@ class ScriptModule:
         control.calls += 1
         if control.execution_error is not None:
             raise control.execution_error
-        assert all(isinstance(tensor, torch.Tensor) and tensor.device == "cpu" for tensor in tensors)
+        assert self.device == 0, "move_trace_to_device comes first"
+        assert all(isinstance(tensor, torch.Tensor) for tensor in tensors)
         assert [[list(tensor.shape), tensor.dtype.name] for tensor in tensors] == self.inputs
         if self._run is None:
             arrays = [np.zeros(shape, getattr(torch, name).numpy_type) for shape, name in self.outputs]
         else:
             arrays = self._run([tensor._array for tensor in tensors])
-        device = "xla:0" if control.on_device else "cpu"
+        stays = all(tensor.device == "neuron:0" for tensor in tensors) and not control.falls_back
+        device = "neuron:0" if stays else "cpu"
         results = tuple(torch.Tensor(array, device) for array in arrays)
         return results[0] if len(results) == 1 else results
+
+
+def move_trace_to_device(trace, device_id):
+    """neuron-runtime/explore/direct-hbm-tensor-alloc.rst."""
+    assert isinstance(trace, ScriptModule) and device_id == 0
+    trace.device = device_id
 
 
 def trace(

@@ -1,53 +1,132 @@
-"""Stands in for nrtpy: the documented classes, with times that tell how they were asked for.
+"""Stands in for nrtpy: the documented classes over the simulator, checking every call.
 
-Source: aws-neuron-sdk, neuron-runtime/nrtpy/model.rst and tensor.rst. STAND_IN_NRTPY makes it fail: "load" or "events".
+Source: aws-neuron-sdk, neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst, nrtpy-troubleshooting.rst (void dtypes).
+The NEFF is what the stand-in for nki wrote. STAND_IN_NRTPY makes it fail: "load", "run", "busy", "oob", "trace",
+"events", "die", "sizes"; "spike" gives the classes the names that they have in the NKI environment.
 """
 
+import ast
+import importlib
+import importlib.util
+import json
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
+import ml_dtypes
 import numpy as np
+
+_FAULT = os.environ.get("STAND_IN_NRTPY", "")
+_WORKER = Path(__file__).parents[5] / "runtime" / "neuron"
+
+
+class NrtpyError(RuntimeError):
+    pass
 
 
 class NrtError(RuntimeError):
     pass
 
 
+def _kernel(neff):
+    """The kernel that a NEFF was made of, on the simulator."""
+    from trninfer import kernels
+
+    kernels.use_nki("sim")
+    if ".kernels." in neff["module"]:
+        return kernels.kernel(neff["kernel"])
+    spec = importlib.util.spec_from_file_location("neff", neff["file"])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, neff["kernel"])
+
+
+def _dtype(name):
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
 class NrtpyTensor:
+    uploads = 0
+
     def __init__(self, tensor_ref, shape, dtype, name=None) -> None:
-        self.shape, self.dtype, self.name = shape, dtype, name
+        self.tensor_ref, self.shape, self.dtype, self.name = tensor_ref, tuple(shape), dtype, name
 
     @classmethod
     def from_numpy(cls, array, name=None, core_id=0):
-        assert isinstance(array, np.ndarray) and core_id == 0
-        return cls(None, array.shape, array.dtype, name)
+        assert isinstance(array, np.ndarray) and core_id == 0 and isinstance(name, str)
+        return cls(bytearray(np.ascontiguousarray(array).tobytes()), array.shape, array.dtype, name)
+
+    def write_from_numpy(self, array):
+        data = np.ascontiguousarray(array).tobytes()
+        if len(data) != len(self.tensor_ref):
+            raise ValueError("byte size does not match")
+        self.tensor_ref[:] = data
+
+    def numpy(self):
+        return np.frombuffer(bytes(self.tensor_ref), f"V{self.dtype.itemsize}").reshape(self.shape)
 
 
 class NrtpyModel:
-    input_tensors_info = {  # noqa: RUF012
-        "a_input": SimpleNamespace(shape=[4, 3], size=48),
-        "b_input": SimpleNamespace(shape=[3, 5], size=30),
-    }
-
     @classmethod
     def load_from_neff(cls, neff_path, name=None, core_id=0, cc_enabled=False, rank_id=0, world_size=1):
-        folder = os.path.realpath(os.path.dirname(sys.argv[0]))  # whose modules could hide others of the same names
-        assert folder not in map(os.path.realpath, sys.path)
-        assert os.environ["NEURON_RT_NUM_CORES"] == "1" and "NEURON_RT_VISIBLE_CORES" not in os.environ
-        assert os.environ["LD_LIBRARY_PATH"].startswith("/opt/aws/neuron/lib")
-        if os.environ.get("STAND_IN_NRTPY") == "load":
-            raise NrtError("NRT Error NRT_FAILURE(1): Failed to load model")
-        with open(neff_path, "rb") as neff:
-            assert neff.read() == b"NEFF"
-        return cls()
+        assert os.path.realpath(_WORKER) not in map(os.path.realpath, sys.path)  # its modules could hide others
+        assert os.environ["NEURON_RT_NUM_CORES"] == "1" and os.environ["LD_LIBRARY_PATH"].startswith("/opt/aws/neuron")
+        assert core_id == 0 and not cc_enabled and isinstance(neff_path, (str, Path))
+        if _FAULT == "load":
+            raise NrtError("NRT Error NRT_FAILURE(6): Failed to load model")
+        if _FAULT == "busy":
+            raise NrtError("NRT Error NRT_LOAD_NOT_ENOUGH_NC(9): Failed to load model")
+        model = cls()
+        model._neff = json.loads(Path(neff_path).read_text())
+        info = {
+            way: {
+                name: SimpleNamespace(shape=list(shape), size=int(np.prod(shape)) * _dtype(dtype).itemsize)
+                for name, shape, dtype in reversed(model._neff[way])  # in no order
+            }
+            for way in ("inputs", "outputs")
+        }
+        if _FAULT == "sizes":
+            next(iter(info["inputs"].values())).size += 4
+        model.input_tensors_info, model.output_tensors_info = info["inputs"], info["outputs"]
+        return model
+
+    def __call__(self, inputs, outputs=None, save_trace=False, ntff_name=None):
+        assert outputs is not None, "allocated for each call otherwise"
+        self._check(inputs, outputs)
+        print("TDRV: a line that the runtime might print")
+        if _FAULT == "die":
+            os._exit(9)
+        if _FAULT == "run":
+            raise NrtError("NRT Error NRT_EXEC_HW_ERR_NC_UE(1202): Failed to execute model")
+        if _FAULT == "oob":
+            raise NrtError("NRT Error NRT_EXEC_OOB(1006): Failed to execute model")
+        arrays = [
+            np.frombuffer(bytes(inputs[name].tensor_ref), _dtype(dtype)).reshape(shape)
+            for name, shape, dtype in self._neff["inputs"]
+        ]
+        returned = _kernel(self._neff)(*arrays, **ast.literal_eval(self._neff["parameters"]))
+        results = returned if isinstance(returned, tuple) else (returned,)
+        for (name, _, _), result in zip(self._neff["outputs"], results, strict=True):
+            outputs[name].write_from_numpy(result)
 
     def benchmark(self, inputs, outputs=None, warmup_iter=5, benchmark_iter=5, mode="device"):
-        assert mode == "device" and set(inputs) == set(self.input_tensors_info)
-        for name, info in self.input_tensors_info.items():
-            tensor = inputs[name]
-            assert tensor.name == name and list(tensor.shape) == info.shape
-            assert tensor.dtype.itemsize * int(np.prod(tensor.shape)) == info.size
-        events = benchmark_iter * (2 if os.environ.get("STAND_IN_NRTPY") == "events" else 1)
-        print("a line that nrtpy might print")
+        if mode not in ("device", "host") or benchmark_iter < 1:
+            raise ValueError("mode or benchmark_iter")
+        if _FAULT == "trace":
+            raise RuntimeError("no device execution events captured")
+        self._check(inputs, outputs or {})
+        events = benchmark_iter * (2 if _FAULT == "events" else 1)
         return SimpleNamespace(durations_ms=[0.010 + 0.001 * i for i in range(events)], iterations=events)
+
+    def _check(self, inputs, outputs):
+        for given, told in ((inputs, self.input_tensors_info), (outputs, self.output_tensors_info)):
+            assert set(given) == set(told)
+            for name, tensor in given.items():
+                assert hasattr(tensor, "tensor_ref") and len(tensor.tensor_ref) == told[name].size
+
+
+if _FAULT == "spike":
+    SpikeModel, SpikeTensor = NrtpyModel, NrtpyTensor
+    del NrtpyModel
+    SpikeTensor.__name__ = "SpikeTensor"

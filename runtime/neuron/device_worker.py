@@ -1,0 +1,143 @@
+"""The one program that talks to a NeuronCore through nrtpy: started by `device.py`, asked by messages.
+
+It runs in AWS's NKI environment, which brings nrtpy along under the names SpikeModel and SpikeTensor, or in an
+environment of its own with the standalone wheel, whose names are NrtpyModel and NrtpyTensor: that wheel and nki cannot
+be installed together. So it imports nothing of trninfer. The runtime is a process's own (one process, one libnrt): a
+NeuronCore that is lost takes this process with it, not the one that asks.
+
+A message is a line of JSON, in which `bytes` says how many raw bytes follow; each gets one answer of the same form.
+Tensors and models stay here, and are named by numbers.
+
+Sources (aws-neuron-sdk, SDK 2.32): neuron-runtime/nrtpy/model.rst (load_from_neff, tensors' info, call, benchmark),
+tensor.rst (from_numpy, write_from_numpy, numpy), errors.rst, index.rst (environments). SpikeModel and SpikeTensor are
+seen in public code that runs in the NKI 0.6 environment, not documented.
+"""
+
+import importlib
+import json
+import os
+import sys
+import time
+from typing import Any, BinaryIO
+
+import numpy as np
+
+NAMES = (("nrtpy", "NrtpyModel", "NrtpyTensor"), ("nrtpy", "SpikeModel", "SpikeTensor"))
+
+
+def load_library() -> tuple[Any, Any, str]:
+    """Classes of a model and of a tensor, and what they are called; ImportError where there is no nrtpy."""
+    for module, model, tensor in NAMES:
+        library = importlib.import_module(module)
+        if hasattr(library, model) and hasattr(library, tensor):
+            return getattr(library, model), getattr(library, tensor), f"{module}.{model}"
+    raise ImportError("nrtpy has neither NrtpyModel and NrtpyTensor nor SpikeModel and SpikeTensor")
+
+
+def array_type(name: str) -> np.dtype[Any]:
+    """NumPy's dtype of a name; bfloat16 is ml_dtypes', which nrtpy knows."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+class Device:
+    """Models and tensors on core 0 of those that this process sees. A method a message; the answer is its result."""
+
+    def __init__(self) -> None:
+        self._model, self._tensor, self.library = load_library()
+        self._models: dict[int, Any] = {}
+        self._tensors: dict[int, Any] = {}
+        self._count = 0
+
+    def hello(self) -> dict[str, Any]:
+        """What is here."""
+        return {"library": self.library, "python": sys.version.split()[0]}
+
+    def load(self, path: str) -> dict[str, Any]:
+        """Load a NEFF: its number, and the sizes in bytes of inputs and outputs by name."""
+        model = self._model.load_from_neff(path)
+        number = self._number()
+        self._models[number] = model
+        inputs = {name: int(info.size) for name, info in model.input_tensors_info.items()}
+        outputs = {name: int(info.size) for name, info in model.output_tensors_info.items()}
+        return {"model": number, "inputs": inputs, "outputs": outputs}
+
+    def put(self, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
+        """A new tensor on the device with these values: its number."""
+        number = self._number()
+        array = np.frombuffer(data, array_type(dtype)).reshape(shape)
+        self._tensors[number] = self._tensor.from_numpy(array, name=f"tensor{number}")
+        return {"tensor": number}
+
+    def write(self, tensor: int, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
+        """New values for a tensor of the same size."""
+        self._tensors[tensor].write_from_numpy(np.frombuffer(data, array_type(dtype)).reshape(shape))
+        return {}
+
+    def free(self, tensor: int) -> dict[str, Any]:
+        """Forget a tensor; nrtpy frees its memory when nothing names it any more."""
+        self._tensors.pop(tensor, None)
+        return {}
+
+    def read(self, tensor: int) -> bytes:
+        """A tensor's bytes. Its dtype is not asked: outputs may come back as void (nrtpy-troubleshooting.rst)."""
+        return np.ascontiguousarray(self._tensors[tensor].numpy()).tobytes()
+
+    def run(self, model: int, inputs: dict[str, int], outputs: dict[str, int], times: int = 1) -> dict[str, Any]:
+        """Execute a model `times` times on tensors that lie here: microseconds of each call, by this host's clock."""
+        called, given, written = self._models[model], self._named(inputs), self._named(outputs)
+        took = []
+        for _ in range(times):
+            start = time.perf_counter()
+            called(inputs=given, outputs=written)
+            took.append((time.perf_counter() - start) * 1e6)
+        return {"us": took}
+
+    def benchmark(
+        self, model: int, inputs: dict[str, int], outputs: dict[str, int], warmup: int, iterations: int
+    ) -> dict[str, Any]:
+        """Microseconds of each execution on the NeuronCore alone, by tracing on the device."""
+        stats = self._models[model].benchmark(
+            inputs=self._named(inputs),
+            outputs=self._named(outputs),
+            warmup_iter=warmup,
+            benchmark_iter=iterations,
+            mode="device",
+        )
+        return {"us": [float(milliseconds) * 1e3 for milliseconds in stats.durations_ms]}
+
+    def _named(self, numbers: dict[str, int]) -> dict[str, Any]:
+        return {name: self._tensors[number] for name, number in numbers.items()}
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._count
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer messages until there are no more."""
+    device: Device | None = None
+    while line := requests.readline():
+        message = json.loads(line)
+        operation, size = message.pop("op"), message.pop("bytes")
+        if operation in ("put", "write"):
+            message["data"] = requests.read(size)
+        data = b""
+        try:
+            device = device or Device()
+            result = getattr(device, operation)(**message)
+            data = result if isinstance(result, bytes) else b""
+            answer = {"ok": True, **({} if isinstance(result, bytes) else result)}
+        except Exception as error:  # whatever the runtime raises is for the process that asks
+            answer = {"ok": False, "error": str(error), "type": type(error).__name__}
+        answers.write(json.dumps({**answer, "bytes": len(data)}).encode() + b"\n" + data)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    with os.fdopen(os.dup(1), "wb") as pipe:
+        os.dup2(2, 1)  # what libraries print goes to standard error: the pipe is for answers
+        serve(sys.stdin.buffer, pipe)

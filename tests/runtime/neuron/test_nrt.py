@@ -1,0 +1,191 @@
+"""The main way to the chip, by stand-ins for AWS's nki and nrtpy that check every call against the documentation."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from trninfer import kernels
+from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
+from trninfer.models import load_model
+from trninfer.models.golden import run_network
+from trninfer.runtime.backend import BackendUnavailable
+from trninfer.runtime.neuron import environment
+from trninfer.runtime.neuron.compile_cache import CompileCache
+from trninfer.runtime.neuron.device import Device, DeviceArray
+from trninfer.runtime.neuron.errors import CompileError, DeviceLost, ExecutionError
+from trninfer.runtime.neuron.nrt import NrtBackend, open_nrt
+from trninfer.runtime.session import Session
+
+STAND_INS = Path(__file__).parent / "stand_ins"
+
+
+@pytest.fixture
+def chip(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Processes that are started find the stand-ins, and there is a Neuron device."""
+    monkeypatch.setenv("PYTHONPATH", f"{STAND_INS / 'nki_site'}:{STAND_INS / 'nrtpy_site'}")
+    monkeypatch.setenv("NEURON_RT_NUM_CORES", "1")
+    monkeypatch.delenv("TRNINFER_BACKEND", raising=False)
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
+    return monkeypatch
+
+
+@pytest.fixture
+def notes() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that tests share, since each compilation takes a process."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+def make(notes: list[str], folder: Path | None, **options) -> NrtBackend:
+    cache = CompileCache(folder, notes.append)
+    options = {"warmup": 1, "iterations": 2, **options}
+    return open_nrt("trn2", None, cache=cache, progress=notes.append, warn=notes.append, **options)
+
+
+def matrix(*shape: int, dtype=np.float32) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_a_kernel_is_compiled_once_and_runs(chip, notes, tmp_path, dtype) -> None:
+    for _ in range(2):
+        result = make(notes, tmp_path).launch(kernels.transpose, matrix(5, 7, dtype=dtype))
+        np.testing.assert_array_equal(np.asarray(result.outputs[0]), matrix(5, 7, dtype=dtype).T)
+    assert [note.split()[0] for note in notes] == ["compiling", "compiled"]
+    assert (
+        result.time.latency_us_p99 >= result.time.latency_us > 0 and result.time.hbm_bytes == 2 * 35 * dtype(0).itemsize
+    )
+
+
+def test_results_stay_on_the_device_and_are_operands_as_they_are(chip, notes, compiled) -> None:
+    backend = make(notes, compiled)
+    first = backend.launch(kernels.transpose, matrix(5, 7)).outputs[0]
+    assert isinstance(first, DeviceArray) and (first.shape, first.dtype, len(first)) == ((7, 5), np.float32, 7)
+    again = backend.launch(kernels.transpose, matrix(5, 7) + 1).outputs[0]  # into memory of its own
+    back = backend.launch(kernels.transpose, first).outputs[0]
+    np.testing.assert_array_equal(np.asarray(back), matrix(5, 7))
+    np.testing.assert_array_equal(np.asarray(again), (matrix(5, 7) + 1).T)
+    np.testing.assert_array_equal(np.asarray(first.reshape((5, 7))), matrix(5, 7).T.reshape(5, 7))
+    with pytest.raises(ValueError, match="cannot be reshaped"):
+        first.reshape((5, 8))
+
+
+def test_what_nobody_writes_to_is_uploaded_once(chip, notes, compiled) -> None:
+    backend = make(notes, compiled)
+    asked: list[str] = []
+    ask = Device.ask
+    chip.setattr(
+        Device, "ask", lambda self, operation, *a, **k: asked.append(operation) or ask(self, operation, *a, **k)
+    )
+    bias = matrix(1, 6)
+    bias.setflags(write=False)
+    for number in range(3):
+        out = backend.launch(kernels.bias_activation, matrix(4, 6) + number, bias, activation="relu").outputs[0]
+        np.testing.assert_allclose(np.asarray(out), np.maximum(matrix(4, 6) + number + bias, 0), rtol=1e-6)
+        del out
+        if number == 0:
+            uploaded = asked.count("put")
+    assert asked.count("put") == uploaded and asked.count("run") >= 3
+    del bias
+    gc.collect()
+    backend.launch(kernels.bias_activation, matrix(4, 6), matrix(1, 6), activation="relu")  # frees what is gone first
+
+
+def test_a_network_and_its_golden_model(chip, notes, compiled) -> None:
+    model = load_model("digits-ffnn")
+    x = np.random.default_rng(5).uniform(0, 16, (3, 64)).astype(np.float32)
+    result = Session(model, make(notes, compiled), batch_size=2).run(x)
+    np.testing.assert_allclose(
+        result.probabilities, run_network(model.network, model.tensors, x).probabilities, atol=1e-5
+    )
+
+
+def test_times_on_the_device(chip, notes, compiled) -> None:
+    timed = make(notes, compiled, device_times=True, iterations=3).launch(kernels.transpose, matrix(5, 7)).time
+    assert (timed.device_us, timed.device_us_p99) == (
+        pytest.approx(11.0),
+        pytest.approx(np.percentile([10, 11, 12], 99)),
+    )
+    assert make(notes, compiled).launch(kernels.transpose, matrix(5, 7)).time.device_us is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"), [("trace", "no device execution events"), ("events", "4 device events for 2")]
+)
+def test_no_time_on_the_device_is_told_and_no_reason_to_fail(chip, notes, compiled, fault, told) -> None:
+    chip.setenv("STAND_IN_NRTPY", fault)
+    result = make(notes, compiled, device_times=True).launch(kernels.transpose, matrix(5, 7))
+    assert result.time.device_us is None and any("no time on the device" in note and told in note for note in notes)
+
+
+def test_the_names_in_the_environment_of_nki(chip, notes, compiled) -> None:
+    assert Device().hello()["library"] == "nrtpy.NrtpyModel"
+    chip.setenv("STAND_IN_NRTPY", "spike")
+    device = Device()
+    assert device.hello()["library"] == "nrtpy.SpikeModel"
+    device.close()
+    np.testing.assert_array_equal(
+        np.asarray(make(notes, compiled).launch(kernels.transpose, matrix(5, 7)).outputs[0])[0], matrix(5, 7)[:, 0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "status", "told"),
+    [
+        ("load", ExecutionError, BAD_USAGE, r"NRT_FAILURE\(6\)"),
+        ("busy", DeviceLost, NO_BACKEND, "NRT_LOAD_NOT_ENOUGH_NC"),
+        ("run", DeviceLost, NO_BACKEND, "NRT_EXEC_HW_ERR_NC_UE"),
+        ("oob", ExecutionError, BAD_USAGE, r"NRT_EXEC_OOB\(1006\)"),
+        ("die", DeviceLost, NO_BACKEND, "ended during run .exit status 9"),
+        ("sizes", ExecutionError, BAD_USAGE, "the NEFF takes"),
+    ],
+)
+def test_a_fault_at_each_step_is_one_line(chip, notes, tmp_path, fault, kind, status, told) -> None:
+    chip.setenv("STAND_IN_NRTPY", fault)
+    with pytest.raises(kind, match=told) as caught:
+        make(notes, tmp_path).launch(kernels.transpose, matrix(5, 7))
+    assert exit_status(caught.value) == status and "\n" not in str(caught.value)
+
+
+def test_a_compile_error_is_one_line_and_its_log_is_kept(chip, notes, tmp_path) -> None:
+    chip.setenv("STAND_IN_NKI", "compile")
+    with pytest.raises(CompileError, match=r"transpose on trn2: the compiler failed: .*NCC_EBVF030") as caught:
+        make(notes, tmp_path).launch(kernels.transpose, matrix(5, 7))
+    assert "\n" not in str(caught.value) and "Traceback" in (tmp_path / "last-failure.log").read_text()
+
+
+def test_a_kernel_that_compiled_and_found_no_free_core_is_compiled(chip, notes, tmp_path) -> None:
+    chip.setenv("STAND_IN_NKI", "execute")
+    result = make(notes, tmp_path).launch(kernels.transpose, matrix(5, 7))
+    np.testing.assert_array_equal(np.asarray(result.outputs[0]), matrix(5, 7).T)
+
+
+def test_two_neffs_of_one_kernel_are_refused(chip, notes, tmp_path) -> None:
+    chip.setenv("STAND_IN_NKI", "two")
+    with pytest.raises(CompileError, match="left 2 NEFFs where one is expected"):
+        make(notes, tmp_path).launch(kernels.transpose, matrix(5, 7))
+
+
+def test_a_kernel_inside_a_function_cannot_be_compiled_elsewhere(chip, notes, tmp_path) -> None:
+    import nki
+
+    @nki.jit
+    def local(a):
+        return kernels.transpose(a)
+
+    with pytest.raises(CompileError, match="must stand in a module"):
+        make(notes, tmp_path).launch(local, matrix(3, 4))
+
+
+def test_an_environment_without_nrtpy(chip, notes, tmp_path) -> None:
+    chip.setenv("PYTHONPATH", str(STAND_INS / "nki_site"))
+    with pytest.raises(BackendUnavailable, match=r"nrtpy cannot be used .*No module named 'nrtpy'"):
+        make(notes, tmp_path)
