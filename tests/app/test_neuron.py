@@ -108,7 +108,7 @@ def test_auto_takes_the_chip_and_measures(cli, chip, feature_model) -> None:
 
 
 def test_the_table_of_host_round_trips(cli, chip, feature_model) -> None:
-    out = cli("bench", "--model", feature_model, "--quiet").out
+    out = cli("bench", "--model", feature_model, "--verify", "--quiet").out
     assert "measured" not in out
     outcome = cli("bench", "--model", feature_model)
     assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80
@@ -172,14 +172,14 @@ def test_a_suite_is_predicted_also_where_there_is_a_chip(cli, chip, monkeypatch)
 
 def test_what_the_compiler_refuses_is_one_line(cli, chip, feature_model) -> None:
     chip.control.compile_error = RuntimeError("[NCC_EBVF030] too many instructions")
-    outcome = cli("bench", "--model", feature_model, "--quiet")
+    outcome = cli("bench", "--model", feature_model, "--format", "json", "--quiet")
     assert outcome.status == 2 and "[NCC_EBVF030] too many instructions" in outcome.err
     assert len(outcome.err.splitlines()) == 1
 
 
 def test_a_core_that_is_lost_is_status_3(cli, chip, feature_model) -> None:
     chip.control.execution_error = RuntimeError("NRT_EXEC_UNIT_UNRECOVERABLE")
-    outcome = cli("bench", "--model", feature_model, "--quiet")
+    outcome = cli("bench", "--model", feature_model, "--format", "json", "--quiet")
     assert outcome.status == 3 and "NRT_EXEC_UNIT_UNRECOVERABLE" in outcome.err
 
 
@@ -328,7 +328,7 @@ def rows_of_doctor(cli) -> dict[str, dict[str, str]]:
 
 
 def test_doctor_on_a_chip(cli, chip, feature_model) -> None:
-    cli("bench", *by_layer(feature_model), "--quiet")
+    cli("bench", *by_layer(feature_model), "--format", "json", "--quiet")
     rows = rows_of_doctor(cli)
     assert rows["instance"] == {"check": "instance", "status": "ok", "detail": "trn2n.48xlarge"}
     assert rows["neuroncores"]["detail"] == "16: 0 to 15" and rows["nrtpy"]["status"] == "missing"
