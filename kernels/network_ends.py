@@ -61,7 +61,7 @@ def finish(layer, value, stream, biases, scores, classes, label):
     together = value.together
     outputs = together * layer.channels
     at_once = max(1, nl.tile_size.psum_bank_fmax // outputs)
-    for part in tiles(value.images, PARTITIONS * at_once):
+    for part in _full_blocks(value.images, at_once):
         blocks = tiles(part.size, PARTITIONS)
         sums = nl.ndarray((min(PARTITIONS, part.size), len(blocks), outputs), dtype=nl.float32, buffer=nl.psum)
         for block in blocks:
@@ -94,6 +94,16 @@ def finish(layer, value, stream, biases, scores, classes, label):
         _store(scores[first:end].reshape((part.size, outputs)), result.reshape(shape))
         shape = (sums.shape[0], len(blocks), together)
         _store(classes[first:end].reshape((part.size, together)), found.reshape(shape))
+
+
+def _full_blocks(images, at_once):
+    """Parts of up to `at_once` blocks of 128 images, and one of the images that are left: no block has room to spare,
+    so that instructions which take all blocks of a part read nothing that was never written."""
+    whole = images // PARTITIONS * PARTITIONS
+    parts = tiles(whole, PARTITIONS * at_once)
+    if whole < images:
+        parts.append(Tile(len(parts), whole, images - whole, images))
+    return parts
 
 
 def _multiply_rows(sums, value, stream, images):

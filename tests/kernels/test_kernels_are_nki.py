@@ -17,4 +17,4 @@ def test_a_file_of_kernels_has_no_findings(path):
 def test_kernels_are_there_to_be_checked():
     names = {name for path in FILES for name in examine_file(path).kernels}
     assert names >= {"vector_add_naive", "transpose", "matmul_tiled", "bias_activation", "argmax", "ffnn_predict"}
-    assert {"fused_conv2d_maxpool", "fused_conv2d_maxpool_packed"} <= names
+    assert {"fused_conv2d_maxpool", "fused_conv2d_maxpool_packed", "run_network"} <= names

@@ -16,7 +16,10 @@ import nki.language as nl
 import numpy as np
 import pytest
 from trninfer import kernels, simulator
+from trninfer.models import load_model
 from trninfer.models.layout import pack_conv2d
+from trninfer.runtime.network_plan import NetworkPlan
+from trninfer.runtime.plan import DTYPES as RUNTIME_DTYPES
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.instructions import scalar_engine, vector_engine
@@ -128,8 +131,25 @@ PACKED = {
     "packed, with a sum": ((2, 200, 6, 6), (130, 200, 3), {"activation": "silu"}),
 }
 
+NETWORKS = {
+    "network of one picture": ("digits-cnn", 1),
+    "network of pictures side by side": ("digits-cnn", 24),
+    "network of rows": ("digits-ffnn", 140),
+}
+
+
+def _network(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    name, batch = NETWORKS[case]
+    plan = NetworkPlan(load_model(name), RUNTIME_DTYPES[dtype])
+    launch = plan.launch(batch)
+    arrays = (TensorSpec((batch, *plan.image), DTYPES[dtype]), TensorSpec(launch.weights.shape, DTYPES[dtype]))
+    parameters = {"program": launch.program, "together": launch.together, "images_at_once": launch.images_at_once}
+    return kernels.run_network, (*arrays, TensorSpec(launch.constants.shape, "float32")), parameters
+
 
 def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    if case in NETWORKS:
+        return _network(case, dtype)
     if case in PACKED:
         shape, (out_channels, in_channels, kernel), parameters = PACKED[case]
         arrays = (TensorSpec(shape, DTYPES[dtype]), *_packed(DTYPES[dtype], out_channels, in_channels, kernel))
@@ -154,7 +174,7 @@ def dtype(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture(params=[*CALLS, *PACKED])
+@pytest.fixture(params=[*CALLS, *PACKED, *NETWORKS])
 def steps(request: pytest.FixtureRequest, target: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     """A kernel's instructions on a target in a dtype; the values that it sets are checked on the way."""
     found: list[Step] = []
