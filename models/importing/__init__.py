@@ -98,8 +98,8 @@ def _import_onnx(
     path: Path, graph: Graph, pictures: PictureOptions, labels: tuple[str, ...] | None, options: ImportOptions
 ) -> Imported:
     part = cut_graph(graph, options.output_name)
-    source, view, batch = graph_input(graph, part, pictures)
-    walk = Walk(graph, part, NetworkBuilder(source), view, batch)
+    source = graph_input(graph, part, pictures)
+    walk = Walk(graph, part, NetworkBuilder(source.input), source.view, source.batch)
     last, output = walk.run()
     notes = [*part.notes, *walk.importer.notes]
     if options.output_kind and options.output_kind != output.kind:
@@ -113,7 +113,7 @@ def _import_onnx(
             raise ModelError(f"{error}; --unchecked imports it all the same") from None
         comparison = Comparison(str(error))
     made_by = f" by {graph.made_by}" if graph.made_by else ""
-    notes += assumed(network.input, pictures)
+    notes += assumed(network.input, pictures, source.inner)
     return Imported(network, tensors, f"ONNX, opset {graph.opset}{made_by}", comparison, tuple(notes))
 
 

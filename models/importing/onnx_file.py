@@ -154,6 +154,8 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
     if graph.sparse_initializer:
         raise ModelError("sparse weights are not supported")
     reader = _TensorReader(path.parent)
+    named = (*graph.input, *graph.output, *graph.initializer)
+    _check_text(graph.name, model.producer_name, model.producer_version, *(value.name for value in named))
     constants: dict[str, np.ndarray] = {}
     for tensor in graph.initializer:
         with contextlib.suppress(UnknownTypeError):
@@ -220,6 +222,12 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ModelError(f"its functions cannot be written out: {' '.join(str(error).split())[:120]}") from None
 
 
+def _check_text(*names: object) -> None:
+    """ModelError where a name is no text: protobuf gives bytes for what is no UTF-8."""
+    if not all(isinstance(name, str) for name in names):
+        raise ModelError("a name in it is no text: not an ONNX file, or corrupt")
+
+
 def _input(value: onnx.ValueInfoProto) -> GraphInput:
     from onnx import TensorProto
 
@@ -239,6 +247,7 @@ def _input(value: onnx.ValueInfoProto) -> GraphInput:
 
 
 def _node(node: onnx.NodeProto, reader: _TensorReader) -> Node:
+    _check_text(node.op_type, node.domain, node.name, *node.input, *node.output)
     op = node.op_type if node.domain in _ONNX_DOMAINS else f"{node.domain}.{node.op_type}"
     if not any(node.output):
         raise ModelError(f"node {node.name!r} ({op}): it has no output")

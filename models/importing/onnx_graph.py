@@ -11,13 +11,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..network import INPUT, Activation, Flatten, ModelError, Output, Pool, Reshape, Softmax, Transpose
+from ..network import (
+    INPUT,
+    Activation,
+    Affine,
+    Concat,
+    Flatten,
+    ModelError,
+    Output,
+    Pool,
+    Reshape,
+    Softmax,
+    Transpose,
+)
 from .builder import NetworkBuilder
 from .importer import Importer
 from .onnx_attributes import integer
 from .onnx_constants import CONSTANT_OPS, Folder
 from .onnx_file import Graph, Node
-from .onnx_gelu import join_gelus
+from .onnx_patterns import join_patterns
 from .operators import OPERATORS
 from .view import View
 
@@ -123,7 +135,7 @@ class Walk:
         for node in self._cut.nodes:
             if node.op == "Constant" and not node.inputs:
                 self._try(node)
-        self._nodes = join_gelus(self._cut.nodes, self.importer.constants)
+        self._nodes = join_patterns(self._cut.nodes, self.importer.constants)
         for node in self._nodes:
             if node.outputs[0] not in self.importer.constants:
                 self._try(node)
@@ -194,6 +206,10 @@ def _named(nodes: Sequence[Node], op: str) -> Node:
 
 
 def _remedy(op: str) -> str:
+    if op.startswith("com.microsoft.nchwc."):
+        return (
+            "ONNX Runtime wrote it for one kind of processor; take the original file, or one optimised up to 'extended'"
+        )
     return _REMEDIES.get(_ALIKE.get(op, op), _PLAIN)
 
 
@@ -209,6 +225,18 @@ def _told(blockers: dict[tuple[str, str], list[Node]]) -> str:
     return f"{len(blockers)} things stand in the way: {'; '.join(lines)}{rest}"
 
 
+def _is_a_chance_and_the_rest(importer: Importer, layer: Concat) -> bool:
+    """Whether two numbers are 1 - p and p of a sigmoid's p, as scikit-learn has them for two classes."""
+    if len(layer.inputs) != 2:
+        return False
+    rest, chance = (importer.builder.layers.get(name) for name in layer.inputs)
+    if not isinstance(rest, Affine) or not isinstance(chance, Activation):
+        return False
+    scale, shift = (importer.builder.tensors[f"{rest.name}.{part}"] for part in ("scale", "shift"))
+    turned = bool((scale == -1).all() and (shift == 1).all())
+    return chance.activation == "sigmoid" and rest.inputs == (chance.name,) and turned
+
+
 def _meaning(importer: Importer, view: View) -> Output:
     """What the numbers that come out mean, as the last step tells it."""
     count = int(np.prod(view.shape))
@@ -219,6 +247,8 @@ def _meaning(importer: Importer, view: View) -> Output:
         return Output("classes", "log_softmax" if layer.log else "softmax")
     if isinstance(layer, Activation) and layer.activation in ("sigmoid", "hardsigmoid"):
         return Output("sigmoid")
+    if isinstance(layer, Concat) and _is_a_chance_and_the_rest(importer, layer):
+        return Output("classes", "softmax")
     inputs = int(np.prod(importer.builder.shapes[INPUT]))
     image = len(view.shape) == 3 and max(view.shape[1:]) > 1 and not isinstance(layer, Pool)
     values = isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,8 +21,18 @@ _COLOURS = (1, 3)
 _BETWEEN = ("Identity", "Cast", "Sub", "Mul", "Add", "Div", "QuantizeLinear", "DequantizeLinear", "Dropout", "Clip")
 
 
-def graph_input(graph: Graph, part: Cut, options: PictureOptions) -> tuple[Input, View, int]:
-    """(the network's input, how the graph sees it, entries of its batch); ModelError for what cannot be read."""
+@dataclass(frozen=True)
+class GraphSource:
+    """The network's input, how the graph sees it, and entries of its batch; see `assumed` for `inner`."""
+
+    input: Input
+    view: View
+    batch: int
+    inner: tuple[float, float] | None = None
+
+
+def graph_input(graph: Graph, part: Cut, options: PictureOptions) -> GraphSource:
+    """What a graph reads; ModelError for what cannot be read."""
     given = next(entry for entry in graph.inputs if entry.name == part.source)
     nodes, weights = part.nodes, {name: value.shape for name, value in graph.constants.items()}
     if given.dtype is None:
@@ -33,14 +44,16 @@ def graph_input(graph: Graph, part: Cut, options: PictureOptions) -> tuple[Input
     shape = _fixed(given.name, sizes, layout, options)
     if len(shape) == 1:
         source = network_input(shape, options)
-        return source, View.of(INPUT, source.shape, batched), batch
+        return GraphSource(source, View.of(INPUT, source.shape, batched), batch)
     extents = dict(zip(layout, shape))
     image = (extents.get("C", 1), extents.get("H", 1), extents.get("W", 1))
+    inner = None
     if image[0] in _COLOURS and not (options.input_range or options.mean or options.std):
-        options = dataclasses.replace(options, input_range=_inner_range(graph, part, given))
+        inner = _inner_range(graph, part, given)
+        options = dataclasses.replace(options, input_range=inner)
     source = network_input(image, options, layout)
     whole = View.of(INPUT, image, batched)
-    return source, whole.permuted(tuple("CHW".index(axis) for axis in layout)), batch
+    return GraphSource(source, whole.permuted(tuple("CHW".index(axis) for axis in layout)), batch, inner)
 
 
 def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> bool:

@@ -73,14 +73,19 @@ def network_input(shape: tuple[int, ...], options: PictureOptions, layout: str =
     )
 
 
-def assumed(source: Input, options: PictureOptions) -> list[str]:
-    """What was assumed of the pictures because nobody told it, each in words."""
+def assumed(source: Input, options: PictureOptions, inner: tuple[float, float] | None = None) -> list[str]:
+    """What was assumed of the pictures because nobody told it, each in words.
+
+    `inner` is the range of pixels for which the network's own first steps are made, where it has such steps.
+    """
     if not isinstance(source, ImageInput) or source.preprocess == "none":
         return []
     notes = []
     if options.pictures is None:
         notes.append("pictures are photos, not digits to be found (--pictures)")
-    if not (options.input_range or options.mean or options.std):
+    if inner is not None:
+        notes.append(f"the network's first steps take pixels of {inner[0]:g} to {inner[1]:g} (--input-range)")
+    elif not (options.input_range or options.mean or options.std):
         usual = "by ImageNet's mean and deviation" if _is_imagenet(source.channels, "photo", options) else "as 0 to 1"
         notes.append(f"pixels are used {usual} (--mean, --std, --input-range)")
     if options.channel_order is None and source.channels == 3:

@@ -11,7 +11,9 @@ from .. import fold
 from ..importer import Importer
 from ..onnx_attributes import integer, number
 from ..onnx_file import Node
+from ..onnx_patterns import NORM_OVER_AXIS
 from ..steps import affine_view
+from ..view import View
 
 
 def _batch_normalization(importer: Importer, node: Node) -> None:
@@ -49,6 +51,28 @@ def _layer_normalization(importer: Importer, node: Node) -> None:
         raise ModelError("its mean and deviation are not supported as outputs")
     scale = importer.weight(node, 1).reshape(-1)
     shift = importer.optional(node, 2)
+    shift = np.zeros_like(scale) if shift is None else shift.reshape(-1)
+    importer.give(node, _normalized(importer, view, axis, number(node, "epsilon", 1e-5), scale, shift))
+
+
+def _norm_over_axis(importer: Importer, node: Node) -> None:
+    """A layer normalisation that was spelled out, with numbers that broadcast along its axis."""
+    view = importer.data(node).with_batch()
+    axis = importer.axis(view, integer(node, "axis", -1))
+    numbers = [importer.weight(node, position) for position in (1, 2)]
+    trailing = view.rank - 1 - (axis + view.batched)
+    for values in numbers:
+        place = values.ndim - 1 - trailing
+        if values.size != 1 and not (place >= 0 and values.shape[place] == values.size):
+            raise ModelError(f"its numbers are {list(values.shape)}, where one for each channel fits")
+    scale, shift = (np.broadcast_to(values.reshape(-1), (view.shape[axis],)) for values in numbers)
+    importer.give(node, _normalized(importer, view, axis, number(node, "epsilon", 1e-5), scale, shift))
+
+
+def _normalized(
+    importer: Importer, view: View, axis: int, epsilon: float, scale: np.ndarray, shift: np.ndarray
+) -> View:
+    """A view normalised over one of its axes, which the layer reads as its channels."""
     others = tuple(other for other in view.order() if other != axis)
     planes = view.permuted((axis, *others))
     sides = planes.shape[1:]
@@ -56,11 +80,10 @@ def _layer_normalization(importer: Importer, node: Node) -> None:
     if len(shape) not in (1, 3):
         raise ModelError(f"normalises {importer.told(view)}; images and features are supported")
     source = importer.builder.arrange(planes, shape)
-    layer = LayerNorm(importer.name("norm"), shape[0], number(node, "epsilon", 1e-5), inputs=(source,))
-    own = {"scale": scale, "shift": np.zeros_like(scale) if shift is None else shift.reshape(-1)}
-    made = importer.add(layer, own).reshaped(planes.shape, view.batched)
+    layer = LayerNorm(importer.name("norm"), shape[0], epsilon, inputs=(source,))
+    made = importer.add(layer, {"scale": scale, "shift": shift}).reshaped(planes.shape, view.batched)
     back = sorted(range(len(view.axes)), key=lambda position: (axis, *others)[position])
-    importer.give(node, made.permuted(tuple(back)))
+    return made.permuted(tuple(back))
 
 
 def _softmax(importer: Importer, node: Node) -> None:
@@ -91,6 +114,7 @@ OPERATORS = {
     "BatchNormalization": _batch_normalization,
     "LRN": _local_response,
     "LayerNormalization": _layer_normalization,
+    NORM_OVER_AXIS: _norm_over_axis,
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
     "Log": _log,

@@ -6,6 +6,8 @@ exporters drop a relu where a zero point says the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ...network import ModelError
@@ -14,6 +16,7 @@ from ..onnx_constants import dequantize
 from ..onnx_file import Node
 from ..steps import clip, combine_views
 from ..view import View
+from . import activations, pooling, rearranging
 from .convolution import convolve, dense
 
 NOTE = "whole numbers (int8) are computed as the floating point numbers they stand for, without their rounding"
@@ -96,6 +99,33 @@ def _add(importer: Importer, node: Node) -> None:
     importer.give(node, _range(importer, view, importer.constant(node, 6), importer.constant(node, 7)))
 
 
+def _multiply(importer: Importer, node: Node) -> None:
+    view = combine_views(importer, "multiply", importer.data(node, 0), importer.data(node, 3))
+    importer.give(node, _range(importer, view, importer.constant(node, 6), importer.constant(node, 7)))
+
+
+def _as_floats(operator: str) -> Callable[[Importer, Node], None]:
+    """An operator on whole numbers with scales and zero points in between: x, its two, then the output's two."""
+    plain = {**pooling.OPERATORS, **activations.OPERATORS}[operator]
+
+    def apply(importer: Importer, node: Node) -> None:
+        if node.attributes.get("channels_last", 0):
+            raise ModelError("whole numbers with the channels last are not supported")
+        plain(importer, Node(node.op, node.name, node.inputs[:1], node.outputs, node.attributes))
+        made = importer.views[node.outputs[0]]
+        importer.give(node, _range(importer, made, importer.constant(node, 3), importer.constant(node, 4)))
+
+    return apply
+
+
+def _concat(importer: Importer, node: Node) -> None:
+    """The output's scale and zero point first, then three inputs for each part."""
+    parts = Node(node.op, node.name, node.inputs[2::3], node.outputs, node.attributes)
+    rearranging.OPERATORS["Concat"](importer, parts)
+    made = importer.views[node.outputs[0]]
+    importer.give(node, _range(importer, made, importer.constant(node, 0), importer.constant(node, 1)))
+
+
 def _dynamic(importer: Importer, node: Node) -> None:
     """Scale and zero point found while it runs: taken as 1 and 0, with the data as it is."""
     importer.note(NOTE)
@@ -132,6 +162,12 @@ OPERATORS = {
     "QLinearMatMul": _matmul,
     "com.microsoft.QGemm": _gemm,
     "com.microsoft.QLinearAdd": _add,
+    "com.microsoft.QLinearMul": _multiply,
+    "com.microsoft.QLinearConcat": _concat,
+    "com.microsoft.QLinearAveragePool": _as_floats("AveragePool"),
+    "com.microsoft.QLinearGlobalAveragePool": _as_floats("GlobalAveragePool"),
+    "com.microsoft.QLinearSigmoid": _as_floats("Sigmoid"),
+    "com.microsoft.QLinearLeakyRelu": _as_floats("LeakyRelu"),
     "DynamicQuantizeLinear": _dynamic,
     "MatMulInteger": _matmul_integer,
     "ConvInteger": _conv_integer,

@@ -390,7 +390,9 @@ def test_pixels_are_not_normalised_twice(numbers: float, range_: tuple[int, int]
     chain.conv((3, 4))
     chain.add("GlobalAveragePool")
     chain.add(FLAT)
-    source = assert_imports(chain, tmp_path).network.input
+    imported = assert_imports(chain, tmp_path)
+    source = imported.network.input
+    assert f"the network's first steps take pixels of 0 to {range_[1]} (--input-range)" in imported.notes
     assert source.mean == (0.0,) * 3 and source.std == pytest.approx((1 / (range_[1] - range_[0]),) * 3)
 
 
@@ -440,6 +442,66 @@ def test_onnx_runtimes_own_operators(tmp_path: Path) -> None:
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     chain.model = lambda opset=20: model  # type: ignore[method-assign]
     assert_imports(chain, tmp_path)
+
+
+@pytest.mark.parametrize(("axis", "square"), [(-1, "Pow"), (1, "Mul")])
+def test_layer_normalisation_that_is_spelled_out(axis: int, square: str, tmp_path: Path) -> None:
+    """Over the channels: the last axis, as PyTorch wrote it before opset 17, or the first."""
+    chain = Chain(5, 4, 3)
+    chain.conv((5, 6), (1, 1))
+    if axis == -1:
+        chain.add("Transpose", perm=[0, 2, 3, 1])
+    x = chain.value
+    mean = chain.add("ReduceMean", axes=[axis], keepdims=1)
+    centred = chain.add("Sub", mean, first=x)
+    chain.add("Pow", chain.constant(2.0)) if square == "Pow" else chain.add("Mul", centred)
+    chain.add("ReduceMean", axes=[axis], keepdims=1)
+    chain.add("Add", chain.constant(1e-3))
+    root = chain.add("Sqrt")
+    chain.add("Div", root, first=centred)
+    shape = (6,) if axis == -1 else (6, 1, 1)
+    chain.add("Mul", chain.weight(*shape))
+    chain.add("Add", chain.weight(*shape))
+    chain.add(FLAT)
+    chain.gemm(72, 4)
+    assert kinds(assert_imports(chain, tmp_path, 13))[:2] == [Conv2d, LayerNorm]
+
+
+def test_two_classes_of_scikit_learn_are_a_chance_and_the_rest(tmp_path: Path) -> None:
+    chain = Chain(5)
+    chain.gemm(5, 1)
+    chance = chain.add("Sigmoid")
+    chain.add("Sub", chance, first=chain.constant([1.0]))
+    chain.add("Concat", chance, axis=1)
+    assert assert_imports(chain, tmp_path).network.output == Output("classes", "softmax")
+
+
+def test_whole_numbers_by_operators_of_their_own(tmp_path: Path) -> None:
+    """QLinear operators, as the quantiser of ONNX Runtime writes them."""
+    chain = Chain(4, 6, 6)
+    domain = {"domain": "com.microsoft"}
+    scale, zero = chain.constant(0.05), numpy_zero(chain, 128)
+    chain.add("QuantizeLinear", scale, zero)
+    weight = np.random.default_rng(0).integers(-127, 128, (4, 4, 3, 3)).astype(np.int8)
+    chain.weights.append(numpy_helper.from_array(weight, "w"))
+    chain.weights.append(numpy_helper.from_array(np.array(0, np.int8), "wz"))
+    numbers = (scale, zero, "w", chain.constant(0.003), "wz", scale, zero)
+    x = chain.add("QLinearConv", *numbers, pads=[1] * 4)
+    y = chain.add("QLinearLeakyRelu", scale, zero, scale, zero, alpha=0.1, **domain)
+    chain.add("QLinearAdd", scale, zero, y, scale, zero, scale, zero, first=x, **domain)
+    chain.add("QLinearConcat", zero, chain.value, scale, zero, y, scale, zero, first=scale, axis=1, **domain)
+    chain.add("QLinearGlobalAveragePool", scale, zero, scale, zero, **domain)
+    chain.add("QLinearSigmoid", scale, zero, chain.constant(1 / 256), numpy_zero(chain, 0), **domain)
+    chain.add("DequantizeLinear", chain.constant(1 / 256), numpy_zero(chain, 0))
+    chain.add(FLAT)
+    chain.gemm(8, 4)
+    model = chain.model(13)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    imported = import_network(path)
+    assert imported.comparison.passed and not imported.comparison.skipped
+    assert imported.comparison.max_abs_error < 0.05 * imported.comparison.largest_output
 
 
 def quantised(chain: Chain, scale: float, zero: int) -> None:

@@ -1,0 +1,154 @@
+"""Operations that exporters spell out in several nodes, as the one they are: gelu, and normalisation over an axis.
+
+Gelu is 0.5 * x * (1 + erf(x / sqrt 2)), in five nodes; layer normalisation, before opset 17, is (x - mean) /
+sqrt(mean of squares + epsilon) * scale + shift, in nine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from .onnx_file import Node
+
+NORM_OVER_AXIS = "trninfer.NormOverAxis"  # a layer normalisation over one axis, the last or another
+
+
+def join_patterns(nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> list[Node]:
+    """The nodes with each such group as one node, in the place of the group's last."""
+    search = _Search(nodes, constants)
+    joined: dict[int, Node] = {}  # by the identity of the node whose place they take
+    gone: set[int] = set()
+    for node in nodes:
+        found = None
+        if node.op == "Erf" and len(node.inputs) == 1:
+            found = search.around(node)
+        elif node.op == "Sqrt" and len(node.inputs) == 1:
+            found = search.norm_around(node)
+        if found and search.is_closed(found[1]):
+            whole, members = found
+            joined[id(members[-1])] = whole
+            gone.update(id(member) for member in members[:-1])
+    return [joined.get(id(node), node) for node in nodes if id(node) not in gone]
+
+
+class _Search:
+    def __init__(self, nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> None:
+        self._constants = constants
+        self._producer = {output: node for node in nodes for output in node.outputs}
+        self._readers: dict[str, list[Node]] = defaultdict(list)
+        for node in nodes:
+            for name in node.inputs:
+                self._readers[name].append(node)
+
+    def around(self, erf: Node) -> tuple[Node, list[Node]] | None:
+        """(a Gelu node, the five nodes in order) where an Erf node is part of a gelu."""
+        found = self._gelu(erf)
+        if found is None:
+            return None
+        source, members = found
+        return Node("Gelu", members[-1].name, (source,), members[-1].outputs, {}), members
+
+    def is_closed(self, members: Sequence[Node]) -> bool:
+        """Whether nothing but the nodes themselves reads what they give, but for the last."""
+        inside = {id(member) for member in members}
+        return all(id(reader) in inside for member in members[:-1] for reader in self._readers[member.outputs[0]])
+
+    def norm_around(self, root: Node) -> tuple[Node, list[Node]] | None:
+        """(a node of NORM_OVER_AXIS, the nodes in order) where a Sqrt node is part of a layer normalisation."""
+        plus = self._producer.get(root.inputs[0])
+        variance, epsilon = self._and_constant(plus, "Add")
+        mean_of_squares = self._producer.get(variance)
+        if plus is None or mean_of_squares is None or epsilon.size != 1 or mean_of_squares.op != "ReduceMean":
+            return None
+        squares = self._producer.get(mean_of_squares.inputs[0])
+        divided, centred = self._only_reader(root), self._centred(squares)
+        if squares is None or centred is None or divided is None or divided.op != "Div":
+            return None
+        mean = self._producer.get(centred.inputs[1])
+        axis = self._axis(mean)
+        same = mean is not None and mean.inputs[0] == centred.inputs[0] and axis == self._axis(mean_of_squares)
+        if not same or axis is None or mean is None or divided.inputs != (centred.outputs[0], root.outputs[0]):
+            return None
+        product = self._only_reader(divided)
+        total = self._only_reader(product) if product is not None else None
+        if product is None or total is None:
+            return None
+        scale, shift = self._constant_beside(product, "Mul"), self._constant_beside(total, "Add")
+        if not scale or not shift:
+            return None
+        attributes = {"axis": axis, "epsilon": float(epsilon.ravel()[0])}
+        source = centred.inputs[0]
+        whole = Node(NORM_OVER_AXIS, total.name, (source, scale, shift), total.outputs, attributes)
+        return whole, [mean, centred, squares, mean_of_squares, plus, root, divided, product, total]
+
+    def _centred(self, squares: Node | None) -> Node | None:
+        """The difference from the mean whose square a node is."""
+        if squares is None or not squares.inputs:
+            return None
+        exponent = self._constants.get(squares.inputs[1]) if squares.op == "Pow" and len(squares.inputs) > 1 else None
+        square = exponent is not None and exponent.size == 1 and float(exponent.ravel()[0]) == 2
+        if not square and not (squares.op == "Mul" and len(set(squares.inputs)) == 1):
+            return None
+        centred = self._producer.get(squares.inputs[0])
+        return centred if centred is not None and centred.op == "Sub" and len(centred.inputs) == 2 else None
+
+    def _axis(self, mean: Node | None) -> int | None:
+        """The one axis over which a mean is taken, kept as an axis of one."""
+        if mean is None or mean.op != "ReduceMean" or mean.attributes.get("keepdims", 1) != 1:
+            return None
+        axes = mean.attributes.get("axes")
+        if len(mean.inputs) > 1 and mean.inputs[1] in self._constants:
+            axes = tuple(self._constants[mean.inputs[1]].ravel().tolist())
+        return int(axes[0]) if isinstance(axes, tuple) and len(axes) == 1 else None
+
+    def _and_constant(self, node: Node | None, op: str) -> tuple[str, np.ndarray]:
+        """(the operand of a node that is no constant, the one that is); nothing where it is another operation."""
+        name = self._constant_beside(node, op)
+        if node is None or not name:
+            return "", np.empty(0)
+        return node.inputs[1 - list(node.inputs).index(name)], self._constants[name]
+
+    def _constant_beside(self, node: Node | None, op: str) -> str:
+        """The one operand of a node that is constant; nothing where it is another operation."""
+        if node is None or node.op != op or len(node.inputs) != 2:
+            return ""
+        found = [name for name in node.inputs if name in self._constants]
+        return found[0] if len(found) == 1 else ""
+
+    def _gelu(self, erf: Node) -> tuple[str, list[Node]] | None:
+        """(what goes in, the five nodes in order) where an Erf node is part of a gelu."""
+        scaled = self._producer.get(erf.inputs[0])
+        source = self._other(scaled, "Div", math.sqrt(2)) or self._other(scaled, "Mul", math.sqrt(0.5))
+        plus = self._only_reader(erf)
+        if scaled is None or not source or plus is None or self._other(plus, "Add", 1.0) != erf.outputs[0]:
+            return None
+        product = self._only_reader(plus)
+        if product is None or product.op != "Mul" or len(product.inputs) != 2 or self._only_reader(scaled) is not erf:
+            return None
+        factor = product.inputs[1 - list(product.inputs).index(plus.outputs[0])]
+        if factor == source:  # (x * (1 + erf)) * 0.5
+            last = self._only_reader(product)
+            if last is not None and self._other(last, "Mul", 0.5) == product.outputs[0]:
+                return source, [scaled, erf, plus, product, last]
+        half = self._producer.get(factor)
+        if half is not None and self._other(half, "Mul", 0.5) == source and self._only_reader(half) is product:
+            return source, [scaled, erf, plus, half, product]  # (x * 0.5) * (1 + erf)
+        return None
+
+    def _other(self, node: Node | None, op: str, constant: float) -> str:
+        """The operand of a node that is not this constant; nothing where it is another operation or constant."""
+        if node is None or node.op != op or len(node.inputs) != 2:
+            return ""
+        for position in (1, 0) if op != "Div" else (1,):
+            value = self._constants.get(node.inputs[position])
+            if value is not None and value.size == 1 and math.isclose(float(value.ravel()[0]), constant, rel_tol=1e-3):
+                return node.inputs[1 - position]
+        return ""
+
+    def _only_reader(self, node: Node) -> Node | None:
+        readers = self._readers[node.outputs[0]]
+        return readers[0] if len(readers) == 1 else None
