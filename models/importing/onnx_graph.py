@@ -111,9 +111,9 @@ def _choose(graph: Graph, producers: dict[str, Node], output_name: str | None) -
     output = named[0]
     if output not in producers:
         raise ModelError(f"the network's output {output!r} is given by no node")
-    while producers[output].op in ("ArgMax", "ai.onnx.ml.ZipMap") and producers[output].inputs[0] in producers:
-        notes.append(f"{producers[output]} is cut off: the answer is what goes into it")
-        output = producers[output].inputs[0]
+    while (node := producers[output]).op in ("ArgMax", "ai.onnx.ml.ZipMap") and producers.keys() & set(node.inputs[:1]):
+        notes.append(f"{node} is cut off: the answer is what goes into it")
+        output = node.inputs[0]
     return output, tuple(notes)
 
 

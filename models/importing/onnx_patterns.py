@@ -62,7 +62,7 @@ class _Search:
         plus = self._producer.get(root.inputs[0])
         variance, epsilon = self._and_constant(plus, "Add")
         mean_of_squares = self._producer.get(variance)
-        if plus is None or mean_of_squares is None or epsilon.size != 1 or mean_of_squares.op != "ReduceMean":
+        if plus is None or mean_of_squares is None or epsilon.size != 1 or self._axis(mean_of_squares) is None:
             return None
         squares = self._producer.get(mean_of_squares.inputs[0])
         divided, centred = self._only_reader(root), self._centred(squares)
@@ -70,8 +70,9 @@ class _Search:
             return None
         mean = self._producer.get(centred.inputs[1])
         axis = self._axis(mean)
-        same = mean is not None and mean.inputs[0] == centred.inputs[0] and axis == self._axis(mean_of_squares)
-        if not same or axis is None or mean is None or divided.inputs != (centred.outputs[0], root.outputs[0]):
+        if mean is None or axis is None or axis != self._axis(mean_of_squares):
+            return None
+        if mean.inputs[0] != centred.inputs[0] or divided.inputs != (centred.outputs[0], root.outputs[0]):
             return None
         product = self._only_reader(divided)
         total = self._only_reader(product) if product is not None else None
@@ -98,7 +99,7 @@ class _Search:
 
     def _axis(self, mean: Node | None) -> int | None:
         """The one axis over which a mean is taken, kept as an axis of one."""
-        if mean is None or mean.op != "ReduceMean" or mean.attributes.get("keepdims", 1) != 1:
+        if mean is None or mean.op != "ReduceMean" or not mean.inputs or mean.attributes.get("keepdims", 1) != 1:
             return None
         axes = mean.attributes.get("axes")
         if len(mean.inputs) > 1 and mean.inputs[1] in self._constants:

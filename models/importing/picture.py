@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..network import MAX_SIDE, FeatureInput, ImageInput, Input, ModelError
+from ..network import MAX_CHANNELS, MAX_SIDE, FeatureInput, ImageInput, Input, ModelError
 
 # Means and deviations of red, green and blue over ImageNet, as torchvision's and timm's presets have them.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -44,6 +44,9 @@ def network_input(shape: tuple[int, ...], options: PictureOptions, layout: str =
             raise ModelError(f"the network reads {shape[0]} features, to which no preprocessing of pictures applies")
         return FeatureInput(shape[0])
     channels, height, width = shape
+    if channels > MAX_CHANNELS or max(height, width) > MAX_SIDE:
+        sizes = "x".join(map(str, shape))
+        raise ModelError(f"it reads an image of {sizes}; {MAX_CHANNELS} channels and sides of {MAX_SIDE} are the most")
     pictures = options.pictures or ("photo" if channels in (1, 3) and layout != "CW" else "none")
     if pictures == "none" and options.told:
         raise ModelError(f"the network reads {channels} channels, which no picture has; it takes arrays alone")
