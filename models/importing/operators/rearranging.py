@@ -171,7 +171,7 @@ def _slice(importer: Importer, node: Node) -> None:
             raise ModelError("takes a part of the batch")
         inner = axis - view.batched
         extent = view.shape[inner]
-        first, last, step = slice(start, end, step).indices(extent)
+        first, last, _ = slice(start, end, max(1, step)).indices(extent)
         if step < 1 or first >= last:
             raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are not supported")
         view = _part(importer, view, inner, first, last, step)

@@ -1,0 +1,213 @@
+"""Measure the standard architectures, and write the table in docs/networks.md.
+
+`python -m trninfer.tools.measure_networks [NAME...] [--exporter script|dynamo|both]` builds each network as torchvision
+defines it, with random weights and batch statistics, exports it by PyTorch's exporters, imports it, and runs one random
+picture in float32, bfloat16 and float16 beside ONNX Runtime. It needs torch, torchvision, onnx, onnxscript and
+onnxruntime. All networks take some ten minutes on two cores; only the rows of those named are replaced.
+
+Predicted times are those of the default launches on trn2. Wall times are of this machine and of one thread: the import,
+and the simulator computing the answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..models.files import Model
+from ..models.importing import Imported, import_network
+from ..runtime.session import Session
+from ..runtime.simulated import open_simulated_backend
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "networks.md"
+TARGET = "trn2"
+DTYPES = ("float32", "bfloat16", "float16")
+EXPORTERS = ("script", "dynamo")
+_BLOCK = re.compile(r"(<!-- measured: networks -->\n).*?(<!-- end of networks -->)", re.S)
+
+NETWORKS = (
+    "alexnet",
+    "vgg11",
+    "vgg11_bn",
+    "vgg16",
+    "vgg16_bn",
+    "resnet18",
+    "resnet34",
+    "resnet50",
+    "resnext50_32x4d",
+    "squeezenet1_1",
+    "googlenet",
+    "densenet121",
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "mnasnet0_5",
+    "shufflenet_v2_x0_5",
+    "efficientnet_b0",
+    "regnet_y_400mf",
+    "convnext_tiny",
+)
+
+HEADINGS = (
+    "network",
+    "exporter",
+    "parameters",
+    "difference: float32, bfloat16, float16",
+    "predicted: float32, bfloat16",
+    "launches",
+    "import",
+    "answer",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A network by one exporter: differences are those of probabilities, a dtype each; seconds are wall time."""
+
+    name: str
+    exporter: str
+    parameters: int
+    differences: tuple[float, ...]
+    predicted_us: tuple[float, ...]
+    launches: int
+    import_seconds: float
+    answer_seconds: float
+
+    def cells(self) -> tuple[str, ...]:
+        """As the table has it."""
+        return (
+            self.name,
+            self.exporter,
+            f"{self.parameters / 1e6:.2f} M",
+            ", ".join(f"{value:.1e}" for value in self.differences),
+            ", ".join(f"{value / 1000:.2f}" for value in self.predicted_us[:2]) + " ms",
+            str(self.launches),
+            f"{self.import_seconds:.1f} s",
+            f"{self.answer_seconds:.1f} s",
+        )
+
+
+def main() -> None:
+    """Measure the networks that are named, or all, and write their rows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}")
+    parser.add_argument("--exporter", choices=(*EXPORTERS, "both"), default="both")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(NETWORKS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    exporters = EXPORTERS if arguments.exporter == "both" else (arguments.exporter,)
+    order = {(name, exporter): n for n, (name, exporter) in enumerate((a, b) for a in NETWORKS for b in EXPORTERS)}
+    for name in arguments.names or NETWORKS:
+        for exporter in exporters:
+            row = measure(name, exporter)
+            print(" | ".join(row.cells()), file=sys.stderr, flush=True)
+            rows = {**dict(_rows_of(PAGE.read_text("utf-8"))), (row.name, row.exporter): row.cells()}
+            PAGE.write_text(filled(PAGE.read_text("utf-8"), [rows[key] for key in order if key in rows]), "utf-8")
+
+
+def measure(name: str, exporter: str) -> Row:
+    """Export, import and run one network."""
+    backend = open_simulated_backend(TARGET)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.onnx"
+        export(name, exporter, path)
+        started = time.perf_counter()
+        imported = import_network(path)
+        import_seconds = time.perf_counter() - started
+        if imported.comparison.skipped or not imported.comparison.passed:
+            raise SystemExit(f"{name} by {exporter}: {imported.comparison}")
+        x = np.random.default_rng(3).standard_normal((1, *imported.network.input.shape), np.float32)
+        expected = onnx_runtime_probabilities(path, x)
+    model = Model(imported.network, imported.tensors, {})
+    differences, predicted, seconds, launches = [], [], [], []
+    for dtype in DTYPES:
+        session = Session(model, backend, dtype, 1)
+        started = time.perf_counter()
+        result = session.run(x)
+        seconds.append(time.perf_counter() - started)
+        differences.append(float(np.abs(result.probabilities - expected).max()))
+        predicted.append(result.total_us)
+        launches.append(1 if session.launches_note is None else len(session.rows))
+    return Row(
+        name,
+        exporter,
+        parameters_of(imported),
+        tuple(differences),
+        tuple(predicted),
+        launches[0],
+        import_seconds,
+        seconds[0],
+    )
+
+
+def export(name: str, exporter: str, path: Path) -> None:
+    """A network of torchvision with random weights and batch statistics as an ONNX file."""
+    import torch
+
+    # torchvision registers operators that a build of torch without its libraries does not know; no network needs them.
+    torch.library.register_fake = lambda *_, **__: lambda function: function
+    import torchvision.models
+
+    torch.manual_seed(0)
+    options: dict[str, Any] = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
+    module = getattr(torchvision.models, name)(weights=None, **options).eval()
+    generator = torch.Generator().manual_seed(1)
+    for part in module.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            assert part.running_mean is not None and part.running_var is not None
+            for centred in (part.running_mean, part.bias.data):
+                centred.uniform_(-0.2, 0.2, generator=generator)
+            for positive in (part.running_var, part.weight.data):
+                positive.uniform_(0.5, 1.5, generator=generator)
+    picture = torch.randn(1, 3, 224, 224, generator=generator)
+    if exporter == "dynamo":
+        torch.onnx.export(module, (picture,), str(path), dynamo=True, verbose=False)
+    else:
+        torch.onnx.export(module, (picture,), str(path), dynamo=False, opset_version=17)
+
+
+def onnx_runtime_probabilities(path: Path, x: np.ndarray) -> np.ndarray:
+    """The softmax of what ONNX Runtime gives for inputs [1, C, H, W]: float64 [1, classes]."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    scores = session.run(None, {session.get_inputs()[0].name: x})[0].astype(np.float64)
+    exponents = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return exponents / exponents.sum(axis=1, keepdims=True)
+
+
+def parameters_of(imported: Imported) -> int:
+    """Numbers in the tensors, batch normalisations folded in."""
+    return sum(tensor.size for tensor in imported.tensors.values())
+
+
+def filled(page: str, rows: Sequence[Sequence[str]]) -> str:
+    """The page with its table made of rows."""
+    lines = [HEADINGS, ("---",) * len(HEADINGS), *rows]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return _BLOCK.sub(lambda match: match[1] + table + match[2], page)
+
+
+def _rows_of(page: str) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
+    """The rows that the page has, by network and exporter."""
+    block = _BLOCK.search(page)
+    for line in block[0].splitlines()[3:-1] if block else ():
+        cells = tuple(cell.strip() for cell in line.strip("|").split("|"))
+        yield (cells[0], cells[1]), cells
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()
