@@ -35,7 +35,7 @@ def test_the_readme_is_short() -> None:
 def test_every_page_of_docs_is_linked_from_their_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
-    assert pages and pages <= set(re.findall(r"\]\((\w+\.md)\)", index))
+    assert pages and pages <= set(re.findall(r"\]\(([\w-]+\.md)\)", index))
 
 
 def test_the_changelog_knows_the_version() -> None:
