@@ -53,9 +53,9 @@ def read_npz(path: Path) -> FeatureRows:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError("packed in a way that NumPy does not write")
         return _rows(str(path), (archive.open(member), file), member.file_size)
-    except (EOFError, ArithmeticError, zipfile.BadZipFile, zlib.error, RuntimeError, OSError) as error:
+    except (EOFError, ArithmeticError, zipfile.BadZipFile, zlib.error, RuntimeError, OSError):
         file.close()
-        raise ValueError(f"not an archive that can be read: {_first_line(error)}") from None
+        raise ValueError("not an archive that can be read, or damaged") from None
     except BaseException:
         file.close()
         raise
@@ -67,8 +67,10 @@ def read_csv(path: Path) -> FeatureRows:
     with open_regular(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
         try:
             return FeatureRows.in_memory(str(path), _parse(text))
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(f"not a table of numbers in UTF-8: {_first_line(error)}") from None
+        except UnicodeDecodeError:
+            raise ValueError("not a table of numbers in UTF-8") from None
+        except csv.Error as error:
+            raise ValueError(f"not a table of numbers: {error}") from None
 
 
 def _rows(name: str, files: tuple[IO[bytes], ...], size: int) -> FeatureRows:
@@ -112,8 +114,8 @@ def _read_header(file: IO[bytes]) -> _Header:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of headers as Python 2 wrote them
             shape, fortran, dtype = readers[version](io.BytesIO(content))
-    except Exception as error:  # it is parsed as Python literals, which raises nearly anything for a damaged one
-        raise ValueError(f"not an array that can be read: {_first_line(error)}") from None
+    except Exception:  # it is parsed as Python literals, which raises nearly anything for a damaged one
+        raise ValueError("not an array that can be read: its header is damaged") from None
     if dtype.hasobject:
         raise ValueError("holds Python objects, which are never unpickled")
     if dtype.kind not in "fiub":
@@ -171,7 +173,3 @@ def _lines(text: TextIO) -> Iterator[str]:
         if len(line) == MAX_LINE and not line.endswith("\n"):
             raise csv.Error(f"a line of more than {MAX_LINE} characters")
         yield line
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or ["cut short"])[0][:200]

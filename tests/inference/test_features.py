@@ -161,6 +161,16 @@ def test_every_version_of_the_format(tmp_path: Path, version: tuple[int, int]) -
     assert np.array_equal(everything(tmp_path / "x.npy"), ROWS)
 
 
+def test_damage_is_told_without_the_words_of_libraries(tmp_path: Path) -> None:
+    np.savez(tmp_path / "whole.npz", x=ROWS)
+    whole = (tmp_path / "whole.npz").read_bytes()
+    start = whole.rindex(b"PK\x05\x06")
+    for offset in (b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff"):  # where the directory is said to be
+        (tmp_path / "x.npz").write_bytes(whole[: start + 12] + offset * 2 + whole[start + 20 :])
+        with pytest.raises(InputError, match=r"x\.npz: not an archive that can be read, or damaged$"):
+            read_features(tmp_path / "x.npz", 4)
+
+
 def test_archives_of_several_arrays_need_one_named_x(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", a=ROWS, b=ROWS)
     with pytest.raises(InputError, match="holds 2 arrays"):
