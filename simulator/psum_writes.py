@@ -51,6 +51,8 @@ class PsumWrites:
             return
         if known is not None or len(self._writes):
             self._writes.pop(key, None)
+            if by_matmul and self._within(key):
+                return
             for other in [k for k in self._writes if _overlap(k, key)]:
                 if _covers(key, other):
                     del self._writes[other]
@@ -58,21 +60,33 @@ class PsumWrites:
                     self._writes[other].intact = False
         self._writes[key] = _Write(by_matmul)
 
+    def _within(self, key: Key) -> bool:
+        """Whether all that overlaps was written by matmuls, one of which wrote all of it: nothing changes then."""
+        covered = False
+        for other, write in self._writes.items():
+            if _overlap(other, key):
+                if not write.by_matmul:
+                    return False
+                covered = covered or _covers(other, key)
+        return covered
+
     def of(self, view: Any) -> Written:
         """Who wrote the elements of a view."""
         key = _key(view)
         known = self._writes.get(key)
         if known is not None and known.intact:
             return Written.matmul if known.by_matmul else Written.other
-        overlapping = [write.by_matmul for k, write in self._writes.items() if _overlap(k, key)]
+        overlapping = [(k, write.by_matmul) for k, write in self._writes.items() if _overlap(k, key)]
         if not overlapping:
             return Written.nothing
-        if not any(overlapping):
+        if not any(by_matmul for _, by_matmul in overlapping):
             return Written.other
-        by_matmul = self.by_matmul(view)
-        if by_matmul.all():
+        if all(by_matmul for _, by_matmul in overlapping) and any(_covers(k, key) for k, _ in overlapping):
+            return Written.matmul  # as the taps of a convolution, within what the first one wrote
+        elements = self.by_matmul(view)
+        if elements.all():
             return Written.matmul
-        return Written.mixed if by_matmul.any() else Written.other
+        return Written.mixed if elements.any() else Written.other
 
     def by_matmul(self, view: Any) -> Array:
         """Which elements of a view a matmul wrote last, in the view's shape."""
