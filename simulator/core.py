@@ -89,6 +89,7 @@ class NeuronCore:
             place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(region))
         else:
             storage.owner = self._note(region, storage.row_bytes, storage.label, storage.line, argument)
+            storage.owner.partitions = storage.shape[0]
             storage.core = self
         return NkiTensor(storage.shape, found, storage)
 

@@ -67,7 +67,7 @@ class Allocation:
     issued when the kernel let go of it, None while it holds it.
     """
 
-    __slots__ = ("argument", "dropped", "label", "line", "placed", "region", "row_bytes", "uid")
+    __slots__ = ("argument", "dropped", "label", "line", "partitions", "placed", "region", "row_bytes", "uid")
 
     def __init__(self, uid: int, region: Any, row_bytes: int, label: str, line: str, argument: bool) -> None:
         self.uid = uid
@@ -77,6 +77,7 @@ class Allocation:
         self.line = line
         self.dropped: int | None = None
         self.argument = argument
+        self.partitions = 128  # that it takes of a memory on chip
         self.placed = False  # holds tiles at addresses that the kernel chose
 
 

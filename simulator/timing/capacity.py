@@ -14,6 +14,7 @@ from ..instruction import Allocation, Instruction
 from ..memory import PSUM, SBUF
 from ..targets import PSUM_BANK_BYTES, PSUM_BANKS, Target
 
+_QUADRANTS = 4  # of 32 partitions
 _SHOWN = 4  # biggest tiles that an error names
 
 
@@ -68,13 +69,14 @@ def check(program: list[Instruction], target: Target) -> Memory:
 
 
 def _check_sbuf(tiles: list[Life], target: Target) -> int:
-    peak = held = 0
+    peak = 0
     alive: list[tuple[int, int, Allocation]] = []
+    quadrants = Quadrants()
     for start, end, allocation in tiles:
         while alive and alive[0][0] < start:
-            held -= heapq.heappop(alive)[2].row_bytes
+            quadrants.free(heapq.heappop(alive)[2])
         heapq.heappush(alive, (end, allocation.uid, allocation))
-        held += allocation.row_bytes
+        held = quadrants.take(allocation)
         if held > target.sbuf_bytes:
             raise CapacityError(
                 f"SBUF of {target.name} is full: {allocation.label} (allocated at {allocation.line}) takes "
@@ -101,6 +103,29 @@ def _check_psum(tiles: list[Life], target: Target) -> int:
             )
         peak = max(peak, banks.used())
     return peak
+
+
+class Quadrants:
+    """SBUF in four times 32 partitions: a tile of up to 32 partitions may lie in any, one of up to 64 in either half
+    (trainium_inferentia2_arch.rst, "start_partition"); each is put where most bytes are left."""
+
+    def __init__(self) -> None:
+        self._held = [0] * _QUADRANTS
+        self._places: dict[int, range] = {}
+
+    def take(self, tile: Allocation) -> int:
+        """Find room for a tile; bytes that its partitions then hold."""
+        width = 1 if tile.partitions <= 32 else 2 if tile.partitions <= 64 else _QUADRANTS
+        places = [range(first, first + width) for first in range(0, _QUADRANTS, width)]
+        place = min(places, key=lambda quadrants: max(self._held[q] for q in quadrants))
+        self._places[tile.uid] = place
+        for quadrant in place:
+            self._held[quadrant] += tile.row_bytes
+        return max(self._held[quadrant] for quadrant in place)
+
+    def free(self, tile: Allocation) -> None:
+        for quadrant in self._places.pop(tile.uid):
+            self._held[quadrant] -= tile.row_bytes
 
 
 class Banks:

@@ -30,3 +30,20 @@ def test_what_is_alive_counts_and_is_named(target, buffer):
     ) as error:
         execute(NeuronCore(found), kernel, (9,), {})
     assert "test_capacity.py:" in str(error.value)
+
+
+@pytest.mark.parametrize("partitions, tiles", [(1, 4), (32, 4), (33, 2), (64, 2), (65, 1), (128, 1)])
+def test_tiles_of_few_partitions_lie_side_by_side(partitions, tiles):
+    found = find_target("trn2")
+    columns = found.sbuf_bytes // 2 - 64  # of 16 bits: nearly a whole partition
+
+    def kernel(count):
+        kept = [nl.ndarray((partitions, columns), nl.bfloat16) for _ in range(count)]
+        for tile in kept:
+            nisa.memset(tile, 1.0)
+        for tile in kept:
+            nisa.tensor_scalar(tile[:, 0:1], tile[:, 1:2], nl.add, 1.0)
+
+    execute(NeuronCore(found, functional=False), kernel, (tiles,), {})
+    with pytest.raises(CapacityError, match="SBUF of trn2 is full"):
+        execute(NeuronCore(found, functional=False), kernel, (tiles + 1,), {})
