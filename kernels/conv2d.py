@@ -140,13 +140,13 @@ def fused_conv2d_add_packed(
     w_packed,
     bias_packed,
     in_channels,
+    out_channels,
     kernel_size,
-    padding=0,
-    activation="identity",
     stride=(1, 1),
+    padding=0,
     dilation=(1, 1),
     groups=1,
-    out_channels=0,
+    activation="identity",
     parameters=(),
 ):
     """activation(conv2d(x, w) + bias + added): a convolution with the residual sum that it feeds.
