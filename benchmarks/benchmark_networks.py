@@ -1,6 +1,6 @@
 """How fast the simulator computes whole networks beside PyTorch, and how fast the chip is predicted to be.
 
-    python benchmarks/benchmark_networks.py [--networks resnet18 mobilenet_v2 vgg11] [--repeats 5] [--threads N] [--profile]
+    python benchmarks/benchmark_networks.py [--networks resnet18 ...] [--repeats 5] [--threads N] [--profile]
 
 Needs torchvision. Each network gets random weights and statistics, is exported to ONNX, imported, and answers one
 picture of 224 x 224. Wall times, of PyTorch and the simulator in turns so that both see the same machine:
