@@ -21,7 +21,7 @@ from .options import AnswerOptions, BackendName
 from .progress import progress_bar
 from .reports.emit import emit
 from .reports.html import write_report
-from .reports.report import LayerTable, Report, Score
+from .reports.report import LayerTable, Nones, Report, Score
 from .reports.trace import write_trace
 from .text import count
 
@@ -101,12 +101,13 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
         identity = identify(inputs.command, model, session.info, options.dtype.value, top_k) | inputs.identity()
         with open_answers(options, identity, network.answer_labels) as answers:
             left = inputs.leave_out(answers.answered(), answers.reported())
-            inputs.note(answers)
+            noted = _Noting(inputs, answers, network.output.none)
+            noted.note(answers)
             with progress_bar(inputs.progress_title, left, options.quiet or answers.on_screen) as progress:
                 result = answer_batches(
                     session,
                     inputs.batches(options.batch_size),
-                    _Noting(inputs, answers),
+                    noted,
                     top_k,
                     lambda done: progress(done + len(inputs.problems)),
                     options.dtype.value if options.verify else None,
@@ -122,7 +123,7 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
             report.tables = [LayerTable(title, "", result.layers)]
             report.host_seconds = begun.seconds
             report.verify = result.verification
-            report.score = inputs.score
+            report.score, report.none = inputs.score, noted.none
             report.errors = inputs.problems
             write_trace(options.trace, result.timelines, session.info.name)
             write_report(options.report_file, report, result.timelines)
@@ -134,8 +135,9 @@ def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
     """The chip beside the simulator, in place of answers that come one by one."""
     options = begun.options
     report = run_comparison(inputs.command, model, inputs.batches(options.batch_size), options, top_k)
-    inputs.note(report.predictions)
-    report.score = inputs.score
+    noted = _Noting(inputs, None, model.network.output.none)
+    noted.note(report.predictions)
+    report.score, report.none = inputs.score, noted.none
     report.errors = inputs.problems
     report.host_seconds = begun.seconds
     write_report(options.report_file, report)
@@ -144,16 +146,30 @@ def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
 
 
 class _Noting:
-    """Answers on their way to a sink, noted by the inputs that they are of."""
+    """Answers on their way to a sink, noted by the inputs that they are of, and counted where they say none."""
 
-    def __init__(self, inputs: Inputs, sink: PredictionSink) -> None:
+    def __init__(self, inputs: Inputs, sink: PredictionSink | None, none_label: str) -> None:
         self._inputs = inputs
         self._sink = sink
+        self._none_label = none_label
+        self._nones = self._total = 0
+
+    @property
+    def none(self) -> Nones | None:
+        """How many of the answers noted say none; None where the network has no label for it."""
+        return Nones(self._none_label, self._nones, self._total) if self._none_label else None
+
+    def note(self, predictions: Iterable[Prediction]) -> None:
+        """Note answers that are in their sink already; they are gone through twice."""
+        for prediction in predictions if self._none_label else ():
+            self._total += 1
+            self._nones += prediction.label == self._none_label
+        self._inputs.note(predictions)
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
         """Note the answers and pass them on."""
-        self._inputs.note(predictions)
-        return self._sink.add(predictions)
+        self.note(predictions)
+        return self._sink is None or self._sink.add(predictions)
 
 
 def _top_k(asked: int | None, labels: Sequence[str]) -> int:

@@ -12,6 +12,10 @@ from .options import PictureOptions, takes_options
 
 HELP = """Tell what pictures show, and how long each layer takes.
 
+digits-cnn reads one digit, printed or handwritten, in an ordinary picture. What
+is no digit is answered none (label - in machine formats, the best digit stays
+in --top-k); a picture of several digits is an error that says so.
+
 Pictures are BMP, GIF, JPEG, PNG, PNM, TIFF and WebP files of at most 64
 megapixels. In folders and globs, hidden files are left out and names are
 sorted; in folders, only files with a picture's suffix count. A picture is

@@ -140,13 +140,13 @@ def fused_conv2d_add_packed(
     w_packed,
     bias_packed,
     in_channels,
-    out_channels,
     kernel_size,
-    stride=(1, 1),
     padding=0,
+    activation="identity",
+    stride=(1, 1),
     dilation=(1, 1),
     groups=1,
-    activation="identity",
+    out_channels=0,
     parameters=(),
 ):
     """activation(conv2d(x, w) + bias + added): a convolution with the residual sum that it feeds.

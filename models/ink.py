@@ -58,6 +58,7 @@ class Blob(NamedTuple):
     box: Box
     ink: np.ndarray  # float32 [H, W], how far each pixel stands out; above 0 is ink
     quality: float  # 0..1, the share of all that stands out that the blob accounts for
+    several: bool  # whether there is more than one of its kind
 
 
 def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
@@ -97,7 +98,7 @@ def _ink(pixels: np.ndarray, background: np.ndarray) -> tuple[np.ndarray, float]
     deviation = (pixels - background) / np.maximum(background, MIN_LIGHT)
     flat = deviation.reshape(-1, deviation.shape[2])
     values = deviation @ np.linalg.eigh(flat.T @ flat)[1][:, -1]
-    values = values * np.sign(np.sum(values**3) or 1.0)
+    values = values * np.sign(np.sum(values * values * values) or 1.0)
     noise = _noise(values)
     peak = float(np.quantile(values, 1 - min(0.01, 40 / values.size)))
     if peak < MIN_CONTRAST * np.sqrt(pixels.shape[2]) or peak < 5 * noise:
@@ -191,45 +192,43 @@ def _local_median(cells: np.ndarray) -> np.ndarray:
 _BACKGROUNDS: tuple[_BackgroundModel, ...] = (_one_colour, _surface, _local_median)
 
 
+class _Pieces(NamedTuple):
+    """The connected pieces of what stands out; arrays of [pieces], boxes in pixels."""
+
+    left: np.ndarray
+    top: np.ndarray
+    right: np.ndarray
+    bottom: np.ndarray
+    mass: np.ndarray  # ink, summed over the piece
+    doubt: np.ndarray  # 0..1, below 1 for what is hardly a sign
+
+    @property
+    def sides(self) -> np.ndarray:
+        """The longer side of each."""
+        return np.maximum(self.right - self.left, self.bottom - self.top)
+
+    def box(self, chosen: np.ndarray) -> Box:
+        """The box of the chosen pieces together."""
+        edges = (self.left[chosen].min(), self.top[chosen].min(), self.right[chosen].max(), self.bottom[chosen].max())
+        return Box(*(int(edge) for edge in edges))
+
+
 def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
     """The blob that counts most, with the pieces that lie close to it.
 
-    A blob counts by its ink, and for less where it lies along the picture's edge or in its corners (a shadow, the
-    desk), is a mere line, a frame or a filled rectangle.
+    A blob counts by its ink, and for less where it is doubtful. Where a box is expected, blobs that fill it count more.
     """
-    height, width = ink.shape
     labels, count = connected_components(ink > threshold)
-    ys, xs = np.nonzero(labels)
-    of = labels[ys, xs] - 1
-    mass = np.bincount(of, ink[ys, xs], count)
-    left, top = np.full(count, width), np.full(count, height)
-    right, bottom = np.zeros(count, int), np.zeros(count, int)
-    np.minimum.at(left, of, xs)
-    np.minimum.at(top, of, ys)
-    np.maximum.at(right, of, xs + 1)
-    np.maximum.at(bottom, of, ys + 1)
-    wide, high = right - left, bottom - top
-    sides = np.maximum(wide, high)
-
-    area = np.bincount(of, minlength=count)
-    edge_x, edge_y = (xs == 0) | (xs == width - 1), (ys == 0) | (ys == height - 1)
-    contact = np.bincount(of, edge_x | edge_y, count) / np.sqrt(area)
-    corners = np.bincount(of, edge_x & edge_y, count)
-    margin_x = np.minimum(xs - left[of], right[of] - 1 - xs) < 0.1 * wide[of]
-    margin_y = np.minimum(ys - top[of], bottom[of] - 1 - ys) < 0.1 * high[of]
-    frame = np.bincount(of, margin_x | margin_y, count) > 0.9 * area
-    line = sides > 12 * np.minimum(wide, high)
-    # Strokes leave much of their box empty; a spot of light, a dark rectangle and the inside of a 0 do not.
-    filled = np.where(sides < 3 * np.minimum(wide, high), area / (wide * high), 0)
-    odd = line | frame | (filled > 0.95)
-    doubt = np.exp(-0.5 * contact) * 0.1 ** (corners + odd) * 0.4 ** np.clip(4 * filled - 2.8, 0, 1)
+    pieces = _measure(ink, labels, count)
+    left, top, right, bottom, mass, doubt = pieces
     if expected is not None:
         shared_x = np.minimum(right, expected.right) - np.maximum(left, expected.left)
         shared_y = np.minimum(bottom, expected.bottom) - np.maximum(top, expected.top)
         shared = np.maximum(shared_x, 0) * np.maximum(shared_y, 0)
-        doubt = doubt * (0.1 + 0.9 * shared / (wide * high + expected.width * expected.height - shared))
+        area = (right - left) * (bottom - top) + expected.width * expected.height
+        doubt = doubt * (0.1 + 0.9 * shared / (area - shared))
 
-    main = int(np.argmax(mass * doubt))
+    main, sides = int(np.argmax(mass * doubt)), pieces.sides
     if sides[main] < MIN_BLOB_SIDE:
         raise InkError("there is nothing but specks")
     gap_x = np.maximum(left - right[main], left[main] - right)
@@ -239,8 +238,87 @@ def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
     chosen[main] = True
     mask = np.isin(labels, np.flatnonzero(chosen) + 1)
     quality = float((mass * doubt)[chosen].sum() / ink[ink > 0.5 * threshold].sum())
-    box = Box(*(int(v) for v in (left[chosen].min(), top[chosen].min(), right[chosen].max(), bottom[chosen].max())))
-    return Blob(mask, box, ink, quality)
+    several = _others_like_it(pieces, chosen) or _stand_apart(pieces, chosen, labels, ink > 0.3 * threshold)
+    return Blob(mask, pieces.box(chosen), ink, quality, several)
+
+
+def _measure(ink: np.ndarray, labels: np.ndarray, count: int) -> _Pieces:
+    """The pieces that `labels` tells apart.
+
+    Doubtful is what lies along the picture's edge or in its corners (a shadow, the desk), is a mere line, a frame or a
+    filled rectangle.
+    """
+    height, width = ink.shape
+    ys, xs = np.nonzero(labels)
+    of = labels[ys, xs] - 1
+    left, top = np.full(count, width), np.full(count, height)
+    right, bottom = np.zeros(count, int), np.zeros(count, int)
+    np.minimum.at(left, of, xs)
+    np.minimum.at(top, of, ys)
+    np.maximum.at(right, of, xs + 1)
+    np.maximum.at(bottom, of, ys + 1)
+    wide, high = right - left, bottom - top
+
+    area = np.bincount(of, minlength=count)
+    edge_x, edge_y = (xs == 0) | (xs == width - 1), (ys == 0) | (ys == height - 1)
+    contact = np.bincount(of, edge_x | edge_y, count) / np.sqrt(area)
+    corners = np.bincount(of, edge_x & edge_y, count)
+    margin_x = np.minimum(xs - left[of], right[of] - 1 - xs) < 0.1 * wide[of]
+    margin_y = np.minimum(ys - top[of], bottom[of] - 1 - ys) < 0.1 * high[of]
+    frame = np.bincount(of, margin_x | margin_y, count) > 0.9 * area
+    line = np.maximum(wide, high) > 12 * np.minimum(wide, high)
+    # Strokes leave much of their box empty; a spot of light, a dark rectangle and the inside of a 0 do not.
+    filled = np.where(np.maximum(wide, high) < 3 * np.minimum(wide, high), area / (wide * high), 0)
+    odd = line | frame | (filled > 0.95)
+    doubt = np.exp(-0.5 * contact) * 0.1 ** (corners + odd) * 0.4 ** np.clip(4 * filled - 2.8, 0, 1)
+    return _Pieces(left, top, right, bottom, np.bincount(of, ink[ys, xs], count), doubt)
+
+
+def _others_like_it(pieces: _Pieces, chosen: np.ndarray) -> bool:
+    """Whether there are pieces farther off that are about as high as the chosen ones together, and have as much ink."""
+    height, mass = pieces.box(chosen).height, float(pieces.mass[chosen].sum())
+    heights = pieces.bottom - pieces.top
+    alike = (heights >= 0.5 * height) & (heights <= 2 * height) & (pieces.mass >= 0.25 * mass)
+    return bool((~chosen & alike & (pieces.doubt >= 0.5 * pieces.doubt[chosen].max())).any())
+
+
+def _stand_apart(pieces: _Pieces, chosen: np.ndarray, labels: np.ndarray, fainter: np.ndarray) -> bool:
+    """Whether the chosen pieces are several signs, side by side or one above the other.
+
+    Each of several signs is about as high as all of them. The parts of a broken stroke are lower, or hang together by
+    ink that is `fainter`, and the halves of a stencilled 0 are no wider together than one digit.
+    """
+    if chosen.sum() < 2:
+        return False
+    whole = pieces.box(chosen)
+    signs = _tall_groups(pieces, chosen, across=whole.width >= 0.85 * whole.height)
+    if len(signs) < 2:
+        return False
+    linked = connected_components(fainter)[0]
+    return len({tuple(np.unique(linked[np.isin(labels, np.array(sign) + 1)])) for sign in signs}) > 1
+
+
+def _tall_groups(pieces: _Pieces, chosen: np.ndarray, across: bool) -> list[list[int]]:
+    """The chosen pieces by groups that stand beside each other (`across`), or one above the other; the tall ones."""
+    starts, ends = (pieces.left, pieces.right) if across else (pieces.top, pieces.bottom)
+    groups: list[list[int]] = []
+    begin = reach = 0.0
+    for number in sorted(np.flatnonzero(chosen).tolist(), key=lambda piece: int(starts[piece])):
+        if groups and reach - starts[number] > 0.3 * min(ends[number] - starts[number], reach - begin):
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+            begin = float(starts[number])
+        reach = max(reach, float(ends[number]))
+    whole = pieces.box(chosen)
+    total = float(pieces.mass[chosen].sum())
+    tall = []
+    for group in groups:
+        box = pieces.box(np.array(group))
+        high = box.height >= 0.6 * whole.height if across else box.height >= max(0.35 * whole.height, 1.1 * box.width)
+        if high and float(pieces.mass[group].sum()) >= 0.12 * total:
+            tall.append(group)
+    return tall
 
 
 def connected_components(mask: np.ndarray) -> tuple[np.ndarray, int]:

@@ -1,9 +1,10 @@
 """From a picture file to what a network reads: opening it safely, and the "digit" preprocessing ("photo" is photo.py).
 
-"digit" finds one digit in an ordinary picture. It estimates the background as a smooth surface and divides it out, so
-that uneven light goes away; what is left over is ink, whichever of dark and light it is. It takes the largest blob of
-ink, with the pieces beside it, looks again at that part of the picture in detail, and centres it in the network's
-image: ink is 1, background 0.
+"digit" finds one digit in an ordinary picture. It estimates the background in three ways (one colour, a smooth surface,
+a local median; see ink.py), divides it out, so that uneven light goes away, and keeps the way that accounts best for
+what is left over: ink, whichever of dark and light it is. It takes the blob that counts most, with the pieces beside
+it, looks again at that part of the picture in detail, and centres it in the network's image: ink is 1, background 0.
+Several blobs of a kind are several digits or signs, and refused.
 """
 
 from __future__ import annotations
@@ -186,7 +187,10 @@ def _locate(image: Image.Image) -> Box:
     small = image.resize(size, Image.Resampling.BOX) if scale < 1 else image
     if min(size) >= 64:  # enough pixels to give a few up against noise
         small = small.filter(ImageFilter.GaussianBlur(0.7))
-    box = find_blob(_pixels(small)).box
+    blob = find_blob(_pixels(small))
+    if blob.several:
+        raise InputError("several digits or signs; one digit is read at a time")
+    box = blob.box
     x, y = image.width / size[0], image.height / size[1]
     return Box(int(box.left * x), int(box.top * y), -int(-box.right * x // 1), -int(-box.bottom * y // 1))
 

@@ -2,10 +2,10 @@
 
 - `python -m trninfer.tools.evaluate` scores both models with the golden NumPy model.
 - `python -m trninfer.tools.evaluate --write-heldout DIRECTORY` writes DIRECTORY/digits/*.png (UCI digits enlarged),
-  DIRECTORY/fonts/*.png (distorted renderings) and digits-X.bin with digits-Y.bin (features and labels). A picture's
-  name begins with its digit.
+  DIRECTORY/fonts/*.png (distorted renderings), DIRECTORY/none/*.png (scripts and pictograms) and digits-X.bin with
+  digits-Y.bin (features and labels). A picture's name begins with its label.
 - `python -m trninfer.tools.evaluate --score ANSWERS.json` scores what `trninfer classify --format json` answered for
-  such pictures, by their names; a picture without an answer counts as wrong.
+  such pictures, by their names; without an answer, a digit counts as wrong, and what is none as refused.
 """
 
 from __future__ import annotations
@@ -17,36 +17,33 @@ from pathlib import Path
 from ..models.files import load_model
 from .digits import as_picture, load_split
 from .fonts import HELD_OUT_FAMILIES, find_fonts
-from .render_digits import HELD_OUT_PICTURES, font_picture, plain_handwriting, render_fonts
-from .scoring import accuracy_metadata, count_correct
+from .render_digits import HELD_OUT_PICTURES, font_picture
+from .render_nondigits import COUNTS, GROUPS, SIGN_GROUPS, NonDigits
+from .scoring import accuracy_metadata, answer
+from .sets import Sets, held_out_scores, held_out_sets, print_parts
+
+NONE_LABEL = "-"
 
 
-def score_golden() -> None:
-    """Print the accuracy of both models by the golden model."""
+def score_golden(cache: Path | None) -> None:
+    """Print the accuracy of both models, what `digits-cnn` refuses, and its calibration, by the golden model."""
     features, labels = load_split()[1]
     ffnn, cnn = load_model("digits-ffnn"), load_model("digits-cnn")
-    fonts = render_fonts("held-out fonts", HELD_OUT_PICTURES)
-    accuracy_metadata(
-        [
-            ("digits-ffnn, UCI digits", count_correct(ffnn.network, ffnn.tensors, features, labels), len(labels)),
-            (
-                "digits-cnn, UCI digits enlarged",
-                count_correct(cnn.network, cnn.tensors, plain_handwriting(features), labels),
-                len(labels),
-            ),
-            (
-                "digits-cnn, distorted renderings",
-                count_correct(cnn.network, cnn.tensors, fonts.images, fonts.labels),
-                HELD_OUT_PICTURES,
-            ),
-        ]
-    )
+    correct = answer(ffnn.network, ffnn.tensors, features, labels).count_correct()
+    accuracy_metadata([("digits-ffnn, UCI digits", correct, len(labels))])
+    answers = {
+        name: answer(cnn.network, cnn.tensors, each.images, each.labels, each.refused)
+        for name, each in held_out_sets(Sets(cache)).items()
+    }
+    scores, parts, bins = held_out_scores(answers)
+    accuracy_metadata([(f"digits-cnn, {on}", correct, total) for on, correct, total in scores])
+    print_parts(parts, bins)
 
 
 def write_heldout(directory: Path) -> None:
     """Write the held-out sets as pictures and as a feature batch."""
     held_out = load_split()[1]
-    for name in ("digits", "fonts"):
+    for name in ("digits", "fonts", "none"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     for number, (features, label) in enumerate(zip(*held_out, strict=True)):
         as_picture(features).save(directory / "digits" / f"{label}-{number:04}.png")
@@ -54,6 +51,10 @@ def write_heldout(directory: Path) -> None:
     for number in range(HELD_OUT_PICTURES):
         picture, digit = font_picture("held-out fonts", number, fonts)
         picture.save(directory / "fonts" / f"{digit}-{number:04}.png")
+    made = NonDigits("held-out")
+    for group in SIGN_GROUPS:
+        for number in range(COUNTS["held-out"][list(GROUPS).index(group)]):
+            made.picture(group, number).save(directory / "none" / f"--{group}-{number:04}.png")
     held_out.features.astype("<f4").tofile(directory / "digits-X.bin")
     held_out.labels.astype("<i4").tofile(directory / "digits-Y.bin")
 
@@ -62,8 +63,9 @@ def score_answers(path: Path) -> None:
     """Print the accuracy of the answers in a JSON report of `trninfer classify`, names telling the truth."""
     report = json.loads(path.read_text())
     answers = [(Path(each["input"]).name[0], each["label"]) for each in report["predictions"]]
+    answers += [(Path(each["input"]).name[0], NONE_LABEL) for each in report["errors"]]
     correct = sum(truth == label for truth, label in answers)
-    accuracy_metadata([(str(path), correct, len(answers) + len(report["errors"]))])
+    accuracy_metadata([(str(path), correct, len(answers))])
 
 
 def main() -> None:
@@ -72,13 +74,14 @@ def main() -> None:
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--write-heldout", type=Path, metavar="DIRECTORY", help="write the held-out sets as files")
     choice.add_argument("--score", type=Path, metavar="ANSWERS", help="score a JSON report of trninfer classify")
+    parser.add_argument("--cache", type=Path, metavar="DIRECTORY", help="keeps the rendered pictures")
     options = parser.parse_args()
     if options.write_heldout:
         write_heldout(options.write_heldout)
     elif options.score:
         score_answers(options.score)
     else:
-        score_golden()
+        score_golden(options.cache)
 
 
 if __name__ == "__main__":

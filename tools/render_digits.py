@@ -9,53 +9,72 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Collection
 from multiprocessing import Pool
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFilter, ImageFont
+from PIL import Image, ImageDraw, ImageFilter
 
 from ..models.network import ImageInput
 from ..models.preprocess import InputError, preprocess
 from .digits import as_picture, enlarge, load_split
-from .fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, find_fonts
+from .fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, find_fonts, load_font
 
 INPUT = ImageInput(channels=1, height=32, width=32, preprocess="digit", mean=(0.0,), std=(1.0,))
 
 # Streams of random numbers: a picture depends on its stream and its index alone, whatever order they are made in.
-STREAMS = {"training fonts": 1, "held-out fonts": 2, "training handwriting": 3}
+STREAMS = {"training fonts": 1, "held-out fonts": 2, "training handwriting": 3, "small training fonts": 4}
 HELD_OUT_PICTURES = 2000
 
 INK_SIDE = 192
+USUAL, SMALL = (28.0, 110.0), (8.0, 28.0)  # the longer side of a digit in a picture, in pixels: from, to
 
 
 class Rendering(NamedTuple):
-    """Preprocessed pictures float32 [N, 1, 32, 32], labels int32 [N], and how many pictures had no readable ink."""
+    """Pictures of a stream as the network gets them, and those that the preprocessing refused."""
 
-    images: np.ndarray
-    labels: np.ndarray
-    unreadable: int
+    images: np.ndarray  # float32 [N, 1, 32, 32]
+    labels: np.ndarray  # int32 [N]
+    numbers: np.ndarray  # int32 [N], the index of each in its stream
+    refused: int  # how many pictures were refused, which are left out
 
 
-def font_ink(digit: int, font: Path) -> Image.Image:
-    """A digit in a font as ink (mode L, 255 is ink), its longer side INK_SIDE, without margin."""
-    large = ImageFont.truetype(str(font), INK_SIDE)
-    left, top, right, bottom = large.getbbox(str(digit))
+def font_ink(text: int | str, font: Path) -> Image.Image:
+    """A digit, or any text, in a font as ink (mode L, 255 is ink), its longer side INK_SIDE, without margin.
+
+    ValueError where the font draws nothing for it.
+    """
+    large = load_font(font, INK_SIDE)
+    left, top, right, bottom = large.getbbox(str(text))
     canvas = Image.new("L", (math.ceil(right - left) + 8, math.ceil(bottom - top) + 8))
-    ImageDraw.Draw(canvas).text((4 - left, 4 - top), str(digit), fill=255, font=large)
+    ImageDraw.Draw(canvas).text((4 - left, 4 - top), str(text), fill=255, font=large)
+    return fit_ink(canvas)
+
+
+def fit_ink(canvas: Image.Image) -> Image.Image:
+    """Ink cut out of what is empty around it, its longer side scaled to INK_SIDE; ValueError where there is none."""
     box = canvas.getbbox()
     if box is None:
-        raise ValueError(f"{font} has no digit {digit}")
+        raise ValueError("no ink")
     cut = canvas.crop(box)
     scale = INK_SIDE / max(cut.size)
     return cut.resize((max(1, round(cut.width * scale)), max(1, round(cut.height * scale))), Image.Resampling.BICUBIC)
 
 
-def photograph(ink: Image.Image, rng: np.random.Generator, colour: bool | None = None) -> Image.Image:
-    """A picture (mode L or RGB) of a digit given as ink without margin, distorted and lit as `rng` has it."""
+def photograph(
+    ink: Image.Image,
+    rng: np.random.Generator,
+    colour: bool | None = None,
+    sizes: tuple[float, float] = USUAL,
+) -> Image.Image:
+    """A picture (mode L or RGB) of a digit given as ink without margin, distorted and lit as `rng` has it.
+
+    `sizes` bounds the longer side of the digit in the picture, in pixels.
+    """
     ink = _change_strokes(ink, rng)
-    size = rng.uniform(28, 110)  # of the digit in the picture, in pixels
+    size = rng.uniform(*sizes)
     canvas = (round(size * rng.uniform(1.5, 3.2)), round(size * rng.uniform(1.5, 3.2)))
     ink = _distort(ink, size, canvas, rng)
     if rng.random() < 0.6:
@@ -142,7 +161,13 @@ def font_picture(stream: str, index: int, fonts: dict[str, list[Path]]) -> tuple
     rng = np.random.default_rng([STREAMS[stream], index])
     digit = index % 10
     files = fonts[list(fonts)[int(rng.integers(len(fonts)))]]
-    return photograph(font_ink(digit, files[int(rng.integers(len(files)))]), rng), digit
+    sizes = SMALL if stream.startswith("small") else USUAL
+    return photograph(font_ink(digit, files[int(rng.integers(len(files)))]), rng, sizes=sizes), digit
+
+
+def family_of(stream: str, index: int, fonts: Collection[str]) -> str:
+    """The family that picture number `index` of a stream is in."""
+    return list(fonts)[int(np.random.default_rng([STREAMS[stream], index]).integers(len(fonts)))]
 
 
 def handwriting_picture(index: int, features: np.ndarray, labels: np.ndarray) -> tuple[Image.Image, int]:
@@ -155,48 +180,51 @@ def handwriting_picture(index: int, features: np.ndarray, labels: np.ndarray) ->
 
 def _font_example(task: tuple[str, int, dict[str, list[Path]]]) -> tuple[np.ndarray | None, int]:
     picture, digit = font_picture(*task)
-    return _try_preprocess(picture), digit
+    return try_preprocess(picture), digit
 
 
 def _handwriting_example(task: tuple[int, np.ndarray, np.ndarray]) -> tuple[np.ndarray | None, int]:
     picture, digit = handwriting_picture(*task)
-    return _try_preprocess(picture), digit
+    return try_preprocess(picture), digit
 
 
-def _try_preprocess(picture: Image.Image) -> np.ndarray | None:
+def try_preprocess(picture: Image.Image) -> np.ndarray | None:
+    """A picture as the network gets it; None where it is refused before."""
     try:
         return preprocess(picture, INPUT)
     except InputError:
         return None
 
 
-def _collect(examples: list[tuple[np.ndarray | None, int]]) -> Rendering:
-    readable = [(image, label) for image, label in examples if image is not None]
+def collect(examples: list[tuple[np.ndarray | None, int]]) -> Rendering:
+    """(image, label) of a whole stream, in order, as a rendering."""
+    readable = [(image, label, number) for number, (image, label) in enumerate(examples) if image is not None]
     return Rendering(
-        np.stack([image for image, _ in readable]),
-        np.array([label for _, label in readable], np.int32),
+        np.stack([image for image, _, _ in readable]),
+        np.array([label for _, label, _ in readable], np.int32),
+        np.array([number for _, _, number in readable], np.int32),
         len(examples) - len(readable),
     )
 
 
 def render_fonts(stream: str, count: int, processes: int = 2) -> Rendering:
-    """`count` renderings of a stream, preprocessed; those without readable ink are left out and counted."""
+    """`count` renderings of a stream, preprocessed."""
     fonts = find_fonts(HELD_OUT_FAMILIES if stream == "held-out fonts" else TRAINING_FAMILIES)
     with Pool(processes) as pool:
-        return _collect(pool.map(_font_example, [(stream, index, fonts) for index in range(count)], chunksize=50))
+        return collect(pool.map(_font_example, [(stream, index, fonts) for index in range(count)], chunksize=50))
 
 
 def render_handwriting(count: int, processes: int = 2) -> Rendering:
-    """`count` distorted pictures of the training digits, preprocessed as `render_fonts` has it."""
+    """`count` distorted pictures of the training digits, preprocessed."""
     features, labels = load_split()[0]
     with Pool(processes) as pool:
         tasks = [(index, features, labels) for index in range(count)]
-        return _collect(pool.map(_handwriting_example, tasks, chunksize=50))
+        return collect(pool.map(_handwriting_example, tasks, chunksize=50))
 
 
-def plain_handwriting(features: np.ndarray) -> np.ndarray:
-    """Digits [N, 64] as undistorted pictures, preprocessed: float32 [N, 1, 32, 32]."""
-    return np.stack([preprocess(as_picture(digit), INPUT) for digit in features])
+def plain_handwriting(features: np.ndarray, labels: np.ndarray) -> Rendering:
+    """Digits [N, 64] and their labels [N] as undistorted pictures, preprocessed."""
+    return collect([(try_preprocess(as_picture(digit)), int(label)) for digit, label in zip(features, labels)])
 
 
 def draw_sheet(path: Path, rows: int = 10, columns: int = 8) -> None:
@@ -210,7 +238,7 @@ def draw_sheet(path: Path, rows: int = 10, columns: int = 8) -> None:
         else:
             picture, _ = font_picture("training fonts", index, fonts)
         at = (index % columns * 204, index // columns * 102)
-        image = _try_preprocess(picture)
+        image = try_preprocess(picture)
         picture.thumbnail((100, 100))
         sheet.paste(picture.convert("RGB"), at)
         if image is not None:

@@ -5,20 +5,51 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ..models.golden import argmax, run_network
 from ..models.network import Network
 
+Score = tuple[str, int, int]  # what on, how many as they should be, of how many
 
-def count_correct(network: Network, tensors: Mapping[str, np.ndarray], x: np.ndarray, labels: np.ndarray) -> int:
-    """How many of a batch the golden model gets right."""
+
+class Answers(NamedTuple):
+    """What a network answered for a set of pictures; those that its preprocessing refused have no answer."""
+
+    logits: np.ndarray  # float32 [N, classes]
+    labels: np.ndarray  # int32 [N], what is right
+    refused: int
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The class answered, [N]."""
+        return argmax(self.logits)
+
+    @property
+    def total(self) -> int:
+        """How many pictures there were."""
+        return len(self.labels) + self.refused
+
+    def count_correct(self) -> int:
+        """How many were answered right; a refused picture was not."""
+        return int((self.classes == self.labels).sum())
+
+    def count_none(self, none: int) -> int:
+        """How many were told to be no digit: those of class `none`, and the refused ones."""
+        return int((self.classes == none).sum()) + self.refused
+
+
+def answer(
+    network: Network, tensors: Mapping[str, np.ndarray], x: np.ndarray, labels: np.ndarray, refused: int = 0
+) -> Answers:
+    """The golden model's answers to inputs x [N, ...]."""
     logits = [run_network(network, tensors, part).logits for part in np.array_split(x, math.ceil(len(x) / 256))]
-    return int((argmax(np.concatenate(logits)) == labels).sum())
+    return Answers(np.concatenate(logits), labels, refused)
 
 
-def accuracy_metadata(rows: Sequence[tuple[str, int, int]]) -> str:
+def accuracy_metadata(rows: Sequence[Score]) -> str:
     """(what on, correct, total) rows as the `accuracy` string of a model file; printed as well."""
     for on, correct, total in rows:
         print(f"{on}: {correct} of {total} right, {100 * correct / total:.2f} %")

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from ..models.files import WEIGHTS_DIRECTORY, save_model
 from ..models.network import Dense, FeatureInput, Network, Softmax
 from .digits import FORM_STARTS, Digits, load_split
-from .scoring import accuracy_metadata, count_correct
+from .scoring import accuracy_metadata, answer
 from .training import Batch, Distortion, distort, module_for, seed_everything, tensors_of, train
 
 HIDDEN = 256
@@ -64,7 +64,7 @@ def main() -> None:
     module = train(module, lambda: batches(*training), STEPS, learning_rate=6e-3, weight_decay=1e-2)
     tensors = tensors_of(NETWORK, module)
     tensors["hidden.weight"] = tensors["hidden.weight"] / np.float32(16)
-    correct = count_correct(NETWORK, tensors, *held_out)
+    correct = answer(NETWORK, tensors, *held_out).count_correct()
     accuracy = accuracy_metadata([(SCORED_ON, correct, len(held_out.labels))])
     if not validate:
         metadata = {

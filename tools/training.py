@@ -36,6 +36,10 @@ class Distortion(NamedTuple):
     bend: float = 0.05  # standard deviation of the elastic displacement at 5x5 points
 
 
+# For pictures that were rotated, sheared and squeezed when they were rendered.
+SLIGHT = Distortion(rotation=0.07, scale=0.06, shear=0.07, shift_x=0.08, shift_y=0.08, bend=0.03)
+
+
 def module_for(network: Network, dropout: float) -> nn.Sequential:
     """The network as a PyTorch module that gives logits, with dropout before each dense layer but an input one."""
     modules: list[nn.Module] = []
@@ -53,10 +57,11 @@ def module_for(network: Network, dropout: float) -> nn.Sequential:
             modules.append(nn.Linear(layer.in_features, layer.out_features))
         elif isinstance(layer, Flatten):
             modules.append(nn.Flatten())
-        if activation == "relu":
-            modules.append(nn.ReLU())
+        # The maximum of relus is the relu of the maximum, and so there is a quarter of the work.
         if isinstance(layer, Conv2d) and layer.pool_size > 1:
             modules.append(nn.MaxPool2d(layer.pool_size))
+        if activation == "relu":
+            modules.append(nn.ReLU())
     return nn.Sequential(*modules)
 
 
@@ -101,8 +106,14 @@ def train(
     steps: int,
     learning_rate: float,
     weight_decay: float,
+    bfloat16: bool = False,
 ) -> nn.Sequential:
-    """Train for a fixed number of steps (AdamW, one cycle) and return the running average of the weights."""
+    """Train for a fixed number of steps (AdamW, one cycle) and return the running average of the weights.
+
+    With `bfloat16`, convolutions and products are computed in it, in half the time; the weights stay float32.
+    """
+    if bfloat16:
+        module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.AdamW(module.parameters(), learning_rate, weight_decay=weight_decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, steps)
     average = copy.deepcopy(module)
@@ -110,7 +121,8 @@ def train(
     source = batches()
     for step in range(1, steps + 1):
         x, y = next(source)
-        loss = F.cross_entropy(module(x), y, label_smoothing=SMOOTHING)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            loss = F.cross_entropy(module(x), y, label_smoothing=SMOOTHING)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()

@@ -130,6 +130,8 @@ def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | N
             f"verify {'passed' if found.passed else 'FAILED'}: largest error {found.max_abs_error:.2g} "
             f"(tolerance {found.tolerance:.2g}), {found.disagreements} disagreements, {found.near_ties} near-ties",
         )
+    if report.none is not None and report.none.count:
+        lines.append(element("li", f"none of what the network knows: {report.none.count} of {report.none.total}"))
     if report.score is not None:
         score = report.score
         lines.append(element("li", f"score: {score.correct} of {score.total} right, {percent(score.accuracy)}"))

@@ -177,7 +177,7 @@ def answer_table(report: Report) -> Markup:
         element(
             "tr",
             element("th", str(answer.input), scope="row"),
-            cell(answer.text),
+            cell(report.word_for(answer.text)),
             cell("" if answer.probability is None else f"{answer.probability:.4f}", answer.probability),
         )
         for answer in shown

@@ -136,6 +136,8 @@ def to_document(report: Report) -> dict[str, Any]:
         document["compare_backends"] = _comparison(report.comparison)
     if report.score is not None:
         document["score"] = {**dataclasses.asdict(report.score), "accuracy": report.score.accuracy}
+    if report.none is not None:
+        document["none"] = dataclasses.asdict(report.none)
     if report.suite is not None:
         document["suite"] = [dataclasses.asdict(row) for row in report.suite]
     return document

@@ -31,6 +31,15 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Nones:
+    """Answers that say that the input is none of a network's classes, and the label that says it."""
+
+    label: str
+    count: int
+    total: int
+
+
+@dataclass(frozen=True)
 class LayerTable:
     """The rows of one network or kernel, with what was run as its title."""
 
@@ -75,6 +84,7 @@ class Report:
     host_seconds: float = 0.0
     verify: Verification | None = None
     score: Score | None = None
+    none: Nones | None = None  # of a network that can say so
     errors: list[InputProblem] = field(default_factory=list)
     answered_earlier: int = 0  # of the predictions, those of an interrupted run, which the layers' times leave out
 
@@ -98,6 +108,10 @@ class Report:
     def total_us(self) -> float:
         """The time of all layers."""
         return sum(table.total_us for table in self.tables)
+
+    def word_for(self, label: str) -> str:
+        """A label as people read it: `none` for the one that says that the input is none of the classes."""
+        return "none" if self.none is not None and label == self.none.label else label
 
     @property
     def exit_status(self) -> int:

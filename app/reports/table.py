@@ -39,6 +39,7 @@ def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
     def fill(console: Console) -> None:
         if report.predictions:
             _print_predictions(console, report)
+        _print_none(console, report)
         if report.score is not None:
             score = report.score
             _line(console, f"score: {score.correct} of {score.total} right, {100 * score.accuracy:.2f} %")
@@ -55,6 +56,7 @@ def render_layers(report: Report, stream: IO[str] | None) -> str:
     """The layer tables and checks alone, for beside a machine format."""
 
     def fill(console: Console) -> None:
+        _print_none(console, report)
         _print_times(console, report)
         _print_verdict(console, report)
 
@@ -131,7 +133,7 @@ def _print_predictions(console: Console, report: Report) -> None:
         table.add_column("probability", justify="right")
     for answer in shown:
         chance = [] if answer.probability is None else [f"{answer.probability:.4f}"]
-        table.add_row(_text(str(answer.input)), _text(_shortened(answer), "bold"), *chance)
+        table.add_row(_text(str(answer.input)), _text(report.word_for(_shortened(answer)), "bold"), *chance)
     console.print(table)
     if len(shown) < len(report.predictions):
         _line(console, f"... and {len(report.predictions) - len(shown)} more rows (--format json has them all)")
@@ -144,6 +146,13 @@ def _shortened(answer: Prediction) -> str:
         return answer.text if answer.values is None else " ".join(f"{value:.6g}" for value in answer.values)
     first = " ".join(f"{value:.6g}" for value in answer.values[:SHOWN_VALUES])
     return f"{first} ... ({len(answer.values)} in all; --format json has them)"
+
+
+def _print_none(console: Console, report: Report) -> None:
+    none = report.none
+    if none is not None and none.count:
+        verb = "is" if none.count == 1 else "are"
+        _line(console, f"{none.count} of {none.total} {verb} none of what the network knows (label {none.label})")
 
 
 def _print_suite(console: Console, report: Report) -> None:

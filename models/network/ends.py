@@ -113,10 +113,13 @@ class Output:
     "classes": one of several; `scores` says whether they are raw scores, probabilities (softmax) or their logarithms.
     "sigmoid": independent probabilities, one for each label, or a single one. "values": numbers that stand for
     themselves, such as a regression's or an embedding.
+
+    Of classes, `none` may name the label that says that the input is none of the others.
     """
 
     kind: str = "classes"
     scores: str = ""
+    none: str = ""
 
     def __post_init__(self) -> None:
         check_choice("output", "kind", self.kind, OUTPUT_KINDS)

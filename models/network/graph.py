@@ -86,6 +86,8 @@ class Network:
                 f"network {self.name!r} ends in {describe_shape(shape)}, but has {len(self.labels)} labels; "
                 "it must end in one feature for each label"
             )
+        if self.output.none and (self.output.kind != "classes" or self.labels.count(self.output.none) != 1):
+            raise ModelError(f"output: none is {self.output.none!r}, but no class has that label, or several have")
         if len(self.labels) > MAX_LABELS:
             raise ModelError(f"network {self.name!r} has {len(self.labels)} labels; at most {MAX_LABELS} are allowed")
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trninfer
+from PIL import Image, ImageDraw, ImageFont
 from trninfer.models import ModelError, bundled_models, golden, load_model, run_network
 from trninfer.models.bundled import parse_accuracy
 from trninfer.models.preprocess import open_image, preprocess
+from trninfer.tools.calibration import Bin, calibration_error
 
 ROOT = Path(trninfer.__file__).resolve().parent
 PICTURES = sorted(path for path in (ROOT / "samples").iterdir() if path.suffix in (".png", ".jpg"))
@@ -23,7 +25,7 @@ def test_what_is_bundled() -> None:
     for name, model in models.items():
         assert model.network == load_model(name).network
         assert model.network.name == name
-        assert model.file_bytes == model.path.stat().st_size < 1_000_000
+        assert model.file_bytes == model.path.stat().st_size < 1_100_000
         assert model.parameters == sum(tensor.size for tensor in load_model(name).tensors.values())
         assert "UCI" in model.trained_on
 
@@ -31,8 +33,106 @@ def test_what_is_bundled() -> None:
 def test_accuracies_that_were_asked_for() -> None:
     scores = {(model.name, score.on): score.fraction for model in bundled_models() for score in model.accuracy}
     assert scores["digits-ffnn", "UCI digits, held-out forms"] >= 0.975
-    assert scores["digits-cnn", "UCI digits enlarged, held-out forms"] >= 0.99
-    assert scores["digits-cnn", "distorted renderings, held-out fonts"] >= 0.98
+    assert scores["digits-cnn", "UCI digits enlarged, held-out forms"] >= 0.992
+    assert scores["digits-cnn", "distorted renderings, held-out fonts"] >= 0.975
+    assert scores["digits-cnn", "non-digits refused, held-out scripts and pictograms"] >= 0.85
+
+
+def test_digits_are_hardly_ever_refused_and_probabilities_mean_what_they_say() -> None:
+    metadata = load_model("digits-cnn").metadata
+    refusals = {row["on"]: row["refused"] / row["total"] for row in json.loads(metadata["refusals"])}
+    assert refusals["digits wrongly refused"] <= 0.015
+    calibration = json.loads(metadata["calibration"])
+    assert calibration["expected_error"] <= 0.02
+    bins = [Bin(*each) for each in calibration["bins"]]
+    assert calibration_error(bins) == pytest.approx(calibration["expected_error"], abs=1e-4)
+
+
+def test_the_card_of_digits_cnn_has_what_it_refuses_and_its_calibration() -> None:
+    card, metadata = (ROOT / "weights" / "digits-cnn.md").read_text(), load_model("digits-cnn").metadata
+    for row in json.loads(metadata["refusals"]):
+        assert (
+            f"| {row['on']} | {row['refused']} of {row['total']}, {100 * row['refused'] / row['total']:.2f} % |" in card
+        )
+    calibration = json.loads(metadata["calibration"])
+    assert f"expected calibration error | {calibration['expected_error']:.4f} |" in card
+    assert f"temperature of {calibration['temperature']:.2f}" in card
+    assert (ROOT / "docs" / "digits-cnn-reliability.svg").is_file()
+
+
+def read(picture: Image.Image) -> str:
+    """The label that digits-cnn gives a picture."""
+    model = load_model("digits-cnn")
+    image = preprocess(picture, model.network.input)
+    scores = run_network(model.network, model.tensors, image[None]).logits[0]
+    return model.network.labels[int(golden.argmax(scores))]
+
+
+def write(text: str, size: float, light: bool = False, mode: str = "L") -> Image.Image:
+    """Text in Pillow's default font, dark on light or light on dark."""
+    font = ImageFont.load_default(size)
+    left, top, right, bottom = font.getbbox(text)
+    picture = Image.new(
+        mode, (round(right - left + 3 * size), round(bottom - top + 2 * size)), "black" if light else "white"
+    )
+    at = (1.5 * size - left, size - top)
+    ImageDraw.Draw(picture).text(at, text, fill="white" if light else "black", font=font)
+    return picture
+
+
+@pytest.mark.parametrize("size", [10, 11, 12, 14, 16, 20, 28, 40, 80])
+@pytest.mark.parametrize("light", [False, True], ids=["dark on light", "light on dark"])
+def test_digits_of_pillows_default_font_are_read_at_any_size(size: int, light: bool) -> None:
+    assert "".join(read(write(digit, size, light)) for digit in "0123456789") == "0123456789"
+
+
+@pytest.mark.parametrize("size", [7, 8, 9])
+def test_the_1_and_the_7_of_pillows_default_font_are_read_when_they_are_tiny(size: int) -> None:
+    for light in (False, True):
+        assert (read(write("1", size, light)), read(write("7", size, light))) == ("1", "7")
+
+
+def test_digits_of_pillows_old_bitmap_font_are_read() -> None:
+    font = ImageFont.load_default_imagefont()
+    for digit in "0123456789":
+        picture = Image.new("L", (32, 32), 255)
+        ImageDraw.Draw(picture).text((13, 10), digit, fill=0, font=font)
+        assert read(picture) == digit
+
+
+@pytest.mark.parametrize("text", list("AMWXKRHNEFTY&@?#$"))
+def test_letters_and_symbols_are_none(text: str) -> None:
+    assert read(write(text, 60)) == "-"
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_a_smiley_is_none(filled: bool) -> None:
+    picture = Image.new("RGB", (200, 200), "white")
+    pen = ImageDraw.Draw(picture)
+    pen.ellipse((40, 40, 160, 160), fill="gold" if filled else None, outline="black", width=6)
+    for x in (75, 115):
+        pen.ellipse((x, 75, x + 12, 90), fill="black")
+    pen.arc((70, 80, 130, 135), 20, 160, fill="black", width=6)
+    assert read(picture) == "-"
+
+
+def test_a_cat_is_none() -> None:
+    picture = Image.new("RGB", (240, 240), "white")
+    pen = ImageDraw.Draw(picture)
+    pen.ellipse((60, 70, 180, 190), fill="grey")
+    for x in (70, 130):
+        pen.polygon([(x, 90), (x + 15, 40), (x + 40, 80)], fill="grey")
+    for x in (90, 135):
+        pen.ellipse((x, 110, x + 15, 125), fill="black")
+    for y in (150, 160):
+        pen.line((40, y - 6, 105, y), fill="black", width=3)
+        pen.line((135, y, 200, y - 6), fill="black", width=3)
+    assert read(picture) == "-"
+
+
+def test_the_model_says_none_in_its_own_file() -> None:
+    network = load_model("digits-cnn").network
+    assert network.labels == (*"0123456789", "-") and network.output.none == "-"
 
 
 def test_digits_ffnn_scores_on_the_sample_batch_what_its_file_says() -> None:

@@ -272,3 +272,16 @@ def test_work_and_labels_are_bounded() -> None:
         Network("n", image, (*convolutions, Pool("p", "max", (4096, 4096), (1, 1)), Flatten("f")), tuple("abcd"))
     with pytest.raises(ModelError, match="has 100000 labels; at most 65536"):
         Network("n", FeatureInput(3), (Dense("d", 3, 100_000),), ("x",) * 100_000)
+
+
+def test_the_label_for_none_of_the_classes_is_one_of_them() -> None:
+    layers = (Dense("output", 2, 3),)
+    network = Network("n", FeatureInput(2), layers, ("a", "b", "-"), Output("classes", "raw", none="-"))
+    assert Network.from_json(network.to_json()) == network
+    for labels, output in (
+        (("a", "b", "c"), Output("classes", "raw", none="-")),
+        (("-", "b", "-"), Output("classes", "raw", none="-")),
+        (("a", "b", "-"), Output("values", none="-")),
+    ):
+        with pytest.raises(ModelError, match=r"output: none is '-', but no class has that label, or several have"):
+            Network("n", FeatureInput(2), layers, labels, output)

@@ -200,10 +200,56 @@ def test_any_picture_gives_an_image_or_an_input_error(pixels: np.ndarray) -> Non
     try:
         result = preprocess(picture, SPEC)
     except InputError as error:
-        assert str(error).startswith("no ink found")
+        assert str(error).startswith(("no ink found", "several digits or signs"))
     else:
         assert result.shape == (1, 32, 32)
         assert 0 <= result.min() < result.max() <= 1
+
+
+@pytest.mark.parametrize("text", ["7 3", "42", "7      3", "1 0", "8 8", "8:3", "5 A", "cat", "7\n3"])
+@pytest.mark.parametrize("height", [24, 60])
+def test_several_digits_are_told(text: str, height: int) -> None:
+    picture = Image.new("RGB", (height * 8, height * 4), PAPER)
+    font = ImageFont.load_default(height)
+    ImageDraw.Draw(picture).text((height * 4, height * 2), text, fill=PEN, font=font, anchor="mm", align="center")
+    with pytest.raises(InputError, match=r"^several digits or signs; one digit is read at a time$"):
+        preprocess(picture, SPEC)
+
+
+def test_several_digits_are_told_in_bad_light() -> None:
+    pair = draw("7 3", size=(320, 180), at=(160, 90), height=80)
+    for shape in (lambda x, y: 0.6 + 0.4 * x, lambda x, y: 0.4 + 0.6 / (1 + np.exp(-(x + y) / 0.2))):
+        with pytest.raises(InputError, match="several digits"):
+            preprocess(noise(light(pair, shape), 6), SPEC)
+
+
+def test_a_large_digit_far_from_another_is_not_dropped() -> None:
+    picture = draw("4", size=(600, 300), at=(80, 100))
+    ImageDraw.Draw(picture).text((500, 200), "9", fill=PEN, font=ImageFont.load_default(80), anchor="mm")
+    with pytest.raises(InputError, match="several digits"):
+        preprocess(picture, SPEC)
+
+
+def broken(cuts: list[tuple[int, int, int, int]], text: str) -> Image.Image:
+    """A digit 100 pixels high with gaps, as a stencil or a dry pen leaves them."""
+    picture = draw(text)
+    for box in cuts:
+        ImageDraw.Draw(picture).rectangle(box, fill=PAPER)
+    return picture
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        broken([(117, 0, 122, 180)], "0"),  # the halves of a stencilled 0
+        broken([(0, 70, 240, 75)], "5"),
+        broken([(0, 88, 240, 92)], "8"),
+        broken([(0, 100, 240, 104)], "4"),
+    ],
+    ids=["a stencilled 0", "a 5 without its neck", "a cut 8", "a cut 4"],
+)
+def test_the_parts_of_a_broken_digit_are_one(picture: Image.Image) -> None:
+    assert preprocess(picture, SPEC).max() > 0.9
 
 
 def encoded(kind: str, picture: Image.Image | None = None) -> bytes:

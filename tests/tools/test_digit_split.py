@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -57,3 +58,8 @@ def test_what_find_fonts_says_of_missing_fonts(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(fonts, "FONT_DIRECTORY", tmp_path)
     with pytest.raises(FileNotFoundError, match="fonts not installed: Lato; on Debian 12: apt install"):
         fonts.find_fonts({"Lato": "truetype/lato/*.ttf"})
+
+
+def test_the_readme_lists_the_packages() -> None:
+    text = (Path(trninfer.__file__).resolve().parent / "tools" / "README.md").read_text()
+    assert tuple(re.findall(r"fonts-[\w-]+", text)) == DEBIAN_PACKAGES

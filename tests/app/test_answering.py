@@ -1,0 +1,76 @@
+"""What `classify` and `ffnn` share: answers that say none are told as such and counted apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trninfer.app.main import run
+from trninfer.models.files import save_model
+from trninfer.models.network import Dense, FeatureInput, Network, Output
+
+ROWS = np.array([[9, 0, 0], [0, 9, 0], [0, 0, 9], [9, 0, 1], [0, 0, 9]], np.float32)
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    """`ffnn` on five rows with a network that passes scores on: a, b, -, a, -, where - says none."""
+    network = Network(
+        "letters", FeatureInput(3), (Dense("same", 3, 3),), ("a", "b", "-"), Output("classes", "raw", none="-")
+    )
+    tensors = {"same.weight": np.eye(3, dtype=np.float32), "same.bias": np.zeros(3, np.float32)}
+    save_model(tmp_path / "letters.safetensors", network, tensors)
+    np.save(tmp_path / "rows.npy", ROWS)
+    files = ["--model", str(tmp_path / "letters.safetensors"), "--data", str(tmp_path / "rows.npy")]
+    return ["ffnn", *files, "--backend", "sim", "--target", "trn2"]
+
+
+def test_none_is_counted_apart_in_json(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["none"] == {"label": "-", "count": 2, "total": 5}
+    assert [each["label"] for each in document["predictions"]] == ["a", "b", "-", "a", "-"]
+    best = document["predictions"][2]["top"]
+    assert best[0]["label"] == "-" and len(best) == 3  # the classes stay in --top-k
+    assert sum(each["probability"] for each in best) == pytest.approx(1, abs=1e-5)
+
+
+def test_none_is_a_word_in_the_table(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command, "--quiet"]) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[1] for line in shown.splitlines()[2:7]] == ["a", "b", "none", "a", "none"]
+    assert "2 of 5 are none of what the network knows (label -)" in shown
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_streams_have_the_label_and_the_count(
+    command: list[str], form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, "--format", form]) == 0
+    streams = capsys.readouterr()
+    assert "2 of 5 are none" in streams.err
+    if form == "csv":
+        assert [line.split(",")[1] for line in streams.out.splitlines()[1:]] == ["a", "b", "-", "a", "-"]
+    else:
+        assert json.loads(streams.out.splitlines()[-1])["none"]["count"] == 2
+
+
+def test_answers_of_an_earlier_run_are_counted(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "answers.ndjson"
+    command += ["--format", "ndjson", "--output", str(output)]
+    assert run(command) == 0
+    lines = output.read_text().splitlines()
+    output.write_text("\n".join(lines[:3]) + "\n")  # as if the last two rows had not been answered
+    assert run([*command, "--resume"]) == 0
+    assert json.loads(output.read_text().splitlines()[-1])["none"] == {"label": "-", "count": 2, "total": 5}
+    capsys.readouterr()
+
+
+def test_a_network_without_such_a_label_says_nothing_of_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.zeros((1, 64), np.float32))
+    assert run(["ffnn", "--data", str(tmp_path / "rows.npy"), "--backend", "sim", "--format", "json"]) == 0
+    assert "none" not in json.loads(capsys.readouterr().out)

@@ -1,0 +1,130 @@
+"""The sets of pictures that `digits-cnn` is trained and scored on, kept in a folder, and what is scored on which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from .calibration import Bin, calibration_error, reliability, softmax
+from .digits import load_split
+from .fonts import TRAINING_FAMILIES, VALIDATION_FAMILIES
+from .render_digits import (
+    HELD_OUT_PICTURES,
+    Rendering,
+    family_of,
+    plain_handwriting,
+    render_fonts,
+    render_handwriting,
+)
+from .render_nondigits import GROUPS, NONE, SIGN_GROUPS, render_nondigits
+from .scoring import Answers, Score
+
+HANDWRITING_PICTURES = 8000
+FONT_PICTURES = 12000
+SMALL_PICTURES = 2500
+SCORED_ON_DIGITS = "UCI digits enlarged, held-out forms"
+SCORED_ON_FONTS = "distorted renderings, held-out fonts"
+SCORED_ON_SIGNS = "non-digits refused, held-out scripts and pictograms"
+
+
+class Sets:
+    """The sets of rendered pictures by name, kept in a folder where one is given."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def get(self, name: str, make: Callable[[], Rendering]) -> Rendering:
+        """A set from the folder, or made and put there."""
+        if self._folder is None:
+            return make()
+        path = self._folder / f"{name.replace(' ', '_')}.npz"
+        if not path.is_file():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            np.savez(path, **make()._asdict())
+        with np.load(path) as kept:
+            return Rendering(kept["images"], kept["labels"], kept["numbers"], int(kept["refused"]))
+
+    def nondigits(self, side: str) -> dict[str, Rendering]:
+        """What is no digit, by group."""
+        return {
+            group: self.get(f"{side} {group}", lambda group=group: render_nondigits(side, group))  # type: ignore[misc]
+            for group in GROUPS
+        }
+
+
+def chosen(rendering: Rendering, keep: np.ndarray) -> Rendering:
+    """Those of a rendering that are to be kept, bool [N]."""
+    return Rendering(rendering.images[keep], rendering.labels[keep], rendering.numbers[keep], 0)
+
+
+def joined(renderings: list[Rendering]) -> Rendering:
+    """Several renderings as one."""
+    images, labels, numbers = (np.concatenate([each[part] for each in renderings]) for part in range(3))
+    return Rendering(images, labels, numbers, sum(each.refused for each in renderings))
+
+
+def in_validation(stream: str, rendering: Rendering) -> np.ndarray:
+    """Which pictures of a stream of fonts are in the VALIDATION_FAMILIES, bool [N]."""
+    return np.array([family_of(stream, int(n), TRAINING_FAMILIES) in VALIDATION_FAMILIES for n in rendering.numbers])
+
+
+def _fonts(sets: Sets, stream: str, count: int) -> tuple[Rendering, np.ndarray]:
+    """The pictures of a stream of training fonts, and which of them are for validation, bool [N]."""
+    rendering = sets.get(stream, lambda: render_fonts(stream, count))
+    return rendering, in_validation(stream, rendering)
+
+
+def training_sets(sets: Sets) -> list[Rendering]:
+    """What is trained on beside plain handwriting: handwriting, fonts, small pictures of fonts, what is no digit."""
+    fonts, held = _fonts(sets, "training fonts", FONT_PICTURES)
+    small, small_held = _fonts(sets, "small training fonts", SMALL_PICTURES)
+    return [
+        sets.get("training handwriting", lambda: render_handwriting(HANDWRITING_PICTURES)),
+        chosen(fonts, ~held),
+        chosen(small, ~small_held),
+        joined(list(sets.nondigits("training").values())),
+    ]
+
+
+def validation_sets(sets: Sets) -> dict[str, Rendering]:
+    """What settings are chosen by and the temperature is fitted to: fonts, and what is no digit by group."""
+    fonts, held = _fonts(sets, "training fonts", FONT_PICTURES)
+    return {"fonts": chosen(fonts, held), **sets.nondigits("validation")}
+
+
+def held_out_sets(sets: Sets) -> dict[str, Rendering]:
+    """Everything that is scored on: handwriting, fonts, and what is no digit by group."""
+    held_out = load_split()[1]
+    return {
+        SCORED_ON_DIGITS: plain_handwriting(*held_out),
+        SCORED_ON_FONTS: sets.get("held-out fonts", lambda: render_fonts("held-out fonts", HELD_OUT_PICTURES)),
+        **sets.nondigits("held-out"),
+    }
+
+
+def held_out_scores(answers: dict[str, Answers]) -> tuple[list[Score], list[Score], list[Bin]]:
+    """From answers to `held_out_sets`: the scores, the parts they are made of, and the reliability of all answers."""
+    digits = [answers[SCORED_ON_DIGITS], answers[SCORED_ON_FONTS]]
+    signs = [answers[group] for group in SIGN_GROUPS]
+    scores: list[Score] = [
+        (SCORED_ON_DIGITS, digits[0].count_correct(), digits[0].total),
+        (SCORED_ON_FONTS, digits[1].count_correct(), digits[1].total),
+        (SCORED_ON_SIGNS, sum(each.count_none(NONE) for each in signs), sum(each.total for each in signs)),
+    ]
+    wrongly = sum(each.count_none(NONE) for each in digits), sum(each.total for each in digits)
+    parts: list[Score] = [("digits wrongly refused", *wrongly)]
+    parts += [(f"{group} refused", answers[group].count_none(NONE), answers[group].total) for group in GROUPS]
+    logits = np.concatenate([each.logits for each in answers.values()])
+    labels = np.concatenate([each.labels for each in answers.values()])
+    return scores, parts, reliability(softmax(logits), labels)
+
+
+def print_parts(parts: list[Score], bins: list[Bin]) -> float:
+    """Print what was refused, and the expected calibration error, which is returned."""
+    for on, count, total in parts:
+        print(f"{on}: {count} of {total}, {100 * count / total:.2f} %")
+    error = calibration_error(bins)
+    print(f"expected calibration error {error:.4f}")
+    return error

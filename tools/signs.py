@@ -1,0 +1,258 @@
+"""Signs that are no digits: letters, scripts and pictograms, by families, and which of them are held out.
+
+The split is by family, relatives on one side: Thai and Lao, Telugu and Kannada, Hebrew and its Rashi hand are all held
+out; of pictograms, colour emoji and two sets of icons are. What looks like a digit is none of these: a sign is left
+out, on every side, where Unicode calls it a number, and where it coincides with a digit of a training font as `O`
+does with `0` and `l` with `1` (`Lookalikes`). The lists were fixed before anything was scored on them.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from .fonts import FONT_DIRECTORY
+
+# How far a sign may correlate with a digit, both undistorted, cut out and centred, before it counts as one.
+MAX_LIKENESS = 0.85
+LIKENESS_SIDE = 20
+
+# Words in the Unicode name of a sign that shows a digit or several.
+NUMBER_WORDS = (
+    "DIGIT",
+    "NUMBER",
+    "NUMERAL",
+    "KEYCAP",
+    "HUNDRED",
+    "EIGHTEEN",
+    "BILLIARDS",
+    "CALENDAR",
+    "PLACE MEDAL",
+    "PLAYING CARD",
+    "DOMINO",
+    "MAHJONG",
+    "ZERO",
+)
+NUMBER_NAMES = ("numeric", "number", "roman", "digital", "counter")  # the same, in the names of icons
+
+# Latin, Greek, Cyrillic, punctuation, arrows, mathematics and dingbats: the characters taken of fonts for text.
+TEXT_RANGES = ((0x21, 0x250), (0x370, 0x530), (0x1E00, 0x1FFF), (0x2010, 0x27C0))
+# Of Latin, Greek and Cyrillic those that some hands and fonts write as others write a digit, whatever their likeness in
+# one font: all like 0, like 1, like 2 3 4 5, like 6 8 9.
+ALSO_DIGITS = frozenset(
+    "Oo\u0398\u03b8\u039f\u03bf\u041e\u043e"
+    "Iil|!\u0131\u0399\u03b9\u0406\u0456\u04c0\u2223"
+    "Zz\u0417\u0437\u042d\u044d\u0427\u0447Ss\u0405\u0455"
+    "Gb\u0431Bgq"
+)
+PRIVATE_USE = range(0xE000, 0xF900)
+
+
+HELD_OUT_SCRIPTS = (
+    "Armenian",
+    "CanadianAboriginal",
+    "Cherokee",
+    "Ethiopic",
+    "Georgian",
+    "Glagolitic",
+    "Hebrew",
+    "Kannada",
+    "Lao",
+    "LinearB",
+    "Mongolian",
+    "OlChiki",
+    "Runic",
+    "Telugu",
+    "Thai",
+    "Tibetan",
+    "Tifinagh",
+    "Vai",
+)
+VALIDATION_SCRIPTS = ("Balinese", "Gothic", "Javanese", "Khmer", "OldHungarian", "OldTurkic", "Osage", "Tamil", "Yi")
+TRAINING_SCRIPTS = (
+    "Adlam",
+    "AnatolianHieroglyphs",
+    "Arabic",
+    "Avestan",
+    "Bamum",
+    "BassaVah",
+    "Batak",
+    "Bengali",
+    "Brahmi",
+    "Buginese",
+    "Carian",
+    "Chakma",
+    "Coptic",
+    "Cuneiform",
+    "Cypriot",
+    "Deseret",
+    "Devanagari",
+    "Duployan",
+    "EgyptianHieroglyphs",
+    "Elbasan",
+    "Grantha",
+    "Gujarati",
+    "Gurmukhi",
+    "HanifiRohingya",
+    "Hanunoo",
+    "Kharoshthi",
+    "Lepcha",
+    "Limbu",
+    "LinearA",
+    "Lisu",
+    "Lycian",
+    "Lydian",
+    "Malayalam",
+    "Mandaic",
+    "MendeKikakui",
+    "Meroitic",
+    "Miao",
+    "Myanmar",
+    "NKo",
+    "Nushu",
+    "Ogham",
+    "OldItalic",
+    "OldPermic",
+    "OldPersian",
+    "OldSouthArabian",
+    "Oriya",
+    "Osmanya",
+    "PahawhHmong",
+    "PhagsPa",
+    "Phoenician",
+    "Shavian",
+    "SignWriting",
+    "Sinhala",
+    "Sogdian",
+    "SylotiNagri",
+    "Syriac",
+    "Tagalog",
+    "TaiLe",
+    "Tangut",
+    "Thaana",
+    "Ugaritic",
+    "WarangCiti",
+)
+
+# Pictograms: the pattern of a family's files below FONT_DIRECTORY.
+HELD_OUT_PICTOGRAMS = {
+    "Noto Color Emoji": "truetype/noto/NotoColorEmoji.ttf",
+    "Elusive Icons": "truetype/elusive-icons/elusiveicons-webfont.ttf",
+    "Glyphicons Halflings": "truetype/glyphicons/glyphicons-halflings-regular.ttf",
+}
+VALIDATION_PICTOGRAMS = {"Entypo": "truetype/fonts-entypo/entypo.ttf"}
+TRAINING_PICTOGRAMS = {
+    "D050000L": "opentype/urw-base35/D050000L.otf",
+    "Font Awesome": "truetype/font-awesome/fontawesome-webfont.ttf",
+    "Material Design Icons": "truetype/materialdesignicons-webfont/materialdesignicons-webfont.ttf",
+    "Noto Music": "truetype/noto/NotoMusic-*.ttf",
+    "Noto Sans Symbols": "truetype/noto/NotoSansSymbols*-*.ttf",
+    "OpenSymbol": "truetype/libreoffice/opens___.ttf",
+    "Symbola": "truetype/ancient-scripts/Symbola_hint.ttf",
+}
+
+
+def script_patterns(scripts: tuple[str, ...]) -> dict[str, str]:
+    """The patterns of Noto's files for some scripts."""
+    return {f"Noto {script}": f"truetype/noto/Noto*[a-z]{script}*-*.ttf" for script in scripts}
+
+
+def is_number(character: str) -> bool:
+    """Whether Unicode calls a character a number, or says by its name that it shows one."""
+    name = unicodedata.name(character, "")
+    return unicodedata.category(character)[0] == "N" or any(word in name for word in NUMBER_WORDS)
+
+
+def _is_drawn(character: str) -> bool:
+    """Whether a character stands alone and has ink: letters, punctuation, symbols, and icons without a meaning."""
+    category = unicodedata.category(character)
+    return category[0] in "LPS" or (category == "Co" and ord(character) in PRIVATE_USE)
+
+
+def _is_text(code: int) -> bool:
+    return any(low <= code < high for low, high in TEXT_RANGES)
+
+
+def text_signs(path: Path) -> str:
+    """The characters of a font for text: those of TEXT_RANGES that are drawn and no numbers."""
+    every = (chr(code) for code in _glyph_names(path) if _is_text(code))
+    return "".join(c for c in every if _is_drawn(c) and not is_number(c) and _without_accent(c) not in ALSO_DIGITS)
+
+
+def _without_accent(character: str) -> str:
+    return unicodedata.normalize("NFD", character)[0]
+
+
+def script_signs(path: Path) -> str:
+    """The characters of a script's own font, without what it has of Latin and of common punctuation and symbols."""
+    shared = ((0, 0x370), (0x1E00, 0x1FFF), (0x2000, 0x2C00), (0xA700, 0xA800), (0xFB00, 0xFB07))
+    return "".join(
+        c
+        for c in map(chr, _glyph_names(path))
+        if not any(low <= ord(c) < high for low, high in shared)
+        and ord(c) not in PRIVATE_USE
+        and _is_drawn(c)
+        and not is_number(c)
+    )
+
+
+def pictogram_signs(path: Path) -> str:
+    """The pictures of a font of symbols: from the arrows of Unicode on, and icons, without those that show numbers."""
+    return "".join(
+        c
+        for c, name in ((chr(code), name) for code, name in _glyph_names(path).items())
+        if ord(c) >= 0x2190 and _is_drawn(c) and not is_number(c) and not _names_number(name)
+    )
+
+
+def _names_number(name: str) -> bool:
+    named = not name.startswith(("uni", "u1", "_"))
+    return named and (any(letter.isdigit() for letter in name) or any(word in name for word in NUMBER_NAMES))
+
+
+@cache
+def _glyph_names(path: Path) -> dict[int, str]:
+    """Code and glyph name of each character that a font has."""
+    from fontTools.ttLib import TTFont
+
+    with TTFont(str(path), lazy=True, fontNumber=0) as font:
+        return dict(sorted(font.getBestCmap().items()))
+
+
+def centred(ink: Image.Image) -> np.ndarray:
+    """Ink without margin as a unit vector of LIKENESS_SIDE squared, its mean taken off, for comparing shapes."""
+    side = LIKENESS_SIDE
+    small = ink.copy()
+    small.thumbnail((side, side), Image.Resampling.BOX)
+    canvas = Image.new("L", (side, side))
+    canvas.paste(small, ((side - small.width) // 2, (side - small.height) // 2))
+    values = np.asarray(canvas, np.float32).ravel()
+    values = values - values.mean()
+    return values / max(float(np.linalg.norm(values)), 1e-6)
+
+
+class Lookalikes:
+    """Tells signs that look like a digit: their ink coincides with that of a digit in one of the training fonts."""
+
+    def __init__(self, digits: list[Image.Image]) -> None:
+        self._digits = np.stack([centred(ink) for ink in digits])
+
+    def likeness(self, ink: Image.Image) -> float:
+        """The largest correlation of ink with that of a digit, -1..1."""
+        return float((self._digits @ centred(ink)).max())
+
+    def __call__(self, ink: Image.Image) -> bool:
+        """Whether ink looks like a digit."""
+        return self.likeness(ink) > MAX_LIKENESS
+
+
+def find_files(pattern: str) -> list[Path]:
+    """The files of a family; FileNotFoundError where it is not installed."""
+    files = sorted(FONT_DIRECTORY.glob(pattern))
+    if not files:
+        raise FileNotFoundError(f"no font at {FONT_DIRECTORY / pattern}; tools/README.md lists the packages")
+    return files
