@@ -17,7 +17,7 @@ from statistics import median
 
 from trninfer.benchmarks.error_statistics import ErrorSummary, summarize
 from trninfer.benchmarks.instruction_rows import InstructionPrediction, predict_instructions
-from trninfer.benchmarks.leave_out import leave_one_out, leave_out
+from trninfer.benchmarks.leave_out import Study, leave_one_out, leave_out
 from trninfer.benchmarks.measured_rows import MeasuredRow, compare_measured
 from trninfer.benchmarks.measurements import family, kernel_name, load_all_kernel_rows, load_instruction_rows
 from trninfer.benchmarks.predictions import Prediction, predict_all
@@ -48,8 +48,9 @@ def main() -> None:
     markdown = parser.parse_args().markdown
 
     predictions = predict_all(load_all_kernel_rows())
-    left_out = leave_one_out(predictions)
-    families = leave_out(predictions, lambda prediction: family(prediction.row))
+    studies: dict[str, Study] = {}
+    left_out = leave_one_out(predictions, studies)
+    families = leave_out(predictions, lambda prediction: family(prediction.row), studies)
     instructions = predict_instructions(load_instruction_rows())
     measured = compare_measured()
 
@@ -74,13 +75,23 @@ def main() -> None:
     ours = [p for p in predictions if not p.row.id.startswith("o")]
     print(f"kernels, leave-one-out mean absolute percentage error: {_mean_magnitude(left_out):.2f} %")
     print(f"kernels, leave-one-family-out mean absolute percentage error: {_mean_magnitude(families):.2f} %")
+    inside = [abs(e) <= 100 * p.expected_error for p, e in zip(predictions, families) if p.expected_error is not None]
+    print(f"kernels within the expected error with their family left out: {sum(inside)} of {len(inside)}")
     print(f"other people's kernels, mean absolute percentage error: {_summary(others).mean:.2f} %")
     print(f"mean absolute percentage error: {_summary(ours).mean:.2f} %")
 
 
 def kernel_table(predictions: Sequence[Prediction], left_out: Sequence[float], families: Sequence[float]) -> Table:
     """A line for each kernel row."""
-    header = (*_ROW_HEADER, "error %", "left out %", "family left out %", "constants that lean on it", "remark")
+    header = (
+        *_ROW_HEADER,
+        "error %",
+        "expected %",
+        "left out %",
+        "family left out %",
+        "constants that lean on it",
+        "remark",
+    )
     lines: list[Sequence[str]] = []
     for prediction, alone, without in zip(predictions, left_out, families):
         row = prediction.row
@@ -96,6 +107,7 @@ def kernel_table(predictions: Sequence[Prediction], left_out: Sequence[float], f
                 _number(row.latency_us),
                 _number(prediction.predicted_us),
                 f"{prediction.error:+.1f}",
+                "" if prediction.expected_error is None else f"{100 * prediction.expected_error:.0f}",
                 f"{alone:+.1f}",
                 f"{without:+.1f}",
                 ", ".join(prediction.fitted),

@@ -25,18 +25,26 @@ OTHER_DEVICE = {"trn1": "trn2", "trn2": "trn1"}
 Floats = NDArray[np.float64]
 
 
-def leave_one_out(predictions: Sequence[Prediction]) -> list[float]:
+def leave_one_out(predictions: Sequence[Prediction], studies: dict[str, Study] | None = None) -> list[float]:
     """The error of each row, in percent, with that row left out."""
-    return leave_out(predictions, lambda prediction: prediction.row.id)
+    return leave_out(predictions, lambda prediction: prediction.row.id, studies)
 
 
-def leave_out(predictions: Sequence[Prediction], group: Callable[[Prediction], Hashable]) -> list[float]:
-    """The error of each row, in percent, with all rows of its group and device left out."""
+def leave_out(
+    predictions: Sequence[Prediction],
+    group: Callable[[Prediction], Hashable],
+    studies: dict[str, Study] | None = None,
+) -> list[float]:
+    """The error of each row, in percent, with all rows of its group and device left out.
+
+    `studies` keeps what was found of the same predictions, by device, from one call to the next.
+    """
+    studies = {} if studies is None else studies
     errors = [prediction.error for prediction in predictions]
     for device in sorted({prediction.row.device for prediction in predictions}):
         places = [i for i, prediction in enumerate(predictions) if prediction.row.device == device]
         rows = [predictions[i] for i in places]
-        study = _Study(device, rows)
+        study = studies.setdefault(device, Study(device, rows))
         for members in _groups(rows, group):
             names = sorted({name for i in members for name in rows[i].fitted})
             if names:
@@ -52,7 +60,7 @@ def _groups(rows: Sequence[Prediction], group: Callable[[Prediction], Hashable])
     return list(found.values())
 
 
-class _Study:
+class Study:
     """The rows of one device, and how their latencies move with each constant."""
 
     def __init__(self, device: str, rows: Sequence[Prediction]) -> None:

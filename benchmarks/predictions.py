@@ -28,6 +28,7 @@ class Prediction:
     row: Measurement
     predicted_us: float
     fitted: tuple[str, ...]
+    expected_error: float | None = None  # what the simulator says of itself, as a share
 
     @property
     def error(self) -> float:
@@ -46,8 +47,8 @@ def fitted_to(row: Measurement) -> tuple[str, ...]:
 
 def predict_all(rows: list[Measurement]) -> list[Prediction]:
     """Predict every row, on all cores."""
-    latencies = predict_latencies((row, None) for row in rows)
-    return [Prediction(row, latency, fitted_to(row)) for row, latency in zip(rows, latencies)]
+    found = _predict((row, None) for row in rows)
+    return [Prediction(row, latency, fitted_to(row), error) for row, (latency, error) in zip(rows, found)]
 
 
 def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[float]:
@@ -55,12 +56,16 @@ def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> lis
 
     Each in a process of its own, so that none meets another's constants or the simulator's memory of a launch.
     """
+    return [latency for latency, _ in _predict(tasks)]
+
+
+def _predict(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[tuple[float, float | None]]:
     given = [(row.id, change) for row, change in tasks]
     with Pool(maxtasksperchild=1) as pool:
         return pool.map(_latency, given, chunksize=1)
 
 
-def _latency(task: tuple[str, Change | None]) -> float:
+def _latency(task: tuple[str, Change | None]) -> tuple[float, float | None]:
     row_id, change = task
     launch = launch_of(next(row for row in load_all_kernel_rows() if row.id == row_id))
     if change is not None:
@@ -74,4 +79,4 @@ def _latency(task: tuple[str, Change | None]) -> float:
         functional=False,
         **launch.parameters,
     )
-    return float(run.latency_us)
+    return float(run.latency_us), run.latency_error

@@ -33,7 +33,8 @@ class LaunchTime:
     `latency_us` is what the backend's `latency_label` says, `device_us` the time on the device alone where that was
     measured beside it; each with its 99th percentile where one is known. `flops` are 2 for a multiply-accumulate and 1
     for an elementwise operation, `hbm_bytes` what moved to and from HBM; both are counted, and 0 where nobody counts
-    them. `bound_by` and `mfu` (0..1) are None where the backend does not know them.
+    them. `bound_by` and `mfu` (0..1) are None where the backend does not know them. `latency_error` is
+    how far a predicted time is likely to be off, as a share of it; None where it is measured or nobody can tell.
     """
 
     latency_us: float
@@ -44,6 +45,7 @@ class LaunchTime:
     hbm_bytes: int = 0
     bound_by: str | None = None
     mfu: float | None = None
+    latency_error: float | None = None
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,12 @@ class SimulatedBackend:
             run = get_run()
             timeline = simulator.Run(run.prediction, (), run.name, run.profiled) if self._keep_timelines else None
             time = LaunchTime(
-                run.latency_us, flops=run.flops, hbm_bytes=run.hbm_bytes, bound_by=run.bound_by, mfu=run.mfu
+                run.latency_us,
+                flops=run.flops,
+                hbm_bytes=run.hbm_bytes,
+                bound_by=run.bound_by,
+                mfu=run.mfu,
+                latency_error=run.latency_error,
             )
             self._timed[key] = LaunchResult((), time, timeline, run.launch_us, layer_times(run))
         return self._timed[key]

@@ -27,6 +27,7 @@ class LayerTiming:
     Shapes have all inputs on their batch axis; flops, bytes and microseconds are sums over the batches. `share` is of
     the whole time, `bound_by` that of the longest batch, `mfu` the one that the sums give. `device_us` is the time on
     the device alone where a chip's backend was asked for it; `latency_us` is then the host round trip.
+    `latency_error` is the expected error of a predicted time, as a share of it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class LayerTiming:
     bound_by: str | None
     mfu: float | None
     device_us: float | None = None
+    latency_error: float | None = None
 
 
 class Totals:
@@ -95,6 +97,7 @@ class Totals:
                 bound_by=time.bound_by,
                 mfu=time.mfu,
                 device_us=time.device_us,
+                latency_error=time.latency_error,
             )
             for row, time in zip(self._rows, self._sums)
         )
@@ -132,7 +135,20 @@ def _sum(one: LaunchTime, other: LaunchTime, bound_by: str | None) -> LaunchTime
         hbm_bytes=one.hbm_bytes + other.hbm_bytes,
         bound_by=bound_by,
         mfu=used / latency if used is not None and latency else None,
+        latency_error=mean_error([(one.latency_us, one.latency_error), (other.latency_us, other.latency_error)]),
     )
+
+
+def mean_error(parts: Iterable[tuple[float, float | None]]) -> float | None:
+    """The expected error of a sum of times (microseconds, error): as one model predicted them all, their errors may go
+    one way, so they are weighed by the times; None where one is not known or there is nothing."""
+    total = weighed = 0.0
+    for latency, error in parts:
+        if error is None:
+            return None
+        total += latency
+        weighed += latency * error
+    return weighed / total if total else None
 
 
 def _plus(one: float | None, other: float | None) -> float | None:

@@ -18,7 +18,8 @@ from .sanitizer import Finding
 from .targets import PARTITIONS, Target
 from .timing import trace
 from .timing.capacity import Memory
-from .timing.constants import machine, scaled_note
+from .timing.constants import machine, overrides, scaled_note
+from .timing.expected_error import expected_error
 from .timing.pair_schedule import pair_schedule
 from .timing.schedule import DMA, QUEUES, Schedule, schedule
 
@@ -66,6 +67,7 @@ class Prediction:
         self.target = target
         self.memory = memory
         self.machine = machine(target.name)  # as it is now: constants may be overridden later
+        self.changed = any(of == target.name for of, _, _ in overrides())
         self.blank_outputs: tuple[Any, ...] = ()  # of a shape-only run
 
     @cached_property
@@ -237,6 +239,15 @@ class Run:
     def _repr_html_(self) -> str:
         """The figures and the timeline, as a notebook shows them."""
         return html.fragment(self)
+
+    @property
+    def latency_error(self) -> float | None:
+        """How far `latency_us` is likely to be off, as a share of it: two measurements of three lie within. None for a
+        target that nobody has measured, and for a machine with other constants."""
+        if self.prediction.changed:
+            return None
+        issues = self.engines["dma_issue"].share >= self.engines["dma_engines"].share
+        return expected_error(self.target, self.bound_by, issues, self.launch_us, self.latency_us)
 
     def trace(self) -> dict[str, Any]:
         """The timeline as a Chrome trace (an object that json.dumps takes), for Perfetto."""

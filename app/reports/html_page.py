@@ -84,6 +84,10 @@ def _header(report: Report, name: str) -> Markup:
     )
 
 
+def _plus_minus(error: float | None) -> str:
+    return "" if error is None else f" \u00b1 {100 * error:.0f} %"
+
+
 def _label(report: Report) -> str:
     """What the times are: predicted; measured, host round trip."""
     return report.latency_label or report.latency_kind
@@ -96,7 +100,7 @@ def _tiles(report: Report) -> Markup | None:
         return None
     total = report.total_us
     tiles = [
-        (f"{microseconds(total)} \u00b5s", f"{_label(report)}, in all"),
+        (f"{microseconds(total)} \u00b5s{_plus_minus(report.latency_error)}", f"{_label(report)}, in all"),
         (str(len(layers)), "rows, each a kernel" if len(layers) > 1 else "row, a kernel"),
     ]
     if report.cores is not None:

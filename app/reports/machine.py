@@ -33,6 +33,7 @@ _LAYER_COLUMNS = (
     "bound_by",
     "mfu",
     "device_us",
+    "latency_error",
 )
 PREDICTION_COLUMNS = ("input", "label", "class_index", "probability", "error")
 _SUITE_COLUMNS = ("name", "predicted_us", "published_us", "published_kind", "ratio", "metric")
@@ -124,6 +125,7 @@ def to_document(report: Report) -> dict[str, Any]:
         "predictions": [_named(dataclasses.asdict(prediction)) for prediction in report.predictions],
         "layers": layers,
         "total_us": total_us,
+        "latency_error": report.latency_error,
         "host_seconds": report.host_seconds,
         "verify": dataclasses.asdict(report.verify) if report.verify is not None else None,
         "errors": [_named(dataclasses.asdict(problem)) for problem in report.errors],

@@ -52,6 +52,13 @@ class LayerTable:
         """The time of all rows."""
         return sum(layer.latency_us for layer in self.layers)
 
+    @property
+    def latency_error(self) -> float | None:
+        """The expected error of the predicted total, as a share of it."""
+        from ...runtime.timing import mean_error
+
+        return mean_error((layer.latency_us, layer.latency_error) for layer in self.layers)
+
 
 @dataclass(frozen=True)
 class Cores:
@@ -112,6 +119,13 @@ class Report:
     def word_for(self, label: str) -> str:
         """A label as people read it: `none` for the one that says that the input is none of the classes."""
         return "none" if self.none is not None and label == self.none.label else label
+
+    @property
+    def latency_error(self) -> float | None:
+        """The expected error of the predicted total, as a share of it."""
+        from ...runtime.timing import mean_error
+
+        return mean_error((table.total_us, table.latency_error) for table in self.tables)
 
     @property
     def exit_status(self) -> int:

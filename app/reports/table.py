@@ -264,7 +264,8 @@ def _measured_columns(layers: LayerTable, report: Report) -> list[Columns]:
 
 def _total(table: LayerTable, report: Report) -> str:
     kind, _, detail = (report.latency_label or report.latency_kind).partition(", ")
-    total = f"{kind} {_microseconds(table.total_us)} us{f' ({detail})' if detail else ''}"
+    error = "" if table.latency_error is None else f" \u00b1 {100 * table.latency_error:.0f} %"
+    total = f"{kind} {_microseconds(table.total_us)} us{error}{f' ({detail})' if detail else ''}"
     device = [layer.device_us for layer in table.layers if layer.device_us is not None]
     if len(device) == len(table.layers):
         total += f", {_microseconds(sum(device))} us ({DEVICE_LABEL.partition(', ')[2]})"

@@ -149,15 +149,31 @@ class _Simulation:
         )
 
     def _look_ahead(self, limit: int) -> None:
-        """Let no instruction of an engine start before the one `limit` places earlier in the kernel has."""
-        places: list[list[int]] = [[] for _ in QUEUES]
+        """Let no instruction of an engine start before all but the last `limit` - 1 that the kernel has before it."""
+        self.orders: list[list[int]] = [[] for _ in QUEUES]  # the instructions of each engine as the kernel has them
+        self.place = [-1] * len(self.program)
         for index, queue in enumerate(self.queue):
             if queue != DMA and self.program[index].dma is None:
-                earlier = places[queue]
-                if len(earlier) >= limit:
-                    self.graph.successors[earlier[-limit]].append(index * 4 + ORDER)
-                    self.waits[index] += 1
-                earlier.append(index)
+                self.place[index] = len(self.orders[queue])
+                self.orders[queue].append(index)
+        self.limit = limit
+        self.first_waiting = [0] * len(QUEUES)  # place of the first that has not started
+        self.home = list(self.queue)
+        for order in self.orders:
+            for index in order[limit:]:
+                self.waits[index] += 1
+
+    def _advance(self, index: int, time: float) -> None:
+        """An instruction has started at `time`: let those start that the compiler's order can now reach."""
+        order = self.orders[self.home[index]]
+        first = self.first_waiting[self.home[index]]
+        self.place[index] = -2
+        while first < len(order) and self.place[order[first]] == -2:
+            first += 1
+            reach = first - 1 + self.limit
+            if reach < len(order):
+                self._awaited(order[reach], time)
+        self.first_waiting[self.home[index]] = first
 
     def _next(self) -> tuple[float, int]:
         """The engine that can start an instruction first, and when."""
@@ -211,6 +227,8 @@ class _Simulation:
         self.start[index] = start
         self.busy[queue] += end - start
         self.free[queue] = end
+        if self.place[index] >= 0:
+            self._advance(index, start)
         if instruction.options:
             self.queued[queue] -= self.cost[index].interval
 

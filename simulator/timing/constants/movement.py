@@ -24,7 +24,7 @@ MOVEMENT: dict[str, Row] = {
         fitted(
             32,
             "instructions",
-            "of an engine that the compiler's order may run ahead of the kernel's",
+            "of an engine that the compiler's order may run ahead of the first that waits",
             *("o12", "o13", "o14", "o15", "o16"),
         ),
     ),
