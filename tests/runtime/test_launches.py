@@ -29,7 +29,7 @@ from trninfer.runtime.network_plan import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
-TOLERANCES = {"float32": 2e-5, "float16": 2e-2, "bfloat16": 1e-1}
+TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers near 1, as all layers give them
 ACTIVATIONS = ["identity", "relu", "gelu", "sigmoid", "tanh", "silu", "hardswish"]
 
 
@@ -56,7 +56,8 @@ def check(network: Network, dtype: str, batch: int, target: str) -> None:
     x = np.random.default_rng(4).standard_normal((batch, *network.input.shape)).astype(np.float32)
     result = running.run(x)
     expected = run_network(network, model.tensors, x).probabilities
-    np.testing.assert_allclose(result.probabilities, expected, atol=TOLERANCES[dtype] * np.abs(expected).max(), rtol=0)
+    atol = TOLERANCES[dtype] * max(1.0, float(np.abs(expected).max()))
+    np.testing.assert_allclose(result.probabilities, expected, atol=atol, rtol=0)
     best = np.take_along_axis(result.probabilities, result.classes[:, None], 1)[:, 0]
     np.testing.assert_array_equal(best, result.probabilities.max(axis=1))  # rounding may make others equal
 
