@@ -33,6 +33,7 @@ from .onnx_patterns import join_patterns
 from .operators import OPERATORS
 from .view import View
 
+MAX_CUT_OFF = 8  # nodes at the end that only point at the answer
 MAX_TOLD = 5  # things in the way that a message names
 
 # What people meet, and what they can do. Others are simply not supported.
@@ -112,6 +113,8 @@ def _choose(graph: Graph, producers: dict[str, Node], output_name: str | None) -
     if output not in producers:
         raise ModelError(f"the network's output {output!r} is given by no node")
     while (node := producers[output]).op in ("ArgMax", "ai.onnx.ml.ZipMap") and producers.keys() & set(node.inputs[:1]):
+        if len(notes) > MAX_CUT_OFF:
+            raise ModelError(f"{node}: reads what it gives itself, or is one of many of its kind")
         notes.append(f"{node} is cut off: the answer is what goes into it")
         output = node.inputs[0]
     return output, tuple(notes)
@@ -158,8 +161,13 @@ class Walk:
                 return
             self._step(node)
         except ModelError as error:
-            self._unknown.update(node.outputs)
-            self._blockers.setdefault((node.op, str(error)), []).append(node)
+            self._block(node, str(error))
+        except (IndexError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError):
+            self._block(node, "its inputs and attributes do not fit together")
+
+    def _block(self, node: Node, message: str) -> None:
+        self._unknown.update(node.outputs)
+        self._blockers.setdefault((node.op, message), []).append(node)
 
     def _step(self, node: Node) -> None:
         importer = self.importer

@@ -58,6 +58,7 @@ def image_then(build) -> Chain:
          "the indices of a maximum are not supported"),
         (lambda c: c.add("LSTM", c.weight(1, 4, 4), c.weight(1, 4, 4)), "recurrent networks are not supported"),
         (lambda c: c.add("Slice", *(c.constant([n]) for n in (0, 4, 1, 2))), "every 2th channel is not supported"),
+        (lambda c: c.add("Slice", *(c.constant([n]) for n in (0, 4, 2, 0))), "in steps of 0 of 8 are not supported"),
         (lambda c: c.add("Concat", "value0", axis=0), "works across the batch"),
         (lambda c: c.add("Expand", c.constant([1, 4, 16, 8])), "repeating data is not supported"),
         (lambda c: c.add("PRelu", c.weight(4, 8, 8)), "one for all or one for each channel"),
@@ -114,6 +115,13 @@ def test_the_graph_as_a_whole(tmp_path: Path) -> None:
     twice.add("Relu")
     twice.nodes.append(twice.nodes[0])
     assert "'value0' is given a second time" in says(path, twice.model())
+    circle = Chain(4)
+    circle.add("ArgMax", first="value0")
+    assert "reads what it gives itself" in says(path, circle.model())
+    bare = Chain(4)
+    bare.add("Relu")
+    bare.nodes.append(helper.make_node("ArgMax", [], ["value1"], name="bare"))
+    assert "depends on 0 (none)" in says(path, bare.model(output="value1"))
     constant = Chain(4)
     constant.add("Mul", constant.constant(0.0), first=constant.constant(1.0))
     assert "depends on 0 (none)" in says(path, constant.model())
