@@ -152,15 +152,16 @@ def test_models(cli) -> None:
 
 
 def test_doctor(cli, monkeypatch) -> None:
-    placeholder = environment.Package("nki", "0.0.1", "placeholder", "0.6")
-    monkeypatch.setattr(environment, "neuron_packages", lambda: (placeholder,))
+    placeholder = environment.Package("nki", "0.0.1", "placeholder", "0.6", None)
+    others = tuple(package for package in environment.neuron_packages() if package.name != "nki")
+    monkeypatch.setattr(environment, "neuron_packages", lambda: (placeholder, *others))
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
     rows = {row["check"]: row for row in json.loads(cli("doctor", "--format", "json").out)["doctor"]}
     assert rows["nki"]["status"] == "wrong" and "WRONG PACKAGE" in rows["nki"]["detail"]
     assert rows["neuron device"]["status"] == "missing"
     assert rows["backend auto"]["detail"].startswith("sim: no Neuron device")
-    assert "pip install" in rows["to use the chip"]["detail"]
+    assert "pip install" in rows["to use it on an AMI of SDK 2.32"]["detail"]
     outcome = cli("doctor")
     assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80
 

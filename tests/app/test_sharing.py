@@ -136,7 +136,7 @@ def chip(ray, monkeypatch):
         monkeypatch.syspath_prepend(str(folder))
     import core_backends
 
-    monkeypatch.setattr(environment, "missing_for_neuron", lambda: ())
+    monkeypatch.setattr(environment, "find_way", lambda elsewhere=False: environment.Way("torch_neuronx", ()))
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "0-1")
 
     def use(fault: str | None = None) -> None:
