@@ -113,7 +113,7 @@ def train(
     With `bfloat16`, convolutions and products are computed in it, in half the time; the weights stay float32.
     """
     if bfloat16:
-        module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload, unused-ignore]
     optimizer = torch.optim.AdamW(module.parameters(), learning_rate, weight_decay=weight_decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, steps)
     average = copy.deepcopy(module)
