@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -146,8 +146,11 @@ class OneLaunch:
     def _rows_of(self, result: LaunchResult) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         if not self._tells_layers:
             return (result.time,), (result.timeline,)
-        launch = LaunchTime(result.launch_us, bound_by="latency", mfu=0.0)
-        return (launch, *result.layers), (result.timeline, *[None] * len(result.layers))
+        # How sure a prediction is, is known of the launch as a whole: each row has that.
+        error = result.time.latency_error
+        launch = LaunchTime(result.launch_us, bound_by="latency", mfu=0.0, latency_error=error)
+        layers = [replace(layer, latency_error=error) for layer in result.layers]
+        return (launch, *layers), (result.timeline, *[None] * len(layers))
 
 
 def _keep(*operands: np.ndarray) -> None:

@@ -52,7 +52,8 @@ def session(
 def check(network: Network, dtype: str, batch: int, target: str) -> None:
     model = model_of(network)
     running = session(model, dtype, batch, target=target)
-    assert running.launches_note is None
+    note = running.launches_note  # too many weights for SBUF are a reason, and answers are the same
+    assert note is None or note.startswith("layer by layer, not in one launch: its weights take")
     x = np.random.default_rng(4).standard_normal((batch, *network.input.shape)).astype(np.float32)
     result = running.run(x)
     expected = run_network(network, model.tensors, x).probabilities
@@ -162,6 +163,7 @@ def test_a_row_a_layer_that_add_up() -> None:
     assert launch.time.latency_us == pytest.approx(result.total_us)
     assert sum(row.flops for row in result.layers) == launch.time.flops
     assert sum(row.hbm_bytes for row in result.layers) == launch.time.hbm_bytes
+    assert launch.time.latency_error and {row.latency_error for row in result.layers} == {launch.time.latency_error}
 
 
 def test_images_lie_side_by_side_where_channels_are_few() -> None:
