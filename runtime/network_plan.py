@@ -121,6 +121,12 @@ class NetworkPlan:
         return NetworkLaunch(weights, constants, program, together, at_once)
 
 
+def _pads_evenly(layer: Conv2d) -> bool:
+    """Whether each side has the padding of the one opposite: the network kernel's blocks are laid out for that."""
+    top, left, bottom, right = layer.padding
+    return (top, left) == (bottom, right)
+
+
 def _image(model: Model) -> Shape:
     """The input as (C, H, W): features, or an image of which nothing but its flattened form is read, are (F, 1, 1)."""
     network = model.network
@@ -161,7 +167,7 @@ class _Drawing:
             raise DoesNotFit(f"layer {name!r} ({layer.kind}) reads several layers")
         if isinstance(layer, Flatten):
             self.places[name], self.shapes[name] = self.places[source], self.shapes[source]
-        elif isinstance(layer, Conv2d) and layer.groups == 1:
+        elif isinstance(layer, Conv2d) and layer.groups == 1 and _pads_evenly(layer):
             self._convolution(layer)
         elif isinstance(layer, Dense):
             self._dense(layer)

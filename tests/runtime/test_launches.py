@@ -52,8 +52,13 @@ def session(
 def check(network: Network, dtype: str, batch: int, target: str) -> None:
     model = model_of(network)
     running = session(model, dtype, batch, target=target)
-    note = running.launches_note  # too many weights for SBUF are a reason, and answers are the same
-    assert note is None or note.startswith("layer by layer, not in one launch: its weights take")
+    reasons = (
+        None,
+        "its weights take",
+        "there is no body for layer",
+    )  # the last: padding that differs from side to side
+    told = running.launches_note and running.launches_note.removeprefix("layer by layer, not in one launch: ")
+    assert told in reasons or str(told).startswith(reasons[1:])
     x = np.random.default_rng(4).standard_normal((batch, *network.input.shape)).astype(np.float32)
     result = running.run(x)
     expected = run_network(network, model.tensors, x).probabilities
