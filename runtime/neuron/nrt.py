@@ -59,10 +59,6 @@ class NrtBackend(CompiledKernels):
         self._resident: dict[int, int] = {}  # tensors of arrays that nobody may write to, by the arrays' identity
         self._inputs: dict[tuple[int, int], int] = {}  # tensors for the others, by executable and position
 
-    def close(self) -> None:
-        """End the process on the NeuronCore."""
-        self._device.close()
-
     def _counted(self, kernel: Any, *operands: Any, **parameters: Any) -> LaunchTime:
         return self._simulated.time(kernel, *operands, **parameters).time
 

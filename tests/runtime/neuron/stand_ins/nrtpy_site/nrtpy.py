@@ -47,8 +47,6 @@ def _dtype(name):
 
 
 class NrtpyTensor:
-    uploads = 0
-
     def __init__(self, tensor_ref, shape, dtype, name=None) -> None:
         self.tensor_ref, self.shape, self.dtype, self.name = tensor_ref, tuple(shape), dtype, name
 
