@@ -8,7 +8,8 @@ on the Vector Engine.
 import nki.isa as nisa
 import nki.language as nl
 
-IN_STEPS = ("clip", "leaky_relu", "hardsigmoid", "hardswish", "softsign", "elu", "selu")  # no function of one engine
+# No function of the Scalar Engine; the last two are of the Vector Engine alone.
+IN_STEPS = ("clip", "leaky_relu", "hardsigmoid", "hardswish", "softsign", "elu", "selu", "reciprocal", "power")
 
 NEVER_DECREASE = ("identity", "relu", "sigmoid", "tanh", "softplus", "exp", "sqrt", "softsign", "clip")  # of any number
 
@@ -22,8 +23,9 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
         dst: a tile in SBUF, float32, bfloat16 or float16.
         data: a tile of dst's shape in SBUF or PSUM. Between data and dst everything is float32.
         activation: identity, relu, gelu (the exact one), gelu_tanh, sigmoid, tanh, silu, softplus, mish, exp, abs,
-            sqrt, hardswish, softsign, or one that takes `parameters`: clip (low, high), leaky_relu (alpha),
-            hardsigmoid (alpha, beta), elu (alpha), selu (alpha, gamma), as ONNX defines them.
+            sqrt, log, reciprocal, hardswish, softsign, or one that takes `parameters`: clip (low, high), leaky_relu
+            (alpha), hardsigmoid (alpha, beta), elu (alpha), selu (alpha, gamma), as ONNX defines them, and power
+            (exponent), of numbers above 0.
         bias: a column [P, 1], or None for none.
         scale: a float32 column [P, 1], or None for one.
     """
@@ -60,6 +62,7 @@ def _function(activation):
         "exp": nl.exp,
         "abs": nl.abs,
         "sqrt": nl.sqrt,
+        "log": nl.log,
     }
     assert activation in functions, f"there is no activation {activation}"
     return functions[activation]
@@ -102,6 +105,10 @@ def _in_steps(dst, x, activation, parameters):
         nisa.tensor_scalar(dst=magnitude, data=magnitude, op0=nl.add, operand0=1.0)
         nisa.reciprocal(dst=magnitude, data=magnitude)
         nisa.tensor_tensor(dst=dst, data1=magnitude, data2=x, op=nl.multiply)
+    elif activation == "reciprocal":
+        nisa.reciprocal(dst=dst, data=x)
+    elif activation == "power":
+        nisa.tensor_scalar(dst=dst, data=x, op0=nl.power, operand0=parameters[0])
     else:
         gamma = parameters[1] if activation == "selu" else 1.0
         _exponential_unit(dst, x, parameters[0] * gamma, gamma)

@@ -149,17 +149,21 @@ def plan_conv2d(problem, sbuf_bytes):
 def _plan(problem, sbuf_bytes, paired):
     steps = steps_of(problem)
     channel_tiles = tiles(problem.in_channels, PARTITIONS)  # one where taps share the partition axis
-    weights = _plan_weights(problem, channel_tiles, steps, paired)
+    weights = _plan_weights(problem, channel_tiles, steps, paired, WEIGHT_BYTES)
     reach = _reach(problem, steps, paired, False)
-    # Input and output: two groups live at a time, one computed while the next is loaded; a single small image is alone.
-    free = (sbuf_bytes - RESERVED_BYTES - weights.used_bytes) // 2
+    element_bytes = len(channel_tiles) * problem.item_bytes
+    if paired:
+        element_bytes = 3 * element_bytes  # each pair of columns becomes four, beside what they come from
+    row_bytes, halo_bytes = _row_bytes(problem, reach, problem.pool_size, element_bytes)
+    held = WEIGHT_BYTES
+    while weights.resident_tiles > 1 and row_bytes + halo_bytes > _free_bytes(weights, sbuf_bytes):
+        held = held // 2  # fewer output channels at a time leave room for the input
+        weights = _plan_weights(problem, channel_tiles, steps, paired, held)
+    free = _free_bytes(weights, sbuf_bytes)
     rows = (problem.out_rows - 1) * problem.stride[0] + (problem.kernel[0] - 1) * problem.dilation[0] + 2
     columns = (problem.out_columns - 1) * problem.stride[1] + (problem.kernel[1] - 1) * problem.dilation[1] + 2
     if problem.batch == 1 and rows * columns * problem.item_bytes <= WHOLE_IMAGE_BYTES:
         free = 2 * free
-    element_bytes = len(channel_tiles) * problem.item_bytes
-    if paired:
-        element_bytes = 3 * element_bytes  # each pair of columns becomes four, beside what they come from
     columns = problem.out_columns
     row_bytes, halo_bytes = _row_bytes(problem, reach, columns, element_bytes)
     while columns > problem.pool_size and row_bytes + halo_bytes > free:
@@ -177,21 +181,26 @@ def _plan(problem, sbuf_bytes, paired):
     return Conv2dPlan(problem, paired, channel_tiles, steps, reach, weights, psum, groups)
 
 
-def _plan_weights(problem, channel_tiles, steps, paired):
-    """As many output channels as fit stay for the whole input."""
+def _free_bytes(weights, sbuf_bytes):
+    """Of a partition, for input and output: two groups live at a time, one computed while the next is loaded."""
+    return (sbuf_bytes - RESERVED_BYTES - weights.used_bytes) // 2
+
+
+def _plan_weights(problem, channel_tiles, steps, paired, held_bytes):
+    """As many output channels as fit `held_bytes` of a partition stay for the whole input."""
     matrices = len(steps)
     if paired:  # four combinations of the three taps of a filter row
         matrices = len(steps) // 3 * 4
     channel_bytes = len(channel_tiles) * matrices * problem.item_bytes
     tile_channels = PARTITIONS
-    while tile_channels > 1 and tile_channels * channel_bytes > WEIGHT_BYTES:
+    while tile_channels > 1 and tile_channels * channel_bytes > held_bytes:
         tile_channels = tile_channels // 2
-    assert tile_channels * channel_bytes <= WEIGHT_BYTES, (
+    assert tile_channels * channel_bytes <= held_bytes, (
         f"conv2d: the filters of one output channel take {channel_bytes} bytes of a partition "
-        f"({problem.in_channels} channels, {problem.kernel[0]}x{problem.kernel[1]}), at most {WEIGHT_BYTES} are allowed"
+        f"({problem.in_channels} channels, {problem.kernel[0]}x{problem.kernel[1]}), at most {held_bytes} are allowed"
     )
     out_tiles = tiles(problem.out_channels, tile_channels)
-    resident_tiles = min(len(out_tiles), WEIGHT_BYTES // (tile_channels * channel_bytes))
+    resident_tiles = min(len(out_tiles), held_bytes // (tile_channels * channel_bytes))
     if problem.packed:
         chunks = [Chunk(0, problem.kernel[0], 0, len(steps))]
         chunk_bytes = len(steps) * tile_channels * problem.item_bytes

@@ -23,7 +23,10 @@ Progress = Callable[[float], None]  # is given the share of a batch that is done
 
 @dataclass(frozen=True)
 class Ran:
-    """One batch: what the argmax was given [B, outputs], what it found int32 [B], and a time and a timeline a row."""
+    """One batch: what the last layer gave [B, outputs], the largest of each int32 [B], and a time and a timeline a row.
+
+    Of values there is no largest: -1.
+    """
 
     scores: np.ndarray
     classes: np.ndarray
@@ -64,6 +67,7 @@ class LayerLaunches:
         from .. import kernels  # not before the backend is chosen: loading a kernel settles which `nki` it gets
 
         self.note = note
+        self._of_values = model.network.output.kind == "values"
         self._dtype = DTYPES[dtype]
         self._steps = plan_network(model, self._dtype)
         self._kernels: list[Any] = [kernels.kernel(step.kernel) for step in self._steps]
@@ -88,7 +92,10 @@ class LayerLaunches:
                 if not left[name]:
                     del values[name]
             progress(len(launches) / len(self._steps))
-        return Ran(np.asarray(read[0]), np.asarray(launches[-1].outputs[0]), *_told(launches))
+        given = np.asarray(launches[-1].outputs[0])
+        if self._of_values:
+            return Ran(given.reshape(size, -1), _no_classes(size), *_told(launches))
+        return Ran(np.asarray(read[0]), given, *_told(launches))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
@@ -117,6 +124,7 @@ class OneLaunch:
         self._tells_layers = tells_layers
         shape = model.network.input.shape
         self._image = self._plan.image
+        self._of_values = model.network.output.kind == "values"
         before, after = (BATCH, *shape), (BATCH, model.network.outputs)
         if tells_layers:
             layers = [Row(each.name, each.shown, *_shapes(each.before, each.after)) for each in self._plan.layers]
@@ -134,7 +142,7 @@ class OneLaunch:
         result = backend.launch(self._kernel, whole, *operands, **_parameters(planned))
         progress(1.0)
         scores, classes = (np.asarray(output)[: len(data)] for output in result.outputs)
-        return Ran(scores, classes, *self._rows_of(result))
+        return Ran(scores, _no_classes(len(data)) if self._of_values else classes, *self._rows_of(result))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
@@ -161,6 +169,10 @@ def _keep(*operands: np.ndarray) -> None:
 
 def _told(launches: list[LaunchResult]) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
     return tuple(launch.time for launch in launches), tuple(launch.timeline for launch in launches)
+
+
+def _no_classes(size: int) -> np.ndarray:
+    return np.full(size, -1, np.int32)
 
 
 def _shapes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -204,7 +204,16 @@ class Steps:
         return layer.activation == "identity" and alone and isinstance(last, Softmax) and not last.log
 
     def _add_argmax(self) -> None:
+        """Which class is the largest. Values have none; where all their layers are views, they are copied."""
         last = self._network.layers[-1].name
+        if self._network.output.kind == "values":
+            if not self.launches:
+                shape = (BATCH, *self._shapes[last])
+                copy = Step(
+                    f"{last}.copy", "apply_activation", (INPUT,), (shape,), shape, (), {"activation": "identity"}
+                )
+                self._append(copy)
+            return
         shape = (BATCH, *self._shapes[last])
         self._append(Step("argmax", "argmax", (self._values[last],), (shape,), (BATCH,)))
 
@@ -225,6 +234,7 @@ def _pool(steps: Steps, layer: Pool) -> None:
         "stride": layer.stride,
         "padding": layer.padding,
         "ceil_mode": layer.ceil_mode,
+        "dilation": layer.dilation,
     }
     if layer.method == "average":
         parameters["count_include_pad"] = layer.count_include_pad

@@ -171,7 +171,7 @@ class _Drawing:
             self._convolution(layer)
         elif isinstance(layer, Dense):
             self._dense(layer)
-        elif isinstance(layer, Pool):
+        elif isinstance(layer, Pool) and layer.dilation == (1, 1):
             self._pooling(layer)
         elif isinstance(layer, Softmax) and not layer.log:
             self._softmax(layer)

@@ -20,6 +20,6 @@ DTYPES: dict[str, np.dtype[Any]] = {
 def plan_network(model: Model, dtype: np.dtype[Any]) -> tuple[Step, ...]:
     """The launches of a network in order, weights cast to `dtype` and laid out for the kernels; biases stay float32.
 
-    The last one is the argmax of what the network gives.
+    The last one is the argmax of what the network gives, unless that is values.
     """
     return tuple(Steps(model, dtype).launches)

@@ -29,9 +29,10 @@ class OverflowedError(ValueError):
 class BatchAnswer:
     """The answers to one batch of B inputs, and what they took.
 
-    `classes` int32 [B], from the argmax on the chip, and `probabilities` float32 [B, C] leave out the inputs that
-    `failures` names: their position in the batch, and why they could not be answered. `times` has one a row of the
-    session, `timelines` one or None for each of them. `worker` numbers who answered, where several do.
+    `classes` int32 [B], from the argmax on the chip (-1 where the network gives values), and `probabilities` float32
+    [B, C] leave out the inputs that `failures` names: their position in the batch, and why they could not be answered.
+    `times` has one a row of the session, `timelines` one or None for each of them. `worker` numbers who answered, where
+    several do.
     """
 
     size: int
@@ -47,7 +48,7 @@ class BatchAnswer:
 class Result:
     """Answers in the order of the inputs, and the time of each layer in the order of the network."""
 
-    classes: np.ndarray  # int32 [N]
+    classes: np.ndarray  # int32 [N]; -1 where the network gives values
     probabilities: np.ndarray  # float32 [N, C]
     layers: tuple[LayerTiming, ...]
     total_us: float
@@ -151,7 +152,8 @@ class Session:
             data = np.ascontiguousarray(x, self._numpy_dtype)
         ran = self._launches.run(self.backend, data, lambda share: progress(done + size * share))
         probabilities = self._probabilities(ran.scores.astype(np.float32))
-        if ((ran.classes < 0) | (ran.classes >= network.outputs)).any():
+        lowest = -1 if network.output.kind == "values" else 0
+        if ((ran.classes < lowest) | (ran.classes >= network.outputs)).any():
             raise KernelError(f"argmax on {self.info.target}: gave classes outside 0 to {network.outputs - 1}")
         return BatchAnswer(size, ran.classes, probabilities, ran.times, ran.timelines)
 

@@ -2,9 +2,9 @@
 
 `python -m trninfer.tools.measure_networks [NAME...] [--exporter script|dynamo|both]` builds each network as torchvision
 defines it, with random weights and batch statistics, exports it by PyTorch's exporters, imports it, and runs one random
-picture beside ONNX Runtime: in float32, and of the TorchScript export in bfloat16 and float16 too. It needs torch,
-torchvision, onnx, onnxscript and onnxruntime. All networks take some ten minutes on two cores; only the rows of those
-named are replaced.
+picture beside ONNX Runtime in float32, bfloat16 and float16. It needs torch, torchvision, onnx, onnxscript and
+onnxruntime, and for VGG 4 GB of memory. All networks take some ten minutes on two cores; only the rows of those named
+are replaced.
 
 Predicted times are those of the default launches on trn2. Wall times are of this machine and of one thread: the import,
 and the simulator computing the answer.
@@ -32,7 +32,8 @@ from ..runtime.simulated import open_simulated_backend
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "networks.md"
 TARGET = "trn2"
-EXPORTERS = {"script": ("float32", "bfloat16", "float16"), "dynamo": ("float32",)}  # and the dtypes run for each
+EXPORTERS = ("script", "dynamo")
+DTYPES = ("float32", "bfloat16", "float16")  # run for each
 _BLOCK = re.compile(r"(<!-- measured: networks -->\n).*?(<!-- end of networks -->)", re.S)
 
 NETWORKS = (
@@ -105,13 +106,13 @@ def main() -> None:
     unknown = set(arguments.names) - set(NETWORKS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
-    exporters = tuple(EXPORTERS) if arguments.exporter == "both" else (arguments.exporter,)
+    exporters = EXPORTERS if arguments.exporter == "both" else (arguments.exporter,)
     order = {(name, exporter): n for n, (name, exporter) in enumerate((a, b) for a in NETWORKS for b in EXPORTERS)}
     for name in arguments.names or NETWORKS:
         for exporter in exporters:
             row = measure(name, exporter)
             print(" | ".join(row.cells()), file=sys.stderr, flush=True)
-            rows = {**dict(_rows_of(PAGE.read_text("utf-8"))), (row.name, row.exporter): row.cells()}
+            rows = {**dict(rows_of(PAGE.read_text("utf-8"))), (row.name, row.exporter): row.cells()}
             PAGE.write_text(filled(PAGE.read_text("utf-8"), [rows[key] for key in order if key in rows]), "utf-8")
 
 
@@ -130,7 +131,7 @@ def measure(name: str, exporter: str) -> Row:
         expected = onnx_runtime_probabilities(path, x)
     model = Model(imported.network, imported.tensors, {})
     differences, predicted, seconds, launches = [], [], [], []
-    for dtype in EXPORTERS[exporter]:
+    for dtype in DTYPES:
         session = Session(model, backend, dtype, 1)
         started = time.perf_counter()
         result = session.run(x)
@@ -200,7 +201,7 @@ def filled(page: str, rows: Sequence[Sequence[str]]) -> str:
     return _BLOCK.sub(lambda match: match[1] + table + match[2], page)
 
 
-def _rows_of(page: str) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
+def rows_of(page: str) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
     """The rows that the page has, by network and exporter."""
     block = _BLOCK.search(page)
     for line in block[0].splitlines()[3:-1] if block else ():

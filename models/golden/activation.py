@@ -67,4 +67,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "exp": np.exp,
     "abs": np.abs,
     "sqrt": np.sqrt,
+    "log": np.log,
+    "reciprocal": np.reciprocal,
+    "power": np.power,
 }

@@ -39,8 +39,9 @@ def pool(x: np.ndarray, layer: Pool) -> np.ndarray:
     _, height, width = layer.output_shape(shape)
     largest = layer.method == "max"
     padded = _room(x, layer, (height, width), -np.inf if largest else 0.0)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, layer.window, axis=(2, 3))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, layer.spans, axis=(2, 3))
     windows = windows[:, :, :: layer.stride[0], :: layer.stride[1]][:, :, :height, :width]
+    windows = windows[..., :: layer.dilation[0], :: layer.dilation[1]]
     if largest:
         return windows.max(axis=(4, 5))
     return windows.sum(axis=(4, 5), dtype=np.float32) / layer.counts(shape)
@@ -51,7 +52,7 @@ def _room(x: np.ndarray, layer: Pool, windows: tuple[int, int], filling: float) 
     sides = []
     for axis, count in enumerate(windows):
         before = layer.padding[axis]
-        reached = (count - 1) * layer.stride[axis] + layer.window[axis] - before - x.shape[2 + axis]
+        reached = (count - 1) * layer.stride[axis] + layer.spans[axis] - before - x.shape[2 + axis]
         sides.append((before, max(0, reached)))
     return np.pad(x, ((0, 0), (0, 0), *sides), constant_values=filling)
 

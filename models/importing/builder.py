@@ -13,7 +13,9 @@ from ..network import (
     INPUT,
     MAX_ELEMENTS,
     MAX_LABELS,
+    Affine,
     ChannelShuffle,
+    Concat,
     Flatten,
     Input,
     Layer,
@@ -92,15 +94,26 @@ class NetworkBuilder:
                 return ChannelShuffle(self.name("shuffle"), split[0], inputs=inputs)
         return Transpose(self.name("transpose"), split, order, shape, inputs=inputs)
 
+    def _chance_and_rest(self, last: str) -> str:
+        """1 - p and p of a single probability: two classes, the second of which it is the chance of."""
+        rest = Affine(self.name("rest"), (1,), inputs=(last,))
+        self.add(rest, {"scale": -np.ones(1), "shift": np.ones(1)})
+        return self.add(Concat(self.name("classes"), inputs=(rest.name, last)))
+
     def finish(
         self, name: str, last: str, output: Output, labels: tuple[str, ...] | None
     ) -> tuple[Network, dict[str, np.ndarray]]:
-        """The network that ends in the layer `last`, and its tensors; without labels, classes are numbered."""
+        """The network that ends in the layer `last`, and its tensors; without labels, classes are numbered.
+
+        A single probability for which there are two labels is that of the second.
+        """
         count = math.prod(self.shapes[last])
         if count > MAX_LABELS:
             raise ModelError(f"its output has {count} numbers; at most {MAX_LABELS} are allowed")
         if len(self.shapes[last]) > 1:
             last = self.add(Flatten(self.name("flatten"), inputs=(last,)))
+        if labels is not None and len(labels) == 2 and (output.kind, count) == ("sigmoid", 1):
+            last, output = self._chance_and_rest(last), Output("classes", "softmax")
         layers, tensors = fuse_layers(tuple(self.layers.values()), self.tensors, self.shapes, last)
         if labels is None and (output.kind == "classes" or (output.kind == "sigmoid" and count > 1)):
             labels = tuple(map(str, range(count)))

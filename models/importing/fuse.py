@@ -218,13 +218,14 @@ def _max_pool(state: _Fusing, layer: Layer) -> str | None:
         if layer.activation not in MONOTONE:
             return None
         return state.absorb(before, activation=layer.activation, activation_parameters=layer.activation_parameters)
-    if not isinstance(layer, Pool) or layer.method != "max" or layer.window != (2, 2) or layer.stride != (2, 2):
+    if not isinstance(layer, Pool) or layer.method != "max" or (layer.window, layer.stride) != ((2, 2), (2, 2)):
         return None
     before = state.source(layer)
     if not isinstance(before, Conv2d) or before.pool_size > 1 or not before.is_plain:
         return None
     channels, height, width = before.convolved_shape(state.shapes[before.inputs[0]])
-    if any(layer.padding) or layer.output_shape((channels, height, width)) != (channels, height // 2, width // 2):
+    pooled = layer.output_shape((channels, height, width))
+    if any(layer.padding) or layer.dilation != (1, 1) or pooled != (channels, height // 2, width // 2):
         return None
     return state.absorb(before, pool_size=2)
 
@@ -240,7 +241,7 @@ def _padding(state: _Fusing, layer: Layer) -> Layer | None:
     padding = (total[0], total[1], total[2], total[3])
     if isinstance(layer, Conv2d):
         return dataclasses.replace(layer, padding=padding, inputs=zeros.inputs)
-    if max(a / b for a, b in zip(padding, layer.window * 2)) >= 1 or layer.ceil_mode:
+    if max(a / b for a, b in zip(padding, layer.spans * 2)) >= 1 or layer.ceil_mode:
         return None
     if layer.method == "max":
         # Zero is then no more than what the window has beside it.

@@ -24,7 +24,7 @@ class Folder:
     def evaluate(self, node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
         """The outputs of a node; ModelError where it is of no kind that is evaluated, or of too many numbers."""
         if node.op not in CONSTANT_OPS:
-            raise ModelError("none of its inputs depends on the network's input")
+            raise ModelError("its inputs are numbers of the file alone, and it is of no kind that import works out")
         try:
             with np.errstate(all="ignore"):
                 self._spend(_size(node, inputs))
@@ -216,6 +216,12 @@ _UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "Ceil": np.ceil,
     "Not": np.logical_not,
     "Reciprocal": np.reciprocal,
+    "Sign": np.sign,
+    "Round": np.rint,
+    "Sin": np.sin,
+    "Cos": np.cos,
+    "Tanh": np.tanh,
+    "Relu": lambda x: np.maximum(x, 0),
 }
 
 _VIEWS = ("Constant", "Identity", "Transpose", "Unsqueeze", "Squeeze", "Flatten", "Slice", "Split", "Shape", "Reshape")
@@ -248,6 +254,11 @@ CONSTANT_OPS: dict[str, Callable[[Node, Any], np.ndarray | tuple[np.ndarray, ...
     "ReduceMean": _reduce(np.mean),
     "ReduceSum": _reduce(np.sum),
     "ReduceProd": _reduce(np.prod),
+    "ReduceMax": _reduce(np.max),
+    "ReduceMin": _reduce(np.min),
+    "ReduceL1": _reduce(lambda x, **how: np.abs(x).sum(**how)),
+    "ReduceL2": _reduce(lambda x, **how: np.sqrt((x * x).sum(**how))),
+    "ReduceSumSquare": _reduce(lambda x, **how: (x * x).sum(**how)),
     "Clip": lambda node, inputs: np.clip(
         inputs[0],
         number(node, "min", -np.inf) if len(inputs) < 2 else inputs[1],

@@ -15,6 +15,7 @@ from ..network import (
     INPUT,
     Activation,
     Affine,
+    Combine,
     Concat,
     Flatten,
     ModelError,
@@ -31,6 +32,7 @@ from .onnx_constants import CONSTANT_OPS, Folder
 from .onnx_file import Graph, Node
 from .onnx_patterns import join_patterns
 from .operators import OPERATORS
+from .operators.convolution import OF_TWO_VALUES
 from .view import View
 
 MAX_CUT_OFF = 8  # nodes at the end that only point at the answer
@@ -158,6 +160,8 @@ class Walk:
                 self._unknown.update(node.outputs)
                 if node.op not in OPERATORS and node.op not in CONSTANT_OPS and node.op != "Shape":
                     raise ModelError(_remedy(node.op))
+                if node.op == "MatMul" and not any(name in self.importer.constants for name in node.inputs):
+                    raise ModelError(OF_TWO_VALUES)
                 return
             self._step(node)
         except ModelError as error:
@@ -224,7 +228,8 @@ def _remedy(op: str) -> str:
 def _told(blockers: dict[tuple[str, str], list[Node]]) -> str:
     """All that stands in the way, in one line."""
     lines = []
-    for (_, message), nodes in list(blockers.items())[:MAX_TOLD]:
+    first = sorted(blockers.items(), key=lambda entry: entry[0][1] not in (OF_TWO_VALUES, _REMEDIES["Einsum"]))
+    for (_, message), nodes in first[:MAX_TOLD]:
         more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
         lines.append(f"{nodes[0]}{more}: {message}")
     if len(blockers) == 1:
@@ -259,7 +264,10 @@ def _meaning(importer: Importer, view: View) -> Output:
         return Output("classes", "softmax")
     inputs = int(np.prod(importer.builder.shapes[INPUT]))
     image = len(view.shape) == 3 and max(view.shape[1:]) > 1 and not isinstance(layer, Pool)
+    while isinstance(layer, Affine) and layer.activation == "identity":  # an action from -2 to 2, say
+        layer = importer.builder.layers.get(layer.inputs[0])
     values = isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")
+    values = values or (isinstance(layer, Combine) and layer.operation == "divide")  # by its norm, as embeddings are
     if count == 1 or values or image or count == inputs:
         return Output("values")
     importer.note(f"its {count} numbers are raw scores of classes (a softmax makes probabilities of them)")

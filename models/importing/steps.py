@@ -10,6 +10,7 @@ import numpy as np
 
 from ..network import MAX_ELEMENTS, Activation, Affine, Combine, ModelError, Shape
 from .importer import Importer
+from .spread import spread
 from .view import View
 
 
@@ -59,7 +60,7 @@ def channel_numbers(
     ordered = view.permuted(order)
     whole = importer.shape(view)
     if ordered.arrangement() is not None:  # a channel shuffle, say: its order has to be made real
-        whole = _whole(shape)
+        whole = whole_shape(shape)
         order = tuple(range(len(shape)))
         ordered = View.of(importer.builder.arrange(view, whole), whole).reshaped(shape, view.batched)
     values = values.transpose(order)
@@ -98,38 +99,49 @@ def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.nda
 
 
 def combine_views(importer: Importer, operation: str, first: View, second: View) -> View:
-    """Two views, element by element; one may have one number for each channel of the other."""
+    """Two views, element by element, as ONNX broadcasts them: an axis of one in either is repeated."""
     if first.batched != second.batched:
         first, second = first.with_batch(), second.with_batch()
     if first.batched != second.batched or len(first.axes) != len(second.axes):
         first, second = _aligned(importer, first, second)
-    swaps = operation not in ("subtract", "divide")
-    if swaps and math.prod(first.shape) < math.prod(second.shape):
-        first, second = second, first
-    if any(small not in (1, large) for large, small in zip(first.shape, second.shape)):
+    if any(a != b and 1 not in (a, b) for a, b in zip(first.shape, second.shape)):
         raise ModelError(f"combines {importer.told(first)} and {importer.told(second)}")
     if first.axes == second.axes and importer.shape(first) == importer.shape(second):
         layer = Combine(importer.name(operation), operation, inputs=(first.layer, second.layer))
         return dataclasses.replace(first, layer=importer.add(layer).layer)
+    if math.prod(first.shape) < math.prod(second.shape):
+        if operation == "subtract":
+            turned = combine_views(importer, operation, second, first)
+            return affine_view(importer, turned, -np.ones(1), np.zeros(1))
+        if operation == "divide":
+            operation, second = "multiply", activate(importer, second, "reciprocal")
+        first, second = second, first
+    return _combine_repeated(importer, operation, first, second)
+
+
+def _combine_repeated(importer: Importer, operation: str, first: View, second: View) -> View:
+    """Two views of one rank, the second of no more numbers than the first."""
+    extents = tuple(map(max, first.shape, second.shape))
     order = first.order()
     large, small = first.permuted(order), second.permuted(order)
     if large.arrangement() is not None:
         order = tuple(range(len(order)))
         large, small = first, second
-    whole = _whole(large.shape)
-    if large.shape == small.shape:
-        target = whole
-    elif len(whole) == 3 and small.shape[0] == math.prod(small.shape):
-        target = (small.shape[0], 1, 1)
-    else:
+    full = tuple(extents[axis] for axis in order)
+    if len(full) > 3 and not large.shape == small.shape == full:
         raise ModelError(
-            f"combines {importer.told(first)} and {importer.told(second)}; supported are equal shapes, or one number "
-            "for each channel"
+            f"combines {importer.told(first)} and {importer.told(second)}; of more than three axes beside the batch's "
+            "they have to be of one shape"
         )
-    inputs = (importer.builder.arrange(large, whole), importer.builder.arrange(small, target))
-    made = importer.add(Combine(importer.name(operation), operation, inputs=inputs))
+    whole = whole_shape(full)
+    source = spread(importer, importer.builder.arrange(large, whole_shape(large.shape)), whole)
+    target = whole_shape(small.shape)
+    other = importer.builder.arrange(small, target)
+    by_channel = len(whole) == 3 and target[1:] == (1, 1)  # which the kernel takes as it is
+    other = spread(importer, other, (whole[0], 1, 1) if by_channel else whole)
+    made = importer.add(Combine(importer.name(operation), operation, inputs=(source, other)))
     back = tuple(order.index(axis) for axis in range(len(order)))
-    return made.reshaped(large.shape, first.batched).permuted(back)
+    return made.reshaped(full, first.batched).permuted(back)
 
 
 def _aligned(importer: Importer, first: View, second: View) -> tuple[View, View]:
@@ -143,7 +155,7 @@ def _aligned(importer: Importer, first: View, second: View) -> tuple[View, View]
     return views[0], views[1]
 
 
-def _whole(shape: Shape) -> Shape:
+def whole_shape(shape: Shape) -> Shape:
     """The shape in which a layer may hold a view of `shape`: an image, or features."""
     if len(shape) == 2:
         return (shape[0], 1, shape[1])

@@ -29,6 +29,9 @@ ACTIVATION_PARAMETERS: dict[str, tuple[str, ...]] = {
     "exp": (),
     "abs": (),
     "sqrt": (),
+    "log": (),
+    "reciprocal": (),
+    "power": ("exponent",),  # of numbers above 0
 }
 
 ACTIVATIONS = tuple(ACTIVATION_PARAMETERS)

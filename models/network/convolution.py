@@ -10,6 +10,7 @@ from .activation import check_activation
 from .checks import (
     MAX_CHANNELS,
     MAX_FEATURES,
+    MAX_KERNEL_ELEMENTS,
     MAX_KERNEL_SIZE,
     MAX_STRIDE,
     ModelError,
@@ -52,6 +53,7 @@ class Conv2d(Layer):
         check_range(self.name, "in_channels", self.in_channels, 1, MAX_CHANNELS)
         check_range(self.name, "out_channels", self.out_channels, 1, MAX_CHANNELS)
         check_each(self.name, "kernel_size", self.kernel_size, 2, 1, MAX_KERNEL_SIZE)
+        check_range(self.name, "kernel_size", math.prod(self.kernel_size), 1, MAX_KERNEL_ELEMENTS)
         check_each(self.name, "padding", self.padding, 4, 0, MAX_STRIDE)
         check_range(self.name, "pool_size", self.pool_size, 1, 2)
         check_each(self.name, "stride", self.stride, 2, 1, MAX_STRIDE)

@@ -92,6 +92,9 @@ ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Any]]] = {
     "exp": ((), np.exp),
     "abs": ((), np.abs),
     "sqrt": ((), np.sqrt),
+    "log": ((), np.log),
+    "reciprocal": ((), np.reciprocal),
+    "power": ((-1.5,), np.power),
     "hardswish": ((), lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
     "softsign": ((), lambda x: x / (1 + np.abs(x))),
     "clip": ((0.0, 6.0), np.clip),
@@ -110,6 +113,8 @@ def test_activations(activation: str, dtype: Any, target: str) -> None:
     x = (random((2, 3, 9, 513), np.float32) * 4).astype(dtype)
     if activation == "sqrt":
         x = np.abs(x)
+    if activation in ("log", "reciprocal", "power"):
+        x = np.abs(x) + np.array(0.25, dtype)
     if activation == "exp":
         x = np.minimum(x, np.array(10, dtype))
     (result,) = simulator.run(apply_activation, x, target=target, activation=activation, parameters=parameters).outputs

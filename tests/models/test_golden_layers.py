@@ -94,17 +94,19 @@ def test_conv2d_of_any_geometry(groups, widths, depthwise, image, kernel, stride
     padding=st.tuples(*[st.integers(0, 2)] * 4),
     ceil_mode=st.booleans(),
     count_include_pad=st.booleans(),
+    dilation=PAIRS,
 )
-def test_pool_of_any_geometry(method, image, window, stride, padding, ceil_mode, count_include_pad) -> None:
+def test_pool_of_any_geometry(method, image, window, stride, padding, ceil_mode, count_include_pad, dilation) -> None:
     padding = tuple(min(pad, side - 1) for pad, side in zip(padding, window * 2))
     include = count_include_pad and method == "average"
-    layer = Pool("p", method, window, stride, padding, ceil_mode, include)
+    layer = Pool("p", method, window, stride, padding, ceil_mode, include, dilation)
     x = normal(4, 2, 3, *image)
     try:
         shape = layer.output_shape(x.shape[1:])
     except ModelError:
         return
     attributes = {"kernel_shape": window, "strides": stride, "pads": padding, "ceil_mode": int(ceil_mode)}
+    attributes["dilations"] = dilation
     if method == "average":
         attributes["count_include_pad"] = int(include)
     expected = run_onnx("MaxPool" if method == "max" else "AveragePool", x, **attributes)
@@ -131,13 +133,15 @@ ONNX_ACTIVATIONS = {
     "exp": ("Exp", {}),
     "abs": ("Abs", {}),
     "sqrt": ("Sqrt", {}),
+    "log": ("Log", {}),
+    "reciprocal": ("Reciprocal", {}),
 }
 
 
-@pytest.mark.parametrize("activation", sorted(set(ACTIVATION_PARAMETERS) - {"identity", "silu", "clip"}))
+@pytest.mark.parametrize("activation", sorted(set(ACTIVATION_PARAMETERS) - {"identity", "silu", "clip", "power"}))
 def test_activations(activation: str) -> None:
-    low = 0 if activation == "sqrt" else -20
-    x = np.concatenate([np.linspace(low, 20, 1001), [0.0, 1e-6, 80]]).astype(np.float32)
+    low = {"sqrt": 0, "log": 1e-6, "reciprocal": 1e-6}.get(activation, -20)
+    x = np.concatenate([np.linspace(low, 20, 1001), [max(low, 0.0), 1e-6, 80]]).astype(np.float32)
     op, attributes = ONNX_ACTIVATIONS[activation]
     parameters = tuple(attributes[name] for name in ACTIVATION_PARAMETERS[activation])
     result = activate(x, activation, parameters)
@@ -151,6 +155,13 @@ def test_silu_and_clip() -> None:
     np.testing.assert_allclose(activate(x, "silu"), expected, rtol=2e-6, atol=1e-12)
     limits = np.array(0, np.float32), np.array(6, np.float32)
     np.testing.assert_array_equal(activate(x, "clip", (0.0, 6.0)), run_onnx("Clip", x, *limits))
+
+
+@pytest.mark.parametrize("exponent", [-1.5, 0.3, 3.0])
+def test_power(exponent: float) -> None:
+    x = np.linspace(0.01, 30, 1001).astype(np.float32)
+    expected = run_onnx("Pow", x, np.array(exponent, np.float32))
+    np.testing.assert_allclose(activate(x, "power", (exponent,)), expected, rtol=5e-6)
 
 
 @pytest.mark.parametrize("operation", ["Add", "Sub", "Mul", "Div", "Max", "Min"])

@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 from ..importer import Importer
 from ..onnx_file import Node
-from . import activations, arithmetic, classic, convolution, normalization, pooling, quantized, rearranging
+from . import activations, arithmetic, classic, convolution, normalization, pooling, quantized, rearranging, reducing
 
 Operator = Callable[[Importer, Node], None]
 
 OPERATORS: dict[str, Operator] = {
     **convolution.OPERATORS,
     **pooling.OPERATORS,
+    **reducing.OPERATORS,
     **activations.OPERATORS,
     **arithmetic.OPERATORS,
     **normalization.OPERATORS,

@@ -64,8 +64,11 @@ def _prelu(importer: Importer, node: Node) -> None:
         importer.give(node, activate(importer, view, "leaky_relu", (float(slope.ravel()[0]),)))
         return
     source, numbers, back = channel_numbers(importer, view, slope)
-    if numbers.ndim != 1:
-        raise ModelError(f"has slopes {list(slope.shape)}; one for all or one for each channel is supported")
+    if numbers.ndim != 1:  # one for each element, as Keras has them: relu(x) - slope * relu(-x)
+        below = activate(importer, affine_view(importer, view, -np.ones(1), np.zeros(1)), "relu")
+        above = activate(importer, view, "relu")
+        importer.give(node, combine_views(importer, "add", above, affine_view(importer, below, -slope, np.zeros(1))))
+        return
     layer = PRelu(importer.name("prelu"), len(numbers), inputs=(source,))
     importer.give(node, back(importer.add(layer, {"slope": numbers})))
 

@@ -41,7 +41,7 @@ def _with_numbers(importer: Importer, operation: str, view: View, values: np.nda
         return affine_view(importer, view, values, zero)
     if operation == "divide":
         if numbers_first:
-            raise ModelError("divides numbers by data, which is not supported")
+            return affine_view(importer, activate(importer, view, "reciprocal"), values, zero)
         if not values.all():
             raise ModelError("divides by zero")
         return affine_view(importer, view, 1 / values, zero)
@@ -53,14 +53,27 @@ def _with_numbers(importer: Importer, operation: str, view: View, values: np.nda
 
 def _pow(importer: Importer, node: Node) -> None:
     view, exponent = importer.data(node), importer.scalar(node, 1, math.nan)
+    if not math.isfinite(exponent):
+        raise ModelError(f"an exponent of {exponent:g} is not supported")
+    importer.give(node, power(importer, view, exponent))
+
+
+def power(importer: Importer, view: View, exponent: float) -> View:
+    """A view to a power; fractions other than a half are of numbers above 0."""
     if exponent == 1:
-        importer.give(node, view)
-    elif exponent == 2:
-        importer.give(node, combine_views(importer, "multiply", view, view))
-    elif exponent == 0.5:
-        importer.give(node, activate(importer, view, "sqrt"))
-    else:
-        raise ModelError(f"an exponent of {exponent:g} is not supported, only 1, 2 and 0.5")
+        return view
+    if exponent == 0.5:
+        return activate(importer, view, "sqrt")
+    if exponent == -1:
+        return activate(importer, view, "reciprocal")
+    if exponent in (2, 3, 4):  # of any sign
+        square = combine_views(importer, "multiply", view, view)
+        if exponent == 2:
+            return square
+        return combine_views(importer, "multiply", square, view if exponent == 3 else square)
+    if exponent == int(exponent):
+        raise ModelError(f"an exponent of {exponent:g} is not supported; -1, 1 to 4 and fractions are")
+    return activate(importer, view, "power", (exponent,))
 
 
 def _sum(importer: Importer, node: Node) -> None:
@@ -80,4 +93,5 @@ OPERATORS = {
     "Sum": _sum,
     "Neg": _negate,
     "Pow": _pow,
+    "Reciprocal": lambda importer, node: importer.give(node, power(importer, importer.data(node), -1)),
 }

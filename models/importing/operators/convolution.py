@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 
-from ...network import MAX_KERNEL_SIZE, MAX_STRIDE, Conv2d, Dense, ModelError
+from ...network import MAX_KERNEL_ELEMENTS, MAX_KERNEL_SIZE, MAX_STRIDE, Conv2d, Dense, ModelError
 from ..importer import Importer, without_height
 from ..onnx_attributes import integer, integers, number, numbers, text
 from ..onnx_file import Node
 from ..steps import activate, combine_views
 from ..view import View
+
+OF_TWO_VALUES = "multiplies two values that depend on the input, as attention does, which is not supported"
 
 Pads = tuple[int, int, int, int]
 Pair = tuple[int, int]
@@ -57,8 +59,11 @@ def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bia
     kernel = integers(node, "kernel_shape", rank - 1, weight.shape[2:])
     if kernel != weight.shape[2:]:
         raise ModelError(f"its kernel_shape is {list(kernel)}, its weight {list(weight.shape)}")
-    if max(kernel) > MAX_KERNEL_SIZE:
-        raise ModelError(f"filters of {'x'.join(map(str, kernel))} are too large; {MAX_KERNEL_SIZE} is the most")
+    if max(kernel) > MAX_KERNEL_SIZE or math.prod(kernel) > MAX_KERNEL_ELEMENTS:
+        raise ModelError(
+            f"filters of {'x'.join(map(str, kernel))} are too large; {MAX_KERNEL_SIZE} a side and "
+            f"{MAX_KERNEL_ELEMENTS} in all are the most"
+        )
     strides, dilations, pads = geometry(node, kernel, view.shape[1:])
     filters = weight if rank == 3 else weight[:, :, None]
     groups = integer(node, "group", 1)
@@ -167,7 +172,7 @@ def _matmul(importer: Importer, node: Node) -> None:
     if node.inputs[0] not in importer.views:
         raise ModelError("multiplies weights by data, in this order; supported is data by weights")
     if len(node.inputs) > 1 and node.inputs[1] in importer.views:
-        raise ModelError("multiplies two values that depend on the input, as attention does, which is not supported")
+        raise ModelError(OF_TWO_VALUES)
     if any(integer(node, name, 0) for name in ("transA", "transBatchA", "transBatchB")):
         raise ModelError("its transA or transBatch is not supported")
     weight = importer.weight(node, 1, (1, 2, 3, 4))

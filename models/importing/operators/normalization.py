@@ -12,7 +12,7 @@ from ..importer import Importer
 from ..onnx_attributes import integer, number
 from ..onnx_file import Node
 from ..onnx_patterns import NORM_OVER_AXIS
-from ..steps import affine_view
+from ..steps import activate, affine_view
 from ..view import View
 
 
@@ -101,11 +101,12 @@ def _softmax(importer: Importer, node: Node) -> None:
 
 
 def _log(importer: Importer, node: Node) -> None:
-    """The logarithm of a softmax, and of nothing else; numbers that keep it from zero are left out."""
+    """A logarithm; of a softmax it is one with it, and numbers that keep it from zero are left out."""
     view = importer.data(node)
     layer = importer.builder.layers.get(view.layer)
     if not isinstance(layer, Softmax) or layer.log:
-        raise ModelError("a logarithm is supported after a softmax alone")
+        importer.give(node, activate(importer, view, "log"))
+        return
     made = importer.add(Softmax(importer.name("softmax"), True, inputs=layer.inputs))
     importer.give(node, dataclasses.replace(view, layer=made.layer))
 

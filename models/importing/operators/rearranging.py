@@ -6,12 +6,16 @@ import math
 
 import numpy as np
 
-from ...network import ChannelSlice, Concat, Conv2d, ModelError, Pad, Pool
+from ...network import ChannelSlice, Concat, Conv2d, Dense, ModelError, Pad, Pool
 from ..importer import Importer
 from ..onnx_attributes import integer, integers, text
 from ..onnx_constants import axes_of, slice_parts, split_sizes
 from ..onnx_file import Node
+from ..spread import spread
+from ..steps import whole_shape
 from ..view import View
+
+MAX_SELECTED = 4096  # entries of an axis that are chosen, or chosen from
 
 
 def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
@@ -150,6 +154,27 @@ def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int)
     return _unordered(made, order, tuple(shape), view.batched)
 
 
+def select_entries(importer: Importer, view: View, axis: int, entries: list[int]) -> View:
+    """Any entries of an axis, in any order, such as blue, green, red: a product with ones and zeros."""
+    extent = view.shape[axis]
+    if max(extent, len(entries)) > MAX_SELECTED:
+        raise ModelError(f"takes {len(entries)} of {extent} entries; {MAX_SELECTED} are the most")
+    order = _first(view, axis)
+    source = _leading(importer, view, order)
+    chosen = np.zeros((len(entries), extent), np.float32)
+    chosen[np.arange(len(entries)), entries] = 1
+    zeros = np.zeros(len(entries), np.float32)
+    if len(importer.builder.shapes[source]) == 1:
+        dense = Dense(importer.name("choose"), extent, len(entries), inputs=(source,))
+        made = importer.add(dense, {"weight": chosen.T, "bias": zeros})
+    else:
+        layer = Conv2d(importer.name("choose"), extent, len(entries), (1, 1), inputs=(source,))
+        made = importer.add(layer, {"weight": chosen[:, :, None, None], "bias": zeros})
+    shape = list(view.shape)
+    shape[axis] = len(entries)
+    return _unordered(made, order, tuple(shape), view.batched)
+
+
 def _split(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     axis = importer.axis(view, integer(node, "axis", 0))
@@ -171,8 +196,14 @@ def _slice(importer: Importer, node: Node) -> None:
             raise ModelError("takes a part of the batch")
         inner = axis - view.batched
         extent = view.shape[inner]
+        if step < 0:
+            entries = list(range(extent))[slice(start, None if end < -extent else end, step)]
+            if not entries:
+                raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are none")
+            view = select_entries(importer, view, inner, entries)
+            continue
         first, last, _ = slice(start, end, max(1, step)).indices(extent)
-        if step < 1 or first >= last:
+        if step == 0 or first >= last:
             raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are not supported")
         view = _part(importer, view, inner, first, last, step)
     importer.give(node, view)
@@ -184,7 +215,7 @@ def _part(importer: Importer, view: View, axis: int, first: int, last: int, step
     order = view.order()
     if len(view.axes) != 3 or order.index(axis) == 0:
         if step > 1:
-            raise ModelError(f"every {step}th channel is not supported")
+            return select_entries(importer, view, axis, list(range(first, last, step)))
         return slice_axis(importer, view, axis, first, last)
     ordered = view.permuted(order)
     across = order.index(axis) == 2
@@ -205,11 +236,16 @@ def _gather(importer: Importer, node: Node) -> None:
     axis = importer.axis(view, integer(node, "axis", 0))
     if indices is None or indices.dtype.kind not in "iu" or not indices.size:
         raise ModelError("its indices are no list of integers")
-    entries = [int(index) + (view.shape[axis] if index < 0 else 0) for index in indices.ravel()[: view.shape[axis] + 1]]
-    first, last = entries[0], entries[-1] + 1
-    if entries != list(range(first, last)) or not 0 <= first < last <= view.shape[axis]:
-        raise ModelError("entries that do not follow one another are not supported")
-    part = slice_axis(importer, view, axis, first, last)
+    extent = view.shape[axis]
+    if indices.size > MAX_SELECTED:
+        raise ModelError(f"takes {indices.size} entries; {MAX_SELECTED} are the most")
+    entries = [int(index) + (extent if index < 0 else 0) for index in indices.ravel()]
+    if not 0 <= min(entries) <= max(entries) < extent:
+        raise ModelError(f"takes entries {min(entries)} to {max(entries)} of {extent}")
+    if entries == list(range(entries[0], entries[-1] + 1)):
+        part = slice_axis(importer, view, axis, entries[0], entries[-1] + 1)
+    else:
+        part = select_entries(importer, view, axis, entries)
     shape = (*part.shape[:axis], *indices.shape, *part.shape[axis + 1 :])
     importer.give(node, part.reshaped(shape, part.batched))
 
@@ -279,14 +315,39 @@ def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value
 def _expand(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     given = importer.constant(node, 1)
-    extents = (importer.batch, *view.shape) if view.batched else view.shape
     if given is None or given.ndim != 1:
         raise ModelError("its shape is no list of integers")
-    target = tuple(int(size) for size in given[:9])
-    wide = (1,) * (len(extents) - len(target)) + target
-    if len(target) > len(extents) or any(size not in (1, extent) for size, extent in zip(wide, extents)):
-        raise ModelError(f"makes {list(target)} of {importer.told(view)}; repeating data is not supported")
-    importer.give(node, view)
+    target = [int(size) for size in given[:9]]
+    _repeat(importer, node, view, [1] * (view.rank - len(target)) + target)
+
+
+def _tile(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    given = importer.constant(node, 1)
+    if given is None or given.shape != (view.rank,):
+        raise ModelError("its repeats are no list of integers, one an axis")
+    extents = (importer.batch, *view.shape) if view.batched else view.shape
+    if any(times != 1 and extent != 1 for times, extent in zip(given.tolist(), extents)):
+        raise ModelError(f"repeats {importer.told(view)} {given.tolist()} times; only axes of one can be repeated")
+    _repeat(importer, node, view, [extent * int(times) for extent, times in zip(extents, given)])
+
+
+def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> None:
+    """Axes of one repeated until they are of `target`, which counts the batch's; 1 there leaves an axis as it is."""
+    extents = (importer.batch, *view.shape) if view.batched else view.shape
+    if len(target) != len(extents) or any(size not in (1, old) and old != 1 for size, old in zip(target, extents)):
+        raise ModelError(f"makes {target} of {importer.told(view)}")
+    if view.batched and target[0] not in (1, importer.batch):
+        raise ModelError("repeats the batch")
+    wide = tuple(map(max, target, extents))[view.batched :]
+    if wide == view.shape:
+        importer.give(node, view)
+        return
+    if len(wide) > 3:
+        raise ModelError(f"makes {target} of {importer.told(view)}; up to three axes beside the batch's are supported")
+    source = importer.builder.arrange(view, whole_shape(view.shape))
+    made = spread(importer, source, whole_shape(wide))
+    importer.give(node, View.of(made, importer.builder.shapes[made]).reshaped(wide, view.batched))
 
 
 OPERATORS = {
@@ -301,4 +362,5 @@ OPERATORS = {
     "Gather": _gather,
     "Pad": _pad,
     "Expand": _expand,
+    "Tile": _tile,
 }

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
-from onnx_chain import Chain, assert_imports, kinds
-from trninfer.models import Conv2d, Dense, Flatten, Pool, Softmax
+from onnx_chain import Chain, assert_imports, kinds, run_onnx
+from trninfer.models import Conv2d, Dense, Flatten, Pool, Softmax, run_network
 from trninfer.models.importing import ImportOptions, PictureOptions, import_network
 from trninfer.models.network import (
     Affine,
@@ -19,6 +19,7 @@ from trninfer.models.network import (
     Combine,
     Concat,
     LayerNorm,
+    ModelError,
     Output,
     Transpose,
 )
@@ -64,12 +65,15 @@ def test_convolutions_of_any_geometry(side, kernel, strides, dilations, pads, gr
     ceil_mode=st.integers(0, 1),
     op=st.sampled_from(["MaxPool", "AveragePool"]),
     include=st.integers(0, 1),
+    dilations=st.tuples(st.integers(1, 2), st.integers(1, 2)),
 )
-def test_pools_of_any_geometry(side, window, strides, pads, ceil_mode, op, include, tmp_path: Path) -> None:
+def test_pools_of_any_geometry(side, window, strides, pads, ceil_mode, op, include, dilations, tmp_path: Path) -> None:
     chain = Chain(3, *side)
     pads = [min(pad, size - 1) for pad, size in zip(pads, window * 2)]
     more = {"count_include_pad": include} if op == "AveragePool" else {}
-    chain.add(op, kernel_shape=window, strides=strides, pads=pads, ceil_mode=ceil_mode, **more)
+    fits = all((size - 1) * step < room for size, step, room in zip(window, dilations, side))
+    dilations = dilations if fits else (1, 1)
+    chain.add(op, kernel_shape=window, strides=strides, pads=pads, ceil_mode=ceil_mode, dilations=dilations, **more)
     chain.add("GlobalAveragePool")
     ends(chain, 3, tmp_path)
 
@@ -317,6 +321,25 @@ def test_one_output_and_as_many_as_inputs_are_values(tmp_path: Path) -> None:
     chain.gemm(6, 2)
     chain.gemm(2, 6)
     assert assert_imports(chain, tmp_path).network.output == Output("values")
+
+
+def test_a_single_chance_with_two_labels(tmp_path: Path) -> None:
+    chain = Chain(4)
+    chain.gemm(4, 1)
+    chain.add("Sigmoid")
+    path = chain.save(tmp_path)
+    assert import_network(path).network.output == Output("sigmoid")
+    named = import_network(path, labels=("healthy",)).network
+    assert named.output == Output("sigmoid") and named.labels == ("healthy",)
+    imported = import_network(path, labels=("ill", "healthy"))
+    network = imported.network
+    assert network.output == Output("classes", "softmax") and network.outputs == 2
+    x = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
+    chance = run_onnx(path, x)
+    given = run_network(network, imported.tensors, x).probabilities
+    np.testing.assert_allclose(given, np.concatenate([1 - chance, chance], axis=1), atol=1e-6)
+    with pytest.raises(ModelError, match="3 labels"):
+        import_network(path, labels=("a", "b", "c"))
 
 
 def test_softmax_over_channels_before_the_flatten(tmp_path: Path) -> None:

@@ -1,0 +1,144 @@
+"""Sums, means, maxima and norms over axes: of the height and width of an image, its channels, or features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ...network import Conv2d, ModelError, Pool
+from ..importer import Importer
+from ..onnx_attributes import integer
+from ..onnx_constants import axes_of
+from ..onnx_file import Node
+from ..steps import activate, affine_view, combine_views
+from ..view import View
+
+Reduction = Callable[[Importer, View, tuple[int, ...], bool], View]
+
+
+def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str, keep: bool) -> View:
+    """The mean or maximum of a view over some or all of its axes, which are counted without the batch."""
+    if method == "average" and _are_channels(importer, view, axes):
+        return _mean_of_channels(importer, view, axes[0], keep)
+    rest = tuple(axis for axis in view.order() if axis not in axes)
+    inner = tuple(axis for axis in view.order() if axis in axes)
+    ordered = view.permuted((*rest, *inner))
+    sizes = ordered.shape
+    channels = math.prod(sizes[: len(rest)])
+    if len(inner) >= 2:
+        image: tuple[int, ...] = (channels, sizes[len(rest)], math.prod(sizes[len(rest) + 1 :]))
+    elif ordered.arrangement() is None and len(rest) == 2:
+        image = sizes  # over the width alone
+    else:
+        image = (channels, 1, math.prod(sizes[len(rest) :]))
+    window = (image[1] if len(inner) >= 2 else 1, image[2])
+    source = importer.builder.arrange(ordered, (image[0], image[1], image[2]))
+    made = importer.add(Pool(importer.name("pool"), method, window, window, inputs=(source,)))
+    left = tuple(sizes[: len(rest)])
+    spread = made.reshaped(left, view.batched)
+    kept = spread.permuted(tuple(rest.index(axis) for axis in sorted(rest)))
+    return _kept(kept, axes, len(view.axes)) if keep else kept
+
+
+def _kept(view: View, axes: tuple[int, ...], rank: int) -> View:
+    """A view without some of `rank` axes, with axes of one in their places."""
+    full = iter(view.axes)
+    return View(view.layer, tuple(() if axis in axes else next(full) for axis in range(rank)), view.batched)
+
+
+def _are_channels(importer: Importer, view: View, axes: tuple[int, ...]) -> bool:
+    """Whether the axis is that of an image's channels as the layer gives them, and there are many pixels."""
+    shape = importer.shape(view)
+    lead = view.order()[0] if len(view.axes) == 3 else -1
+    lies = len(view.axes) == 3 and view.permuted(view.order()).arrangement() is None
+    return lies and axes == (lead,) and shape[0] == view.shape[lead] > 1 and math.prod(shape[1:]) > 1
+
+
+def _mean_of_channels(importer: Importer, view: View, axis: int, keep: bool) -> View:
+    """The mean of all channels at each pixel: a convolution by one over their number, which moves nothing."""
+    order = view.order()
+    channels = view.shape[axis]
+    source = importer.builder.arrange(view.permuted(order), importer.shape(view))
+    layer = Conv2d(importer.name("mean"), channels, 1, (1, 1), inputs=(source,))
+    weight = np.full((1, channels, 1, 1), 1 / channels, np.float32)
+    made = importer.add(layer, {"weight": weight, "bias": np.zeros(1, np.float32)})
+    left = tuple(view.shape[other] for other in order if other != axis)
+    rest = tuple(other for other in order if other != axis)
+    spread = made.reshaped(left, view.batched)
+    kept = spread.permuted(tuple(rest.index(other) for other in sorted(rest)))
+    return _kept(kept, (axis,), len(view.axes)) if keep else kept
+
+
+def _mean(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    return pool_axes(importer, view, axes, "average", keep)
+
+
+def _largest(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    return pool_axes(importer, view, axes, "max", keep)
+
+
+def _smallest(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    return _times(importer, _largest(importer, _times(importer, view, -1), axes, keep), -1)
+
+
+def _sum(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    return _times(importer, _mean(importer, view, axes, keep), _count(view, axes))
+
+
+def _absolute(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    return _sum(importer, activate(importer, view, "abs"), axes, keep)
+
+
+def _squares(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    return _sum(importer, combine_views(importer, "multiply", view, view), axes, keep)
+
+
+def norm(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    """The root of the sum of squares, by way of their mean, which float16 holds longer."""
+    mean = _mean(importer, combine_views(importer, "multiply", view, view), axes, keep)
+    return _times(importer, activate(importer, mean, "sqrt"), math.sqrt(_count(view, axes)))
+
+
+def _times(importer: Importer, view: View, factor: float) -> View:
+    return affine_view(importer, view, np.full(1, factor), np.zeros(1)) if factor != 1 else view
+
+
+def _count(view: View, axes: tuple[int, ...]) -> int:
+    return math.prod(view.shape[axis] for axis in axes)
+
+
+def _reducing(reduction: Reduction) -> Callable[[Importer, Node], None]:
+    def operator(importer: Importer, node: Node) -> None:
+        view = importer.data(node)
+        given = axes_of(node, [importer.constants.get(name) for name in node.inputs])
+        if not given and integer(node, "noop_with_empty_axes", 0):
+            raise ModelError("names no axes")
+        if not given:
+            given = tuple(range(view.rank))
+        axes = tuple(sorted({importer.axis(view, axis) for axis in given}))
+        importer.give(node, reduction(importer, view, axes, bool(integer(node, "keepdims", 1))))
+
+    return operator
+
+
+def _normalize(importer: Importer, node: Node) -> None:
+    """x over its norm along an axis."""
+    view = importer.data(node)
+    if integer(node, "p", 2) != 2:
+        raise ModelError("its p is not 2")
+    axis = importer.axis(view, integer(node, "axis", -1))
+    importer.give(node, combine_views(importer, "divide", view, norm(importer, view, (axis,), True)))
+
+
+OPERATORS = {
+    "ReduceMean": _reducing(_mean),
+    "ReduceMax": _reducing(_largest),
+    "ReduceMin": _reducing(_smallest),
+    "ReduceSum": _reducing(_sum),
+    "ReduceL1": _reducing(_absolute),
+    "ReduceL2": _reducing(norm),
+    "ReduceSumSquare": _reducing(_squares),
+    "LpNormalization": _normalize,
+}

@@ -1,0 +1,61 @@
+"""Views with axes of one repeated along those axes, as ONNX broadcasts them: exact products with ones.
+
+A channel is handed to all channels by a convolution of 1x1 ones, a row or column to the whole image by a depthwise one
+whose window meets one number and zeros. Each sum has one term that is not zero, so that nothing is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..network import MAX_KERNEL_ELEMENTS, MAX_KERNEL_SIZE, Conv2d, Dense, ModelError, Shape
+from .importer import Importer
+
+
+def spread(importer: Importer, source: str, shape: Shape) -> str:
+    """The layer that repeats what `source` gives until it is of `shape`, features or an image; ModelError where it
+    cannot be: sizes other than 1 have to be those of `shape`."""
+    before = importer.builder.shapes[source]
+    if len(before) != len(shape) or any(small not in (1, large) for small, large in zip(before, shape)):
+        raise ModelError(f"{list(before)} cannot be repeated until it is {list(shape)}")
+    if len(shape) == 1:
+        return source if before == shape else _spread_feature(importer, source, shape[0])
+    # Rows and columns come first, while there are few channels.
+    return _spread_channel(importer, _spread_sides(importer, source, shape), shape[0])
+
+
+def _spread_feature(importer: Importer, source: str, features: int) -> str:
+    layer = Dense(importer.name("repeat"), 1, features, inputs=(source,))
+    ones, zeros = np.ones((1, features), np.float32), np.zeros(features, np.float32)
+    return importer.add(layer, {"weight": ones, "bias": zeros}).layer
+
+
+def _spread_channel(importer: Importer, source: str, channels: int) -> str:
+    if importer.builder.shapes[source][0] == channels:
+        return source
+    layer = Conv2d(importer.name("repeat"), 1, channels, (1, 1), inputs=(source,))
+    ones, zeros = np.ones((channels, 1, 1, 1), np.float32), np.zeros(channels, np.float32)
+    return importer.add(layer, {"weight": ones, "bias": zeros}).layer
+
+
+def _spread_sides(importer: Importer, source: str, shape: Shape) -> str:
+    channels, *sides = importer.builder.shapes[source]
+    window = [large if small == 1 else 1 for small, large in zip(sides, shape[1:])]
+    if window == [1, 1]:
+        return source
+    if max(window) > MAX_KERNEL_SIZE or math.prod(window) > MAX_KERNEL_ELEMENTS:
+        raise ModelError(f"repeats numbers over {window[0]}x{window[1]} pixels, which is not supported")
+    down, across = window[0] - 1, window[1] - 1
+    layer = Conv2d(
+        importer.name("repeat"),
+        channels,
+        channels,
+        (window[0], window[1]),
+        (down, across, down, across),
+        groups=channels,
+        inputs=(source,),
+    )
+    ones = np.ones((channels, 1, *window), np.float32)
+    return importer.add(layer, {"weight": ones, "bias": np.zeros(channels, np.float32)}).layer
