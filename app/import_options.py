@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from .errors import UsageError
+from .text import parse_number
 
 if TYPE_CHECKING:
     from ..models.importing import ImportOptions, PictureOptions
@@ -160,7 +161,7 @@ def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     if text is None:
         return None
     try:
-        values = tuple(float(word) for word in text.split(","))
+        values = tuple(parse_number(word) for word in text.split(","))
     except ValueError:
         raise UsageError(f"{option} {text}: numbers with commas between them are needed") from None
     if not all(math.isfinite(value) for value in values):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -57,7 +58,7 @@ def lint(
         if not report.kernels:
             without.append(path)
     for path in without:
-        if path.resolve() not in reached:
+        if Path(os.path.realpath(path)) not in reached:
             complain(f"{path}: nothing was checked: it has no function decorated with nki.jit")
     write_stdout("".join(f"{printable(str(finding))}\n" for finding in sorted(findings)))
     if unusable:

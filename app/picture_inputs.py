@@ -115,7 +115,7 @@ def read_list(path: str) -> list[str]:
     """The names in a list of files ("-" for standard input): one a line, as they are, empty lines left out.
 
     Names are bytes, as everywhere in the file system, decoded as Python decodes the names of files. UsageError where
-    the list cannot be read or is larger than MAX_LIST_BYTES.
+    the list cannot be read, is larger than MAX_LIST_BYTES or no text (a picture, UTF-16, `find -print0`).
     """
     try:
         if path == STANDARD_INPUT:
@@ -129,5 +129,7 @@ def read_list(path: str) -> list[str]:
         raise UsageError(f"--from-list {path}: {describe(error)}") from None
     if len(content) > MAX_LIST_BYTES:
         raise UsageError(f"--from-list {path}: more than {MAX_LIST_BYTES >> 20} MiB; no list of pictures is so long")
+    if b"\0" in content:  # that no name can hold
+        raise UsageError(f"--from-list {path}: holds NUL bytes; a text file of names is needed, one a line")
     lines = (line.removesuffix(b"\r") for line in content.split(b"\n"))
     return [os.fsdecode(line) for line in lines if line]

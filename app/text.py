@@ -15,6 +15,13 @@ def spell(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def parse_number(text: str) -> float:
+    """A number as people write it; ValueError for `1_0` and digits of other scripts too, which Python alone reads."""
+    if not text.isascii() or "_" in text:
+        raise ValueError(f"no number: {text!r}")
+    return float(text)
+
+
 def count(number: int, noun: str) -> str:
     """`1 picture`, `2 pictures`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from ..errors import UsageError
+from ..text import parse_number
 
 
 def parse_constants(given: Sequence[str]) -> dict[str, float]:
@@ -18,7 +19,7 @@ def parse_constants(given: Sequence[str]) -> dict[str, float]:
         if name in values:
             raise UsageError(f"--set: {name} is given twice")
         try:
-            values[name] = float(value)
+            values[name] = parse_number(value)
         except ValueError:
             raise UsageError(f"--set: {name} must be a number, came {value!r}") from None
     return values

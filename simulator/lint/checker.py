@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ class _Check:
                 continue
             self._seen.add(id(definition.node))
             if definition.module.path is not None:
-                self._reached.add(definition.module.path.resolve())
+                self._reached.add(Path(os.path.realpath(definition.module.path)))
             if isinstance(definition.node, ast.ClassDef):
                 self._check_class(definition, definition.node)
             else:

@@ -247,7 +247,7 @@ class Files:
 
     def read(self, path: Path, shown: str | None = None) -> Module:
         """The module of a file. Raises SourceError."""
-        key = path.resolve()
+        key = Path(os.path.realpath(path))  # unlike resolve, it leaves links that lead in circles to the reader
         if key not in self._modules:
             self._modules[key] = read_module(path, shown or str(path))
         return self._modules[key]

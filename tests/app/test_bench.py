@@ -119,7 +119,12 @@ def test_what_if_the_machine_were_another(cli) -> None:
     told = cli(*shape, "--set", "dma_sustained=500")
     assert "another machine than trn2: dma_sustained = 500 (not 368)" in told.out + told.err
     assert cli(*shape, "--format", "json").json()["total_us"] == plain["total_us"]
-    for given, message in (("dma_sustained", "name=value"), ("no_such=1", "no constant"), ("launch_ns=x", "a number")):
+    wrong = {
+        "dma_sustained": "name=value",
+        "no_such=1": "no constant",
+        **dict.fromkeys(("launch_ns=x", "launch_ns=1_0", "launch_ns=\u0661\u0662"), "a number"),
+    }
+    for given, message in wrong.items():
         refused = cli(*shape, "--set", given)
         assert refused.status == 2 and message in refused.err
 

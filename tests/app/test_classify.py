@@ -166,6 +166,14 @@ def test_a_list_that_names_nothing(cli, tmp_path) -> None:
     assert outcome.status == 2 and outcome.err.endswith("list: names no pictures; nothing was asked\n")
 
 
+@pytest.mark.parametrize("content", [b"a.png\0b.png\0", "a.png\n".encode("utf-16"), b"\x89PNG\r\n\0\0\n"])
+def test_a_list_that_is_no_text(cli, tmp_path, content) -> None:
+    (tmp_path / "list").write_bytes(content)
+    outcome = cli("classify", "--from-list", tmp_path / "list")
+    assert outcome.status == 2 and outcome.out == ""
+    assert outcome.err.endswith("list: holds NUL bytes; a text file of names is needed, one a line\n")
+
+
 def test_samples_are_read_right(cli, request) -> None:
     """The bundled network on the bundled samples, whose names begin with the truth."""
     folder = request.config.rootpath / "samples"

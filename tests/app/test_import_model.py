@@ -175,6 +175,8 @@ def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> 
         (("net.onnx", "-o", "m", "--output-name", "v"), "it has no value 'v'"),
         (("net.onnx", "-o", "m", "--std", "0"), "none may be 0"),
         (("net.onnx", "-o", "m", "--mean", "a"), "--mean a: numbers with commas"),
+        (("net.onnx", "-o", "m", "--mean", "1_0"), "--mean 1_0: numbers with commas"),
+        (("net.onnx", "-o", "m", "--std", "\u0661"), "numbers with commas"),
         (("net.onnx", "-o", "m", "--mean", "nan"), "finite numbers are needed"),
         (("net.onnx", "-o", "m", "--std", "1,2"), "std has 2 numbers"),
         (("net.onnx", "-o", "m", "--labels", "missing.txt"), "--labels missing.txt: no such file"),

@@ -1,5 +1,6 @@
 """`trninfer lint`: what it prints and its exit status."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -48,6 +49,14 @@ def test_what_is_no_source_file_is_told_and_never_waited_for(folder, capsys):
     told = capsys.readouterr().err.splitlines()
     assert told[:3] == [f"trninfer: {name}: not a regular file" for name in ("/dev/zero", "pipe.py", ".")]
     assert told[3] == "trninfer: long.py: more than 4 MiB; no source file is so long" and len(told) == 4
+
+
+def test_links_that_lead_in_circles_are_an_error_of_one_line(folder, capsys):
+    (folder / "loop.py").symlink_to("loop.py")
+    assert run(["lint", "loop.py", "host.py"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("trninfer: loop.py: ") and os.strerror(errno.ELOOP) in told[0]
+    assert len(told) == 2  # the other file is checked
 
 
 def test_a_file_without_kernels_is_told(folder, capsys):
