@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Optional, get_type_hints
+from typing import Annotated, Any, Optional, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -275,7 +275,7 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(command, include_extras=True)
+        hints = {name: _told(kind) for name, kind in get_type_hints(command, include_extras=True).items()}
         groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
         parameters: list[inspect.Parameter] = []
         for name, parameter in inspect.signature(command).parameters.items():
@@ -298,6 +298,12 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
         return call
 
     return wrap
+
+
+def _told(hint: Any) -> Any:
+    """A parameter's annotation as it was written: Python 3.10 puts an Optional around it where the default is None,
+    and typer does not look for its option inside."""
+    return next((part for part in get_args(hint) if get_origin(part) is Annotated), hint)
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
