@@ -2,15 +2,76 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from typing import Any
+
+from .errors import NkiValidationError
 
 
 class NKIObject:
-    """Base class of classes that a kernel may use."""
+    """Base class of classes that a kernel may use.
 
-    def __init__(self, **fields: Any) -> None:
-        for name, value in fields.items():
-            setattr(self, name, value)
+    They are data classes, with or without `@dataclass`: what is declared in a class, annotated or assigned, is a field;
+    one that is not given and has no default is None; objects with equal fields are equal (nki-language-guide.rst,
+    "Class Support" and "Enumerations").
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Declare the fields as Python's `dataclass`, where it decorates the class next, has to see them."""
+        super().__init_subclass__(**options)
+        declared = inspect.get_annotations(cls)
+        for name, annotation in declared.items():
+            if name not in cls.__dict__ and "ClassVar" not in str(annotation):
+                setattr(cls, name, None)
+        for name, value in list(cls.__dict__.items()):
+            if name not in declared and not name.startswith("__") and _is_default(value):
+                declared[name] = Any
+        cls.__annotations__ = declared
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        cls = type(self)
+        fields = _fields(cls)
+        given = dict(zip(fields, values))
+        wrong = [name for name in named if name not in fields or name in given]
+        if wrong or len(values) > len(fields):
+            what = f"no field {wrong[0]!r} to set" if wrong else f"{len(values)} values"
+            raise NkiValidationError(f"{cls.__name__}: {what}; its fields are {', '.join(fields) or 'none'}")
+        given.update(named)
+        for name, default in fields.items():
+            setattr(self, name, given[name] if name in given else _made(default))
+        finish = getattr(self, "__post_init__", None)
+        if finish is not None:
+            finish()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and vars(self) == vars(other))
+
+    __hash__ = None  # type: ignore[assignment]  # as equality is by fields, which may change
+
+
+def _is_default(value: Any) -> bool:
+    """Whether what a class assigns is the default of a field: a value, nothing that acts on access, nothing mutable."""
+    return not callable(value) and not hasattr(type(value), "__get__") and type(value).__hash__ is not None
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    """The fields of a class and their defaults, those of its bases first."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        for name, annotation in inspect.get_annotations(base).items():
+            if "ClassVar" not in str(annotation):
+                found[name] = getattr(cls, name, None)
+    return found
+
+
+def _made(default: Any) -> Any:
+    """The value of a field that is not given."""
+    if not isinstance(default, dataclasses.Field):
+        return default
+    if default.default_factory is not dataclasses.MISSING:
+        return default.default_factory()
+    return None if default.default is dataclasses.MISSING else default.default
 
 
 class DynamicSlice:

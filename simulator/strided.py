@@ -45,6 +45,9 @@ class StridedMemory(NKIObject):
         self._bits = False
         self._access: Access | None = None
 
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     # What NKI exposes
 
     @property

@@ -8,7 +8,7 @@ aws-neuron-sdk.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -76,13 +76,18 @@ class NkiTensor(TensorViews):
             if shape[0] > 1 and strides[0] != view.row:
                 raise NkiValidationError(f"{what}: the partition stride must be the {view.row} elements of a partition")
             partition, element = divmod(start, view.row)
-            if partition + shape[0] > self.storage.shape[0] or element + reach >= view.row:
-                raise OutOfBoundsError(f"{what} reaches outside {self.storage.label}")
-        elif start + reach >= view.row:
-            raise OutOfBoundsError(f"{what} reaches outside {self.storage.label}")
+            outside = partition + shape[0] > self.storage.shape[0] or element + reach >= view.row
+        else:
+            outside = start + reach >= view.row
+        if outside:
+            return OutsideTensor(view, f"{what} reaches outside {self.storage.label}")
         if scalar_offset is None and vector_offset is None:
             return view
         return self._moved_by(view, scalar_offset, vector_offset, indirect_dim)
+
+    def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], key: Any) -> NkiTensor:
+        what = f"{self.label}: {_shown_key(key)} takes no element"
+        return OutsideTensor(NkiTensor(shape, self._dtype, self.storage, strides=strides, offset=self.offset), what)
 
     def view(self, dtype: object) -> NkiTensor:
         """The same bytes as another dtype; the last dimension shrinks or grows."""
@@ -188,6 +193,23 @@ class NkiTensor(TensorViews):
         return IndirectTensor(pattern, vector if scalar is None else scalar, step, room // step + 1, vector is not None)
 
 
+class OutsideTensor(NkiTensor):
+    """A view that is empty or reaches outside its tensor. A kernel may hold it (AWS's do, where the last of several
+    tiles is shorter, or a core has nothing to do); an instruction that uses it is told `why` it cannot."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, view: NkiTensor, why: str) -> None:
+        super().__init__(view.shape, view._dtype, view.storage, strides=view.strides, offset=view.offset)
+        self.why = why
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise OutOfBoundsError(self.why)
+
+    _array = write = compute = _rectangle = _view = view = _refuse
+    values = property(_refuse)
+
+
 class IndirectTensor(NkiTensor):
     """A view at `offset + index * step` elements, where `index` may be 0 to `extent` - 1.
 
@@ -275,6 +297,19 @@ class IndirectTensor(NkiTensor):
 
     def view(self, dtype: object) -> NkiTensor:
         raise NkiValidationError(f"view of {self.label}: not possible on an indirect view; take it before the index")
+
+
+def _shown_key(key: Any) -> str:
+    """An index as a kernel writes it."""
+    shown = []
+    for item in key if type(key) is tuple else (key,):
+        if isinstance(item, slice):
+            shown.append(":".join("" if end is None else str(end) for end in (item.start, item.stop)))
+        elif isinstance(item, DynamicSlice):
+            shown.append(f"nl.ds({item.start}, {item.size})")
+        else:
+            shown.append("..." if item is Ellipsis else str(item))
+    return f"[{', '.join(shown)}]"
 
 
 def _check_scalar(tensor: NkiTensor, index: Any, what: str) -> None:

@@ -29,6 +29,10 @@ class TensorViews(StridedMemory):
         """`self` without dimension `dim`, at an index that is no number."""
         raise NotImplementedError
 
+    def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], key: Any) -> Self:
+        """`self[key]`, which takes no element."""
+        raise NotImplementedError
+
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Self:
         return type(self)(shape, self._dtype, self.storage, strides=strides, offset=offset)
 
@@ -74,6 +78,8 @@ class TensorViews(StridedMemory):
                     )  # a tensor on chip keeps its partitions and two dimensions, one in HBM keeps one
                     new_strides.append(stride)
                     kept += 1
+        if 0 in new_shape:
+            return self._empty(tuple(new_shape), tuple(new_strides), key)
         return self._view(tuple(new_shape), tuple(new_strides), offset)
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -70,10 +70,9 @@ def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int,
         start += extent
     if stop < 0:
         stop += extent
-    if not 0 <= start < stop <= extent or step < 1:
+    if not 0 <= start <= stop <= extent or step < 1:
         raise OutOfBoundsError(
-            f"{tensor.label}: {item.start}:{item.stop}:{item.step} of dimension {dim} must lie in "
-            f"0:{extent} and not be empty"
+            f"{tensor.label}: {item.start}:{item.stop}:{item.step} of dimension {dim} must lie in 0:{extent}"
         )
     count = (stop - start + step - 1) // step
     if type(count) is not int:
