@@ -12,7 +12,7 @@ import nki.language as nl
 from .packing import PARTITIONS as PARTITIONS
 from .packing import ceil_div as ceil_div
 
-DMA_SCRATCH_BYTES = 16 * 1024 + 264  # of a partition, which DMAs need themselves: nki-library leaves it on trn2
+IDENTITY_BYTES = 256  # of a partition, which nki-library leaves to the identity of the compiler's own transposes
 DMA_ROW_BYTES = 2048  # contiguous bytes from which a DMA descriptor is efficient (nki-dma-bandwidth-guide)
 DMA_BYTES = 1 << 19  # from which a DMA is: 32 KiB for each of the 16 DMA engines (nki_perf_guide)
 
@@ -113,8 +113,8 @@ def evict(dst, src, turn):
 
 
 def usable_sbuf_bytes():
-    """Bytes of an SBUF partition that tiles may take: what the chip has, without DMA's scratch."""
-    return nl.tile_size.sbuf_fmax_bytes - DMA_SCRATCH_BYTES
+    """Bytes of an SBUF partition that tiles may take: what the compiler leaves, without its transposes' identity."""
+    return nl.tile_size.sbuf_fmax_bytes - IDENTITY_BYTES
 
 
 def transposed_dtype(dtype):

@@ -12,7 +12,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import PARTITIONS, ceil_div, check_dtype, itemsize
+from .tiles import PARTITIONS, ceil_div, check_dtype, itemsize, usable_sbuf_bytes
 from .tiles import tiles as cover
 
 ADDRESS_ALIGNMENT = 64  # bytes between starts of explicitly placed tiles: a multiple of every target's requirement
@@ -126,7 +126,7 @@ def vector_add_stream(a, b, free=1000):
         Long tiles make efficient DMAs, short ones overlap better: at n = 256,000 two tiles of 1,000 beat one of 2,000.
     """
     _check_vectors(a, b)
-    most = nl.tile_size.sbuf_fmax_bytes // (3 * itemsize(a.dtype))
+    most = usable_sbuf_bytes() // (3 * itemsize(a.dtype))
     assert free >= 1 and free <= most, f"free must be between 1 and {most} for {a.dtype}, got {free}"
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     shared = a.shape[0] // PARTITIONS * PARTITIONS
@@ -161,7 +161,7 @@ def vector_add_direct_allocation(a, b, free=1000, tiles=4):
     n = a.shape[0]
     shared = n // PARTITIONS * PARTITIONS
     place = ceil_div(max(free, n - shared) * itemsize(a.dtype), ADDRESS_ALIGNMENT) * ADDRESS_ALIGNMENT
-    capacity = nl.tile_size.sbuf_fmax_bytes
+    capacity = usable_sbuf_bytes()
     assert 3 * tiles * place <= capacity, (
         f"3 x {tiles} tiles of {place} bytes a partition must fit in the {capacity} bytes of SBUF; "
         "take a smaller free or fewer tiles"

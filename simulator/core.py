@@ -100,7 +100,7 @@ class NeuronCore:
 
     def _arena(self, region: MemoryRegion) -> Arena:
         if region not in self._arenas:
-            row_bytes = self.target.sbuf_bytes if region is SBUF else self.target.psum_bytes
+            row_bytes = self.target.usable_sbuf_bytes if region is SBUF else self.target.psum_bytes
             owner = self._note(region, 0, f"{region.value} placed by address", "")
             owner.placed = True
             self._arenas[region] = Arena(row_bytes, owner, functional=self.functional)

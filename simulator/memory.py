@@ -15,7 +15,7 @@ import numpy as np
 from .dtypes import Array, DType
 from .errors import CapacityError, NkiValidationError
 from .psum_writes import PsumWrites
-from .targets import PARTITIONS, Target
+from .targets import PARTITIONS, PSUM_BANK_BYTES, Target
 
 
 class MemoryRegion(Enum):
@@ -170,7 +170,7 @@ def allocate(
             raise NkiValidationError(
                 f"ndarray {storage.label}: partition dimension {shape[0]} exceeds maximum {PARTITIONS}"
             )
-        limit = target.sbuf_bytes if region is SBUF else target.psum_bytes
+        limit = target.usable_sbuf_bytes if region is SBUF else target.psum_bytes
         if storage.row_bytes > limit:
             raise CapacityError(
                 f"ndarray {storage.label}: {storage.row_bytes} bytes a partition exceed the {limit} of "
@@ -196,10 +196,10 @@ def place(storage: Storage, address: tuple[int, ...], arena: Arena) -> None:
             f"ndarray {storage.label}: address {address} puts bytes {start} to "
             f"{start + storage.row_bytes - 1} outside the {arena.row_bytes} of a partition"
         )
-    if storage.region is PSUM and start % PSUM_ALIGNMENT:
+    if storage.region is PSUM and start % PSUM_BANK_BYTES:
         raise NkiValidationError(
             f"ndarray {storage.label}: address {address} puts it at byte {start} of PSUM; allowed: multiples of "
-            f"{PSUM_ALIGNMENT}"
+            f"{PSUM_BANK_BYTES}, where the banks begin"
         )
     storage.arena = arena
     storage.base = start

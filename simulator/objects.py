@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
 from .errors import NkiValidationError
 
@@ -47,7 +47,7 @@ class NKIObject:
     def __eq__(self, other: object) -> bool:
         return self is other or (type(self) is type(other) and vars(self) == vars(other))
 
-    __hash__ = None  # type: ignore[assignment]  # as equality is by fields, which may change
+    __hash__: ClassVar[Any] = None  # as equality is by fields, which may change
 
 
 def _is_default(value: Any) -> bool:

@@ -16,6 +16,10 @@ PSUM_BANKS = 8
 PSUM_BANK_BYTES = 2048  # of one partition: 512 float32
 STATIONARY_COLUMNS = 128  # columns of the PE array
 KIB = 1024
+# What the compiler keeps of each partition of SBUF: descriptors that DMAs make at run time, and a few bytes of its own
+# (nki-library, mlp_cte_constants.py, on trn2: DynamicDMAScratchLoc, EvalAccelReservedLoc; no figure is published for
+# the other generations, which are taken to keep as much).
+RESERVED_SBUF_BYTES = 16 * KIB + 8
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,11 @@ class Target:
     scalar_ghz: float
     gpsimd_ghz: float
     moving_columns: int  # the largest free size of a moving tile: one PSUM bank before NeuronCore-v4, all of PSUM on it
+
+    @property
+    def usable_sbuf_bytes(self) -> int:
+        """Bytes of a partition that tiles may take."""
+        return self.sbuf_bytes - RESERVED_SBUF_BYTES
 
     @property
     def psum_bytes(self) -> int:

@@ -203,11 +203,20 @@ class OutsideTensor(NkiTensor):
         super().__init__(view.shape, view._dtype, view.storage, strides=view.strides, offset=view.offset)
         self.why = why
 
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _refuse(self) -> NoReturn:
         raise OutOfBoundsError(self.why)
 
-    _array = write = compute = _rectangle = _view = view = _refuse
-    values = property(_refuse)
+    def _array(self) -> Array:
+        self._refuse()
+
+    def _rectangle(self) -> Access:
+        self._refuse()
+
+    def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> OutsideTensor:
+        self._refuse()
+
+    def view(self, dtype: object) -> NkiTensor:
+        self._refuse()
 
 
 class IndirectTensor(NkiTensor):

@@ -25,14 +25,17 @@ def core_barrier(data: NkiTensor, cores: Any, engine: engine = engine.gpsimd, na
     The writes to `data` that come before are awaited, those and the reads that come after wait.
     """
     core, pair = _pair("core_barrier")
-    if not isinstance(data, NkiTensor) or data.storage.region is not MemoryRegion.shared_hbm:
+    if not isinstance(data, NkiTensor) or data.storage.region not in (MemoryRegion.shared_hbm, SBUF):
         shown = data.label if isinstance(data, NkiTensor) else type(data).__name__
         raise NkiValidationError(f"core_barrier: data {shown} must be a tensor in nl.shared_hbm")
+    private = data.storage.region is SBUF  # nki-library's bwmm_shard_on_I has a barrier on a tile
+    if private:
+        core.warn(f"core_barrier: data {data.label} is each core's own; the documentation has data in nl.shared_hbm")
     if tuple(cores) != tuple(range(CORES)):
         raise NkiValidationError(f"core_barrier: cores {cores}; allowed: (0, 1)")
     unit = engine_of("core_barrier", engine, _GPSIMD, _ENGINES)
     instruction = core.issue("core_barrier", unit, (data,), (data,), core.costs.barrier(), name)
-    terms = ("core_barrier", id(data.storage))
+    terms = ("core_barrier", 0 if private else id(data.storage))
     pair.meet(core.rank, Meeting(terms, _shown(instruction, f"data {data.label}"), instruction.index, None))
     return instruction
 

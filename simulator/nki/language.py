@@ -69,11 +69,11 @@ class _TileSize(NKIObject):
 
     @property
     def sbuf_fmax_bytes(self) -> int:
-        return self._target().sbuf_bytes
+        return self._target().usable_sbuf_bytes
 
     @property
     def sbuf_fmax(self) -> int:
-        return self._target().sbuf_bytes // 4
+        return self._target().usable_sbuf_bytes // 4
 
     @property
     def sbuf_size_bytes(self) -> int:
@@ -81,7 +81,7 @@ class _TileSize(NKIObject):
 
     @property
     def total_available_sbuf_size(self) -> int:
-        return self._target().sbuf_bytes
+        return self._target().usable_sbuf_bytes
 
     def _target(self) -> Target:
         return active().target if is_active() else default_target()

@@ -1,5 +1,8 @@
 """How much of SBUF and PSUM a program holds at a time, in program order, and the error where that is too much.
 
+A compiler may reorder what depends on nothing between. So a program that does not fit as it is written is looked at
+again with every tile in PSUM read as soon as its sum is complete.
+
 A tile lives from its first write to its last access; one that nothing reads lives until the kernel lets go of it. Tiles
 that a kernel placed by address take what it chose, for the whole program.
 """
@@ -13,6 +16,7 @@ from ..errors import CapacityError
 from ..instruction import Allocation, Instruction
 from ..memory import PSUM, SBUF
 from ..targets import PSUM_BANK_BYTES, PSUM_BANKS, Target
+from .dependencies import analyse
 
 _QUADRANTS = 4  # of 32 partitions
 _SHOWN = 4  # biggest tiles that an error names
@@ -62,6 +66,34 @@ def lives(program: list[Instruction]) -> list[Life]:
 
 def check(program: list[Instruction], target: Target) -> Memory:
     """The peaks of a program; CapacityError where the target does not have that much."""
+    try:
+        return _peaks(program, target)
+    except CapacityError:
+        early = read_early(program)
+        if early == program:
+            raise
+        try:
+            return _peaks(early, target)
+        except CapacityError:
+            pass
+        raise
+
+
+def read_early(program: list[Instruction]) -> list[Instruction]:
+    """The program with the readers of PSUM moved to where what they need is there, and all else in its order."""
+    successors = analyse(program).successors
+    places = [0] * len(program)  # after which instruction each may come
+    for index, instruction in enumerate(program):
+        evicts = places[index] and any(access.allocation.region is PSUM for access in instruction.reads)
+        places[index] = place = places[index] if evicts else max(index, places[index])
+        for successor in successors[index]:
+            later = successor >> 2
+            places[later] = max(places[later], place)
+    return [program[index] for index in sorted(range(len(program)), key=lambda index: (places[index], index))]
+
+
+def _peaks(program: list[Instruction], target: Target) -> Memory:
+    """`check` of a program in this order."""
     tiles = lives(program)
     sbuf = [life for life in tiles if life.allocation.region is SBUF]
     psum = [life for life in tiles if life.allocation.region is PSUM]
@@ -72,16 +104,17 @@ def _check_sbuf(tiles: list[Life], target: Target) -> int:
     peak = 0
     alive: list[tuple[int, int, Allocation]] = []
     quadrants = Quadrants()
+    usable = target.usable_sbuf_bytes
     for start, end, allocation in tiles:
         while alive and alive[0][0] < start:
             quadrants.free(heapq.heappop(alive)[2])
         heapq.heappush(alive, (end, allocation.uid, allocation))
         held = quadrants.take(allocation)
-        if held > target.sbuf_bytes:
+        if held > usable:
             raise CapacityError(
                 f"SBUF of {target.name} is full: {allocation.label} (allocated at {allocation.line}) takes "
-                f"{allocation.row_bytes} bytes a partition where {target.sbuf_bytes - held + allocation.row_bytes} of "
-                f"{target.sbuf_bytes} are left; alive: {_biggest(alive, allocation)}"
+                f"{allocation.row_bytes} bytes a partition where {usable - held + allocation.row_bytes} of "
+                f"{usable} are left; alive: {_biggest(alive, allocation)}"
             )
         peak = max(peak, held)
     return peak

@@ -105,7 +105,8 @@ class _Simulation:
         # On trn1 the Vector and Scalar Engines take turns at PSUM, the Vector and GpSimd Engines at SBUF (A1).
         self.shares_ports = target.generation == 2
         self.ports = {"psum": 0.0, "sbuf": 0.0}
-        self.buffers = Buffers(self.graph.births, _placed(program, SBUF), _placed(program, PSUM), target.sbuf_bytes)
+        sbuf, psum = _placed(program, SBUF), _placed(program, PSUM)
+        self.buffers = Buffers(self.graph.births, sbuf, psum, target.usable_sbuf_bytes)
 
     def run(self) -> Schedule:
         program = self.program

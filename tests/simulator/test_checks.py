@@ -139,8 +139,11 @@ BROKEN = {
     ),
     "address outside": (lambda: nl.ndarray((4, 4), nl.float32, nl.sbuf, address=(126, 0)), "outside 0 to 127"),
     "address too far": (lambda: nl.ndarray((4, 4), nl.float32, nl.psum, address=(0, 16384)), "outside the 16384"),
-    "address unaligned": (lambda: nl.ndarray((4, 4), nl.bfloat16, nl.psum, address=(0, 2)), "allowed: multiples of 4"),
-    "too much SBUF": (lambda: new((128, 57345)), "exceed the 229376 of SBUF on trn2"),
+    "address unaligned": (
+        lambda: nl.ndarray((4, 4), nl.bfloat16, nl.psum, address=(0, 2)),
+        "multiples of 2048",
+    ),
+    "too much SBUF": (lambda: new((128, 57345)), "exceed the 212984 of SBUF on trn2"),
     "too much PSUM": (lambda: psum((128, 4097)), "exceed the 16384 of PSUM on trn2"),
 }
 TRN1_ONLY = {

@@ -25,10 +25,19 @@ def unfinished(a):
 @pytest.mark.parametrize("target,bytes_", [("trn1", 192 * 1024), ("trn2", 224 * 1024), ("trn3", 256 * 1024)])
 def test_sbuf_capacity_of_each_target(target, bytes_):
     with running(NeuronCore(find_target(target))):
-        new((128, bytes_ // 4))
-        assert nl.tile_size.sbuf_fmax_bytes == bytes_
-        with pytest.raises(CapacityError, match=target):
-            new((128, bytes_ // 4 + 1))
+        usable = bytes_ - 16 * 1024 - 8  # nki-library, mlp_cte_constants.py
+        assert (
+            nl.tile_size.sbuf_fmax_bytes
+            == nl.tile_size.total_available_sbuf_size
+            == 4 * nl.tile_size.sbuf_fmax
+            == usable
+        )
+        assert nl.tile_size.sbuf_size_bytes == 128 * bytes_
+        new((128, usable // 4))
+        new((128, 4), address=(0, usable - 16))
+        for too_much in ({"shape": (128, usable // 4 + 1)}, {"shape": (128, 4), "address": (0, usable - 12)}):
+            with pytest.raises(CapacityError, match=str(usable)):
+                new(**too_much)
 
 
 def test_overlapping_addresses_share_memory():
@@ -59,11 +68,15 @@ def test_integer_memory_that_was_never_written_reads_as_four(dtype):
     np.testing.assert_array_equal(result, [[1, 4, 4]] * 4)
 
 
-def test_addresses_are_bytes_in_sbuf_and_words_in_psum():
+def test_addresses_are_bytes_in_sbuf_and_banks_in_psum():
+    """nki/migration/index.rst: an allocation in PSUM starts at the beginning of a bank."""
     with running(NeuronCore(find_target("trn2"))):
         odd = new((4, 4), address=(0, 3))
         nisa.memset(odd, 1.5)
         np.testing.assert_array_equal(odd.values, np.full((4, 4), 1.5))
         assert nl.tile_size.sbuf_min_align == 1
-        with pytest.raises(NkiValidationError, match=f"allowed: multiples of {nl.tile_size.psum_min_align}"):
-            nl.ndarray((4, 4), nl.bfloat16, nl.psum, address=(0, 2))
+        for byte in (2, 4, 1024, 2047, 4098):
+            with pytest.raises(NkiValidationError, match=f"at byte {byte} of PSUM; allowed: multiples of 2048, where"):
+                nl.ndarray((4, 4), nl.bfloat16, nl.psum, address=(0, byte))
+        bank = nl.ndarray((128, 1024), nl.bfloat16, nl.psum, address=(0, 3 * 2048))  # the example of the guide
+        assert bank.storage.base == 3 * nl.tile_size.psum_bank_fmax_bytes

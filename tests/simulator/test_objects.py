@@ -8,7 +8,6 @@ import nki.language as nl
 import numpy as np
 import pytest
 from nki_tensors import on, tile
-
 from trninfer import simulator
 from trninfer.simulator.errors import NkiValidationError
 

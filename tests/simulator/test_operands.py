@@ -93,8 +93,8 @@ WRONG = {
     ),
     # dma_transpose
     "static transpose": (
-        lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), dge_mode=nisa.dge_mode.none),
-        "dge_mode none; allowed: unknown and hwdge",
+        lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), dge_mode=nisa.dge_mode.swdge),
+        "dge_mode swdge; allowed: unknown and hwdge",
     ),
     "software transpose without indices": (
         lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), dge_mode=nisa.dge_mode.swdge),

@@ -229,3 +229,22 @@ def test_the_arguments_that_either_core_writes_are_updated():
     a = np.zeros((2, 4), np.float32)
     nki.simulate(fill)[2](a)
     assert a[:, 0].tolist() == [1, 2]
+
+
+def test_a_barrier_on_a_tile_of_each_core_is_a_barrier_and_told():
+    """nki-library's bwmm_shard_on_I has one, where the documentation has data in shared HBM."""
+
+    @nki.jit
+    def kernel(a):
+        rank = nl.program_id(0)
+        shared = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+        tile = nl.load(a[rank : rank + 1])
+        nisa.dma_copy(shared[rank : rank + 1], tile)
+        nisa.core_barrier(tile, (0, 1))
+        out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+        nisa.dma_copy(out[rank : rank + 1], shared[1 - rank : 2 - rank])
+        return out
+
+    a = uniform(2, 4)
+    with pytest.warns(UserWarning, match="core_barrier: data .* is each core's own"):
+        np.testing.assert_array_equal(simulator.run(kernel[2], a).outputs[0], a[::-1])

@@ -4,6 +4,7 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 from nki_tensors import new
+from trninfer import simulator
 from trninfer.simulator import CapacityError
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.launch import execute
@@ -14,15 +15,16 @@ from trninfer.simulator.targets import TARGETS, find_target
 @pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum])
 def test_what_is_alive_counts_and_is_named(target, buffer):
     found = find_target(target)
-    whole = found.sbuf_bytes if buffer is nl.sbuf else found.psum_bytes
+    whole = found.usable_sbuf_bytes if buffer is nl.sbuf else found.psum_bytes
 
     def kernel(tiles):
         kept = [nl.ndarray((128, whole // 8 // 4), nl.float32, buffer, name=f"kept{i}") for i in range(tiles)]
         for tile in kept:
             nisa.memset(tile, 1.0, engine=nisa.engine.vector)
-        total = new((128, 1), buffer=buffer) if tiles < 8 else kept[0][:, 0:1]
-        for tile in kept:
-            nisa.tensor_reduce(total, nl.add, tile[:, 1:], axis=1)
+        last = new((128, 1), buffer=nl.psum if buffer is nl.sbuf else nl.sbuf)
+        nisa.tensor_reduce(last, nl.add, kept[-1], axis=1)
+        for tile in kept:  # all need the last one: none can be given up early
+            nisa.tensor_scalar(tile, tile, nl.add, last)
 
     execute(NeuronCore(found), kernel, (8,), {})
     with pytest.raises(
@@ -35,7 +37,7 @@ def test_what_is_alive_counts_and_is_named(target, buffer):
 @pytest.mark.parametrize("partitions, tiles", [(1, 4), (32, 4), (33, 2), (64, 2), (65, 1), (128, 1)])
 def test_tiles_of_few_partitions_lie_side_by_side(partitions, tiles):
     found = find_target("trn2")
-    columns = found.sbuf_bytes // 2 - 64  # of 16 bits: nearly a whole partition
+    columns = found.usable_sbuf_bytes // 2 - 64  # of 16 bits: nearly a whole partition
 
     def kernel(count):
         kept = [nl.ndarray((partitions, columns), nl.bfloat16) for _ in range(count)]
@@ -47,3 +49,27 @@ def test_tiles_of_few_partitions_lie_side_by_side(partitions, tiles):
     execute(NeuronCore(found, functional=False), kernel, (tiles,), {})
     with pytest.raises(CapacityError, match="SBUF of trn2 is full"):
         execute(NeuronCore(found, functional=False), kernel, (tiles + 1,), {})
+
+
+def sums(tiles, apart):
+    """`tiles` sums in PSUM, a bank each, then their copies; without `apart` each needs the last sum too."""
+    weights = new((128, 128))
+    nisa.memset(weights, 1.0)
+    kept = [nl.ndarray((128, 512), nl.float32, nl.psum, name=f"sum{i}") for i in range(tiles)]
+    for tile in kept:
+        nisa.nc_matmul(tile[:, 0:128], weights, weights)
+    term = weights[:, 0:1]
+    if not apart:
+        term = new((128, 1))
+        nisa.tensor_copy(term, kept[-1][:, 0:1])
+    for tile in kept:
+        nisa.tensor_scalar(new((128, 128)), tile[:, 0:128], nl.add, term)
+
+
+def test_sums_that_a_compiler_may_evict_one_by_one_need_no_bank_each():
+    """nki-library's bwmm_shard_on_I makes twelve sums of a bank each before it reads the first."""
+    run = simulator.run(sums, tiles=12, apart=True)
+    assert run.memory.psum_banks <= 8
+    assert simulator.run(sums, tiles=6, apart=True).latency_us < run.latency_us
+    with pytest.raises(CapacityError, match="PSUM of trn2 is full: sum8"):
+        execute(NeuronCore(find_target("trn2")), sums, (12, False), {})
