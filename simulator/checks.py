@@ -17,6 +17,9 @@ from .memory import PSUM, SBUF
 from .tensor import MAX_DIMENSIONS, NkiTensor
 from .views import dimensions
 
+MAX_COUNT = (1 << 16) - 1
+MAX_STRIDE = (1 << 15) - 1
+
 
 def tile(op: str, operand: str, tensor: object) -> NkiTensor:
     """An operand of a compute engine: a tensor in SBUF or PSUM that starts at a partition the engines can address.
@@ -36,6 +39,11 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
             f"{op}: {operand} {tensor.label} has strides {tensor.strides}; an access pattern has at most "
             f"{MAX_DIMENSIONS - 1} free dimensions"
         )
+    if tensor.row > MAX_STRIDE and not _within_limits(tensor):
+        raise NkiValidationError(
+            f"{op}: {operand} {tensor.label} has strides {tensor.strides}; an access pattern has up to {MAX_COUNT} "
+            f"elements a dimension, at most {MAX_STRIDE} apart"
+        )
     access = tensor.access
     start = access.row
     if start:
@@ -46,6 +54,19 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
                 "start at 0 (up to 128 partitions), 64 (up to 64), 32 or 96 (up to 32)"
             )
     return tensor
+
+
+def _within_limits(tensor: NkiTensor) -> bool:
+    """Whether the free dimensions of a view, as they are or joined where one steps on where another ends, are such as
+    an instruction can hold: sizes of 16 bits without, strides of 16 bits with a sign, in elements
+    (trainium_inferentia2_arch.rst, "Accessing SBUF/PSUM tensors")."""
+    given = [(count, stride) for count, stride in zip(tensor.shape[1:], tensor.strides[1:]) if count > 1]
+    joined: list[tuple[int, int]] = []
+    for count, stride in given:
+        if joined and joined[-1][1] == count * stride:
+            count *= joined.pop()[0]
+        joined.append((count, stride))
+    return any(all(count <= MAX_COUNT and stride <= MAX_STRIDE for count, stride in pairs) for pairs in (given, joined))
 
 
 def destination(op: str, tensor: object) -> NkiTensor:

@@ -20,6 +20,7 @@ from .dtypes import Array, lookup
 from .errors import NkiValidationError, UndefinedOnChipWarning
 from .instruction import Allocation, Cost, Instruction, Transfer, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, place
+from .overlap import clobbers
 from .pair import Pair
 from .psum_writes import Written
 from .replay import Recording
@@ -137,10 +138,13 @@ class NeuronCore:
             if self.recording is not None:
                 self.recording.spoil()
             reads = _with_indices(writes, reads)
-        if unit is not engine.tensor:
-            for tensor in writes:
-                if tensor.storage.region is PSUM:
-                    tensor.storage.note_write(tensor, by_matmul=False)
+        for tensor in writes:
+            storage = tensor.storage
+            if storage.region is PSUM and unit is not engine.tensor:
+                storage.note_write(tensor, by_matmul=False)
+            for read in reads:
+                if read.storage is storage and read is not tensor and clobbers(op, tensor, read):
+                    self._clobbered(op, tensor, read)
         instruction = Instruction(
             len(program),
             op,
@@ -179,12 +183,30 @@ class NeuronCore:
         if self.sanitizer is not None:
             self.sanitizer.accumulates(_source_line(), dst, found)
 
+    def _clobbered(self, op: str, written: NkiTensor, read: NkiTensor) -> None:
+        """An instruction writes elements that it has yet to read."""
+        why = f"{op}: dst {written.label} overlaps {read.label}, of which it writes elements before they are read"
+        self.warn(why)
+        if self.sanitizer is not None:
+            self.sanitizer.clobbers(_source_line(), written, why)
+
     def warn(self, message: str) -> None:
         """Tell of what the chip leaves undefined, once for each line of the kernel."""
         line = _source_line()
         if (line, message) not in self._warned:
             self._warned.add((line, message))
             warnings.warn_explicit(message, UndefinedOnChipWarning, *line)
+
+    def warner(self) -> Callable[[str], None]:
+        """`warn` of this line, for when values are computed, also in a replay; once, whatever the message."""
+        line, warned = _source_line(), self._warned
+
+        def tell(message: str) -> None:
+            if (line, "") not in warned:
+                warned.add((line, ""))
+                warnings.warn_explicit(message, UndefinedOnChipWarning, *line)
+
+        return tell
 
     def share(self, state: str, instruction: Instruction) -> None:
         """Let an instruction that uses a state of its engine follow the last one that did, as the kernel has them."""

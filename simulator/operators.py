@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -214,18 +214,62 @@ def _sin(x: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class Domain:
+    """The inputs of which a function of the Scalar Engine is right: from `low` to `high`, where `signed` by magnitude
+    (nki.api.shared.rst, tbl-act-func)."""
+
+    low: float
+    high: float
+    shown: str
+    signed: bool = False
+
+    def outside(self, values: Array) -> Array:
+        """The values out of it; NaN is left alone."""
+        seen = np.abs(values) if self.signed else values
+        found: Array = values[(seen < F32(self.low)) | (seen > F32(self.high))]
+        return found
+
+
+_DOMAINS = {
+    "log": Domain(2.0**-64, 2.0**64, "2^-64 to 2^64"),
+    "sin": Domain(-math.pi, math.pi, "-pi to pi"),
+    "arctan": Domain(-math.pi / 2, math.pi / 2, "-pi/2 to pi/2"),
+    "sqrt": Domain(2.0**-116, 2.0**118, "2^-116 to 2^118"),
+    "rsqrt": Domain(2.0**-87, 2.0**97, "2^-87 to 2^97"),
+    "reciprocal": Domain(2.0**-42, 2.0**42, "2^-42 to 2^42 of either sign", signed=True),
+}
+
+
+@dataclass(frozen=True)
 class Activation:
     """A function of the Scalar Engine. Functions of one `table` share a lookup table that the engine must load once."""
 
     name: str
     compute: Callable[[Array], Array]
     table: str
+    domain: Domain | None = None  # of all numbers where None
+
+    def watched(self, tell: Callable[[str], None], instruction: str) -> Activation:
+        """The function that tells of inputs for which the engine gives invalid results."""
+        domain, compute = self.domain, self.compute
+        assert domain is not None
+
+        def look(values: Array) -> Array:
+            wrong = domain.outside(values)
+            if wrong.size:
+                tell(
+                    f"{instruction}: op=nl.{self.name} of {wrong.flat[0]:.6g}; results of the Scalar Engine are valid "
+                    f"for {domain.shown}"
+                )
+            return compute(values)
+
+        return replace(self, compute=look)
 
 
 _IN_EVERY_TABLE = ""  # copy-like functions need no table of their own
 
 ACTIVATIONS: dict[str, Activation] = {
-    name: Activation(name, compute, table)
+    name: Activation(name, compute, table, _DOMAINS.get(name))
     for name, compute, table in (
         ("copy", lambda x: x, _IN_EVERY_TABLE),
         ("square", np.square, _IN_EVERY_TABLE),
@@ -272,13 +316,17 @@ def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperat
 
 
 def activation_function(op: object, instruction: str) -> Activation:
-    """The activation function that a kernel passed as `op=nl.<name>`."""
+    """The activation function that a kernel passed as `op=nl.<name>`; it tells of inputs out of its domain."""
     found = ACTIVATIONS.get(getattr(op, "__name__", ""))
     if found is None:
         raise NkiValidationError(
             f"{instruction}: op={_shown(op)} is no activation function; allowed: "
             f"{', '.join('nl.' + name for name in ACTIVATIONS)}"
         )
+    if found.domain is not None:
+        core = active(instruction)
+        if core.functional:
+            return found.watched(core.warner(), instruction)
     return found
 
 

@@ -6,6 +6,7 @@
     not begun       a matmul accumulates onto what no matmul began
     cut short       a sum of matmuls takes some partitions of an operand whose columns hold more
     unwritten       the kernel returns elements that it has never written
+    clobbered       an instruction writes elements that it has yet to read
     race            both cores touch an element, one of them writes, and no barrier lies between
 
 Every tensor has a shadow: for each element who wrote it last, and whether anything has read it since. Within one core
@@ -25,7 +26,7 @@ from .psum_writes import Written
 from .targets import PARTITIONS
 from .tensor import IndirectTensor, NkiTensor
 
-KINDS = ("uninitialised", "overlap", "lost", "not begun", "cut short", "unwritten", "race")
+KINDS = ("uninitialised", "overlap", "lost", "not begun", "cut short", "unwritten", "clobbered", "race")
 _NEVER, _ARGUMENT = 0, 1  # writers; instructions follow from 2 on
 
 
@@ -96,6 +97,10 @@ class Sanitizer:
         """A matmul with accumulate=True comes onto a tile of which not all was begun by a matmul."""
         line = _place(instruction_line)
         self._find("not begun", line, "", dst.size * dst._dtype.itemsize, f"{dst.label}: {found.value}")
+
+    def clobbers(self, instruction_line: tuple[str, int], dst: Any, why: str) -> None:
+        """An instruction writes elements of `dst` before it has read them (overlap.py)."""
+        self._find("clobbered", _place(instruction_line), "", dst.size * dst._dtype.itemsize, why)
 
     def argument(self, tensor: NkiTensor) -> None:
         """A tensor that the caller has filled."""

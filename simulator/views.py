@@ -27,9 +27,10 @@ def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 def dimensions(tensor: Any) -> int:
     """Dimensions of the access pattern of a view: those that step on where the one inside ends count as one with it."""
-    count = 1  # the partitions, or the outermost
+    first = 1 if tensor.storage.on_chip else 0
+    count = first  # the partitions
     inner = 0
-    for extent, stride in zip(reversed(tensor.shape[1:]), reversed(tensor.strides[1:])):
+    for extent, stride in zip(reversed(tensor.shape[first:]), reversed(tensor.strides[first:])):
         if extent == 1:
             continue
         count += stride != inner

@@ -10,8 +10,9 @@ from ..core import NeuronCore, active
 from ..errors import NkiValidationError
 from ..instruction import Instruction, Transfer, engine
 from ..memory import PSUM, SBUF
-from ..tensor import NkiTensor
+from ..tensor import MAX_DIMENSIONS, NkiTensor
 from ..timing.transfers import copying
+from ..views import dimensions
 from .indirect_moves import move
 
 
@@ -127,6 +128,11 @@ def _operands(op: str, dst: NkiTensor, src: NkiTensor) -> None:
             raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
         if tensor.storage.region is PSUM:
             raise NkiValidationError(f"{op}: {operand} {tensor.label}: DMA cannot access PSUM; copy through SBUF")
+        if len(tensor.shape) > MAX_DIMENSIONS and dimensions(tensor) > MAX_DIMENSIONS:
+            raise NkiValidationError(
+                f"{op}: {operand} {tensor.label} has strides {tensor.strides}; a view has at most {MAX_DIMENSIONS} "
+                "dimensions"
+            )
 
 
 def _queue(op: str, generation: int, mode: Any, unit: engine, priority: int | None) -> None:

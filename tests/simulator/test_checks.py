@@ -217,3 +217,47 @@ def test_the_last_write_stands_where_a_destination_is_broadcast(trn3_core, write
     column = nl.ndarray((4, 1), nl.float32)
     write(column.ap(pattern=[[1, 4], [0, 8]]), data)
     np.testing.assert_allclose(column.values, data.values[:, 7:], rtol=1e-6)
+
+
+def wide(columns, dtype=nl.uint8):
+    return nl.ndarray((2, columns), dtype, nl.sbuf)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda: wide(65535),
+        lambda: wide(100000)[:, 0:65535],
+        lambda: wide(90000).reshape((2, 3, 30000)),  # joined it is too long, as it is not
+        lambda: wide(80000).reshape((2, 2, 40000))[:, :, 0:1].reshape((2, 2, 1))[:, 0:1],
+        lambda: wide(65534)[:, 0:65534:32767],
+    ],
+)
+def test_patterns_of_sizes_and_strides_of_16_bits_are_taken(core, view):
+    nisa.memset(view(), 1)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda: wide(65536),
+        lambda: wide(80000).reshape((2, 2, 40000)),
+        lambda: wide(80000).reshape((2, 2, 40000))[:, :, 0:8],
+        lambda: wide(65537)[:, 0:65537:32768],
+        lambda: wide(70000).ap([[70000, 2], [32768, 2], [1, 4]]),
+    ],
+)
+def test_patterns_beyond_16_bits_are_refused(core, view):
+    """trainium_inferentia2_arch.rst: each free axis has a size of uint16 and a stride of int16, in elements."""
+    with pytest.raises(NkiValidationError, match=r"memset: dst .* strides .* up to 65535 elements .* at most 32767"):
+        nisa.memset(view(), 1)
+
+
+def test_views_of_more_than_five_dimensions_are_refused_in_hbm_too(core):
+    """nki-language-guide.rst, "Tensor Values". Dimensions that step on where another ends count as one."""
+    many = (2, 3, 2, 3, 2, 3)
+    there = nl.ndarray(many, nl.float32, nl.shared_hbm)
+    nisa.dma_copy(nl.ndarray(many, nl.float32, nl.shared_hbm), there)
+    turned = there.permute((5, 4, 3, 2, 1, 0))
+    with pytest.raises(NkiValidationError, match=r"dma_copy: src shared_hbm.* has strides .* at most 5 dimensions"):
+        nisa.dma_copy(nl.ndarray(turned.shape, nl.float32, nl.shared_hbm), turned)
