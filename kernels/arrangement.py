@@ -96,7 +96,8 @@ def pad(x, padding, value=0.0):
     batch, channels, height, width = x.shape
     top, left, bottom, right = padding
     rows, columns = height + top + bottom, width + left + right
-    assert min(rows, columns, height + min(top, 0) + min(bottom, 0), width + min(left, 0) + min(right, 0)) > 0, (
+    kept_rows, kept_columns = height + min(top, 0) + min(bottom, 0), width + min(left, 0) + min(right, 0)
+    assert rows > 0 and columns > 0 and kept_rows > 0 and kept_columns > 0, (
         f"padding must leave something of {height}x{width}, got {padding}"
     )
     out = nl.ndarray((batch, channels, rows, columns), dtype=x.dtype, buffer=nl.shared_hbm)

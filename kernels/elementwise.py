@@ -46,7 +46,7 @@ def _operator(operation):
         return nl.multiply
     if operation == "maximum":
         return nl.maximum
-    assert operation == "minimum", f"operation must be one of {', '.join(OPERATIONS)}, got {operation}"
+    assert operation == "minimum", f"operation must be one of {OPERATIONS}, got {operation}"
     return nl.minimum
 
 

@@ -8,6 +8,7 @@ from ..nki.dialect import ENUMS, old_argument, old_name
 from ..operators import ACTIVATIONS, ALU
 from .api import api, arguments_of, misfits, tensor_member, unknown_name
 from .scope import FunctionScope
+from .source import parameters
 from .tensors import LocalTensors
 
 # Operators by the parameter that takes them. Source: nki/api/nki.api.shared.rst and the parameters' descriptions.
@@ -35,6 +36,7 @@ SIMULATED_ONLY = {  # release notes of NKI, known issues of nki.language
     "nki.language.mod": "there is no such instruction",
 }
 DMA_SOURCES = {"nki.isa.dma_copy": "src", "nki.isa.dma_transpose": "src", "nki.isa.dma_compute": "srcs"}
+TILES = ("dst", "src", "data", "data1", "data2", "stationary", "moving")  # parameters of the engines' instructions
 INTEGERS = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
 OUTPUT_BUFFER = "shared_hbm"
 
@@ -65,6 +67,29 @@ def _check_outputs(scope: FunctionScope, tensors: LocalTensors, node: ast.AST) -
                 scope.report(node, "output-buffer", message)
     for child in ast.iter_child_nodes(node):
         _check_outputs(scope, tensors, child)
+
+
+def takes_tiles(scope: FunctionScope) -> bool:
+    """Whether a function hands a parameter of its own, or a view of one, to a compute engine: then that is a tile."""
+    own = {argument.arg for argument in parameters(scope.function.args)}
+    for node in ast.walk(scope.function):
+        if not isinstance(node, ast.Call):
+            continue
+        function = modern(scope.external(node.func) or "")
+        signature = api().signatures.get(function)
+        if signature is None or not function.startswith("nki.isa.") or function.startswith("nki.isa.dma_"):
+            continue
+        bound = arguments_of(node, signature)
+        if any(_base(bound[name]) in own for name in TILES if name in bound):
+            return True
+    return False
+
+
+def _base(expression: ast.expr) -> str:
+    """The name that views are taken of."""
+    while isinstance(expression, (ast.Subscript, ast.Attribute, ast.Call)):
+        expression = expression.func if isinstance(expression, ast.Call) else expression.value
+    return expression.id if isinstance(expression, ast.Name) else ""
 
 
 def modern(dotted: str) -> str:

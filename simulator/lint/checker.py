@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..nki.dialect import old_argument
-from .calls import check_calls, check_outputs, modern
+from .calls import check_calls, check_outputs, modern, takes_tiles
 from .rules import Finding
 from .scope import FunctionScope
 from .source import Definition, External, Files, FunctionNode, Module, Resolved, SourceError, parse_module
 from .subset import check_subset
+from .values import check_values
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,12 @@ class _Check:
             else:
                 self._check_function(definition, definition.node, jitted)
         for kernel in kernels:
-            # A kernel that another one calls is inlined there and may return any tensor.
+            # A kernel that another one calls is inlined there and may return any tensor; so is one whose parameters
+            # engines use, since the arguments of an entry are in HBM.
             if id(kernel.node) not in self._inlined and not isinstance(kernel.node, ast.ClassDef):
-                check_outputs(self._inside(kernel, kernel.node))
+                scope = self._inside(kernel, kernel.node)
+                if not takes_tiles(scope):
+                    check_outputs(scope)
         names = sorted({kernel.node.name for kernel in kernels})
         return Report(tuple(names), tuple(sorted(self._findings)), tuple(sorted(self._reached)))
 
@@ -132,6 +136,7 @@ class _Check:
         scope = self._inside(definition, node)
         self._check_imports(definition.module)
         check_subset(scope, jitted)
+        check_values(scope)
         check_calls(scope)
         for resolved in _references(scope):
             if isinstance(resolved, Definition):

@@ -72,6 +72,15 @@ def test_a_kernel_that_another_one_calls_may_return_an_on_chip_tensor():
     assert check_source(text) == []
 
 
+def test_a_kernel_on_tiles_may_return_a_tile():
+    """nki-library's subkernels are jitted and called from other files: their parameters are operands of engines."""
+    body = "    t = nl.ndarray((128, 8), nl.float32)\n    nisa.tensor_copy(dst=t, src={source})\n    return t\n"
+    for source in ("a", "a[:, 0:8]", "a.reshape((128, 8))[:, 0:8]"):
+        assert check_source(HEADER + "@nki.jit\ndef part(a):\n" + body.format(source=source)) == []
+    entry = HEADER + "@nki.jit\ndef kernel(a):\n" + body.format(source="nl.load(a)")
+    assert [finding.rule for finding in check_source(entry)] == ["output-buffer"]
+
+
 def test_what_the_host_calls_is_an_output():
     text = HEADER + "@nki.jit\ndef kernel(a):\n    return nl.ndarray(a.shape, a.dtype)\n\ndef main(a):\n    kernel(a)\n"
     assert [finding.rule for finding in check_source(text)] == ["output-buffer"]
