@@ -158,7 +158,7 @@ ADD = {"operation": "add"}
         (apply_activation, [FLAT.astype(np.int32)], {"activation": "relu"}, "x must be float32, bfloat16 or float16"),
         (combine, [IMAGE, IMAGE[:, :4]], ADD, r"b must have the shape \(2, 5, 3, 4\) of a, or be \[B, C, 1, 1\]"),
         (combine, [FLAT, FLAT.astype(np.float16)], ADD, "b must have the float32 of a, got float16"),
-        (combine, [FLAT, FLAT], {"operation": "modulo"}, "operation must be one of add, subtract, .*, got modulo"),
+        (combine, [FLAT, FLAT], {"operation": "modulo"}, "operation must be one of .'add', .*, got modulo"),
         (affine, [IMAGE, FLAT[0], FLAT[0, :3]], {}, "scale and shift must have one shape"),
         (affine, [IMAGE, FLAT[0, :3], FLAT[0, :3]], {}, r"scale must be \[5\] for x of shape"),
         (affine, [IMAGE, IMAGE[0, :4], IMAGE[0, :4]], {}, r"scale must be \(5, 3, 4\) for x of shape"),
