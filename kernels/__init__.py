@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .elementwise import prelu as prelu
     from .ffnn import ffnn_forward as ffnn_forward
     from .ffnn import ffnn_predict as ffnn_predict
+    from .group_normalization import group_norm as group_norm
     from .matmul import matmul_block_free_dimension as matmul_block_free_dimension
     from .matmul import matmul_fully_optimized as matmul_fully_optimized
     from .matmul import matmul_hoist_load as matmul_hoist_load
@@ -65,6 +66,7 @@ _MODULES = {
     "concat": "arrangement",
     "pad": "arrangement",
     "permute": "arrangement",
+    "group_norm": "group_normalization",
     "layer_norm": "normalization",
     "local_response_norm": "normalization",
     "log_softmax": "normalization",

@@ -26,6 +26,7 @@ from ..models.network import (
     Conv2d,
     Dense,
     Flatten,
+    GroupNorm,
     Layer,
     LayerNorm,
     LocalResponseNorm,
@@ -250,6 +251,11 @@ def _layer_norm(steps: Steps, layer: LayerNorm) -> None:
     steps.launch(layer, "layer_norm", operands, {"epsilon": layer.epsilon})
 
 
+def _group_norm(steps: Steps, layer: GroupNorm) -> None:
+    operands = (steps.numbers(layer, "scale"), steps.numbers(layer, "shift"))
+    steps.launch(layer, "group_norm", operands, {"groups": layer.groups, "epsilon": layer.epsilon})
+
+
 def _prelu(steps: Steps, layer: PRelu) -> None:
     steps.launch(layer, "prelu", (steps.numbers(layer, "slope"),))
 
@@ -281,4 +287,5 @@ _KINDS: dict[type[Layer], Callable[[Steps, Any], None]] = {
     Pad: _of_fields("pad", "padding", "value"),
     LocalResponseNorm: _of_fields("local_response_norm", "size", "alpha", "beta", "bias"),
     LayerNorm: _layer_norm,
+    GroupNorm: _group_norm,
 }

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..network import (
     ChannelShuffle,
+    GroupNorm,
     LayerNorm,
     LocalResponseNorm,
     Pad,
@@ -80,6 +81,15 @@ def layer_norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray, layer: Layer
     centred = x - x.mean(axis=1, keepdims=True)
     variance = (centred * centred).mean(axis=1, keepdims=True)
     normal = centred / np.sqrt(variance + np.float32(layer.epsilon))
+    return normal * per_channel(scale, x) + per_channel(shift, x)
+
+
+def group_norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray, layer: GroupNorm) -> np.ndarray:
+    """x [B, C, H, W] normalised over all pixels of each group of channels; scale and shift are [C]."""
+    grouped = x.reshape(len(x), layer.groups, -1)
+    centred = grouped - grouped.mean(axis=2, keepdims=True)
+    variance = (centred * centred).mean(axis=2, keepdims=True)
+    normal = (centred / np.sqrt(variance + np.float32(layer.epsilon))).reshape(x.shape)
     return normal * per_channel(scale, x) + per_channel(shift, x)
 
 

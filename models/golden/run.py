@@ -18,6 +18,7 @@ from ..network import (
     Conv2d,
     Dense,
     Flatten,
+    GroupNorm,
     Layer,
     LayerNorm,
     LocalResponseNorm,
@@ -136,5 +137,6 @@ _LAYERS: dict[type[Layer], Callable[..., Any]] = {
     Pad: lambda layer, tensors, x: arithmetic.pad(x, layer),
     LocalResponseNorm: lambda layer, tensors, x: arithmetic.local_response_norm(x, layer),
     LayerNorm: lambda layer, tensors, x: arithmetic.layer_norm(x, tensors["scale"], tensors["shift"], layer),
+    GroupNorm: lambda layer, tensors, x: arithmetic.group_norm(x, tensors["scale"], tensors["shift"], layer),
     Softmax: lambda layer, tensors, x: (arithmetic.log_softmax if layer.log else arithmetic.softmax)(x),
 }

@@ -22,7 +22,9 @@ from ..network import (
     Combine,
     Conv2d,
     Dense,
+    GroupNorm,
     Layer,
+    LayerNorm,
     Pad,
     Pool,
     Shape,
@@ -173,6 +175,8 @@ def _affine(state: _Fusing, layer: Layer) -> str | None:
     if layer.activation == "identity" and _all(state, layer, 1.0, 0.0):
         return layer.inputs[0]
     before = state.source(layer)
+    if isinstance(before, (GroupNorm, LayerNorm)) and layer.activation == "identity" and len(layer.shape) == 1:
+        return _into_norm(state, before, layer)
     if not isinstance(before, (Conv2d, Dense, Affine)) or before.activation != "identity":
         return None
     if isinstance(before, Conv2d) and before.pool_size > 1:
@@ -191,6 +195,15 @@ def _affine(state: _Fusing, layer: Layer) -> str | None:
         folded = after(state.tensors[names[0]], state.tensors[names[1]], affine)
     state.tensors.update(zip(names, folded, strict=True))
     return state.absorb(before, activation=layer.activation, activation_parameters=layer.activation_parameters)
+
+
+def _into_norm(state: _Fusing, norm: GroupNorm | LayerNorm, layer: Affine) -> str:
+    """Numbers for channels become those of the normalisation before them."""
+    affine = fold.Affine(*(state.tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift")))
+    names = (f"{norm.name}.scale", f"{norm.name}.shift")
+    folded = fold.after_affine(state.tensors[names[0]], state.tensors[names[1]], affine)
+    state.tensors.update(zip(names, folded, strict=True))
+    return norm.name
 
 
 def _activation(state: _Fusing, layer: Layer) -> str | None:

@@ -48,7 +48,6 @@ _REMEDIES = {
     "ArgMax": "--output-name can name the scores before it",
     "LSTM": "recurrent networks are not supported",
     "Einsum": "attention is not supported",
-    "InstanceNormalization": "normalisation by each image's own statistics is not supported",
 }
 _ALIKE = {
     "Upsample": "Resize",
@@ -59,7 +58,6 @@ _ALIKE = {
     "Attention": "Einsum",
     "com.microsoft.Attention": "Einsum",
     "com.microsoft.MultiHeadAttention": "Einsum",
-    "GroupNormalization": "InstanceNormalization",
 }
 _PLAIN = "this operator is not supported (docs/networks.md lists those that are)"
 

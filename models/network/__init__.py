@@ -28,7 +28,7 @@ from .ends import FeatureInput, ImageInput, Input, Output
 from .graph import Network, output_shape
 from .kinds import LAYER_KINDS
 from .layer import Layer
-from .normalize import LayerNorm, LocalResponseNorm, Softmax
+from .normalize import GroupNorm, LayerNorm, LocalResponseNorm, Softmax
 from .pooling import Pool
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "Dense",
     "FeatureInput",
     "Flatten",
+    "GroupNorm",
     "ImageInput",
     "Input",
     "Layer",

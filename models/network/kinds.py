@@ -10,7 +10,7 @@ from .convolution import Conv2d, Dense
 from .elementwise import Affine, Combine
 from .json_fields import fields_of, typed
 from .layer import Layer
-from .normalize import LayerNorm, LocalResponseNorm, Softmax
+from .normalize import GroupNorm, LayerNorm, LocalResponseNorm, Softmax
 from .pooling import Pool
 
 LAYER_KINDS: dict[str, type[Layer]] = {
@@ -33,6 +33,7 @@ LAYER_KINDS: dict[str, type[Layer]] = {
         Pad,
         LocalResponseNorm,
         LayerNorm,
+        GroupNorm,
     )
 }
 

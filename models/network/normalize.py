@@ -10,6 +10,12 @@ from .checks import MAX_CHANNELS, MAX_FEATURES, ModelError, Shape, check_numbers
 from .layer import Layer
 
 
+def check_epsilon(where: str, epsilon: float) -> None:
+    """ModelError unless a variance and this number are above 0 together."""
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise ModelError(f"layer {where!r}: epsilon is {epsilon}, but it must be above 0")
+
+
 @dataclass(frozen=True)
 class LocalResponseNorm(Layer):
     """x / (bias + alpha / size * sum of x² over `size` channels around it) ** beta, at each pixel. No tensors.
@@ -53,8 +59,7 @@ class LayerNorm(Layer):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self.name, "channels", self.channels, 1, MAX_FEATURES)
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise ModelError(f"layer {self.name!r}: epsilon is {self.epsilon}, but it must be above 0")
+        check_epsilon(self.name, self.epsilon)
 
     def tensor_shapes(self) -> dict[str, Shape]:
         """Names and shapes of the tensors that this layer reads."""
@@ -66,6 +71,40 @@ class LayerNorm(Layer):
             raise ModelError(
                 f"layer {self.name!r}: normalises {self.channels} channels, but {shapes[0][0]} channels come in"
             )
+        return shapes[0]
+
+
+@dataclass(frozen=True)
+class GroupNorm(Layer):
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift over all pixels of each of `groups` groups of channels.
+
+    As many groups as channels is instance norm; one is layer norm over the whole image. Tensors: `<name>.scale`
+    [channels] and `<name>.shift` [channels].
+    """
+
+    channels: int
+    groups: int
+    epsilon: float = 1e-5
+
+    kind: ClassVar[str] = "group_norm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self.name, "channels", self.channels, 1, MAX_CHANNELS)
+        check_range(self.name, "groups", self.groups, 1, self.channels)
+        if self.channels % self.groups:
+            raise ModelError(f"layer {self.name!r}: {self.groups} groups do not divide {self.channels} channels")
+        check_epsilon(self.name, self.epsilon)
+
+    def tensor_shapes(self) -> dict[str, Shape]:
+        """Names and shapes of the tensors that this layer reads."""
+        return {f"{self.name}.scale": (self.channels,), f"{self.name}.shift": (self.channels,)}
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        """(C, H, W) in and out; ModelError for features, or another number of channels."""
+        channels, _, _ = self.image(shapes[0])
+        if channels != self.channels:
+            raise ModelError(f"layer {self.name!r}: normalises {self.channels} channels, but {channels} come in")
         return shapes[0]
 
 

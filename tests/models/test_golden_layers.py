@@ -19,6 +19,7 @@ from trninfer.models.network import (
     Combine,
     Concat,
     Conv2d,
+    GroupNorm,
     LayerNorm,
     LocalResponseNorm,
     ModelError,
@@ -205,6 +206,17 @@ def test_layer_norm_over_channels_and_features() -> None:
     row = x[:, :, 0, 0]
     expected = run_onnx("LayerNormalization", row, scale, shift, epsilon=1e-3)
     np.testing.assert_allclose(run_layer(LayerNorm("n", 17, 1e-3), own, row), expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("groups", [1, 4, 12])
+def test_group_norm(groups: int) -> None:
+    scale, shift = normal(12, 12), normal(13, 12)
+    x = normal(14, 2, 12, 3, 5, scale=4) + np.float32(2)
+    ones, zeros = np.ones(groups, np.float32), np.zeros(groups, np.float32)
+    expected = run_onnx("InstanceNormalization", x.reshape(2, groups, -1), ones, zeros, epsilon=1e-3).reshape(x.shape)
+    expected = expected * scale[:, None, None] + shift[:, None, None]
+    result = run_layer(GroupNorm("n", 12, groups, 1e-3), {"scale": scale, "shift": shift}, x)
+    np.testing.assert_allclose(result, expected, rtol=TOLERANCE["rtol"], atol=5e-6)
 
 
 def test_numbers_put_elsewhere() -> None:

@@ -55,6 +55,7 @@ CALLS: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "bias_activation": ([(130, 300), (1, 300)], {"activation": "softmax"}),  # the accumulators
     "argmax": ([(130, 17000)], {}),  # tiles that are seen as bits
     "average_pool": ([(1, 5, 9, 8)], {"window": (3, 3), "padding": (1, 1, 1, 1)}),
+    "group_norm": ([(2, 132, 3, 3), (132,), (132,)], {"groups": 6}),
     "layer_norm": ([(2, 130, 3, 3), (130,), (130,)], {}),
 }
 

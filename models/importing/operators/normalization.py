@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
-from ...network import LayerNorm, LocalResponseNorm, ModelError, Softmax
+from ...network import GroupNorm, LayerNorm, LocalResponseNorm, ModelError, Softmax
 from .. import fold
 from ..importer import Importer
 from ..onnx_attributes import integer, number
 from ..onnx_file import Node
 from ..onnx_patterns import NORM_OVER_AXIS
-from ..steps import activate, affine_view
+from ..steps import activate, affine_view, whole_shape
 from ..view import View
 
 
@@ -45,14 +46,30 @@ def _local_response(importer: Importer, node: Node) -> None:
 def _layer_normalization(importer: Importer, node: Node) -> None:
     view = importer.data(node).with_batch()
     axis = importer.axis(view, integer(node, "axis", -1))
-    if axis != len(view.axes) - 1:
-        raise ModelError("supported over the channels of each pixel, or over features, alone")
     if any(node.outputs[1:]):
         raise ModelError("its mean and deviation are not supported as outputs")
+    if axis == 0 and len(view.axes) > 1:
+        importer.give(node, _normalized_whole(importer, node, view))
+        return
+    if axis != len(view.axes) - 1:
+        raise ModelError("supported over the channels of each pixel, features, or the whole of an example")
     scale = importer.weight(node, 1).reshape(-1)
     shift = importer.optional(node, 2)
     shift = np.zeros_like(scale) if shift is None else shift.reshape(-1)
     importer.give(node, _normalized(importer, view, axis, number(node, "epsilon", 1e-5), scale, shift))
+
+
+def _normalized_whole(importer: Importer, node: Node, view: View) -> View:
+    """A view normalised over all its axes, with numbers for each element."""
+    scale = importer.weight(node, 1)
+    shift = importer.optional(node, 2)
+    shape = whole_shape(view.shape)
+    source = importer.builder.arrange(view, shape if len(shape) == 3 else (1, 1, shape[0]))
+    channels = importer.builder.shapes[source][0]
+    layer = GroupNorm(importer.name("norm"), channels, 1, number(node, "epsilon", 1e-5), inputs=(source,))
+    made = importer.add(layer, {"scale": np.ones(channels), "shift": np.zeros(channels)})
+    shift = np.zeros(1) if shift is None else shift
+    return affine_view(importer, made.reshaped(view.shape, True), scale, shift)
 
 
 def _norm_over_axis(importer: Importer, node: Node) -> None:
@@ -86,6 +103,42 @@ def _normalized(
     return made.permuted(tuple(back))
 
 
+def _instance_normalization(importer: Importer, node: Node) -> None:
+    scale, shift = importer.weight(node, 1, (1,)), importer.weight(node, 2, (1,))
+    importer.give(node, _by_groups(importer, node, len(scale), scale, shift))
+
+
+def _group_normalization(importer: Importer, node: Node) -> None:
+    """Its numbers are those of channels, or, before opset 21, of groups."""
+    scale, shift = importer.weight(node, 1, (1,)), importer.weight(node, 2, (1,))
+    importer.give(node, _by_groups(importer, node, integer(node, "num_groups", 0), scale, shift))
+
+
+def _by_groups(importer: Importer, node: Node, groups: int, scale: np.ndarray, shift: np.ndarray) -> View:
+    """A view [batch, C, ...] normalised in groups of its channels.
+
+    A group may be of several channels of the layer that the view is of: PyTorch gives [batch, groups, rest of the
+    image] to an instance norm. The layer's own channels are then kept.
+    """
+    view = importer.data(node).with_batch()
+    if not view.batched or len(view.axes) < 2 or groups < 1 or view.shape[0] % groups or scale.shape != shift.shape:
+        raise ModelError(f"normalises {importer.told(view)} in {groups} groups by {len(scale)} numbers")
+    own = importer.shape(view)
+    if view.arrangement() is None and len(own) == 3 and own[0] % view.shape[0] == 0:
+        source = view.layer
+    else:
+        count = view.shape[0]
+        own = (count, 1, math.prod(view.shape[1:])) if len(view.axes) != 3 else view.shape
+        source = importer.builder.arrange(view, own)
+        view = View.of(source, own).reshaped(view.shape, True)
+    if own[0] % len(scale):
+        raise ModelError(f"has numbers for {len(scale)} channels, but {importer.told(view)} comes in")
+    layer = GroupNorm(importer.name("norm"), own[0], groups, number(node, "epsilon", 1e-5), inputs=(source,))
+    each = own[0] // len(scale)
+    made = importer.add(layer, {"scale": np.repeat(scale, each), "shift": np.repeat(shift, each)})
+    return dataclasses.replace(view, layer=made.layer)
+
+
 def _softmax(importer: Importer, node: Node) -> None:
     view = importer.data(node).with_batch()
     last_alone = importer.opset >= 13
@@ -113,6 +166,8 @@ def _log(importer: Importer, node: Node) -> None:
 
 OPERATORS = {
     "BatchNormalization": _batch_normalization,
+    "InstanceNormalization": _instance_normalization,
+    "GroupNormalization": _group_normalization,
     "LRN": _local_response,
     "LayerNormalization": _layer_normalization,
     NORM_OVER_AXIS: _norm_over_axis,

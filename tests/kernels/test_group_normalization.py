@@ -1,0 +1,80 @@
+"""Group norm against NumPy in float64: groups of one channel, of some, of more than 128, of all."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from trninfer import simulator
+from trninfer.kernels import group_norm
+
+DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
+ROUNDING = {np.float32: 4e-6, ml_dtypes.bfloat16: 2.0**-8, np.float16: 2.0**-10}
+CASES = [
+    ((1, 1, 1, 1), 1),
+    ((2, 6, 5, 7), 6),
+    ((2, 6, 5, 7), 1),
+    ((3, 129, 3, 3), 3),
+    ((1, 254, 1, 5), 2),
+    ((2, 254, 2, 5), 127),
+    ((1, 260, 3, 1), 1),
+    ((1, 513, 2, 2), 3),
+    ((1, 3, 70, 90), 3),
+    ((1, 129, 1, 1), 129),
+    ((1, 130, 64, 65), 1),
+]
+
+
+def normal(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> NDArray[Any]:
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def golden(x: NDArray[Any], scale: NDArray[Any], shift: NDArray[Any], groups: int, epsilon: float) -> NDArray[Any]:
+    grouped = x.astype(np.float64).reshape(len(x), groups, -1)
+    centred = grouped - grouped.mean(axis=2, keepdims=True)
+    result = (centred / np.sqrt((centred**2).mean(axis=2, keepdims=True) + epsilon)).reshape(x.shape)
+    return result * scale.astype(np.float64)[:, None, None] + shift.astype(np.float64)[:, None, None]
+
+
+@given(
+    st.sampled_from(CASES),
+    st.sampled_from(DTYPES),
+    st.sampled_from(["trn1", "trn2", "trn3"]),
+    st.sampled_from([1e-5, 0.1]),
+)
+def test_group_norm(case: Any, dtype: Any, target: str, epsilon: float) -> None:
+    shape, groups = case
+    x = normal(shape, dtype) + dtype(3)
+    scale, shift = (normal(shape[1:2], np.float32, seed) for seed in (1, 2))
+    (result,) = simulator.run(group_norm, x, scale, shift, target=target, groups=groups, epsilon=epsilon).outputs
+    assert result is not None and result.dtype == dtype
+    expected = golden(x, scale, shift, groups, epsilon)
+    np.testing.assert_allclose(result.astype(np.float64), expected, rtol=ROUNDING[dtype], atol=1e-5)
+
+
+def test_a_large_mean_costs_no_digits() -> None:
+    x = normal((1, 200, 3, 3), np.float32) + np.float32(4096)
+    scale, shift = np.ones(200, np.float32), np.zeros(200, np.float32)
+    (result,) = simulator.run(group_norm, x, scale, shift, groups=25).outputs
+    np.testing.assert_allclose(result, golden(x, scale, shift, 25, 1e-5), atol=2e-3)
+
+
+IMAGE, CHANNELS = np.zeros((2, 6, 3, 4), np.float32), np.zeros(6, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "groups", "says"),
+    [
+        ((IMAGE[0], CHANNELS, CHANNELS), 2, r"x must be \[B, C, H, W\], got shape"),
+        ((IMAGE, CHANNELS, CHANNELS), 4, "groups must divide 6 channels, got 4"),
+        ((IMAGE, CHANNELS, CHANNELS), 0, "groups must divide 6 channels, got 0"),
+        ((IMAGE, CHANNELS[:3], CHANNELS), 2, r"scale and shift must be \[6\], got shape"),
+        ((IMAGE.astype(np.int32), CHANNELS, CHANNELS), 2, "int32"),
+    ],
+)
+def test_what_it_refuses(arrays: Any, groups: int, says: str) -> None:
+    with pytest.raises(AssertionError, match=says):
+        simulator.run(group_norm, *arrays, groups=groups)
