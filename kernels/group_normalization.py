@@ -52,10 +52,10 @@ def group_norm(x, scale, shift, groups, epsilon=1e-5):
     pixels = height * width
     source, target = x.reshape((batch, channels, pixels)), out.reshape((batch, channels, pixels))
     each = channels // groups
-    same = _same_group(each, 1.0 / (each * pixels))
     small = nl.ndarray((PARTITIONS, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=small, value=epsilon, engine=nisa.engine.vector)
     for parts in _parts(channels, each):
+        same = _same_group(each, parts[0].size, 1.0 / (each * pixels))
         scales, shifts = [], []
         for part in parts:
             scales.append(_column(scale, part))
@@ -87,24 +87,24 @@ def _parts(channels, each):
     return parts
 
 
-def _same_group(each, value):
-    """A matrix [128, 128] of `value` where two channels are of one group of `each`, else 0."""
-    matrix = nl.ndarray((PARTITIONS, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
+def _same_group(each, size, value):
+    """A matrix [size, size] of `value` where two channels are of one group of `each`, else 0."""
+    matrix = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=matrix, value=value, engine=nisa.engine.vector)
-    if each >= PARTITIONS:
+    if each >= size:
         return matrix
-    for first in range(0, PARTITIONS, each):  # columns of one group: channels first to first + each - 1
-        columns = matrix[:, first : min(first + each, PARTITIONS)]
-        for bound, operation in ((first, nl.greater_equal), (first + each - 1, nl.less_equal)):
-            nisa.affine_select(
-                dst=columns,
-                pattern=[[0, columns.shape[1]]],
-                channel_multiplier=1,
-                on_true_tile=columns,
-                on_false_value=0.0,
-                cmp_op=operation,
-                offset=-bound,
-            )
+    by_group = matrix.reshape((size, size // each, each))
+    pattern = [[-each, size // each], [0, each]]  # of channel p and group g: p - g * each, from 0 to each - 1
+    for bound in range(2):
+        nisa.affine_select(
+            dst=by_group,
+            pattern=pattern,
+            channel_multiplier=1,
+            on_true_tile=by_group,
+            on_false_value=0.0,
+            cmp_op=nl.greater_equal if bound == 0 else nl.less_equal,
+            offset=0 if bound == 0 else 1 - each,
+        )
     return matrix
 
 
@@ -147,22 +147,15 @@ def _sums(image, parts, means):
 
 def _over_groups(same, sums):
     """Columns of what all channels of a group give together, for each tile of channels."""
-    totals = []
-    if len(sums) > 1:  # all of one group
-        banked = nl.ndarray((PARTITIONS, 1), dtype=nl.float32, buffer=nl.psum)
-        for t in range(len(sums)):
-            nisa.nc_matmul(dst=banked, stationary=same[0 : sums[t].shape[0]], moving=sums[t], accumulate=t > 0)
-        whole = nl.ndarray((PARTITIONS, 1), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=whole, src=banked, engine=nisa.engine.vector)
-        for column in sums:
-            totals.append(whole[0 : column.shape[0]])
-        return totals
-    count = sums[0].shape[0]
+    count = same.shape[1]
     banked = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=banked, stationary=same[0:count, 0:count], moving=sums[0])
-    total = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=total, src=banked, engine=nisa.engine.vector)
-    totals.append(total)
+    for t in range(len(sums)):  # more than one are all of one group
+        nisa.nc_matmul(dst=banked, stationary=same[0 : sums[t].shape[0]], moving=sums[t], accumulate=t > 0)
+    whole = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=whole, src=banked, engine=nisa.engine.vector)
+    totals = []
+    for column in sums:
+        totals.append(whole[0 : column.shape[0]])
     return totals
 
 

@@ -96,8 +96,8 @@ CALLS: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
     "permute": ("permute", [(2, 5, 7, 9)], {"split": (5, 7, 9), "order": (1, 2, 0)}),
     "permute of many axes": ("permute", [(1, 120)], {"split": (2, 3, 4, 5), "order": (3, 2, 1, 0)}),
     "layer_norm": ("layer_norm", [(2, 130, 9, 9), (130,), (130,)], {}),
-    "group_norm": ("group_norm", [(2, 48, 9, 9), (48,), (48,)], {"groups": 4}),
-    "group_norm of wide groups": ("group_norm", [(1, 520, 70, 70), (520,), (520,)], {"groups": 2}),
+    "group_norm": ("group_norm", [(2, 12, 5, 7), (12,), (12,)], {"groups": 4}),
+    "group_norm of a wide group": ("group_norm", [(1, 140, 5, 7), (140,), (140,)], {"groups": 1}),
     "local_response_norm": (
         "local_response_norm",
         [(2, 130, 9, 9)],
