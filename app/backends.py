@@ -45,7 +45,14 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
     if not options.is_shared:
         from ..runtime.session import Session
 
-        one = Session(model, open_backend(options), options.dtype.value, options.batch_size, options.launches.value)
+        one = Session(
+            model,
+            open_backend(options),
+            options.dtype.value,
+            options.batch_size,
+            options.launches.value,
+            options.instructions,
+        )
         note_launches(one.launches_note, options)
         yield one
         return
@@ -63,6 +70,7 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
         address=options.cluster,
         prepare=prepare,
         launches=options.launches.value,
+        instructions=options.instructions,
         progress=_progress(options),
         warn=complain,
     ) as session:

@@ -62,8 +62,15 @@ BatchSizeOption = Annotated[
 ]
 LaunchesOption = Annotated[
     Launches,
+    typer.Option("--launches", help="As few launches as the network takes, or one or more for each layer."),
+]
+InstructionsOption = Annotated[
+    int,
     typer.Option(
-        "--launches", help="A launch for the network, where SBUF holds what passes between layers, or for each."
+        "--instructions",
+        min=1,
+        metavar="N",
+        help="Of a launch of a network, at most; what takes more is cut between layers or inputs.",
     ),
 ]
 BackendOption = Annotated[
@@ -186,6 +193,7 @@ class RunOptions:
     dtype: DtypeOption = Dtype.float32
     batch_size: BatchSizeOption = 1
     launches: LaunchesOption = Launches.network
+    instructions: InstructionsOption = 50_000
     backend: BackendOption = BackendName.auto
     target: TargetOption = None
     warmup: WarmupOption = None

@@ -146,17 +146,33 @@ def plan_conv2d(problem, sbuf_bytes):
     return _plan(problem, sbuf_bytes, False)
 
 
-def _plan(problem, sbuf_bytes, paired):
+def plan_groups(problem, block, sbuf_bytes):
+    """The plan of a convolution whose input lies in HBM and whose packed weights, in blocks of `block` output channels,
+    are in SBUF already; input and output may take `sbuf_bytes` of a partition."""
+    steps = steps_of(problem)
+    return _plan(problem, sbuf_bytes, False, _resident_weights(problem, block, steps))
+
+
+def _resident_weights(problem, block, steps):
+    """Packed weights, all of which are in SBUF."""
+    out_tiles = tiles(problem.out_channels, block)
+    chunks = [Chunk(0, problem.kernel[0], 0, len(steps))]
+    return Weights(out_tiles, len(out_tiles), chunks, 0, 0, block)
+
+
+def _plan(problem, sbuf_bytes, paired, weights=None):
     steps = steps_of(problem)
     channel_tiles = tiles(problem.in_channels, PARTITIONS)  # one where taps share the partition axis
-    weights = _plan_weights(problem, channel_tiles, steps, paired, WEIGHT_BYTES)
+    stay = weights is not None
+    if not stay:
+        weights = _plan_weights(problem, channel_tiles, steps, paired, WEIGHT_BYTES)
     reach = _reach(problem, steps, paired, False)
     element_bytes = len(channel_tiles) * problem.item_bytes
     if paired:
         element_bytes = 3 * element_bytes  # each pair of columns becomes four, beside what they come from
     row_bytes, halo_bytes = _row_bytes(problem, reach, problem.pool_size, element_bytes)
     held = WEIGHT_BYTES
-    while weights.resident_tiles > 1 and row_bytes + halo_bytes > _free_bytes(weights, sbuf_bytes):
+    while not stay and weights.resident_tiles > 1 and row_bytes + halo_bytes > _free_bytes(weights, sbuf_bytes):
         held = held // 2  # fewer output channels at a time leave room for the input
         weights = _plan_weights(problem, channel_tiles, steps, paired, held)
     free = _free_bytes(weights, sbuf_bytes)
@@ -294,17 +310,19 @@ def _row_groups(problem, columns, psum_rows, smallest, largest):
     return groups
 
 
-def plan_resident(problem, block, keeps_rows):
+def plan_resident(problem, block, channels, keeps_rows):
     """The plan of a convolution whose input and packed weights lie in SBUF, the input with its padding.
 
-    `block`: output channels of a tile, and of a block of packed weights. `keeps_rows`: the input has all its rows, as
-    the layer before gave them, also those that no tap reads.
+    `block`: output channels of a tile. `channels`: of each input tile. `keeps_rows`: the input has all its rows, as the
+    layer before gave them, also those that no tap reads.
     """
     steps = steps_of(problem)
-    channel_tiles = tiles(problem.in_channels, PARTITIONS)
-    out_tiles = tiles(problem.out_channels, block)
-    chunks = [Chunk(0, problem.kernel[0], 0, len(steps))]
-    weights = Weights(out_tiles, len(out_tiles), chunks, 0, 0, block)
+    channel_tiles: list[Tile] = []
+    start = 0
+    for size in channels:
+        channel_tiles.append(Tile(len(channel_tiles), start, size, start + size))
+        start += size
+    weights = _resident_weights(problem, block, steps)
     psum = _psum_block(problem, problem.out_columns, problem.out_rows, False)
     psum.images = max(1, min(problem.batch, psum.images))
     group = Block(0, problem.batch, 0, problem.out_rows, 0, problem.out_columns)

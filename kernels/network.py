@@ -1,15 +1,15 @@
 """A whole network in one launch: activations stay in SBUF from layer to layer.
 
-    constants = load(biases of all layers)
     for some images at a time:
         value = load(x)                                          # as the first layer's taps want it
         for layer:
-            value = layer(weights[layer], value)                 # in SBUF, with the padding that the next layer reads
+            weights = load(weights of the layer)                 # ahead of their use, as far as SBUF has room
+            value = layer(weights, value)                        # in SBUF, with the padding that the next layer reads
         scores, classes = finish(value)                          # softmax and argmax, images on the partitions
         store(scores, classes)
 
-A layer's weights are loaded when it first runs; the compiler starts loads as early as SBUF has room. They stay for all
-images.
+Weights that fit stay for all images; others stream through SBUF once for each of these passes. A layer's output that is
+too large for SBUF goes through HBM: the convolution after it reads it in groups of rows, as it does a large input.
 
 Several images lie side by side on the partitions where there are few channels: image i of a pass is number i % together
 on the partitions and number i // together along the free axis, so that x as it lies in HBM, [images, C, H, W], is
@@ -28,58 +28,19 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from .activation_functions import activate
 from .conv2d import convolve_tile
-from .conv2d_plan import plan_resident
-from .conv2d_problem import Problem, output_extent
-from .conv2d_weights import WeightStream, open_weights, stage_weights
+from .conv2d_input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
+from .conv2d_plan import plan_groups, plan_resident, rows_of_taps
+from .conv2d_problem import Problem
+from .elementwise import combine_tiles
 from .network_ends import finish, load, load_plain
-from .packing import PARTITIONS, ceil_div, packed_rows
+from .network_layers import Layer, Value, heights, inside, joined, make_room, store_value, whole_tile
+from .network_weights import LayerWeights, open_layer, stream_of, units_of
+from .packing import PARTITIONS
 from .pooling import average_pool_tile, lowest, max_pool_tile
 from .tiles import even_tiles, itemsize, tiles
-from .windows import Span, fill_border, input_span, make_sweep, whole
-
-
-@dataclass
-class Layer(nl.NKIObject):
-    """One layer of a program; a plain tuple of these, in this order, describes it outside of the kernel.
-
-    `kind` is "conv2d", "max_pool", "average_pool" or "scores". `source` is the number of the layer that it reads, -1
-    for the input. A convolution reads `weights` and the numbers after it in the flat array, and a column of the
-    constants for each 128 output channels; `scores`, the last layer, a column for each class.
-    """
-
-    kind: str
-    name: str
-    source: int
-    channels: int  # that it gives
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    padding: tuple[int, int, int, int]  # top, left, bottom, right
-    pool_size: int
-    activation: str
-    parameters: tuple[float, ...]
-    weights: int
-    constants: int
-    taps: tuple[int, int, int]  # as packing.taps_in_partitions gives it
-    together: int  # images side by side in what it gives
-    margin: tuple[int, int, int, int]  # zeros around what it gives, for the layers that read it
-    count_include_pad: bool
-    ceil_mode: bool
-    softmax: bool
-
-
-@dataclass
-class Value(nl.NKIObject):
-    """What a layer gave: tiles of up to 128 partitions, (image, channel), as [partitions, images, rows, columns]."""
-
-    tiles: list[nl.NkiTensor]
-    images: int  # along the free axis
-    channels: int  # of an image
-    rows: int
-    columns: int
-    margin: tuple[int, int, int, int]
-    together: int
+from .windows import fill_border, input_span, make_sweep, whole
 
 
 @dataclass
@@ -87,27 +48,29 @@ class Network(nl.NKIObject):
     """The layers and what stays for all passes."""
 
     layers: list[Layer]
-    streams: list[WeightStream]  # one a layer, None where it has no weights
+    loaded: list[LayerWeights]  # one a layer, None where it has no weights, or they do not stay
     weights: nl.NkiTensor  # in HBM
     constants: nl.NkiTensor  # in HBM
-    biases: list[nl.NkiTensor]  # the constants in SBUF, once they are loaded
+    columns: list[nl.NkiTensor]  # the constants in SBUF, once they are loaded
 
 
 @nki.jit
 def run_network(x, weights, constants, program, together, images_at_once):
-    """Scores and classes of images.
+    """Scores and classes of images, or what a part of a network gives.
 
     Dimensions:
         B: images, a multiple of `together`. C, H, W: of one image. N: classes.
     Args:
         x: [B, C, H, W] in HBM, float32, bfloat16 or float16; features are [B, F, 1, 1].
-        weights: [numbers] of x's dtype: those of all layers, each as `pack_side_by_side` lays it out.
-        constants: [128, columns] float32, the biases: of a convolution by partition, of the last layer by column.
-        program: a tuple of layers, each a tuple of the fields of `Layer`. The last one is "scores", a dense layer.
+        weights: [numbers] of x's dtype: those of all layers, in the order of their loads (weight_loads.py).
+        constants: [128, columns] float32, biases, scales and shifts: by partition, of `scores` by column.
+        program: a tuple of layers, each a tuple of the fields of `Layer`. The last one of a network is "scores", a
+            dense layer; that of a part of a network is `in_hbm`.
         together: images side by side in x.
         images_at_once: images / together that are in SBUF at a time, 1 or more.
     Returns:
-        scores [B, N] of x's dtype, softmax or raw, and classes int32 [B], the first of the largest.
+        scores [B, N] of x's dtype, softmax or raw, and classes int32 [B], the first of the largest; of a part of a
+        network [B, C', H', W'], what its last layer gives.
     """
     layers = []
     for fields in program:
@@ -116,68 +79,89 @@ def run_network(x, weights, constants, program, together, images_at_once):
     batch, channels, height, width = x.shape
     assert batch % together == 0, f"network: {batch} images are no multiple of the {together} side by side"
     side_by_side = x.reshape((batch // together, together * channels, height, width))
-    scores = nl.ndarray((batch, last.channels), dtype=x.dtype, buffer=nl.shared_hbm)
-    classes = nl.ndarray((batch,), dtype=nl.int32, buffer=nl.shared_hbm)
-    streams: list[WeightStream] = []
-    biases: list[nl.NkiTensor] = []
-    network = Network(layers, streams, weights, constants, biases)
+    loaded: list[LayerWeights] = []
+    columns: list[nl.NkiTensor] = []
+    network = Network(layers, loaded, weights, constants, columns)
+    if last.kind == "scores":
+        scores = nl.ndarray((batch, last.channels), dtype=x.dtype, buffer=nl.shared_hbm)
+        classes = nl.ndarray((batch,), dtype=nl.int32, buffer=nl.shared_hbm)
+        for images in even_tiles(batch // together, images_at_once):
+            first = images.start * together
+            end = images.end * together
+            seen = side_by_side[images.start : images.end]
+            _run_pass(network, seen, together, (scores[first:end], classes[first:end]), images.index)
+        return scores, classes
+    out = nl.ndarray((batch, last.channels, last.rows, last.columns), dtype=x.dtype, buffer=nl.shared_hbm)
     for images in even_tiles(batch // together, images_at_once):
-        first = images.start * together
-        end = images.end * together
         seen = side_by_side[images.start : images.end]
-        _run_pass(network, seen, scores[first:end], classes[first:end], images.index)
-    return scores, classes
+        own = out[images.start * together : images.end * together]
+        _run_pass(network, seen, together, (own, None), images.index)
+    return out
 
 
-def _run_pass(network, seen, scores, classes, number):
-    """Some images, from the input [images, together * C, H, W] to scores and classes, all in HBM."""
-    together = scores.shape[0] // seen.shape[0]
+def _run_pass(network, seen, together, out, number):
+    """Some images, from the input [images, together * C, H, W] to scores and classes, or values, all in HBM."""
+    images, channels, rows, columns = seen.shape
+    nothing: list[nl.NkiTensor] = []
+    margins: list[tuple[int, int, int, int]] = []
+    given = Value(nothing, margins, seen, images, channels // together, rows, columns, together)
     values: list[Value] = []
     for n in range(len(network.layers)):
         layer = network.layers[n]
         label = f"layer/{number}/{layer.name}"
-        value = _source(layer, values, seen, together)
-        if layer.kind == "max_pool" or layer.kind == "average_pool":
-            if number == 0:
-                network.streams.append(None)
-            if not value.tiles:
-                value.tiles = load_plain(seen)
-            values.append(_pool(layer, value, label))
+        operands = []
+        for source in layer.sources:
+            parts = []
+            for part in source:
+                parts.append(given if part < 0 else values[part])
+            operands.append(joined(parts))
+        if number == 0:
+            network.loaded.append(None)
+        if layer.kind == "scores":
+            _finish(network, n, operands[0], out, label)
+        elif layer.kind == "conv2d":
+            target = out[0] if n == len(network.layers) - 1 else None
+            values.append(_convolve(network, n, operands, target, label))
         else:
-            stream = _open(network, n, value)
-            if not value.tiles:
-                value.tiles = load(seen, stream.plan)
-            if not network.biases:
-                network.biases.append(_biases(network.constants))
-            if layer.kind == "conv2d":
-                values.append(_convolve(layer, value, stream, network.biases[0], label))
-            else:
-                finish(layer, value, stream, network.biases[0], scores, classes, label)
+            value = _one_by_one(network, layer, operands, label)
+            if n == len(network.layers) - 1:
+                store_value(value, _side_by_side(out[0], value))
+            values.append(value)
 
 
-def _biases(constants):
+def _one_by_one(network, layer, operands, label):
+    """A layer that takes each tile by itself."""
+    value = operands[0]
+    given = make_room(layer, value.images, heights(value), layer.rows, layer.columns, label, network.weights.dtype)
+    if layer.kind == "load":
+        load_plain(given, value.hbm)
+    for t in range(len(value.tiles)):
+        result = whole_tile(given, t)
+        data = whole_tile(value, t)
+        if layer.kind == "combine":
+            _combine(layer, result, data, whole_tile(operands[1], t))
+        elif layer.kind == "affine":
+            constants = _constants(network)
+            column = layer.constants + 2 * t
+            scale = constants[0 : data.shape[0], column : column + 1]
+            shift = constants[0 : data.shape[0], column + 1 : column + 2]
+            activate(result, data, layer.activation, layer.parameters, bias=shift, scale=scale)
+        else:
+            _pool(layer, value, result, data)
+    return given
+
+
+def _constants(network):
     """All biases, by one DMA: behind the weights and the input that the first matmuls wait for."""
-    biases = nl.ndarray(constants.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_copy(dst=biases, src=constants)
-    return biases
+    if not network.columns:
+        constants = nl.ndarray(network.constants.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=constants, src=network.constants)
+        network.columns.append(constants)
+    return network.columns[0]
 
 
-def _source(layer, values, seen, together):
-    """What a layer reads; the input has no tiles before the layer's plan tells how they lie."""
-    if layer.source >= 0:
-        return values[layer.source]
-    images, channels, rows, columns = seen.shape
-    tiles: list[nl.NkiTensor] = []
-    return Value(tiles, images, channels // together, rows, columns, (0, 0, 0, 0), together)
-
-
-def _open(network, number, value):
-    """The weights of a layer, loaded in the first pass; the plan is that of this pass, whose images may be fewer."""
-    layer = network.layers[number]
-    kernel = layer.kernel
-    padding = layer.padding
-    rows = output_extent(value.rows, kernel[0], layer.stride[0], layer.dilation[0], padding[0], padding[2])
-    columns = output_extent(value.columns, kernel[1], layer.stride[1], layer.dilation[1], padding[1], padding[3])
+def _plan(layer, value, item_bytes):
+    """How a convolution, or the last layer, is cut up."""
     in_channels = value.channels * value.together
     outputs = layer.channels * value.together
     problem = Problem(
@@ -186,100 +170,180 @@ def _open(network, number, value):
         value.rows,
         value.columns,
         outputs,
-        kernel,
+        layer.kernel,
         layer.stride,
         layer.dilation,
-        padding,
+        layer.padding,
         layer.taps,
         layer.pool_size,
         layer.activation,
         layer.parameters,
-        rows // layer.pool_size * layer.pool_size,
-        columns // layer.pool_size * layer.pool_size,
-        itemsize(network.weights.dtype),
+        layer.rows * layer.pool_size,
+        layer.columns * layer.pool_size,
+        item_bytes,
         True,
     )
     block = outputs if layer.kind == "scores" else min(PARTITIONS, layer.channels * layer.together)
-    plan = plan_resident(problem, block, layer.source >= 0)
-    if number < len(network.streams):
-        before = network.streams[number]
-        return WeightStream(before.w, plan, 0, before.units, before.staged, before.ready)
-    height = packed_rows(in_channels, layer.taps[0], layer.taps[1], layer.taps[2])
-    width = len(plan.steps) * outputs
-    laid_out = network.weights[layer.weights : layer.weights + height * width].reshape((height, width))
-    stream = open_weights(laid_out, plan, 0, len(plan.weights.out_tiles))
-    stage_weights(stream, stream.units)
-    network.streams.append(stream)
-    return stream
+    if layer.group_bytes > 0:
+        return plan_groups(problem, block, layer.group_bytes)
+    return plan_resident(problem, block, heights(value), value.hbm is None)
 
 
-def _room(layer, value, rows, columns, label, dtype):
-    """Where a layer puts what it gives, with zeros around it."""
-    top, left, bottom, right = layer.margin
+def _weights(network, n, value, plan):
+    """The weights of a layer: those of the pass before where they stay."""
+    weights = network.loaded[n]
+    if weights is None:
+        layer = network.layers[n]
+        channels = (value.channels, layer.channels)
+        taps = layer.taps[0] * layer.taps[1]
+        rows = [rows_of_taps(plan, 0, taps)] if taps > 1 else heights(value)
+        weights = open_layer(network.weights, layer, rows, plan, channels)
+        if layer.stays:
+            network.loaded[n] = weights
+    return weights
+
+
+def _finish(network, n, value, out, label):
+    """The last layer."""
+    layer = network.layers[n]
+    plan = _plan(layer, value, itemsize(network.weights.dtype))
+    units = units_of(_weights(network, n, value, plan), 0)
+    if value.hbm is not None:
+        value = _loaded(value, plan)
+    finish(layer, value, plan.steps, units, _constants(network), out, label)
+
+
+def _loaded(value, plan):
+    """An input that the first layer takes as a whole."""
+    loaded = load(value.hbm, plan)
+    margins: list[tuple[int, int, int, int]] = []
+    for _ in loaded:
+        margins.append((0, 0, 0, 0))
+    return Value(loaded, margins, None, value.images, value.channels, value.rows, value.columns, value.together)
+
+
+def _convolve(network, n, operands, target, label):
+    """A convolution, from SBUF or HBM to SBUF, or to HBM: `target`, or room of its own where SBUF has none."""
+    layer = network.layers[n]
+    value = operands[0]
+    dtype = network.weights.dtype
+    plan = _plan(layer, value, itemsize(dtype))
+    weights = _weights(network, n, value, plan)
+    units_of(weights, 0)
+    inputs = _inputs(layer, value, plan)
+    constants = _constants(network)
     images = value.images * (value.together // layer.together)
-    rooms = []
+    partitions = []
     for part in tiles(layer.channels * layer.together, PARTITIONS):
-        shape = (part.size, images, rows + top + bottom, columns + left + right)
-        room = nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, name=label)
-        fill_border(room, Span(0, shape[2], top, bottom), Span(0, shape[3], left, right), 0.0)
-        rooms.append(room)
-    return Value(rooms, images, layer.channels, rows, columns, layer.margin, layer.together)
-
-
-def _inside(value, t, padding):
-    """Tile `t` of a value with just that much of the zeros around it."""
-    top = value.margin[0] - padding[0]
-    left = value.margin[1] - padding[1]
-    bottom = value.margin[0] + value.rows + padding[2]
-    right = value.margin[1] + value.columns + padding[3]
-    return value.tiles[t][:, :, top:bottom, left:right]
-
-
-def _convolve(layer, value, stream, biases, label):
-    """A convolution from SBUF to SBUF."""
-    plan = stream.plan
-    problem = plan.problem
-    sources = []
-    for t in range(len(value.tiles)):
-        sources.append(_inside(value, t, layer.padding) if layer.source >= 0 else value.tiles[t])
-    rows = problem.out_rows // layer.pool_size
-    columns = problem.out_columns // layer.pool_size
-    given = _room(layer, value, rows, columns, label, stream.w.dtype)
+        partitions.append(part.size)
+    if layer.in_hbm:
+        given = _room_in_hbm(layer, target, images, dtype)
+    else:
+        given = make_room(layer, images, partitions, layer.rows, layer.columns, label, dtype)
     apart = value.together // layer.together  # of the images side by side, so many groups no longer are
-    of_image = ceil_div(layer.channels, PARTITIONS)
-    for out_tile in plan.weights.out_tiles:
-        place = out_tile.index % of_image
-        group = out_tile.index // of_image
-        result = _inside(given, place, (0, 0, 0, 0))[:, group : given.images : apart]
-        bias = biases[0 : out_tile.size, layer.constants + place : layer.constants + place + 1]
-        convolve_tile(result, sources, stream, out_tile.index, bias, plan.groups[0])
+    out_tiles = plan.weights.out_tiles
+    for index in range(len(plan.groups)):
+        group = plan.groups[index]
+        for out_tile in out_tiles:
+            look_ahead(inputs, index, out_tile.index, len(out_tiles))
+            place = out_tile.index % len(partitions)
+            first = out_tile.index // len(partitions) + group.image * apart
+            images_out = (first, first + (group.images - 1) * apart + 1, apart)
+            stream = stream_of(weights, plan, out_tile.index)
+            chosen = inputs.tiles[weights.reads[out_tile.index][0] : weights.reads[out_tile.index][1]]
+            result = _place(layer, given, place, out_tile.size, images_out, group, label, dtype)
+            added = None
+            if len(operands) > 1:
+                added = _part(whole_tile(operands[1], place), images_out, group, 1)
+            column = layer.constants + place
+            bias = constants[0 : out_tile.size, column : column + 1]
+            convolve_tile(result, chosen, stream, 0, bias, group, added)
+            if layer.in_hbm:
+                channels = given.hbm[:, place * PARTITIONS : place * PARTITIONS + out_tile.size].permute((1, 0, 2, 3))
+                nisa.dma_copy(dst=_part(channels, images_out, group, layer.pool_size), src=result)
+        advance(inputs, index, len(out_tiles))
     return given
 
 
-def _pool(layer, value, label):
+def _part(tile, images, group, pool_size):
+    """The images, rows and columns of a group, pooled, of [channels, images, rows, columns]."""
+    first, end, step = images
+    top = group.row // pool_size
+    left = group.column // pool_size
+    rows = tile[:, first:end:step, top : top + group.rows // pool_size]
+    return rows[:, :, :, left : left + group.columns // pool_size]
+
+
+def _place(layer, given, place, channels, images, group, label, dtype):
+    """Where a tile of outputs of a group goes: a part of what the layer gives, or a tile on its way to HBM."""
+    if not layer.in_hbm:
+        return _part(whole_tile(given, place), images, group, layer.pool_size)
+    shape = (channels, group.images, group.rows // layer.pool_size, group.columns // layer.pool_size)
+    return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, name=label)
+
+
+def _room_in_hbm(layer, target, images, dtype):
+    """What a layer gives in HBM."""
+    if target is None:
+        shape = (images, layer.channels * layer.together, layer.rows, layer.columns)
+        hbm = nl.ndarray(shape, dtype=dtype, buffer=nl.private_hbm)
+    else:
+        hbm = target.reshape((images, layer.channels * layer.together, layer.rows, layer.columns))
+    nothing: list[nl.NkiTensor] = []
+    margins: list[tuple[int, int, int, int]] = []
+    return Value(nothing, margins, hbm, images, layer.channels, layer.rows, layer.columns, layer.together)
+
+
+def _side_by_side(out, value):
+    """[B, C, rows, columns] in HBM as [images, (image, channel), rows, columns], as a value has them."""
+    return out.reshape((value.images, value.together * value.channels, value.rows, value.columns))
+
+
+def _inputs(layer, value, plan):
+    """What a convolution reads, as the groups of its plan."""
+    inputs = open_inputs(value.hbm, plan)
+    if value.hbm is None:
+        for t in range(len(value.tiles)):
+            inputs.tiles.append(inside(value, t, layer.padding))
+    elif layer.group_bytes > 0:
+        for t in range(len(plan.channel_tiles)):
+            load_first(inputs, t)
+        start_inputs(inputs, zeroed_inputs(value.hbm, plan))
+    else:
+        inputs.tiles = load(value.hbm, plan)
+    return inputs
+
+
+def _combine(layer, result, a, b):
+    """activation(a operation b); b may have one number for each channel of each image."""
+    if b.shape != a.shape:
+        b = b.broadcast(2, a.shape[2]).broadcast(3, a.shape[3])
+    exact = layer.activation == "identity" or layer.activation == "relu"  # relu of what is rounded is relu rounded
+    total = result if exact else nl.ndarray(result.shape, dtype=nl.float32, buffer=nl.sbuf)
+    combine_tiles(total, a, b, layer.operation)
+    if layer.activation != "identity":
+        activate(result, total, layer.activation, layer.parameters)
+
+
+def _pool(layer, value, result, data):
     """Maxima or means of windows, from SBUF to SBUF."""
     padding = layer.padding
-    dtype = value.tiles[0].dtype
+    dtype = data.dtype
     ceil_mode = layer.ceil_mode
     rows = make_sweep("rows", value.rows, layer.kernel[0], layer.stride[0], 1, padding[0], padding[2], ceil_mode)
     columns = make_sweep(
         "columns", value.columns, layer.kernel[1], layer.stride[1], 1, padding[1], padding[3], ceil_mode
     )
-    given = _room(layer, value, rows.outputs, columns.outputs, label, dtype)
     down = input_span(rows, whole(rows.outputs), whole(rows.size))
     across = input_span(columns, whole(columns.outputs), whole(columns.size))
-    for t in range(len(value.tiles)):
-        data = _inside(value, t, (0, 0, 0, 0))
-        if down.head + down.tail + across.head + across.tail > 0:
-            data = _padded(data, down, across, lowest(dtype) if layer.kind == "max_pool" else 0.0)
-        else:
-            data = data[:, :, 0 : down.size, 0 : across.size]
-        result = _inside(given, t, (0, 0, 0, 0))
-        if layer.kind == "max_pool":
-            max_pool_tile(result, data, rows, columns)
-        else:
-            average_pool_tile(result, data, rows, columns, layer.count_include_pad)
-    return given
+    if down.head + down.tail + across.head + across.tail > 0:
+        data = _padded(data, down, across, lowest(dtype) if layer.kind == "max_pool" else 0.0)
+    else:
+        data = data[:, :, 0 : down.size, 0 : across.size]
+    if layer.kind == "max_pool":
+        max_pool_tile(result, data, rows, columns)
+    else:
+        average_pool_tile(result, data, rows, columns, layer.count_include_pad)
 
 
 def _padded(data, rows, columns, fill):

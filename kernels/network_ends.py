@@ -7,7 +7,7 @@ from .activation_functions import activate
 from .argmax import SEARCH_WIDTH, fill_up, find_largest
 from .bias_activation import softmax_tile
 from .conv2d_input import load_input
-from .conv2d_weights import weights_of
+from .network_layers import whole_tile
 from .packing import PARTITIONS, ceil_div
 from .tiles import Tile, evict, itemsize, load_rows, store_rows, tiles, transposed_dtype
 
@@ -18,20 +18,19 @@ def load(seen, plan):
     """The input as the first matmuls take it."""
     images, features, rows, columns = seen.shape
     kernel = plan.problem.kernel
-    if images > FEW_ROWS and rows * columns * kernel[0] * kernel[1] == 1:
+    only = rows * columns * kernel[0] * kernel[1] == 1 and max(plan.problem.padding) == 0
+    if images > FEW_ROWS and only:
         return _load_features(seen.reshape((images, features)))
     return load_input(seen, plan)
 
 
-def load_plain(seen):
-    """The input as it is, without padding: tiles of up to 128 channels."""
-    loaded = []
-    for channels in tiles(seen.shape[1], PARTITIONS):
-        shape = (channels.size, seen.shape[0], seen.shape[2], seen.shape[3])
-        tile = nl.ndarray(shape, dtype=seen.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=seen[:, channels.start : channels.end].permute((1, 0, 2, 3)))
-        loaded.append(tile)
-    return loaded
+def load_plain(value, seen):
+    """The input as it is, into the tiles of a value."""
+    first = 0
+    for t in range(len(value.tiles)):
+        end = first + value.tiles[t].shape[0]
+        nisa.dma_copy(dst=whole_tile(value, t), src=seen[:, first:end].permute((1, 0, 2, 3)))
+        first = end
 
 
 def _load_features(seen):
@@ -56,8 +55,9 @@ def _load_features(seen):
     return turned
 
 
-def finish(layer, value, stream, biases, scores, classes, label):
+def finish(layer, value, steps, units, biases, out, label):
     """The last layer, with images on the partitions: [images, classes], softmax, and where the largest stands."""
+    scores, classes = out
     together = value.together
     outputs = together * layer.channels
     at_once = max(1, nl.tile_size.psum_bank_fmax // outputs)
@@ -66,7 +66,7 @@ def finish(layer, value, stream, biases, scores, classes, label):
         sums = nl.ndarray((min(PARTITIONS, part.size), len(blocks), outputs), dtype=nl.float32, buffer=nl.psum)
         for block in blocks:
             images = Tile(block.index, part.start + block.start, block.size, part.start + block.end)
-            _multiply_rows(sums[0 : block.size, block.index], value, stream, images)
+            _multiply_rows(sums[0 : block.size, block.index], value, steps, units, images)
         rows = len(blocks) * together
         width = max(SEARCH_WIDTH, layer.channels)
         logits = nl.ndarray((sums.shape[0], rows, width), dtype=nl.float32, buffer=nl.sbuf)
@@ -106,13 +106,12 @@ def _full_blocks(images, at_once):
     return parts
 
 
-def _multiply_rows(sums, value, stream, images):
+def _multiply_rows(sums, value, steps, units, images):
     """sums [images, outputs] of a tile of images, by matmuls whose stationary operand is the images."""
-    steps = stream.plan.steps
-    top, left = value.margin[0], value.margin[1]
     for part in tiles(sums.shape[1], nl.tile_size.gemm_moving_fmax):
         for t in range(len(value.tiles)):
-            unit = weights_of(stream, 0, t)
+            unit = units[t]
+            top, left = value.margins[t][0], value.margins[t][1]
             for s in range(len(steps)):
                 pixel = value.tiles[t][:, images.start : images.end, top + steps[s].down, left + steps[s].right]
                 nisa.nc_matmul(

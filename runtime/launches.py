@@ -9,12 +9,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..kernels.packing import PARTITIONS
 from ..models.files import Model
 from ..models.network import INPUT
 from .backend import ArraySpec, Backend, LaunchResult, LaunchTime
-from .network_plan import DoesNotFit, NetworkLaunch, NetworkPlan
+from .network_plan import DEFAULT_INSTRUCTIONS, NetworkLaunch, NetworkPlan
+from .network_program import DoesNotFit
 from .plan import DTYPES, plan_network
-from .timing import BATCH, Row, with_batch
+from .timing import BATCH, Row, add_times, with_batch
 
 LAUNCHES = ("network", "layer")
 
@@ -47,15 +49,17 @@ class Launches(Protocol):
         """A time and a timeline a row for a batch of that size, from shapes alone."""
 
 
-def plan_launches(model: Model, dtype: str, how: str, tells_layers: bool) -> Launches:
-    """The launches of a network, by `how` of LAUNCHES; layer by layer where it cannot be one launch.
+def plan_launches(
+    model: Model, dtype: str, how: str, tells_layers: bool, instructions: int = DEFAULT_INSTRUCTIONS
+) -> Launches:
+    """The launches of a network, by `how` of LAUNCHES; layer by layer where its layers cannot share one.
 
-    `tells_layers`: the backend tells the time of each layer within a launch.
+    `tells_layers`: the backend tells the time of each layer within a launch. `instructions`: of a launch, at most.
     """
     if how == "layer":
         return LayerLaunches(model, dtype, None)
     try:
-        return OneLaunch(model, dtype, tells_layers)
+        return NetworkLaunches(model, dtype, tells_layers, instructions)
     except DoesNotFit as reason:
         return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}")
 
@@ -107,21 +111,23 @@ class LayerLaunches:
         return _told(launches)
 
 
-class OneLaunch:
-    """All layers in one launch, what passes between them in SBUF.
+class NetworkLaunches:
+    """The network in as few launches as it takes, what passes between layers in SBUF as far as it can.
 
-    Its rows are the launch and then each layer where the backend tells the layers apart, else one for the network.
+    Its rows are the launches together and then each layer where the backend tells the layers apart, else one for the
+    network.
     """
 
-    def __init__(self, model: Model, dtype: str, tells_layers: bool) -> None:
-        """DoesNotFit where the network cannot be one launch."""
+    def __init__(self, model: Model, dtype: str, tells_layers: bool, instructions: int) -> None:
+        """DoesNotFit where the network cannot be told to the kernel. `instructions`: of a launch, at most."""
         from .. import kernels  # not before the backend is chosen
 
-        self.note: str | None = None
         self._dtype = DTYPES[dtype]
-        self._plan = NetworkPlan(model, self._dtype)
+        self._plan = NetworkPlan(model, self._dtype, instructions)
+        self.note = self._plan.note
         self._kernel = kernels.kernel("run_network")
         self._tells_layers = tells_layers
+        self._operands: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         shape = model.network.input.shape
         self._image = self._plan.image
         self._of_values = model.network.output.kind == "values"
@@ -134,31 +140,80 @@ class OneLaunch:
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
         """See `Launches`."""
-        planned = self._plan.launch(len(data))
-        whole = np.zeros((_whole(len(data), planned), *self._image), self._dtype)
-        whole[: len(data)] = data.reshape(-1, *self._image)
-        operands = (planned.weights, planned.constants)
-        _keep(*operands)
-        result = backend.launch(self._kernel, whole, *operands, **_parameters(planned))
-        progress(1.0)
-        scores, classes = (np.asarray(output)[: len(data)] for output in result.outputs)
-        return Ran(scores, _no_classes(len(data)) if self._of_values else classes, *self._rows_of(result))
+        scores, classes, results = [], [], []
+        step = self._plan.images(len(data))
+        for first in range(0, len(data), step):
+            value: Any = data[first : first + step].reshape(-1, *self._image)
+            size = len(value)
+            for number, segment in enumerate(self._plan.segments):
+                planned = segment.launch(size)
+                value = _filled_up(value, _whole(size, planned), segment.image, self._dtype)
+                result = backend.launch(self._kernel, value, *self._operands_of(planned), **_parameters(planned))
+                results.append((number, result))
+                value = result.outputs[0]
+                progress((first + size * (number + 1) / len(self._plan.segments)) / len(data))
+            scores.append(np.asarray(value)[:size])
+            classes.append(np.asarray(result.outputs[1])[:size])
+        found = _no_classes(len(data)) if self._of_values else np.concatenate(classes)
+        return Ran(np.concatenate(scores), found, *self._rows_of(results))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
-        planned = self._plan.launch(batch)
-        x = ArraySpec((_whole(batch, planned), *self._image), self._dtype)
-        operands = [ArraySpec(operand.shape, operand.dtype) for operand in (planned.weights, planned.constants)]
-        return self._rows_of(backend.time(self._kernel, x, *operands, **_parameters(planned)))
+        results = []
+        step = self._plan.images(batch)
+        for first in range(0, batch, step):
+            size = min(step, batch - first)
+            for number, segment in enumerate(self._plan.segments):
+                planned = segment.launch(size)
+                x = ArraySpec((_whole(size, planned), *segment.image), self._dtype)
+                weights = ArraySpec((max(1, planned.laid_out.numbers),), self._dtype)
+                constants = ArraySpec((PARTITIONS, max(1, planned.laid_out.columns)), np.dtype(np.float32))
+                results.append((number, backend.time(self._kernel, x, weights, constants, **_parameters(planned))))
+        return self._rows_of(results)
 
-    def _rows_of(self, result: LaunchResult) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
+    def _operands_of(self, planned: NetworkLaunch) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and constants, laid out once."""
+        key = id(planned.laid_out)
+        if key not in self._operands:
+            self._operands[key] = planned.laid_out.weights(self._dtype), planned.laid_out.constants()
+            _keep(*self._operands[key])
+        return self._operands[key]
+
+    def _rows_of(
+        self, results: list[tuple[int, LaunchResult]]
+    ) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
+        """The times of all launches, each with the number of its segment, by row; the timelines of each segment's first
+        launch stand at its first row."""
         if not self._tells_layers:
-            return (result.time,), (result.timeline,)
-        # How sure a prediction is, is known of the launch as a whole: each row has that.
-        error = result.time.latency_error
-        launch = LaunchTime(result.launch_us, bound_by="latency", mfu=0.0, latency_error=error)
-        layers = [replace(layer, latency_error=error) for layer in result.layers]
-        return (launch, *layers), (result.timeline, *[None] * len(layers))
+            (time,) = add_times([(result.time,) for _, result in results])
+            return (time,), (results[0][1].timeline,)
+        segments = len(self._plan.segments)
+        parts = [[result for n, result in results if n == number] for number in range(segments)]
+        times: list[LaunchTime] = [*add_times([(_launch_of(result),) for _, result in results])]
+        timelines: list[object | None] = [parts[0][0].timeline]
+        for number, launches in enumerate(parts):
+            # How sure a prediction is, is known of the launch as a whole: each row has that.
+            layers = [
+                tuple(replace(layer, latency_error=result.time.latency_error) for layer in result.layers)
+                for result in launches
+            ]
+            times += add_times(layers)
+            timelines += [launches[0].timeline if number and not n else None for n in range(len(layers[0]))]
+        return tuple(times), tuple(timelines)
+
+
+def _launch_of(result: LaunchResult) -> LaunchTime:
+    """The time of a launch beside that of its layers."""
+    return LaunchTime(result.launch_us, bound_by="latency", mfu=0.0, latency_error=result.time.latency_error)
+
+
+def _filled_up(value: Any, size: int, image: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """A batch with zeros after it, where it must have a multiple of the images side by side."""
+    if len(value) == size and value.dtype == dtype:
+        return value.reshape((size, *image))
+    whole = np.zeros((size, *image), dtype)
+    whole[: min(size, len(value))] = np.asarray(value)[:size].reshape(-1, *image)
+    return whole
 
 
 def _keep(*operands: np.ndarray) -> None:

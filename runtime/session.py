@@ -13,6 +13,7 @@ from ..models.golden import probabilities_of
 from ..models.network import describe_shape
 from .backend import Backend, BackendInfo, KernelError, LaunchTime
 from .launches import plan_launches
+from .network_plan import DEFAULT_INSTRUCTIONS
 from .plan import DTYPES
 from .timing import LayerTiming, Row, Totals, named_timelines
 
@@ -77,8 +78,8 @@ class BatchSession(Protocol):
 class Session:
     """Runs a model's network on a backend in one dtype ("float32", "bfloat16" or "float16").
 
-    `launches` is "network", all layers in one launch where SBUF can hold them (`launches_note` says why where not), or
-    "layer".
+    `launches` is "network", all layers in one launch, or in as few as have at most so many `instructions` each
+    (`launches_note` says how many, or why each layer has launches of its own), or "layer".
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Session:
         dtype: str = "float32",
         batch_size: int = DEFAULT_BATCH_SIZE,
         launches: str = "network",
+        instructions: int = DEFAULT_INSTRUCTIONS,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; at least 1 is needed")
@@ -97,7 +99,7 @@ class Session:
         self.dtype = dtype
         self.batch_size = batch_size
         self._numpy_dtype = DTYPES[dtype]
-        self._launches = plan_launches(model, dtype, launches, self.info.tells_layers)
+        self._launches = plan_launches(model, dtype, launches, self.info.tells_layers, instructions)
         self.launches_note = self._launches.note
         self.rows = self._launches.rows
 

@@ -7,6 +7,7 @@ import numpy as np
 from ...models.bundled import bundled_models
 from ...models.files import load_model
 from ...runtime.backend import Backend
+from ...runtime.floor import floor_of
 from ...runtime.session import Result, Session
 from ...runtime.verify import Verification, Verifier, merge
 from ..backends import note_launches
@@ -25,12 +26,16 @@ def bench_networks(
         loaded = load_model(name)
         network = loaded.network.name
         report.model = network if model is not None else None
-        session = Session(loaded, backend, report.dtype, options.batch_size, options.launches.value)
+        session = Session(
+            loaded, backend, report.dtype, options.batch_size, options.launches.value, options.instructions
+        )
         note_launches(session.launches_note, options)
         result, verdict = _bench_network(session, options.verify)
         verdicts += [verdict] if verdict is not None else []
         prefix = "" if len(names) == 1 else f"{network}/"
-        report.tables.append(LayerTable(f"{network}: a batch of {options.batch_size}", prefix, result.layers))
+        title = f"{network}: a batch of {options.batch_size}"
+        floor = floor_of(loaded.network, report.dtype, options.batch_size, backend.info.target)
+        report.tables.append(LayerTable(title, prefix, result.layers, floor))
         timelines += [(f"{prefix}{row}", timeline) for row, timeline in result.timelines]
     if verdicts:
         report.verify = merge(verdicts)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...inference.predictions import Prediction
 from ..options import Format
 from ..text import printable, spell
-from .report import Report
+from .report import LayerTable, Report
 
 if TYPE_CHECKING:
     from ...runtime.measure.compare import BackendComparison
@@ -130,6 +130,9 @@ def to_document(report: Report) -> dict[str, Any]:
         "verify": dataclasses.asdict(report.verify) if report.verify is not None else None,
         "errors": [_named(dataclasses.asdict(problem)) for problem in report.errors],
     }
+    floors = [table for table in report.tables if table.floor is not None]
+    if floors:
+        document["floors"] = [_floor(table) for table in floors]
     if report.answered_earlier:
         document["answered_earlier"] = report.answered_earlier
     if report.cores is not None:
@@ -143,6 +146,20 @@ def to_document(report: Report) -> dict[str, Any]:
     if report.suite is not None:
         document["suite"] = [dataclasses.asdict(row) for row in report.suite]
     return document
+
+
+def _floor(table: LayerTable) -> dict[str, Any]:
+    """The least time of a network, and how many times that it takes."""
+    floor = table.floor
+    assert floor is not None
+    network = table.prefix.removesuffix("/") or None
+    return {
+        "network": network,
+        "floor_us": floor.latency_us,
+        "bound_by": floor.bound_by,
+        "total_us": table.total_us,
+        "times_floor": table.times_floor,
+    }
 
 
 def _comparison(comparison: BackendComparison) -> dict[str, Any]:

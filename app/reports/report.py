@@ -11,6 +11,7 @@ from ..errors import BAD_USAGE, CHECK_FAILED
 
 if TYPE_CHECKING:
     from ...runtime.backend import BackendInfo
+    from ...runtime.floor import Floor
     from ...runtime.measure.compare import BackendComparison
     from ...runtime.measure.suites import SuiteRow
     from ...runtime.timing import LayerTiming
@@ -46,6 +47,12 @@ class LayerTable:
     title: str
     prefix: str  # tells the rows of several tables apart where they come in one list
     layers: tuple[LayerTiming, ...]
+    floor: Floor | None = None  # of a network: the least time that it could take
+
+    @property
+    def times_floor(self) -> float | None:
+        """The total over the floor."""
+        return None if self.floor is None else self.total_us / self.floor.latency_us
 
     @property
     def total_us(self) -> float:

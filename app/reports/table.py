@@ -197,6 +197,10 @@ def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> 
         names = [(_text(layer.name, "bold"), _text(layer.kernel)) for layer in table.layers]
         _print_pairs(console, table.title, [(("layer", "kernel"), names), *columns])
         _line(console, f"total {_total(table, report)} on {report.target} in {report.dtype}")
+        if table.floor is not None:
+            bound = {"hbm": "what must cross HBM once", "tensor": "multiply-accumulates at full clock"}
+            least = f"{_microseconds(table.floor.latency_us)} us, a launch and {bound[table.floor.bound_by]}"
+            _line(console, f"{table.times_floor:.2f} x floor ({least})")
         if report.cores is not None:
             elapsed = _microseconds(report.cores.elapsed_us)
             _line(console, f"elapsed {elapsed} us: {report.cores.count} cores work at once; total adds them up")

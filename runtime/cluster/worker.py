@@ -14,6 +14,7 @@ import numpy as np
 from ...models.files import Model
 from ...version import __version__
 from ..backend import Backend, BackendInfo, BackendUnavailable, KernelError
+from ..network_plan import DEFAULT_INSTRUCTIONS
 from ..session import BatchAnswer, OverflowedError, Session
 from ..timing import Row
 
@@ -48,6 +49,7 @@ class Setup:
     dtype: str
     prepare: Prepare | None = None
     launches: str = "network"
+    instructions: int = DEFAULT_INSTRUCTIONS
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,9 @@ class Worker:
 
     def _begin(self, setup: Setup) -> Hello:
         backend = setup.opener(progress=self._progress.append, warn=self._warnings.append)
-        self._session = Session(setup.model, backend, setup.dtype, launches=setup.launches)
+        self._session = Session(
+            setup.model, backend, setup.dtype, launches=setup.launches, instructions=setup.instructions
+        )
         self._prepare = setup.prepare
         return Hello(self._session.info, self._session.rows, platform.node(), os.getpid(), __version__)
 

@@ -1,0 +1,133 @@
+"""The layers of a network in one launch as data, and what passes between them."""
+
+from dataclasses import dataclass
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .packing import PARTITIONS
+from .tiles import tiles
+from .windows import Span, fill_border
+
+
+@dataclass
+class Layer(nl.NKIObject):
+    """One layer of a program; a plain tuple of these, in this order, describes it outside of the kernel.
+
+    `kind` is "load", "conv2d", "max_pool", "average_pool", "combine", "affine" or "scores". Each of `sources` is what
+    it reads: the numbers of the layers whose channels stand one after another there, -1 for the input. A convolution
+    reads its input and, if a second one is there, what is added to its sums. It takes `weights` and the numbers after
+    it in the flat array, and a column of the constants for each 128 output channels; `scores`, the last layer, a column
+    for each class; `affine` two columns, scale and shift, for each tile of channels.
+    """
+
+    kind: str
+    name: str
+    sources: tuple[tuple[int, ...], ...]
+    channels: int  # that it gives, of so many rows and columns
+    rows: int
+    columns: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: tuple[int, int, int, int]  # top, left, bottom, right
+    pool_size: int
+    activation: str
+    parameters: tuple[float, ...]
+    groups: int
+    operation: str  # of combine
+    weights: int
+    constants: int
+    taps: tuple[int, int, int]  # as packing.taps_in_partitions gives it
+    together: int  # images side by side in what it gives
+    margin: tuple[int, int, int, int]  # zeros around what it gives, for the layers that read it
+    count_include_pad: bool
+    ceil_mode: bool
+    softmax: bool
+    in_hbm: bool  # what it gives is too large for SBUF, or is what the launch gives
+    stays: bool  # its weights stay in SBUF for all passes
+    group_bytes: int  # of a partition, for an input in HBM that is loaded in groups of rows or images; 0: as a whole
+
+
+@dataclass
+class Value(nl.NKIObject):
+    """What a layer gave: tiles of up to 128 partitions, (image, channel), as [partitions, images, rows, columns].
+
+    Each tile has zeros around it, its margin. What is in HBM has no tiles, and is [images, (image, channel), rows,
+    columns].
+    """
+
+    tiles: list[nl.NkiTensor]
+    margins: list[tuple[int, int, int, int]]
+    hbm: nl.NkiTensor | None
+    images: int  # along the free axis
+    channels: int  # of an image
+    rows: int
+    columns: int
+    together: int
+
+
+def joined(parts):
+    """Values whose channels stand one after another, as one."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    joint: list[nl.NkiTensor] = []
+    margins: list[tuple[int, int, int, int]] = []
+    channels = 0
+    for part in parts:
+        channels += part.channels
+        for t in range(len(part.tiles)):
+            joint.append(part.tiles[t])
+            margins.append(part.margins[t])
+    return Value(joint, margins, None, first.images, channels, first.rows, first.columns, first.together)
+
+
+def heights(value):
+    """Partitions of each tile of a value."""
+    sizes = []
+    if value.hbm is None:
+        for tile in value.tiles:
+            sizes.append(tile.shape[0])
+    else:
+        for part in tiles(value.channels * value.together, PARTITIONS):
+            sizes.append(part.size)
+    return sizes
+
+
+def make_room(layer, images, partitions, rows, columns, label, dtype):
+    """Room in SBUF for what a layer gives, tiles of so many `partitions`, with zeros around it."""
+    top, left, bottom, right = layer.margin
+    rooms: list[nl.NkiTensor] = []
+    margins: list[tuple[int, int, int, int]] = []
+    for size in partitions:
+        shape = (size, images, rows + top + bottom, columns + left + right)
+        room = nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, name=label)
+        fill_border(room, Span(0, shape[2], top, bottom), Span(0, shape[3], left, right), 0.0)
+        rooms.append(room)
+        margins.append(layer.margin)
+    return Value(rooms, margins, None, images, layer.channels, rows, columns, layer.together)
+
+
+def inside(value, t, padding):
+    """Tile `t` of a value with just that much of the zeros around it."""
+    margin = value.margins[t]
+    top = margin[0] - padding[0]
+    left = margin[1] - padding[1]
+    bottom = margin[0] + value.rows + padding[2]
+    right = margin[1] + value.columns + padding[3]
+    return value.tiles[t][:, :, top:bottom, left:right]
+
+
+def whole_tile(value, t):
+    """Tile `t` of a value without the zeros around it."""
+    return inside(value, t, (0, 0, 0, 0))
+
+
+def store_value(value, hbm):
+    """A value in SBUF, stored as it lies to [images, (image, channel), rows, columns] in HBM."""
+    first = 0
+    for t in range(len(value.tiles)):
+        end = first + value.tiles[t].shape[0]
+        nisa.dma_copy(dst=hbm[:, first:end].permute((1, 0, 2, 3)), src=whole_tile(value, t))
+        first = end

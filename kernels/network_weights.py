@@ -1,0 +1,76 @@
+"""The weights of a network's layers on their way into SBUF, in the loads that weight_loads.py lays out.
+
+A load comes just before its first matmul in the program; it starts as early as SBUF has room for it, so that weights
+stream in behind the layers before. Where they stay for all passes, later passes find them here.
+"""
+
+from dataclasses import dataclass
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .conv2d_plan import Conv2dPlan
+from .conv2d_weights import WeightStream
+from .weight_loads import tiles_read, weight_loads
+
+
+@dataclass
+class LayerWeights(nl.NKIObject):
+    """The weights of one layer: `units` are those that are loaded, by output tile, [partitions, steps, channels]."""
+
+    w: nl.NkiTensor  # in HBM, flat
+    offset: int  # of the next load in it
+    steps: int
+    reads: list[tuple[int, int]]
+    loads: list[tuple[int, int, int, list[tuple[int, int, int, int]]]]
+    loaded: int  # loads
+    units: list[list[nl.NkiTensor]]
+
+
+def open_layer(w, layer, rows, plan, channels):
+    """The weights of a layer, none of which is loaded. `rows`: partitions of its input tiles; `channels`: Cin, Cout."""
+    reads = []
+    columns = []
+    units: list[list[nl.NkiTensor]] = []
+    for tile in plan.weights.out_tiles:
+        reads.append(tiles_read(rows, channels, layer.groups, tile.start, tile.end))
+        columns.append(tile.size)
+        own: list[nl.NkiTensor] = []
+        for _ in range(reads[tile.index][0], reads[tile.index][1]):
+            own.append(None)
+        units.append(own)
+    loads = weight_loads(rows, columns, reads, len(plan.steps), plan.problem.item_bytes)
+    return LayerWeights(w, layer.weights, len(plan.steps), reads, loads, 0, units)
+
+
+def units_of(weights, tile):
+    """The units of an output tile, in the order of the input tiles that it reads."""
+    while weights.loaded < len(weights.loads) and weights.loads[weights.loaded][0] <= tile:
+        _first, rows, size, units = weights.loads[weights.loaded]
+        run = nl.ndarray((rows, size), dtype=weights.w.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=run, src=weights.w[weights.offset : weights.offset + rows * size].reshape((rows, size)))
+        for unit in units:
+            elements = run[:, unit[2] : unit[2] + unit[3]]
+            shaped = elements.reshape_dim(1, (weights.steps, unit[3] // weights.steps))
+            weights.units[unit[0]][unit[1] - weights.reads[unit[0]][0]] = shaped
+        weights.loaded += 1
+        weights.offset += rows * size
+    return weights.units[tile]
+
+
+def stream_of(weights, plan, tile):
+    """The units of an output tile as `convolve_tile` takes them: a stream of that tile alone."""
+    units = units_of(weights, tile)
+    first, end = weights.reads[tile]
+    staged: list[nl.NkiTensor] = []
+    own = Conv2dPlan(
+        plan.problem,
+        False,
+        plan.channel_tiles[first:end],
+        plan.steps,
+        plan.reach,
+        plan.weights,
+        plan.psum,
+        plan.groups,
+    )
+    return WeightStream(weights.w, own, 0, len(units), staged, units)

@@ -1,0 +1,201 @@
+"""Where the weights of a network's layers lie for the kernel that runs them in one launch: all in one array, load by
+load, and biases, scales and shifts as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..kernels.packing import PARTITIONS, ceil_div, filter_steps, packed_rows, taps_in_partitions
+from ..kernels.weight_loads import Load, tiles_read, weight_loads
+from ..models.layout import pack_side_by_side
+from .network_program import CONVOLUTIONS, Parts, Planned
+
+
+def heights_of(layers: Sequence[Planned], parts: Parts, channels: int, together: int) -> list[int]:
+    """Partitions of each tile of what a layer reads; `channels` and `together` are those of the input."""
+    if parts == (-1,):
+        return _cut(channels * together)
+    return [size for part in parts for size in _given(layers, layers[part], channels, together)]
+
+
+def _given(layers: Sequence[Planned], layer: Planned, channels: int, together: int) -> list[int]:
+    if layer.kind in CONVOLUTIONS:
+        return _cut(layer.channels * layer.together)
+    return heights_of(layers, layer.sources[0], channels, together)
+
+
+def _cut(rows: int) -> list[int]:
+    return [min(PARTITIONS, rows - first) for first in range(0, rows, PARTITIONS)]
+
+
+def read_together(layers: Sequence[Planned], layer: Planned, together: int) -> int:
+    """Images side by side in what a layer reads; `together` are those of the input."""
+    part = layer.sources[0][0]
+    return together if part < 0 else layers[part].together
+
+
+def from_hbm(layers: Sequence[Planned], layer: Planned) -> bool:
+    """Whether a layer reads what lies in HBM."""
+    part = layer.sources[0][0]
+    return layer.kind in CONVOLUTIONS and (part < 0 or layers[part].in_hbm)
+
+
+class LaidOut:
+    """Layers with their places in the array of weights and among the columns; `rows` are those of the loads.
+
+    `itemsize` is that of the weights. Nothing is copied before `weights` is asked for.
+    """
+
+    def __init__(self, layers: Sequence[Planned], channels: int, together: int, itemsize: int) -> None:
+        self.layers: list[Planned] = []
+        self._loads: list[list[Load]] = []
+        self._together = together
+        self.numbers = self.columns = 0
+        for layer in layers:
+            of_input = read_together(layers, layer, together)
+            if layer.kind in CONVOLUTIONS:
+                rows = heights_of(layers, layer.sources[0], channels, together)
+                in_hbm = from_hbm(self.layers, layer)
+                taps = taps_in_partitions(rows[0], *layer.kernel) if in_hbm and len(rows) == 1 else (1, 1, rows[0])
+                if taps[0] * taps[1] > 1:
+                    rows = [packed_rows(rows[0], *taps)]
+                loads = weight_loads(rows, *_reads(layer, rows, of_input), steps_of(layer, taps), itemsize)
+                layer = replace(layer, taps=taps)
+            else:
+                loads = []
+            self.layers.append(replace(layer, weights=self.numbers, constants=self.columns))
+            self._loads.append(loads)
+            self.numbers += sum(rows * size for _, rows, size, _ in loads)
+            self.columns += _columns(layer, heights_of(layers, layer.sources[0], channels, together))
+        self._channels = channels
+
+    def run_bytes(self, number: int) -> tuple[int, int]:
+        """Elements of a partition that a layer's weights take: all, and the most that must be there at a time."""
+        loads = self._loads[number]
+        by_tile: dict[int, int] = {}
+        for first, _, size, _ in loads:
+            by_tile[first] = by_tile.get(first, 0) + size
+        return sum(by_tile.values()), max(by_tile.values(), default=0)
+
+    def loads(self, number: int) -> int:
+        """How many DMAs bring a layer's weights."""
+        return len(self._loads[number])
+
+    def weights(self, dtype: np.dtype[Any]) -> np.ndarray:
+        """All weights, one load after the other."""
+        whole = np.zeros(max(1, self.numbers), dtype)
+        for layer, loads in zip(self.layers, self._loads, strict=True):
+            if loads:
+                self._fill(whole[layer.weights :], layer, loads)
+        return whole
+
+    def constants(self) -> np.ndarray:
+        """The columns: [128, columns] float32."""
+        whole = np.zeros((PARTITIONS, max(1, self.columns)), np.float32)
+        for layer in self.layers:
+            rows = heights_of(self.layers, layer.sources[0], self._channels, self._together)
+            for number, column in enumerate(_constants(layer, rows)):
+                whole[: len(column), layer.constants + number] = column
+        return whole
+
+    def _fill(self, room: np.ndarray, layer: Planned, loads: Sequence[Load]) -> None:
+        of_input = read_together(self.layers, layer, self._together)
+        heights = heights_of(self.layers, layer.sources[0], self._channels, self._together)
+        starts = np.cumsum([0, *heights])
+        block = _block(layer, of_input)
+        dense = _dense(layer, of_input, block) if of_input > 1 or layer.taps[0] * layer.taps[1] > 1 else None
+        start = 0
+        for _, rows, size, units in loads:
+            load = room[start : start + rows * size].reshape(rows, size)
+            for tile, t, first, elements in units:
+                outputs = slice(tile * block, tile * block + block)
+                if dense is not None:
+                    unit = dense[tile][starts[t] : starts[t] + rows]
+                else:
+                    unit = _unit(layer, outputs, slice(starts[t], starts[t + 1]))
+                load[:, first : first + elements] = unit
+            start += rows * size
+
+
+def steps_of(layer: Planned, taps: tuple[int, int, int]) -> int:
+    """Matmuls of a filter for one tile of input channels."""
+    return len(filter_steps(*layer.kernel, taps[0], taps[1]))
+
+
+def _block(layer: Planned, of_input: int) -> int:
+    """Output channels of a tile."""
+    return of_input * layer.channels if layer.kind == "scores" else min(PARTITIONS, layer.together * layer.channels)
+
+
+def _reads(layer: Planned, rows: list[int], of_input: int) -> tuple[list[int], list[tuple[int, int]]]:
+    """Channels of each output tile, and the input tiles that it reads."""
+    outputs, block = of_input * layer.channels, _block(layer, of_input)
+    first = range(0, outputs, block)
+    columns = [min(block, outputs - start) for start in first]
+    channels = (layer.before[0], layer.channels)
+    reads = [tiles_read(rows, channels, layer.groups, start, start + size) for start, size in zip(first, columns)]
+    return columns, reads
+
+
+def _dense(layer: Planned, of_input: int, block: int) -> list[np.ndarray]:
+    """The filters of images side by side, groups on the diagonal, in blocks of outputs: [rows, steps * outputs]."""
+    assert layer.filters is not None
+    filters = layer.filters
+    if layer.groups > 1:
+        filters = np.concatenate(
+            [_of_channels(layer, slice(first, first + 1), slice(0, layer.before[0])) for first in range(layer.channels)]
+        )
+    packed = pack_side_by_side(filters, of_input, layer.taps, block)
+    width = block * steps_of(layer, layer.taps)
+    return [packed[:, first : first + width] for first in range(0, packed.shape[1], width)]
+
+
+def _unit(layer: Planned, outputs: slice, inputs: slice) -> np.ndarray:
+    """What some input channels give to some output channels: [channels, steps * outputs]."""
+    assert layer.filters is not None
+    part = layer.filters[outputs, inputs] if layer.groups == 1 else _of_channels(layer, outputs, inputs)
+    count = part.shape[1]
+    return part.reshape(part.shape[0], count, -1).transpose(1, 2, 0).reshape(count, -1)
+
+
+def _of_channels(layer: Planned, outputs: slice, inputs: slice) -> np.ndarray:
+    """The filters [outputs, inputs, kh, kw] of a grouped convolution, zeros where a channel is of another group."""
+    assert layer.filters is not None
+    count, each_in = layer.filters.shape[0], layer.filters.shape[1]
+    each_out = count // layer.groups
+    last = min(count, outputs.stop)
+    part = np.zeros((last - outputs.start, inputs.stop - inputs.start, *layer.kernel), layer.filters.dtype)
+    for output in range(outputs.start, last):
+        first = output // each_out * each_in
+        begin, end = max(first, inputs.start), min(first + each_in, inputs.stop)
+        if begin < end:
+            part[output - outputs.start, begin - inputs.start : end - inputs.start] = layer.filters[
+                output, begin - first : end - first
+            ]
+    return part
+
+
+def _columns(layer: Planned, rows: list[int]) -> int:
+    if layer.kind == "affine":
+        return 2 * len(rows)
+    if layer.kind == "scores":
+        return layer.channels
+    return ceil_div(layer.channels, PARTITIONS) if layer.kind == "conv2d" else 0
+
+
+def _constants(layer: Planned, rows: list[int]) -> list[np.ndarray]:
+    """The columns of a layer, up to 128 numbers each: biases by partition, or of the last layer by column."""
+    if layer.kind == "scores":
+        return [np.full(PARTITIONS, number) for number in layer.numbers[0]]
+    if layer.kind == "conv2d":
+        side_by_side = np.tile(layer.numbers[0], layer.together)
+        return [side_by_side[first : first + PARTITIONS] for first in range(0, len(side_by_side), PARTITIONS)]
+    if layer.kind == "affine":
+        ends = np.cumsum(rows)
+        tiled = [np.tile(numbers, layer.together) for numbers in layer.numbers]
+        return [numbers[end - size : end] for end, size in zip(ends, rows) for numbers in tiled]
+    return []

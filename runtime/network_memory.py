@@ -1,0 +1,106 @@
+"""What a program of layers takes of the chip: bytes of an SBUF partition at its fullest, and instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..kernels.packing import PARTITIONS, ceil_div
+from ..models.network import Shape
+from .network_layout import LaidOut, from_hbm, heights_of, read_together, steps_of
+from .network_program import CONVOLUTIONS, Planned
+
+SBUF_BYTES = 176 * 1024 - 264  # of a partition that tiles may take on trn1, the smallest (kernels/tiles.py)
+SCRATCH_BYTES = 12 * 1024  # of them for sums on their way from PSUM, and what else lives briefly
+GROUP_BYTES = 48 * 1024  # for an input in HBM that is loaded in groups, and what a group gives
+WHOLE_BYTES = 8 * 1024  # an input of an image up to which it is loaded as a whole (conv2d_plan.WHOLE_IMAGE_BYTES)
+PSUM_COLUMNS = 512  # float32 numbers of a PSUM bank
+
+
+class Footprint:
+    """The memory of laid out layers for so many images (of each that lies side by side with others) at a time."""
+
+    def __init__(self, laid_out: LaidOut, image: Shape, together: int, itemsize: int, images: int) -> None:
+        self._laid_out = laid_out
+        self._layers = laid_out.layers
+        self._image, self._together, self._itemsize, self._images = image, together, itemsize, images
+        self._last = _last_readers(self._layers)
+
+    def at(self, number: int) -> int:
+        """Bytes of a partition while a layer runs."""
+        layer = self._layers[number]
+        alive = sum(self.given(n) for n in range(number + 1) if n == number or self._last.get(n, -1) >= number)
+        return alive + self._weights(number) + self._scratch(layer) + 4 * self._laid_out.columns
+
+    def peak(self) -> tuple[int, int]:
+        """(bytes, layer) where SBUF is fullest."""
+        return max((self.at(number), number) for number in range(len(self._layers)))
+
+    def given(self, number: int) -> int:
+        """Bytes of a partition that what a layer gives takes."""
+        layer = self._layers[number]
+        if layer.in_hbm or layer.kind == "scores":
+            return 0
+        tiles = len(heights_of(self._layers, (number,), self._image[0], self._together))
+        apart = self._together // layer.together
+        return tiles * self._images * apart * elements(layer.after, layer.margin) * self._itemsize
+
+    def _weights(self, number: int) -> int:
+        whole, needed = self._laid_out.run_bytes(number)
+        stay = sum(self._laid_out.run_bytes(n)[0] for n, layer in enumerate(self._layers) if layer.stays)
+        if self._layers[number].stays:
+            return stay * self._itemsize
+        return (stay + (whole if self._layers[number].group_bytes else needed)) * self._itemsize
+
+    def _scratch(self, layer: Planned) -> int:
+        if layer.kind in CONVOLUTIONS:
+            if not from_hbm(self._layers, layer):
+                return SCRATCH_BYTES
+            taken = layer.group_bytes
+            return SCRATCH_BYTES + (taken or self._images * self._input(layer))
+        tiles = 1 if layer.kind == "load" else 3 if layer.kind.endswith("_pool") else 2
+        widest = max(elements(layer.before, layer.padding), elements(layer.after, layer.padding))
+        apart = self._together // layer.together
+        size = 4 if layer.kind in ("average_pool", "combine") else self._itemsize
+        return SCRATCH_BYTES + tiles * self._images * apart * widest * size
+
+    def _input(self, layer: Planned) -> int:
+        """Bytes of a partition of one image (and those beside it) of an input that is loaded as a whole."""
+        return input_bytes(self._layers, layer, self._together, self._itemsize)
+
+
+def input_bytes(layers: Sequence[Planned], layer: Planned, together: int, itemsize: int) -> int:
+    """Bytes of a partition of one image, and those beside it, that a layer reads from HBM."""
+    tiles = ceil_div(read_together(layers, layer, together) * layer.before[0], PARTITIONS)
+    return tiles * elements(layer.before, layer.padding) * itemsize
+
+
+def elements(shape: Shape, margin: tuple[int, int, int, int]) -> int:
+    """Elements of a partition that one channel of an image takes with the zeros around it."""
+    return (shape[1] + margin[0] + margin[2]) * (shape[2] + margin[1] + margin[3])
+
+
+def _last_readers(layers: Sequence[Planned]) -> dict[int, int]:
+    return {part: n for n, layer in enumerate(layers) for parts in layer.sources for part in parts}
+
+
+def instructions(laid_out: LaidOut, number: int, image: Shape, together: int, images: int) -> int:
+    """About how many instructions a layer takes in one pass."""
+    layers = laid_out.layers
+    layer = layers[number]
+    rows = heights_of(layers, layer.sources[0], image[0], together)
+    if layer.kind not in CONVOLUTIONS:
+        return 8 * len(rows)
+    of_input = read_together(layers, layer, together)
+    apart = together // of_input * images
+    outputs = ceil_div(of_input * layer.channels, PARTITIONS)
+    steps = steps_of(layer, layer.taps)
+    if layer.kind == "scores":
+        pieces = ceil_div(of_input * layer.channels, PSUM_COLUMNS)
+        return laid_out.loads(number) + ceil_div(apart, PARTITIONS) * (pieces * len(rows) * steps + 12)
+    high, wide = (side * layer.pool_size for side in layer.after[1:])
+    if high * wide <= PSUM_COLUMNS:
+        pieces = ceil_div(apart, PSUM_COLUMNS // (high * wide))
+    else:
+        pieces = apart * ceil_div(high, max(1, PSUM_COLUMNS // wide)) * ceil_div(wide, PSUM_COLUMNS)
+    contracted = 1 if layer.taps[0] * layer.taps[1] > 1 else max(1, len(rows) // layer.groups)
+    return laid_out.loads(number) + outputs * pieces * (contracted * steps + 2)

@@ -1,0 +1,126 @@
+"""Random small networks of every kind of layer that a launch of a whole network takes."""
+
+import numpy as np
+from hypothesis import strategies as st
+from trninfer.models.network import (
+    Activation,
+    Affine,
+    Combine,
+    Concat,
+    Conv2d,
+    Dense,
+    Flatten,
+    ImageInput,
+    Layer,
+    Network,
+    Output,
+    Pool,
+    Shape,
+    Softmax,
+)
+
+ACTIVATIONS = ["identity", "relu", "gelu", "sigmoid", "tanh", "silu", "hardswish"]
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Network:
+    """Convolutions and pools of all kinds, then dense layers."""
+    channels = draw(st.sampled_from([1, 2, 3, 5, 16, 130]))
+    side = draw(st.sampled_from([1, 3, 8, 13]))
+    shape = (channels, side, draw(st.sampled_from([side, side + 2])))
+    image = ImageInput(*shape, "none", (0.0,) * channels, (1.0,) * channels)
+    layers: list[Layer] = []
+    for number in range(draw(st.integers(0, 4))):
+        layer: Layer
+        if draw(st.integers(0, 3)):
+            kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+            layer = Conv2d(
+                f"l{number}",
+                shape[0],
+                draw(st.sampled_from([1, 4, 16, 33, 64, 128, 140])),
+                kernel,
+                draw(st.tuples(*[st.integers(0, 2)] * 4)),
+                draw(st.sampled_from([1, 1, 2])),
+                draw(st.sampled_from(ACTIVATIONS)),
+                stride=draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (2, 2)])),
+                dilation=draw(st.sampled_from([(1, 1), (1, 1), (2, 1)])),
+            )
+        else:
+            window = draw(st.sampled_from([(2, 2), (3, 3), (1, 2), shape[1:]]))
+            padding = draw(st.sampled_from([(0, 0, 0, 0), (0, 0, 0, 0), (1, 1, 1, 1)]))
+            padding = padding if min(window) > 1 else (0, 0, 0, 0)
+            method = draw(st.sampled_from(["max", "average"]))
+            ceil_mode = draw(st.booleans())
+            layer = Pool(f"l{number}", method, window, draw(st.sampled_from([(2, 2), (1, 1)])), padding, ceil_mode)
+        try:
+            shape = layer.output_shape(shape)  # type: ignore[assignment]
+        except ValueError:
+            continue
+        layers.append(layer)
+    layers.append(Flatten("flat"))
+    features = int(np.prod(shape))
+    for number in range(draw(st.integers(0, 2)) + (features > 60)):
+        outputs = draw(st.sampled_from([1, 3, 10, 129]))
+        layers.append(Dense(f"d{number}", features, outputs, draw(st.sampled_from(ACTIVATIONS))))
+        features = outputs
+    if draw(st.booleans()):
+        layers.append(Softmax("softmax"))
+    return Network("n", image, tuple(layers), (), Output("values"))
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Network:
+    """Layers that read any of those before: residual sums, gates, concatenations, groups, depthwise convolutions."""
+    shapes: dict[str, Shape] = {
+        "input": (draw(st.sampled_from([1, 4, 24, 64, 130])), draw(st.sampled_from([1, 5, 9])), 6)
+    }
+    image = ImageInput(*shapes["input"], "none", (0.0,) * shapes["input"][0], (1.0,) * shapes["input"][0])  # type: ignore[misc]
+    layers: list[Layer] = []
+    for number in range(draw(st.integers(1, 7))):
+        layer = _of_graph(draw, f"l{number}", shapes)
+        layers.append(layer)
+        shapes[layer.name] = layer.output_shape(*[shapes[name] for name in layer.inputs])
+    used = {name for layer in layers for name in layer.inputs}
+    loose = [layer.name for layer in layers if layer.name not in used]
+    means = []
+    for name in loose:  # whatever nothing has read comes together at the end
+        layers.append(Pool(f"mean {name}", "average", shapes[name][1:], (1, 1), inputs=(name,)))  # type: ignore[arg-type]
+        means.append(f"mean {name}")
+    layers.append(Concat("all", inputs=tuple(means)))
+    layers.append(Flatten("flat"))
+    layers.append(Dense("dense", sum(shapes[name][0] for name in loose), draw(st.sampled_from([2, 10]))))
+    if draw(st.booleans()):
+        layers.append(Softmax("softmax"))
+    return Network("n", image, tuple(layers), (), Output("values"))
+
+
+def _of_graph(draw: st.DrawFn, name: str, shapes: dict[str, Shape]) -> Layer:
+    """A layer that reads some of those that there are; kinds that do not fit become a convolution."""
+    read = draw(st.sampled_from(sorted(shapes)))
+    shape = shapes[read]
+    alike = sorted(other for other, its in shapes.items() if its == shape)
+    gates = sorted(other for other, its in shapes.items() if its == (shape[0], 1, 1))
+    beside = sorted(other for other, its in shapes.items() if its[1:] == shape[1:] and other != "input")
+    activation = draw(st.sampled_from(ACTIVATIONS))
+    kind = draw(st.sampled_from(["conv2d", "conv2d", "combine", "gate", "concat", "pool", "affine", "activation"]))
+    if kind == "combine":
+        operation = draw(st.sampled_from(["add", "add", "multiply", "maximum"]))
+        return Combine(name, operation, activation, inputs=(read, draw(st.sampled_from(alike))))
+    if kind == "gate" and gates:
+        return Combine(name, "multiply", activation, inputs=(read, draw(st.sampled_from(gates))))
+    if kind == "concat" and beside and sum(shapes[other][0] for other in beside) < 400:
+        return Concat(name, inputs=tuple(draw(st.lists(st.sampled_from(beside), min_size=1, max_size=3))))
+    if kind == "pool":
+        method = draw(st.sampled_from(["max", "average"]))
+        window = draw(st.sampled_from([(1, 1), (min(2, shape[1]), min(2, shape[2])), shape[1:]]))
+        return Pool(name, method, window, draw(st.sampled_from([(1, 1), (2, 2)])), inputs=(read,))  # type: ignore[arg-type]
+    if kind == "affine":
+        return Affine(name, (shape[0],), activation, inputs=(read,))
+    if kind == "activation":
+        return Activation(name, activation, inputs=(read,))
+    groups = draw(st.sampled_from([count for count in (1, 1, 2, 4, 13, shape[0]) if shape[0] % count == 0]))
+    outputs = draw(st.sampled_from([shape[0], groups * draw(st.sampled_from([1, 3, 8]))]))
+    size = draw(st.sampled_from([1, 3]))
+    padding = (1, 1, 1, 1) if size == 3 else (0, 0, 0, 0)
+    stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 2)]))
+    return Conv2d(name, shape[0], outputs, (size, size), padding, 1, activation, stride, groups=groups, inputs=(read,))
