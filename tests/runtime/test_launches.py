@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_networks import chains, graphs
+from random_networks import chains, graphs, labels
 from trninfer import kernels
 from trninfer.models import load_model
 from trninfer.models.files import Model
@@ -66,13 +66,13 @@ def test_any_network(network: Network, dtype: str, batch: int, target: str) -> N
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_features_in_any_batch(dtype: str, batch: int) -> None:
     layers = (Dense("a", 150, 129, "relu"), Dense("b", 129, 9), Softmax("s"))
-    check(Network("n", FeatureInput(150), layers, (), Output("values")), dtype, batch, "trn2")
+    check(Network("n", FeatureInput(150), layers, labels(9)), dtype, batch, "trn2")
 
 
 @pytest.mark.parametrize("classes", [1, 7, 8, 9, 512, 513, 1000])
 def test_any_number_of_classes(classes: int) -> None:
     layers = (Dense("a", 20, classes), Softmax("s"))
-    check(Network("n", FeatureInput(20), layers, (), Output("values")), "float32", 3, "trn2")
+    check(Network("n", FeatureInput(20), layers, labels(classes)), "float32", 3, "trn2")
 
 
 @pytest.mark.parametrize("name", ["digits-cnn", "digits-ffnn"])

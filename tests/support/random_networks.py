@@ -13,7 +13,6 @@ from trninfer.models.network import (
     ImageInput,
     Layer,
     Network,
-    Output,
     Pool,
     Shape,
     Softmax,
@@ -65,7 +64,12 @@ def chains(draw: st.DrawFn) -> Network:
         features = outputs
     if draw(st.booleans()):
         layers.append(Softmax("softmax"))
-    return Network("n", image, tuple(layers), (), Output("values"))
+    return Network("n", image, tuple(layers), labels(features))
+
+
+def labels(count: int) -> tuple[str, ...]:
+    """As many names: a network of classes, whose largest is looked for."""
+    return tuple(f"class {number}" for number in range(count))
 
 
 @st.composite
@@ -88,10 +92,11 @@ def graphs(draw: st.DrawFn) -> Network:
         means.append(f"mean {name}")
     layers.append(Concat("all", inputs=tuple(means)))
     layers.append(Flatten("flat"))
-    layers.append(Dense("dense", sum(shapes[name][0] for name in loose), draw(st.sampled_from([2, 10]))))
+    outputs = draw(st.sampled_from([2, 10]))
+    layers.append(Dense("dense", sum(shapes[name][0] for name in loose), outputs))
     if draw(st.booleans()):
         layers.append(Softmax("softmax"))
-    return Network("n", image, tuple(layers), (), Output("values"))
+    return Network("n", image, tuple(layers), labels(outputs))
 
 
 def _of_graph(draw: st.DrawFn, name: str, shapes: dict[str, Shape]) -> Layer:
