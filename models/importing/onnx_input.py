@@ -38,9 +38,13 @@ def graph_input(graph: Graph, part: Cut, options: PictureOptions) -> GraphSource
     if given.dtype is None:
         raise ModelError(f"its input {given.name!r} is no tensor of numbers")
     sizes = list(given.shape)
-    batched = _is_batched(sizes, nodes, weights, given.name)
+    batched = _is_batched(sizes, nodes, weights, given.name) and not _is_made_one(graph, part, given)
     batch = (sizes.pop(0) or 1) if batched else 1
     layout = _layout(sizes, nodes, weights, given.name)
+    if _is_row(sizes, options) and _first(nodes, weights, given.name) not in ("Conv", "NHWC"):
+        row = network_input((math.prod(size or 1 for size in sizes),), options)
+        seen = View.of(INPUT, row.shape).reshaped(tuple(size or 1 for size in sizes), batched)
+        return GraphSource(row, seen, batch)
     shape = _fixed(given.name, sizes, layout, options)
     if len(shape) == 1:
         source = network_input(shape, options)
@@ -56,6 +60,13 @@ def graph_input(graph: Graph, part: Cut, options: PictureOptions) -> GraphSource
     return GraphSource(source, whole.permuted(tuple("CHW".index(axis) for axis in layout)), batch, inner)
 
 
+def _is_row(sizes: list[int | None], options: PictureOptions) -> bool:
+    """Whether an example of several axes is a row of features: no more than one axis is longer than 1."""
+    known = [size for size in sizes if size is not None]
+    long = [size for size in known if size > 1]
+    return len(sizes) > 1 and known == sizes and len(long) <= 1 and not options.told
+
+
 def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> bool:
     """Whether the first axis is that of the batch."""
     if len(sizes) not in (1, 2, 3, 4):
@@ -67,6 +78,16 @@ def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[st
         convolved = _first(nodes, weights, name) == "Conv"
         return first is None or convolved or first not in _COLOURS
     return len(sizes) > 1
+
+
+def _is_made_one(graph: Graph, part: Cut, given: GraphInput) -> bool:
+    """Whether the first step makes one example, [1, ...], of a whole input of fixed sizes: an image without a batch."""
+    first = next((node for node in part.nodes if given.name in node.inputs), None)
+    target = graph.constants.get(first.inputs[1]) if first and first.op == "Reshape" and len(first.inputs) > 1 else None
+    if target is None or target.ndim != 1 or len(target) < 3 or None in given.shape or len(given.shape) not in (2, 3):
+        return False
+    sizes = [int(size) for size in target]
+    return given.shape[0] != 1 and sizes[0] == 1 and 0 not in sizes
 
 
 def _layout(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> str:

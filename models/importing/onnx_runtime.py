@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..golden import run_network
-from ..network import ImageInput, ModelError, Network
+from ..network import FeatureInput, ImageInput, ModelError, Network
 from .onnx_file import Graph, GraphInput, cut
 from .onnx_graph import Cut
 from .operators.quantized import NOTE as WHOLE_NUMBERS
@@ -77,7 +77,10 @@ def compare(
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         assert given.dtype is not None
-        expected = session.run([part.output], {given.name: x.astype(given.dtype)})[0]
+        fed = x.astype(given.dtype)
+        if isinstance(network.input, FeatureInput) and len(given.shape) > 2:  # a row of more axes than one
+            fed = fed.reshape(batch, *(size or 1 for size in given.shape[1:]))
+        expected = session.run([part.output], {given.name: fed})[0]
     except Exception as error:  # ONNX Runtime has no common base for what it raises
         raise RejectedError(f"ONNX Runtime does not run it: {' '.join(str(error).split())[:200]}") from None
     return _difference(network, tensors, x, batch, np.asarray(expected), given, notes)

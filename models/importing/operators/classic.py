@@ -20,8 +20,8 @@ def _scaler(importer: Importer, node: Node) -> None:
     importer.give(node, affine_view(importer, view, scale, -offset * scale))
 
 
-def _linear(importer: Importer, node: Node) -> tuple[View, int]:
-    """Scores, and how many there are."""
+def _linear(importer: Importer, node: Node, scale: float = 1.0) -> tuple[View, int]:
+    """Scores, all multiplied by `scale`, and how many there are."""
     view = importer.data(node).with_batch()
     if len(view.axes) != 1:
         raise ModelError(f"takes features, but {importer.told(view)} comes in")
@@ -29,14 +29,25 @@ def _linear(importer: Importer, node: Node) -> tuple[View, int]:
     coefficients = np.asarray(numbers(node, "coefficients"), np.float32)
     if not coefficients.size or coefficients.size % features:
         raise ModelError(f"has {coefficients.size} coefficients, but {features} features come in")
-    weight = coefficients.reshape(-1, features).T
-    bias = np.asarray(numbers(node, "intercepts"), np.float32)
+    weight = coefficients.reshape(-1, features).T * np.float32(scale)
+    bias = np.asarray(numbers(node, "intercepts"), np.float32) * np.float32(scale)
     return dense(importer, view, weight, bias if bias.size else None), weight.shape[1]
 
 
+def _are_opposite(node: Node) -> bool:
+    """Whether there are two scores, one the other with its sign turned: their sigmoids are a chance and the rest."""
+    coefficients, intercepts = numbers(node, "coefficients"), numbers(node, "intercepts")
+    half = len(coefficients) // 2
+    turned = tuple(-value for value in coefficients[half:])
+    return len(intercepts) == 2 and intercepts[0] == -intercepts[1] and coefficients[:half] == turned
+
+
 def _linear_classifier(importer: Importer, node: Node) -> None:
-    view, count = _linear(importer, node)
     way = text(node, "post_transform", "NONE")
+    halved = way == "LOGISTIC" and _are_opposite(node)
+    view, count = _linear(importer, node, 0.5 if halved else 1.0)
+    if halved:  # sigmoid(z) and sigmoid(-z) are the softmax of z / 2 and -z / 2
+        way = "SOFTMAX"
     if way == "SOFTMAX":
         view = importer.add(Softmax(importer.name("softmax"), inputs=(view.layer,)))
     elif way == "LOGISTIC":

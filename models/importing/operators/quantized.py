@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...network import ModelError
+from ...network import ModelError, Softmax
 from ..importer import Importer
 from ..onnx_constants import dequantize
 from ..onnx_file import Node
-from ..steps import clip, combine_views
+from ..steps import affine_view, clip, combine_views
 from ..view import View
-from . import activations, pooling, rearranging
+from . import activations, normalization, pooling, rearranging
 from .convolution import convolve, dense
 
 NOTE = "whole numbers (int8) are computed as the floating point numbers they stand for, without their rounding"
@@ -35,6 +35,8 @@ def _range(importer: Importer, view: View, scale: np.ndarray | None, zero: np.nd
     step = float(scale.ravel()[0])
     if not step > 0:
         raise ModelError("its scale is not above 0")
+    if isinstance(importer.builder.layers.get(view.layer), Softmax):
+        return view  # probabilities keep within any range that is made for them
     return clip(importer, view, (least - shift) * step, (most - shift) * step)
 
 
@@ -94,19 +96,26 @@ def _gemm(importer: Importer, node: Node) -> None:
     importer.give(node, view)
 
 
-def _add(importer: Importer, node: Node) -> None:
-    view = combine_views(importer, "add", importer.data(node, 0), importer.data(node, 3))
-    importer.give(node, _range(importer, view, importer.constant(node, 6), importer.constant(node, 7)))
+def _combining(operation: str) -> Callable[[Importer, Node], None]:
+    """Two values, each with its scale and zero point; one of them may be weights."""
 
+    def operator(importer: Importer, node: Node) -> None:
+        weights = [place for place in (0, 3) if node.inputs[place] in importer.constants]
+        if weights:
+            values = _weights(importer, node, weights[0], 0).astype(np.float64)
+            data = importer.data(node, 3 - weights[0])
+            numbers = (np.ones(1), values) if operation == "add" else (values, np.zeros(1))
+            view = affine_view(importer, data, *numbers)
+        else:
+            view = combine_views(importer, operation, importer.data(node, 0), importer.data(node, 3))
+        importer.give(node, _range(importer, view, importer.constant(node, 6), importer.constant(node, 7)))
 
-def _multiply(importer: Importer, node: Node) -> None:
-    view = combine_views(importer, "multiply", importer.data(node, 0), importer.data(node, 3))
-    importer.give(node, _range(importer, view, importer.constant(node, 6), importer.constant(node, 7)))
+    return operator
 
 
 def _as_floats(operator: str) -> Callable[[Importer, Node], None]:
     """An operator on whole numbers with scales and zero points in between: x, its two, then the output's two."""
-    plain = {**pooling.OPERATORS, **activations.OPERATORS}[operator]
+    plain = {**pooling.OPERATORS, **activations.OPERATORS, **normalization.OPERATORS}[operator]
 
     def apply(importer: Importer, node: Node) -> None:
         if node.attributes.get("channels_last", 0):
@@ -161,13 +170,14 @@ OPERATORS = {
     "QLinearConv": _conv,
     "QLinearMatMul": _matmul,
     "com.microsoft.QGemm": _gemm,
-    "com.microsoft.QLinearAdd": _add,
-    "com.microsoft.QLinearMul": _multiply,
+    "com.microsoft.QLinearAdd": _combining("add"),
+    "com.microsoft.QLinearMul": _combining("multiply"),
     "com.microsoft.QLinearConcat": _concat,
     "com.microsoft.QLinearAveragePool": _as_floats("AveragePool"),
     "com.microsoft.QLinearGlobalAveragePool": _as_floats("GlobalAveragePool"),
     "com.microsoft.QLinearSigmoid": _as_floats("Sigmoid"),
     "com.microsoft.QLinearLeakyRelu": _as_floats("LeakyRelu"),
+    "com.microsoft.QLinearSoftmax": _as_floats("Softmax"),
     "DynamicQuantizeLinear": _dynamic,
     "MatMulInteger": _matmul_integer,
     "ConvInteger": _conv_integer,

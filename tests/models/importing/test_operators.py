@@ -18,6 +18,7 @@ from trninfer.models.network import (
     ChannelSlice,
     Combine,
     Concat,
+    FeatureInput,
     LayerNorm,
     ModelError,
     Output,
@@ -127,7 +128,27 @@ def test_inputs_of_other_ranks(shape: tuple[int, ...], tmp_path: Path) -> None:
         size = 2 * 4 * 4
     chain.add("Reshape", chain.constant([-1, size]))
     chain.add("MatMul", chain.weight(size, 3))
-    assert_imports(chain, tmp_path)
+    imported = assert_imports(chain, tmp_path)
+    assert isinstance(imported.network.input, FeatureInput) == (size == max(shape))
+
+
+def test_rows_of_more_axes_than_one_are_features(tmp_path: Path) -> None:
+    chain = Chain(1, 1, 5)
+    chain.add("Sub", chain.weight(1, 1, 1, 5))
+    chain.add("Flatten")
+    chain.gemm(5, 3)
+    assert assert_imports(chain, tmp_path).network.input == FeatureInput(5)
+
+
+def test_an_image_without_a_batch_that_is_made_one(tmp_path: Path) -> None:
+    chain = Chain(9)
+    chain.inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 9])]
+    chain.add("Reshape", chain.constant([1, 1, 8, 9]))
+    chain.conv((1, 4))
+    chain.add("Flatten")
+    chain.gemm(4 * 6 * 7, 3)
+    network = import_network(chain.save(tmp_path)).network
+    assert network.input.shape == (1, 8, 9) and network.outputs == 3
 
 
 def test_sounds_are_images_of_one_row(tmp_path: Path) -> None:
@@ -582,4 +603,48 @@ def test_skl2onnx_scalers_and_linear_models(tmp_path: Path) -> None:
     path.write_bytes(model.SerializeToString())
     imported = import_network(path)
     assert kinds(imported) == [Affine, Dense, Softmax] and imported.network.output == Output("classes", "softmax")
+    assert imported.comparison.passed and not imported.comparison.skipped
+
+
+def test_two_classes_with_opposite_scores_are_classes(tmp_path: Path) -> None:
+    """A logistic regression of two classes: sigmoids of a score and of its opposite."""
+    chain = Chain(4)
+    ml = {"domain": "ai.onnx.ml"}
+    half = np.random.default_rng(0).standard_normal(4)
+    label = chain.add(
+        "LinearClassifier",
+        coefficients=[*(-half).tolist(), *half.tolist()],
+        intercepts=[-0.3, 0.3],
+        classlabels_ints=[0, 1],
+        post_transform="LOGISTIC",
+        outputs=2,
+        **ml,
+    )
+    model = chain.model(output=f"{label}'")
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    imported = import_network(path)
+    assert imported.network.output == Output("classes", "softmax")
+    assert imported.comparison.passed and not imported.comparison.skipped
+
+
+def test_whole_numbers_added_to_weights_and_probabilities_of_them(tmp_path: Path) -> None:
+    chain = Chain(6)
+    microsoft = {"domain": "com.microsoft"}
+    scale, zero = chain.constant(0.05), numpy_zero(chain, 128)
+    data = chain.add("QuantizeLinear", scale, zero)
+    chain.weights.append(numpy_helper.from_array(np.arange(100, 106, dtype=np.uint8), "numbers"))
+    names = [scale, zero, "numbers", scale, zero, scale, zero]
+    chain.add("QLinearAdd", *names, first=data, **microsoft)
+    chain.add("QLinearMul", *names, **microsoft)
+    steps = chain.constant(1 / 256), numpy_zero(chain, 0)
+    chain.add("QLinearSoftmax", scale, zero, *steps, axis=1, opset=13, **microsoft)
+    chain.add("DequantizeLinear", *steps)
+    model = chain.model()
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    imported = import_network(path)
+    assert imported.network.output == Output("classes", "softmax")
     assert imported.comparison.passed and not imported.comparison.skipped
