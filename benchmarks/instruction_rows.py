@@ -243,6 +243,7 @@ _SUSTAINED = "measured: how long an element is in flight; predicted: from one to
 REMARKS = {
     "i34": _SUSTAINED,
     "i35": _SUSTAINED,
+    "i38": "the elements measured are semaphores' writes; the model's are read from HBM by all engines at once",
     "i40": "a profile counts the latency of the first packet; here it comes before the first byte",
     "i42": "loads share the DMA engines with stores here; 269 GB/s of loads alone leaves the stores little until later",
 }

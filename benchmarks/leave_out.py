@@ -4,7 +4,7 @@ Rows to which no constant was fitted are predicted without having been seen; the
 constants fitted to what is left out are fitted anew, jointly, to all other rows of the device, by least squares of the
 relative errors; the predictions are taken as linear in the constants. Constants that are whole numbers are not moved by
 a slope but chosen among whole numbers. A constant that the other rows do not determine is taken from the other device
-where it was found independently, and is else left out of the model (zero).
+where it was found independently, and is else left out of the model: a time is zero, a rate has no limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from trninfer.benchmarks.predictions import Change, Prediction, predict_latencie
 from trninfer.simulator.timing.constants import Constant, constants
 
 STEP = 0.05  # relative change of a constant for the slopes: large beside rounding, small beside any constant
-DETERMINED = 0.1  # a constant is determined by rows whose latencies together move by this share of its relative change
+# A constant is determined by rows whose latencies together move by this share of its relative change: their own errors
+# are about 5 %, so it is known to some 20 %.
+DETERMINED = 0.25
+UNLIMITED = 1e3  # times a rate, where the model is to do without it
 WHOLE = ("B", "DMAs", "instructions", "")  # units of whole numbers: fitted anew among half, the same and double
 OTHER_DEVICE = {"trn1": "trn2", "trn2": "trn1"}
 
@@ -83,7 +86,7 @@ class Study:
         free = []
         for name, slope in zip(continuous, slopes):
             if np.linalg.norm((slope / self.measured)[kept]) < DETERMINED:
-                latencies += slope * self._undetermined(name)
+                latencies += self.changed(name, self._undetermined(name)) - self.predicted
             else:
                 free.append(slope)
         if free:
@@ -94,14 +97,15 @@ class Study:
         return [float(latencies[i]) for i in members]
 
     def _best_whole(self, name: str, kept: NDArray[np.int64]) -> Floats:
-        choices = [self.changed(name, 0.5), self.predicted, self.changed(name, 2.0)]
+        choices = [self.predicted, self.changed(name, 0.5), self.changed(name, 2.0)]  # the first where all are as good
         return min(choices, key=lambda c: float(np.sum(((c - self.measured) / self.measured)[kept] ** 2)))
 
     def _undetermined(self, name: str) -> float:
-        """The relative change to the other device's value, or to zero where that was not found independently."""
-        elsewhere = constants(OTHER_DEVICE[self.device])[name]
-        independent = elsewhere.mark != "scaled" and elsewhere.value != 0
-        return (elsewhere.value if independent else 0.0) / self.constants[name].value - 1
+        """The factor to the other device's value, or to none at all where that was not found independently."""
+        own, elsewhere = self.constants[name], constants(OTHER_DEVICE[self.device])[name]
+        if elsewhere.mark != "scaled" and elsewhere.value != 0:
+            return elsewhere.value / own.value
+        return UNLIMITED if own.unit == "B/ns" else 0.0
 
     def changed(self, name: str, factor: float) -> Floats:
         """The latencies of all rows with one constant multiplied."""

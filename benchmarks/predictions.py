@@ -29,6 +29,7 @@ class Prediction:
     predicted_us: float
     fitted: tuple[str, ...]
     expected_error: float | None = None  # what the simulator says of itself, as a share
+    kind: str = ""  # what bounds it, as the simulator tells kernels apart for that
 
     @property
     def error(self) -> float:
@@ -48,7 +49,7 @@ def fitted_to(row: Measurement) -> tuple[str, ...]:
 def predict_all(rows: list[Measurement]) -> list[Prediction]:
     """Predict every row, on all cores."""
     found = _predict((row, None) for row in rows)
-    return [Prediction(row, latency, fitted_to(row), error) for row, (latency, error) in zip(rows, found)]
+    return [Prediction(row, latency, fitted_to(row), error, kind) for row, (latency, error, kind) in zip(rows, found)]
 
 
 def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[float]:
@@ -56,21 +57,28 @@ def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> lis
 
     Each in a process of its own, so that none meets another's constants or the simulator's memory of a launch.
     """
-    return [latency for latency, _ in _predict(tasks)]
+    return [latency for latency, _, _ in _predict(tasks)]
 
 
-def _predict(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[tuple[float, float | None]]:
+def _predict(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[tuple[float, float | None, str]]:
     given = [(row.id, change) for row, change in tasks]
     with Pool(maxtasksperchild=1) as pool:
         return pool.map(_latency, given, chunksize=1)
 
 
-def _latency(task: tuple[str, Change | None]) -> tuple[float, float | None]:
+def _latency(task: tuple[str, Change | None]) -> tuple[float, float | None, str]:
     row_id, change = task
-    launch = launch_of(next(row for row in load_all_kernel_rows() if row.id == row_id))
+    row = next(row for row in load_all_kernel_rows() if row.id == row_id)
     if change is not None:
         override(change.target, change.name, change.value)
-    run = simulator.run(
+    run = run_of(row)
+    return float(run.latency_us), run.latency_error, run.kind
+
+
+def run_of(row: Measurement) -> simulator.Run:
+    """The kernel of a row, launched as it was measured, shapes only."""
+    launch = launch_of(row)
+    return simulator.run(
         launch.kernel,
         *launch.arguments,
         target=launch.target,
@@ -79,4 +87,3 @@ def _latency(task: tuple[str, Change | None]) -> tuple[float, float | None]:
         functional=False,
         **launch.parameters,
     )
-    return float(run.latency_us), run.latency_error

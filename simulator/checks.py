@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .core import active
 from .dtypes import Array
-from .errors import NkiValidationError
+from .errors import EarlierNkiWarning, NkiValidationError
 from .instruction import engine
 from .memory import PSUM, SBUF
 from .tensor import MAX_DIMENSIONS, NkiTensor
@@ -110,6 +111,11 @@ def member(op: str, operand: str, kind: type[_Member], value: Any) -> _Member:
     if isinstance(value, int) and not isinstance(value, bool):
         for known in kind:
             if known.value == value:
+                active().warn(
+                    f"{op}: {operand} {value}, a spelling of an earlier NKI, is taken as nisa.{kind.__name__}."
+                    f"{known.name}",
+                    EarlierNkiWarning,
+                )
                 return known
     names = ", ".join(known.name for known in kind)
     raise NkiValidationError(f"{op}: {operand} {value!r}; allowed: nisa.{kind.__name__} {names}")

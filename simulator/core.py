@@ -12,13 +12,14 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from .dtypes import Array, lookup
 from .errors import NkiValidationError, UndefinedOnChipWarning
-from .instruction import Allocation, Cost, Instruction, Transfer, engine
+from .instruction import Allocation, Cost, Instruction, Told, Transfer, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, place
 from .overlap import clobbers
 from .pair import Pair
@@ -30,6 +31,7 @@ from .timing.capacity import Memory
 from .timing.costs import NO_TIME, Costs
 from .views import integers
 
+_TENSOR = engine.tensor
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -68,14 +70,13 @@ class NeuronCore:
         argument: bool = False,
     ) -> NkiTensor:
         """Allocate a tensor; NkiValidationError or CapacityError where the machine has no room for such a one."""
-        found = lookup(dtype)
-        line = _source_line()
+        found, shape, line = lookup(dtype), tuple(shape), _source_line()
 
         def make() -> Storage:
-            return allocate(region, found, tuple(shape), name, f"{line[0]}:{line[1]}", self.target)
+            return allocate(region, found, shape, name, line, self.target)
 
         if self.pair is not None and region is MemoryRegion.shared_hbm and not argument:
-            storage = self.pair.shared(self.rank, (line, tuple(shape), found.name, name), make)
+            storage = self.pair.shared(self.rank, (line, shape, found.name, name), make)
             if storage.owner is not None:
                 return NkiTensor(storage.shape, found, storage)
         else:
@@ -89,20 +90,22 @@ class NeuronCore:
                 raise NkiValidationError(f"ndarray {storage.label}: only tensors on chip take an address")
             place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(region))
         else:
-            storage.owner = self._note(region, storage.row_bytes, storage.label, storage.line, argument)
+            storage.owner = self._note(region, storage.row_bytes, storage.told, line, argument)
             storage.owner.partitions = storage.shape[0]
             storage.core = self
         return NkiTensor(storage.shape, found, storage)
 
-    def _note(self, region: MemoryRegion, row_bytes: int, label: str, line: str, argument: bool = False) -> Allocation:
-        allocation = Allocation(len(self.allocations), region, row_bytes, label, line, argument)
+    def _note(
+        self, region: MemoryRegion, row_bytes: int, told: Told, line: tuple[str, int], argument: bool = False
+    ) -> Allocation:
+        allocation = Allocation(len(self.allocations), region, row_bytes, told, line, argument)
         self.allocations.append(allocation)
         return allocation
 
     def _arena(self, region: MemoryRegion) -> Arena:
         if region not in self._arenas:
             row_bytes = self.target.usable_sbuf_bytes if region is SBUF else self.target.psum_bytes
-            owner = self._note(region, 0, f"{region.value} placed by address", "")
+            owner = self._note(region, 0, ("placed by address", region.value, (), ""), ("", 0))
             owner.placed = True
             self._arenas[region] = Arena(row_bytes, owner, functional=self.functional)
         return self._arenas[region]
@@ -133,15 +136,21 @@ class NeuronCore:
     ) -> Instruction:
         """Note an instruction. The caller has checked it and computes its values itself."""
         program = self.program
-        indirect = [t for t in (*writes, *reads) if type(t) is not NkiTensor]
+        indirect: list[NkiTensor] = []
+        for tensor in writes:
+            if type(tensor) is not NkiTensor:
+                indirect.append(tensor)
+            if unit is not _TENSOR and tensor.storage.region is PSUM:
+                tensor.storage.note_write(tensor, by_matmul=False)
+        for tensor in reads:
+            if type(tensor) is not NkiTensor:
+                indirect.append(tensor)
         if indirect:
             if self.recording is not None:
                 self.recording.spoil()
             reads = _with_indices(writes, reads)
         for tensor in writes:
             storage = tensor.storage
-            if storage.region is PSUM and unit is not engine.tensor:
-                storage.note_write(tensor, by_matmul=False)
             for read in reads:
                 if read.storage is storage and read is not tensor and clobbers(op, tensor, read):
                     self._clobbered(op, tensor, read)
@@ -190,12 +199,12 @@ class NeuronCore:
         if self.sanitizer is not None:
             self.sanitizer.clobbers(_source_line(), written, why)
 
-    def warn(self, message: str) -> None:
-        """Tell of what the chip leaves undefined, once for each line of the kernel."""
+    def warn(self, message: str, category: type[Warning] = UndefinedOnChipWarning) -> None:
+        """Tell of what the chip leaves undefined, or of another category, once for each line of the kernel."""
         line = _source_line()
         if (line, message) not in self._warned:
             self._warned.add((line, message))
-            warnings.warn_explicit(message, UndefinedOnChipWarning, *line)
+            warnings.warn_explicit(message, category, *line)
 
     def warner(self) -> Callable[[str], None]:
         """`warn` of this line, for when values are computed, also in a replay; once, whatever the message."""
@@ -234,9 +243,15 @@ def _after_registers(instruction: Instruction, indirect: list[NkiTensor]) -> Non
 def _source_line() -> tuple[str, int]:
     """File and line of the kernel code that called into the simulator."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+    while _ours(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
+
+
+@cache
+def _ours(filename: str) -> bool:
+    """Whether code is the simulator's own."""
+    return filename.startswith(_HERE)
 
 
 _state = threading.local()

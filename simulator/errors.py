@@ -26,6 +26,10 @@ class UndefinedOnChipWarning(UserWarning):
     """The simulator computes it, but AWS's documentation leaves undefined what the chip does."""
 
 
+class EarlierNkiWarning(UserWarning):
+    """A spelling of an earlier NKI that still means the same is taken; today's compiler refuses it."""
+
+
 def require(condition: object, message: str) -> None:
     """Raise NkiValidationError with `message` unless `condition` holds.
 

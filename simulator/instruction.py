@@ -42,7 +42,8 @@ class Transfer(NamedTuple):
 
     `hbm`: one side at least is in HBM; `pitched`, its rows lie so far apart that few of HBM's channels serve them.
     `narrow` marks a write of narrow pieces that are neighbours in HBM, `software` descriptors made by GpSimd,
-    `dynamic` an address that is read from memory first.
+    `dynamic` an address that is read from memory first. `span` are the bytes of HBM from the first that a load reads to
+    its last, 0 where that does not matter. `second`: the kernel has the Scalar Engine's descriptor generator make it.
     """
 
     bytes: int
@@ -58,27 +59,47 @@ class Transfer(NamedTuple):
     narrow: bool = False
     software: bool = False
     dynamic: bool = False
+    span: int = 0
+    second: bool = False
+
+
+Told = tuple[str, str, tuple[int, ...], str]  # name, memory, shape and dtype
+
+
+def label_of(told: Told) -> str:
+    """How messages call a storage."""
+    name, region, shape, dtype = told
+    return f"{name or 'tensor'} {region}{list(shape)} {dtype}" if dtype else f"{region} {name}"
 
 
 class Allocation:
     """The life of one storage, kept after its values are gone.
 
-    `row_bytes` is what it takes of each partition (on chip) or in all (HBM). `dropped` is the number of instructions
-    issued when the kernel let go of it, None while it holds it.
+    `told` are its name, memory, shape and dtype, `at` the file and number of its line, ("", 0) for none. `row_bytes` is
+    what it takes of each partition (on chip) or in all (HBM). `dropped` is the number of instructions issued when the
+    kernel let go of it, None while it holds it.
     """
 
-    __slots__ = ("argument", "dropped", "label", "line", "partitions", "placed", "region", "row_bytes", "uid")
+    __slots__ = ("argument", "at", "dropped", "partitions", "placed", "region", "row_bytes", "told", "uid")
 
-    def __init__(self, uid: int, region: Any, row_bytes: int, label: str, line: str, argument: bool) -> None:
+    def __init__(self, uid: int, region: Any, row_bytes: int, told: Told, at: tuple[str, int], argument: bool) -> None:
         self.uid = uid
         self.region = region
         self.row_bytes = row_bytes
-        self.label = label
-        self.line = line
+        self.told = told
+        self.at = at
         self.dropped: int | None = None
         self.argument = argument
         self.partitions = 128  # that it takes of a memory on chip
         self.placed = False  # holds tiles at addresses that the kernel chose
+
+    @property
+    def label(self) -> str:
+        return label_of(self.told)
+
+    @property
+    def line(self) -> str:
+        return f"{self.at[0]}:{self.at[1]}" if self.at[0] else ""
 
 
 class Access(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import numpy as np
 
 from .core import NeuronCore, is_active, running
 from .dtypes import Array, hold, lookup, name_of_array, release
-from .errors import NkiValidationError, NotSimulatedError
+from .errors import EarlierNkiWarning, NkiValidationError, NotSimulatedError
 from .garbage import uncollected
 from .instruction import Instruction
 from .memory import MemoryRegion
@@ -68,8 +69,22 @@ class Kernel:
         return Kernel(self.function, self.programs, (*self.schedule, *pairs))
 
 
+_EARLIER_OPTIONS = ("mode", "platform_target")
+
+
 def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
-    """`nki.jit`: make a kernel of a function; usable with or without parentheses."""
+    """`nki.jit`: make a kernel of a function; usable with or without parentheses.
+
+    `mode` and `platform_target` of earlier versions are taken with a note and change nothing: who launches chooses.
+    """
+    for name in kwargs:
+        if name in _EARLIER_OPTIONS:
+            warnings.warn(
+                f"nki.jit({name}=...): a spelling of an earlier NKI, taken and ignored; `trninfer lint` tells what "
+                "replaces it",
+                EarlierNkiWarning,
+                stacklevel=2,
+            )
     if fn is None:
         return Kernel
     return Kernel(fn)

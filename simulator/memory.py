@@ -14,6 +14,7 @@ import numpy as np
 
 from .dtypes import Array, DType
 from .errors import CapacityError, NkiValidationError
+from .instruction import Told, label_of
 from .psum_writes import PsumWrites
 from .targets import PARTITIONS, PSUM_BANK_BYTES, Target
 
@@ -43,14 +44,15 @@ class Storage:
     __slots__ = (
         "arena",
         "array",
+        "at",
         "base",
         "bits",
         "borrowed",
         "core",
         "dtype",
-        "line",
         "name",
         "number",
+        "on_chip",
         "owner",
         "partition_base",
         "region",
@@ -61,7 +63,9 @@ class Storage:
         "written",
     )
 
-    def __init__(self, region: MemoryRegion, dtype: DType, shape: tuple[int, ...], name: str, line: str) -> None:
+    def __init__(
+        self, region: MemoryRegion, dtype: DType, shape: tuple[int, ...], name: str, line: tuple[str, int]
+    ) -> None:
         self.region = region
         self.dtype = dtype
         self.shape = shape
@@ -69,9 +73,10 @@ class Storage:
         for extent in shape:
             size *= extent
         self.size = size
-        self.row = size // shape[0] if region is SBUF or region is PSUM else size
+        self.on_chip = region is SBUF or region is PSUM
+        self.row = size // shape[0] if self.on_chip else size
         self.name = name
-        self.line = line
+        self.at = line  # file and number, where the kernel made it
         self.array: Array | None = None  # flat; of dtype.held, or raw bytes where `bits`
         self.bits = False
         self.arena: Arena | None = None
@@ -89,16 +94,21 @@ class Storage:
             self.core.released(self)
 
     @property
-    def on_chip(self) -> bool:
-        return self.region is SBUF or self.region is PSUM
-
-    @property
     def row_bytes(self) -> int:
         return self.row * self.dtype.itemsize
 
     @property
+    def told(self) -> Told:
+        """What `label` is made of."""
+        return self.name, self.region.value, self.shape, self.dtype.name
+
+    @property
     def label(self) -> str:
-        return f"{self.name or 'tensor'} {self.region.value}{list(self.shape)} {self.dtype.name}"
+        return label_of(self.told)
+
+    @property
+    def line(self) -> str:
+        return f"{self.at[0]}:{self.at[1]}"
 
     def note_write(self, view: Any, by_matmul: bool) -> None:
         """Remember who wrote a view of this tensor in PSUM."""
@@ -153,11 +163,11 @@ class Arena:
 
 
 def allocate(
-    region: MemoryRegion, dtype: DType, shape: tuple[int, ...], name: str, line: str, target: Target
+    region: MemoryRegion, dtype: DType, shape: tuple[int, ...], name: str, line: tuple[str, int], target: Target
 ) -> Storage:
     """A new storage; NkiValidationError or CapacityError where no NeuronCore could hold it."""
     for extent in shape or (0,):
-        if not isinstance(extent, (int, np.integer)) or extent < 1:
+        if (type(extent) is not int and not isinstance(extent, (int, np.integer))) or extent < 1:
             raise NkiValidationError(f"ndarray {name}: shape {shape} must be of one or more positive integers")
     storage = Storage(region, dtype, shape, name, line)
     if storage.on_chip:

@@ -19,9 +19,9 @@ from .targets import PARTITIONS, Target
 from .timing import trace
 from .timing.capacity import Memory
 from .timing.constants import machine, overrides, scaled_note
-from .timing.expected_error import expected_error
+from .timing.expected_error import expected_error, kind_of
 from .timing.pair_schedule import pair_schedule
-from .timing.schedule import DMA, QUEUES, Schedule, schedule
+from .timing.schedule import DMA, QUEUES, SECOND, Schedule, schedule
 
 BOUND_SHARE = 0.5  # a resource that is busy for less of the kernel does not bound it: latencies do
 
@@ -244,10 +244,13 @@ class Run:
     def latency_error(self) -> float | None:
         """How far `latency_us` is likely to be off, as a share of it: two measurements of three lie within. None for a
         target that nobody has measured, and for a machine with other constants."""
-        if self.prediction.changed:
-            return None
+        return None if self.prediction.changed else expected_error(self.target, self.kind)
+
+    @property
+    def kind(self) -> str:
+        """What bounds the launch, as expected errors tell kernels apart (timing/expected_error.py)."""
         issues = self.engines["dma_issue"].share >= self.engines["dma_engines"].share
-        return expected_error(self.target, self.bound_by, issues, self.launch_us, self.latency_us)
+        return kind_of(self.bound_by, issues, self.launch_us, self.latency_us)
 
     def trace(self) -> dict[str, Any]:
         """The timeline as a Chrome trace (an object that json.dumps takes), for Perfetto."""
@@ -287,7 +290,7 @@ def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
 def _busy(s: Schedule) -> dict[str, float]:
     """Nanoseconds that each engine was busy, and DMA in three senses."""
     busy = dict(zip(QUEUES, s.busy))
-    return busy | {"dma": s.dma_active, "dma_issue": s.busy[DMA], "dma_engines": max(s.dma_busy)}
+    return busy | {"dma": s.dma_active, "dma_issue": max(s.busy[DMA], s.busy[SECOND]), "dma_engines": max(s.dma_busy)}
 
 
 def _with_queues(events: list[Event]) -> Iterator[Event]:

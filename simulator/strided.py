@@ -7,6 +7,8 @@ is the partition axis, its stride the number of elements in a partition.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -166,31 +168,34 @@ class StridedMemory(NKIObject):
 
     def _rectangle(self) -> Access:
         storage, size = self.storage, self._dtype.itemsize
-        if storage.on_chip:
-            pitch = self.row
-            outer = self.shape[0]
-            extent = 1
-            step = run = 0
-            for count, stride in zip(self.shape[1:], self.strides[1:]):
-                extent += (count - 1) * stride
-            if extent > self.free_size:
-                step, run = comb(self.shape[1:], self.strides[1:])
-        else:
-            pitch = max([stride for stride, count in zip(self.strides, self.shape) if count > 1], default=0) or self.row
-            step = run = 0
-            outer = extent = 1
-            for count, stride in zip(self.shape, self.strides):
-                if stride == pitch:
-                    outer += count - 1
-                else:
-                    extent += (count - 1) * stride
-            if extent + self.offset % pitch > pitch:  # wraps around: take the flat extent
-                extent += (outer - 1) * pitch
-                outer, pitch = 1, max(self.row, 1)
+        pitch, outer, extent, step, run, elements = _reach(self.shape, self.strides, storage.on_chip)
+        pitch = pitch or self.row
+        if not storage.on_chip and extent + self.offset % pitch > pitch:  # wraps around: take the flat extent
+            extent += (outer - 1) * pitch
+            outer, pitch = 1, max(self.row, 1)
         row, element = divmod(self.offset, pitch)
         byte = element * size + storage.base
         row += storage.partition_base
-        covers = self.size == storage.size * storage.dtype.itemsize // size and 0 not in self.strides
+        covers = elements == storage.size * storage.dtype.itemsize // size
         return Access(
             storage.owner, row, row + outer, byte, byte + extent * size, pitch * size, covers, step * size, run * size
         )
+
+
+@lru_cache(maxsize=4096)
+def _reach(shape: tuple[int, ...], strides: tuple[int, ...], on_chip: bool) -> tuple[int, int, int, int, int, int]:
+    """What a view touches, in elements, wherever it begins: (pitch of its rows, 0 for the memory's; rows; extent of
+    each; step and run of a comb; distinct elements, 0 where one is there several times)."""
+    elements = 0 if 0 in strides else prod(shape)
+    if on_chip:
+        extent = 1 + sum([(count - 1) * stride for count, stride in zip(shape[1:], strides[1:])])
+        step, run = comb(shape[1:], strides[1:]) if extent > prod(shape[1:]) else (0, 0)
+        return 0, shape[0], extent, step, run, elements
+    pitch = max([stride for stride, count in zip(strides, shape) if count > 1], default=0)
+    outer = extent = 1
+    for count, stride in zip(shape, strides):
+        if pitch and stride == pitch:
+            outer += count - 1
+        else:
+            extent += (count - 1) * stride
+    return pitch, outer, extent, 0, 0, elements

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from operator import index
 from typing import Any
 
 from .errors import NkiValidationError, OutOfBoundsError
 
 
+@lru_cache(maxsize=4096)
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a dense tensor, the last dimension innermost."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)

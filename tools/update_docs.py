@@ -142,7 +142,8 @@ def accuracy_lines() -> str:
 def summary_of(report: str) -> tuple[str, str]:
     """Of what `latency_accuracy --markdown` prints, the table of sums, and the lines at the end as a list."""
     table = re.search(r"### Kernels, summed up\n\n((?:\|.*\n)+)", report)
-    ends = [line for line in report.splitlines() if re.search(r" error: [\d.]+ %$|^instructions compared", line)]
+    wanted = re.compile(r" error: [\d.]+ %$|^instructions compared|^kernels within")
+    ends = [line for line in report.splitlines() if wanted.search(line)]
     if table is None or not ends or not ends[-1].startswith("mean absolute percentage error"):
         raise RuntimeError("latency_accuracy prints something else than this script knows")
     return table[1].rstrip(), "\n".join(f"- {line}" for line in ends)

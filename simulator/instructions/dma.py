@@ -60,9 +60,11 @@ def dma_copy(
         )
     if type(dge_mode) is not _DGE_MODE:
         dge_mode = member("dma_copy", "dge_mode", _DGE_MODE, dge_mode)
-    _queue("dma_copy", core.target.generation, dge_mode, engine, priority)
+    engine = _queue("dma_copy", core.target.generation, dge_mode, engine, priority)
     _gathers("dma_copy", core.target.generation, dge_mode, dst, src)
     transfer = _transfer(core, dge_mode, dst, src)
+    if engine is _SCALAR:
+        transfer = transfer._replace(second=True)
     instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer)
 
     if dst.is_indirect() or src.is_indirect():
@@ -116,7 +118,7 @@ def _transpose_values(dst: NkiTensor, src: NkiTensor, order: tuple[int, ...]) ->
     dst.write(src.values.transpose(order))
 
 
-_DMA = engine.dma
+_DMA, _SCALAR = engine.dma, engine.scalar
 _UNKNOWN, _NO_DGE, _HARDWARE, _SOFTWARE = dge_mode.unknown, dge_mode.none, dge_mode.hwdge, dge_mode.swdge
 _SKIP = oob_mode.skip
 _DGE_MODE, _OOB_MODE = dge_mode, oob_mode
@@ -135,7 +137,8 @@ def _operands(op: str, dst: NkiTensor, src: NkiTensor) -> None:
             )
 
 
-def _queue(op: str, generation: int, mode: Any, unit: engine, priority: int | None) -> None:
+def _queue(op: str, generation: int, mode: Any, unit: engine, priority: int | None) -> engine:
+    """Who triggers a DMA, checked."""
     if mode is _HARDWARE and generation < 3:
         raise NkiValidationError(f"{op}: dge_mode hwdge needs NeuronCore-v3 (trn2) or newer")
     if unit is not engine.unknown:
@@ -144,6 +147,7 @@ def _queue(op: str, generation: int, mode: Any, unit: engine, priority: int | No
         raise NkiValidationError(f"{op}: engine may only be sync or scalar, and only with dge_mode hwdge")
     if priority is not None and (generation < 4 or priority not in (0, 1, 2, 3)):
         raise NkiValidationError(f"{op}: priority must be 0 to 3, and needs NeuronCore-v4 (trn3)")
+    return unit
 
 
 def _hardware_transpose(core: NeuronCore, mode: dge_mode, src: NkiTensor) -> None:

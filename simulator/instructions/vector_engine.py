@@ -70,8 +70,9 @@ def memset(dst: NkiTensor, value: float, engine: engine = _UNKNOWN, name: str | 
         raise NkiValidationError(f"memset: only 0 can be set in dst {dst.label}")
     instruction = core.issue("memset", unit, (dst,), (), core.costs.memset(unit, dst), name)
 
-    number = np.int64(value) if not dtype.is_float else np.float32(value)
-    core.perform(_set, dst, np.broadcast_to(np.asarray(number), dst.shape))
+    if core.functional:
+        number = np.int64(value) if not dtype.is_float else np.float32(value)
+        core.perform(_set, dst, np.broadcast_to(np.asarray(number), dst.shape))
     return instruction
 
 
@@ -106,7 +107,7 @@ def tensor_tensor(
     if all(psum):
         raise NkiValidationError(f"tensor_tensor: data1 {data1.label} and data2 {data2.label} cannot both be in PSUM")
     tensors = (dst, data1, data2)
-    integers = not operator.bits and all(t.dtype in _INT32 for t in tensors)
+    integers = not operator.bits and dst._dtype.is_integer and all([t.dtype in _INT32 for t in tensors])
     default = _VECTOR
     if operator.name == "power" or (integers and not any(t.storage.region is PSUM for t in tensors)):
         default = _GPSIMD

@@ -7,12 +7,13 @@ dma.py            what a DMA takes of the 16 engines
 capacity.py       whether a program fits SBUF and PSUM, in its own order
 dependencies.py   what each instruction waits for; which writes start a new version of a tile
 buffers.py        SBUF and PSUM buffers for versions, as far as there is room
+ports.py          engines that take turns at SBUF and PSUM
 clock.py          the Tensor Engine's clock, cold and warm
 schedule.py       the discrete-event simulation, and what it assumes of the compiler
 trace.py          timelines for Perfetto
 
 Not modelled: spills and other instructions that the compiler adds, instruction fetch, register and address arithmetic,
-contention between the Vector Engine's fast modes and GpSimd or for one PSUM bank (trn2 and newer), refresh and other
-effects of HBM but the channels of trn1, traffic of other cores, and power throttling. Scheduling is what a good
+contention between the Vector Engine's fast modes and GpSimd (trn2 and newer), refresh and other effects of HBM but
+channels that short elements meet at, traffic of other cores, and power throttling. Scheduling is what a good
 compiler would reach, not what a version of neuronx-cc does.
 """

@@ -19,6 +19,7 @@ from ..targets import PSUM_BANK_BYTES, PSUM_BANKS, Target
 from .dependencies import analyse
 
 _QUADRANTS = 4  # of 32 partitions
+_ALL = range(_QUADRANTS)
 _SHOWN = 4  # biggest tiles that an error names
 
 
@@ -148,16 +149,23 @@ class Quadrants:
 
     def take(self, tile: Allocation) -> int:
         """Find room for a tile; bytes that its partitions then hold."""
-        width = 1 if tile.partitions <= 32 else 2 if tile.partitions <= 64 else _QUADRANTS
+        held, size = self._held, tile.row_bytes
+        if tile.partitions > 64:
+            held[0] += size
+            held[1] += size
+            held[2] += size
+            held[3] += size
+            return max(held)
+        width = 1 if tile.partitions <= 32 else 2
         places = [range(first, first + width) for first in range(0, _QUADRANTS, width)]
-        place = min(places, key=lambda quadrants: max(self._held[q] for q in quadrants))
+        place = min(places, key=lambda quadrants: max(held[q] for q in quadrants))
         self._places[tile.uid] = place
         for quadrant in place:
-            self._held[quadrant] += tile.row_bytes
-        return max(self._held[quadrant] for quadrant in place)
+            held[quadrant] += size
+        return max(held[quadrant] for quadrant in place)
 
     def free(self, tile: Allocation) -> None:
-        for quadrant in self._places.pop(tile.uid):
+        for quadrant in self._places.pop(tile.uid, _ALL):
             self._held[quadrant] -= tile.row_bytes
 
 
@@ -166,6 +174,7 @@ class Banks:
 
     def __init__(self) -> None:
         self._taken: list[list[tuple[int, int, int]]] = [[] for _ in range(PSUM_BANKS)]  # (start, end, uid) by start
+        self._places: dict[int, range] = {}
 
     def take(self, tile: Allocation) -> bool:
         """Find room for a tile; False where there is none."""
@@ -176,21 +185,22 @@ class Banks:
                 if not any(self._taken[bank : bank + count]):
                     for part in range(bank, bank + count):
                         self._taken[part].append((0, PSUM_BANK_BYTES, tile.uid))
+                    self._places[tile.uid] = range(bank, bank + count)
                     return True
             return False
-        for taken in self._taken:
+        for bank, taken in enumerate(self._taken):
             start = 0
             for position, (begin, end, _) in enumerate([*taken, (PSUM_BANK_BYTES, PSUM_BANK_BYTES, -1)]):
                 if begin - start >= size:
                     taken.insert(position, (start, start + size, tile.uid))
+                    self._places[tile.uid] = range(bank, bank + 1)
                     return True
                 start = end
         return False
 
     def free(self, tile: Allocation) -> None:
-        for bank, taken in enumerate(self._taken):
-            if any(uid == tile.uid for _, _, uid in taken):
-                self._taken[bank] = [entry for entry in taken if entry[2] != tile.uid]
+        for bank in self._places.pop(tile.uid, ()):
+            self._taken[bank] = [entry for entry in self._taken[bank] if entry[2] != tile.uid]
 
     def used(self) -> int:
         """Banks with anything in them."""

@@ -91,14 +91,17 @@ class Costs:
             return self.vector(count * self._copy_pace(dst, src))
         if unit is engine.gpsimd:
             return self.gpsimd(count)
-        m, pace = self.machine, 1.0
-        if self.generation >= 4 and dst._dtype.itemsize == 2 == src._dtype.itemsize:  # A3, Scalar Engine
-            pace = m.scalar_double_pace
+        m, pace = self.machine, self._scalar_pace(dst, src)
         if self._wide(src):
             pace = m.scalar_strided_read_pace
         if self._wide(dst) and dst._dtype.itemsize == 2:
             pace = m.scalar_narrow_write_pace
         return self.scalar(count * pace, src)
+
+    def _scalar_pace(self, dst: Any, src: Any) -> float:
+        """Cycles an element of what NeuronCore-v4's Scalar Engine does twice as fast in 16 bits (A3)."""
+        double = self.generation >= 4 and dst._dtype.itemsize == 2 == src._dtype.itemsize
+        return self.machine.scalar_double_pace if double else 1.0
 
     def copy_elsewhere(self, dst: Any, src: Any) -> tuple[tuple[engine, Cost], ...]:
         """The engines beside the Vector Engine that a copy is left open to: the Scalar Engine, from trn2 on. In no
@@ -117,8 +120,10 @@ class Costs:
             gap, fill, ghz = m.vector_operand_gap_cycles, m.vector_operand_fill_cycles, self.target.vector_ghz
         else:
             if not operands or self.generation == 2:  # numbers come as a scale and a bias, which is read
-                return self.activation(data, "any")._replace(table="")
-            busy = dst.free_size / self.target.scalar_ghz
+                cost = self.activation(data, "any")._replace(table="")
+                spared = dst.free_size * (1 - self._scalar_pace(dst, data)) / self.target.scalar_ghz
+                return cost._replace(interval=cost.interval - spared, latency=cost.latency - spared)
+            busy = dst.free_size * self._scalar_pace(dst, data) / self.target.scalar_ghz
             gap, fill, ghz = m.scalar_scale_gap_cycles, m.scalar_scale_fill_cycles, self.target.scalar_ghz
         return Cost(busy + gap / ghz, busy + fill / ghz)
 
@@ -229,8 +234,10 @@ class Costs:
         if dtype.itemsize == 4:
             streaming *= m.transpose_fp32_cycles * (m.transpose_fp32_stride if stride >= m.wide_stride else 1.0)
             cold = m.cold_clock * streaming
-        interval = streaming + m.matmul_gap_ns
-        return Cost(interval, interval + m.matmul_fill_ns, cold)
+        latency = streaming + m.matmul_gap_ns + m.matmul_fill_ns
+        if self.generation >= 4:  # in the background of other work
+            streaming, cold = streaming * m.background_transpose, cold * m.background_transpose
+        return Cost(streaming + m.matmul_gap_ns, latency, cold)
 
 
 def _dense(tensor: Any) -> bool:

@@ -24,20 +24,23 @@ WAR = 1  # until it has read
 WAW = 2  # until its write is done, or, on one engine, until it has been issued
 ORDER = 3  # until it has started
 
+_FROM_ZERO = [0]
+_MANY = 4  # segments of a tile from which on it pays to remember which of them a read touches
 BUCKETS = 64  # pieces of an HBM tensor's extent, to find overlapping accesses by
 
 
 class Version:
     """One buffer's worth of a tile: from its first write to its last access."""
 
-    __slots__ = ("bank", "free_at", "left", "psum", "size")
+    __slots__ = ("bank", "free_at", "left", "psum", "size", "whole")
 
     def __init__(self, size: int, psum: bool) -> None:
         self.size = size
         self.psum = psum
         self.left = 0  # accesses that are not scheduled yet
         self.free_at = 0.0
-        self.bank = -1
+        self.bank = -1  # where it lies in one bank of PSUM; PSUM_BANKS where there was no room
+        self.whole: list[int] = []  # the banks that it takes, where it is larger
 
 
 class Segment:
@@ -54,13 +57,29 @@ class Segment:
 class Unit:
     """A tile, or a byte range of one, as dependencies see it."""
 
-    __slots__ = ("segments", "size", "uniform", "version")
+    __slots__ = ("_touched", "segments", "size", "uniform", "version")
 
     def __init__(self, size: int, uniform: bool) -> None:
         self.size = size
         self.uniform = uniform  # every write is to one and the same rectangle
         self.segments: list[Segment] = []
         self.version: Version | None = None
+        self._touched: dict[Access, list[Segment]] = {}  # what reads of many segments have found
+
+    def touched(self, access: Access) -> list[Segment]:
+        """The segments that a read overlaps with."""
+        if len(self.segments) < _MANY:
+            return [segment for segment in self.segments if segment.access.overlaps(access)]
+        found = self._touched.get(access)
+        if found is None:
+            found = self._touched[access] = [s for s in self.segments if s.access.overlaps(access)]
+        return found
+
+    def replace(self, segments: list[Segment]) -> None:
+        """Something was written."""
+        self.segments = segments
+        if self._touched:
+            self._touched = {}
 
 
 class Graph(NamedTuple):
@@ -90,33 +109,46 @@ class _Analysis:
 
     def _prepare(self) -> None:
         """Find out how each allocation is written, and so which units it has."""
-        rectangles: dict[Allocation, dict[tuple[int, int, int, int, int], Access]] = {}
+        written: dict[Allocation, list[Access]] = {}  # each place once, most often there is one
         self._read: set[Allocation] = set()
+        seen: set[tuple[Allocation, int, int, int, int, int]] = set()
         for instruction in self.program:
             for access in instruction.writes:
-                seen = rectangles.get(access.allocation)
-                if seen is None:
-                    seen = rectangles[access.allocation] = {}
-                seen[access[1], access[2], access[3], access[4], access[7]] = access
+                allocation = access[0]
+                places = written.get(allocation)
+                if places is None:
+                    written[allocation] = [access]
+                    continue
+                first = places[0]
+                if access[1:5] == first[1:5] and access[7] == first[7]:
+                    continue
+                key = (allocation, access[1], access[2], access[3], access[4], access[7])
+                if key not in seen:
+                    seen.add(key)
+                    places.append(access)
             for access in instruction.reads:
-                self._read.add(access.allocation)
+                self._read.add(access[0])
         self._units: dict[Allocation, list[Unit]] = {}
         self._starts: dict[Allocation, list[int]] = {}
         self._hbm: dict[Allocation, _HbmTensor] = {}
-        for allocation, seen in rectangles.items():
-            on_chip = allocation.region is SBUF or allocation.region is PSUM
-            if not on_chip:
+        for allocation, places in written.items():
+            region = allocation.region
+            if region is not SBUF and region is not PSUM:
                 if allocation in self._read:
-                    self._hbm[allocation] = _HbmTensor(max(a.high for a in seen.values()))
+                    self._hbm[allocation] = _HbmTensor(max(a.high for a in places))
                 continue
-            ranges = sorted(seen.values(), key=lambda a: a.byte)
+            if len(places) == 1:
+                self._units[allocation] = [Unit(allocation.row_bytes, uniform=True)]
+                self._starts[allocation] = _FROM_ZERO
+                continue
+            ranges = sorted(places, key=lambda a: a.byte)
             apart = all(a.byte_end <= b.byte and not b.step for a, b in pairwise(ranges)) and not ranges[0].step
-            if len(ranges) > 1 and apart and allocation.region is SBUF and not allocation.placed:
+            if apart and allocation.region is SBUF and not allocation.placed:
                 self._units[allocation] = [Unit(a.byte_end - a.byte, uniform=True) for a in ranges]
                 self._starts[allocation] = [a.byte for a in ranges]
             else:
-                self._units[allocation] = [Unit(allocation.row_bytes, uniform=len(ranges) == 1)]
-                self._starts[allocation] = [0]
+                self._units[allocation] = [Unit(allocation.row_bytes, uniform=False)]
+                self._starts[allocation] = _FROM_ZERO
 
     def _instruction(self, index: int, instruction: Instruction) -> None:
         uses: list[Version] = []
@@ -186,11 +218,11 @@ class _Analysis:
         return version
 
     def _read_unit(self, unit: Unit, index: int, access: Access, uses: list[Version]) -> None:
-        self._use(unit, index, access.allocation, uses)
-        for segment in unit.segments:
-            if unit.uniform or segment.access.overlaps(access):
-                self._wait(index, segment.writer, RAW)
-                segment.readers.append(index)
+        self._use(unit, index, access[0], uses)
+        segments = unit.segments if unit.uniform else unit.touched(access)
+        for segment in segments:
+            self._wait(index, segment.writer, RAW)
+            segment.readers.append(index)
 
     def _write_unit(
         self, unit: Unit, index: int, access: Access, instruction: Instruction, uses: list[Version]
@@ -204,7 +236,7 @@ class _Analysis:
             if not own:
                 self._new_version(unit, index, allocation)
                 self._use(unit, index, allocation, uses)
-                unit.segments = [Segment(access, index)]
+                unit.replace([Segment(access, index)])
                 return
         self._use(unit, index, allocation, uses)
         kept = []
@@ -215,7 +247,7 @@ class _Analysis:
                     continue
             kept.append(segment)
         kept.append(Segment(access, index))
-        unit.segments = kept
+        unit.replace(kept)
 
     def _await_segment(self, index: int, segment: Segment) -> None:
         """Wait with a write until the region's readers have read and its writer has written."""

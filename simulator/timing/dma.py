@@ -6,6 +6,7 @@ moves its bytes at the peak rate; together the engines reach the rate that AWS d
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from ..instruction import Transfer
@@ -27,8 +28,20 @@ def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float
         transfer.transpose,
         transfer.hbm,
         transfer.narrow,
+        transfer.span > 0,
         machine,
     )
+
+
+def channel_time(transfer: Transfer, machine: Machine) -> float:
+    """Nanoseconds that HBM takes at least for a load of short elements, which its channels serve one after the other.
+
+    Neighbouring bytes lie in one channel: a column of 128 numbers is read by all engines from a single one.
+    """
+    if not transfer.span or transfer.software or not transfer.dge:
+        return 0.0
+    channels = min(machine.hbm_channels, math.ceil(transfer.span / machine.hbm_interleave))
+    return transfer.descriptors * machine.small_element_ns / channels
 
 
 @lru_cache(maxsize=4096)
@@ -41,16 +54,19 @@ def _engine_times(
     transpose: bool,
     hbm: bool,
     narrow: bool,
+    short: bool,
     machine: Machine,
 ) -> tuple[int, tuple[float, ...]]:
+    first, last = row // LANES, (row + max(partitions, 1) - 1) // LANES
     each = element_time(size / descriptors, machine, single, narrow)
+    if short and single:  # each engine finds another at its channel so often
+        each *= 1 + (last - first) / machine.hbm_channels
     if transpose:
         each /= machine.dma_transpose_hbm if hbm else machine.dma_transpose_sbuf
     last_write = machine.semaphore_ns
     if partitions == 0:  # neither side is on chip: the engines share the work
         return 0, (descriptors * each / ENGINES + last_write,) * ENGINES
     a_partition = descriptors / partitions * each
-    first, last = row // LANES, (row + partitions - 1) // LANES
     return first, tuple(
         [
             a_partition * (min(row + partitions, (e + 1) * LANES) - max(row, e * LANES)) + last_write

@@ -4,8 +4,9 @@ What is assumed of the compiler, whose schedule NKI does not show:
 - Each engine runs one instruction at a time. Of those that could start, it takes the one that comes first in the
   program: the compiler orders independent instructions so that none waits behind another's operands (`nl.no_reorder`
   exists to forbid that). So a load is not held up behind a store that waits for its data.
-- All DMA triggers share one issue slot, as the published profiles show; beyond it, DMAs overlap as far as the 16
-  engines allow, each of which serves them in the order they were issued.
+- All DMA triggers share one issue slot, as the published profiles show, but those that the kernel gives to the Scalar
+  Engine: its descriptor generator works beside the other one and beside its computing (A2: two instances). Beyond
+  that, DMAs overlap as far as the 16 engines allow, each of which serves them in the order they were issued.
 - Every version of a tile (dependencies.py) takes a buffer from its first write to its last access. Buffers are given
   out in program order as far as SBUF and the PSUM banks have room: that is how far loads run ahead.
 
@@ -26,10 +27,11 @@ from .buffers import Buffers
 from .clock import PeClock
 from .constants import Machine, machine
 from .dependencies import ORDER, RAW, WAR, Graph, analyse
-from .dma import ENGINES, engine_times
+from .dma import ENGINES, channel_time, engine_times
+from .ports import Ports
 
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "dma")
-PE, DVE, ACT, POOL, DMA = range(5)
+PE, DVE, ACT, POOL, DMA, SECOND = range(6)  # SECOND: DMAs by the Scalar Engine's descriptor generator
 _QUEUE = {
     engine.tensor: PE,
     engine.vector: DVE,
@@ -39,14 +41,15 @@ _QUEUE = {
     engine.sync: POOL,
     engine.unknown: POOL,
 }
+_UNITS = (engine.tensor, engine.vector, engine.scalar, engine.gpsimd, engine.dma)
 _NEVER = float("inf")
 
 
 class Schedule(NamedTuple):
     """Times in nanoseconds from the first trigger. Instruction i takes its engine, QUEUES[queue[i]], from `start[i]` to
     `end[i]`; what it writes can be read at `done[i]`. A DMA's trigger takes start to end, its data move during
-    `moving[i]`. `tables` are the Scalar Engine's table loads; `busy` is of each queue of QUEUES, `dma_busy` of each DMA
-    engine, `dma_active` the time in which any data moved."""
+    `moving[i]`. `tables` are the Scalar Engine's table loads; `busy` is of each queue of QUEUES and of SECOND,
+    `dma_busy` of each DMA engine, `dma_active` the time in which any data moved."""
 
     queue: list[int]
     start: list[float]
@@ -79,52 +82,47 @@ class _Simulation:
     ) -> None:
         self.program = program
         self.machine = m = constants
-        self.hops = (m.hop_tensor_ns, m.hop_vector_ns, m.hop_scalar_ns, m.hop_gpsimd_ns, m.hop_dma_ns)
-        self.landed = (m.landed_tensor_ns, m.landed_ns, m.landed_ns, m.landed_ns, m.landed_dma_ns)
+        self.hops = (m.hop_tensor_ns, m.hop_vector_ns, m.hop_scalar_ns, m.hop_gpsimd_ns, m.hop_dma_ns, m.hop_scalar_ns)
+        self.landed = (m.landed_tensor_ns, *[m.landed_ns] * 3, m.landed_dma_ns, m.landed_ns)
         self.graph: Graph = analyse(program)
         count = len(program)
         self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count
         self.queue = [_queue_of(instruction) for instruction in program]
         self.cost = [instruction.cost for instruction in program]
-        self.queued = [0.0] * len(QUEUES)  # work of each engine that waits its turn, of what was left open
+        self.queued = [0.0] * (SECOND + 1)  # work of each engine that waits its turn, of what was left open
         self.ready = [0.0] * count  # when the last thing awaited so far lets it start
         for index, time in releases.items():
             self.ready[index] = time
         self.waits = self.graph.waits
         self._look_ahead(int(m.lookahead))
-        self.free = [0.0] * len(QUEUES)
-        self.now: list[list[int]] = [[] for _ in QUEUES]  # could start at once, by program order
-        self.later: list[list[tuple[float, int]]] = [[] for _ in QUEUES]  # (when ready, which)
-        self.busy = [0.0] * len(QUEUES)
+        self.free = [0.0] * (SECOND + 1)
+        self.now: list[list[int]] = [[] for _ in range(SECOND + 1)]  # could start at once, by program order
+        self.later: list[list[tuple[float, int]]] = [[] for _ in range(SECOND + 1)]  # (when ready, which)
+        self.busy = [0.0] * (SECOND + 1)
         self.clock = PeClock(self.machine.warm_window_ns, self.machine.warm_utilization)
         self.table = ""
         self.tables: list[tuple[float, float]] = []
         self.dma_free, self.dma_busy = [0.0] * ENGINES, [0.0] * ENGINES
         self.moving: dict[int, tuple[float, float]] = {}
         self.dma_active = self.last_moved = self.pipe_free = 0.0
-        # On trn1 the Vector and Scalar Engines take turns at PSUM, the Vector and GpSimd Engines at SBUF (A1).
-        self.shares_ports = target.generation == 2
-        self.ports = {"psum": 0.0, "sbuf": 0.0}
+        self.ports = Ports(target.generation)
         sbuf, psum = _placed(program, SBUF), _placed(program, PSUM)
         self.buffers = Buffers(self.graph.births, sbuf, psum, target.usable_sbuf_bytes)
 
     def run(self) -> Schedule:
-        program = self.program
         for index, _ in self.graph.births:
             self.waits[index] += 1
         for index, waits in enumerate(self.waits):
             if not waits:
-                if program[index].options:
-                    self._choose_engine(index)
-                heapq.heappush(self.later[self.queue[index]], (self.ready[index], index))
+                self._enter(index)
         self._give_buffers(0.0)
-        left = len(self.program)
+        left, buffers = len(self.program), self.buffers
         while left:
             time, queue = self._next()
-            release = self.buffers.next_release()
+            release = buffers.next_release
             if release <= time:
                 if release == _NEVER:  # fragments of PSUM banks: take what the program holds in order anyway
-                    self._born(self.buffers.force(max(self.free)), max(self.free))
+                    self._awaited(buffers.force(max(self.free)), max(self.free))
                 else:
                     self._give_buffers(release)
                 continue
@@ -151,14 +149,16 @@ class _Simulation:
 
     def _look_ahead(self, limit: int) -> None:
         """Let no instruction of an engine start before all but the last `limit` - 1 that the kernel has before it."""
-        self.orders: list[list[int]] = [[] for _ in QUEUES]  # the instructions of each engine as the kernel has them
+        self.orders: list[list[int]] = [
+            [] for _ in range(SECOND + 1)
+        ]  # the instructions of each engine as the kernel has them
         self.place = [-1] * len(self.program)
         for index, queue in enumerate(self.queue):
             if queue != DMA and self.program[index].dma is None:
                 self.place[index] = len(self.orders[queue])
                 self.orders[queue].append(index)
         self.limit = limit
-        self.first_waiting = [0] * len(QUEUES)  # place of the first that has not started
+        self.first_waiting = [0] * (SECOND + 1)  # place of the first that has not started
         self.home = list(self.queue)
         for order in self.orders:
             for index in order[limit:]:
@@ -179,34 +179,37 @@ class _Simulation:
     def _next(self) -> tuple[float, int]:
         """The engine that can start an instruction first, and when."""
         best, chosen = _NEVER, 0
-        for queue, free in enumerate(self.free):
-            if self.now[queue]:
-                time = free
-            elif self.later[queue]:
-                time = self.later[queue][0][0]
-                if time < free:
-                    time = free
-            else:
-                continue
+        now, later = self.now, self.later
+        for queue, time in enumerate(self.free):
             if time < best:
+                if not now[queue]:
+                    first = later[queue]
+                    if not first:
+                        continue
+                    ready = first[0][0]
+                    if ready > time:
+                        if ready >= best:
+                            continue
+                        time = ready
                 best, chosen = time, queue
         return best, chosen
 
     def _give_buffers(self, time: float) -> None:
         for index in self.buffers.give(time):
-            self._born(index, time)
-
-    def _born(self, index: int, time: float) -> None:
-        self._awaited(index, time)
+            self._awaited(index, time)
 
     def _awaited(self, index: int, time: float) -> None:
         if time > self.ready[index]:
             self.ready[index] = time
         self.waits[index] -= 1
         if not self.waits[index]:
-            if self.program[index].options:
-                self._choose_engine(index)
-            heapq.heappush(self.later[self.queue[index]], (self.ready[index], index))
+            self._enter(index)
+
+    def _enter(self, index: int) -> None:
+        """Nothing is left to wait for: into the queue of its engine."""
+        if self.program[index].options:
+            self._choose_engine(index)
+        heapq.heappush(self.later[self.queue[index]], (self.ready[index], index))
 
     def _choose_engine(self, index: int) -> None:
         """Of the engines that an instruction is left open to, the one that can finish it first."""
@@ -233,12 +236,13 @@ class _Simulation:
         if instruction.options:
             self.queued[queue] -= self.cost[index].interval
 
-        is_dma = self.program[index].dma is not None
+        is_dma = instruction.dma is not None
         hops = self.landed if is_dma else self.hops
         read = done if is_dma else end
+        ready, waits, queues = self.ready, self.waits, self.queue
         for packed in self.graph.successors[index]:
             successor, kind = packed >> 2, packed & 3
-            to = self.queue[successor]
+            to = queues[successor]
             if kind == ORDER:
                 when = start
             elif to == queue and not is_dma and (queue == PE or kind != RAW):
@@ -247,7 +251,11 @@ class _Simulation:
                 when = read + hops[to]
             else:
                 when = done + hops[to]
-            self._awaited(successor, when)
+            if when > ready[successor]:
+                ready[successor] = when
+            waits[successor] -= 1
+            if not waits[successor]:
+                self._enter(successor)
         for version in self.graph.uses[index]:
             version.left -= 1
             if done > version.free_at:
@@ -267,9 +275,8 @@ class _Simulation:
         return start
 
     def _run_elementwise(self, index: int, instruction: Instruction, start: float) -> float:
-        if self.shares_ports:
-            start = self._take_ports(index, instruction, start)
-        cost = self.cost[index]
+        cost, unit = self.cost[index], _UNITS[self.queue[index]]
+        start = self.ports.take(instruction, unit, self.graph.uses[index], start, cost.interval)
         self.end[index], self.done[index] = start + cost.interval, start + cost.latency
         return start
 
@@ -282,18 +289,6 @@ class _Simulation:
             self.busy[ACT] += self.machine.table_load_ns
             start = max(start, loading + self.machine.table_load_ns)
         return self._run_elementwise(index, instruction, start)
-
-    def _take_ports(self, index: int, instruction: Instruction, start: float) -> float:
-        regions = {access.allocation.region for access in (*instruction.reads, *instruction.writes)}
-        held = []
-        if PSUM in regions and instruction.engine in (engine.vector, engine.scalar):
-            held.append("psum")
-        if SBUF in regions and instruction.engine in (engine.vector, engine.gpsimd):
-            held.append("sbuf")
-        start = max([start, *[self.ports[port] for port in held]])
-        for port in held:
-            self.ports[port] = start + self.cost[index].interval
-        return start
 
     def _run_dma(self, index: int, instruction: Instruction, start: float) -> float:
         transfer, m = instruction.dma, self.machine
@@ -329,7 +324,7 @@ class _Simulation:
             place += 1
         rate = m.pitched_rate if transfer.pitched else m.dma_sustained
         self.pipe_free = max(self.pipe_free, first_byte) + transfer.bytes / rate
-        last_byte = max(last_byte, self.pipe_free)
+        last_byte = max(last_byte, self.pipe_free, first_byte + channel_time(transfer, m))
         last_byte += m.load_landing_ns if transfer.load else m.store_landing_ns
         self.moving[index] = moving, last_byte
         if last_byte > self.last_moved:
@@ -346,13 +341,14 @@ _RUN: list[Callable[[_Simulation, int, Instruction, float], float]] = [
     _Simulation._run_scalar,
     _Simulation._run_elementwise,
     _Simulation._run_dma,
+    _Simulation._run_dma,
 ]
 
 
 def _queue_of(instruction: Instruction) -> int:
     """Which sequencer runs an instruction: GpSimd also the DMAs whose descriptors it makes."""
-    if instruction.dma is not None and instruction.dma.software:
-        return POOL
+    if instruction.dma is not None and (instruction.dma.software or instruction.dma.second):
+        return POOL if instruction.dma.software else SECOND
     return _QUEUE[instruction.engine]
 
 

@@ -35,7 +35,9 @@ def copying(
     row, partitions = (chip.access.row, chip.shape[0]) if chip.storage.on_chip else (0, 0)
     outside = [tensor for tensor in (dst, src) if not tensor.storage.on_chip]
     pitched = target.generation == 2 and any(_pitched(tensor, machine(target.name).pitch) for tensor in outside)
-    narrow = not load and run * itemsize < machine(target.name).partial_write and into > run
+    short = run * itemsize < machine(target.name).partial_write
+    narrow = not load and short and into > run
+    span = _span(src) if load and short and outside else 0
     casts = dst._dtype is not src._dtype
     return Transfer(
         moved,
@@ -51,7 +53,14 @@ def copying(
         narrow,
         software,
         dynamic,
+        span,
     )
+
+
+def _span(tensor: Any) -> int:
+    """Bytes from the first element of a view to its last."""
+    reach = sum([stride * (extent - 1) for stride, extent in zip(tensor.strides, tensor.shape)])
+    return int(reach + 1) * int(tensor._dtype.itemsize)
 
 
 def adding(target: Target, dst: Any, sources: Sequence[Any], dge: bool) -> Transfer:

@@ -168,10 +168,10 @@ def errors_left_out(
 def test_left_out_a_row_is_predicted_by_what_the_others_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The constant is 10 us of every row. The others would have it 20 us: left out, the row is 10 us off, not exact."""
     slopes = {"k04": 10.0, "k02": 10.0, "k03": 10.0}
-    base = {"k04": 20.0, "k02": 100.0, "k03": 40.0}
+    base = {"k04": 20.0, "k02": 100.0, "k03": 20.0}
     latency = linear_model(monkeypatch, "trn2", fitted(10_000, "ns", "", "k04"), slopes, base)
-    errors = errors_left_out(latency, {"k04": 30.0, "k02": 120.0, "k03": 60.0}, ("k04",))
-    assert errors == [pytest.approx(100 * 10 / 30), pytest.approx(100 * -10 / 120), pytest.approx(100 * -10 / 60)]
+    errors = errors_left_out(latency, {"k04": 30.0, "k02": 120.0, "k03": 40.0}, ("k04",))
+    assert errors == [pytest.approx(100 * 10 / 30), pytest.approx(100 * -10 / 120), pytest.approx(100 * -10 / 40)]
 
 
 def test_a_power_of_two_is_fitted_anew_among_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,3 +188,20 @@ def test_a_constant_that_no_other_row_determines_is_left_out_of_the_model(monkey
     latency = linear_model(monkeypatch, "trn1", fitted(38, "ns", "", "k12"), slopes, base)
     errors = errors_left_out(latency, {"k12": 110.0, "k20": 33.0}, ("k12",))
     assert errors[0] == pytest.approx(100 * (50 - 110) / 110)
+
+
+def test_a_rate_that_is_left_out_of_the_model_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes: list[float] = []
+
+    def latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[float]:
+        given = list(tasks)
+        changes.extend(change.value for _, change in given if change)
+        return [50.0 + 60.0 * 105 / change.value if change and row.id == "k30" else 33.0 for row, change in given]
+
+    monkeypatch.setattr(leave_out, "predict_latencies", latencies)
+    rate = {"trn1": fitted(105, "B/ns", "", "k30"), "trn2": scaled(105, "B/ns", "trn1's")}
+    monkeypatch.setattr(leave_out, "constants", lambda name: {"rate": rate[name]})
+    rows = [replace(KERNELS["k30"], latency_us=110.0), replace(KERNELS["k20"], latency_us=33.0)]
+    predicted = [Prediction(rows[0], 110.0, ("rate",)), Prediction(rows[1], 33.0, ())]
+    errors = leave_out.leave_one_out(predicted)
+    assert max(changes) >= 100 * 105 and errors[0] == pytest.approx(100 * (50 - 110) / 110, abs=0.1)

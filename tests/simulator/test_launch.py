@@ -1,5 +1,7 @@
 """Ways to run a kernel: jit, simulate, run."""
 
+import warnings
+
 import ml_dtypes
 import nki
 import nki.isa as nisa
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError
+from trninfer.simulator.errors import EarlierNkiWarning
 
 A = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -235,3 +238,33 @@ def test_with_schedule_takes_names_of_the_kernel_in_its_order():
         simulator.run(two_names.with_schedule([("third", "first")]), a)
     with pytest.raises(simulator.NotSimulatedError, match="comes before"):
         simulator.run(two_names.with_schedule([("first", "second")]), a)
+
+
+def test_options_of_an_earlier_jit_are_taken_with_a_note():
+    with pytest.warns(EarlierNkiWarning, match=r"nki.jit\(platform_target=...\).*taken and ignored") as told:
+
+        @nki.jit(platform_target="trn2")
+        def kernel(a):
+            return add(a, a)
+
+    assert told[0].filename == __file__
+    np.testing.assert_array_equal(nki.simulate(kernel)(A), 2 * A)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nki.jit()(lambda a: a)
+
+
+def test_numbers_for_members_of_an_enum_are_taken_with_a_note():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+        for _ in range(2):
+            nisa.dma_copy(out, nl.load(a), dge_mode=3)
+        return out
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        np.testing.assert_array_equal(nki.simulate(kernel)(A), A)
+    assert [(str(note.message), note.category) for note in told] == [
+        ("dma_copy: dge_mode 3, a spelling of an earlier NKI, is taken as nisa.dge_mode.none", EarlierNkiWarning)
+    ]

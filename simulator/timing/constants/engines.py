@@ -8,7 +8,6 @@ from .entry import (
     cycles,
     documented,
     everywhere,
-    fitted,
     measured,
     only_trn1,
     only_trn3,
@@ -36,7 +35,7 @@ ENGINES: dict[str, Row] = {
         documented(16, "B", "between neighbours from which on a memory gives an engine half its bandwidth (A1)")
     ),
     "matmul_gap_ns": same_on_trn3(
-        fitted(30, "ns", "between matmuls beside their columns", "k33"),
+        scaled(2.5, "ns", "trn2's; k33 agrees"),
         measured(2.5, "ns", "between matmuls beside their columns, rows i04 to i12"),
     ),
     "matmul_fill_ns": same_on_trn3(
@@ -57,6 +56,11 @@ ENGINES: dict[str, Row] = {
     ),
     "stationary_stride": cycles(
         third_party(2.2, "times", "a stationary operand whose neighbours are 16 B or more apart: V; rows i10, i13")
+    ),
+    "background_transpose": only_trn3(
+        documented(
+            0.5, "of the time", "of transposes one after the other, which run beside other work (A3: close to double)"
+        )
     ),
     "transpose_fp32_cycles": (
         documented(4, "cycles/column", "a matmul with the identity: 4 passes (A1, OLD)"),
@@ -172,7 +176,9 @@ ENGINES: dict[str, Row] = {
     ),
     "scalar_accumulator_cycles": everywhere(documented(64, "cycles", "interval of reading the accumulators, A1")),
     "scalar_accumulator_fill_ns": same_on_trn3(scaled(279, "ns", "trn2's"), third_party(279, "ns")),
-    "scalar_double_pace": only_trn3(documented(0.5, "cycles/element", "copies of 16-bit data (A3, Scalar Engine)")),
+    "scalar_double_pace": only_trn3(
+        documented(0.5, "cycles/element", "copies and tensor_scalar of 16-bit data (A3, Scalar Engine)")
+    ),
     "table_load_ns": same_on_trn3(
         scaled(1283, "ns", "trn2's"), measured(1283, "ns", "loading the lookup table of a function, row i25; V")
     ),

@@ -75,3 +75,27 @@ def test_dma_compute_moves_every_source():
     two, four = issued(add(2), 512), issued(add(4), 512)
     assert four.dma.bytes == 2 * two.dma.bytes and two.hbm_bytes == 2 * 16 * 512 * 4
     assert np.isclose(issued(add(2), 512, "trn3").dma.bytes * 2, two.dma.bytes)
+
+
+def test_transposes_of_trn3_run_in_the_background():
+    """Twice as many in a row; one alone takes what it took."""
+
+    def transposed(n):
+        nisa.nc_transpose(nl.ndarray((128, 128), nl.bfloat16, nl.psum), nl.ndarray((128, 128), nl.bfloat16))
+
+    before, now = issued(transposed, 0, "trn2").cost, issued(transposed, 0, "trn3").cost
+    assert now.latency == before.latency
+    assert before.interval - now.interval == pytest.approx(64 / find_target("trn3").tensor_ghz)
+
+
+@pytest.mark.parametrize(("dtype", "pace"), [(nl.bfloat16, 0.5), (nl.float32, 1.0)])
+@pytest.mark.parametrize("operand", [2.0, "column"])
+def test_trn3s_scalar_engine_does_16_bits_twice_as_fast(dtype, pace, operand):
+    def scaled(n):
+        factor = tile(1) if operand == "column" else operand
+        nisa.tensor_scalar(tile(n, dtype), tile(n, dtype), nl.multiply, factor, engine=nisa.engine.scalar)
+
+    ghz = find_target("trn3").scalar_ghz
+    longer, shorter = issued(scaled, 1024, "trn3").cost, issued(scaled, 512, "trn3").cost
+    assert longer.interval - shorter.interval == pytest.approx(512 * pace / ghz)
+    assert longer.latency - shorter.latency == pytest.approx(512 * pace / ghz)

@@ -7,7 +7,7 @@ import pytest
 from trninfer import simulator
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.timing.constants import machine
-from trninfer.simulator.timing.expected_error import expected_error
+from trninfer.simulator.timing.expected_error import KINDS, expected_error, kind_of
 
 M = machine("trn2")
 TABLE = TensorSpec((64, 128, 256), "bfloat16")
@@ -131,12 +131,156 @@ def test_small_elements_cost_by_the_piece_where_hardware_makes_the_descriptors()
     assert off.engines["dma_engines"].busy_ns < on.engines["dma_engines"].busy_ns / 4
 
 
+@nki.jit
+def narrow_loads(a, step):
+    """A tile of two elements a partition, `step` elements apart in HBM; neighbours lie in neighbouring partitions."""
+    out = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a.ap(pattern=[[1, 128], [step, 2]], offset=0))
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def test_short_elements_of_one_channel_of_hbm_are_read_one_after_the_other():
+    """256 reads of 4 B that lie in one channel, in two, in all 32."""
+    ends = []
+    for step in (128, 300, 100_000):
+        run = simulator.run(narrow_loads, TensorSpec((200_000,), "float32"), step=step, functional=False)
+        load = next(e for e in run.timeline if e.load)
+        ends.append(load.done_ns - load.start_ns - M.load_landing_ns)
+    assert ends[0] == pytest.approx(256 * M.small_element_ns, rel=0.02)
+    assert ends[1] == pytest.approx(ends[0] / 2, rel=0.02) and ends[2] < ends[1]
+
+
+@nki.jit
+def transposes(a, count, together):
+    """`count` tiles of a quarter of a bank in PSUM; `together` are written before the first of those is copied out."""
+    out = nl.ndarray((128, 128 * count), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
+    rows = nl.ndarray((128, 128 * count), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)
+    for first in range(0, count, together):
+        turned = []
+        for _ in range(together):
+            sums = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.psum)
+            nisa.nc_transpose(dst=sums, data=tile)
+            turned.append(sums)
+        for k in range(together):
+            column = 128 * (first + k)
+            nisa.tensor_copy(dst=rows[0:128, column : column + 128], src=turned[k], engine=nisa.engine.vector)
+    nisa.dma_copy(dst=out, src=rows)
+    return out
+
+
+def most_at_once(run):
+    """How many tiles were written and not yet read at a time."""
+    written = [e.start_ns for e in run.timeline if e.op == "nc_transpose"]
+    read = [e.done_ns for e in run.timeline if e.op == "tensor_copy"]
+    return max(number - sum(done <= start for done in read) for number, start in enumerate(written, 1))
+
+
+SQUARE = TensorSpec((128, 128), "float32")
+
+
+def test_a_tile_in_psum_takes_a_bank_however_small():
+    free = {"constants": {"lookahead": 1000}, "functional": False}
+    assert most_at_once(simulator.run(transposes, SQUARE, count=60, together=1, **free)) == 8
+
+
+def test_tiles_in_psum_share_banks_where_the_kernel_holds_more_of_them():
+    @nki.jit
+    def last_first(a, count):
+        out = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=a)
+        turned = []
+        for _ in range(count):
+            sums = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.psum)
+            nisa.nc_transpose(dst=sums, data=tile)
+            turned.append(sums)
+        total = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=total, src=turned[count - 1])
+        for k in range(count - 1):
+            nisa.tensor_tensor(dst=total, data1=total, data2=turned[count - 2 - k], op=nl.add)
+        nisa.dma_copy(dst=out, src=total)
+        return out
+
+    run = simulator.run(last_first, SQUARE, count=12, functional=False)
+    first_read = min(e.start_ns for e in run.timeline if e.op == "tensor_copy")
+    assert sum(e.start_ns < first_read for e in run.timeline if e.op == "nc_transpose") == 12
+    assert 12 * 512 <= run.prediction.schedule.psum_peak <= 16384
+
+
 def test_a_prediction_says_how_sure_it_is():
     run = timed("unknown")
     assert 0 < run.latency_error < 0.5
     assert timed("unknown", target="trn3").latency_error is None
     assert timed("unknown", constants={"dma_sustained": 100}).latency_error is None
-    launch = expected_error("trn2", "latency", False, launch_us=10.0, latency_us=12.0)
-    short = expected_error("trn2", "tensor", False, launch_us=10.0, latency_us=50.0)
-    long = expected_error("trn2", "tensor", False, launch_us=10.0, latency_us=5000.0)
-    assert max(long, launch) < short
+    assert timed("unknown").latency_error == expected_error("trn2", timed("unknown").kind)
+
+
+def test_kernels_are_told_apart_by_what_bounds_them():
+    assert kind_of("latency", False, launch_us=10.0, latency_us=12.0) == "launch"
+    assert kind_of("tensor", False, launch_us=10.0, latency_us=50.0) == "short"
+    assert kind_of("tensor", False, launch_us=10.0, latency_us=5000.0) == "tensor"
+    assert kind_of("vector", False, launch_us=10.0, latency_us=5000.0) == "latency"
+    assert kind_of("dma", True, launch_us=10.0, latency_us=50.0) == "issue"
+    assert kind_of("dma", False, launch_us=10.0, latency_us=50.0) == "dma"
+    assert {kind_of("gpsimd", True, 10.0, 500.0)} < set(KINDS)
+
+
+@nki.jit
+def halves(a, banks):
+    """Two matmuls, into one bank or two; then the Vector and the Scalar Engine copy one each, 20 times."""
+    out = nl.ndarray((128, 256), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)
+    both = nl.ndarray((128, 1024), dtype=nl.float32, buffer=nl.psum)
+    copies = nl.ndarray((128, 256), dtype=a.dtype, buffer=nl.sbuf)
+    places = (0, 512 if banks == 2 else 256)
+    for place in places:
+        nisa.nc_matmul(dst=both[:, place : place + 128], stationary=tile, moving=tile)
+    for _ in range(20):
+        for place, unit in zip(places, (nisa.engine.vector, nisa.engine.scalar)):
+            where = min(place, 128)
+            nisa.tensor_copy(dst=copies[:, where : where + 128], src=both[:, place : place + 128], engine=unit)
+    nisa.dma_copy(dst=out, src=copies)
+    return out
+
+
+def test_two_engines_at_one_bank_of_psum_take_turns():
+    one, two = (
+        simulator.run(halves, SQUARE, banks=banks, functional=False, constants={"lookahead": 1000}) for banks in (1, 2)
+    )
+    overlaps = []
+    for run in (one, two):
+        vector, scalar = (
+            [e for e in run.timeline if e.op == "tensor_copy" and e.engine == u] for u in ("vector", "scalar")
+        )
+        assert len(vector) == len(scalar) == 20
+        overlaps.append(any(v.start_ns < s.end_ns and s.start_ns < v.end_ns for v in vector for s in scalar))
+    assert overlaps == [False, True] and one.latency_us > two.latency_us
+
+
+@nki.jit
+def small_loads(a, engines):
+    """64 small loads by hardware descriptors, triggered by the engines in turns."""
+    out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.sbuf)
+    for i in range(64):
+        unit = getattr(nisa.engine, engines[i % len(engines)])
+        nisa.dma_copy(dst=tile[:, i : i + 1], src=a[:, i : i + 1], dge_mode=nisa.dge_mode.hwdge, engine=unit)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def test_the_scalar_engines_descriptor_generator_works_beside_the_other():
+    a = TensorSpec((128, 64), "float32")
+    sync, scalar, both = (
+        simulator.run(small_loads, a, engines=engines, functional=False)
+        for engines in (("sync",), ("scalar",), ("sync", "scalar"))
+    )
+    for one in (sync, scalar):
+        assert both.prediction.makespan < 0.7 * one.prediction.makespan
+        assert one.engines["dma_issue"].busy_ns > 1.8 * both.engines["dma_issue"].busy_ns
+    assert scalar.engines["scalar"].busy_ns == 0

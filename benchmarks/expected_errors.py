@@ -1,0 +1,112 @@
+"""How sure predictions are, computed from rows that were predicted with their family left out.
+
+    python benchmarks/latency_accuracy.py --save
+    python benchmarks/expected_errors.py
+
+The first keeps the errors in data/left-out.csv, the second prints what simulator/timing/expected_error.py must hold:
+for each target and each kind of bound, and for all rows of the target together, the least whole percentage within which
+two thirds of the rows lie; a kind of which fewer than FEWEST rows were measured is no surer than all rows together.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from trninfer.benchmarks.measurements import family, load_all_kernel_rows
+from trninfer.benchmarks.predictions import Prediction
+from trninfer.simulator.timing.expected_error import KINDS, REST
+
+FILE = Path(__file__).resolve().parent / "data" / "left-out.csv"
+FEWEST = 5
+INSIDE = 2 / 3
+
+
+class Record(NamedTuple):
+    """A row as it was predicted, and its error in percent with its family left out."""
+
+    id: str
+    device: str
+    kind: str
+    predicted_us: float
+    error: float
+
+
+def records_of(predictions: Sequence[Prediction], errors: Sequence[float]) -> list[Record]:
+    return [Record(p.row.id, p.row.device, p.kind, p.predicted_us, e) for p, e in zip(predictions, errors)]
+
+
+def save(records: Sequence[Record]) -> None:
+    with FILE.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Record._fields)
+        writer.writerows((*r[:3], f"{r.predicted_us:.6g}", f"{r.error:.2f}") for r in records)
+
+
+def load() -> list[Record]:
+    with FILE.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return [Record(r["id"], r["device"], r["kind"], float(r["predicted_us"]), float(r["error"])) for r in rows]
+
+
+def expected_errors(records: Sequence[Record]) -> dict[str, dict[str, float]]:
+    """By target and kind, and REST: shares, whole percentages."""
+    found: dict[str, dict[str, float]] = {}
+    for device in sorted({record.device for record in records}):
+        rows = [record for record in records if record.device == device]
+        rest = _share(rows)
+        found[device] = {}
+        for kind in KINDS:
+            members = [row for row in rows if row.kind == kind]
+            if members:
+                share = _share(members)
+                found[device][kind] = share if len(members) >= FEWEST else max(share, rest)
+        found[device][REST] = rest
+    return found
+
+
+def _share(records: Sequence[Record]) -> float:
+    """The least whole percentage within which two thirds of some rows lie."""
+    errors = sorted(abs(record.error) for record in records)
+    return math.ceil(errors[math.ceil(INSIDE * len(errors)) - 1]) / 100
+
+
+def inside(record: Record, errors: dict[str, dict[str, float]]) -> bool:
+    of_target = errors[record.device]
+    return abs(record.error) <= 100 * of_target.get(record.kind, of_target[REST])
+
+
+def coverage(records: Sequence[Record]) -> tuple[int, int]:
+    """How many rows lie within what is expected of them; and within what the rows of other families would have
+    expected, of which the shares know nothing."""
+    families = {row.id: family(row) for row in load_all_kernel_rows()}
+    everything = expected_errors(records)
+    known = sum(inside(record, everything) for record in records)
+    unseen = 0
+    for record in records:
+        others = [r for r in records if families[r.id] != families[record.id]]
+        if any(r.device == record.device for r in others):
+            unseen += inside(record, expected_errors(others))
+    return known, unseen
+
+
+def coverage_line(records: Sequence[Record]) -> str:
+    known, unseen = coverage(records)
+    return (
+        f"kernels within the expected error with their family left out: {known} of {len(records)}; "
+        f"{unseen} with the family left out of the expectation too"
+    )
+
+
+def main() -> None:
+    records = load()
+    for device, errors in expected_errors(records).items():
+        print(f'    "{device}": {{' + ", ".join(f'"{kind}": {share}' for kind, share in errors.items()) + "},")
+    print(coverage_line(records))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Ports of SBUF and PSUM that engines take turns at.
+
+On trn1 the Vector and Scalar Engines take turns at PSUM, the Vector and GpSimd Engines at SBUF (A1). From trn2 on the
+Vector and Scalar Engines read and write PSUM side by side unless both are at one bank (A2): then one waits for the
+other, as nobody has published what else it costs.
+"""
+
+from __future__ import annotations
+
+from ..instruction import Instruction, engine
+from ..memory import PSUM, SBUF
+from ..targets import PSUM_BANK_BYTES, PSUM_BANKS
+from .dependencies import Version
+
+_AT_PSUM = (engine.vector, engine.scalar)
+_AT_SBUF = (engine.vector, engine.gpsimd)
+_ALL_PSUM, _ALL_SBUF = 0, 1
+
+
+class Ports:
+    """When each port is free, for a generation of NeuronCore."""
+
+    def __init__(self, generation: int) -> None:
+        self._shared = generation == 2
+        self._free = [0.0] * PSUM_BANKS
+
+    def take(
+        self, instruction: Instruction, unit: engine, versions: tuple[Version, ...], start: float, interval: float
+    ) -> float:
+        """When an instruction that could start on `unit` at `start` gets its ports, which it then holds."""
+        held = self._whole(instruction) if self._shared else _banks(instruction, versions) if unit in _AT_PSUM else []
+        for port in held:
+            start = max(start, self._free[port])
+        for port in held:
+            self._free[port] = start + interval
+        return start
+
+    def _whole(self, instruction: Instruction) -> list[int]:
+        regions = {access.allocation.region for access in (*instruction.reads, *instruction.writes)}
+        held = []
+        if PSUM in regions and instruction.engine in _AT_PSUM:
+            held.append(_ALL_PSUM)
+        if SBUF in regions and instruction.engine in _AT_SBUF:
+            held.append(_ALL_SBUF)
+        return held
+
+
+def _banks(instruction: Instruction, versions: tuple[Version, ...]) -> list[int]:
+    """The banks that an instruction is at: of the buffers of its tiles, or of tiles placed by address."""
+    held = [version.bank for version in versions if 0 <= version.bank < PSUM_BANKS]
+    larger = [version.whole for version in versions if version.whole]
+    for access in (*instruction.reads, *instruction.writes):
+        allocation = access.allocation
+        if allocation.region is PSUM and (allocation.placed or (larger and allocation.row_bytes > PSUM_BANK_BYTES)):
+            places = range(access.byte // PSUM_BANK_BYTES, (access.byte_end - 1) // PSUM_BANK_BYTES + 1)
+            if allocation.placed:
+                held += places
+            else:
+                held += [banks[place] for banks in larger for place in places if place < len(banks)]
+    return held

@@ -1,0 +1,110 @@
+"""Predictions of kernels as strangers write them: between what the machine could do at best and one instruction after
+the other; and more work never takes less time."""
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from trninfer import simulator
+from trninfer.simulator import NkiValidationError
+from trninfer.simulator.targets import PARTITIONS
+from trninfer.simulator.timing.constants import TARGETS, constants, machine
+from trninfer.simulator.timing.schedule import schedule
+from typical_kernels import CASES
+
+BEYOND = {("embedding", "trn1")}  # what a target cannot do
+NAMES, ON = sorted(CASES), list(TARGETS)
+both = pytest.mark.parametrize(("name", "target"), [(n, t) for n in NAMES for t in ON if (n, t) not in BEYOND])
+
+
+def timed(name: str, size: int, target: str, **more: Any) -> simulator.Run:
+    kernel, arguments = CASES[name]
+    return simulator.run(kernel, *arguments(size), target=target, functional=False, **more)
+
+
+def floors_us(run: simulator.Run) -> tuple[float, float]:
+    """What neither the DMA engines nor the array can beat, by documented rates alone."""
+    rate = constants(run.target)["dma_sustained"]
+    assert rate.mark == "documented"
+    peak = 2 * PARTITIONS**2 * run.prediction.target.tensor_ghz * 1000
+    return run.hbm_bytes / rate.value / 1000, sum(i.flops for i in run.program if i.op == "nc_matmul") / peak
+
+
+def floor_us(run: simulator.Run) -> float:
+    return max(floors_us(run))
+
+
+def serial_us(run: simulator.Run) -> float:
+    """The same instructions, each after the one before it."""
+    for first, second in zip(run.program, run.program[1:]):
+        second.depends_on(first)
+    return schedule(run.program, run.prediction.target, machine(run.target)).makespan / 1000
+
+
+def work_us(run: simulator.Run) -> float:
+    return run.latency_us - run.launch_us
+
+
+@both
+def test_predictions_lie_between_the_roofline_and_one_after_the_other(name: str, target: str) -> None:
+    for size in (1, 3, 8):
+        run = timed(name, size, target, constants={})
+        predicted = work_us(run)
+        assert floor_us(run) <= predicted
+        assert all(use.busy_ns <= run.prediction.makespan + 1e-3 for use in run.engines.values())
+        assert (run.latency_error is None) == (target == "trn3")
+        assert predicted <= serial_us(run) + 1e-3
+
+
+@both
+def test_more_tiles_take_longer(name: str, target: str) -> None:
+    times = [timed(name, size, target).latency_us for size in (1, 2, 4, 8, 16 if name != "attention_prefill" else 8)]
+    assert times == sorted(times) and times[0] < times[3]
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([n for n in NAMES if n != "attention_prefill"]),
+    st.sampled_from(ON),
+    st.integers(1, 9),
+    st.booleans(),
+    st.booleans(),
+)
+def test_whoever_makes_the_descriptors_and_counts_the_launch(
+    name: str, target: str, size: int, dge: bool, profiled: bool
+) -> None:
+    assume((name, target) not in BEYOND)
+    run, more = (timed(name, n, target, dge=dge, profiled=profiled) for n in (size, size + 1))
+    assert floor_us(run) <= work_us(run) <= work_us(more)
+    assert run.bound_by in ("tensor", "vector", "scalar", "gpsimd", "dma", "latency")
+
+
+@pytest.mark.parametrize("target", ON)
+@pytest.mark.parametrize(
+    ("name", "size", "most"), [("elementwise", 64, 1.6), ("layernorm", 64, 1.6), ("scan", 64, 1.6)]
+)
+def test_long_streams_come_near_the_rate_of_the_dma_engines(name: str, size: int, most: float, target: str) -> None:
+    run = timed(name, size, target)
+    assert work_us(run) <= most * floor_us(run)
+
+
+@pytest.mark.parametrize("target", ON)
+def test_a_deep_product_comes_near_the_peak_of_the_array(target: str) -> None:
+    """Its first block waits for all operands, so the times of loading and of multiplying add up at worst."""
+    run = timed("matmul", 32, target)
+    assert work_us(run) <= 1.25 * sum(floors_us(run))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_faster_parts_never_make_a_kernel_slower(name: str) -> None:
+    """On another machine, of which one number is better; an order may turn out a little worse, as with any list."""
+    usual = timed(name, 4, "trn2").latency_us
+    for better in ({"dma_sustained": 1000.0}, {"dge_ns": 100.0}, {"load_first_byte_ns": 200.0}, {"table_load_ns": 0.0}):
+        assert timed(name, 4, "trn2", constants=better).latency_us <= 1.05 * usual
+
+
+def test_what_a_target_cannot_do_is_said() -> None:
+    for name, target in BEYOND:
+        with pytest.raises(NkiValidationError, match="needs NeuronCore-v3"):
+            timed(name, 1, target)
