@@ -48,7 +48,7 @@ def run_comparison(
 
 
 def _verify(model: Model, inputs: np.ndarray, options: AnswerOptions, result: Result) -> Verification:
-    verifier = Verifier(model, options.dtype.value)
+    verifier = Verifier(model, options.dtype.value, measured=True)
     for first in range(0, len(inputs), options.batch_size):
         part = slice(first, first + options.batch_size)
         verifier.check(inputs[part], result.classes[part], result.probabilities[part])

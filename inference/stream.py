@@ -48,7 +48,8 @@ def answer_batches(
     """
     waiting: deque[tuple[Sequence[str | int], Any]] = deque()  # batches that the session has taken and not answered yet
     totals = Totals(session.rows)
-    verifier = Verifier(session.model, verify_as) if verify_as is not None else None
+    measured = session.info.latency_kind == "measured"
+    verifier = Verifier(session.model, verify_as, measured) if verify_as is not None else None
     timelines: tuple[tuple[str, object], ...] = ()
 
     def taken() -> Iterator[Any]:

@@ -1,6 +1,6 @@
 """Checking answers against the golden model.
 
-A probability may differ from the golden model's by the tolerance of its dtype (`TOLERANCES`). That holds for logits up
+A probability may differ from the golden model's by the tolerance of its dtype (tolerances.py). That holds for logits up
 to LARGE_LOGIT; larger ones are rounded more coarsely, so the tolerance of such a row grows in proportion; that of
 values, which no softmax squeezes, grows with the largest of a row from 1 on. A class may differ where the golden
 model's probabilities of both lie within twice the tolerance: a near-tie, counted apart.
@@ -15,8 +15,8 @@ import numpy as np
 
 from ..models.files import Model
 from ..models.golden import run_network
+from .tolerances import network_tolerance
 
-TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 LARGE_LOGIT = 16.0
 
 
@@ -43,11 +43,14 @@ def merge(verdicts: Sequence[Verification]) -> Verification:
 
 
 class Verifier:
-    """Runs the golden model on inputs that a session has answered, and keeps the verdict on all of them."""
+    """Runs the golden model on inputs that a session has answered, and keeps the verdict on all of them.
 
-    def __init__(self, model: Model, dtype: str) -> None:
+    `measured`: the answers come from the chip, whose functions and matmuls have errors of their own.
+    """
+
+    def __init__(self, model: Model, dtype: str, measured: bool = False) -> None:
         self._model = model
-        self.verdict = Verification(True, 0.0, 0, 0, TOLERANCES[dtype])
+        self.verdict = Verification(True, 0.0, 0, 0, network_tolerance(dtype, measured))
 
     def check(self, inputs: np.ndarray, classes: np.ndarray, probabilities: np.ndarray) -> None:
         """Compare the answers to inputs [N, ...], classes [N] and probabilities [N, C], with the golden model's."""

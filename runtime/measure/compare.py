@@ -1,8 +1,8 @@
 """The chip beside the simulator: every launch of a network on both, with the same operands.
 
 Each kernel gets what the chip computed so far, so a difference belongs to the kernel in whose row it stands. Floating
-point outputs may differ by `TOLERANCES` of their largest magnitude (at least of 1), by the dtype of the operands;
-integers not at all.
+point outputs may differ by a network's tolerance (tolerances.py) of their largest magnitude (at least of 1), by the
+dtype of the operands; integers not at all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..layer_steps import Step
 from ..neuron.compiled import DEVICE_LABEL
 from ..plan import DTYPES, plan_network
 from ..session import DEFAULT_BATCH_SIZE, Result, Session
-from ..verify import TOLERANCES
+from ..tolerances import network_tolerance
 
 PREDICTED_LABEL = "predicted"
 
@@ -121,7 +121,7 @@ class ComparingBackend:
         self._measured = measured
         self._predicted = predicted
         self._dtype = dtype
-        self._tolerance = TOLERANCES[dtype]
+        self._tolerance = network_tolerance(dtype, measured=True)
         self.compared: list[ComparedLaunch] = []
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:

@@ -9,11 +9,9 @@ import numpy as np
 from ..backend import ArraySpec, Backend, LaunchResult
 from ..plan import DTYPES
 from ..timing import LayerTiming, Row, Totals
+from ..tolerances import kernel_tolerance
 from ..verify import Verification
 from .kernel_cases import MAX_VALUES, KernelCase, ShapeError
-
-# Largest error that is allowed, of the largest value of the result: sums over some thousands of rounded products.
-TOLERANCES = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
 
 
 class KernelBench(NamedTuple):
@@ -48,7 +46,8 @@ def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> Ker
         wrong = int((found != expected).sum())
         return _timed(name, case, launch, Verification(wrong == 0, 0.0, wrong, 0, 0.0))
     error = float(np.abs(found.astype(np.float32) - expected).max())
-    tolerance = TOLERANCES[dtype] * float(np.abs(expected).max())
+    measured = backend.info.latency_kind == "measured"
+    tolerance = kernel_tolerance(dtype, measured) * float(np.abs(expected).max())
     return _timed(name, case, launch, Verification(error <= tolerance, error, 0, 0, tolerance))
 
 

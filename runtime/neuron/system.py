@@ -23,6 +23,7 @@ TOOLS_FOLDER = Path("/opt/aws/neuron/bin")
 LIBRARY_FOLDER = Path("/opt/aws/neuron/lib")
 
 VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"  # one NeuronCore or an inclusive range; wins over the next
+STOCHASTIC_ROUNDING = "NEURON_RT_STOCHASTIC_ROUNDING_EN"  # 1: rounding up or down by chance
 NUMBER_OF_CORES = "NEURON_RT_NUM_CORES"  # so many free ones; by default a process reserves all
 LOGICAL_CORES = "NEURON_LOGICAL_NC_CONFIG"  # physical NeuronCores to a logical one; 2 by default on trn2
 
@@ -112,11 +113,13 @@ def parse_cores(text: str) -> tuple[int, ...]:
 def prepare_environment(target: str, known: bool, variables: MutableMapping[str, str]) -> None:
     """Set what the Neuron packages read, before any of them is imported. What the user has set is kept.
 
+    Numbers are rounded to the nearest, as the golden model's are (neuron-features/rounding-modes.rst).
     One NeuronCore is reserved, not all, so that others can work beside this process. Kernels are compiled and run for
     logical cores of one physical core: AWS demands that both agree. The compiler's target is set where it is `known`
     (asked for, or told by the instance); else NKI finds it by itself. BackendUnavailable where the user's
     NEURON_LOGICAL_NC_CONFIG is another.
     """
+    variables.setdefault(STOCHASTIC_ROUNDING, "0")
     if not variables.get(VISIBLE_CORES) and not variables.get(NUMBER_OF_CORES):
         variables[NUMBER_OF_CORES] = "1"
     if target != "trn1":  # logical cores are of trn2 and trn3 only

@@ -146,7 +146,7 @@ def test_standard_input(process, pictures, picture_model) -> None:
 
 
 def test_verify_fails_with_status_1(cli, pictures, picture_model, monkeypatch) -> None:
-    monkeypatch.setitem(verify.TOLERANCES, "bfloat16", 1e-9)
+    monkeypatch.setattr(verify, "network_tolerance", lambda dtype, measured: 1e-9)
     outcome = cli("classify", pictures, "--model", picture_model, "--dtype", "bfloat16", "--verify")
     assert outcome.status == 1 and "verify FAILED" in outcome.out
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax, run_network
-from trninfer.runtime.verify import TOLERANCES, Verification, Verifier, merge
+from trninfer.runtime.tolerances import network_tolerance
+from trninfer.runtime.verify import Verification, Verifier, merge
 
 NETWORK = Network("n", FeatureInput(3), (Dense("d", 3, 3), Softmax("s")), ("a", "b", "c"))
 IDENTITY = Model(NETWORK, {"d.weight": np.eye(3, dtype=np.float32), "d.bias": np.zeros(3, np.float32)}, {})
@@ -20,7 +21,7 @@ def verify(x: list[list[float]], change: list[list[float]], dtype: str = "float3
 
 def test_equal_answers_pass() -> None:
     verdict = verify([[1, 2, 3], [3, 2, 1]], [[0, 0, 0], [0, 0, 0]])
-    assert verdict == Verification(True, 0.0, 0, 0, TOLERANCES["float32"])
+    assert verdict == Verification(True, 0.0, 0, 0, network_tolerance("float32"))
 
 
 def test_an_error_beyond_the_tolerance_fails_though_the_class_is_right() -> None:
@@ -49,7 +50,7 @@ def test_nothing_to_compare_passes() -> None:
     verifier = Verifier(IDENTITY, "float32")
     assert verifier.verdict.passed
     verifier.check(np.empty((0, 3), np.float32), np.empty(0, np.int32), np.empty((0, 3), np.float32))
-    assert verifier.verdict == Verification(True, 0.0, 0, 0, TOLERANCES["float32"])
+    assert verifier.verdict == Verification(True, 0.0, 0, 0, network_tolerance("float32"))
 
 
 def test_verdicts_are_merged() -> None:

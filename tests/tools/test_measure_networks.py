@@ -1,7 +1,7 @@
 """docs/networks.md holds the table of standard architectures: every one of them, by both exporters, within bounds."""
 
 import pytest
-from trninfer.runtime.verify import TOLERANCES
+from trninfer.runtime.tolerances import network_tolerance
 from trninfer.tools import measure_networks
 
 REQUIRED = (
@@ -9,7 +9,7 @@ REQUIRED = (
     *("squeezenet1_1", "googlenet", "densenet121", "mobilenet_v2", "mobilenet_v3_small", "mnasnet0_5"),
     *("shufflenet_v2_x0_5", "efficientnet_b0", "regnet_y_400mf", "convnext_tiny"),
 )
-BOUNDS = {"float32": 1e-5, "bfloat16": TOLERANCES["bfloat16"], "float16": TOLERANCES["float16"]}
+BOUNDS = {"float32": 1e-5, "bfloat16": network_tolerance("bfloat16"), "float16": network_tolerance("float16")}
 ROWS = dict(measure_networks.rows_of(measure_networks.PAGE.read_text("utf-8")))
 
 

@@ -107,6 +107,7 @@ def test_environment_on_trn2() -> None:
     variables: dict[str, str] = {}
     prepare_environment("trn2", True, variables)
     assert variables == {
+        "NEURON_RT_STOCHASTIC_ROUNDING_EN": "0",
         "NEURON_RT_NUM_CORES": "1",
         "NEURON_LOGICAL_NC_CONFIG": "1",
         "NEURON_PLATFORM_TARGET_OVERRIDE": "trn2",
@@ -114,6 +115,6 @@ def test_environment_on_trn2() -> None:
 
 
 def test_environment_on_trn1_has_no_logical_cores() -> None:
-    variables = {"NEURON_RT_VISIBLE_CORES": "1"}
+    variables = {"NEURON_RT_VISIBLE_CORES": "1", "NEURON_RT_STOCHASTIC_ROUNDING_EN": "1"}
     prepare_environment("trn1", False, variables)
-    assert variables == {"NEURON_RT_VISIBLE_CORES": "1"}
+    assert variables == {"NEURON_RT_VISIBLE_CORES": "1", "NEURON_RT_STOCHASTIC_ROUNDING_EN": "1"}
