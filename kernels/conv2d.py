@@ -14,7 +14,7 @@
    every filter tap and output channel; the rows that the next one shares are copied on chip, not loaded again.
 2. Weights lie in SBUF as [channels, steps, output channels]. Each matmul takes one tap (or several, where few channels
    leave room on the partition axis, see packing.py) and up to 512 output pixels; all of them accumulate in one bank.
-   3x3 filters in float32, where matmuls are slow, take two thirds of them on larger images (conv2d_pairs.py).
+   On larger images 3x3 filters take two thirds or four ninths of them, where that is quicker (conv2d_forms.py).
 3. The Vector Engine takes the maxima of 2x2 windows straight from PSUM, the Scalar Engine adds the bias and applies
    the activation in one instruction. Maximum and activation change places where the activation never decreases.
 
@@ -26,11 +26,11 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .activation_functions import NEVER_DECREASE, activate
+from .conv2d_forms import SQUARES, estimate, matmul_columns
 from .conv2d_input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
-from .conv2d_pairs import accumulate_pairs, join_pairs, pair_sums
-from .conv2d_plan import input_columns, plan_conv2d, psum_pieces, rows_of_taps
+from .conv2d_plan import halve_last, plan_conv2d, psum_pieces
 from .conv2d_problem import make_problem, of_section
+from .conv2d_sums import convolve_tile as convolve_tile
 from .conv2d_weights import load_biases, open_weights, stage_weights, weights_of
 from .packing import (
     PARTITIONS,
@@ -42,11 +42,22 @@ from .packing import (
     taps_in_partitions,
 )
 from .tiles import usable_sbuf_bytes
+from .warm_up import WINDOW_NS, warm_up
 
 
 @nki.jit
 def fused_conv2d_maxpool(
-    x, w, bias, pool_size=1, padding=0, activation="identity", stride=(1, 1), dilation=(1, 1), groups=1, parameters=()
+    x,
+    w,
+    bias,
+    pool_size=1,
+    padding=0,
+    activation="identity",
+    stride=(1, 1),
+    dilation=(1, 1),
+    groups=1,
+    parameters=(),
+    form="quickest",
 ):
     """activation(maxpool(conv2d(x, w) + bias)), the maxima over pool_size x pool_size windows side by side.
 
@@ -64,12 +75,12 @@ def fused_conv2d_maxpool(
         activation, parameters: a name and its numbers, as `activate` takes them
         stride, dilation: (rows, columns), >= 1
         groups: of channels, a divisor of Cin and Cout; output channels of a group see the input channels of that group
+        form: "quickest", or in which 3x3 filters are multiplied: "direct", "pairs" or "squares" (conv2d_forms.py)
 
     Returns:
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype; sums are float32.
-
     Notes:
-        An infinity or NaN in x spreads to the outputs whose window holds it, and in float32 also to the output beside.
+        An infinity or NaN in x spreads to the outputs whose window holds it, if not direct also to those beside.
         A group is a convolution of its own here; the packed kernel takes as many as the array holds together.
     """
     assert len(w.shape) == 4, f"conv2d: w must be [Cout, Cin / groups, kh, kw], came {w.shape}"
@@ -84,7 +95,8 @@ def fused_conv2d_maxpool(
     assert out_channels % groups == 0, f"conv2d: {out_channels} output channels cannot be cut into {groups} groups"
     taps = taps_in_partitions(group_channels, kernel_rows, kernel_columns)
     function = (activation, parameters)
-    whole = make_problem(x, channels, kernel, stride, dilation, padding, taps, pool_size, function, False)
+    movement = (stride, dilation, padding)
+    whole = make_problem(x, channels, kernel, movement, taps, pool_size, function, False, form)
     out = _output(x, whole)
     for section in conv2d_sections(channels[0], out_channels, groups, 1):
         first_in, channels_in, first_out, channels_out = section
@@ -111,6 +123,7 @@ def fused_conv2d_maxpool_packed(
     groups=1,
     out_channels=0,
     parameters=(),
+    form="quickest",
 ):
     """`fused_conv2d_maxpool` on weights that are already laid out for SBUF.
 
@@ -123,14 +136,15 @@ def fused_conv2d_maxpool_packed(
         bias_packed: [channels of the first block, blocks] float32, a column for each block of output channels
         in_channels, kernel_size: Cin and k or (kh, kw), which the packed shapes do not tell
         out_channels: Cout; 0 takes all columns of w_packed
-        pool_size, padding, activation, stride, dilation, groups, parameters: as for `fused_conv2d_maxpool`
+        pool_size, padding, activation, stride, dilation, groups, parameters, form: as for `fused_conv2d_maxpool`
 
     Returns:
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype.
     """
     shape = (in_channels, out_channels, kernel_size, groups)
     movement = (stride, dilation, padding)
-    return _convolve_packed(x, w_packed, bias_packed, shape, movement, pool_size, (activation, parameters), None)
+    function = (activation, parameters)
+    return _convolve_packed(x, w_packed, bias_packed, shape, movement, pool_size, function, None, form)
 
 
 @nki.jit
@@ -148,6 +162,7 @@ def fused_conv2d_add_packed(
     groups=1,
     out_channels=0,
     parameters=(),
+    form="quickest",
 ):
     """activation(conv2d(x, w) + bias + added): a convolution with the residual sum that it feeds.
 
@@ -161,19 +176,19 @@ def fused_conv2d_add_packed(
     assert added.dtype == x.dtype, f"conv2d: added must have the dtype of x, {x.dtype}, came {added.dtype}"
     shape = (in_channels, out_channels, kernel_size, groups)
     movement = (stride, dilation, padding)
-    return _convolve_packed(x, w_packed, bias_packed, shape, movement, 1, (activation, parameters), added)
+    function = (activation, parameters)
+    return _convolve_packed(x, w_packed, bias_packed, shape, movement, 1, function, added, form)
 
 
-def _convolve_packed(x, w_packed, bias_packed, shape, movement, pool_size, function, added):
+def _convolve_packed(x, w_packed, bias_packed, shape, movement, pool_size, function, added, form):
     """Both kernels on packed weights: shape is (Cin, Cout, kernel size, groups), `added` None for no sum."""
     in_channels, out_channels, kernel_size, groups = shape
-    stride, dilation, padding = movement
     kernel = kernel_size if isinstance(kernel_size, tuple) else (kernel_size, kernel_size)
     assert w_packed.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, came {w_packed.dtype}"
     cout = _packed_channels(w_packed, bias_packed, in_channels, out_channels, kernel, groups)
     taps, steps, sections, _ = packed_layout(in_channels, cout, kernel, groups)
     channels = (in_channels, cout)
-    whole = make_problem(x, channels, kernel, stride, dilation, padding, taps, pool_size, function, True)
+    whole = make_problem(x, channels, kernel, movement, taps, pool_size, function, True, form)
     out = _output(x, whole)
     assert added is None or tuple(added.shape) == tuple(out.shape), (
         f"conv2d: added must have the shape {out.shape} of the result, came {added.shape}"
@@ -235,16 +250,19 @@ def _convolve(out, x, w, bias, problem, added=None):
     out_tiles = plan.weights.out_tiles
     biases: list[nl.NkiTensor] = []
     zeroed: list[nl.NkiTensor] = []
+    warm = _warm_up(plan)
+    ahead = 1 if warm is None else 2  # loads of filters before one of inputs: transposing them keeps the clock up
     for first in range(0, len(out_tiles), plan.weights.resident_tiles):
         count = min(plan.weights.resident_tiles, len(out_tiles) - first)
         weights = open_weights(w, plan, first, count)
         inputs = open_inputs(x, plan)
         for t in range(input_tiles):  # in the order in which the first matmuls need them
-            stage_weights(weights, t + 1)
+            stage_weights(weights, t + ahead)
             load_first(inputs, t)
         if first == 0:
             biases = load_biases(bias, plan)
             zeroed = zeroed_inputs(x, plan)
+        weights_of(weights, 0, 0)  # ahead of what is combined of the input
         start_inputs(inputs, zeroed)
         for index in range(len(plan.groups)):
             group = plan.groups[index]
@@ -253,9 +271,34 @@ def _convolve(out, x, w, bias, problem, added=None):
                 channels = out_tiles[first + tile]
                 result = nl.ndarray(_result_shape(problem, group, channels), dtype=out.dtype, buffer=nl.sbuf)
                 other = None if added is None else _load_window(added, result.shape, problem, group, channels)
-                convolve_tile(result, inputs.tiles, weights, tile, biases[first + tile], group, other)
-                nisa.dma_copy(dst=_window(out, result.shape, problem, group, channels), src=result)
+                pieces = psum_pieces(plan, group)
+                if index == len(plan.groups) - 1 and first + tile == len(out_tiles) - 1:
+                    pieces = halve_last(pieces, plan)
+                convolve_tile(result, inputs.tiles, weights, tile, biases[first + tile], group, other, pieces, warm)
+                warm = None
+                _store(_window(out, result.shape, problem, group, channels), result, pieces, problem.pool_size)
             advance(inputs, index, count)
+
+
+def _store(out, result, pieces, pool_size):
+    """Store the output of a group, a last piece of some rows by itself: it leaves little to wait for at the end."""
+    rows = result.shape[2]
+    last = pieces[len(pieces) - 1].row // pool_size if result.shape[1] == 1 else 0
+    if last > 0:
+        nisa.dma_copy(dst=out[:, :, 0:last, :], src=result[:, :, 0:last, :])
+    nisa.dma_copy(dst=out[:, :, last:rows, :], src=result[:, :, last:rows, :])
+
+
+def _warm_up(plan):
+    """A PSUM tile of zeros for the first sums, at least as large as they are; None where no warming up is needed."""
+    if estimate(plan) < WINDOW_NS:
+        return None
+    piece = psum_pieces(plan, plan.groups[0])[0]
+    columns = piece.images * matmul_columns(plan.form, piece.rows, piece.columns)
+    if plan.form == SQUARES:
+        columns = 2 * columns  # of two combinations
+    bank = nl.ndarray((plan.weights.out_tiles[0].size, columns), dtype=nl.float32, buffer=nl.psum)
+    return bank if warm_up(bank, plan.problem.item_bytes) else None
 
 
 def _result_shape(problem, group, channels):
@@ -276,105 +319,3 @@ def _load_window(added, shape, problem, group, channels):
     other = nl.ndarray(shape, dtype=added.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=other, src=_window(added, shape, problem, group, channels))
     return other
-
-
-def convolve_tile(result, tiles, weights, tile, bias, group, added=None):
-    """One tile of output channels of a group, from input tiles in SBUF to `result` there.
-
-    result: [channels, images, rows, columns], any view of SBUF. tiles: [taps and channels, images, rows, columns] for
-    each tile of input channels. bias: [channels, 1]. `weights` is a stream, of which `tile` is the number of an output
-    tile; `group` what the input tiles hold. added: of result's shape, in SBUF; then nothing is pooled.
-    """
-    plan = weights.plan
-    pool_size = plan.problem.pool_size
-    for piece in psum_pieces(plan, group):
-        if plan.paired:
-            sums = pair_sums(result.shape[0], piece)
-        else:
-            shape = (result.shape[0], piece.images * piece.rows, piece.columns)
-            sums = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
-        for t in range(len(tiles)):
-            unit = weights_of(weights, tile, t)
-            if plan.paired:
-                accumulate_pairs(sums, unit, tiles[t], plan, t, piece)
-            else:
-                _accumulate(sums, unit, tiles[t], plan, t, group, piece)
-        if plan.paired:
-            sums = join_pairs(sums, piece.columns)
-        top = piece.row // pool_size
-        left = piece.column // pool_size
-        part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
-        target = part[:, :, :, left : left + piece.columns // pool_size]
-        if added is None:
-            _finish(target, sums, bias, plan.problem)
-        else:
-            other = added[:, piece.image : piece.image + piece.images, top : top + piece.rows]
-            _finish_sum(target, sums, bias, other[:, :, :, left : left + piece.columns], plan.problem)
-
-
-def _accumulate(sums, weights, tile, plan, t, group, piece):
-    """Add the contribution of input tile `t` of a group to the PSUM tile of a piece."""
-    problem = plan.problem
-    reach = plan.reach
-    stride = problem.stride[1]
-    target = sums.reshape((sums.shape[0], piece.images, piece.rows, piece.columns))
-    left = input_columns(plan, group)[0]
-    first = group.column + piece.column  # of the columns of the whole output
-    for n in range(len(plan.steps)):
-        s = (reach.first_step + n) % len(plan.steps)
-        step = plan.steps[s]
-        used = rows_of_taps(plan, t, step.taps)
-        shift = step.right - problem.padding[1]  # column c of the output reads column c * stride + shift of the input
-        start = first
-        end = first + piece.columns
-        if not reach.pads_columns:
-            start = max(start, ceil_div(max(0, -shift), stride))
-            end = min(end, ceil_div(max(0, problem.width - shift), stride))
-        if start < end:
-            row = piece.row * reach.row_step + step.down
-            column = start * stride + shift - left
-            nisa.nc_matmul(
-                dst=target[:, :, :, start - first : end - first],
-                stationary=weights[0:used, s, :],
-                moving=tile[
-                    0:used,
-                    piece.image : piece.image + piece.images,
-                    row : row + (piece.rows - 1) * reach.row_step + 1 : reach.row_step,
-                    column : column + (end - start - 1) * stride + 1 : stride,
-                ],
-                accumulate=t > 0 or n > 0,
-            )
-
-
-def _finish(target, sums, bias, problem):
-    """Pool, add the bias and apply the activation: [channels, rows of all images, columns] of PSUM or SBUF to
-    [channels, images, rows, columns] of SBUF."""
-    name, parameters = problem.activation, problem.parameters
-    count, rows, columns = sums.shape
-    if problem.pool_size == 1:
-        activate(target, sums.reshape(target.shape), name, parameters, bias)
-        return
-    largest = nl.ndarray((count, rows // 2, columns // 2), dtype=nl.float32, buffer=nl.sbuf)
-    if name in NEVER_DECREASE:
-        nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(sums), axis=(3, 4))
-        activate(target, largest.reshape(target.shape), name, parameters, bias)
-    else:  # the maximum need not be at the maximum of what goes in
-        activated = nl.ndarray((count, rows, columns), dtype=nl.float32, buffer=nl.sbuf)
-        activate(activated, sums, name, parameters, bias)
-        nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(activated), axis=(3, 4))
-        nisa.tensor_copy(dst=target, src=largest.reshape(target.shape), engine=nisa.engine.gpsimd)
-
-
-def _finish_sum(target, sums, bias, added, problem):
-    """Add the bias and another tensor, both in one instruction, and apply the activation."""
-    total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.scalar_tensor_tensor(
-        dst=total, data=sums.reshape(target.shape), op0=nl.add, operand0=bias, op1=nl.add, operand1=added
-    )
-    activate(target, total, problem.activation, problem.parameters)
-
-
-def _windows(tile):
-    """[channels, rows, columns] seen as [channels, rows / 2, columns / 2, 2, 2]."""
-    count, rows, columns = tile.shape
-    return tile.reshape((count, rows // 2, 2, columns // 2, 2)).permute((0, 1, 3, 2, 4))

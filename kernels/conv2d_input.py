@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
+from .conv2d_forms import DIRECT, PAIRS
 from .conv2d_pairs import pair_inputs
 from .conv2d_plan import Conv2dPlan, has_space, input_columns, input_rows, rows_of_taps
+from .conv2d_squares import square_inputs
 from .packing import ceil_div
 
 ZEROED_TILES = 3  # one multiplied, one loaded, one waiting for its loads
@@ -65,7 +67,7 @@ def look_ahead(stream, index, tile, out_tiles):
     """Load what comes after group `index`, and combine it, ahead of matmuls that take longer."""
     if index == len(stream.plan.groups) - 1:
         return
-    if tile == (0 if stream.plan.paired else out_tiles - 1):
+    if tile == (out_tiles - 1 if stream.plan.form == DIRECT else 0):
         loaded = []
         for t in range(len(stream.plan.channel_tiles)):
             loaded.append(_load_tile(stream, index + 1, t))
@@ -86,11 +88,11 @@ def advance(stream, index, out_tiles):
 
 def _as_multiplied(plan, loaded):
     """Loaded input tiles as the matmuls take them."""
-    if not plan.paired:
+    if plan.form == DIRECT:
         return loaded
     combined = []
     for tile in loaded:
-        combined.append(pair_inputs(tile, plan))
+        combined.append(pair_inputs(tile, plan) if plan.form == PAIRS else square_inputs(tile))
     return combined
 
 

@@ -16,6 +16,10 @@ import nki.language as nl
 
 from .conv2d_plan import rows_of_taps
 from .packing import ceil_div
+from .warm_up import psum_tile
+
+ORDER = (1, 2, 0, 3)  # of the sums: first those that are copied out of PSUM
+FIRST = 1
 
 
 def pair_inputs(tile, plan):
@@ -30,7 +34,7 @@ def pair_inputs(tile, plan):
     d3 = tile[:, :, :, 3 : end + 2 : 2]
     nisa.tensor_tensor(dst=combined[:, 0], data1=d0, data2=d2, op=nl.subtract, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=combined[:, 1], data1=d1, data2=d2, op=nl.add, engine=nisa.engine.vector)
-    nisa.tensor_tensor(dst=combined[:, 2], data1=d2, data2=d1, op=nl.subtract, engine=nisa.engine.vector)
+    nisa.tensor_tensor(dst=combined[:, 2], data1=d2, data2=d1, op=nl.subtract, engine=nisa.engine.gpsimd)
     nisa.tensor_tensor(dst=combined[:, 3], data1=d1, data2=d3, op=nl.subtract, engine=nisa.engine.vector)
     return combined
 
@@ -43,30 +47,29 @@ def pair_filters(weights):
     g0 = taps[:, :, 0, :]
     g1 = taps[:, :, 1, :]
     g2 = taps[:, :, 2, :]
-    outer = nl.ndarray((partitions, rows, count), dtype=weights.dtype, buffer=nl.sbuf)
+    outer = nl.ndarray((partitions, rows, count), dtype=nl.float32, buffer=nl.sbuf)
     result = nl.ndarray((partitions, 4 * rows, count), dtype=weights.dtype, buffer=nl.sbuf)
     combined = result.reshape((partitions, rows, 4, count))
-    nisa.tensor_copy(dst=combined[:, :, 0, :], src=g0, engine=nisa.engine.gpsimd)
-    nisa.tensor_copy(dst=combined[:, :, 3, :], src=g2, engine=nisa.engine.gpsimd)
+    nisa.activation(dst=combined[:, :, 0, :], op=nl.copy, data=g0)
+    nisa.activation(dst=combined[:, :, 3, :], op=nl.copy, data=g2)
     nisa.tensor_tensor(dst=outer, data1=g0, data2=g2, op=nl.add, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=combined[:, :, 1, :], data1=outer, data2=g1, op=nl.add, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=combined[:, :, 2, :], data1=outer, data2=g1, op=nl.subtract, engine=nisa.engine.vector)
     return result
 
 
-def pair_sums(count, piece):
-    """Four PSUM tiles [count, rows of all images, pairs] for a piece of the output."""
+def pair_sums(count, piece, warm):
+    """Four PSUM tiles [count, rows of all images, pairs] for a piece of the output; `warm` is the second, if there."""
+    shape = (count, piece.images * piece.rows, ceil_div(piece.columns, 2))
     sums = []
-    for _ in range(4):
-        sums.append(
-            nl.ndarray((count, piece.images * piece.rows, ceil_div(piece.columns, 2)), dtype=nl.float32, buffer=nl.psum)
-        )
+    for m in range(4):
+        sums.append(psum_tile(shape, warm if m == FIRST else None))
     return sums
 
 
-def accumulate_pairs(sums, weights, combined, plan, t, piece):
+def accumulate_pairs(sums, weights, combined, plan, t, piece, warm):
     """Add the contribution of input tile `t` to the four sums of a piece."""
-    for m in range(4):
+    for m in ORDER:
         target = sums[m].reshape((sums[m].shape[0], piece.images, piece.rows, sums[m].shape[2]))
         for s in range(len(plan.steps) // 3):
             step = plan.steps[3 * s]
@@ -76,7 +79,7 @@ def accumulate_pairs(sums, weights, combined, plan, t, piece):
                 dst=target,
                 stationary=weights[0:used, 4 * s + m, :],
                 moving=combined[0:used, m, piece.image : piece.image + piece.images, row : row + piece.rows, :],
-                accumulate=t > 0 or s > 0,
+                accumulate=t > 0 or s > 0 or (m == FIRST and warm is not None),
             )
 
 

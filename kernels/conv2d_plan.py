@@ -8,21 +8,33 @@ from dataclasses import dataclass
 
 import nki.language as nl
 
+from .conv2d_forms import (
+    DIRECT,
+    FORMS,
+    GAIN,
+    LEAST_COLUMNS_FLOAT32,
+    QUICKEST,
+    SQUARES,
+    estimate,
+    forms,
+    input_room,
+    matmul_columns,
+    matrices,
+    most_columns,
+    rows_together,
+)
 from .conv2d_problem import Block, Chunk, Problem, Step, row_pitch, steps_of
 from .packing import PARTITIONS, ceil_div, round_up
 from .tiles import Tile, tiles
 
-BANK_COLUMNS = 512  # float32 results of one partition in a PSUM bank, which one matmul cannot leave
 RESERVED_BYTES = 8 * 1024  # of an SBUF partition, for biases and pooling scratch
 WEIGHT_BYTES = 96 * 1024  # at most this much of a partition for resident weights
 STAGING_BYTES = 48 * 1024  # and this much for weights on their way from HBM layout to stationary layout
 STAGING_CHUNK_BYTES = 16 * 1024
 LOAD_BYTES = 16 * 1024  # a load of this much a partition uses the DMA engines fully (they saturate at 4 KiB)
 LOAD_PIXELS_OF_TAPS = 6 * 1024  # output pixels of a load where the whole filter shares the partition axis
-WHOLE_IMAGE_BYTES = 8 * 1024  # images up to this size a partition are loaded whole, larger ones in groups of rows
-FLOAT32_WEIGHT_COLUMNS = 128  # loading float32 weights hides behind a matmul of so many columns (109 ns a pass, trn2)
-PAIRED_ROW_ELEMENTS = 500  # input row, all channel tiles, up to which pairs leave room for several rows in SBUF
-PAIRED_SCRATCH_BYTES = 36 * 1024  # filters before they are combined; sums on their way from PSUM to the output, twice
+WHOLE_IMAGE_BYTES = 4 * 1024  # images up to this size a partition are loaded whole, larger ones in groups of rows
+FILTERING_BYTES = 36 * 1024  # of combined filters and inputs: filters as they were; sums on their way to the output
 
 
 @dataclass
@@ -55,7 +67,7 @@ class Conv2dPlan(nl.NKIObject):
     """The constants of one convolution."""
 
     problem: Problem
-    paired: bool  # output columns are computed in pairs, by fewer matmuls (conv2d_pairs.py)
+    form: str  # in which the filters are multiplied (conv2d_forms.py)
     channel_tiles: list[Tile]  # of the input channels, one SBUF tile each
     steps: list[Step]
     reach: Reach
@@ -83,12 +95,12 @@ def ramp(total, smallest, largest, rising, falling):
     return sizes
 
 
-def _reach(problem, steps, paired, resident):
+def _reach(problem, steps, form, resident):
     """Where the input of an output lies. `resident`: it stays in SBUF with its padding, from a layer before."""
     stride_columns = problem.stride[1]
     left = problem.padding[1]
     last = (problem.out_columns - 1) * stride_columns  # input columns from the first output's tap to the last one's
-    pads_columns = paired or resident or problem.taps[1] > 1
+    pads_columns = form != DIRECT or resident or problem.taps[1] > 1
     first_step = 0
     if not pads_columns:
         # Without padding columns in SBUF, images are contiguous there as in HBM and load in few descriptors; a matmul
@@ -100,57 +112,43 @@ def _reach(problem, steps, paired, resident):
                 pads_columns = False
                 first_step = n
     columns = steps[len(steps) - 1].right
-    if paired:
+    if form != DIRECT:
         columns += problem.out_columns % 2
     elif problem.taps[1] == 1 and not resident:  # columns that nothing reads: whole rows are contiguous in HBM
         columns += max(0, problem.width + left + problem.padding[3] - last - 1 - columns)
     pitch = row_pitch(problem)
     rows = steps[len(steps) - 1].down
+    if form == SQUARES:
+        rows += problem.out_rows % 2
     return Reach(pitch, problem.stride[0] // pitch, rows, columns, pads_columns, first_step)
-
-
-def pairs_columns(problem):
-    """Whether to compute output columns in pairs, by the minimal filtering algorithm F(2, 3) (see conv2d_pairs.py).
-
-    It takes four matmul columns where two output pixels of a filter row take six. That pays in float32, in which a
-    matmul column takes four cycles and the additions hide behind it; not where one matmul covers several filter rows,
-    nor where a PSUM tile of pairs is so small that loading weights takes the time.
-    """
-    stride, dilation = problem.stride, problem.dilation
-    plain = max(stride) == 1 and max(dilation) == 1 and problem.kernel[0] == 3 and problem.kernel[1] == 3
-    if problem.item_bytes != 4 or not plain or problem.taps[1] > 1 or problem.taps[0] == 3:
-        return False
-    out_rows = problem.out_rows
-    out_columns = problem.out_columns
-    if (out_columns + 4) * ceil_div(problem.in_channels, PARTITIONS) > PAIRED_ROW_ELEMENTS:
-        return False
-    pairs = ceil_div(out_columns, 2)
-    rows = problem.batch * out_rows if out_rows * out_columns <= BANK_COLUMNS // 2 else out_rows
-    single_rows = min(rows, BANK_COLUMNS // out_columns)
-    paired_rows = min(rows, BANK_COLUMNS // pairs)
-    single = 3 * max(FLOAT32_WEIGHT_COLUMNS, single_rows * out_columns) * paired_rows
-    paired = 4 * max(FLOAT32_WEIGHT_COLUMNS, paired_rows * pairs) * single_rows
-    return 5 * paired < 4 * single
 
 
 def plan_conv2d(problem, sbuf_bytes):
     """The plan of a convolution whose input lies in HBM; `sbuf_bytes` are those of an SBUF partition it may use.
 
-    AssertionError where even one output row or one output channel does not fit SBUF.
+    AssertionError where even one output row or one output channel does not fit SBUF, or the form that was asked for
+    cannot be had.
     """
-    if pairs_columns(problem):
-        plan = _plan(problem, sbuf_bytes, True)
-        bank_columns = plan.psum.images * plan.psum.rows * ceil_div(problem.out_columns, 2)
-        if bank_columns >= FLOAT32_WEIGHT_COLUMNS and plan.weights.resident_tiles == len(plan.weights.out_tiles):
-            return plan
-    return _plan(problem, sbuf_bytes, False)
+    assert problem.form in FORMS, f"conv2d: form must be quickest, direct, pairs or squares, came {problem.form}"
+    best = None
+    for form in forms(problem):
+        if problem.form == QUICKEST or problem.form == form:
+            plan = _plan(problem, sbuf_bytes, form)
+            if best is None or (plan is not None and estimate(plan) * GAIN < estimate(best)):
+                best = plan
+    assert best is not None, (
+        f"conv2d: {problem.form} need 3x3 filters of stride 1, more than 42 channels (squares 64), and all filters "
+        f"and whole rows in SBUF; came {problem.in_channels} channels of {problem.height}x{problem.width}, filters of "
+        f"{problem.kernel[0]}x{problem.kernel[1]}"
+    )
+    return best
 
 
 def plan_groups(problem, block, sbuf_bytes):
     """The plan of a convolution whose input lies in HBM and whose packed weights, in blocks of `block` output channels,
     are in SBUF already; input and output may take `sbuf_bytes` of a partition."""
     steps = steps_of(problem)
-    return _plan(problem, sbuf_bytes, False, _resident_weights(problem, block, steps))
+    return _plan(problem, sbuf_bytes, DIRECT, _resident_weights(problem, block, steps))
 
 
 def _resident_weights(problem, block, steps):
@@ -160,41 +158,45 @@ def _resident_weights(problem, block, steps):
     return Weights(out_tiles, len(out_tiles), chunks, 0, 0, block)
 
 
-def _plan(problem, sbuf_bytes, paired, weights=None):
+def _plan(problem, sbuf_bytes, form, weights=None):
+    """The plan in a form. Minimal filtering must hold all filters and whole rows at a time: None where it cannot."""
     steps = steps_of(problem)
     channel_tiles = tiles(problem.in_channels, PARTITIONS)  # one where taps share the partition axis
     stay = weights is not None
-    if not stay:
-        weights = _plan_weights(problem, channel_tiles, steps, paired, WEIGHT_BYTES)
-    reach = _reach(problem, steps, paired, False)
     element_bytes = len(channel_tiles) * problem.item_bytes
-    if paired:
-        element_bytes = 3 * element_bytes  # each pair of columns becomes four, beside what they come from
-    row_bytes, halo_bytes = _row_bytes(problem, reach, problem.pool_size, element_bytes)
+    if form != DIRECT and element_bytes * matrices(form, len(steps)) * problem.out_channels > WEIGHT_BYTES:
+        return None
+    if not stay:
+        weights = _plan_weights(problem, channel_tiles, steps, form, WEIGHT_BYTES)
+    reach = _reach(problem, steps, form, False)
+    row_bytes, halo_bytes = _row_bytes(problem, reach, problem.pool_size, element_bytes, form)
     held = WEIGHT_BYTES
     while not stay and weights.resident_tiles > 1 and row_bytes + halo_bytes > _free_bytes(weights, sbuf_bytes):
         held = held // 2  # fewer output channels at a time leave room for the input
-        weights = _plan_weights(problem, channel_tiles, steps, paired, held)
+        weights = _plan_weights(problem, channel_tiles, steps, form, held)
     free = _free_bytes(weights, sbuf_bytes)
     rows = (problem.out_rows - 1) * problem.stride[0] + (problem.kernel[0] - 1) * problem.dilation[0] + 2
     columns = (problem.out_columns - 1) * problem.stride[1] + (problem.kernel[1] - 1) * problem.dilation[1] + 2
     if problem.batch == 1 and rows * columns * problem.item_bytes <= WHOLE_IMAGE_BYTES:
         free = 2 * free
     columns = problem.out_columns
-    row_bytes, halo_bytes = _row_bytes(problem, reach, columns, element_bytes)
+    row_bytes, halo_bytes = _row_bytes(problem, reach, columns, element_bytes, form)
+    if form != DIRECT and (row_bytes + halo_bytes > free or weights.resident_tiles < len(weights.out_tiles)):
+        return None
     while columns > problem.pool_size and row_bytes + halo_bytes > free:
         columns = round_up(ceil_div(columns, 2), problem.pool_size)
-        row_bytes, halo_bytes = _row_bytes(problem, reach, columns, element_bytes)
+        row_bytes, halo_bytes = _row_bytes(problem, reach, columns, element_bytes, form)
     assert row_bytes + halo_bytes <= free, (
         f"conv2d: one output row needs {row_bytes + halo_bytes} bytes of a partition beside weights of "
         f"{weights.used_bytes} ({problem.in_channels} channels, {problem.kernel[0]}x{problem.kernel[1]}), {free} are "
         "there"
     )
-    rows_fitting = min(problem.out_rows, (free - halo_bytes) // row_bytes * problem.pool_size)
-    psum = _psum_block(problem, columns, rows_fitting, paired)
-    image_bytes = row_bytes * problem.out_rows // problem.pool_size + halo_bytes
+    unit = rows_together(form, problem.pool_size)
+    rows_fitting = min(problem.out_rows, (free - halo_bytes) // row_bytes * unit)
+    psum = _psum_block(problem, columns, rows_fitting, form)
+    image_bytes = row_bytes * ceil_div(problem.out_rows, unit) + halo_bytes
     groups = _plan_groups(problem, reach, psum, columns, rows_fitting, max(1, free // image_bytes))
-    return Conv2dPlan(problem, paired, channel_tiles, steps, reach, weights, psum, groups)
+    return Conv2dPlan(problem, form, channel_tiles, steps, reach, weights, psum, groups)
 
 
 def _free_bytes(weights, sbuf_bytes):
@@ -202,12 +204,9 @@ def _free_bytes(weights, sbuf_bytes):
     return (sbuf_bytes - RESERVED_BYTES - weights.used_bytes) // 2
 
 
-def _plan_weights(problem, channel_tiles, steps, paired, held_bytes):
+def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
     """As many output channels as fit `held_bytes` of a partition stay for the whole input."""
-    matrices = len(steps)
-    if paired:  # four combinations of the three taps of a filter row
-        matrices = len(steps) // 3 * 4
-    channel_bytes = len(channel_tiles) * matrices * problem.item_bytes
+    channel_bytes = len(channel_tiles) * matrices(form, len(steps)) * problem.item_bytes
     tile_channels = PARTITIONS
     while tile_channels > 1 and tile_channels * channel_bytes > held_bytes:
         tile_channels = tile_channels // 2
@@ -223,13 +222,13 @@ def _plan_weights(problem, channel_tiles, steps, paired, held_bytes):
     else:
         chunks, chunk_bytes = _weight_chunks(problem, channel_tiles[0].size, len(steps))
     used_bytes = resident_tiles * tile_channels * channel_bytes
-    if problem.packed and not paired:
+    if problem.packed and form == DIRECT:
         staged_chunks = resident_tiles * len(channel_tiles)  # loaded where they stay
     else:
         staged_chunks = min(4, max(1, STAGING_BYTES // chunk_bytes))
         used_bytes += (staged_chunks + 1) * chunk_bytes
-    if paired:
-        used_bytes += PAIRED_SCRATCH_BYTES
+    if form != DIRECT:
+        used_bytes += FILTERING_BYTES
     return Weights(out_tiles, resident_tiles, chunks, staged_chunks, used_bytes, PARTITIONS)
 
 
@@ -247,23 +246,28 @@ def _weight_chunks(problem, channels, steps):
     return chunks, chunk_rows * row_bytes
 
 
-def _row_bytes(problem, reach, columns, element_bytes):
-    """Bytes of a partition for each pooled row of input and output, and for the rows beyond that a filter reaches."""
+def _row_bytes(problem, reach, columns, element_bytes, form):
+    """Bytes of a partition for output rows that stay together, with their input, and for the rows beyond those of the
+    input that a filter reaches."""
     pool_size = problem.pool_size
+    rows = rows_together(form, pool_size)
     pitch = ((columns - 1) * problem.stride[1] + 1 + reach.columns) * element_bytes
-    row_bytes = pool_size * reach.row_step * pitch + columns // pool_size * problem.item_bytes
-    return row_bytes, max(0, reach.rows + 1 - reach.row_step) * pitch
+    row_bytes = rows * reach.row_step * pitch * input_room(form)
+    row_bytes += rows // pool_size * (columns // pool_size) * problem.item_bytes
+    halo_room = 1 if form == SQUARES else input_room(form)  # squares: rows that are combined
+    return row_bytes, max(0, reach.rows + 1 - reach.row_step) * pitch * halo_room
 
 
-def _psum_block(problem, columns, rows_fitting, paired):
+def _psum_block(problem, columns, rows_fitting, form):
     """Rows and columns that fill a bank, evenly cut; images are found with the groups."""
-    pool_size = problem.pool_size
-    bank_pixels = 2 * BANK_COLUMNS if paired else BANK_COLUMNS
-    psum_columns = round_up(ceil_div(columns, ceil_div(columns, bank_pixels // pool_size)), pool_size)
-    bank_columns = ceil_div(psum_columns, 2) if paired else psum_columns
-    psum_rows = min(rows_fitting, BANK_COLUMNS // (bank_columns * pool_size) * pool_size)
-    psum_rows = round_up(ceil_div(problem.out_rows, ceil_div(problem.out_rows, psum_rows)), pool_size)
-    images = BANK_COLUMNS // (problem.out_rows * bank_columns)  # 0 where an image does not fit a bank
+    most = most_columns(form)
+    unit = rows_together(form, problem.pool_size)
+    psum_columns = columns
+    if form == DIRECT:
+        psum_columns = round_up(ceil_div(columns, ceil_div(columns, most // unit)), unit)
+    psum_rows = min(rows_fitting, most // matmul_columns(form, unit, psum_columns) * unit)
+    psum_rows = round_up(ceil_div(problem.out_rows, ceil_div(problem.out_rows, psum_rows)), unit)
+    images = most // matmul_columns(form, problem.out_rows, psum_columns)  # 0 where an image does not fit a bank
     return Block(0, images, 0, psum_rows, 0, psum_columns)
 
 
@@ -323,13 +327,13 @@ def plan_resident(problem, block, channels, keeps_rows):
         channel_tiles.append(Tile(len(channel_tiles), start, size, start + size))
         start += size
     weights = _resident_weights(problem, block, steps)
-    psum = _psum_block(problem, problem.out_columns, problem.out_rows, False)
+    psum = _psum_block(problem, problem.out_columns, problem.out_rows, DIRECT)
     psum.images = max(1, min(problem.batch, psum.images))
     group = Block(0, problem.batch, 0, problem.out_rows, 0, problem.out_columns)
-    reach = _reach(problem, steps, False, True)
+    reach = _reach(problem, steps, DIRECT, True)
     if keeps_rows:
         reach.row_pitch, reach.row_step = 1, problem.stride[0]
-    return Conv2dPlan(problem, False, channel_tiles, steps, reach, weights, psum, [group])
+    return Conv2dPlan(problem, DIRECT, channel_tiles, steps, reach, weights, psum, [group])
 
 
 def rows_of_taps(plan, t, taps):
@@ -369,3 +373,20 @@ def psum_pieces(plan, group):
             for c in tiles(group.columns, plan.psum.columns):
                 pieces.append(Block(i.start, i.size, r.start, r.size, c.start, c.size))
     return pieces
+
+
+def halve_last(pieces, plan):
+    """The pieces of a group, the last of which is two where it has rows for that: the end waits for less.
+
+    Not on NeuronCore-v2, where more matmuls take longer than that saves.
+    """
+    last = pieces[len(pieces) - 1]
+    unit = rows_together(plan.form, plan.problem.pool_size)
+    rows = round_up(ceil_div(last.rows, 2), unit)
+    small = last.images * matmul_columns(plan.form, last.rows, last.columns) < 2 * LEAST_COLUMNS_FLOAT32
+    if small or rows >= last.rows or plan.problem.gen2:
+        return pieces
+    halves = pieces[0 : len(pieces) - 1]
+    halves.append(Block(last.image, last.images, last.row, rows, last.column, last.columns))
+    halves.append(Block(last.image, last.images, last.row + rows, last.rows - rows, last.column, last.columns))
+    return halves

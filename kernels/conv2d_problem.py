@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import nki.isa as nisa
 import nki.language as nl
 
 from .packing import filter_steps
@@ -29,6 +30,8 @@ class Problem(nl.NKIObject):
     out_columns: int
     item_bytes: int
     packed: bool  # weights come in stationary layout
+    form: str = "direct"  # in which filters are multiplied (conv2d_forms.py), or "quickest"
+    gen2: bool = False  # on NeuronCore-v2
 
 
 @dataclass
@@ -67,9 +70,10 @@ class Chunk(nl.NKIObject):
     steps: int
 
 
-def make_problem(x, channels, kernel, stride, dilation, padding, taps, pool_size, activation, packed):
-    """The problem of a whole convolution, checked; `channels` are (Cin, Cout), `padding` a number or four,
-    `activation` a name and its numbers."""
+def make_problem(x, channels, kernel, movement, taps, pool_size, activation, packed, form):
+    """The problem of a whole convolution, checked; `channels` are (Cin, Cout), `movement` stride, dilation and padding,
+    the last a number or four, `activation` a name and its numbers."""
+    stride, dilation, padding = movement
     assert len(x.shape) == 4, f"conv2d: x must be [B, Cin, H, W], came {x.shape}"
     check_dtype("conv2d: x", x)
     batch, in_channels, height, width = x.shape
@@ -106,6 +110,8 @@ def make_problem(x, channels, kernel, stride, dilation, padding, taps, pool_size
         columns // pool_size * pool_size,
         itemsize(x.dtype),
         packed,
+        form,
+        nisa.get_nc_version() == nisa.nc_version.gen2,
     )
 
 
@@ -129,6 +135,8 @@ def of_section(problem, in_channels, out_channels):
         problem.out_columns,
         problem.item_bytes,
         problem.packed,
+        problem.form,
+        problem.gen2,
     )
 
 

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
+from .conv2d_forms import PAIRS, SQUARES
 from .conv2d_pairs import pair_filters
 from .conv2d_plan import Conv2dPlan, has_space, rows_of_taps
+from .conv2d_squares import square_filters
 from .packing import PARTITIONS
-from .tiles import evict, itemsize, tiles, transposed_dtype
+from .tiles import even_tiles, evict, itemsize, transposed_dtype
+
+WIDE_STRIDE = 16  # bytes between neighbours from which on a memory gives an engine half its bandwidth (A1)
 
 
 @dataclass
@@ -44,6 +48,14 @@ def weights_of(stream, tile, t):
     while len(stream.ready) < min(unit + 2, stream.units):
         _make_ready(stream, len(stream.ready))
     return stream.ready[unit]
+
+
+def units_of(stream, tile):
+    """The weights of output tile `tile` for each tile of input channels."""
+    units = []
+    for t in range(len(stream.plan.channel_tiles)):
+        units.append(weights_of(stream, tile, t))
+    return units
 
 
 def stage_weights(stream, last):
@@ -96,7 +108,11 @@ def _make_ready(stream, unit):
             number = unit * chunks + c
             stage_weights(stream, number + 1 + ahead)
             _transpose_chunk(laid_out, stream.staged[number], plan, plan.weights.chunks[c])
-    stream.ready.append(pair_filters(laid_out) if plan.paired else laid_out)
+    if plan.form == PAIRS:
+        laid_out = pair_filters(laid_out)
+    elif plan.form == SQUARES:
+        laid_out = square_filters(laid_out)
+    stream.ready.append(laid_out)
 
 
 def _transpose_chunk(laid_out, chunk, plan, part):
@@ -104,15 +120,21 @@ def _transpose_chunk(laid_out, chunk, plan, part):
     tap_columns, stride = plan.problem.taps[1], plan.problem.taps[2]
     count, channels = chunk.shape[0], chunk.shape[1]
     taps_first = chunk.permute((0, 2, 3, 1))
-    if has_space(plan):  # leave space between the taps, as the input does
-        spread = nl.ndarray((count, part.rows, plan.problem.kernel[1], stride), dtype=chunk.dtype, buffer=nl.sbuf)
-        nisa.memset(dst=spread, value=0.0, engine=nisa.engine.vector)
-        nisa.tensor_copy(dst=spread[:, :, :, 0:channels], src=taps_first, engine=nisa.engine.vector)
+    apart = part.rows * plan.problem.kernel[1] * itemsize(chunk.dtype)  # bytes from a channel to the next
+    if has_space(plan) or (chunk.dtype == nl.float32 and apart >= WIDE_STRIDE):
+        width = stride if has_space(plan) else channels  # leave space between the taps, as the input does
+        spread = nl.ndarray((count, part.rows, plan.problem.kernel[1], width), dtype=chunk.dtype, buffer=nl.sbuf)
+        if width > channels:
+            nisa.memset(dst=spread, value=0.0, engine=nisa.engine.vector)
+        for row in range(part.rows):
+            target = spread[:, row, :, 0:channels]
+            engine = nisa.engine.gpsimd if row % 2 == 0 else nisa.engine.vector
+            nisa.tensor_copy(dst=target, src=taps_first[:, row], engine=engine)
         taps_first = spread
     dtype = transposed_dtype(chunk.dtype)
     pitch = count + count % 2 if itemsize(dtype) == 2 else count  # views of PSUM start at multiples of 4 bytes
     partitions = plan.problem.taps[0] * tap_columns * taps_first.shape[3]
-    for piece in tiles(part.steps, nl.tile_size.psum_bank_fmax_bytes // (pitch * itemsize(dtype))):
+    for piece in even_tiles(part.steps, nl.tile_size.psum_bank_fmax_bytes // (pitch * itemsize(dtype))):
         bank = nl.ndarray((partitions, piece.size, pitch), dtype=dtype, buffer=nl.psum)
         rows = 0  # the most that any step of this bank uses
         for s in range(piece.size):
@@ -124,7 +146,7 @@ def _transpose_chunk(laid_out, chunk, plan, part):
             nisa.nc_transpose(dst=bank[0:used, s, 0:count], data=block, engine=nisa.engine.tensor)
             rows = max(rows, min(laid_out.shape[0], used))
         target = laid_out[0:rows, part.step + piece.start : part.step + piece.end, :]
-        evict(dst=target, src=bank[0:rows, :, 0:count], turn=piece.index)
+        evict(dst=target, src=bank[0:rows, :, 0:count], turn=piece.index + itemsize(dtype) // 4)
 
 
 def load_biases(bias, plan):

@@ -135,7 +135,7 @@ def _conv2d(s: Sizes) -> KernelCase:
         "fused_conv2d_maxpool",
         ((s["batch"], s["cin"], s["h"], s["w"]), (s["cout"], s["cin"], k, k), (s["cout"],)),
         (s["batch"], s["cout"], *sides),
-        {"pool_size": pool, "padding": padding, "activation": activation},
+        {"pool_size": pool, "padding": padding, "activation": activation, "form": s["form"]},
         lambda x, w, bias: golden.conv2d(x, w, bias, padding, pool, activation),
         frozenset({2}),
         # A packed tap takes as many of the 128 rows of the PE array as fit, but a channel is no less than an input.
@@ -246,7 +246,7 @@ _FAMILIES: dict[str, _Family] = {
     "conv2d": _Family(
         {"batch": 1, "cin": None, "cout": None, "h": None, "w": None, "k": 3, "pool": 1, "padding": 0},
         _conv2d,
-        {"activation": _ACTIVATIONS},
+        {"activation": _ACTIVATIONS, "form": ("quickest", "direct", "pairs", "squares")},
         {"padding": 0},
     ),
     "matmul": _Family({"m": None, "k": None, "n": None}, _matmul, {"variant": _MATMULS}),

@@ -1,10 +1,9 @@
 """The plan of a convolution against what it must cover, and the geometry of packed weights."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trninfer.kernels.conv2d_forms import SQUARES, input_room, matmul_columns, matrices, most_columns
 from trninfer.kernels.conv2d_plan import input_columns, input_rows, plan_conv2d, psum_pieces, ramp
 from trninfer.kernels.conv2d_problem import Problem, output_extent
 from trninfer.kernels.packing import taps_in_partitions
@@ -23,6 +22,7 @@ def problem(
     pool_size: int = 1,
     item_bytes: int = 4,
     packed: bool = False,
+    form: str = "quickest",
 ) -> Problem:
     rows = output_extent(height, kernel[0], stride[0], dilation[0], padding[0], padding[2])
     columns = output_extent(width, kernel[1], stride[1], dilation[1], padding[1], padding[3])
@@ -44,20 +44,8 @@ def problem(
         columns // pool_size * pool_size,
         item_bytes,
         packed,
+        form,
     )
-
-
-def test_pairs_are_used_where_they_pay() -> None:
-    def paired(in_channels: int = 256, side: int = 224, kernel: int = 3, **options: Any) -> bool:
-        what = problem(1, in_channels, side, side, 256, (kernel, kernel), pool_size=1, **options)
-        return bool(plan_conv2d(what, 207 * 1024).paired)
-
-    assert paired()
-    assert not paired(item_bytes=2)
-    assert not paired(kernel=5)
-    assert not paired(in_channels=3)  # the filter in one matmul
-    assert not paired(side=10)  # bound by loading weights
-    assert not paired(stride=(1, 2)) and not paired(dilation=(2, 1))
 
 
 def test_filters_too_large_for_sbuf_are_told() -> None:
@@ -130,17 +118,16 @@ def test_a_plan_covers_the_output_once_and_fits(
         pieces = psum_pieces(plan, group)
         assert sum(p.images * p.rows * p.columns for p in pieces) == pixels
         for p in pieces:
-            bank_columns = -(-p.columns // 2) if plan.paired else p.columns
-            assert p.images * p.rows * bank_columns <= 512
+            assert p.images * matmul_columns(plan.form, p.rows, p.columns) <= most_columns(plan.form)
             assert p.rows % pool_size == 0 and p.columns % pool_size == 0
             assert p.images == 1 or (p.rows, p.columns) == (what.out_rows, what.out_columns)
         first, end = input_columns(plan, group)
-        item = len(plan.channel_tiles) * item_bytes * (3 if plan.paired else 1)
+        item = len(plan.channel_tiles) * item_bytes * (input_room(plan.form) - (plan.form == SQUARES))
         group_bytes = group.images * input_rows(plan, group) * (end - first) * item
         loaded = max(loaded, group_bytes + pixels // pool_size**2 * item_bytes)
     assert covered == batch * what.out_rows * what.out_columns
-    matrices = len(plan.steps) * 4 // 3 if plan.paired else len(plan.steps)
-    tile_bytes = plan.weights.out_tiles[0].size * len(plan.channel_tiles) * matrices * item_bytes
+    filters = matrices(plan.form, len(plan.steps))
+    tile_bytes = plan.weights.out_tiles[0].size * len(plan.channel_tiles) * filters * item_bytes
     assert min(2, len(plan.groups)) * loaded + plan.weights.resident_tiles * tile_bytes <= sbuf_bytes - 8 * 1024
 
 

@@ -1,0 +1,148 @@
+"""Outputs in squares of two by two: 3x3 filters by four ninths of the matmuls, with minimal filtering F(2x2, 3x3).
+
+Rows and columns each go the way of conv2d_pairs.py, first the rows of a square, then its columns (A. Lavin and S. Gray,
+Fast Algorithms for Convolutional Neural Networks, 2016). Four rows of the input become four combinations, and four
+columns of each another four:
+
+    c0 = d0 - d2        c1 = d1 + d2        c2 = d2 - d1        c3 = d1 - d3
+
+and three taps as many, halves included:
+
+    f0 = g0             f1 = (g0 + g2 + g1) / 2     f2 = (g0 + g2 - g1) / 2     f3 = g2
+
+The products of c and f sum over the channels in 16 PSUM tiles m, four for each combination of columns. Rows, and then
+columns, of the output come from four of them each:
+
+    y0 = m0 + (m1 + m2)         y1 = (m1 - m2) - m3
+
+Four banks hold half of the 16; while the Tensor Engine fills them, the Scalar, GpSimd and Vector Engines empty those of
+the other half. GpSimd, which cannot read PSUM, adds what the Scalar Engine copied out of it.
+"""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .packing import ceil_div
+from .warm_up import psum_tile
+
+HALF_COLUMNS = 256  # squares of a matmul: two tiles of sums, of two combinations of columns, share a PSUM bank
+ROW_ORDER = (1, 2, 0, 3)  # of the combinations of rows: those first that are copied out of PSUM
+
+
+def square_inputs(tile):
+    """The 16 combinations of an input tile [K, images, rows, columns], as [K, 4 (columns), 4 (rows), images, squares,
+    squares of a row]."""
+    partitions, images, height, width = tile.shape
+    rows = height // 2 - 1  # a group may hold an odd last row more than its squares need
+    columns = width // 2 - 1
+    by_rows = nl.ndarray((partitions, 4, images, rows, width), dtype=nl.float32, buffer=nl.sbuf)
+    combined = nl.ndarray((partitions, 4, 4, images, rows, columns), dtype=tile.dtype, buffer=nl.sbuf)
+    d = []
+    for tap in range(4):
+        d.append(tile[:, :, tap : tap + 2 * rows - 1 : 2, :])
+    _combine(by_rows[:, 0], by_rows[:, 1], by_rows[:, 2], by_rows[:, 3], d)
+    stacked = by_rows.reshape((partitions, 4 * images * rows, width))
+    targets = combined.reshape((partitions, 4, 4 * images * rows, columns))
+    d = []
+    for tap in range(4):
+        d.append(stacked[:, :, tap : tap + 2 * columns - 1 : 2])
+    _combine(targets[:, 0], targets[:, 1], targets[:, 2], targets[:, 3], d)
+    return combined
+
+
+def _combine(c0, c1, c2, c3, d):
+    """c0 = d0 - d2, c1 = d1 + d2, c2 = d2 - d1, c3 = d1 - d3."""
+    nisa.tensor_tensor(dst=c0, data1=d[0], data2=d[2], op=nl.subtract, engine=nisa.engine.vector)
+    nisa.tensor_tensor(dst=c1, data1=d[1], data2=d[2], op=nl.add, engine=nisa.engine.vector)
+    nisa.tensor_tensor(dst=c2, data1=d[2], data2=d[1], op=nl.subtract, engine=nisa.engine.gpsimd)
+    nisa.tensor_tensor(dst=c3, data1=d[1], data2=d[3], op=nl.subtract, engine=nisa.engine.vector)
+
+
+def square_filters(weights):
+    """The 16 combinations of nine taps: [K, 9, Cout] to [K, 4 (columns), 4 (rows), Cout]."""
+    partitions, _, count = weights.shape
+    by_rows = nl.ndarray((partitions, 4, 3 * count), dtype=nl.float32, buffer=nl.sbuf)
+    result = nl.ndarray((partitions, 4, 4, count), dtype=weights.dtype, buffer=nl.sbuf)
+    taps = weights.reshape((partitions, 3, 3 * count))
+    _combine_taps(by_rows[:, 0], by_rows[:, 1], by_rows[:, 2], by_rows[:, 3], taps[:, 0], taps[:, 1], taps[:, 2])
+    taps = by_rows.reshape((partitions, 4, 3, count))
+    _combine_taps(result[:, 0], result[:, 1], result[:, 2], result[:, 3], taps[:, :, 0], taps[:, :, 1], taps[:, :, 2])
+    return result
+
+
+def _combine_taps(f0, f1, f2, f3, g0, g1, g2):
+    """f0 = g0, f1 = (g0 + g2 + g1) / 2, f2 = (g0 + g2 - g1) / 2, f3 = g2."""
+    outer = nl.ndarray(g0.shape, dtype=nl.float32, buffer=nl.sbuf)
+    inner = nl.ndarray(g1.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=inner, op=nl.copy, data=g1, scale=0.5)
+    nisa.tensor_tensor(dst=outer, data1=g0, data2=g2, op=nl.add, engine=nisa.engine.gpsimd)
+    nisa.activation(dst=f0, op=nl.copy, data=g0)
+    nisa.activation(dst=f3, op=nl.copy, data=g2)
+    nisa.scalar_tensor_tensor(dst=f1, data=outer, op0=nl.multiply, operand0=0.5, op1=nl.add, operand1=inner)
+    nisa.scalar_tensor_tensor(dst=f2, data=outer, op0=nl.multiply, operand0=0.5, op1=nl.subtract, operand1=inner)
+
+
+def multiply_squares(count, units, combined, piece, warm):
+    """The outputs [count, rows of all images, columns] of a piece in SBUF, float32.
+
+    units: weights as `square_filters` gives them, for each tile of input channels; combined: inputs alike.
+    """
+    rows = ceil_div(piece.rows, 2)
+    columns = combined[0].shape[5]
+    first = piece.row // 2
+    squares = piece.images * rows * columns
+    halves = nl.ndarray((count, 2, 4, squares), dtype=nl.float32, buffer=nl.sbuf)  # rows of outputs, columns of m
+    for half in range(2):
+        banks: list[nl.NkiTensor] = [None, None, None, None]
+        for r in ROW_ORDER:
+            zeros = warm if half == 0 and r == ROW_ORDER[0] else None
+            bank = psum_tile((count, 2, squares), zeros)
+            for c in range(2):
+                for t in range(len(units)):
+                    nisa.nc_matmul(
+                        dst=bank[:, c],
+                        stationary=units[t][:, 2 * half + c, r, :],
+                        moving=combined[t][
+                            :, 2 * half + c, r, piece.image : piece.image + piece.images, first : first + rows, :
+                        ],
+                        accumulate=t > 0 or zeros is not None,
+                    )
+            banks[r] = bank
+        _join_rows(halves[:, :, 2 * half : 2 * half + 2], banks)
+    outputs = _join_columns(halves, (count, piece.images * rows, columns))
+    if piece.rows % 2 == 0:
+        return outputs[:, :, 0 : piece.columns]
+    return outputs.reshape((count, piece.images, 2 * rows, 2 * columns))[:, :, 0 : piece.rows, 0 : piece.columns]
+
+
+def _join_rows(target, banks):
+    """Two rows of outputs [count, 2, 2, squares] from four tiles of sums [count, 2, squares] in PSUM."""
+    m1 = nl.ndarray(banks[1].shape, dtype=nl.float32, buffer=nl.sbuf)
+    m2 = nl.ndarray(banks[2].shape, dtype=nl.float32, buffer=nl.sbuf)
+    total = nl.ndarray(m1.shape, dtype=nl.float32, buffer=nl.sbuf)
+    difference = nl.ndarray(m1.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=m1, op=nl.copy, data=banks[1])
+    nisa.activation(dst=m2, op=nl.copy, data=banks[2])
+    nisa.tensor_tensor(dst=total, data1=m1, data2=m2, op=nl.add, engine=nisa.engine.gpsimd)
+    nisa.tensor_tensor(dst=difference, data1=m1, data2=m2, op=nl.subtract, engine=nisa.engine.gpsimd)
+    nisa.tensor_tensor(dst=target[:, 0], data1=total, data2=banks[0], op=nl.add, engine=nisa.engine.vector)
+    nisa.tensor_tensor(dst=target[:, 1], data1=difference, data2=banks[3], op=nl.subtract, engine=nisa.engine.vector)
+
+
+def _join_columns(halves, shape):
+    """Outputs [count, rows, columns] from their rows by combinations of columns, [count, 2, 4, squares]."""
+    count, rows, columns = shape
+    total = nl.ndarray((count, 2, rows * columns), dtype=nl.float32, buffer=nl.sbuf)
+    difference = nl.ndarray((count, 2, rows * columns), dtype=nl.float32, buffer=nl.sbuf)
+    outputs = nl.ndarray((count, rows, 2, columns, 2), dtype=nl.float32, buffer=nl.sbuf)
+    turned = outputs.permute((0, 2, 1, 3, 4))
+    m = halves.reshape((count, 2, 4, rows, columns))
+    total = total.reshape((count, 2, rows, columns))
+    difference = difference.reshape((count, 2, rows, columns))
+    nisa.tensor_tensor(dst=total, data1=m[:, :, 1], data2=m[:, :, 2], op=nl.add, engine=nisa.engine.vector)
+    nisa.tensor_tensor(dst=difference, data1=m[:, :, 1], data2=m[:, :, 2], op=nl.subtract, engine=nisa.engine.gpsimd)
+    nisa.tensor_tensor(dst=turned[:, :, :, :, 0], data1=total, data2=m[:, :, 0], op=nl.add, engine=nisa.engine.vector)
+    nisa.tensor_tensor(
+        dst=turned[:, :, :, :, 1], data1=difference, data2=m[:, :, 3], op=nl.subtract, engine=nisa.engine.vector
+    )
+    return outputs.reshape((count, 2 * rows, 2 * columns))

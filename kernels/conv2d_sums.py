@@ -1,0 +1,127 @@
+"""The middle of a convolution, which knows SBUF and PSUM alone: sums of an output tile, then pool, bias and activation.
+
+    for piece of up to 512 pixels:              # a PSUM bank
+        for tile of up to 128 input channels:
+            sums = accumulate(weights[tile], inputs[tile])      # a matmul for each step
+        result[piece] = finish(sums)            # pool, bias, activation
+
+Pairs and squares of outputs have sums of their own (conv2d_pairs.py, conv2d_squares.py).
+"""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .activation_functions import NEVER_DECREASE, activate
+from .conv2d_forms import PAIRS, SQUARES
+from .conv2d_pairs import accumulate_pairs, join_pairs, pair_sums
+from .conv2d_plan import input_columns, psum_pieces, rows_of_taps
+from .conv2d_squares import multiply_squares
+from .conv2d_weights import units_of, weights_of
+from .packing import ceil_div
+from .warm_up import psum_tile
+
+
+def convolve_tile(result, tiles, weights, tile, bias, group, added=None, pieces=None, warm=None):
+    """One tile of output channels of a group, from input tiles in SBUF to `result` there.
+
+    result: [channels, images, rows, columns], any view of SBUF. tiles: [taps and channels, images, rows, columns] for
+    each tile of input channels. bias: [channels, 1]. `weights` is a stream, of which `tile` is the number of an output
+    tile; `group` what the input tiles hold, cut into `pieces`, those of the plan if not given. added: of result's
+    shape, in SBUF; then nothing is pooled. warm: a PSUM tile of zeros for the first sums (warm_up.py).
+    """
+    plan = weights.plan
+    pool_size = plan.problem.pool_size
+    if pieces is None:
+        pieces = psum_pieces(plan, group)
+    for piece in pieces:
+        if plan.form == SQUARES:
+            sums = multiply_squares(result.shape[0], units_of(weights, tile), tiles, piece, warm)
+        elif plan.form == PAIRS:
+            sums = pair_sums(result.shape[0], piece, warm)
+            for t in range(len(tiles)):
+                accumulate_pairs(sums, weights_of(weights, tile, t), tiles[t], plan, t, piece, warm)
+            sums = join_pairs(sums, piece.columns)
+        else:
+            shape = (result.shape[0], piece.images * piece.rows, piece.columns)
+            sums = psum_tile(shape, warm)
+            for t in range(len(tiles)):
+                added_to = t > 0 or warm is not None
+                _accumulate(sums, weights_of(weights, tile, t), tiles[t], plan, t, group, piece, added_to)
+        warm = None
+        top = piece.row // pool_size
+        left = piece.column // pool_size
+        part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
+        target = part[:, :, :, left : left + piece.columns // pool_size]
+        if added is None:
+            _finish(target, sums, bias, plan.problem)
+        else:
+            other = added[:, piece.image : piece.image + piece.images, top : top + piece.rows]
+            _finish_sum(target, sums, bias, other[:, :, :, left : left + piece.columns], plan.problem)
+
+
+def _accumulate(sums, weights, tile, plan, t, group, piece, added_to):
+    """Add the contribution of input tile `t` of a group to the PSUM tile of a piece."""
+    problem = plan.problem
+    reach = plan.reach
+    stride = problem.stride[1]
+    target = sums.reshape((sums.shape[0], piece.images, piece.rows, piece.columns))
+    left = input_columns(plan, group)[0]
+    first = group.column + piece.column  # of the columns of the whole output
+    for n in range(len(plan.steps)):
+        s = (reach.first_step + n) % len(plan.steps)
+        step = plan.steps[s]
+        used = rows_of_taps(plan, t, step.taps)
+        shift = step.right - problem.padding[1]  # column c of the output reads column c * stride + shift of the input
+        start = first
+        end = first + piece.columns
+        if not reach.pads_columns:
+            start = max(start, ceil_div(max(0, -shift), stride))
+            end = min(end, ceil_div(max(0, problem.width - shift), stride))
+        if start < end:
+            row = piece.row * reach.row_step + step.down
+            column = start * stride + shift - left
+            nisa.nc_matmul(
+                dst=target[:, :, :, start - first : end - first],
+                stationary=weights[0:used, s, :],
+                moving=tile[
+                    0:used,
+                    piece.image : piece.image + piece.images,
+                    row : row + (piece.rows - 1) * reach.row_step + 1 : reach.row_step,
+                    column : column + (end - start - 1) * stride + 1 : stride,
+                ],
+                accumulate=added_to or n > 0,
+            )
+
+
+def _finish(target, sums, bias, problem):
+    """Pool, add the bias and apply the activation: [channels, rows of all images, columns] of PSUM or SBUF to
+    [channels, images, rows, columns] of SBUF."""
+    name, parameters = problem.activation, problem.parameters
+    if problem.pool_size == 1:
+        activate(target, sums.reshape(target.shape), name, parameters, bias)
+        return
+    count, rows, columns = sums.shape
+    largest = nl.ndarray((count, rows // 2, columns // 2), dtype=nl.float32, buffer=nl.sbuf)
+    if name in NEVER_DECREASE:
+        nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(sums), axis=(3, 4))
+        activate(target, largest.reshape(target.shape), name, parameters, bias)
+    else:  # the maximum need not be at the maximum of what goes in
+        activated = nl.ndarray((count, rows, columns), dtype=nl.float32, buffer=nl.sbuf)
+        activate(activated, sums, name, parameters, bias)
+        nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(activated), axis=(3, 4))
+        nisa.tensor_copy(dst=target, src=largest.reshape(target.shape), engine=nisa.engine.gpsimd)
+
+
+def _finish_sum(target, sums, bias, added, problem):
+    """Add the bias and another tensor, both in one instruction, and apply the activation."""
+    total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=total, data=sums.reshape(target.shape), op0=nl.add, operand0=bias, op1=nl.add, operand1=added
+    )
+    activate(target, total, problem.activation, problem.parameters)
+
+
+def _windows(tile):
+    """[channels, rows, columns] seen as [channels, rows / 2, columns / 2, 2, 2]."""
+    count, rows, columns = tile.shape
+    return tile.reshape((count, rows // 2, 2, columns // 2, 2)).permute((0, 1, 3, 2, 4))

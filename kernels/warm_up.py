@@ -1,0 +1,38 @@
+"""The Tensor Engine at its full clock from the first matmul that counts.
+
+From NeuronCore-v3 on the engine's clock is half until it has been busy for most of some 3.4 us, decided window by
+window (the profiler's overview page documents it, public profiles show the windows). A kernel waits that long for its
+first loads. Meanwhile the engine can multiply zeros, into the very PSUM tile that the first sums go to: sums that
+accumulate on zeros are what they were.
+"""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .packing import PARTITIONS
+
+WINDOW_NS = 3413.3  # for which the clock is decided; matmuls that take less are not worth it
+COLUMNS = 1024  # for each byte of an element: 1.7 us (16 bits) or 3.4 us, as long as the first loads take
+
+
+def warm_up(bank, item_bytes):
+    """Fill a PSUM tile [partitions, columns], up to 128 x 512 float32, with zeros by matmuls; whether it has.
+
+    `item_bytes`: of an element of what is loaded meanwhile. False, with nothing done, on NeuronCore-v2, whose clock is
+    not throttled.
+    """
+    if nisa.get_nc_version() == nisa.nc_version.gen2:
+        return False
+    count, columns = bank.shape
+    zeros = nl.ndarray((PARTITIONS, max(columns, PARTITIONS)), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.memset(dst=zeros, value=0.0, engine=nisa.engine.vector)
+    for n in range(max(1, COLUMNS * item_bytes // columns)):
+        nisa.nc_matmul(dst=bank, stationary=zeros[:, 0:count], moving=zeros[:, 0:columns], accumulate=n > 0)
+    return True
+
+
+def psum_tile(shape, warm):
+    """A tile [partitions, rows, columns] of float32 in PSUM: of `warm`, a bank of zeros, where that is not None."""
+    if warm is None:
+        return nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
+    return warm[0 : shape[0], 0 : shape[1] * shape[2]].reshape(shape)

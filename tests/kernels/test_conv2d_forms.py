@@ -1,0 +1,67 @@
+"""Which form a convolution takes, that it is the quickest, and how large the errors of each are."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from conv2d_errors import convolve, exact
+from trninfer import simulator
+from trninfer.kernels import fused_conv2d_maxpool
+
+BFLOAT16 = ml_dtypes.bfloat16
+
+
+def latency(dtype: Any, cin: int, cout: int, side: int, form: str, target: str = "trn2", k: int = 3) -> float:
+    """Predicted microseconds; infinite where the form cannot be had."""
+    shapes = (1, cin, side, side), (cout, cin, k, k), (cout,)
+    arrays = [np.zeros(shape, dtype) for shape in shapes]
+    try:
+        run = simulator.run(fused_conv2d_maxpool, *arrays, functional=False, padding=1, form=form, target=target)
+    except AssertionError:
+        return float("inf")
+    return float(run.latency_us)
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(("cin", "cout", "side"), [(64, 64, 56), (128, 128, 28), (256, 256, 28), (256, 128, 64)])
+def test_the_quickest_is_quick(dtype: Any, cin: int, cout: int, side: int, target: str) -> None:
+    best = min(latency(dtype, cin, cout, side, form, target) for form in ("direct", "pairs", "squares"))
+    assert latency(dtype, cin, cout, side, "quickest", target) <= 1.1 * best
+
+
+@pytest.mark.parametrize(("dtype", "form"), [(np.float32, "squares"), (np.float16, "pairs"), (BFLOAT16, "pairs")])
+def test_large_images_of_many_channels_take_fewer_matmuls(dtype: Any, form: str) -> None:
+    quickest = latency(dtype, 256, 256, 112, "quickest")
+    assert quickest == latency(dtype, 256, 256, 112, form)
+    assert quickest < 0.85 * latency(dtype, 256, 256, 112, "direct")
+
+
+def test_other_filters_and_few_channels_are_direct() -> None:
+    for cin, k in ((256, 5), (3, 3), (40, 3)):
+        assert latency(np.float32, cin, 16, 64, "quickest", k=k) == latency(np.float32, cin, 16, 64, "direct", k=k)
+        assert latency(np.float32, cin, 16, 64, "pairs", k=k) == float("inf")
+
+
+def test_a_form_that_there_is_not_is_refused() -> None:
+    zeros = np.zeros((1, 4, 5, 5), np.float32), np.zeros((2, 4, 3, 3), np.float32), np.zeros(2, np.float32)
+    with pytest.raises(AssertionError, match="form must be quickest, direct, pairs or squares, came cubes"):
+        convolve(*zeros, form="cubes")
+
+
+@pytest.mark.parametrize("kind", ["relu", "uniform", "normal"])
+@pytest.mark.parametrize(
+    ("dtype", "form"), [(np.float32, "pairs"), (np.float32, "squares"), (np.float16, "pairs"), (BFLOAT16, "pairs")]
+)
+def test_errors_are_at_most_twice_those_of_the_direct_form(dtype: Any, form: str, kind: str) -> None:
+    """Root mean square, against float64. Of inputs that are symmetric about zero, 16 bits meet the bound just about."""
+    rng = np.random.default_rng(1)
+    draw = {"relu": lambda shape: np.maximum(rng.standard_normal(shape), 0), "uniform": rng.random}
+    x = draw.get(kind, rng.standard_normal)((1, 128, 34, 66)).astype(dtype)
+    w = (rng.standard_normal((64, 128, 3, 3)) / 34).astype(dtype)
+    expected = exact(x, w)
+    errors = [
+        np.sqrt(np.square(convolve(x, w, np.zeros(64, dtype), form=one) - expected).mean()) for one in ("direct", form)
+    ]
+    assert errors[1] <= (2.1 if kind == "normal" else 2.0) * errors[0]
