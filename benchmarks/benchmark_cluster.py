@@ -1,13 +1,21 @@
-"""What workers bring: pictures a second of one process, one worker and two, and memory over many pictures.
+"""What workers bring: pictures a second of one process and of several workers, and memory over many pictures.
 
-    python -m trninfer.benchmarks.benchmark_cluster [--pictures 2000] [--batch-size 16]
+    python -m trninfer.benchmarks.benchmark_cluster [--pictures 96] [--side 224] [--workers 1 2] [--batch-size 4]
     python -m trninfer.benchmarks.benchmark_cluster --memory [--pictures 20000]
 
-The first runs digits-cnn on the simulator over pictures that it reads, and prints rates from the first answer on, so
-that starting Ray is left out, the processor time of a picture in all processes (which other work hardly changes), and
-the seconds to the first answer. With --memory a Ray cluster of two nodes on this machine does so, with the
-pictures as paths; for each tenth of the run it prints the resident set of the driver and of each worker, shared pages
-included. Linux only; both need the extra `cluster`.
+The first runs a residual network with random weights (workloads.py) on the simulator over JPEG photos of 640x480. Each
+process and worker has one BLAS thread, as in the command line, and answers pictures before the clock runs: what comes
+once (Ray, a worker's imports, the walk through each kernel) is told apart, as the seconds until all were ready. One
+process decodes ahead in threads, workers decode what they answer: as `trninfer classify` does. "independent" is as many
+processes as workers that know nothing of each other and share out nothing: what the machine has to give.
+
+"idle" is the share of the time in which those who answer had nothing to do, "waited" that in which another process had
+the processor they wanted. Where that is more than a few hundredths the machine is busy, rates are too low, and the last
+figure is what to look at: the rate without the waiting, against that of one process without its own.
+
+With --memory, digits-cnn on a Ray cluster of two nodes on this machine, with the pictures as paths; for each tenth of
+the run it prints the resident set of the driver and of each worker, shared pages included. Linux only; both need the
+extra `cluster`.
 """
 
 from __future__ import annotations
@@ -15,87 +23,202 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from ..inference.pictures import PictureBatches
 from ..inference.shipping import PictureSources, decoder
-from ..models.files import load_model
+from ..models.files import Model, load_model
 from ..models.network import ImageInput
 from ..runtime.choose import choose_backend
 from ..runtime.cluster.shared_session import SharedSession, share_out
 from ..runtime.session import BatchSession, Session
 from .benchmark_stream import TENTHS, draw_pictures, processor_seconds, resident_bytes
+from .workloads import draw_photos, residual_network
 
-SIDE = 28
+PHOTO = (640, 480)
+DIGIT_SIDE = 28
 STORE_BYTES = 100 << 20
+
+
+class Run(NamedTuple):
+    """What a run over pictures took: seconds until all of it was ready, and from then on for how many pictures."""
+
+    name: str
+    starting: float
+    pictures: int
+    seconds: float
+    processor: float  # seconds, of all its processes
+    running: float  # seconds of those who answer, on average: on a processor
+    waiting: float  # for a processor
+
+    @property
+    def rate(self) -> float:
+        """Pictures a second, once ready."""
+        return self.pictures / self.seconds
+
+    @property
+    def free_rate(self) -> float:
+        """Pictures a second if nobody had waited for a processor."""
+        return self.pictures / (self.seconds - self.waiting)
 
 
 def main() -> None:
     """Draw the pictures and time them, or watch the memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=2000, help="how many (default 2000; at least 100)")
-    parser.add_argument("--batch-size", type=int, default=16, help="pictures in a batch (default 16)")
+    parser.add_argument("--pictures", type=int, help="how many (default 96; with --memory 20000)")
+    parser.add_argument("--batch-size", type=int, default=4, help="pictures in a batch (default 4)")
+    parser.add_argument("--side", type=int, default=224, help="of the network's image, in pixels (default 224)")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="how many to try (default 1 2)")
     parser.add_argument("--memory", action="store_true", help="watch the memory over two nodes instead")
+    parser.add_argument("--one", metavar="FOLDER", help=argparse.SUPPRESS)  # an independent process
     options = parser.parse_args()
-    count = max(100, options.pictures)
+    if options.one:
+        _be_independent(Path(options.one), options)
+        return
+    count = max(options.batch_size, options.pictures or (20_000 if options.memory else 96))
     with tempfile.TemporaryDirectory() as folder:
-        draw_pictures(Path(folder), count, SIDE)
         if options.memory:
+            draw_pictures(Path(folder), count, DIGIT_SIDE)
             _watch_memory(Path(folder), count, options.batch_size)
         else:
-            _compare_rates(Path(folder), count, options.batch_size)
+            draw_photos(Path(folder), count, PHOTO)
+            _compare_rates(Path(folder), options)
 
 
-def _compare_rates(folder: Path, count: int, batch_size: int) -> None:
-    model = load_model("digits-cnn")
+def _compare_rates(folder: Path, options: argparse.Namespace) -> None:
+    model = residual_network(options.side)
     paths = sorted(map(str, folder.iterdir()))
+    alone = _tell(_run_alone(model, paths, options.batch_size), None)
+    for workers in options.workers:
+        _tell(_run_shared(model, paths, options.batch_size, workers), alone)
+    for workers in options.workers:
+        if workers > 1:
+            _tell(_run_independent(folder, len(paths), workers, options), alone)
+
+
+def _tell(run: Run, alone: Run | None) -> Run:
+    idle = max(0.0, 1 - (run.running + run.waiting) / run.seconds)
+    text = f"{run.name:14} ready after {run.starting:5.1f} s, then {run.rate:6.2f} pictures/s"
+    text += f" ({1000 * run.processor / run.pictures:5.1f} ms of processor each)"
+    text += f", idle {idle:4.0%}, waited {run.waiting / run.seconds:4.0%}"
+    if alone is not None:
+        text += (
+            f": {run.rate / alone.rate:.2f} times one process, {run.free_rate / alone.free_rate:.2f} without waiting"
+        )
+        saved = 1 / alone.free_rate - 1 / run.free_rate  # seconds a picture
+        if saved > 0:
+            text += f"; sooner done from {max(0.0, run.starting - alone.starting) / saved:.0f} pictures on"
+    print(text, flush=True)
+    return run
+
+
+class Clock:
+    """What processes take from now on: seconds of wall, of processor, and of their main threads."""
+
+    def __init__(self, everyone: list[int], answering: list[int]) -> None:
+        self._everyone = {process: processor_seconds(process) for process in everyone}
+        self._answering = {process: _scheduled(process) for process in answering}
+        self._began = time.perf_counter()
+
+    def run(self, name: str, starting: float, pictures: int) -> Run:
+        """All of it until now."""
+        seconds = time.perf_counter() - self._began
+        spent = sum(processor_seconds(process) - earlier for process, earlier in self._everyone.items())
+        took = [
+            [now - before for now, before in zip(_scheduled(process), earlier)]
+            for process, earlier in self._answering.items()
+        ]
+        running, waiting = (sum(part) / len(took) for part in zip(*took))
+        return Run(name, starting, pictures, seconds, spent, running, waiting)
+
+
+def _scheduled(process: int) -> tuple[float, float]:
+    """Seconds that a process's main thread has run, and those in which it could have and another one did."""
+    running, waiting, _ = Path(f"/proc/{process}/schedstat").read_text().split()
+    return int(running) / 1e9, int(waiting) / 1e9
+
+
+def _spec(model: Model) -> ImageInput:
+    assert isinstance(model.network.input, ImageInput)
+    return model.network.input
+
+
+def _run_alone(model: Model, paths: list[str], batch_size: int) -> Run:
+    began = time.perf_counter()
     session = Session(model, choose_backend("sim"), "float32", batch_size)
-    alone = _rate("one process", session, lambda: [os.getpid()], paths, batch_size, time.perf_counter())
-    for workers in (1, 2):
-        started = time.perf_counter()
-        with share_out(model, workers=workers, backend="sim") as shared:
-            name = f"{workers} worker{'s' if workers > 1 else ''}"
-            rate = _rate(name, shared, partial(_all_processes, shared), paths, batch_size, started)
-            print(f"{name} against one process: {rate / alone:.2f}")
+    for _ in range(2):  # the second time, launches are replayed
+        list(session.stream(batch for _, batch in PictureBatches(paths[:batch_size], _spec(model), batch_size)))
+    starting = time.perf_counter() - began
+    clock = Clock([os.getpid()], [os.getpid()])
+    batches = (batch for _, batch in PictureBatches(paths, _spec(model), batch_size))
+    return clock.run("one process", starting, _count(session, batches))
 
 
-def _all_processes(session: SharedSession) -> list[int]:
-    return [os.getpid(), *session.processes()]
+def _run_shared(model: Model, paths: list[str], batch_size: int, workers: int) -> Run:
+    spec = _spec(model)
+    began = time.perf_counter()
+    with share_out(model, workers=workers, backend="sim", prepare=decoder(spec)) as session:
+
+        def sources(some: list[str]) -> Iterator[Any]:
+            return (batch for _, batch in PictureSources(some, spec, batch_size, False))
+
+        answered: dict[int, int] = {}
+        while len(answered) < workers or min(answered.values()) < 2:
+            for answer in session.stream(sources(paths[: 4 * workers * batch_size])):
+                answered[answer.worker] = answered.get(answer.worker, 0) + 1
+        starting = time.perf_counter() - began
+        clock = Clock([os.getpid(), *session.processes()], list(session.processes()))
+        return clock.run(f"{workers} worker{'s' if workers > 1 else ''}", starting, _count(session, sources(paths)))
 
 
-def _rate(
-    name: str,
-    session: BatchSession,
-    processes: Callable[[], list[int]],
-    paths: list[str],
-    batch_size: int,
-    started: float,
-) -> float:
-    """Pictures a second from the first answer on, all of them decoded here; told with the processor time of each."""
-    spec = session.model.network.input
-    assert isinstance(spec, ImageInput)
-    before: dict[int, float] = {}
-    first = 0.0
-    pictures = 0
-    for answer in session.stream(batch for _, batch in PictureBatches(paths, spec, batch_size)):
-        for process in processes():  # one that came later had not worked yet
-            before.setdefault(process, processor_seconds(process))
-        if first:
-            pictures += answer.size
-        else:
-            first = time.perf_counter()
-    rate = pictures / (time.perf_counter() - first)
-    spent = sum(processor_seconds(process) - seconds for process, seconds in before.items())
-    print(
-        f"{name:12} {rate:8.1f} pictures/s, {1000 * spent / pictures:6.1f} ms of processor each, "
-        f"first answer after {first - started:5.1f} s",
-        flush=True,
-    )
-    return rate
+def _count(session: BatchSession, batches: Iterable[Any]) -> int:
+    """Answer all batches: how many pictures."""
+    return sum(answer.size for answer in session.stream(batches))
+
+
+def _run_independent(folder: Path, count: int, workers: int, options: argparse.Namespace) -> Run:
+    """Processes that each answer all pictures, at the same time; they begin when the last of them is ready."""
+    command = [sys.executable, "-m", __spec__.name, "--one", str(folder)]
+    command += ["--batch-size", str(options.batch_size), "--side", str(options.side)]
+    began = time.perf_counter()
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(workers)]
+    for process in running:
+        assert process.stdout is not None
+        process.stdout.readline()
+    starting = time.perf_counter() - began
+    everyone = [process.pid for process in running]
+    clock = Clock(everyone, everyone)
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+    for process in running:
+        assert process.stdout is not None
+        process.stdout.readline()
+    run = clock.run(f"{workers} independent", starting, workers * count)
+    for process in running:
+        process.communicate()
+    return run
+
+
+def _be_independent(folder: Path, options: argparse.Namespace) -> None:
+    model, paths = residual_network(options.side), sorted(map(str, folder.iterdir()))
+    prepare = decoder(_spec(model))
+    session = Session(model, choose_backend("sim"), "float32", options.batch_size)
+    split = [paths[first : first + options.batch_size] for first in range(0, len(paths), options.batch_size)]
+    for _ in range(2):
+        list(session.stream([prepare(split[0])[0]]))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    list(session.stream(prepare(part)[0] for part in split))
+    print("done", flush=True)
+    sys.stdin.readline()
 
 
 def _watch_memory(folder: Path, count: int, batch_size: int) -> None:
@@ -139,4 +262,7 @@ def _memory(session: SharedSession, paths: list[str], count: int, batch_size: in
 
 
 if __name__ == "__main__":
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # NumPy, which is loaded by now, reads it when it is
+        again = [sys.executable, "-m", __spec__.name, *sys.argv[1:]]
+        os.execve(sys.executable, again, {**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     main()

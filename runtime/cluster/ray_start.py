@@ -31,6 +31,7 @@ _QUIET_AND_PRIVATE = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_enable_metrics_collection": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",  # not 15: workers stand in for the command, beside whatever else the machine does
 }
 
 

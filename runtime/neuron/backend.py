@@ -10,6 +10,7 @@ for the pages) and tested against stand-ins; it has not run on a chip yet.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 import weakref
 from collections.abc import Sequence
@@ -26,16 +27,16 @@ from .compile_cache import CompileCache, cache_folder, warn_user
 from .compiled import (
     DEFAULT_ITERATIONS,
     DEFAULT_WARMUP,
+    NEFF,
     Compiled,
     CompiledKernels,
     CompilerFailed,
-    DeviceTime,
-    DeviceTimingError,
     Executable,
     Job,
     Note,
 )
 from .device import named_python
+from .device_time import DeviceTime, DeviceTimingError
 from .errors import CompileError, DeviceLost, runtime_error
 from .pytorch import (
     COMPILER_ARGUMENTS,
@@ -97,9 +98,14 @@ class NeuronBackend(CompiledKernels):
                 module = compile_kernel(self._torch, self._torch_neuronx, job.kernel, tensors, job.parameters, workdir)
         except CompileError as error:
             raise CompilerFailed(str(error)) from error.__cause__
-        return Compiled(
-            lambda folder: self._torch.jit.save(module, str(folder / _MODULE_FILE)), lambda: self._placed(module)
-        )
+
+        def write(folder: Path) -> None:
+            self._torch.jit.save(module, str(folder / _MODULE_FILE))
+            neffs = sorted(workdir.rglob("*.neff"))  # named with a hash (nrtpy-troubleshooting.rst)
+            if len(neffs) == 1:
+                shutil.copyfile(neffs[0], folder / NEFF)
+
+        return Compiled(write, lambda: self._placed(module))
 
     def _load(self, job: Job, folder: Path) -> Any:
         with standard_output_to(2):
@@ -141,7 +147,7 @@ class NeuronBackend(CompiledKernels):
         return self._resident[id(array)]
 
     def _device_time(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime:
-        raise DeviceTimingError("nrtpy measures it, which this way does without")
+        raise DeviceTimingError("PyTorch NeuronX tells none")
 
 
 def open_neuron_backend(

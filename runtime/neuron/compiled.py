@@ -21,27 +21,17 @@ import numpy as np
 from ..backend import ArraySpec, BackendInfo, KernelError, LaunchResult, LaunchTime
 from . import environment
 from .compile_cache import CompileCache, Slot, warn_user
+from .device_time import DeviceTime, DeviceTimingError, by_neuron_bench
 from .errors import CompileError, first_useful_line, is_lost, runtime_error
 from .kernel_source import KernelSource, find_source
 
 HOST_LABEL = "measured, host round trip"  # of one synchronised call; its operands lie on the device
 DEVICE_LABEL = "measured, device"
+NEFF = "kernel.neff"  # what the compiler makes, in a folder of the cache
 DEFAULT_WARMUP = 5
 DEFAULT_ITERATIONS = 20
 
 Note = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class DeviceTime:
-    """Microseconds on the NeuronCore alone, median and 99th percentile."""
-
-    p50_us: float
-    p99_us: float
-
-
-class DeviceTimingError(RuntimeError):
-    """A kernel's time on the device could not be had; the message is one line for the user."""
 
 
 class CompilerFailed(Exception):  # noqa: N818 (not raised beyond this package's backends)
@@ -92,6 +82,7 @@ class Executable:
 
     job: Job  # keeps the kernel alive, since executables are known by its identity
     loaded: Any
+    neff: Path | None = None  # in the cache
     timed: LaunchTime | None = None
 
 
@@ -190,7 +181,7 @@ class CompiledKernels(ABC):
         if entry is None:
             return None
         try:
-            return Executable(job, self._load(job, entry))
+            return Executable(job, self._load(job, entry), _neff(entry))
         except (RuntimeError, OSError) as error:
             if is_lost(error):
                 raise runtime_error(job.source.name, error) from error
@@ -207,8 +198,8 @@ class CompiledKernels(ABC):
         try:
             compiled = self._compile(job, workdir, log)
             self._progress(f"compiled {job.label} in {time.perf_counter() - start:.0f} s")
-            slot.store(compiled.write)
-            return Executable(job, compiled.load())
+            stored = slot.store(compiled.write)
+            return Executable(job, compiled.load(), _neff(stored))
         except CompilerFailed as error:
             lost = is_lost(error)
             raise (runtime_error(job.source.name, error) if lost else self._compile_error(job, error, log)) from error
@@ -229,13 +220,7 @@ class CompiledKernels(ABC):
         for _ in range(self._warmup - 1):
             self._call(executable, arrays)
         microseconds = [self._call(executable, arrays)[1] for _ in range(self._iterations)]
-        name = executable.job.source.name
-        device = None
-        try:
-            if self._wants_device_times:
-                device = self._device_time(executable, arrays)
-        except DeviceTimingError as error:
-            self._warn(f"{name}: no time on the device: {error}")
+        device = self._time_on_device(executable, arrays) if self._wants_device_times else None
         counted = self._count(executable.job)
         return LaunchTime(
             latency_us=float(np.percentile(microseconds, 50)),
@@ -246,6 +231,23 @@ class CompiledKernels(ABC):
             device_us_p99=device.p99_us if device is not None else None,
         )
 
+    def _time_on_device(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime | None:
+        """By the way's own means, else by neuron-bench; None, and why, where neither tells."""
+        name = executable.job.source.name
+        try:
+            return self._device_time(executable, arrays)
+        except DeviceTimingError as error:
+            reason = str(error)
+        try:
+            if executable.neff is None:
+                raise DeviceTimingError("neuron-bench needs the NEFF, which is not in the cache")
+            told = by_neuron_bench(executable.neff, self._warmup, self._iterations)
+        except DeviceTimingError as error:
+            self._warn(f"{name}: no time on the device: {reason}; {error}")
+            return None
+        self._progress(f"{name}: the time on the device is neuron-bench's, on inputs of its own ({reason})")
+        return told
+
     def _count(self, job: Job) -> LaunchTime | None:
         if self._counter is None:
             return None
@@ -254,6 +256,11 @@ class CompiledKernels(ABC):
         except (KernelError, RuntimeError) as error:
             self._warn(f"{job.source.name}: flops and bytes are not counted: {error}")
             return None
+
+
+def _neff(folder: Path | None) -> Path | None:
+    """The NEFF in a folder of the cache, where there is one."""
+    return folder / NEFF if folder is not None and (folder / NEFF).is_file() else None
 
 
 def package_versions() -> dict[str, str | None]:

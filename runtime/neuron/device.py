@@ -17,8 +17,8 @@ import numpy as np
 
 from ..backend import BackendUnavailable
 from .environment import NRTPY_VARIABLE
-from .errors import DeviceLost, useful_line
-from .system import LIBRARY_FOLDER
+from .errors import DeviceLost, ExecutionError, runtime_error, useful_line
+from .system import ASYNCHRONOUS, LIBRARY_FOLDER
 
 WORKER = Path(__file__).with_name("device_worker.py")
 
@@ -47,7 +47,14 @@ class DeviceArray:
         return DeviceArray(self.tensor, shape, self.dtype, self._device, self._owner)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        values = np.frombuffer(self._device.read(self.tensor), self.dtype).reshape(self.shape)
+        try:
+            data = self._device.read(self.tensor)
+        except DeviceFaultError as error:
+            raise runtime_error("a result was read and no kernel", error) from error
+        expected = math.prod(self.shape) * self.dtype.itemsize
+        if len(data) != expected:
+            raise ExecutionError(f"a result came back as {len(data)} bytes where {self.dtype} has {expected}")
+        values = np.frombuffer(data, self.dtype).reshape(self.shape)
         return values if dtype is None else values.astype(dtype)
 
 
@@ -59,12 +66,16 @@ class _Lease:
 
 
 class Model:
-    """A NEFF that is loaded. `inputs` and `outputs` are sizes in bytes by name, outputs in the kernel's order."""
+    """A NEFF that is loaded. `inputs` and `outputs` are sizes in bytes by name, outputs in the kernel's order; `dtypes`
+    are those of outputs that are told."""
 
-    def __init__(self, device: Device, number: int, inputs: dict[str, int], outputs: dict[str, int]) -> None:
+    def __init__(
+        self, device: Device, number: int, inputs: dict[str, int], outputs: dict[str, int], dtypes: dict[str, str]
+    ) -> None:
         self.number = number
         self.inputs = inputs
         self.outputs = dict(sorted(outputs.items(), key=lambda item: _ending(item[0])))
+        self.dtypes = dtypes
         self._device = device
         self._spare: list[tuple[int, ...]] = []
 
@@ -119,7 +130,7 @@ class Device:
     def load(self, neff: Path) -> Model:
         """Load a NEFF."""
         answer = self.ask("load", path=str(neff))
-        return Model(self, answer["model"], answer["inputs"], answer["outputs"])
+        return Model(self, answer["model"], answer["inputs"], answer["outputs"], answer["dtypes"])
 
     def put(self, array: np.ndarray) -> int:
         """A tensor on the device with an array's values."""
@@ -185,6 +196,7 @@ class Device:
             variables = dict(os.environ)
             libraries = [str(LIBRARY_FOLDER), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
             variables["LD_LIBRARY_PATH"] = os.pathsep.join(libraries)  # nrtpy-troubleshooting.rst
+            variables.pop(ASYNCHRONOUS, None)
             command = [str(self._python), "-c", _START, str(WORKER)]
             try:
                 self._process = subprocess.Popen(

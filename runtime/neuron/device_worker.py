@@ -9,8 +9,11 @@ A message is a line of JSON, in which `bytes` says how many raw bytes follow; ea
 Tensors and models stay here, and are named by numbers.
 
 Sources (aws-neuron-sdk, SDK 2.32): neuron-runtime/nrtpy/model.rst (load_from_neff, tensors' info, call, benchmark),
-tensor.rst (from_numpy, write_from_numpy, numpy), errors.rst, index.rst (environments). SpikeModel and SpikeTensor are
-seen in public code that runs in the NKI 0.6 environment, not documented.
+tensor.rst (constructor, from_numpy, write_from_numpy, numpy), errors.rst, index.rst (environments). SpikeModel and
+SpikeTensor are seen in public code that runs in the NKI 0.6 environment, not documented; their own source is public as
+`spike` in aws-neuron/nkipy, from which nrtpy comes: a call goes to nrt_execute, which is synchronous by default
+(neuron-runtime/explore/runtime-performance-tips.rst), and is refused for tensors of another shape or dtype than the
+model tells, although the bytes are the same.
 """
 
 import importlib
@@ -43,6 +46,17 @@ def array_type(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
+def told_type(info: Any) -> "np.dtype[Any] | None":
+    """The dtype that a tensor's info tells; None where it tells none of the tensor's size. AWS documents shape and size
+    alone; where there is a dtype, it may be void (nrtpy-troubleshooting.rst)."""
+    try:
+        told = info.dtype
+        dtype = array_type(told) if isinstance(told, str) else np.dtype(told)
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return dtype if int(np.prod(tuple(info.shape))) * dtype.itemsize == int(info.size) else None
+
+
 class Device:
     """Models and tensors on core 0 of those that this process sees. A method a message; the answer is its result."""
 
@@ -50,6 +64,7 @@ class Device:
         self._model, self._tensor, self.library = load_library()
         self._models: dict[int, Any] = {}
         self._tensors: dict[int, Any] = {}
+        self._views: dict[int, dict[tuple[tuple[int, ...], str], Any]] = {}  # of tensors, by number, shape and dtype
         self._count = 0
 
     def hello(self) -> dict[str, Any]:
@@ -57,13 +72,17 @@ class Device:
         return {"library": self.library, "python": sys.version.split()[0]}
 
     def load(self, path: str) -> dict[str, Any]:
-        """Load a NEFF: its number, and the sizes in bytes of inputs and outputs by name."""
+        """Load a NEFF: its number, the sizes in bytes of inputs and outputs by name, and the outputs' dtypes where they
+        are told as more than bytes."""
         model = self._model.load_from_neff(path)
         number = self._number()
         self._models[number] = model
         inputs = {name: int(info.size) for name, info in model.input_tensors_info.items()}
         outputs = {name: int(info.size) for name, info in model.output_tensors_info.items()}
-        return {"model": number, "inputs": inputs, "outputs": outputs}
+        types = {name: told_type(info) for name, info in model.output_tensors_info.items()}
+        dtypes = {name: dtype.name for name, dtype in types.items() if dtype is not None and dtype.kind != "V"}
+        dtypes.update({name: "bfloat16" for name, dtype in types.items() if str(dtype) == "bfloat16"})  # its kind is V
+        return {"model": number, "inputs": inputs, "outputs": outputs, "dtypes": dtypes}
 
     def put(self, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
         """A new tensor on the device with these values: its number."""
@@ -79,6 +98,7 @@ class Device:
 
     def free(self, tensor: int) -> dict[str, Any]:
         """Forget a tensor; nrtpy frees its memory when nothing names it any more."""
+        self._views.pop(tensor, None)
         self._tensors.pop(tensor, None)
         return {}
 
@@ -88,7 +108,9 @@ class Device:
 
     def run(self, model: int, inputs: dict[str, int], outputs: dict[str, int], times: int = 1) -> dict[str, Any]:
         """Execute a model `times` times on tensors that lie here: microseconds of each call, by this host's clock."""
-        called, given, written = self._models[model], self._named(inputs), self._named(outputs)
+        called = self._models[model]
+        given = self._fitting(inputs, called.input_tensors_info)
+        written = self._fitting(outputs, called.output_tensors_info)
         took = []
         for _ in range(times):
             start = time.perf_counter()
@@ -100,17 +122,31 @@ class Device:
         self, model: int, inputs: dict[str, int], outputs: dict[str, int], warmup: int, iterations: int
     ) -> dict[str, Any]:
         """Microseconds of each execution on the NeuronCore alone, by tracing on the device."""
-        stats = self._models[model].benchmark(
-            inputs=self._named(inputs),
-            outputs=self._named(outputs),
+        called = self._models[model]
+        stats = called.benchmark(
+            inputs=self._fitting(inputs, called.input_tensors_info),
+            outputs=self._fitting(outputs, called.output_tensors_info),
             warmup_iter=warmup,
             benchmark_iter=iterations,
             mode="device",
         )
         return {"us": [float(milliseconds) * 1e3 for milliseconds in stats.durations_ms]}
 
-    def _named(self, numbers: dict[str, int]) -> dict[str, Any]:
-        return {name: self._tensors[number] for name, number in numbers.items()}
+    def _fitting(self, numbers: dict[str, int], told: Any) -> dict[str, Any]:
+        """Tensors by name, in the shape and dtype that the model tells of each: another view of the same memory where
+        they have another."""
+        return {name: self._view(number, told[name]) for name, number in numbers.items()}
+
+    def _view(self, number: int, info: Any) -> Any:
+        tensor = self._tensors[number]
+        shape, dtype = tuple(info.shape), told_type(info)
+        if tuple(tensor.shape) == shape and dtype in (None, tensor.dtype):
+            return tensor
+        views = self._views.setdefault(number, {})
+        key = (shape, str(dtype))
+        if key not in views:
+            views[key] = self._tensor(tensor.tensor_ref, shape, tensor.dtype if dtype is None else dtype, tensor.name)
+        return views[key]
 
     def _number(self) -> int:
         self._count += 1

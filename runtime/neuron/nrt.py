@@ -29,12 +29,12 @@ from ... import simulator
 from ..backend import BackendUnavailable, LaunchTime
 from ..simulated import SimulatedBackend
 from .compile_worker import ARTIFACTS
-from .compiled import Compiled, CompiledKernels, CompilerFailed, DeviceTime, DeviceTimingError, Executable, Job
+from .compiled import NEFF, Compiled, CompiledKernels, CompilerFailed, Executable, Job
 from .device import Device, DeviceArray, DeviceFaultError, Model
+from .device_time import DeviceTime, DeviceTimingError
 from .device_worker import array_type
 from .errors import first_useful_line, runtime_error
 
-NEFF = "kernel.neff"
 _COMPILE_SECONDS = 3600
 
 
@@ -111,6 +111,9 @@ class NrtBackend(CompiledKernels):
             raise DeviceFaultError(f"the NEFF takes {model.inputs} (name: bytes), the kernel {sizes}")
         if list(model.outputs.values()) != [int(np.prod(shape)) * dtype.itemsize for shape, dtype in results]:
             raise DeviceFaultError(f"the NEFF gives {model.outputs} (name: bytes), the kernel {results}")
+        for name, (_, dtype) in zip(model.outputs, results):
+            if model.dtypes.get(name, dtype.name) != dtype.name:
+                raise DeviceFaultError(f"the NEFF gives {name} as {model.dtypes[name]}, the kernel as {dtype.name}")
         return _Loaded(model, names, results)
 
     def _results(self, job: Job) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]:

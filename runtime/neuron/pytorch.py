@@ -85,7 +85,8 @@ def compile_kernel(
 ) -> Any:
     """Compile a kernel for tensors like these: a callable that runs it on the NeuronCore it is loaded to.
 
-    The compiler works in `workdir` and leaves the NEFF there. CompileError with the first useful line of what it said.
+    The compiler works in `workdir` and leaves the NEFF there, under a name with a hash in it
+    (neuron-runtime/nrtpy/nrtpy-troubleshooting.rst). CompileError with all that it said.
     """
 
     class KernelModule(torch.nn.Module):  # type: ignore[misc]

@@ -25,6 +25,8 @@ LIBRARY_FOLDER = Path("/opt/aws/neuron/lib")
 VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"  # one NeuronCore or an inclusive range; wins over the next
 STOCHASTIC_ROUNDING = "NEURON_RT_STOCHASTIC_ROUNDING_EN"  # 1: rounding up or down by chance
 NUMBER_OF_CORES = "NEURON_RT_NUM_CORES"  # so many free ones; by default a process reserves all
+# Where it is set, a call returns before its execution is over (neuron-runtime/explore/runtime-performance-tips.rst).
+ASYNCHRONOUS = "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS"
 LOGICAL_CORES = "NEURON_LOGICAL_NC_CONFIG"  # physical NeuronCores to a logical one; 2 by default on trn2
 
 _INSTANCE_TARGETS = (("trn1", "trn1"), ("inf2", "trn1"), ("trn2", "trn2"), ("trn3", "trn3"))

@@ -21,7 +21,7 @@ from trninfer.runtime.measure.compare import MEASUREMENT_COLUMNS, BackendCompari
 from trninfer.runtime.neuron import backend as neuron
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_cache import CompileCache
-from trninfer.runtime.neuron.compiled import DeviceTime
+from trninfer.runtime.neuron.device_time import DeviceTime
 from trninfer.runtime.session import Result
 
 STAND_INS = Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins"

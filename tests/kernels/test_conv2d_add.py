@@ -74,3 +74,11 @@ def test_arguments_that_do_not_fit(added: NDArray[Any], message: str) -> None:
     x, w = draw(np.float32, (1, 3, 5, 5), (4, 3, 1, 1))
     with pytest.raises(AssertionError, match=message):
         add(x, added, w)
+
+
+def test_weights_that_fit_only_without_pairs_of_columns() -> None:
+    """The last stage of a residual network, several images at a time: filters in pairs would fill SBUF."""
+    x, w, added = draw(np.float32, (4, 512, 8, 8), (512, 512, 3, 3), (4, 512, 8, 8))
+    result = add(x, added, w / 64, padding=(1, 1, 1, 1))
+    expected = golden.conv2d(x, w / 64, np.full(512, 0.25, np.float32), 1) + added
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-4)

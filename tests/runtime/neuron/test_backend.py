@@ -335,9 +335,22 @@ def test_a_device_that_disappears_while_compiling(control, notes, monkeypatch) -
         backend.launch(kernels.transpose, matrix(3, 4))
 
 
+@pytest.mark.parametrize("names", [("graph_0a1b.neff",), ("a.neff", "b.neff"), ()])
+def test_the_neff_of_a_kernel_is_kept_for_neuron_bench(control, notes, tmp_path, monkeypatch, names) -> None:
+    control.neff_names = names
+    monkeypatch.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
+    for _ in range(2):  # compiled, then from the cache
+        time = make(notes, tmp_path, device_times=True).launch(kernels.transpose, matrix(3, 4)).time
+        assert (time.device_us, time.device_us_p99) == ((16.0, 17.0) if len(names) == 1 else (None, None))
+    told = "is neuron-bench's" if len(names) == 1 else "needs the NEFF, which is not in the cache"
+    assert sum(told in note for note in notes) == 2 and control.compiles == 1
+
+
 def test_times_on_the_device_are_told_to_be_of_the_other_way(control, notes) -> None:
     launch = make(notes, device_times=True).launch(kernels.transpose, matrix(3, 4))
-    assert launch.time.device_us is None and any("no time on the device: nrtpy measures it" in note for note in notes)
+    assert launch.time.device_us is None and any(
+        "no time on the device: PyTorch NeuronX tells none; neuron-bench needs the NEFF" in note for note in notes
+    )
 
 
 def test_flops_and_bytes_are_counted_once(control, notes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import ml_dtypes
@@ -108,6 +109,21 @@ def test_a_network_and_its_golden_model(chip, notes, compiled) -> None:
     )
 
 
+@pytest.mark.parametrize("told", ["dtypes", "void"])
+@pytest.mark.parametrize("launches", ["network", "layer"])
+def test_tensors_have_the_shape_and_dtype_that_the_model_tells(chip, notes, compiled, told, launches) -> None:
+    """As nrtpy checks them, and in whatever words; an asynchronous queue of the user's is not for this process."""
+    chip.setenv("STAND_IN_NRTPY", told)
+    chip.setenv("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "8")
+    model = load_model("digits-ffnn")
+    x = np.random.default_rng(5).uniform(0, 16, (3, 64)).astype(np.float32)
+    backend = make(notes, compiled, device_times=True)
+    result = Session(model, backend, "bfloat16", batch_size=2, launches=launches).run(x)
+    golden = run_network(model.network, model.tensors, x).probabilities
+    np.testing.assert_allclose(result.probabilities, golden, atol=5e-2)
+    assert all(layer.device_us > 0 for layer in result.layers)
+
+
 def test_times_on_the_device(chip, notes, compiled) -> None:
     timed = make(notes, compiled, device_times=True, iterations=3).launch(kernels.transpose, matrix(5, 7)).time
     assert (timed.device_us, timed.device_us_p99) == (
@@ -117,13 +133,34 @@ def test_times_on_the_device(chip, notes, compiled) -> None:
     assert make(notes, compiled).launch(kernels.transpose, matrix(5, 7)).time.device_us is None
 
 
+@pytest.fixture
+def bench(chip) -> None:
+    """neuron-bench is there."""
+    chip.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
+
+
 @pytest.mark.parametrize(
     ("fault", "told"), [("trace", "no device execution events"), ("events", "4 device events for 2")]
 )
 def test_no_time_on_the_device_is_told_and_no_reason_to_fail(chip, notes, compiled, fault, told) -> None:
     chip.setenv("STAND_IN_NRTPY", fault)
     result = make(notes, compiled, device_times=True).launch(kernels.transpose, matrix(5, 7))
-    assert result.time.device_us is None and any("no time on the device" in note and told in note for note in notes)
+    assert result.time.device_us is None
+    (note,) = [note for note in notes if "no time on the device" in note]
+    assert told in note and note.endswith("neuron-bench is not installed (aws-neuronx-tools)")
+
+
+def test_neuron_bench_tells_what_nrtpy_does_not(chip, bench, notes, compiled) -> None:
+    chip.setenv("STAND_IN_NRTPY", "trace")
+    time = make(notes, compiled, device_times=True, warmup=0).launch(kernels.transpose, matrix(5, 7)).time
+    assert (time.device_us, time.device_us_p99) == (16.0, 17.0) and time.latency_us not in (16.0, 59.0)
+    assert any("is neuron-bench's, on inputs of its own (nrtpy: " in note for note in notes)
+
+
+def test_neuron_bench_needs_a_neff_in_the_cache(chip, bench, notes) -> None:
+    chip.setenv("STAND_IN_NRTPY", "trace")
+    assert make(notes, None, device_times=True).launch(kernels.transpose, matrix(5, 7)).time.device_us is None
+    assert any("neuron-bench needs the NEFF, which is not in the cache" in note for note in notes)
 
 
 def test_the_names_in_the_environment_of_nki(chip, notes, compiled) -> None:
@@ -146,12 +183,15 @@ def test_the_names_in_the_environment_of_nki(chip, notes, compiled) -> None:
         ("oob", ExecutionError, BAD_USAGE, r"NRT_EXEC_OOB\(1006\)"),
         ("die", DeviceLost, NO_BACKEND, "ended during run .exit status 9"),
         ("sizes", ExecutionError, BAD_USAGE, "the NEFF takes"),
+        ("type", ExecutionError, BAD_USAGE, "gives output_0 as uint32, the kernel as float32"),
+        ("read", DeviceLost, NO_BACKEND, "NRT_EXEC_HW_ERR_HBM_UE"),
+        ("short", ExecutionError, BAD_USAGE, "came back as 1 bytes where float32 has 140"),
     ],
 )
 def test_a_fault_at_each_step_is_one_line(chip, notes, tmp_path, fault, kind, status, told) -> None:
     chip.setenv("STAND_IN_NRTPY", fault)
     with pytest.raises(kind, match=told) as caught:
-        make(notes, tmp_path).launch(kernels.transpose, matrix(5, 7))
+        np.asarray(make(notes, tmp_path).launch(kernels.transpose, matrix(5, 7)).outputs[0])
     assert exit_status(caught.value) == status and "\n" not in str(caught.value)
 
 

@@ -1,8 +1,11 @@
 """Stands in for nrtpy: the documented classes over the simulator, checking every call.
 
-Source: aws-neuron-sdk, neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst, nrtpy-troubleshooting.rst (void dtypes).
+Source: aws-neuron-sdk, neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst, nrtpy-troubleshooting.rst (void dtypes);
+that tensors of another shape or dtype than the model tells are refused: aws-neuron/nkipy, spike_model.py.
 The NEFF is what the stand-in for nki wrote. STAND_IN_NRTPY makes it fail: "load", "run", "busy", "oob", "trace",
-"events", "die", "sizes"; "spike" gives the classes the names that they have in the NKI environment.
+"events", "die", "sizes", "type" (an output of another), "read", "short" (what is read). "spike" gives the classes the
+names that they have in the NKI environment, "dtypes" and "void" tell dtypes as nkipy's does, the latter of outputs as
+bytes.
 """
 
 import ast
@@ -46,6 +49,14 @@ def _dtype(name):
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
 
+def _info(way, shape, dtype):
+    out = way == "outputs"
+    told = {"dtypes": dtype.name, "void": f"|V{dtype.itemsize}" if out else dtype.name}
+    told["type"] = "uint32" if out else dtype.name
+    more = {"dtype": told[_FAULT]} if _FAULT in told else {}
+    return SimpleNamespace(shape=list(shape), size=int(np.prod(shape)) * dtype.itemsize, **more)
+
+
 class NrtpyTensor:
     def __init__(self, tensor_ref, shape, dtype, name=None) -> None:
         self.tensor_ref, self.shape, self.dtype, self.name = tensor_ref, tuple(shape), dtype, name
@@ -62,6 +73,10 @@ class NrtpyTensor:
         self.tensor_ref[:] = data
 
     def numpy(self):
+        if _FAULT == "read":
+            raise NrtError("NRT Error NRT_EXEC_HW_ERR_HBM_UE(1204): Failed to read tensor")
+        if _FAULT == "short":
+            return np.zeros(1, np.int8)
         return np.frombuffer(bytes(self.tensor_ref), f"V{self.dtype.itemsize}").reshape(self.shape)
 
 
@@ -70,6 +85,7 @@ class NrtpyModel:
     def load_from_neff(cls, neff_path, name=None, core_id=0, cc_enabled=False, rank_id=0, world_size=1):
         assert os.path.realpath(_WORKER) not in map(os.path.realpath, sys.path)  # its modules could hide others
         assert os.environ["NEURON_RT_NUM_CORES"] == "1" and os.environ["LD_LIBRARY_PATH"].startswith("/opt/aws/neuron")
+        assert "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS" not in os.environ  # calls would return too early
         assert core_id == 0 and not cc_enabled and isinstance(neff_path, (str, Path))
         if _FAULT == "load":
             raise NrtError("NRT Error NRT_FAILURE(6): Failed to load model")
@@ -79,7 +95,7 @@ class NrtpyModel:
         model._neff = json.loads(Path(neff_path).read_text())
         info = {
             way: {
-                name: SimpleNamespace(shape=list(shape), size=int(np.prod(shape)) * _dtype(dtype).itemsize)
+                name: _info(way, shape, _dtype(dtype))
                 for name, shape, dtype in reversed(model._neff[way])  # in no order
             }
             for way in ("inputs", "outputs")
@@ -122,6 +138,8 @@ class NrtpyModel:
             assert set(given) == set(told)
             for name, tensor in given.items():
                 assert hasattr(tensor, "tensor_ref") and len(tensor.tensor_ref) == told[name].size
+                assert tensor.shape == tuple(told[name].shape), f"{name}: expected shape {told[name].shape}"
+                assert not hasattr(told[name], "dtype") or tensor.dtype == told[name].dtype, f"{name}: another dtype"
 
 
 if _FAULT == "spike":
