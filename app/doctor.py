@@ -6,9 +6,13 @@ import importlib.metadata
 import os
 import platform
 import sys
+from pathlib import Path
 from typing import Any
 
+import typer
+
 from . import options
+from .errors import UsageError
 
 _STATUS = {"ready": "ok", "missing": "missing", "placeholder": "wrong", "too old": "wrong", "too new": "wrong"}
 
@@ -16,6 +20,13 @@ _STATUS = {"ready": "ok", "missing": "missing", "placeholder": "wrong", "too old
 def doctor(
     form: options.FormatOption = options.Format.table,
     output: options.OutputOption = None,
+    selftest: options.SelftestOption = False,
+    archive: options.ArchiveOption = None,
+    backend: options.BackendOption = options.BackendName.auto,
+    target: options.TargetOption = None,
+    dtype: options.DtypeOption = options.Dtype.float32,
+    nrtpy: options.NrtpyOption = None,
+    quiet: options.QuietOption = False,
 ) -> None:
     """Say what this machine has of AWS Neuron, and which backend --backend auto takes.
 
@@ -24,20 +35,45 @@ def doctor(
     is that of NEURON_PLATFORM_TARGET_OVERRIDE where it is set, else the instance's, else trn2. Each check is ok,
     missing, or wrong; the exit status is 0 whatever is found.
 
+    With --selftest, every kernel runs once at a small and an odd size against the golden NumPy model, what is known to
+    have failed on a chip first; then the bundled networks on their samples, on a chip each kernel beside the simulator.
+    What comes of it goes into one archive, with times predicted and measured apart, and without folders, names of
+    people or machines, and addresses: please send it back from a chip. On the simulator it runs too, and says so. The
+    exit status is 1 where anything differs, 3 where the chip is lost. --backend, --target, --dtype, --nrtpy, --archive
+    and --quiet are for --selftest.
+
     \b
     Examples:
       trninfer doctor
+      The first thing on a Trainium instance; takes minutes, in which kernels are compiled:
+        trninfer doctor --selftest
       What to send along with a report of a fault:
         trninfer doctor --format json --output machine.json
       As it would be for another target:
         NEURON_PLATFORM_TARGET_OVERRIDE=trn1 trninfer doctor
     """
-    from .output import check_output, write_output, write_stdout
+    from .output import check_output
+
+    check_output(output)
+    if not selftest:
+        for name, value in {"--archive": archive, "--target": target, "--nrtpy": nrtpy}.items():
+            if value is not None:
+                raise UsageError(f"{name} is for --selftest")
+        _tell(_checks(), form, output)
+        return
+    from .selftest import run_selftest
+
+    chosen = options.RunOptions(
+        dtype=dtype, backend=backend, target=target, nrtpy=nrtpy, form=form, output=output, quiet=quiet
+    )
+    raise typer.Exit(run_selftest(chosen, archive, _checks()))
+
+
+def _tell(rows: list[dict[str, Any]], form: options.Format, output: Path | None) -> None:
+    from .output import write_output, write_stdout
     from .reports.emit import emit_rows
     from .reports.table import render_records
 
-    check_output(output)
-    rows = _checks()
     if form is not options.Format.table:
         emit_rows(rows, "doctor", form, output)
         return

@@ -112,7 +112,7 @@ DeviceTimesOption = Annotated[
     bool,
     typer.Option(
         "--device-times",
-        help="On the chip: also time each kernel on the NeuronCore alone, by nrtpy's tracing on the device.",
+        help="On the chip: also time each kernel on the NeuronCore alone, by nrtpy's tracing, else by neuron-bench.",
     ),
 ]
 NrtpyOption = Annotated[
@@ -147,6 +147,18 @@ ClusterOption = Annotated[
 ShipOption = Annotated[
     bool,
     typer.Option("--ship", help="Send a cluster's workers the pictures, not their paths, where they see other files."),
+]
+SelftestOption = Annotated[
+    bool, typer.Option("--selftest", help="Run every kernel and the bundled networks; write an archive to send back.")
+]
+ArchiveOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--archive",
+        metavar="FILE",
+        help="With --selftest: the archive. [default: trninfer-selftest-TARGET-chip|simulator-DTYPE.zip]",
+        show_default=False,
+    ),
 ]
 CompareBackendsOption = Annotated[
     bool,

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from .errors import UsageError, reason
 
@@ -129,15 +130,21 @@ def _open_special(target: Path) -> Iterator[Callable[[str], bool]]:
 
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[Callable[[str], bool]]:
+    with _replacing_file(target) as file:
+
+        def write(text: str) -> bool:
+            file.write(text.encode("utf-8", "backslashreplace"))
+            return True
+
+        yield write
+
+
+@contextlib.contextmanager
+def _replacing_file(target: Path) -> Iterator[BinaryIO]:
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-
-            def write(text: str) -> bool:
-                file.write(text)
-                return True
-
-            yield write
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
@@ -145,6 +152,15 @@ def _replacing(target: Path) -> Iterator[Callable[[str], bool]]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_bytes(content: bytes, path: Path, option: str) -> None:
+    """Write a file whole or not at all; UsageError where it cannot be written."""
+    try:
+        with _replacing_file(Path(os.path.realpath(path))) as file:
+            file.write(content)
+    except OSError as error:
+        raise UsageError(f"{option} {path}: cannot be written: {reason(error)}") from None
 
 
 def _umask() -> int:

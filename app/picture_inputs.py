@@ -42,7 +42,7 @@ class PictureInputs:
         # What --verify compares with is computed here, so then the pictures are read here too; and a file of arrays
         # may hold many inputs, which are shared out one by one.
         here = options.verify or any(is_array_file(name) for name in names)
-        self.prepare = decoder(spec) if options.cluster is not None and not here else None
+        self.prepare = decoder(spec) if options.is_shared and not here else None
         self._answered: Set[str | int] = frozenset()
 
     @property

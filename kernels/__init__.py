@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from .normalization import log_softmax as log_softmax
     from .pooling import average_pool as average_pool
     from .pooling import max_pool as max_pool
+    from .psum_sums import psum_side_by_side as psum_side_by_side
+    from .psum_sums import psum_within as psum_within
     from .transpose import transpose as transpose
     from .vector_add import vector_add_direct_allocation as vector_add_direct_allocation
     from .vector_add import vector_add_naive as vector_add_naive
@@ -75,6 +77,8 @@ _MODULES = {
     "combine": "elementwise",
     "prelu": "elementwise",
     "argmax": "argmax",
+    "psum_side_by_side": "psum_sums",
+    "psum_within": "psum_sums",
     "fused_conv2d_add_packed": "conv2d",
     "fused_conv2d_maxpool": "conv2d",
     "fused_conv2d_maxpool_packed": "conv2d",

@@ -10,6 +10,8 @@ from pathlib import Path
 from .files import WEIGHTS_DIRECTORY, read_header
 from .network import ModelError, Network
 
+SAMPLES = WEIGHTS_DIRECTORY.parent / "samples"  # pictures, and rows of features, that the bundled models read
+
 
 @dataclass(frozen=True)
 class Accuracy:

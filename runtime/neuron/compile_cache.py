@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 CACHE_VARIABLE = "TRNINFER_CACHE"
+FAILURE_LOG = "last-failure.log"  # in the folder of a cache: what the compiler said when it failed last
 _ENTRY = "entry.json"
 _FORMAT = 1
 
@@ -97,7 +98,7 @@ class CompileCache:
         """Keep the output of a compilation that failed (the latest one only); None where it cannot be kept."""
         if self.folder is None:
             return None
-        log = self.folder / "last-failure.log"
+        log = self.folder / FAILURE_LOG
         draft = log.with_suffix(f".{os.getpid()}")
         try:
             draft.write_text(text, encoding="utf-8", errors="replace")

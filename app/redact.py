@@ -1,0 +1,76 @@
+"""What is sent to others, without what is nobody's business: folders, names of people and machines, addresses."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# Where AWS's and the system's own files lie, the same on every machine.
+_PUBLIC = ("/opt/aws/", "/dev/neuron", "/usr/lib/", "/usr/sbin", "/sbin")
+_PATH = re.compile(r"(?<![\w.~/:>])/[^\s:'\"`,;()<>|]+(?:/[^\s:'\"`,;()<>|]*)*")
+_BELOW = re.compile(r"(<(?:home|folder|cache|temporary|python|trninfer)>)(?:/[^\s:'\"`,;()<>|]*)+")
+# Of private networks alone: versions too have four numbers.
+_ADDRESS = re.compile(r"(?<![\d.])(?:10|192\.168|169\.254|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}(?![\d.]*\d)")
+_INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
+_COMMON = {"root", "user", "localhost", "linux"}  # told by nobody's machine in particular
+
+
+class Redactor:
+    """Takes private paths, the user's and the machine's name, IP addresses and instance ids out of texts.
+
+    `more` has further folders by what stands for them. What lies below a known folder goes with it.
+    """
+
+    def __init__(self, more: Mapping[str, str] | None = None) -> None:
+        package = Path(__file__).resolve().parent.parent
+        folders = {
+            str(Path.home()): "<home>",
+            os.getcwd(): "<folder>",
+            tempfile.gettempdir(): "<temporary>",
+            sys.prefix: "<python>",
+            sys.base_prefix: "<python>",
+            str(package): "<trninfer>",
+            **(more or {}),
+        }
+        known = {path: label for path, label in folders.items() if len(path) > 1}
+        self._folders = sorted(known.items(), key=lambda item: -len(item[0]))
+        names = {"<user>": _user(), "<machine>": platform.node(), "<machine> ": platform.node().partition(".")[0]}
+        self._names = [
+            (re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE), label.strip())
+            for label, name in names.items()
+            if len(name) > 2 and name.lower() not in _COMMON
+        ]
+
+    def text(self, text: str) -> str:
+        """A text without them."""
+        for path, label in self._folders:
+            text = re.sub(rf"(?<![\w/.-]){re.escape(path)}(?![\w.-])", label, text)
+        text = _BELOW.sub(r"\1", text)
+        text = _PATH.sub(lambda found: found.group() if found.group().startswith(_PUBLIC) else "<path>", text)
+        for pattern, label in self._names:
+            text = pattern.sub(label, text)
+        return _INSTANCE.sub("<instance>", _ADDRESS.sub("<address>", text))
+
+    def value(self, value: Any) -> Any:
+        """The same of all texts in a JSON value, keys of objects aside."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {key: self.value(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.value(item) for item in value]
+        return value
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a user id without a name
+        return ""

@@ -1,0 +1,86 @@
+"""What the convolutions here ask of PSUM, alone, so that a chip can be asked whether it does it.
+
+A convolution adds the terms of its filter's taps to one tile of PSUM. Sums of several columns grow in turn there, and a
+tap at the border of an image adds to a part of the columns. AWS's simulator and ours compute both exactly; of the first
+it was reported that a trn1 device lost terms. `trninfer doctor --selftest` runs these before any other kernel.
+"""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+from .tiles import PARTITIONS, check_matrix, evict, tiles
+
+PSUM_COLUMNS = 512  # float32 numbers of a PSUM bank
+
+
+def _check(lhsT, rhs):
+    check_matrix("lhsT", lhsT)
+    check_matrix("rhs", rhs)
+    assert lhsT.shape[0] == rhs.shape[0], f"lhsT has {lhsT.shape[0]} rows and rhs {rhs.shape[0]}; they must be the same"
+    assert lhsT.shape[1] <= PARTITIONS, f"lhsT must have at most {PARTITIONS} columns, got {lhsT.shape[1]}"
+    assert rhs.shape[1] <= PSUM_COLUMNS, f"rhs must have at most {PSUM_COLUMNS} columns, got {rhs.shape[1]}"
+
+
+def _load_tile(matrix, k):
+    tile = nl.ndarray((k.size, matrix.shape[1]), dtype=matrix.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=matrix[k.start : k.end, :])
+    return tile
+
+
+def _stored(sums, dtype):
+    tile = nl.ndarray(sums.shape, dtype=dtype, buffer=nl.sbuf)
+    evict(dst=tile, src=sums, turn=0)
+    result = nl.ndarray(sums.shape, dtype=dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=result, src=tile)
+    return result
+
+
+@nki.jit
+def psum_side_by_side(lhsT, rhs, slices=4):
+    """A product whose columns grow in turn: each slice of them gets its term of a K tile before any gets its next.
+
+    Dimensions:
+        M: up to 128. N: up to 512. K: as long as SBUF holds a column of K tiles.
+    Args:
+        lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
+        rhs: [K, N] in HBM, of the dtype of lhsT.
+        slices: into how many N is cut, at most N.
+    Returns:
+        [M, N] in HBM, of the dtype of lhsT; accumulated in float32 in one tile of PSUM.
+    """
+    _check(lhsT, rhs)
+    columns = rhs.shape[1]
+    assert slices >= 1 and slices <= columns, f"slices must be 1 to {columns}, got {slices}"
+    sums = nl.ndarray((lhsT.shape[1], columns), dtype=nl.float32, buffer=nl.psum)
+    for k in tiles(lhsT.shape[0], PARTITIONS):
+        left = _load_tile(lhsT, k)
+        right = _load_tile(rhs, k)
+        for s in range(slices):
+            start = columns * s // slices
+            end = columns * (s + 1) // slices
+            nisa.nc_matmul(dst=sums[:, start:end], stationary=left, moving=right[:, start:end], accumulate=k.index > 0)
+    return _stored(sums, lhsT.dtype)
+
+
+@nki.jit
+def psum_within(lhsT, rhs):
+    """A product of which K tile i adds to columns i to N - i alone: the first to all, each later one to fewer.
+
+    Dimensions and Args:
+        Those of `psum_side_by_side`; N is more than twice the number of K tiles.
+    Returns:
+        [M, N] in HBM, of the dtype of lhsT; accumulated in float32 in one tile of PSUM.
+    """
+    _check(lhsT, rhs)
+    columns = rhs.shape[1]
+    k_tiles = tiles(lhsT.shape[0], PARTITIONS)
+    assert columns > 2 * len(k_tiles), f"rhs must have more than {2 * len(k_tiles)} columns, got {columns}"
+    sums = nl.ndarray((lhsT.shape[1], columns), dtype=nl.float32, buffer=nl.psum)
+    for k in k_tiles:
+        left = _load_tile(lhsT, k)
+        right = _load_tile(rhs, k)
+        start = k.index
+        end = columns - k.index
+        nisa.nc_matmul(dst=sums[:, start:end], stationary=left, moving=right[:, start:end], accumulate=k.index > 0)
+    return _stored(sums, lhsT.dtype)

@@ -1,0 +1,1 @@
+"""What a machine is asked first: each kernel at a small and an odd size against the golden model, then the samples."""

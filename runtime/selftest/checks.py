@@ -1,0 +1,215 @@
+"""Every kernel at a small and an odd size, with what NumPy makes of the same operands.
+
+Small sizes lie within one tile of everything; odd ones reach over the limits (128 partitions, 512 columns) and are no
+multiple of anything. What a network is built of comes by way of the layers that launch it, so that the golden model is
+the one that everything here is held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...models.files import Model
+from ...models.golden import run_layer, run_network
+from ...models.layout import pack_conv2d
+from ...models.network import Conv2d, Dense, Flatten, ImageInput, Layer, Network, Softmax
+from ..measure.kernel_cases import kernel_case
+from ..network_plan import NetworkPlan
+from . import layer_checks
+
+SIZES = ("small", "odd")
+_Shape = Mapping[str, Any]
+
+# The families of `bench --kernel`, by their shapes; each is one kernel, or one for each variant.
+_FAMILIES: tuple[tuple[str, _Shape, _Shape, tuple[str, ...]], ...] = (
+    (
+        "vector_add",
+        {"n": 100, "rows": 128, "free": 1},
+        {"n": 1157, "rows": 127, "free": 3},
+        ("naive", "tiled", "stream", "direct_allocation"),
+    ),
+    ("transpose", {"m": 5, "n": 7}, {"m": 129, "n": 513}, ()),
+    (
+        "matmul",
+        {"m": 8, "k": 16, "n": 12},
+        {"m": 129, "k": 257, "n": 513},
+        ("tiled", "hoist_load", "block_free_dimension", "fully_optimized"),
+    ),
+    ("bias_activation", {"n": 4, "h": 10, "activation": "softmax"}, {"n": 129, "h": 513, "activation": "gelu"}, ()),
+    ("argmax", {"n": 4, "c": 10}, {"n": 129, "c": 513}, ()),
+    (
+        "conv2d",
+        {"cin": 3, "cout": 8, "h": 8, "w": 8, "padding": 1, "activation": "relu"},
+        {"cin": 129, "cout": 130, "h": 9, "w": 7, "padding": 1, "pool": 2},
+        (),
+    ),
+    ("average_pool", {"c": 4, "h": 6, "w": 6}, {"c": 129, "h": 13, "w": 11, "window": 3}, ()),
+    ("ffnn", {"n": 4, "d": 8, "hidden": 6, "classes": 3}, {"n": 129, "d": 65, "hidden": 130, "classes": 11}, ()),
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A kernel (a name in trninfer.kernels) at a size, and what it should give: arrays of float32 or integers."""
+
+    kernel: str
+    size: str
+    arrays: tuple[np.ndarray, ...]
+    parameters: Mapping[str, Any]
+    expected: Callable[[], tuple[np.ndarray, ...]]
+    variant: str = ""
+
+
+def checks(dtype: np.dtype[Any]) -> Iterator[Check]:
+    """All of them in one dtype; what is known to have failed on a chip comes first."""
+    for number, size in enumerate(SIZES):
+        yield from _psum(size, number, dtype)
+    for number, size in enumerate(SIZES):
+        for family, *shapes, variants in _FAMILIES:
+            for variant in variants or ("",):
+                yield _of_family(family, {**shapes[number], **({"variant": variant} if variant else {})}, size, dtype)
+        yield _ffnn_predict(size, number, dtype)
+        yield from _convolutions(size, number, dtype)
+        yield from _layers(size, number, dtype)
+        yield _network(size, number, dtype)
+
+
+def _wide(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    return tuple(array.astype(np.float32) for array in arrays)
+
+
+def _draw(dtype: np.dtype[Any], *shapes: tuple[int, ...]) -> list[np.ndarray]:
+    random = np.random.default_rng(len(shapes))
+    return [random.standard_normal(shape, np.float32).astype(dtype) for shape in shapes]
+
+
+def _psum(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
+    rows, columns, inner = ((4, 16, 256), (127, 509, 513))[number]
+    left, right = _draw(dtype, (inner, rows), (inner, columns))
+
+    def product() -> tuple[np.ndarray, ...]:
+        a, b = _wide(left, right)
+        return (a.T @ b,)
+
+    def narrowing() -> tuple[np.ndarray, ...]:
+        a, b = _wide(left, right)
+        total = np.zeros((rows, columns), np.float32)
+        for index, first in enumerate(range(0, inner, 128)):
+            part = slice(index, columns - index)
+            total[:, part] += a[first : first + 128].T @ b[first : first + 128, part]
+        return (total,)
+
+    yield Check("psum_side_by_side", size, (left, right), {"slices": (2, 5)[number]}, product)
+    yield Check("psum_within", size, (left, right), {}, narrowing)
+
+
+def _of_family(family: str, shape: Mapping[str, Any], size: str, dtype: np.dtype[Any]) -> Check:
+    case = kernel_case(family, {key: str(value) for key, value in shape.items()})
+    arrays = case.arrays(dtype)
+    return Check(case.kernel, size, arrays, case.parameters, lambda: (case.expected(arrays),))
+
+
+def _ffnn_predict(size: str, number: int, dtype: np.dtype[Any]) -> Check:
+    family = next(shapes[number] for name, *shapes, _ in _FAMILIES if name == "ffnn")
+    forward = _of_family("ffnn", family, size, dtype)
+    return Check(
+        "ffnn_predict",
+        size,
+        forward.arrays,
+        forward.parameters,
+        lambda: (forward.expected()[0].argmax(axis=1).astype(np.int32),),
+    )
+
+
+def _convolutions(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
+    """On packed weights, as networks run them, without and with a sum."""
+    batch, channels, out, side, stride = ((2, 4, 6, 8, 1), (3, 129, 131, 7, 2))[number]
+    around = (1, 1, 1, 1)
+    layer = Conv2d("c", channels, out, (3, 3), around, activation="relu", stride=(stride, stride))
+    x, filters = _draw(dtype, (batch, channels, side, side), (out, channels, 3, 3))
+    filters = (filters / np.sqrt(9 * channels)).astype(dtype)
+    bias = np.linspace(-1, 1, out, dtype=np.float32)
+    packed = pack_conv2d(filters, bias)
+    parameters = {
+        "in_channels": channels,
+        "kernel_size": (3, 3),
+        "padding": around,
+        "stride": (stride, stride),
+        "out_channels": out,
+    }
+    tensors = {"weight": filters.astype(np.float32), "bias": bias}
+    (added,) = _draw(dtype, (batch, *layer.output_shape((channels, side, side))))
+
+    def plain() -> tuple[np.ndarray, ...]:
+        return (run_layer(layer, tensors, *_wide(x)),)
+
+    def with_sum() -> tuple[np.ndarray, ...]:
+        linear = Conv2d("c", channels, out, (3, 3), around, stride=(stride, stride))
+        return (run_layer(linear, tensors, *_wide(x)) + added.astype(np.float32),)
+
+    yield Check("fused_conv2d_maxpool_packed", size, (x, *packed), {**parameters, "activation": "relu"}, plain)
+    yield Check("fused_conv2d_add_packed", size, (x, added, *packed), parameters, with_sum)
+
+
+def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
+    for case in layer_checks.cases(number):
+        arrays = tuple(_draw(dtype, *case.shapes))
+        if case.positive:
+            arrays = tuple((np.abs(array.astype(np.float32)) + 0.5).astype(dtype) for array in arrays)
+        shapes = list(case.layer.tensor_shapes().values())
+        tensors = dict(zip(case.layer.tensor_shapes(), _draw(np.dtype(np.float32), *shapes)))
+        given = tuple(tensors[name] for name in case.layer.tensor_shapes())
+        if case.kernel == "depthwise_conv2d":
+            given = (given[0].astype(dtype), given[1])
+        yield Check(
+            case.kernel,
+            size,
+            (*arrays, *given),
+            case.parameters,
+            _golden(case.layer, tensors, arrays, given),
+            case.variant,
+        )
+
+
+def _golden(
+    layer: Layer, tensors: Mapping[str, np.ndarray], arrays: tuple[np.ndarray, ...], given: tuple[np.ndarray, ...]
+) -> Callable[[], tuple[np.ndarray, ...]]:
+    rounded = {name.partition(".")[2]: array.astype(np.float32) for name, array in zip(tensors, given)}
+    return lambda: (run_layer(layer, rounded, *_wide(*arrays)),)
+
+
+def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
+    """A network as one launch."""
+    side, channels, batch = ((6, 4, 2), (13, 17, 3))[number]
+    layers = (
+        Conv2d("first", 1, channels, (3, 3), (1, 1, 1, 1), 2, "relu"),
+        Flatten("flat"),
+        Dense("scores", channels * (side // 2) ** 2, 5),
+        Softmax("softmax"),
+    )
+    image = ImageInput(1, side, side, "none", (0.0,), (1.0,))
+    network = Network("check", image, layers, tuple("abcde"))
+    shapes = {name: shape for layer in layers for name, shape in layer.tensor_shapes().items()}
+    values = _draw(np.dtype(np.float32), *shapes.values())
+    tensors = {
+        name: (value / np.sqrt(max(1, value[0].size)) if value.ndim > 1 else value / 4).astype(dtype).astype(np.float32)
+        for name, value in zip(shapes, values)
+    }
+    planned = NetworkPlan(Model(network, tensors, {}), dtype).launch(batch)
+    whole = -(-batch // planned.together) * planned.together
+    (x,) = _draw(dtype, (whole, 1, side, side))
+    parameters = {
+        "program": planned.program,
+        "together": planned.together,
+        "images_at_once": planned.images_at_once,
+    }
+
+    def expected() -> tuple[np.ndarray, ...]:
+        probabilities = run_network(network, tensors, x.astype(np.float32)).probabilities
+        return probabilities, probabilities.argmax(axis=1).astype(np.int32)
+
+    return Check("run_network", size, (x, planned.weights, planned.constants), parameters, expected)
