@@ -74,7 +74,8 @@ class Reply:
 
 
 class Worker:
-    """A session in a worker. What goes wrong comes back as a value, so that no error loses its type on the way."""
+    """A session in a worker. What goes wrong comes back as a value, so that no error loses its type on the way; but for
+    a process that is out of memory, which is of no more use."""
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -115,6 +116,8 @@ class Worker:
             value = work()
         except EXPECTED_ERRORS as problem:
             error = problem
+        except MemoryError:
+            raise  # ends in an error of Ray's: the crew ends this process and gives its inputs to another
         except Exception:
             error = WorkerFault(traceback.format_exc())
         reply = Reply(value, error, tuple(self._progress), tuple(self._warnings))

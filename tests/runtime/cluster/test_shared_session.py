@@ -16,6 +16,7 @@ from trninfer.runtime.session import Session, split_batches
 from trninfer.runtime.timing import LayerTiming, Totals
 
 KILL, REFUSE, LOSE, FAULT, SLOW, KILL_ONCE = -1.0, -2.0, -3.0, -4.0, -5.0, -6.0  # see stand_ins/worker_backends.py
+FILL, FILL_ONCE = -7.0, -8.0
 
 
 class Run(NamedTuple):
@@ -127,10 +128,21 @@ def test_what_a_killed_worker_had_is_answered_by_another(shared, alone) -> None:
     assert len(warnings) == 1 and "its inputs are given to another" in warnings[0] and "\n" not in warnings[0]
 
 
-@pytest.mark.parametrize("size", [4, 1])
-def test_a_picture_that_kills_its_worker_is_its_own_error(shared, alone, size) -> None:
+def test_what_a_worker_had_that_is_out_of_memory_is_answered_by_another(shared, alone) -> None:
+    x = inputs(40)
+    x[19, 0] = FILL_ONCE
+    warnings: list[str] = []
+    with shared(2, warn=warnings.append) as session:
+        run = collect(session, split_batches(x, 4))
+    assert_same(run, alone(x, 4))
+    (warning,) = warnings
+    assert "its inputs are given to another" in warning and "memory" in warning.lower() and "\n" not in warning
+
+
+@pytest.mark.parametrize(("row", "size"), [(KILL, 4), (KILL, 1), (FILL, 4)])
+def test_a_picture_that_ends_its_worker_is_its_own_error(shared, alone, row, size) -> None:
     x = inputs(12)
-    x[5, 0] = KILL
+    x[5, 0] = row
     with shared(2) as session:
         run = collect(session, split_batches(x, size))
     others = np.delete(np.arange(12), 5)

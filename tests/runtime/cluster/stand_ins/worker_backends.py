@@ -4,6 +4,7 @@ workers' processes import."""
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from trninfer.runtime.backend import BackendInfo, BackendUnavailable, KernelErro
 
 # What the first number of a batch makes happen; see PlainBackend.
 KILL, REFUSE, LOSE, FAULT, SLOW, KILL_ONCE = -1.0, -2.0, -3.0, -4.0, -5.0, -6.0
+FILL, FILL_ONCE = -7.0, -8.0
 
 
 class PlainBackend:
@@ -27,13 +29,10 @@ class PlainBackend:
         first = set(arrays[0].reshape(len(arrays[0]), -1)[:, 0].tolist()) if arrays[0].ndim == 2 else set()
         if KILL in first:
             os.kill(os.getpid(), signal.SIGKILL)
-        if KILL_ONCE in first and self._folder is not None:
-            try:
-                (self._folder / "killed").mkdir()
-            except FileExistsError:
-                pass
-            else:
-                os.kill(os.getpid(), signal.SIGKILL)
+        if KILL_ONCE in first and self._is_first("killed"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if FILL in first or (FILL_ONCE in first and self._is_first("filled")):
+            fill_memory()
         if REFUSE in first:
             raise KernelError("a kernel refused")
         if LOSE in first:
@@ -47,6 +46,25 @@ class PlainBackend:
 
     def time(self, kernel, *specs, **parameters):
         return LaunchResult((), LaunchTime(2.0, 3.0, None, None, 10, 100))
+
+    def _is_first(self, mark: str) -> bool:
+        """Whether this happens for the first time, in any process that has the folder."""
+        try:
+            if self._folder is not None:
+                (self._folder / mark).mkdir()
+        except FileExistsError:
+            return False
+        return self._folder is not None
+
+
+def fill_memory() -> None:
+    """Take memory until there is no more: of this process, which may have 256 MiB beside what it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + (256 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    kept = []
+    while True:
+        kept.append(np.ones(1 << 21))
 
 
 def open_plain(folder=None, *, progress, warn):
