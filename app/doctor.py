@@ -102,6 +102,10 @@ def _checks() -> list[dict[str, Any]]:
         rows.append(_row(package.name, _STATUS[package.state], package.explanation))
     if environment.way_here().way is None:
         rows += [_row(f"to use it {where}", "missing", command) for where, command in environment.INSTALL_COMMANDS]
+    else:
+        rows.append(
+            _row("first run", "ok", "trninfer doctor --selftest: every kernel once, and an archive to send back")
+        )
     choice = decide("auto")
     rows.append(_row("backend auto", "ok", f"{choice.backend}: {choice.reason}"))
     rows.append(_target(choice.backend))

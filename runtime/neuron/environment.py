@@ -11,17 +11,15 @@ from dataclasses import dataclass
 
 NRTPY_VARIABLE = "TRNINFER_NRTPY"  # the Python, or the folder, of an environment with nrtpy
 _INDEX = "--extra-index-url https://pip.repos.neuron.amazonaws.com"
+_ENVIRONMENT = "in a clone of trninfer: python3 -m venv ~/trninfer && ~/trninfer/bin/pip install"
 INSTALL_HINT = (
     "on a Trainium instance: sudo apt-get install aws-neuronx-dkms and sudo modprobe neuron, then pip install "
     f"'trninfer[neuron]' {_INDEX}; trninfer doctor has the commands for each kind of machine"
 )
 # Where somebody starts from, and what to run there; for SDK 2.32 (August 2026), by the pages that docs/chip.md names.
 INSTALL_COMMANDS = (
-    ("on an AMI of SDK 2.32", f"python3 -m venv ~/trninfer && ~/trninfer/bin/pip install 'trninfer[neuron]' {_INDEX}"),
-    (
-        "on an AMI of SDK 2.31",
-        f"python3 -m venv ~/trninfer && ~/trninfer/bin/pip install 'trninfer[neuron-torch]' {_INDEX}",
-    ),
+    ("on an AMI of SDK 2.32", f"{_ENVIRONMENT} '.[neuron]' {_INDEX}"),
+    ("on an AMI of SDK 2.31", f"{_ENVIRONMENT} '.[neuron-torch]' {_INDEX}"),
     (
         "on bare Ubuntu 24.04",
         "first sudo apt-get install aws-neuronx-dkms aws-neuronx-runtime-lib aws-neuronx-tools, from AWS's repository "

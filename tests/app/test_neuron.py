@@ -335,6 +335,7 @@ def test_doctor_on_a_chip(cli, chip, feature_model) -> None:
     assert rows["target"]["detail"] == "trn2 (NEURON_PLATFORM_TARGET_OVERRIDE)"  # set by the run before
     assert rows["backend auto"]["detail"].startswith("neuron: ")
     assert not any(check.startswith("to use it") for check in rows)
+    assert rows["first run"]["detail"].startswith("trninfer doctor --selftest")
     held = rows["compiled kernels"]["detail"]
     assert held.startswith(f"{len(ROWS)} kernels, ") and os.environ["TRNINFER_CACHE"] in held
 
@@ -364,6 +365,8 @@ def test_doctor_without_any_of_it(cli, monkeypatch, tmp_path) -> None:
     rows = rows_of_doctor(cli)
     for check in ("neuron device", "neuron driver", "neuron runtime", "instance", "neuroncores", "nrtpy"):
         assert rows[check]["status"] == "missing", check
+    assert "pip install '.[neuron]' --extra" in rows["to use it on an AMI of SDK 2.32"]["detail"]
+    assert "first run" not in rows
     assert rows["compiled kernels"]["detail"].startswith("0 kernels, 0 bytes in ")
     assert rows["target"]["detail"] == "trn2 (the default)"
     assert "modprobe" in rows["to use it on bare Ubuntu 24.04"]["detail"]
