@@ -16,7 +16,7 @@ import numpy as np
 from ...models.files import Model
 from ...models.golden import run_layer, run_network
 from ...models.layout import pack_conv2d
-from ...models.network import Conv2d, Dense, Flatten, ImageInput, Layer, Network, Softmax
+from ...models.network import Combine, Conv2d, Dense, Flatten, ImageInput, Layer, Network, Softmax
 from ..measure.kernel_cases import kernel_case
 from ..network_plan import NetworkPlan
 from . import layer_checks
@@ -54,7 +54,10 @@ _FAMILIES: tuple[tuple[str, _Shape, _Shape, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Check:
-    """A kernel (a name in trninfer.kernels) at a size, and what it should give: arrays of float32 or integers."""
+    """A kernel (a name in trninfer.kernels) at a size, and what it should give: arrays of float32 or integers.
+
+    Where integers are classes that the kernel computes the scores of, `scores` [N, C] tells which are near each other.
+    """
 
     kernel: str
     size: str
@@ -62,6 +65,7 @@ class Check:
     parameters: Mapping[str, Any]
     expected: Callable[[], tuple[np.ndarray, ...]]
     variant: str = ""
+    scores: Callable[[], np.ndarray] | None = None
 
 
 def checks(dtype: np.dtype[Any]) -> Iterator[Check]:
@@ -122,6 +126,7 @@ def _ffnn_predict(size: str, number: int, dtype: np.dtype[Any]) -> Check:
         forward.arrays,
         forward.parameters,
         lambda: (forward.expected()[0].argmax(axis=1).astype(np.int32),),
+        scores=lambda: forward.expected()[0],
     )
 
 
@@ -183,10 +188,12 @@ def _golden(
 
 
 def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
-    """A network as one launch."""
+    """A network with a residual sum, as one launch."""
     side, channels, batch = ((6, 4, 2), (13, 17, 3))[number]
     layers = (
         Conv2d("first", 1, channels, (3, 3), (1, 1, 1, 1), 2, "relu"),
+        Conv2d("second", channels, channels, (3, 3), (1, 1, 1, 1)),
+        Combine("sum", "add", "relu", inputs=("second", "first")),
         Flatten("flat"),
         Dense("scores", channels * (side // 2) ** 2, 5),
         Softmax("softmax"),
@@ -199,7 +206,8 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
         name: (value / np.sqrt(max(1, value[0].size)) if value.ndim > 1 else value / 4).astype(dtype).astype(np.float32)
         for name, value in zip(shapes, values)
     }
-    planned = NetworkPlan(Model(network, tensors, {}), dtype).launch(batch)
+    (part,) = NetworkPlan(Model(network, tensors, {}), dtype).segments
+    planned = part.launch(batch)
     whole = -(-batch // planned.together) * planned.together
     (x,) = _draw(dtype, (whole, 1, side, side))
     parameters = {
@@ -208,8 +216,15 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
         "images_at_once": planned.images_at_once,
     }
 
-    def expected() -> tuple[np.ndarray, ...]:
-        probabilities = run_network(network, tensors, x.astype(np.float32)).probabilities
-        return probabilities, probabilities.argmax(axis=1).astype(np.int32)
+    def probabilities() -> np.ndarray:
+        return run_network(network, tensors, x.astype(np.float32)).probabilities
 
-    return Check("run_network", size, (x, planned.weights, planned.constants), parameters, expected)
+    operands = (x, planned.laid_out.weights(dtype), planned.laid_out.constants())
+    return Check(
+        "run_network",
+        size,
+        operands,
+        parameters,
+        lambda: (probabilities(), probabilities().argmax(axis=1).astype(np.int32)),
+        scores=probabilities,
+    )

@@ -41,6 +41,8 @@ def cases(number: int) -> Iterator[LayerCase]:
     turned = network.Transpose("l", shape[1:], order, (channels * height * width,))
     yield LayerCase("permute", turned, (shape,), {"split": shape[1:], "order": order})
     yield LayerCase("layer_norm", network.LayerNorm("l", channels), (shape,), {"epsilon": 1e-5})
+    groups = {"groups": 3, "epsilon": 1e-5}
+    yield LayerCase("group_norm", network.GroupNorm("l", channels, 3), (shape,), groups)
     norm = {"size": 5, "alpha": 1e-2, "beta": 0.75, "bias": 1.0}
     yield LayerCase("local_response_norm", network.LocalResponseNorm("l", **norm), (shape,), norm)  # type: ignore[arg-type]
     yield LayerCase("log_softmax", network.Softmax("l", log=True), (features,))

@@ -14,7 +14,15 @@ from trninfer.models import load_model
 from trninfer.runtime.backend import BackendUnavailable, KernelError
 from trninfer.runtime.plan import DTYPES
 from trninfer.runtime.selftest.checks import SIZES, checks
-from trninfer.runtime.selftest.run import FAILED, OK, WRONG, check_kernels, check_network, count_checks
+from trninfer.runtime.selftest.run import (
+    FAILED,
+    OK,
+    WRONG,
+    _settled,
+    check_kernels,
+    check_network,
+    count_checks,
+)
 from trninfer.runtime.simulated import open_simulated_backend
 
 KERNELS = set(kernels.__all__) - {"kernel", "use_nki"}
@@ -107,3 +115,11 @@ def test_a_bundled_network() -> None:
     assert outcome.status == OK and outcome.verification.passed and outcome.comparison is None
     outcome = check_network(model, ("a", "b", "c"), x, Spoiling("run_network", refuse), "float32", None)
     assert (outcome.status, outcome.message, outcome.result) == (FAILED, "the compiler failed: no", None)
+
+
+def test_classes_whose_scores_are_near_each_other_may_be_either() -> None:
+    scores = np.array([[0.5, 0.499, 0.001], [0.5, 0.499, 0.001], [0.1, 0.2, 0.7]])
+    expected = np.array([0, 0, 2], np.int32)
+    found = np.array([1, 2, 3], np.int32)  # a near-tie; another class; none at all
+    np.testing.assert_array_equal(_settled(found, expected, scores, 1e-2), [1, 0, 2])
+    np.testing.assert_array_equal(_settled(found, expected, scores, 1e-4), expected)
