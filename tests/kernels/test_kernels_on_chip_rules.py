@@ -61,6 +61,8 @@ CALLS: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
         {"free": 16, "tiles": 2},
     ),
     "transpose": ("transpose", [(130, 257)], {}),
+    "sums side by side": ("psum_side_by_side", [(300, 127), (300, 509)], {"slices": 5}),
+    "sums within another": ("psum_within", [(300, 127), (300, 509)], {}),
     "matmul_tiled": ("matmul_tiled", [(130, 131), (130, 513)], {}),
     "matmul_hoist_load": ("matmul_hoist_load", [(130, 131), (130, 513)], {}),
     "matmul_block_free_dimension": ("matmul_block_free_dimension", [(257, 260), (257, 1030)], {}),
