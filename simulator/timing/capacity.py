@@ -1,7 +1,8 @@
 """How much of SBUF and PSUM a program holds at a time, in program order, and the error where that is too much.
 
 A compiler may reorder what depends on nothing between. So a program that does not fit as it is written is looked at
-again with every tile in PSUM read as soon as its sum is complete.
+again with every tile in PSUM read as soon as its sum is complete; and with tiles in SBUF filled when they are needed,
+where it takes no more than all of SBUF, of which the compiler keeps a part.
 
 A tile lives from its first write to its last access; one that nothing reads lives until the kernel lets go of it. Tiles
 that a kernel placed by address take what it chose, for the whole program.
@@ -13,7 +14,7 @@ import heapq
 from typing import NamedTuple
 
 from ..errors import CapacityError
-from ..instruction import Allocation, Instruction
+from ..instruction import Allocation, Instruction, engine
 from ..memory import PSUM, SBUF
 from ..targets import PSUM_BANK_BYTES, PSUM_BANKS, Target
 from .dependencies import analyse
@@ -68,15 +69,15 @@ def lives(program: list[Instruction]) -> list[Life]:
 def check(program: list[Instruction], target: Target) -> Memory:
     """The peaks of a program; CapacityError where the target does not have that much."""
     try:
-        return _peaks(program, target)
+        return _peaks(program, target, target.usable_sbuf_bytes)
     except CapacityError:
         early = read_early(program)
-        if early == program:
-            raise
-        try:
-            return _peaks(early, target)
-        except CapacityError:
-            pass
+        for order, first in ((early, early), (load_late(program), program), (load_late(early), early)):
+            try:
+                _peaks(first, target, target.sbuf_bytes)
+                return _peaks(order, target, target.usable_sbuf_bytes)
+            except CapacityError:
+                pass
         raise
 
 
@@ -93,19 +94,32 @@ def read_early(program: list[Instruction]) -> list[Instruction]:
     return [program[index] for index in sorted(range(len(program)), key=lambda index: (places[index], index))]
 
 
-def _peaks(program: list[Instruction], target: Target) -> Memory:
-    """`check` of a program in this order."""
+def load_late(program: list[Instruction]) -> list[Instruction]:
+    """The program with DMAs into SBUF and memsets moved to where something needs what they bring."""
+    position = {instruction.index: place for place, instruction in enumerate(program)}
+    successors = analyse(sorted(program, key=lambda instruction: instruction.index)).successors
+    places = list(range(len(program)))  # before which instruction each must come
+    for place in range(len(program) - 1, -1, -1):
+        instruction = program[place]
+        brings = instruction.engine is engine.dma or instruction.op == "memset"
+        if brings and all(access.allocation.region is SBUF for access in instruction.writes):
+            needed = [places[position[later >> 2]] for later in successors[instruction.index]]
+            places[place] = min(needed, default=place)
+    return [program[place] for place in sorted(range(len(program)), key=lambda place: (places[place], place))]
+
+
+def _peaks(program: list[Instruction], target: Target, sbuf_bytes: int) -> Memory:
+    """`check` of a program in this order, with so many bytes of a partition of SBUF."""
     tiles = lives(program)
     sbuf = [life for life in tiles if life.allocation.region is SBUF]
     psum = [life for life in tiles if life.allocation.region is PSUM]
-    return Memory(_check_sbuf(sbuf, target), _check_psum(psum, target))
+    return Memory(_check_sbuf(sbuf, target, sbuf_bytes), _check_psum(psum, target))
 
 
-def _check_sbuf(tiles: list[Life], target: Target) -> int:
+def _check_sbuf(tiles: list[Life], target: Target, usable: int) -> int:
     peak = 0
     alive: list[tuple[int, int, Allocation]] = []
     quadrants = Quadrants()
-    usable = target.usable_sbuf_bytes
     for start, end, allocation in tiles:
         while alive and alive[0][0] < start:
             quadrants.free(heapq.heappop(alive)[2])

@@ -73,3 +73,28 @@ def test_sums_that_a_compiler_may_evict_one_by_one_need_no_bank_each():
     assert simulator.run(sums, tiles=6, apart=True).latency_us < run.latency_us
     with pytest.raises(CapacityError, match="PSUM of trn2 is full: sum8"):
         execute(NeuronCore(find_target("trn2")), sums, (12, False), {})
+
+
+def test_tiles_that_a_compiler_may_fill_one_by_one_need_no_room_each():
+    """nki-library's bwmm_shard_on_block fills tiles long before it uses them. More than all of SBUF is refused."""
+
+    def kernel(a, together):
+        out = nl.ndarray((128, 1), nl.float32, nl.shared_hbm)
+        kept = [nl.ndarray(a.shape, a.dtype, nl.sbuf, name=f"kept{i}") for i in range(20)]
+        for tile in kept:
+            nisa.dma_copy(tile, a)
+        total = new((128, 1))
+        nisa.memset(total, 0.0)
+        for tile in kept:
+            nisa.tensor_scalar(total, total, nl.add, tile[:, 0:1])
+        for tile in kept if together else ():  # all are needed once more when the last has been added
+            nisa.tensor_scalar(tile, tile, nl.add, total)
+        nisa.dma_copy(out, total)
+        return out
+
+    a = simulator.TensorSpec((128, 2700), "float32")  # 10,800 bytes a partition: 20 take 216,000 of 212,984 and 229,376
+    assert simulator.run(kernel, a, functional=False, together=False).memory.sbuf_bytes <= 2 * 10800
+    larger = simulator.TensorSpec((128, 2900), "float32")  # 20 take 232,000
+    for spec, together in ((a, True), (larger, False)):
+        with pytest.raises(CapacityError, match="SBUF of trn2 is full"):
+            simulator.run(kernel, spec, functional=False, together=together)
