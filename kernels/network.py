@@ -35,6 +35,7 @@ from .conv2d_plan import plan_groups, plan_resident, rows_of_taps
 from .conv2d_problem import Problem
 from .elementwise import combine_tiles
 from .network_ends import finish, load, load_plain
+from .network_fold import blank_rows, pool_pairs
 from .network_layers import Layer, Value, heights, inside, joined, make_room, store_value, whole_tile
 from .network_weights import LayerWeights, open_layer, stream_of, units_of
 from .packing import PARTITIONS
@@ -132,7 +133,12 @@ def _run_pass(network, seen, together, out, number):
 def _one_by_one(network, layer, operands, label):
     """A layer that takes each tile by itself."""
     value = operands[0]
-    given = make_room(layer, value.images, heights(value), layer.rows, layer.columns, label, network.weights.dtype)
+    partitions = [layer.channels] if layer.kind == "folded_pool" else heights(value)
+    given = make_room(layer, value.images, partitions, layer.rows, layer.columns, label, network.weights.dtype)
+    if layer.kind == "folded_pool":
+        pool_pairs(layer, whole_tile(given, 0), inside(value, 0, layer.padding), value.columns)
+        blank_rows(layer, given)
+        return given
     if layer.kind == "load":
         load_plain(given, value.hbm)
     for t in range(len(value.tiles)):
@@ -163,7 +169,7 @@ def _constants(network):
 def _plan(layer, value, item_bytes):
     """How a convolution, or the last layer, is cut up."""
     in_channels = value.channels * value.together
-    outputs = layer.channels * value.together
+    outputs = layer.channels * value.together * layer.unfold
     problem = Problem(
         value.images,
         in_channels,
@@ -178,7 +184,7 @@ def _plan(layer, value, item_bytes):
         layer.pool_size,
         layer.activation,
         layer.parameters,
-        layer.rows * layer.pool_size,
+        layer.rows * layer.pool_size // layer.unfold,
         layer.columns * layer.pool_size,
         item_bytes,
         True,
@@ -247,37 +253,44 @@ def _convolve(network, n, operands, target, label):
         for out_tile in out_tiles:
             look_ahead(inputs, index, out_tile.index, len(out_tiles))
             place = out_tile.index % len(partitions)
-            first = out_tile.index // len(partitions) + group.image * apart
+            phase = out_tile.index // len(partitions)
+            first = group.image * apart + (phase if layer.unfold == 1 else 0)
             images_out = (first, first + (group.images - 1) * apart + 1, apart)
+            rows_out = (0, 1) if layer.unfold == 1 else (phase, layer.unfold)
             stream = stream_of(weights, plan, out_tile.index)
             chosen = inputs.tiles[weights.reads[out_tile.index][0] : weights.reads[out_tile.index][1]]
-            result = _place(layer, given, place, out_tile.size, images_out, group, label, dtype)
+            result = _place(layer, given, place, out_tile.size, (images_out, rows_out), group, label, dtype)
             added = None
             if len(operands) > 1:
-                added = _part(whole_tile(operands[1], place), images_out, group, 1)
+                added = _part(whole_tile(operands[1], place), (images_out, rows_out), group, 1)
             column = layer.constants + place
             bias = constants[0 : out_tile.size, column : column + 1]
             convolve_tile(result, chosen, stream, 0, bias, group, added)
             if layer.in_hbm:
                 channels = given.hbm[:, place * PARTITIONS : place * PARTITIONS + out_tile.size].permute((1, 0, 2, 3))
-                nisa.dma_copy(dst=_part(channels, images_out, group, layer.pool_size), src=result)
+                nisa.dma_copy(dst=_part(channels, (images_out, rows_out), group, layer.pool_size), src=result)
         advance(inputs, index, len(out_tiles))
+    blank_rows(layer, given)
     return given
 
 
-def _part(tile, images, group, pool_size):
-    """The images, rows and columns of a group, pooled, of [channels, images, rows, columns]."""
-    first, end, step = images
-    top = group.row // pool_size
+def _part(tile, places, group, pool_size):
+    """The images, rows and columns of a group, pooled, of [channels, images, rows, columns].
+
+    `places`: (first image, end, step), and (first row, step).
+    """
+    first, end, step = places[0]
+    row, row_step = places[1]
+    top = row + group.row // pool_size * row_step
     left = group.column // pool_size
-    rows = tile[:, first:end:step, top : top + group.rows // pool_size]
+    rows = tile[:, first:end:step, top : top + (group.rows // pool_size - 1) * row_step + 1 : row_step]
     return rows[:, :, :, left : left + group.columns // pool_size]
 
 
-def _place(layer, given, place, channels, images, group, label, dtype):
+def _place(layer, given, place, channels, places, group, label, dtype):
     """Where a tile of outputs of a group goes: a part of what the layer gives, or a tile on its way to HBM."""
     if not layer.in_hbm:
-        return _part(whole_tile(given, place), images, group, layer.pool_size)
+        return _part(whole_tile(given, place), places, group, layer.pool_size)
     shape = (channels, group.images, group.rows // layer.pool_size, group.columns // layer.pool_size)
     return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, name=label)
 

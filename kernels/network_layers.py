@@ -14,11 +14,11 @@ from .windows import Span, fill_border
 class Layer(nl.NKIObject):
     """One layer of a program; a plain tuple of these, in this order, describes it outside of the kernel.
 
-    `kind` is "load", "conv2d", "max_pool", "average_pool", "combine", "affine" or "scores". Each of `sources` is what
-    it reads: the numbers of the layers whose channels stand one after another there, -1 for the input. A convolution
-    reads its input and, if a second one is there, what is added to its sums. It takes `weights` and the numbers after
-    it in the flat array, and a column of the constants for each 128 output channels; `scores`, the last layer, a column
-    for each class; `affine` two columns, scale and shift, for each tile of channels.
+    `kind` is "load", "conv2d", "max_pool", "average_pool", "folded_pool", "combine", "affine" or "scores". Each of
+    `sources` is what it reads: the numbers of the layers whose channels stand one after another there, -1 for the
+    input. A convolution reads its input and, if a second one is there, what is added to its sums. It takes `weights`
+    and the numbers after it in the flat array, and a column of the constants for each 128 output channels; `scores`,
+    the last layer, a column for each class; `affine` two columns, scale and shift, for each tile of channels.
     """
 
     kind: str
@@ -47,6 +47,9 @@ class Layer(nl.NKIObject):
     in_hbm: bool  # what it gives is too large for SBUF, or is what the launch gives
     stays: bool  # its weights stay in SBUF for all passes
     group_bytes: int  # of a partition, for an input in HBM that is loaded in groups of rows or images; 0: as a whole
+    blank: tuple[bool, bool]  # whether the first row of the first pair, and the second of the last, are padding
+    unfold: int  # 2 where outputs of the first half of the filters are every second row, those of the others the next
+    fold: tuple[int, int, int]  # of a folded_pool: row of its pair of the first tap, offset given or -1, rows in all
 
 
 @dataclass

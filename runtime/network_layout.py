@@ -23,7 +23,7 @@ def heights_of(layers: Sequence[Planned], parts: Parts, channels: int, together:
 
 
 def _given(layers: Sequence[Planned], layer: Planned, channels: int, together: int) -> list[int]:
-    if layer.kind in CONVOLUTIONS:
+    if layer.kind in CONVOLUTIONS or layer.kind == "folded_pool":
         return _cut(layer.channels * layer.together)
     return heights_of(layers, layer.sources[0], channels, together)
 
@@ -133,7 +133,7 @@ def _block(layer: Planned, of_input: int) -> int:
 
 def _reads(layer: Planned, rows: list[int], of_input: int) -> tuple[list[int], list[tuple[int, int]]]:
     """Channels of each output tile, and the input tiles that it reads."""
-    outputs, block = of_input * layer.channels, _block(layer, of_input)
+    outputs, block = of_input * layer.channels * layer.unfold, _block(layer, of_input)
     first = range(0, outputs, block)
     columns = [min(block, outputs - start) for start in first]
     channels = (layer.before[0], layer.channels)

@@ -57,6 +57,9 @@ class Footprint:
                 return SCRATCH_BYTES
             taken = layer.group_bytes
             return SCRATCH_BYTES + (taken or self._images * self._input(layer))
+        if layer.kind == "folded_pool":  # columns are folded first
+            rows = layer.before[1] + layer.padding[0] + layer.padding[2]
+            return SCRATCH_BYTES + self._images * (rows + layer.after[1]) * layer.after[2] * self._itemsize
         tiles = 1 if layer.kind == "load" else 3 if layer.kind.endswith("_pool") else 2
         widest = max(elements(layer.before, layer.padding), elements(layer.after, layer.padding))
         apart = self._together // layer.together
@@ -92,12 +95,13 @@ def instructions(laid_out: LaidOut, number: int, image: Shape, together: int, im
         return 8 * len(rows)
     of_input = read_together(layers, layer, together)
     apart = together // of_input * images
-    outputs = ceil_div(of_input * layer.channels, PARTITIONS)
+    outputs = ceil_div(of_input * layer.channels, PARTITIONS) * layer.unfold
     steps = steps_of(layer, layer.taps)
     if layer.kind == "scores":
         pieces = ceil_div(of_input * layer.channels, PSUM_COLUMNS)
         return laid_out.loads(number) + ceil_div(apart, PARTITIONS) * (pieces * len(rows) * steps + 12)
     high, wide = (side * layer.pool_size for side in layer.after[1:])
+    high //= layer.unfold
     if high * wide <= PSUM_COLUMNS:
         pieces = ceil_div(apart, PSUM_COLUMNS // (high * wide))
     else:

@@ -12,6 +12,7 @@ import numpy as np
 from ..kernels.packing import PARTITIONS, ceil_div
 from ..models.files import Model
 from ..models.network import Shape
+from .network_fold import fold
 from .network_layout import LaidOut, heights_of
 from .network_memory import GROUP_BYTES, PSUM_COLUMNS, SBUF_BYTES, WHOLE_BYTES, Footprint, input_bytes, instructions
 from .network_program import CONVOLUTIONS, DoesNotFit, Planned, draw, image_of
@@ -37,12 +38,21 @@ class Segment:
 
     def __init__(self, layers: Sequence[Planned], image: Shape, dtype: np.dtype[Any]) -> None:
         """DoesNotFit where the layers cannot be one launch."""
-        self.layers = tuple(_with_margins(_with_load(layers, image)))
         self.image = image
         self.output = layers[-1].after
         self._dtype = dtype
-        self._check()
         self.launch = lru_cache(maxsize=64)(self._launch)
+        loaded = _with_load(layers, image)
+        try:
+            self._take(fold(loaded))
+        except DoesNotFit:
+            self._take(loaded)
+
+    def _take(self, layers: Sequence[Planned]) -> None:
+        """DoesNotFit where even one image of these layers does not."""
+        self.layers = tuple(_with_margins(layers))
+        self._check()
+        self.launch.cache_clear()
         self.launch(1)
 
     @property
@@ -229,7 +239,7 @@ def _with_margins(layers: Sequence[Planned]) -> list[Planned]:
     """The zeros that the convolutions which read a layer want around what it gives."""
     wanted: list[list[tuple[int, ...]]] = [[(0, 0, 0, 0)] for _ in layers]
     for layer in layers:
-        for part in layer.sources[0] if layer.kind == "conv2d" else ():
+        for part in layer.sources[0] if layer.kind in ("conv2d", "folded_pool") else ():
             if part >= 0:
                 wanted[part].append(layer.padding)
     return [replace(layer, margin=tuple(max(sides) for sides in zip(*own))) for layer, own in zip(layers, wanted)]
@@ -241,9 +251,15 @@ def _readers(layers: Sequence[Planned], number: int) -> list[int]:
 
 def _may_spill(layers: Sequence[Planned], number: int) -> bool:
     """Whether what a layer gives may go through HBM: a convolution's, to convolutions alone."""
-    return layers[number].kind == "conv2d" and all(
-        layers[n].kind == "conv2d" and layers[n].sources[0] == (number,) and (number,) not in layers[n].sources[1:]
-        for n in _readers(layers, number)
+    layer = layers[number]
+    return (
+        layer.kind == "conv2d"
+        and layer.unfold == 1
+        and not any(layer.blank)
+        and all(
+            layers[n].kind == "conv2d" and layers[n].sources[0] == (number,) and (number,) not in layers[n].sources[1:]
+            for n in _readers(layers, number)
+        )
     )
 
 

@@ -61,6 +61,9 @@ class Planned:
     in_hbm: bool = False
     stays: bool = False
     group_bytes: int = 0
+    blank: tuple[bool, bool] = (False, False)
+    unfold: int = 1
+    fold: tuple[int, int, int] = (0, -1, 0)
     shown: str = ""  # the kind as the table has it
     before: Shape = ()
     after: Shape = ()
@@ -96,6 +99,9 @@ class Planned:
             self.in_hbm,
             self.stays,
             self.group_bytes,
+            self.blank,
+            self.unfold,
+            self.fold,
         )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_networks import chains, graphs, labels
+from random_networks import chains, graphs, labels, model_of
 from trninfer import kernels
 from trninfer.models import load_model
 from trninfer.models.files import Model
@@ -18,16 +18,6 @@ from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
 TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers near 1, as all layers give them
-
-
-def model_of(network: Network) -> Model:
-    """Random weights that keep numbers near 1."""
-    rng = np.random.default_rng(3)
-    tensors = {
-        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]) if len(shape) == 4 else shape[0])).astype("f4")
-        for name, shape in network.tensor_shapes().items()
-    }
-    return Model(network, tensors, {})
 
 
 def session(

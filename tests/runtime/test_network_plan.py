@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from random_networks import model_of
 from trninfer.models import load_model
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
@@ -36,16 +37,7 @@ def residual(channels: int = 40, side: int = 12, blocks: int = 3) -> Model:
         before = f"sum{n}"
     layers += [Pool("mean", "average", (side, side), (1, 1)), Flatten("flat"), Dense("dense", channels, 7)]
     image = ImageInput(3, side, side, "none", (0.0,) * 3, (1.0,) * 3)
-    return _model(Network("residual", image, tuple(layers), (), Output("values")))
-
-
-def _model(network: Network) -> Model:
-    rng = np.random.default_rng(3)
-    tensors = {
-        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]) if len(shape) == 4 else shape[0])).astype("f4")
-        for name, shape in network.tensor_shapes().items()
-    }
-    return Model(network, tensors, {})
+    return model_of(Network("residual", image, tuple(layers), (), Output("values")))
 
 
 def _check(session: Session, model: Model, batch: int) -> None:
@@ -107,7 +99,7 @@ def test_a_layer_that_is_too_large_for_sbuf_goes_through_hbm() -> None:
         Dense("dense", 8, 3),
     )
     image = ImageInput(3, 220, 220, "none", (0.0,) * 3, (1.0,) * 3)
-    model = _model(Network("large", image, layers, (), Output("values")))
+    model = model_of(Network("large", image, layers, (), Output("values")))
     plan = NetworkPlan(model, np.dtype(np.float32))
     assert plan.note is None
     program = plan.segments[0].launch(1).laid_out.layers
@@ -118,7 +110,7 @@ def test_a_layer_that_is_too_large_for_sbuf_goes_through_hbm() -> None:
 def test_weights_that_sbuf_cannot_hold_stream_through_it() -> None:
     """8.4 million numbers are 256 KiB of a partition, more than it has."""
     layers = (Dense("a", 1024, 4096, "relu"), Dense("b", 4096, 1024, "relu"), Dense("c", 1024, 3))
-    model = _model(Network("wide", FeatureInput(1024), layers, (), Output("values")))
+    model = model_of(Network("wide", FeatureInput(1024), layers, (), Output("values")))
     session = Session(model, SimulatedBackend("trn2"), "float32", 3)
     assert session.launches_note is None
     _check(session, model, 3)

@@ -2,6 +2,7 @@
 
 import numpy as np
 from hypothesis import strategies as st
+from trninfer.models.files import Model
 from trninfer.models.network import (
     Activation,
     Affine,
@@ -65,6 +66,16 @@ def chains(draw: st.DrawFn) -> Network:
     if draw(st.booleans()):
         layers.append(Softmax("softmax"))
     return Network("n", image, tuple(layers), labels(features))
+
+
+def model_of(network: Network) -> Model:
+    """Random weights that keep numbers near 1."""
+    rng = np.random.default_rng(3)
+    tensors = {
+        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]) if len(shape) == 4 else shape[0])).astype("f4")
+        for name, shape in network.tensor_shapes().items()
+    }
+    return Model(network, tensors, {})
 
 
 def labels(count: int) -> tuple[str, ...]:
