@@ -19,6 +19,7 @@ from .network_program import CONVOLUTIONS, DoesNotFit, Planned, draw, image_of
 
 DEFAULT_INSTRUCTIONS = 50_000  # of a launch, all of which are unrolled
 WEIGHT_BYTES = 88 * 1024  # of a partition that the weights of all layers may take to stay for all passes
+PASS_COLUMNS = 12 * 1024  # that the first layer moves in a pass; more passes hide the ends of each behind the others
 MAX_TOGETHER = 16  # images side by side
 
 
@@ -84,13 +85,14 @@ class Segment:
         layers = [replace(layer, together=own) for layer, own in zip(self.layers, _togethers(self.layers, together))]
         layers = self._grouped(layers, together)
         images = ceil_div(batch, together)
+        whole = LaidOut(layers, self.image[0], together, self._dtype.itemsize)
+        held = sum(whole.run_bytes(n)[0] for n in range(len(layers))) * self._dtype.itemsize
+        few = max(1, PASS_COLUMNS // (layers[0].after[1] * layers[0].after[2] * layers[0].pool_size ** 2))
+        if held <= WEIGHT_BYTES and few < images:
+            layers = [replace(layer, stays=layer.kind in CONVOLUTIONS) for layer in layers]
         at_once, layers = self._images_at_once(layers, together, images)
-        if at_once < images:
-            whole = LaidOut(layers, self.image[0], together, self._dtype.itemsize)
-            held = sum(whole.run_bytes(n)[0] for n in range(len(layers))) * self._dtype.itemsize
-            if held <= WEIGHT_BYTES:
-                staying = [replace(layer, stays=layer.kind in CONVOLUTIONS) for layer in layers]
-                at_once, layers = self._images_at_once(staying, together, images)
+        if any(layer.stays for layer in layers):
+            at_once = min(at_once, few)
         laid_out = LaidOut(layers, self.image[0], together, self._dtype.itemsize)
         count = sum(instructions(laid_out, n, self.image, together, at_once) for n in range(len(layers)))
         return NetworkLaunch(laid_out, tuple(layer.fields() for layer in laid_out.layers), together, at_once, count)

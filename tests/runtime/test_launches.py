@@ -71,7 +71,7 @@ def test_any_number_of_classes(classes: int) -> None:
 def test_one_launch_is_never_slower_than_layer_by_layer(name: str, target: str, dtype: str) -> None:
     model = load_model(name)
     before = np.inf
-    for batch in (1, 2, 3, 4, 8, 16, 64, 65, 256, 1024):
+    for batch in (1, 2, 3, 4, 5, 8, 13, 16, 33, 64, 65, 129, 256, 1024):
         network = session(model, dtype, batch, "network", target).time(batch).total_us
         assert network <= session(model, dtype, batch, "layer", target).time(batch).total_us, f"a batch of {batch}"
         if batch & (batch - 1) == 0:  # others are filled up to a multiple of the images side by side
