@@ -112,8 +112,8 @@ def estimate(plan):
         elements = 3 * inputs + (4 if pooled else 2) * outputs
         vector = pieces * (elements * columns * VECTOR_NS + (2 * inputs + 3 * outputs) * VECTOR_GAP_NS)
         gpsimd = pieces * (inputs + 2 * outputs) * columns * GPSIMD_NS
-        return max(tensor, vector + weights * PAIRS_WEIGHTS_NS, gpsimd) + PAIRS_START_NS
+        return max((tensor, vector + weights * PAIRS_WEIGHTS_NS, gpsimd)) + PAIRS_START_NS
     elements = 18 * inputs + (18 if pooled else 14) * outputs
     vector = pieces * (elements * columns * VECTOR_NS + (6 * inputs + 7 * outputs) * VECTOR_GAP_NS)
     gpsimd = pieces * (6 * inputs + 10 * outputs) * columns * GPSIMD_NS
-    return max(tensor, vector + weights * SQUARES_WEIGHTS_NS, gpsimd) + SQUARES_START_NS
+    return max((tensor, vector + weights * SQUARES_WEIGHTS_NS, gpsimd)) + SQUARES_START_NS

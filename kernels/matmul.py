@@ -14,8 +14,22 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from .matmul_blocks import load_panels, multiply_block, panels, whole_rows
 from .matmul_plan import GROUP, TILE_M, TILE_N, choose_plan
-from .tiles import DMA_BYTES, PARTITIONS, ceil_div, check_matrix, evict, itemsize, store_rows, tiles, usable_sbuf_bytes
+from .tiles import (
+    DMA_BYTES,
+    PARTITIONS,
+    ceil_div,
+    check_matrix,
+    evict,
+    itemsize,
+    tiles,
+    usable_sbuf_bytes,
+)
+from .warm_up import warm_up
+
+FIRST_BYTES = DMA_BYTES // 2  # of a DMA while the Tensor Engine waits
+WARM_COLUMNS = 16384  # of all matmuls, four times in float32, from which they take twice as long as warming up
 
 
 def _check_operands(lhsT, rhs):
@@ -178,105 +192,13 @@ def _assert_columns_fit(lhsT, rhs):
     )
 
 
-def _block(matrix, k, columns):
-    """Room in SBUF for the tiles k.start to k.end of K and some columns of an operand: [128, k.size, columns]."""
-    return nl.ndarray((PARTITIONS, k.size, columns.size), dtype=matrix.dtype, buffer=nl.sbuf)
-
-
-def _loads(block, matrix, k, columns):
-    """The DMAs that fill a block, in the order in which the matmuls want it, as (destination, source).
-
-    Which rows of K meet in a tile is free as long as both operands agree. Partition p takes the consecutive rows from
-    p * (K // 128) on, so that rows of a narrow matrix join to long descriptors; the K % 128 last rows are a tile of
-    their own.
-    """
-    K = matrix.shape[0]
-    whole = K // PARTITIONS
-    loads = []
-    last = min(k.end, whole)
-    if k.start < last:
-        folded = matrix[0 : whole * PARTITIONS, columns.start : columns.end].reshape_dim(0, (PARTITIONS, whole))
-        at_once = max(1, DMA_BYTES // (PARTITIONS * columns.size * itemsize(matrix.dtype)))
-        for part in tiles(last - k.start, at_once):
-            source = folded[:, k.start + part.start : k.start + part.end, :]
-            loads.append((block[:, part.start : part.end, :], source))
-    if k.end > whole:
-        rest = K - whole * PARTITIONS
-        source = matrix[whole * PARTITIONS : K, columns.start : columns.end]
-        loads.append((block[0:rest, k.size - 1, :], source))
-    return loads
-
-
-def _issue(lhsT_loads, rhs_loads):
-    """Issue the loads of both operands in turns, so that the first matmul waits for the first tile of each only."""
-    for i in range(max(len(lhsT_loads), len(rhs_loads))):
-        if i < len(lhsT_loads):
-            nisa.dma_copy(dst=lhsT_loads[i][0], src=lhsT_loads[i][1])
-        if i < len(rhs_loads):
-            nisa.dma_copy(dst=rhs_loads[i][0], src=rhs_loads[i][1])
-
-
-def _multiply_group(accumulators, lhsT_block, rhs_block, m_tiles, n_tiles, k, K):
-    """The K tiles of a block into PSUM, for each pair of an M and an N tile (positions within the block)."""
-    for t in range(k.size):
-        partitions = min(PARTITIONS, K - (k.start + t) * PARTITIONS)
-        for i in range(len(m_tiles)):
-            for j in range(len(n_tiles)):
-                nisa.nc_matmul(
-                    dst=accumulators[i][j],
-                    stationary=lhsT_block[0:partitions, t, m_tiles[i].start : m_tiles[i].end],
-                    moving=rhs_block[0:partitions, t, n_tiles[j].start : n_tiles[j].end],
-                    accumulate=t > 0,
-                )
-
-
-def _leave_psum(accumulators, partial, staged, m_tiles, n_tiles, first, last):
-    """Move a group out of PSUM: on to the partial results of earlier K blocks, or to where results are stored from."""
-    turn = 0
-    for i in range(len(m_tiles)):
-        rows = m_tiles[i].size
-        for j in range(len(n_tiles)):
-            n = n_tiles[j]
-            source = accumulators[i][j]
-            if last:
-                offset = n_tiles[0].start
-                target = staged[0:rows, i, n.start - offset : n.end - offset]
-            else:
-                target = partial[0:rows, m_tiles[i].index, n.start : n.end]
-            if first:
-                evict(dst=target, src=source, turn=turn)
-            else:
-                earlier = partial[0:rows, m_tiles[i].index, n.start : n.end]
-                nisa.tensor_tensor(dst=target, data1=earlier, data2=source, op=nl.add, engine=nisa.engine.vector)
-            turn += 1
-
-
-def _multiply_block(result, lhsT_block, rhs_block, partial, m_block, n_block, k, K):
-    """A block's share of the result, in groups of tiles that accumulate in PSUM together."""
-    first = k.start == 0
-    last = k.end * PARTITIONS >= K
-    n_tiles = tiles(n_block.size, TILE_N)
-    m_tiles = tiles(m_block.size, TILE_M)
-    for n_group in tiles(len(n_tiles), GROUP):
-        n_part = n_tiles[n_group.start : n_group.end]
-        start = n_part[0].start
-        width = n_part[n_group.size - 1].end - start
-        for m_group in tiles(len(m_tiles), GROUP // n_group.size):
-            m_part = m_tiles[m_group.start : m_group.end]
-            accumulators = []
-            for m in m_part:
-                row = []
-                for n in n_part:
-                    row.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))
-                accumulators.append(row)
-            _multiply_group(accumulators, lhsT_block, rhs_block, m_part, n_part, k, K)
-            staged = nl.ndarray((PARTITIONS, m_group.size, width), dtype=result.dtype, buffer=nl.sbuf)
-            _leave_psum(accumulators, partial, staged, m_part, n_part, first, last)
-            if last:
-                row_start = m_block.start + m_part[0].start
-                row_end = m_block.start + m_part[m_group.size - 1].end
-                column = n_block.start + start
-                store_rows(result[row_start:row_end, column : column + width], staged)
+def _warm_up(M, N, K, dtype):
+    """A tile of PSUM zeros for the first sums; None where no warming up is needed, or where it would take too long."""
+    passes = 4 if dtype == nl.float32 else 1
+    if ceil_div(M, TILE_M) * ceil_div(K, PARTITIONS) * N * passes < WARM_COLUMNS:
+        return None
+    bank = nl.ndarray((min(M, TILE_M), min(N, TILE_N)), dtype=nl.float32, buffer=nl.psum)
+    return bank if warm_up(bank, itemsize(dtype)) else None
 
 
 @nki.jit
@@ -312,6 +234,7 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
     k_blocks = tiles(ceil_div(K, PARTITIONS), plan.depth)
     outer_blocks = tiles(N, plan.block_n) if plan.n_outer else tiles(M, plan.block_m)
     inner_blocks = tiles(M, plan.block_m) if plan.n_outer else tiles(N, plan.block_n)
+    warm = _warm_up(M, N, K, lhsT.dtype)
     lhsT_held = -1  # which block SBUF holds, so that it is not loaded again
     rhs_held = -1
     for outer in outer_blocks:
@@ -322,16 +245,20 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
             if len(k_blocks) > 1:
                 partial = nl.ndarray((PARTITIONS, ceil_div(m.size, TILE_M), n.size), dtype=nl.float32, buffer=nl.sbuf)
             for k in k_blocks:
-                lhsT_loads = []
-                rhs_loads = []
+                # At first the Tensor Engine waits for loads: no more of them than a group of tiles needs, if that keeps
+                # the engine busy for longer than the next group's take.
+                starts = lhsT_held < 0 and m.size >= GROUP * TILE_M and n.size >= TILE_N and not whole_rows()
+                lhsT_new = []
+                rhs_new = []
                 if lhsT_held != m.index * len(k_blocks) + k.index:
                     lhsT_held = m.index * len(k_blocks) + k.index
-                    lhsT_block = _block(lhsT, k, m)
-                    lhsT_loads = _loads(lhsT_block, lhsT, k, m)
+                    lhsT_panels = panels(lhsT, k, m, GROUP * TILE_M if starts else m.size)
+                    lhsT_new = lhsT_panels
                 if rhs_held != n.index * len(k_blocks) + k.index:
                     rhs_held = n.index * len(k_blocks) + k.index
-                    rhs_block = _block(rhs, k, n)
-                    rhs_loads = _loads(rhs_block, rhs, k, n)
-                _issue(lhsT_loads, rhs_loads)
-                _multiply_block(result, lhsT_block, rhs_block, partial, m, n, k, K)
+                    rhs_panels = panels(rhs, k, n, TILE_N if starts else n.size)
+                    rhs_new = rhs_panels
+                load_panels(lhsT_new, rhs_new, lhsT, rhs, k, FIRST_BYTES if starts else DMA_BYTES)
+                multiply_block(result, lhsT_panels, rhs_panels, partial, m, n, k, K, warm)
+                warm = None
     return result

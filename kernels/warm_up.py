@@ -32,7 +32,8 @@ def warm_up(bank, item_bytes):
 
 
 def psum_tile(shape, warm):
-    """A tile [partitions, rows, columns] of float32 in PSUM: of `warm`, a bank of zeros, where that is not None."""
+    """A tile in PSUM, float32, of two or three dimensions: of `warm`, a bank of zeros, where that is not None."""
     if warm is None:
         return nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
-    return warm[0 : shape[0], 0 : shape[1] * shape[2]].reshape(shape)
+    columns = shape[1] * shape[2] if len(shape) == 3 else shape[1]
+    return warm[0 : shape[0], 0:columns].reshape(shape)

@@ -1,0 +1,192 @@
+"""The blocks of `matmul_fully_optimized`: their panels in SBUF, loads that the first matmuls wait for least, and groups
+of tiles that grow in PSUM together.
+
+    for group of four tiles of the result:          # half of PSUM; the other half is copied out
+        for tile of 128 of K:
+            for tile of the group:
+                accumulate(stationary[tile of M], moving[tile of N])        # a matmul
+        store(copy(group))
+"""
+
+from dataclasses import dataclass
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .matmul_plan import GROUP, TILE_M, TILE_N
+from .tiles import DMA_BYTES, PARTITIONS, Tile, evict, itemsize, store_rows, tiles
+from .warm_up import psum_tile
+
+MANY_TILES = 8 * GROUP  # of a block: all that it takes is loaded long before the last group
+
+
+def whole_rows():
+    """Whether blocks are best loaded and stored in whole rows: on NeuronCore-v2, where pieces of rows that lie apart by
+    multiples of 4 KiB meet in few channels of HBM."""
+    return nisa.get_nc_version() == nisa.nc_version.gen2
+
+
+@dataclass
+class Panel(nl.NKIObject):
+    """Some columns of an operand's block, [128, tiles of K, columns] in SBUF; `columns` are those of the matrix."""
+
+    columns: Tile
+    tensor: nl.NkiTensor
+
+
+def panels(matrix, k, columns, first):
+    """Room in SBUF for a block of an operand: a panel of `first` columns, each further one as wide as all before."""
+    found: list[Panel] = []
+    start = columns.start
+    width = first
+    while start < columns.end:
+        size = min(width, columns.end - start)
+        tensor = nl.ndarray((PARTITIONS, k.size, size), dtype=matrix.dtype, buffer=nl.sbuf)
+        found.append(Panel(Tile(len(found), start, size, start + size), tensor))
+        start += size
+        width = start - columns.start
+    return found
+
+
+def _loads(panel, matrix, k, dma_bytes):
+    """The DMAs that fill a panel, in the order in which the matmuls want it, as (destination, source).
+
+    Which rows of K meet in a tile is free as long as both operands agree. Partition p takes the consecutive rows from
+    p * (K // 128) on, so that rows of a narrow matrix join to long descriptors; the K % 128 last rows are a tile of
+    their own. A DMA takes the tiles that make `dma_bytes`, at least one.
+    """
+    K = matrix.shape[0]
+    whole = K // PARTITIONS
+    columns = panel.columns
+    loads = []
+    last = min(k.end, whole)
+    if k.start < last:
+        folded = matrix[0 : whole * PARTITIONS, columns.start : columns.end].reshape_dim(0, (PARTITIONS, whole))
+        at_once = max(1, dma_bytes // (PARTITIONS * columns.size * itemsize(matrix.dtype)))
+        for part in tiles(last - k.start, at_once):
+            source = folded[:, k.start + part.start : k.start + part.end, :]
+            loads.append((panel.tensor[:, part.start : part.end, :], source))
+    if k.end > whole:
+        rest = K - whole * PARTITIONS
+        source = matrix[whole * PARTITIONS : K, columns.start : columns.end]
+        loads.append((panel.tensor[0:rest, k.size - 1, :], source))
+    return loads
+
+
+def load_panels(lhsT_panels, rhs_panels, lhsT, rhs, k, first_bytes):
+    """Load the panels of both operands, the first of each in turns, so that the first matmul waits for the first tile
+    of each only; then those of the left operand, which the next groups of tiles take, and those of the right."""
+    first_lhsT = _loads(lhsT_panels[0], lhsT, k, first_bytes) if len(lhsT_panels) > 0 else []
+    first_rhs = _loads(rhs_panels[0], rhs, k, first_bytes) if len(rhs_panels) > 0 else []
+    for i in range(max(len(first_lhsT), len(first_rhs))):
+        if i < len(first_lhsT):
+            nisa.dma_copy(dst=first_lhsT[i][0], src=first_lhsT[i][1])
+        if i < len(first_rhs):
+            nisa.dma_copy(dst=first_rhs[i][0], src=first_rhs[i][1])
+    for panel in lhsT_panels[1:]:
+        for load in _loads(panel, lhsT, k, DMA_BYTES):
+            nisa.dma_copy(dst=load[0], src=load[1])
+    for panel in rhs_panels[1:]:
+        for load in _loads(panel, rhs, k, DMA_BYTES):
+            nisa.dma_copy(dst=load[0], src=load[1])
+
+
+def _operands(panels, block, columns):
+    """What panels hold of some tiles of a block's columns, [128, tiles of K, columns] each."""
+    found = []
+    for tile in columns:
+        start = block.start + tile.start
+        for panel in panels:
+            if panel.columns.start <= start and start < panel.columns.end:
+                offset = start - panel.columns.start
+                found.append(panel.tensor[:, :, offset : offset + tile.size])
+    return found
+
+
+def _multiply(accumulator, lhsT_tile, rhs_tile, t, k, K, adds):
+    """Tile t of a block of K into one tile of the result, on to what is there for the first one too where it `adds`."""
+    partitions = min(PARTITIONS, K - (k.start + t) * PARTITIONS)
+    nisa.nc_matmul(
+        dst=accumulator,
+        stationary=lhsT_tile[0:partitions, t, :],
+        moving=rhs_tile[0:partitions, t, :],
+        accumulate=adds or t > 0,
+    )
+
+
+def _multiply_group(accumulators, lhsT_tiles, rhs_tiles, k, K, in_turn, warm):
+    """The K tiles of a block into PSUM, for each pair of an M and an N tile.
+
+    All pairs go on together, as K tiles arrive; or one after the other, `in_turn`, so that the first ones leave PSUM
+    while the last are multiplied. `warm`: the first accumulator holds zeros.
+    """
+    if in_turn:
+        for i in range(len(lhsT_tiles)):
+            for j in range(len(rhs_tiles)):
+                for t in range(k.size):
+                    _multiply(accumulators[i][j], lhsT_tiles[i], rhs_tiles[j], t, k, K, warm and i == 0 and j == 0)
+    else:
+        for t in range(k.size):
+            for i in range(len(lhsT_tiles)):
+                for j in range(len(rhs_tiles)):
+                    _multiply(accumulators[i][j], lhsT_tiles[i], rhs_tiles[j], t, k, K, warm and i == 0 and j == 0)
+
+
+def _leave_psum(accumulators, partial, staged, m_tiles, n_tiles, first, last):
+    """Move a group out of PSUM: on to the partial results of earlier K blocks, or to where results are stored from."""
+    turn = 0
+    for i in range(len(m_tiles)):
+        rows = m_tiles[i].size
+        for j in range(len(n_tiles)):
+            n = n_tiles[j]
+            source = accumulators[i][j]
+            if last:
+                offset = n_tiles[0].start
+                target = staged[0:rows, i, n.start - offset : n.end - offset]
+            else:
+                target = partial[0:rows, m_tiles[i].index, n.start : n.end]
+            if first:
+                evict(dst=target, src=source, turn=turn)
+            else:
+                earlier = partial[0:rows, m_tiles[i].index, n.start : n.end]
+                nisa.tensor_tensor(dst=target, data1=earlier, data2=source, op=nl.add, engine=nisa.engine.vector)
+            turn += 1
+
+
+def multiply_block(result, lhsT_panels, rhs_panels, partial, m_block, n_block, k, K, warm):
+    """A block's share of the result, in groups of tiles that accumulate in PSUM together: of one tile of N where there
+    are enough of M, since that many columns are the least to load for a group. warm: a tile of PSUM zeros, if any."""
+    whole = whole_rows()
+    first = k.start == 0
+    last = k.end * PARTITIONS >= K
+    n_tiles = tiles(n_block.size, TILE_N)
+    m_tiles = tiles(m_block.size, TILE_M)
+    for n_group in tiles(len(n_tiles), GROUP if whole else max(1, GROUP // len(m_tiles))):
+        n_part = n_tiles[n_group.start : n_group.end]
+        start = n_part[0].start
+        width = n_part[n_group.size - 1].end - start
+        for m_group in tiles(len(m_tiles), GROUP // n_group.size):
+            m_part = m_tiles[m_group.start : m_group.end]
+            accumulators = []
+            for m in m_part:
+                row = []
+                for n in n_part:
+                    zeros = warm if m.index == 0 and n.index == 0 else None
+                    row.append(psum_tile((m.size, n.size), zeros))
+                accumulators.append(row)
+            ends = last and n_block.start + start + width == result.shape[1]
+            ends = ends and m_block.start + m_part[m_group.size - 1].end == result.shape[0]
+            ends = ends and not whole and len(m_tiles) * len(n_tiles) >= MANY_TILES
+            lhsT_tiles = _operands(lhsT_panels, m_block, m_part)
+            _multiply_group(
+                accumulators, lhsT_tiles, _operands(rhs_panels, n_block, n_part), k, K, ends, warm is not None
+            )
+            warm = None
+            staged = nl.ndarray((PARTITIONS, m_group.size, width), dtype=result.dtype, buffer=nl.sbuf)
+            _leave_psum(accumulators, partial, staged, m_part, n_part, first, last)
+            if last:
+                column = n_block.start + start
+                for stored in tiles(m_group.size, 1 if ends else m_group.size):
+                    row_start = m_block.start + m_part[stored.start].start
+                    row_end = m_block.start + m_part[stored.end - 1].end
+                    store_rows(result[row_start:row_end, column : column + width], staged[:, stored.start : stored.end])
