@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Importer:
         self.wanted = wanted  # the values that something reads
         self.batch = batch  # entries of the batch's axis: 1 where it is not fixed
         self.opset = opset
+        self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read a value
         self.notes: list[str] = []  # what the user should know of the import, each once
 
     def note(self, text: str) -> None:

@@ -180,7 +180,8 @@ def dequantize(node: Node, inputs: Sequence[np.ndarray | None]) -> np.ndarray:
     """(x - zero point) * scale, the two of the whole tensor or of each entry of an axis; float32."""
     x, scale = inputs[0], inputs[1]
     zero = inputs[2] if len(inputs) > 2 else None
-    assert x is not None and scale is not None
+    if x is None or scale is None:
+        raise ModelError("its numbers or their scale are missing")
     if integer(node, "block_size", 0):
         raise ModelError("weights that are quantised in blocks are not supported")
     shape = [1] * x.ndim

@@ -139,6 +139,12 @@ class Walk:
             if node.op == "Constant" and not node.inputs:
                 self._try(node)
         self._nodes = join_patterns(self._cut.nodes, self.importer.constants)
+        self.importer.readers = {
+            name: [node for node in self._nodes if name in node.inputs]
+            for expanding in self._nodes
+            if expanding.op in ("Expand", "Tile")
+            for name in expanding.outputs
+        }
         for node in self._nodes:
             if node.outputs[0] not in self.importer.constants:
                 self._try(node)

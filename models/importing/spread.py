@@ -1,16 +1,15 @@
 """Views with axes of one repeated along those axes, as ONNX broadcasts them: exact products with ones.
 
-A channel is handed to all channels by a convolution of 1x1 ones, a row or column to the whole image by a depthwise one
-whose window meets one number and zeros. Each sum has one term that is not zero, so that nothing is rounded.
+A channel is handed to all channels by a convolution of 1x1 ones, a column to all columns by a depthwise one whose
+window meets one number and zeros, and a row likewise. Each sum has one term that is not zero, so that nothing is
+rounded.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from ..network import MAX_KERNEL_ELEMENTS, MAX_KERNEL_SIZE, Conv2d, Dense, ModelError, Shape
+from ..network import MAX_KERNEL_SIZE, Conv2d, Dense, ModelError, Shape
 from .importer import Importer
 
 
@@ -41,21 +40,24 @@ def _spread_channel(importer: Importer, source: str, channels: int) -> str:
 
 
 def _spread_sides(importer: Importer, source: str, shape: Shape) -> str:
-    channels, *sides = importer.builder.shapes[source]
-    window = [large if small == 1 else 1 for small, large in zip(sides, shape[1:])]
-    if window == [1, 1]:
-        return source
-    if max(window) > MAX_KERNEL_SIZE or math.prod(window) > MAX_KERNEL_ELEMENTS:
-        raise ModelError(f"repeats numbers over {window[0]}x{window[1]} pixels, which is not supported")
-    down, across = window[0] - 1, window[1] - 1
-    layer = Conv2d(
-        importer.name("repeat"),
-        channels,
-        channels,
-        (window[0], window[1]),
-        (down, across, down, across),
-        groups=channels,
-        inputs=(source,),
-    )
-    ones = np.ones((channels, 1, *window), np.float32)
-    return importer.add(layer, {"weight": ones, "bias": np.zeros(channels, np.float32)}).layer
+    """Columns first, then rows: two long windows take far fewer products than one large one."""
+    for axis in (1, 0):
+        channels, *sides = importer.builder.shapes[source]
+        extent = shape[1 + axis]
+        if sides[axis] == extent:
+            continue
+        if extent > MAX_KERNEL_SIZE:
+            raise ModelError(f"repeats numbers over {extent} pixels; {MAX_KERNEL_SIZE} are the most")
+        beside = extent - 1
+        layer = Conv2d(
+            importer.name("repeat"),
+            channels,
+            channels,
+            (1, extent) if axis else (extent, 1),
+            (0, beside, 0, beside) if axis else (beside, 0, beside, 0),
+            groups=channels,
+            inputs=(source,),
+        )
+        ones = np.ones((channels, 1, *layer.kernel_size), np.float32)
+        source = importer.add(layer, {"weight": ones, "bias": np.zeros(channels, np.float32)}).layer
+    return source

@@ -154,6 +154,18 @@ def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int)
     return _unordered(made, order, tuple(shape), view.batched)
 
 
+def _is_repeated_anyway(importer: Importer, node: Node, wide: View) -> bool:
+    """Whether all that reads a node combines it with a value of the shape `wide`, which repeats it by itself."""
+    readers = importer.readers.get(node.outputs[0], ())
+    for reader in readers:
+        if reader.op not in ("Add", "Sub", "Mul", "Div") or len(reader.inputs) != 2:
+            return False
+        other = importer.views.get(next((name for name in reader.inputs if name != node.outputs[0]), ""))
+        if other is None or (other.shape, other.batched) != (wide.shape, wide.batched):
+            return False
+    return bool(readers)
+
+
 def select_entries(importer: Importer, view: View, axis: int, entries: list[int]) -> View:
     """Any entries of an axis, in any order, such as blue, green, red: a product with ones and zeros."""
     extent = view.shape[axis]
@@ -340,7 +352,7 @@ def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> No
     if view.batched and target[0] not in (1, importer.batch):
         raise ModelError("repeats the batch")
     wide = tuple(map(max, target, extents))[view.batched :]
-    if wide == view.shape:
+    if wide == view.shape or _is_repeated_anyway(importer, node, View.of(view.layer, wide, view.batched)):
         importer.give(node, view)
         return
     if len(wide) > 3:

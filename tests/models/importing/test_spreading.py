@@ -161,3 +161,17 @@ def test_long_filters_of_sounds(tmp_path: Path) -> None:
     chain.conv((1, 2), (65, 65))
     with pytest.raises(ModelError, match="filters of 65x65 are too large; 1024 a side and 4096 in all are the most"):
         import_network(chain.save(tmp_path))
+
+
+def test_what_is_repeated_anyway_is_not_repeated_first(tmp_path: Path) -> None:
+    """x * gate.expand_as(x)."""
+    chain = Chain(4, 9, 8)
+    x = chain.value
+    chain.add("GlobalAveragePool")
+    chain.add("Sigmoid")
+    chain.add("Expand", chain.constant([1, 4, 9, 8]))
+    chain.add("Mul", chain.value, first=x)
+    imported = ends(chain, 288, tmp_path)
+    assert not [layer.name for layer in imported.network.layers if layer.name.startswith("repeat")]
+    chain.nodes[-3].op_type = "Max"  # which may be read by something else, or not
+    assert Conv2d in kinds(assert_imports(chain, tmp_path))
