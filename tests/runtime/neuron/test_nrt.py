@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from trninfer import kernels
 from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
+from trninfer.benchmarks.workloads import residual_network
 from trninfer.models import load_model
 from trninfer.models.golden import run_network
 from trninfer.runtime.backend import BackendUnavailable
@@ -107,6 +108,32 @@ def test_a_network_and_its_golden_model(chip, notes, compiled) -> None:
     np.testing.assert_allclose(
         result.probabilities, run_network(model.network, model.tensors, x).probabilities, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("instructions", [50_000, 60])  # one launch, and several
+def test_a_network_with_sums_is_compiled_once_and_its_weights_stay(chip, notes, tmp_path, instructions) -> None:
+    chip.setenv("STAND_IN_NRTPY", "void")
+    asked: list[tuple[str, int]] = []
+    ask = Device.ask
+
+    def noting(self, operation, array=None, **fields):
+        asked.append((operation, 0 if array is None else array.nbytes))
+        return ask(self, operation, array, **fields)
+
+    chip.setattr(Device, "ask", noting)
+    model = residual_network(32, 8)
+    x = np.random.default_rng(5).standard_normal((6, 3, 32, 32)).astype(np.float32)
+    golden = run_network(model.network, model.tensors, x).probabilities
+    for _ in range(2):  # the second time from the cache
+        session = Session(model, make(notes, tmp_path, warmup=0, iterations=1), "float32", 2, instructions=instructions)
+        np.testing.assert_allclose(session.run(x).probabilities, golden, atol=1e-5)
+        compiled = [note for note in notes if note.startswith("compiling")]
+        assert all("run_network" in note for note in compiled) and (len(compiled) > 1) == (instructions == 60)
+        asked.clear()
+        np.testing.assert_allclose(session.run(x).probabilities, golden, atol=1e-5)
+        written = [size for operation, size in asked if operation in ("put", "write")]
+        assert written == [x[:2].nbytes] * 3, "batches go to the device, and nothing else"
+        assert sum(operation == "read" for operation, _ in asked) == 3 * 2  # scores and classes
 
 
 @pytest.mark.parametrize("told", ["dtypes", "void"])
