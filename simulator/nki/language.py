@@ -266,6 +266,9 @@ def _as_float32(column: NkiTensor) -> NkiTensor:
     return cast
 
 
+_COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
+
+
 def _binary(name: str) -> Callable[..., NkiTensor]:
     def function(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
         tensors = [operand for operand in (x, y) if isinstance(operand, NkiTensor)]
@@ -281,6 +284,8 @@ def _binary(name: str) -> Callable[..., NkiTensor]:
                 other = _as_float32(other)
             result = _tile_like(data, dtype)
             tensor_scalar(result, data, function, other, reverse)
+        if name in _COMPARISONS:
+            result.answers = True
         return result
 
     return _named(function, name, f"x {name} y, element by element; y may be a number or one element a partition.")

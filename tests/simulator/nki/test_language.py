@@ -24,6 +24,18 @@ def test_functions_of_tiles(core):
     np.testing.assert_array_equal(nl.transpose(ta).values, a.T)
 
 
+def test_an_assertion_about_tiles_says_something(core):
+    """The examples of nki.language end so: `assert nl.equal(c, expected)`."""
+    a, b = nl.full((4, 5), 3.0, nl.float32), nl.full((4, 5), 2.0, nl.float32)
+    assert nl.equal(nl.add(a, b), nl.full((4, 5), 5.0, nl.float32)) and nl.less(b, a) and nl.greater_equal(a, 3.0)
+    assert not nl.equal(a, b)
+    b.write(np.where(np.eye(4, 5), np.float32(2), np.float32(3)))
+    assert not nl.equal(a, b) and not nl.not_equal(a, b)
+    assert nl.zeros((4, 5), nl.float32)  # any other tensor is an object that is there
+    with on(functional=False):
+        assert nl.equal(nl.zeros((4, 5), nl.float32), 1.0)  # no values to say otherwise
+
+
 def test_functions_of_a_wide_tile_and_a_column_take_either_order():
     wide, column = normal(4, 6), normal(4, 1, seed=1)
     with on():
