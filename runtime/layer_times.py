@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import simulator
 from ..kernels.packing import PARTITIONS
+from ..simulator.run import Parts
 from .backend import LaunchTime
 
 BOUND_SHARE = 0.5  # of a layer's time, from which an engine bounds it
@@ -28,24 +29,38 @@ class _Share:
 
 def layer_times(run: simulator.Run) -> tuple[LaunchTime, ...]:
     """A time for each layer that the kernel names, in their order; nothing for other kernels."""
+    parts = layer_parts(run)
+    if parts is None:
+        return ()
+    shares: dict[str, _Share] = {}
+    for name, start, end in parts.spans:
+        shares.setdefault(name, _Share()).latency += end - start
+    for index, owner in enumerate(parts.owners):
+        _count(shares[parts.spans[owner][0]], run, index)
+    return tuple(_time(run, share) for share in shares.values())
+
+
+def layer_parts(run: simulator.Run) -> Parts | None:
+    """When each layer was at work in each pass, and which instructions are its own; None for other kernels."""
     schedule, program = run.prediction.schedule, run.program
     owners = [_layer_of(instruction) for instruction in program]
     named = [index for index, owner in enumerate(owners) if owner]
     if not named:
-        return ()
+        return None
     ends = [index for index, after in zip(named, [*named[1:], None]) if after is None or owners[after] != owners[index]]
-    shares: dict[str, _Share] = {}
+    spans: list[tuple[str, float, float]] = []
+    numbers: list[int] = []
     done, first = 0.0, 0
     for last in ends:
-        share = shares.setdefault(owners[last].partition("/")[2], _Share())
         finished = max(schedule.done[index] for index in range(first, last + 1) if owners[index] == owners[last])
+        name = owners[last].partition("/")[2]
         if last == ends[-1]:
             last, finished = len(program) - 1, schedule.makespan
-        for index in range(first, last + 1):
-            _count(share, run, index)
-        share.latency += max(0.0, finished - done)
-        done, first = max(done, finished), last + 1
-    return tuple(_time(run, share) for share in shares.values())
+        finished = max(done, finished)
+        numbers += [len(spans)] * (last + 1 - first)
+        spans.append((name, done, finished))
+        done, first = finished, last + 1
+    return Parts(tuple(spans), tuple(numbers))
 
 
 def _layer_of(instruction: Any) -> str:

@@ -20,7 +20,7 @@ from .backend import (
     LaunchTime,
     resolve_target,
 )
-from .layer_times import layer_times
+from .layer_times import layer_parts, layer_times
 
 
 @contextmanager
@@ -65,7 +65,10 @@ class SimulatedBackend:
         )
         if key not in self._timed:
             run = get_run()
-            timeline = simulator.Run(run.prediction, (), run.name, run.profiled) if self._keep_timelines else None
+            timeline = None
+            if self._keep_timelines:
+                timeline = simulator.Run(run.prediction, (), run.name, run.profiled)
+                timeline.parts = layer_parts(run)
             time = LaunchTime(
                 run.latency_us,
                 flops=run.flops,

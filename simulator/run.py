@@ -45,6 +45,15 @@ class Event(NamedTuple):
     line: tuple[str, int]  # of the kernel: file, number
     name: str  # that the kernel gave it
     load: bool  # of a DMA: towards the chip
+    position: int = -1  # in the program; -1 for what is no instruction of it
+
+
+class Parts(NamedTuple):
+    """What a launch consists of, for traces: (name, start_ns, end_ns) of each part, side by side, and the number of the
+    part that each instruction of the program belongs to."""
+
+    spans: tuple[tuple[str, float, float], ...]
+    owners: tuple[int, ...]
 
 
 class EngineUse(NamedTuple):
@@ -168,6 +177,7 @@ class Run:
         self.name = name
         self.profiled = profiled
         self.findings = list(findings)  # of the sanitizer, where it was asked for
+        self.parts: Parts | None = None  # set by whoever knows them
         self.target = prediction.target.name
         notes = [scaled_note(self.target), _TWO_CORES if prediction.cores == 2 else None]
         self.note = "; ".join(note for note in notes if note) or None
@@ -254,7 +264,8 @@ class Run:
 
     def trace(self) -> dict[str, Any]:
         """The timeline as a Chrome trace (an object that json.dumps takes), for Perfetto."""
-        return trace.chrome_trace([(self.name, self.launch_us, self.timeline)])
+        parts = self.parts.spans if self.parts else ()
+        return trace.chrome_trace([(self.name, self.launch_us, self.timeline, parts)])
 
     def __repr__(self) -> str:
         return f"<Run of {self.name} on {self.target}: {len(self.program)} instructions>"
@@ -262,7 +273,9 @@ class Run:
 
 def write_trace(path: str | Path, runs: Iterable[Run]) -> None:
     """Write the timelines of runs, one after the other, as a Chrome trace JSON file that opens in Perfetto."""
-    trace.write(Path(path), [(run.name, run.launch_us, run.timeline) for run in runs])
+    trace.write(
+        Path(path), [(run.name, run.launch_us, run.timeline, run.parts.spans if run.parts else ()) for run in runs]
+    )
 
 
 def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
@@ -274,14 +287,16 @@ def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
         issued, end, done = s.start[index], s.end[index], s.done[index]
         if i.dma is None:
             unit = QUEUES[s.queue[index]]
-            events.append(Event(unit, i.op, issued, end, done, issued, i.flops, 0, i.line, i.name or "", False))
+            events.append(Event(unit, i.op, issued, end, done, issued, i.flops, 0, i.line, i.name or "", False, index))
         else:
             if i.dma.software:
                 events.append(Event("gpsimd", "descriptors", issued, end, end, issued, 0, 0, i.line, "", False))
             start, end = s.moving[index]
             unit = "dma load" if i.dma.load else "dma store"
             events.append(
-                Event(unit, i.op, start, end, done, issued, i.flops, i.dma.bytes, i.line, i.name or "", i.dma.load)
+                Event(
+                    unit, i.op, start, end, done, issued, i.flops, i.dma.bytes, i.line, i.name or "", i.dma.load, index
+                )
             )
     events.sort(key=lambda event: (event.start_ns, event.engine))
     return _with_queues(events)

@@ -31,7 +31,7 @@
 
   const source = document.getElementById("timeline-data");
   if (!source) return;
-  const { total, launches, tracks, texts } = JSON.parse(source.textContent);
+  const { total, launches, layered, tracks, texts } = JSON.parse(source.textContent);
   const canvas = document.getElementById("timeline");
   const overview = document.getElementById("overview");
   const tip = document.getElementById("tip");
@@ -109,6 +109,11 @@
     context.fillText(shown, left + 4, middle);
   }
 
+  // A colour for each layer by its name, the same in every pass; neighbours lie far apart on the circle of hues.
+  const hues = new Map();
+  for (const [name] of launches) if (!hues.has(name)) hues.set(name, (hues.size * 137.5) % 360);
+  const colourOf = (number) => `hsl(${hues.get(launches[number][0])} 55% 50%)`;
+
   function drawTimeline() {
     const context = prepare(canvas, HEIGHT);
     context.textAlign = "left";
@@ -133,6 +138,8 @@
       const overhead = Math.min(place(work), width) - left;  // of the launch itself, before the kernel's own work
       context.fillStyle = colours.faint;
       if (overhead > 0) context.fillRect(left, lanes[0].y + lanes[0].height - 3, overhead, 3);
+      context.fillStyle = layered ? colourOf(number) : colours.faint;
+      if (layered) context.fillRect(left, lanes[0].y + lanes[0].height - 3, Math.max(right - left - 1, 1), 3);
       context.fillStyle = colours.ink;
       text(context, name, left, lanes[0].y + 10, right - left);
     });
@@ -144,7 +151,7 @@
         const left = Math.max(place(block[START]), LEFT - 2);
         const room = Math.min(place(block[START] + block[LENGTH]), width + 2) - left;
         context.globalAlpha = block[COUNT] > 1 ? 0.25 + 0.75 * (block[BUSY] / block[LENGTH]) : 1;
-        context.fillStyle = colours[track.kind];
+        context.fillStyle = layered ? colourOf(block[LAUNCH]) : colours[track.kind];
         context.fillRect(left, top, Math.max(room > 4 ? room - 1 : room, 0.7), height);
         context.globalAlpha = 1;
         if (room > 48 && height > 18) {

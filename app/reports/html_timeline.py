@@ -80,6 +80,7 @@ class Timeline:
 
     launches: tuple[LaunchSpan, ...]
     tracks: tuple[Track, ...]
+    layered: bool = False  # whether launches are told by their layers, which then have colours
 
     @property
     def total_ns(self) -> float:
@@ -93,26 +94,35 @@ class Timeline:
 
 
 def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
-    """The timelines of (name, `simulator.Run`) after each other."""
+    """The timelines of (name, `simulator.Run`) after each other; the parts of a run that has some are told as launches
+    are, its layers by their names."""
     launches: list[LaunchSpan] = []
     tracks: dict[tuple[str, int], list[Span]] = {}
     clock = 0.0
-    for number, (name, run) in enumerate(runs):
+    for name, run in runs:
         work = clock + run.launch_us * 1000
+        first = len(launches) + 1 if run.parts else len(launches)
         for event in run.timeline:
+            own = run.parts.owners[event.position] if run.parts and event.position >= 0 else 0
             span = Span(
-                work + event.start_ns, work + event.end_ns, number, event.name or event.op, _short(event.line),
+                work + event.start_ns, work + event.end_ns, first + own, event.name or event.op, _short(event.line),
                 event.bytes, event.flops,
             )  # fmt: skip
             tracks.setdefault(_track(event.engine), []).append(span)
         end = clock + run.latency_us * 1000
-        launches.append(LaunchSpan(name, clock, work, end))
+        if run.parts:
+            launches.append(LaunchSpan(name, clock, work, work))
+            launches += [
+                LaunchSpan(part, work + start, work + start, work + stop) for part, start, stop in run.parts.spans
+            ]
+        else:
+            launches.append(LaunchSpan(name, clock, work, end))
         clock = end
     order = {kind: position for position, kind in enumerate((*ENGINES, "dma load", "dma store"))}
     found = []
     for kind, lane in sorted(tracks, key=lambda key: (order[key[0]], key[1])):
         found.append(Track(kind.partition(" ")[0], _title(kind, lane), sorted(tracks[kind, lane])))
-    return Timeline(tuple(launches), tuple(found))
+    return Timeline(tuple(launches), tuple(found), any(run.parts for _, run in runs))
 
 
 def _track(engine: str) -> tuple[str, int]:
@@ -244,7 +254,13 @@ def _json(timeline: Timeline, blocks: list[list[Block]]) -> Markup:
     launches = [
         [printable(name), round(start), round(work), round(end)] for name, start, work, end in timeline.launches
     ]
-    data = {"total": timeline.total_ns, "launches": launches, "tracks": tracks, "texts": list(texts)}
+    data = {
+        "total": timeline.total_ns,
+        "launches": launches,
+        "layered": timeline.layered,
+        "tracks": tracks,
+        "texts": list(texts),
+    }
     # A script element ends at the first "</script", whatever is around it, and is not read as HTML before.
     return Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
 

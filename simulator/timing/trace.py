@@ -15,6 +15,7 @@ from typing import Any
 
 TITLES = {
     "launch": "Launch",
+    "part": "Layers",
     "tensor": "Tensor Engine",
     "vector": "Vector Engine",
     "scalar": "Scalar Engine",
@@ -23,14 +24,20 @@ TITLES = {
 ORDER = tuple(TITLES)  # of the tracks from the top; DMA queues follow
 
 
-def chrome_trace(launches: Iterable[tuple[str, float, Sequence[Any]]]) -> dict[str, Any]:
-    """A trace of (name, microseconds of launch before the kernel's work, timeline) after each other."""
+Launches = Iterable[tuple[str, float, Sequence[Any], Sequence[tuple[str, float, float]]]]
+
+
+def chrome_trace(launches: Launches) -> dict[str, Any]:
+    """A trace of launches after each other: name, microseconds before the kernel's work, timeline, and the spans of its
+    parts (name, start_ns, end_ns), if it has any."""
     spans: list[tuple[str, dict[str, Any]]] = []
     clock = 0.0
-    for name, launch, timeline in launches:
+    for name, launch, timeline, parts in launches:
         begin = clock + launch
         end = begin + max([event.done_ns for event in timeline], default=0.0) / 1000
         spans.append(("launch", _span(name, clock, end - clock, {"launch us": launch})))
+        for part, first, last in parts:
+            spans.append(("part", _span(part, begin + first / 1000, (last - first) / 1000, {})))
         for event in timeline:
             start = begin + event.start_ns / 1000
             spans.append(
@@ -46,7 +53,7 @@ def chrome_trace(launches: Iterable[tuple[str, float, Sequence[Any]]]) -> dict[s
     return {"displayTimeUnit": "ns", "traceEvents": [*_metadata(tracks), *[span for _, span in spans]]}
 
 
-def write(path: Path, launches: Iterable[tuple[str, float, Sequence[Any]]]) -> None:
+def write(path: Path, launches: Launches) -> None:
     """Write a trace file, whole or not at all."""
     text = json.dumps(chrome_trace(launches), separators=(",", ":"))
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")

@@ -69,7 +69,7 @@ def test_rounding_makes_no_overlap() -> None:
     """Events that begin where the one before ended, at moments that round to either side."""
     times = [0.0, 0.04, 0.16, 0.23, 0.35, 0.4, 100.05, 100.15, 100.26]
     events = [event(start, end) for start, end in pairwise(times)]
-    told = chrome_trace([("k", 0.00005, events)])["traceEvents"]
+    told = chrome_trace([("k", 0.00005, events, ())])["traceEvents"]
     track = [span for span in told if span.get("name") == "x"]
     assert len(track) == len(events)
     for one, other in pairwise(track):

@@ -99,7 +99,7 @@ def event(engine: str, start: float, end: float, op: str = "op") -> SimpleNamesp
 
 def make_run(*events: SimpleNamespace, latency_us: float = 20.0) -> SimpleNamespace:
     """A run that takes 10 us to launch."""
-    return SimpleNamespace(launch_us=10.0, latency_us=latency_us, timeline=events)
+    return SimpleNamespace(parts=None, launch_us=10.0, latency_us=latency_us, timeline=events)
 
 
 @pytest.fixture
