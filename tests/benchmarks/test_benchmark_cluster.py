@@ -1,5 +1,6 @@
 """The benchmark of several workers, on few pictures."""
 
+import re
 import subprocess
 import sys
 
@@ -12,3 +13,16 @@ def test_it_tells_the_memory_of_each_worker() -> None:
     for answered, rate, *resident in tenths:
         assert int(answered) <= 100 and float(rate) > 0 and all(float(megabytes) > 10 for megabytes in resident)
     assert any(len(line) == 4 for line in tenths)  # the driver and two workers
+
+
+def test_it_tells_starting_from_answering() -> None:
+    command = [sys.executable, "-m", "trninfer.benchmarks.benchmark_cluster", "--pictures", "8", "--side", "32"]
+    command += ["--batch-size", "2", "--workers", "2"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["one process", "2 workers", "2 independent"]
+    numbers = r"ready after +([\d.]+) s, then +([\d.]+) pictures/s \( *([\d.]+) ms .*idle +(\d+)%, waited +(\d+)%"
+    for line in lines:
+        found = re.search(numbers, line)
+        assert found and all(float(number) > 0 for number in found.groups()[:3]), line
+        assert float(found[4]) + float(found[5]) <= 100
+    assert "times one process" not in lines[0] and all("times one process" in line for line in lines[1:])
