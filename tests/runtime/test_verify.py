@@ -2,6 +2,7 @@
 
 import numpy as np
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax, run_network
+from trninfer.models.network import Output
 from trninfer.runtime.tolerances import network_tolerance
 from trninfer.runtime.verify import Verification, Verifier, merge
 
@@ -44,6 +45,15 @@ def test_large_logits_are_allowed_coarser_rounding() -> None:
     change = [[0.0002, -0.0002, 0]]
     assert not verify([[15, 15, 0]], change).passed
     assert verify([[64, 64, 0]], change).passed
+
+
+def test_values_may_differ_in_proportion_and_have_no_class() -> None:
+    values = Network("n", FeatureInput(3), NETWORK.layers[:1], (), Output("values"))
+    for size, error, passed in ((40, 0.1, True), (40, 10, False), (0.1, 0.02, True), (0.1, 0.1, False)):
+        row = np.full((1, 3), size, np.float32)
+        verifier = Verifier(Model(values, IDENTITY.tensors, {}), "bfloat16")
+        verifier.check(row, np.full(1, -1, np.int32), row + np.array([[0, error, 0]], np.float32))
+        assert (verifier.verdict.passed, verifier.verdict.disagreements) == (passed, 0), (size, error)
 
 
 def test_nothing_to_compare_passes() -> None:

@@ -92,6 +92,16 @@ def test_everything_that_stands_in_the_way_is_told_at_once(tmp_path: Path) -> No
     assert "\n" not in text and "Relu" not in text
 
 
+def test_attention_is_told_first_also_behind_what_is_not_known(tmp_path: Path) -> None:
+    chain = Chain(3, 8, 8)
+    token = chain.add("Concat", "x", first=chain.weight(1, 3, 8, 8), axis=1)  # a vision transformer's class token
+    keys = chain.add("Relu", first=token)
+    chain.add("MatMul", keys, first=token)
+    text = says(tmp_path / "m.onnx", chain.model())
+    attention, concat = "node 'n2' (MatMul): multiplies two values", "node 'n0' (Concat): puts numbers beside data"
+    assert 0 < text.index(attention) < text.index(concat)
+
+
 def test_the_graph_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     chain = Chain(4)
