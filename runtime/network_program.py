@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.packing import PARTITIONS
 from ..models.files import Model
 from ..models.network import (
     INPUT,
@@ -27,6 +28,7 @@ from ..models.network import (
 Parts = tuple[int, ...]  # layers whose channels stand one after another; -1 is the input
 
 CONVOLUTIONS = ("conv2d", "scores")
+SCORES_BYTES = 136 * 1024  # of a partition for the weights of the last layer, which are there all at a time
 MOST_SCORES = 2048  # float32 numbers of half of PSUM's banks, so that two blocks of images are under way
 
 
@@ -313,11 +315,14 @@ class _Drawing:
 
 
 def _gives_scores(layer: Planned) -> bool:
-    """Whether the last layer's body can compute it: what it gives is one number a channel."""
+    """Whether the last layer's body can compute it: what it gives is one number a channel. Larger layers run as others
+    do, and the last one only brings their numbers to where the answers are found."""
     return (
         layer.kind == "conv2d"
         and layer.after[1:] == (1, 1)
         and layer.channels <= MOST_SCORES
+        and layer.filters is not None
+        and layer.filters.nbytes <= PARTITIONS * SCORES_BYTES
         and (layer.pool_size, layer.groups, len(layer.sources)) == (1, 1, 1)
         and not any(layer.padding)
     )

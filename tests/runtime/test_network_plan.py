@@ -116,3 +116,11 @@ def test_weights_that_sbuf_cannot_hold_stream_through_it() -> None:
     _check(session, model, 3)
     one, three = (session.time(count).layers[2] for count in (1, 3))
     assert one.hbm_bytes == three.hbm_bytes == 4 * 4096 * 1024  # once for all rows of a pass
+
+
+def test_a_last_layer_whose_weights_are_too_large_runs_as_the_others_do() -> None:
+    layers = (Dense("a", 8, 2304, "relu"), Dense("b", 2304, 2048))  # 144 KiB of a partition
+    model = model_of(Network("wide", FeatureInput(8), layers, (), Output("values")))
+    plan = NetworkPlan(model, np.dtype(np.float32))
+    assert [(layer.name, layer.kind) for layer in plan.layers[1:]] == [("b", "conv2d"), ("scores", "scores")]
+    _check(Session(model, SimulatedBackend("trn2"), "float32", 2), model, 2)
