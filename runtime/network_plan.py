@@ -122,10 +122,12 @@ class Segment:
                 return images, layers
             one = peak(1)
             if one[0] <= SBUF_BYTES:
+                # Weights that stay leave half for the next pass to begin; others had better come in few passes.
+                room = SBUF_BYTES // 2 if any(layer.stays for layer in layers) else SBUF_BYTES
                 fitting, too_many = 1, images
                 while too_many - fitting > 1:
                     middle = (fitting + too_many) // 2
-                    if peak(middle)[0] <= SBUF_BYTES // 2 or (middle == 1):
+                    if peak(middle)[0] <= room:
                         fitting = middle
                     else:
                         too_many = middle
