@@ -140,7 +140,7 @@ def _digit(image: Image.Image, height: int, width: int) -> np.ndarray:
         ink, found = _look_closer(plain, box)
     except InkError as error:
         raise InputError(f"no ink found: {error}") from None
-    return _centre(ink, found, height, width)
+    return centre_ink(ink, found, height, width)
 
 
 def _plain(image: Image.Image) -> Image.Image:
@@ -222,7 +222,7 @@ def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:
     return np.where(around, np.clip(blob.ink / full, 0, 1), 0).astype(np.float32), blob.box
 
 
-def _centre(ink: np.ndarray, box: Box, height: int, width: int) -> np.ndarray:
+def centre_ink(ink: np.ndarray, box: Box, height: int, width: int) -> np.ndarray:
     """The box scaled to FILL of the network's image, its centre of mass in the middle as far as it then fits."""
     scale = max(box.width / (FILL * width), box.height / (FILL * height))
     rows, columns = np.indices(ink.shape)

@@ -73,10 +73,10 @@ def photograph(
 
     `sizes` bounds the longer side of the digit in the picture, in pixels.
     """
-    ink = _change_strokes(ink, rng)
+    ink = change_strokes(ink, rng)
     size = rng.uniform(*sizes)
     canvas = (round(size * rng.uniform(1.5, 3.2)), round(size * rng.uniform(1.5, 3.2)))
-    ink = _distort(ink, size, canvas, rng)
+    ink = distort_ink(ink, size, canvas, rng)
     if rng.random() < 0.6:
         ink = ink.filter(ImageFilter.GaussianBlur(rng.uniform(0, 0.03) * size))
     amount = np.asarray(ink, np.float32)[:, :, None] / 255
@@ -91,7 +91,7 @@ def photograph(
     return Image.fromarray(pixels if channels == 3 else pixels[:, :, 0])
 
 
-def _change_strokes(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
+def change_strokes(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
     """Thicker or thinner strokes, by up to a thirtieth of the digit on each side; half the time as they are."""
     choice = rng.random()
     radius = int(rng.integers(1, INK_SIDE // 30 + 1))
@@ -107,7 +107,7 @@ def _change_strokes(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
     return ink
 
 
-def _distort(ink: Image.Image, size: float, canvas: tuple[int, int], rng: np.random.Generator) -> Image.Image:
+def distort_ink(ink: Image.Image, size: float, canvas: tuple[int, int], rng: np.random.Generator) -> Image.Image:
     """The ink scaled to `size`, rotated, sheared, squeezed and put somewhere into the canvas, wholly inside."""
     angle = math.radians(rng.uniform(-15, 15))
     shear = rng.uniform(-0.25, 0.25)

@@ -117,7 +117,7 @@ class NonDigits:
 
     def _letter(self, rng: np.random.Generator) -> Image.Image:
         path = _any_file(self._text_fonts, rng)
-        return font_ink(_any_sign(signs.text_signs(path), rng), path)
+        return font_ink(_any_sign(self._allowed(signs.text_signs(path)), rng), path)
 
     def _script(self, rng: np.random.Generator) -> Image.Image:
         path = _any_file(self._script_fonts, rng)
@@ -125,7 +125,11 @@ class NonDigits:
 
     def _pictogram(self, rng: np.random.Generator) -> Image.Image:
         path = _any_file(self._pictogram_fonts, rng)
-        return font_ink(_any_sign(signs.pictogram_signs(path), rng), path)
+        return font_ink(_any_sign(self._allowed(signs.pictogram_signs(path)), rng), path)
+
+    def _allowed(self, characters: str) -> str:
+        """Those that this side may have: what is trained on is surely none."""
+        return "".join(filter(signs.teaches, characters)) if self._side == "training" else characters
 
     def _drawing(self, rng: np.random.Generator) -> Image.Image:
         kinds = {

@@ -18,6 +18,8 @@ from .render_digits import (
     render_fonts,
     render_handwriting,
 )
+from .render_glyphs import COUNTS as GLYPHS
+from .render_glyphs import render_glyphs
 from .render_nondigits import GROUPS, NONE, SIGN_GROUPS, render_nondigits
 from .scoring import Answers, Score
 
@@ -76,16 +78,21 @@ def _fonts(sets: Sets, stream: str, count: int) -> tuple[Rendering, np.ndarray]:
     return rendering, in_validation(stream, rendering)
 
 
-def training_sets(sets: Sets) -> list[Rendering]:
-    """What is trained on beside plain handwriting: handwriting, fonts, small pictures of fonts, what is no digit."""
+def training_sets(sets: Sets) -> dict[str, Rendering]:
+    """What is trained on: handwriting, fonts, small pictures of fonts, what is no digit, and glyphs of each kind."""
     fonts, held = _fonts(sets, "training fonts", FONT_PICTURES)
     small, small_held = _fonts(sets, "small training fonts", SMALL_PICTURES)
-    return [
-        sets.get("training handwriting", lambda: render_handwriting(HANDWRITING_PICTURES)),
-        chosen(fonts, ~held),
-        chosen(small, ~small_held),
-        joined(list(sets.nondigits("training").values())),
-    ]
+    return {
+        "plain handwriting": plain_handwriting(*load_split()[0]),
+        "handwriting": sets.get("training handwriting", lambda: render_handwriting(HANDWRITING_PICTURES)),
+        "fonts": chosen(fonts, ~held),
+        "small fonts": chosen(small, ~small_held),
+        "no digits": joined(list(sets.nondigits("training").values())),
+        **{
+            f"glyphs, {kind}": sets.get(f"glyphs {kind}", lambda kind=kind: render_glyphs(kind))  # type: ignore[misc]
+            for kind in GLYPHS
+        },
+    }
 
 
 def validation_sets(sets: Sets) -> dict[str, Rendering]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -40,8 +41,12 @@ class Distortion(NamedTuple):
 SLIGHT = Distortion(rotation=0.07, scale=0.06, shear=0.07, shift_x=0.08, shift_y=0.08, bend=0.03)
 
 
-def module_for(network: Network, dropout: float) -> nn.Sequential:
-    """The network as a PyTorch module that gives logits, with dropout before each dense layer but an input one."""
+def module_for(network: Network, dropout: float, normalize: bool = False) -> nn.Sequential:
+    """The network as a PyTorch module that gives logits, with dropout before each dense layer but an input one.
+
+    With `normalize`, each convolution after the first layer, whose outputs are the most, is normalized by the batch
+    while it trains; `tensors_of` folds that into it.
+    """
     modules: list[nn.Module] = []
     for number, layer in enumerate(network.layers):
         activation = getattr(layer, "activation", "identity")
@@ -51,6 +56,8 @@ def module_for(network: Network, dropout: float) -> nn.Sequential:
             modules.append(
                 nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size, padding=layer.padding[:2])
             )
+            if normalize and number:
+                modules.append(nn.BatchNorm2d(layer.out_channels))
         elif isinstance(layer, Dense):
             if number:
                 modules.append(nn.Dropout(dropout))
@@ -67,16 +74,28 @@ def module_for(network: Network, dropout: float) -> nn.Sequential:
 
 def tensors_of(network: Network, module: nn.Sequential) -> dict[str, np.ndarray]:
     """The module's weights under the network's names and in its layouts, float32."""
-    trained = [part for part in module if isinstance(part, (nn.Conv2d, nn.Linear))]
+    parts = [part for part in module if isinstance(part, (nn.Conv2d, nn.Linear))]
+    following = dict(zip(module, [*module][1:]))
     layers = [layer for layer in network.layers if isinstance(layer, (Conv2d, Dense))]
     tensors = {}
-    for layer, part in zip(layers, trained, strict=True):
-        weight = part.weight.detach().numpy()
-        tensors[f"{layer.name}.weight"] = (weight.T if isinstance(layer, Dense) else weight).astype(np.float32)
+    for layer, part in zip(layers, parts, strict=True):
         bias = part.bias
         assert bias is not None
-        tensors[f"{layer.name}.bias"] = bias.detach().numpy().astype(np.float32)
+        weight, shift = part.weight.detach(), bias.detach()
+        norm = following.get(part)
+        if isinstance(norm, nn.BatchNorm2d):
+            weight, shift = _folded(weight, shift, norm)
+        tensors[f"{layer.name}.weight"] = (weight.T if isinstance(layer, Dense) else weight).numpy().astype(np.float32)
+        tensors[f"{layer.name}.bias"] = shift.numpy().astype(np.float32)
     return tensors
+
+
+def _folded(weight: torch.Tensor, bias: torch.Tensor, norm: nn.BatchNorm2d) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weight and bias of a convolution that gives what it gave before a normalization with fixed statistics."""
+    mean, variance = norm.running_mean, norm.running_var
+    assert mean is not None and variance is not None
+    scale = norm.weight.detach() / torch.sqrt(variance + norm.eps)
+    return weight * scale.reshape(-1, 1, 1, 1), (bias - mean) * scale + norm.bias.detach()
 
 
 def distort(images: torch.Tensor, limits: Distortion) -> torch.Tensor:
@@ -100,6 +119,41 @@ def distort(images: torch.Tensor, limits: Distortion) -> torch.Tensor:
     return moved
 
 
+class Checkpoint(NamedTuple):
+    """Where and how often a long training is kept, so that stopping it loses little and changes nothing."""
+
+    path: Path
+    every: int  # steps
+    watch: Callable[[nn.Sequential], None]  # is given the running average as it is kept
+
+
+class _Stateful(Protocol):
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> object: ...
+
+
+class Run:
+    """All that changes while a network is trained: module, running average, optimizer, schedule."""
+
+    def __init__(self, *parts: _Stateful) -> None:
+        self._parts = parts
+
+    def keep(self, path: Path, step: int) -> None:
+        """Write everything, the state of the random numbers as well; the file is whole or as it was."""
+        partial = path.with_suffix(".partial")
+        torch.save([step, torch.get_rng_state(), *(part.state_dict() for part in self._parts)], partial)
+        partial.replace(path)
+
+    def restore(self, path: Path) -> int:
+        """Go on from a file, and return the steps that were done."""
+        step, numbers, *states = torch.load(path, weights_only=True)
+        torch.set_rng_state(numbers)
+        for part, state in zip(self._parts, states, strict=True):
+            part.load_state_dict(state)
+        return int(step)
+
+
 def train(
     module: nn.Sequential,
     batches: Callable[[], Iterator[Batch]],
@@ -107,6 +161,9 @@ def train(
     learning_rate: float,
     weight_decay: float,
     bfloat16: bool = False,
+    smoothing: float = SMOOTHING,
+    average_decay: float = AVERAGE_DECAY,
+    checkpoint: Checkpoint | None = None,
 ) -> nn.Sequential:
     """Train for a fixed number of steps (AdamW, one cycle) and return the running average of the weights.
 
@@ -116,24 +173,34 @@ def train(
         module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload, unused-ignore]
     optimizer = torch.optim.AdamW(module.parameters(), learning_rate, weight_decay=weight_decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, steps)
-    average = copy.deepcopy(module)
+    average = copy.deepcopy(module).eval()
+    run = Run(module, average, optimizer, schedule)
+    first = run.restore(checkpoint.path) if checkpoint and checkpoint.path.is_file() else 0
     started = time.monotonic()
     source = batches()
-    for step in range(1, steps + 1):
+    for step in range(first + 1, steps + 1):
         x, y = next(source)
         with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-            loss = F.cross_entropy(module(x), y, label_smoothing=SMOOTHING)
+            loss = F.cross_entropy(module(x).float(), y, label_smoothing=smoothing)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
         schedule.step()
-        decay = min(AVERAGE_DECAY, step / (step + 10))
-        with torch.no_grad():
-            for kept, new in zip(average.parameters(), module.parameters(), strict=True):
-                kept.lerp_(new, 1 - decay)
+        _average(average, module, min(average_decay, step / (step + 10)))
         if step % 1000 == 0 or step == steps:
             print(f"step {step} of {steps}, loss {loss.item():.3f}, {time.monotonic() - started:.0f} s", flush=True)
-    return average.eval()
+        if checkpoint and (step % checkpoint.every == 0 or step == steps):
+            run.keep(checkpoint.path, step)
+            checkpoint.watch(average)
+    return average
+
+
+@torch.no_grad()
+def _average(average: nn.Sequential, module: nn.Sequential, decay: float) -> None:
+    """Move the running average, of what normalizations have measured as well."""
+    for kept, new in zip(average.state_dict().values(), module.state_dict().values(), strict=True):
+        if kept.is_floating_point():
+            kept.lerp_(new, 1 - decay)
 
 
 def seed_everything(seed: int) -> None:

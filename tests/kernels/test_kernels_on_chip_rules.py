@@ -137,18 +137,19 @@ PACKED = {
 
 NETWORKS = {
     "network of one picture": ("digits-cnn", 1),
-    "network of pictures side by side": ("digits-cnn", 24),
+    "network of pictures side by side": ("digits-cnn", 32),
     "network of rows": ("digits-ffnn", 140),
 }
 
 
 def _network(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     name, batch = NETWORKS[case]
-    plan = NetworkPlan(load_model(name), RUNTIME_DTYPES[dtype])
-    launch = plan.launch(batch)
-    arrays = (TensorSpec((batch, *plan.image), DTYPES[dtype]), TensorSpec(launch.weights.shape, DTYPES[dtype]))
+    (segment,) = NetworkPlan(load_model(name), RUNTIME_DTYPES[dtype]).segments
+    launch = segment.launch(batch)
+    weights, constants = launch.laid_out.weights(RUNTIME_DTYPES[dtype]), launch.laid_out.constants()
+    arrays = (TensorSpec((batch, *segment.image), DTYPES[dtype]), TensorSpec(weights.shape, DTYPES[dtype]))
     parameters = {"program": launch.program, "together": launch.together, "images_at_once": launch.images_at_once}
-    return kernels.run_network, (*arrays, TensorSpec(launch.constants.shape, "float32")), parameters
+    return kernels.run_network, (*arrays, TensorSpec(constants.shape, "float32")), parameters
 
 
 def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

@@ -34,8 +34,8 @@ def test_accuracies_that_were_asked_for() -> None:
     scores = {(model.name, score.on): score.fraction for model in bundled_models() for score in model.accuracy}
     assert scores["digits-ffnn", "UCI digits, held-out forms"] >= 0.975
     assert scores["digits-cnn", "UCI digits enlarged, held-out forms"] >= 0.992
-    assert scores["digits-cnn", "distorted renderings, held-out fonts"] >= 0.975
-    assert scores["digits-cnn", "non-digits refused, held-out scripts and pictograms"] >= 0.85
+    assert scores["digits-cnn", "distorted renderings, held-out fonts"] >= 0.9775
+    assert scores["digits-cnn", "non-digits refused, held-out scripts and pictograms"] >= 0.895
 
 
 def test_digits_are_hardly_ever_refused_and_probabilities_mean_what_they_say() -> None:

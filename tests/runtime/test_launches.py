@@ -80,17 +80,17 @@ def test_one_launch_is_never_slower_than_layer_by_layer(name: str, target: str, 
 
 
 def test_a_row_a_layer_that_add_up() -> None:
-    result = session(load_model("digits-cnn"), batch=40).time(40)
-    assert [row.name for row in result.layers] == ["launch", "conv1", "conv2", "conv3", "hidden", "output"]
-    assert [row.kernel for row in result.layers] == ["run_network", *["conv2d"] * 3, "dense", "dense"]
-    assert result.layers[2].output_shape == (40, 48, 8, 8) and result.layers[-1].output_shape == (40, 11)
+    result = session(load_model("digits-cnn"), batch=48).time(48)
+    assert [row.name for row in result.layers] == ["launch", "conv1", "conv2", "conv3", "conv4", "output"]
+    assert [row.kernel for row in result.layers] == ["run_network", *["conv2d"] * 4, "dense"]
+    assert result.layers[2].output_shape == (48, 32, 8, 8) and result.layers[-1].output_shape == (48, 11)
     assert sum(row.latency_us for row in result.layers) == pytest.approx(result.total_us)
     assert sum(row.share for row in result.layers) == pytest.approx(1)
     whole = SimulatedBackend("trn2")
     (segment,) = NetworkPlan(load_model("digits-cnn"), np.dtype(np.float32)).segments
-    planned = segment.launch(40)
+    planned = segment.launch(48)
     parameters = {"program": planned.program, "together": planned.together, "images_at_once": planned.images_at_once}
-    x = np.zeros((40, 1, 32, 32), np.float32)
+    x = np.zeros((48, 1, 32, 32), np.float32)
     weights = planned.laid_out.weights(np.dtype(np.float32))
     launch = whole.launch(kernels.run_network, x, weights, planned.laid_out.constants(), **parameters)
     assert launch.time.latency_us == pytest.approx(result.total_us)

@@ -1,0 +1,79 @@
+"""The card of digits-cnn: every figure in it is one that was given, and it says what was reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from trninfer.models.network import Conv2d, Dense, Flatten, ImageInput, Network, Softmax
+from trninfer.tools.calibration import Bin
+from trninfer.tools.card import Training, describe_layers, verdict, write_card
+from trninfer.tools.render_digits import Rendering
+from trninfer.tools.render_nondigits import NONE
+from trninfer.tools.scoring import Score
+from trninfer.tools.sets import SCORED_ON_DIGITS, SCORED_ON_FONTS, SCORED_ON_SIGNS
+
+NETWORK = Network(
+    "small",
+    ImageInput(1, 8, 8, "digit", (0.0,), (1.0,)),
+    (
+        Conv2d("conv1", 1, 3, kernel_size=(3, 3), padding=(1, 1, 1, 1), pool_size=2, activation="relu"),
+        Flatten("flatten"),
+        Dense("output", 48, 2),
+        Softmax("softmax"),
+    ),
+    ("0", "-"),
+)
+
+
+def source(digits: int, none: int) -> Rendering:
+    labels = np.array([3] * digits + [NONE] * none, np.int32)
+    return Rendering(np.zeros((len(labels), 1, 8, 8), np.float32), labels, np.arange(len(labels), dtype=np.int32), 0)
+
+
+def scores(fonts: int, refused: int) -> tuple[list[Score], list[Score]]:
+    given = [(SCORED_ON_DIGITS, 381, 382), (SCORED_ON_FONTS, fonts, 2000), (SCORED_ON_SIGNS, 1850, 1900)]
+    return given, [("digits wrongly refused", refused, 2382), ("letters refused", 190, 200)]
+
+
+def test_layers_in_a_line() -> None:
+    assert describe_layers(NETWORK) == "conv 3x3, 1 → 3, relu, max pool 2; flatten; dense 48 → 2; softmax"
+
+
+def test_what_was_reached_is_told_apart() -> None:
+    told = verdict(*scores(1980, 13), 0.0099)
+    reached, _, missed = told.partition(" Not reached: ")
+    assert "held-out fonts" in reached and "calibration error" in reached and "pictograms refused" in reached
+    assert missed == "digits wrongly refused."
+    assert "Not reached: accuracy, held-out fonts; calibration error." in verdict(*scores(1979, 11), 0.0101)
+
+
+def test_the_card_has_the_figures(tmp_path: Path) -> None:
+    training = Training(
+        {"a": source(7, 2), "b": source(0, 4)}, ({"a": 5}, {"a": 6, "b": 8}, {"b": 9}), (1000, 200, 30), 0.005, 1.5, 0.7
+    )
+    write_card(tmp_path / "card.md", NETWORK, training, *scores(1990, 9), [Bin(10, 0.9, 0.8), Bin(30, 0.5, 0.5)])
+    card = (tmp_path / "card.md").read_text("utf-8")
+    for part in (
+        "| parameters | 128 (float32) |",
+        "7 pictures of digits and 6 of what is none",
+        "| a | 9 | 5 | 6 | 0 |",
+        "| b | 4 | 0 | 8 | 9 |",
+        "1,000 steps",
+        "200 steps",
+        "and 30 with the pictures",
+        "| accuracy, held-out fonts | 1990 of 2000, 99.50 % |",
+        "| letters refused | 190 of 200, 95.00 % |",
+        "| expected calibration error | 0.0250 |",
+        "1.50 is taken off",
+        "temperature of 0.70",
+        "at most 0.5 %",
+        "over all 40 held-out",
+        "Canadian Aboriginal",
+    ):
+        assert part in card, part
+    assert "$" not in card

@@ -1,0 +1,88 @@
+"""Glyphs as the network gets them: always the same, centred, and of families that are trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trninfer.tools import render_glyphs, signs
+from trninfer.tools.fonts import PILLOW_DEFAULT
+from trninfer.tools.render_digits import fit_ink, font_ink
+from trninfer.tools.render_glyphs import COUNTS, FURTHER_SCRIPTS, TURNS, Glyphs, draw_strokes
+from trninfer.tools.render_nondigits import NONE
+from trninfer.tools.signs import Lookalikes
+
+# The kinds that need no fonts but Pillow's.
+KINDS = ["digits", "handwriting", "turned digits", "strokes", "overlaps"]
+
+
+@pytest.fixture
+def glyphs(monkeypatch: pytest.MonkeyPatch) -> Glyphs:
+    """Pillow's font in the place of all others, and noise in the place of handwriting."""
+    monkeypatch.setattr(render_glyphs, "find_fonts", lambda families: {"Aileron": [PILLOW_DEFAULT]})
+    monkeypatch.setattr(render_glyphs, "_characters", lambda group, path: "AMWK")
+    made = Glyphs()
+    made.__dict__["_handwriting"] = np.random.default_rng(0).uniform(0, 16, (20, 64)), np.arange(20) % 10
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_glyph_depends_on_its_number_alone(glyphs: Glyphs, kind: str) -> None:
+    (first, label), (other, _), (again, _) = (glyphs.glyph(kind, index) for index in (7, 8, 7))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    assert label == (7 if kind in render_glyphs.DIGIT_KINDS else NONE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_glyph_is_ink_in_the_middle(glyphs: Glyphs, kind: str) -> None:
+    for index in range(20):
+        image, _ = glyphs.glyph(kind, index)
+        assert image.shape == (1, 32, 32) and image.dtype == np.float32
+        assert image.min() >= 0 and 0.5 < image.max() <= 1
+        rows, columns = np.nonzero(image[0] > 0.4)
+        assert 14 <= max(np.ptp(rows), np.ptp(columns)) < 32
+
+
+def test_what_is_made_up_is_like_no_digit() -> None:
+    look = Lookalikes([font_ink(digit, PILLOW_DEFAULT) for digit in range(10)])
+    glyphs = Glyphs()
+    glyphs.__dict__["_lookalikes"] = look
+    with pytest.raises(ValueError, match="like a digit"):
+        glyphs._none(font_ink(7, PILLOW_DEFAULT), render_glyphs.MAX_LIKENESS)
+    strokes = fit_ink(draw_strokes(np.random.default_rng(0)))
+    assert glyphs._none(strokes, 1.0) is strokes
+
+
+def test_no_turned_digit_is_a_digit() -> None:
+    look = Lookalikes([font_ink(digit, PILLOW_DEFAULT) for digit in range(10)])
+    assert 0 not in TURNS and 1 not in TURNS
+    for digit, turns in TURNS.items():
+        for turn in turns:
+            assert look.likeness(font_ink(digit, PILLOW_DEFAULT).transpose(turn)) < 0.85, (digit, turn)
+
+
+def test_no_script_is_on_two_sides() -> None:
+    sides = (signs.TRAINING_SCRIPTS, FURTHER_SCRIPTS, signs.VALIDATION_SCRIPTS, signs.HELD_OUT_SCRIPTS)
+    every = [script for side in sides for script in side]
+    assert len(every) == len(set(every))
+    assert min(COUNTS.values()) > 0
+    for pattern in signs.script_patterns(signs.HELD_OUT_SCRIPTS + signs.VALIDATION_SCRIPTS).values():
+        assert not [
+            script for script in FURTHER_SCRIPTS if Path(f"truetype/noto/NotoSans{script}-A.ttf").match(pattern)
+        ]
+    for script, pattern in signs.script_patterns(FURTHER_SCRIPTS).items():
+        for other in signs.HELD_OUT_SCRIPTS + signs.VALIDATION_SCRIPTS:
+            assert not Path(f"truetype/noto/NotoSans{other}-A.ttf").match(pattern), (script, other)
+
+
+@pytest.mark.parametrize(
+    "character, expected",
+    [
+        *[(character, True) for character in ("A", "\u00e9", "\u4e2d")],
+        *[(character, False) for character in ("O", "\U0001d40e", "\u24c8", "\u2460", "\u01b7", "\u01bd", "\u00d8")],
+    ],
+)
+def test_what_is_surely_none(character: str, expected: bool) -> None:
+    assert signs.teaches(character) == expected
