@@ -34,7 +34,7 @@ REMARKS = {
     "k29": "as k28",
     "o17": "two cores shared the HBM and its DMA engines",
     "k36": "its operands take 320 KiB of a partition, which has 224: our blocks are smaller and read HBM less often",
-    "k37": "fills SBUF; its profile moved 1.82 GB (MBU) of the 1.48 GB asked for: spilled to load ahead, not modelled",
+    "k37": "its blocks do not fit SBUF, and its profile moved 1.82 GB of the 1.48 asked for: spilled; ours halve K",
 }
 _ROW_HEADER = ("row", "what ran", "variant", "shapes", "dtype", "device", "metric", "measured us", "predicted us")
 

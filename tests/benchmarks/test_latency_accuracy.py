@@ -36,7 +36,8 @@ def test_files_are_read_whole() -> None:
         ("k11", "conv2d_single_rows", False, False, {"pool_size": 2}),
         ("k28", "conv2d_row_groups", False, True, {"pool_size": 1}),
         ("k32", "matmul_block_free_dimension", True, False, {}),
-        ("k37", "matmul_blocked", True, True, {}),
+        ("k33", "matmul_blocked", True, False, {}),
+        ("k37", "matmul_blocked", True, True, {"tiles_in_block_k": 4}),
     ],
 )
 def test_a_row_is_launched_as_it_was_measured(
