@@ -22,6 +22,8 @@ class engine(Enum):  # noqa: N801 (the name and values of nki.isa.engine)
     sync = 6
     unknown = 0
 
+    __hash__ = object.__hash__  # there is one object for each: Enum's own is written in Python
+
 
 class Cost(NamedTuple):
     """What an instruction takes of its engine, in nanoseconds with the Tensor Engine at its full clock.
