@@ -10,7 +10,7 @@ from __future__ import annotations
 KINDS = ("launch", "short", "tensor", "issue", "gpsimd", "dma", "latency")
 REST = "rest"  # all rows of the target together, for kinds of which none was measured
 ERRORS: dict[str, dict[str, float]] = {
-    "trn1": {"launch": 0.29, "issue": 0.29, "dma": 0.69, REST: 0.29},
+    "trn1": {"launch": 0.29, "issue": 0.29, "dma": 0.75, REST: 0.29},
     "trn2": {"launch": 0.04, "short": 0.32, "tensor": 0.04, "issue": 0.04, "gpsimd": 0.11, "dma": 0.12, REST: 0.08},
 }
 SHORT_US = 100.0  # kernels that take less beside their launch: what a compiler adds shows

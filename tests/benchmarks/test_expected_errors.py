@@ -40,6 +40,13 @@ def test_a_share_is_the_least_that_two_thirds_lie_within() -> None:
     assert found == {"trn2": {"dma": 0.08, REST: 0.08}}
 
 
+def test_one_familys_many_rows_do_not_make_a_kind_look_sure() -> None:
+    tutorial, others = ("k34", "k35", "k36", "k37"), ("k02", "k03", "k08", "k09", "o01")
+    records = [Record(i, "trn2", "dma", 100.0, 0.5) for i in tutorial]
+    records += [Record(i, "trn2", "dma", 100.0, 1.5 + n) for n, i in enumerate(others)]
+    assert expected_errors.expected_errors(records)["trn2"] == {"dma": 0.05, REST: 0.03}
+
+
 def test_a_kind_of_few_rows_is_no_surer_than_all_rows_of_its_target() -> None:
     records = made_up(*[4.0] * 8) + made_up(50.0, 60.0, kind="latency") + made_up(0.5, kind="short")
     found = expected_errors.expected_errors(records)
