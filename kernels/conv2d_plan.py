@@ -376,15 +376,12 @@ def psum_pieces(plan, group):
 
 
 def halve_last(pieces, plan):
-    """The pieces of a group, the last of which is two where it has rows for that: the end waits for less.
-
-    Not on NeuronCore-v2, where more matmuls take longer than that saves.
-    """
+    """The pieces of a group, the last of which is two where it has rows for that: the end waits for less."""
     last = pieces[len(pieces) - 1]
     unit = rows_together(plan.form, plan.problem.pool_size)
     rows = round_up(ceil_div(last.rows, 2), unit)
     small = last.images * matmul_columns(plan.form, last.rows, last.columns) < 2 * LEAST_COLUMNS_FLOAT32
-    if small or rows >= last.rows or plan.problem.gen2:
+    if small or rows >= last.rows:
         return pieces
     halves = pieces[0 : len(pieces) - 1]
     halves.append(Block(last.image, last.images, last.row, rows, last.column, last.columns))
