@@ -272,21 +272,22 @@ def _convolve(out, x, w, bias, problem, added=None):
                 result = nl.ndarray(_result_shape(problem, group, channels), dtype=out.dtype, buffer=nl.sbuf)
                 other = None if added is None else _load_window(added, result.shape, problem, group, channels)
                 pieces = psum_pieces(plan, group)
-                if index == len(plan.groups) - 1 and first + tile == len(out_tiles) - 1:
+                ends = index == len(plan.groups) - 1 and first + tile == len(out_tiles) - 1
+                if ends:
                     pieces = halve_last(pieces, plan)
                 convolve_tile(result, inputs.tiles, weights, tile, biases[first + tile], group, other, pieces, warm)
                 warm = None
-                _store(_window(out, result.shape, problem, group, channels), result, pieces, problem.pool_size)
-            advance(inputs, index, count)
+                apart = pieces[len(pieces) - 1].row // problem.pool_size if ends and group.images == 1 else 0
+                _store(_window(out, result.shape, problem, group, channels), result, apart)
+            advance(inputs, index)
 
 
-def _store(out, result, pieces, pool_size):
-    """Store the output of a group, a last piece of some rows by itself: it leaves little to wait for at the end."""
+def _store(out, result, apart):
+    """Store the output of a group, the rows from `apart` on by themselves: the end waits for less."""
     rows = result.shape[2]
-    last = pieces[len(pieces) - 1].row // pool_size if result.shape[1] == 1 else 0
-    if last > 0:
-        nisa.dma_copy(dst=out[:, :, 0:last, :], src=result[:, :, 0:last, :])
-    nisa.dma_copy(dst=out[:, :, last:rows, :], src=result[:, :, last:rows, :])
+    if apart > 0:
+        nisa.dma_copy(dst=out[:, :, 0:apart, :], src=result[:, :, 0:apart, :])
+    nisa.dma_copy(dst=out[:, :, apart:rows, :], src=result[:, :, apart:rows, :])
 
 
 def _warm_up(plan):

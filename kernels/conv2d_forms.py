@@ -28,6 +28,7 @@ TENSOR_NS = 1 / 2.4  # a column, of four in float32
 VECTOR_NS = 1 / 0.96  # an element a partition
 GPSIMD_NS = 2 / 1.2  # one of a sum of two tiles
 VECTOR_GAP_NS = 65
+DESCRIPTOR_NS = 14 / 16  # of a short row, which a DMA loads by itself where columns are padded; 16 engines share them
 LEAST_COLUMNS = 64  # of a matmul: loading 16-bit weights takes as long,
 LEAST_COLUMNS_FLOAT32 = 128  # and of float32
 PAIRS_WEIGHTS_NS = 1400  # of the Vector Engine, to combine the filters of a tile of input and one of output channels
@@ -107,6 +108,8 @@ def estimate(plan):
     if form == DIRECT:
         return tensor
     pooled = problem.pool_size == 2
+    if problem.padding[1] + problem.padding[3] + problem.out_columns % 2 > 0:
+        tensor = max(tensor, problem.batch * problem.in_channels * problem.height * DESCRIPTOR_NS)
     weights = inputs * outputs
     if form == PAIRS:
         elements = 3 * inputs + (4 if pooled else 2) * outputs

@@ -72,16 +72,14 @@ def look_ahead(stream, index, tile, out_tiles):
         for t in range(len(stream.plan.channel_tiles)):
             loaded.append(_load_tile(stream, index + 1, t))
         stream.next_loaded = loaded
-    if tile == out_tiles - 1 and tile > 0:
+    if tile == out_tiles - 1:
         stream.next_tiles = _as_multiplied(stream.plan, stream.next_loaded)
 
 
-def advance(stream, index, out_tiles):
+def advance(stream, index):
     """Go on to the group after `index`."""
     if index == len(stream.plan.groups) - 1:
         return
-    if out_tiles == 1:
-        stream.next_tiles = _as_multiplied(stream.plan, stream.next_loaded)
     stream.loaded = stream.next_loaded
     stream.tiles = stream.next_tiles
 
