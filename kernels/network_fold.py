@@ -33,8 +33,13 @@ def pool_pairs(layer, result, data, columns):
     folded = fold_columns(data, "maximum", sweep, sweep.outputs, data.dtype)
     offset, rows = layer.fold[1], layer.fold[2]
     half = data.shape[0] // 2
+    # The Vector Engine reads two tensors from the same partition on, so the second rows come beside the first.
+    shape = (half, folded.shape[1], folded.shape[2], folded.shape[3])
+    seconds = nl.ndarray(shape, dtype=data.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=seconds, src=folded[half : 2 * half])
+    halves = (folded[0:half], seconds)
     if offset < 0:
-        _fold_rows(result, folded, layer, (0, 1, rows))
+        _fold_rows(result, halves, layer, (0, 1, rows))
         return
     for second in range(2):
         first = offset if second == 0 else 0  # pair whose row of that half is the first in the image
@@ -42,19 +47,18 @@ def pool_pairs(layer, result, data, columns):
         count = (rows - row + 1) // 2
         if count > 0:
             target = result[second * half : (second + 1) * half, :, first : first + count]
-            _fold_rows(target, folded, layer, (row, 2, count))
+            _fold_rows(target, halves, layer, (row, 2, count))
 
 
-def _fold_rows(target, folded, layer, outputs):
-    """Rows of windows: outputs are (first, step, count)."""
+def _fold_rows(target, halves, layer, outputs):
+    """Rows of windows: halves are the first and the second rows of the pairs, outputs (first, step, count)."""
     row, step, count = outputs
     start = layer.fold[0]
-    half = folded.shape[0] // 2
     before = None
     for tap in range(layer.kernel[0]):
         side = (start + tap) % 2
         down = (start + tap) // 2 + layer.padding[0] + row
-        data = folded[side * half : (side + 1) * half, :, down : down + (count - 1) * step + 1 : step]
+        data = halves[side][:, :, down : down + (count - 1) * step + 1 : step]
         if before is None:
             before = data
         else:

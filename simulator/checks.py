@@ -15,6 +15,7 @@ from .dtypes import Array
 from .errors import EarlierNkiWarning, NkiValidationError
 from .instruction import engine
 from .memory import PSUM, SBUF
+from .targets import PARTITIONS
 from .tensor import MAX_DIMENSIONS, NkiTensor
 from .views import dimensions
 
@@ -99,6 +100,26 @@ def same_size(op: str, dst: NkiTensor, operand: str, data: NkiTensor) -> None:
             f"{op}: {operand} {data.label} and dst {dst.label} must have the same number of partitions "
             "and of elements in each"
         )
+
+
+def read_together(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) -> None:
+    """Two tensors that an instruction reads side by side: not both in PSUM; in SBUF from the same partition, which is
+    only warned of, because nki-library alone tells it (core/embeddings/rope.py copies an operand "for tensor_tensor
+    base partition alignment"). A tile of up to 64 partitions may be placed where it suits."""
+    if a.storage.region is PSUM:
+        if b.storage.region is PSUM:
+            raise NkiValidationError(f"{op}: {first} {a.label} and {second} {b.label} cannot both be in PSUM")
+    elif a.access.row != b.access.row and b.storage.region is SBUF and _placed(a) and _placed(b):
+        active().warn(
+            f"{op}: {first} {a.label} starts at partition {a.access.row}, {second} {b.label} at {b.access.row}; two "
+            "tensors in SBUF are read from the same partition on; copy one first"
+        )
+
+
+def _placed(tensor: NkiTensor) -> bool:
+    """Whether the partition that a tile starts at is certain: the kernel gave it an address, or it takes over half."""
+    storage = tensor.storage
+    return storage.arena is not None or storage.shape[0] > PARTITIONS // 2
 
 
 _Member = TypeVar("_Member", bound=Enum)

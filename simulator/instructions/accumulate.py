@@ -24,7 +24,6 @@ from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
-from ..memory import PSUM
 from ..operators import AluOperator, alu_operator
 from ..targets import PARTITIONS
 from ..tensor import NkiTensor
@@ -189,8 +188,3 @@ def vector_accumulators(core: NeuronCore, data: NkiTensor) -> Array:
     first = data.access.row
     lanes: Array = found[first : first + data.shape[0]]
     return lanes
-
-
-def not_both_in_psum(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) -> None:
-    if a.storage.region is PSUM and b.storage.region is PSUM:
-        raise NkiValidationError(f"{op}: {first} {a.label} and {second} {b.label} cannot both be in PSUM")

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, same_size, scalar_operand, shaped, tile
+from ..checks import broadcast_value, float_values, read_together, same_size, scalar_operand, shaped, tile
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..operators import AluOperator, alu_operator
 from ..tensor import NkiTensor
-from .accumulate import _STATE, check_command, initial, not_both_in_psum, reduction, start, vector_accumulators
+from .accumulate import _STATE, check_command, initial, reduction, start, vector_accumulators
 from .scalar_engine import reduce_cmd
 from .vector_engine import _apply, _binary, _operand
 
@@ -36,7 +36,7 @@ def tensor_tensor_scan(
     for operand, tensor in (("dst", dst), ("data0", data0), ("data1", data1)):
         tile("tensor_tensor_scan", operand, tensor)
         same_size("tensor_tensor_scan", dst, operand, tensor)
-    not_both_in_psum("tensor_tensor_scan", "data0", data0, "data1", data1)
+    read_together("tensor_tensor_scan", "data0", data0, "data1", data1)
     first = _arithmetic("tensor_tensor_scan", "op0", op0)
     second = _arithmetic("tensor_tensor_scan", "op1", op1)
     begin = scalar_operand("tensor_tensor_scan", "initial", initial, data0, float32=False)

@@ -11,6 +11,7 @@ from ..checks import (
     destination,
     float_values,
     in_sbuf,
+    read_together,
     same_size,
     scalar_operand,
     shaped,
@@ -22,7 +23,7 @@ from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..operators import AluOperator, alu_operator
 from ..tensor import NkiTensor
-from .accumulate import _STATE, accumulate, check_command, not_both_in_psum, reduction, vector_accumulators
+from .accumulate import _STATE, accumulate, check_command, reduction, vector_accumulators
 from .gpsimd_engine import affine_fills, affine_pattern
 from .scalar_engine import reduce_cmd
 
@@ -45,7 +46,7 @@ def tensor_copy_predicated(
     if isinstance(src, NkiTensor):
         tile("tensor_copy_predicated", "src", src)
         same_size("tensor_copy_predicated", dst, "src", src)
-        not_both_in_psum("tensor_copy_predicated", "src", src, "predicate", predicate)
+        read_together("tensor_copy_predicated", "src", src, "predicate", predicate)
         if src.dtype != dst.dtype:
             raise NkiValidationError(f"tensor_copy_predicated: src {src.label} must have the dtype of dst, {dst.dtype}")
     else:
@@ -78,7 +79,7 @@ def select_reduce(
     for operand, tensor in (("predicate", predicate), ("on_true", on_true)):
         tile("select_reduce", operand, tensor)
         same_size("select_reduce", dst, operand, tensor)
-    not_both_in_psum("select_reduce", "predicate", predicate, "on_true", on_true)
+    read_together("select_reduce", "predicate", predicate, "on_true", on_true)
     if predicate.dtype not in ("int8", "uint8", "int16", "uint16"):
         raise NkiValidationError(f"select_reduce: predicate {predicate.label} must be int8, uint8, int16 or uint16")
     if on_true.dtype in ("tfloat32", "int32", "uint32"):

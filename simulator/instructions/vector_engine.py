@@ -16,6 +16,7 @@ from ..checks import (
     engine_of,
     float_values,
     not_psum_on_gpsimd,
+    read_together,
     same_partitions,
     same_size,
     scalar_operand,
@@ -103,9 +104,7 @@ def tensor_tensor(
     same_size("tensor_tensor", dst, "data1", data1)
     same_size("tensor_tensor", dst, "data2", data2)
     operator = _binary("tensor_tensor", op)
-    psum = data1.storage.region is PSUM, data2.storage.region is PSUM
-    if all(psum):
-        raise NkiValidationError(f"tensor_tensor: data1 {data1.label} and data2 {data2.label} cannot both be in PSUM")
+    read_together("tensor_tensor", "data1", data1, "data2", data2)
     tensors = (dst, data1, data2)
     integers = not operator.bits and dst._dtype.is_integer and all([t.dtype in _INT32 for t in tensors])
     default = _VECTOR
@@ -212,10 +211,7 @@ def scalar_tensor_tensor(
     second = _binary("scalar_tensor_tensor", op1, "op1")
     if first.bits or second.bits:
         raise NkiValidationError("scalar_tensor_tensor: op0 and op1 must be arithmetic operators, not bit operators")
-    if data.storage.region is PSUM and operand1.storage.region is PSUM:
-        raise NkiValidationError(
-            f"scalar_tensor_tensor: data {data.label} and operand1 {operand1.label} cannot both be in PSUM"
-        )
+    read_together("scalar_tensor_tensor", "data", data, "operand1", operand1)
     scalar = _operand("scalar_tensor_tensor", "operand0", first, operand0, data, float32=False)
     vectors = (scalar,) if isinstance(scalar, NkiTensor) else ()
     cost = core.costs.tensor_tensor(_VECTOR, dst, data, operand1)

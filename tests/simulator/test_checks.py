@@ -1,5 +1,7 @@
 """The machine's limits: each error names the instruction, the operand, what came and what is allowed."""
 
+import warnings
+
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from nki_tensors import hbm, new, normal, on, psum, tile, uniform
 from trninfer.simulator import NkiValidationError
 from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.errors import UndefinedOnChipWarning
 from trninfer.simulator.targets import find_target
 
 BROKEN = {
@@ -261,3 +264,28 @@ def test_views_of_more_than_five_dimensions_are_refused_in_hbm_too(core):
     turned = there.permute((5, 4, 3, 2, 1, 0))
     with pytest.raises(NkiValidationError, match=r"dma_copy: src shared_hbm.* has strides .* at most 5 dimensions"):
         nisa.dma_copy(nl.ndarray(turned.shape, nl.float32, nl.shared_hbm), turned)
+
+
+@pytest.mark.parametrize("size,shift,told", [(128, 0, False), (128, 64, True), (64, 32, False)])
+def test_tensors_read_together_start_at_one_partition(core, size, shift, told):
+    """A tile of 128 partitions lies at 0; one of 64 may be placed to suit."""
+    low, high = new((size, 8)), new((size, 8))
+    parts = low[0:32], high[shift : shift + 32]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        nisa.memset(low, 1.0)
+        nisa.memset(high, 2.0)
+        nisa.tensor_tensor(new((32, 8)), *parts, nl.add)
+        nisa.scalar_tensor_tensor(new((32, 8)), parts[0], nl.multiply, 2.0, nl.add, parts[1])
+    about = [str(warning.message) for warning in caught if warning.category is UndefinedOnChipWarning]
+    assert len(about) == (2 if told else 0)
+    assert all("starts at partition 0" in message and "at 64" in message for message in about)
+
+
+def test_a_tensor_in_psum_is_read_beside_any_partition(core):
+    data, accumulated = new((128, 8)), psum((128, 8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UndefinedOnChipWarning)
+        nisa.memset(data, 1.0)
+        nisa.memset(accumulated, 1.0)
+        nisa.tensor_tensor(new((64, 8)), data[0:64], accumulated[64:128], nl.add)
