@@ -19,7 +19,7 @@ from .network_program import CONVOLUTIONS, DoesNotFit, Planned, draw, image_of
 
 DEFAULT_INSTRUCTIONS = 50_000  # of a launch, all of which are unrolled
 WEIGHT_BYTES = 88 * 1024  # of a partition that the weights of all layers may take to stay for all passes
-PASS_COLUMNS = 12 * 1024  # that the first layer moves in a pass; more passes hide the ends of each behind the others
+PASS_COLUMNS = 6 * 1024  # that the first layer moves in a pass; more passes hide the ends of each behind the others
 MAX_TOGETHER = 16  # images side by side
 
 
