@@ -11,9 +11,7 @@ picture of 224 x 224. Wall times, of PyTorch and the simulator in turns so that 
   again     seconds of a later one, the best of `--repeats`: launches that come again are replayed
   ratio     of `again` to the best of PyTorch's
 
-Predicted times are of trn2 in bfloat16, layer by layer, beside the network's floor: weights and picture once from HBM
-at the rate that a core's DMA engines sustain, or all multiply-accumulates at the Tensor Engine's full clock, whichever
-is longer.
+Predicted times are of trn2 in bfloat16, launched as by default, beside the network's floor (runtime/floor.py).
 """
 
 from __future__ import annotations
@@ -30,22 +28,23 @@ from typing import Any
 
 import numpy as np
 import torch
-import torchvision
 from trninfer.models.files import Model
 from trninfer.models.importing import import_network
+from trninfer.runtime.floor import floor_of
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import open_simulated_backend
-from trninfer.simulator.targets import find_target
-from trninfer.simulator.timing.constants import machine
 
 NETWORKS = ("resnet18", "mobilenet_v2", "vgg11")
 SIDE = 224
 TARGET = "trn2"
-ARRAY = 128 * 128  # multiply-accumulates of the Tensor Engine in a cycle, in 16 bits
 
 
 def random_network(kind: str) -> Any:
     """A network as torchvision defines it, with random weights and random batch statistics."""
+    # torchvision registers operators that a build of torch without its libraries does not know; no network needs them.
+    torch.library.register_fake = lambda *_, **__: lambda function: function
+    import torchvision.models
+
     torch.manual_seed(0)
     network = getattr(torchvision.models, kind)(weights=None).eval()
     for module in network.modules():
@@ -66,15 +65,6 @@ def imported(name: str, network: Any) -> tuple[Model, float]:
         start = time.perf_counter()
         read = import_network(path)
         return Model(read.network, read.tensors, {}), time.perf_counter() - start
-
-
-def floor_us(model: Model) -> float:
-    """Microseconds that no schedule can go below on the target, in bfloat16."""
-    shapes = model.network.shapes()
-    work = sum(layer.multiply_accumulates(*(shapes[name] for name in layer.inputs)) for layer in model.network.layers)
-    weights = sum(tensor.size for tensor in model.tensors.values()) + int(np.prod(model.network.input.shape))
-    rate = machine(TARGET).dma_sustained  # bytes a nanosecond
-    return max(2 * weights / rate, work / ARRAY / find_target(TARGET).tensor_ghz) / 1000
 
 
 def seconds_of(run: Any) -> float:
@@ -107,7 +97,7 @@ def measure(name: str, repeats: int, profile: bool) -> str:
         with cProfile.Profile() as measured:
             session.run(x)
         pstats.Stats(measured).sort_stats("tottime").print_stats(15)
-    floor = floor_us(model)
+    floor = floor_of(model.network, "bfloat16", 1, TARGET).latency_us
     return (
         f"{name:>16} {import_seconds:8.2f} {shapes_seconds:8.2f} {min(theirs):9.3f} {first:8.3f} {min(ours):8.3f} "
         f"{min(ours) / min(theirs):7.2f} {error:9.1e} {predicted:13.1f} {floor:9.1f} {predicted / floor:8.2f}"

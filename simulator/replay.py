@@ -26,7 +26,7 @@ from .strided import StridedMemory
 MAX_STEPS = 20_000  # of a recording, of about 3 KB each with the views that it holds
 MAX_REMEMBERED_STEPS = 40_000  # of all replays together
 MAX_LAUNCHES = 1_000  # that are remembered as seen
-MAX_BYTES = 1 << 28  # of all tiles of a launch, which live side by side while it is recorded
+MAX_BYTES = 5 << 28  # of all tiles of a launch, which live side by side while it is recorded; 1.1 GB in VGG-11
 
 Step = tuple[Callable[..., None], tuple[Any, ...]]
 Buffers = dict[tuple[np.dtype[Any], int], list[Array]]  # free memory by dtype and elements
