@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from trninfer.app.errors import UsageError
 from trninfer.app.picture_inputs import find_named_pictures
@@ -128,9 +128,15 @@ def test_lists_that_cannot_be_read(tmp_path: Path, kind: str) -> None:
 
 
 @given(st.binary(max_size=60))
+@example(b"a\nb\n\na")
+@example(b"a\0b")
 def test_any_list_names_files(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "list"
     path.write_bytes(content)
+    if b"\0" in content:
+        with pytest.raises(UsageError, match="holds NUL bytes"):
+            find_named_pictures(["-"], False, str(path))
+        return
     found, _ = find_named_pictures(["-"], False, str(path))
     assert len(found) == len(set(found)) and all("\n" not in name for name in found)
 
