@@ -33,27 +33,11 @@ from trninfer.models.importing import import_network
 from trninfer.runtime.floor import floor_of
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import open_simulated_backend
+from trninfer.tools.measure_networks import export, random_network
 
 NETWORKS = ("resnet18", "mobilenet_v2", "vgg11")
 SIDE = 224
 TARGET = "trn2"
-
-
-def random_network(kind: str) -> Any:
-    """A network as torchvision defines it, with random weights and random batch statistics."""
-    # torchvision registers operators that a build of torch without its libraries does not know; no network needs them.
-    torch.library.register_fake = lambda *_, **__: lambda function: function
-    import torchvision.models
-
-    torch.manual_seed(0)
-    network = getattr(torchvision.models, kind)(weights=None).eval()
-    for module in network.modules():
-        for name, buffer in module.named_buffers(recurse=False):
-            if name == "running_mean":
-                buffer.normal_(0, 0.1)
-            elif name == "running_var":
-                buffer.uniform_(0.5, 1.5)
-    return network
 
 
 def imported(name: str, network: Any) -> tuple[Model, float]:
@@ -61,7 +45,7 @@ def imported(name: str, network: Any) -> tuple[Model, float]:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = Path(folder) / f"{name}.onnx"
-        torch.onnx.export(network, (torch.zeros(1, 3, SIDE, SIDE),), str(path), dynamo=False)
+        export(network, "script", path)
         start = time.perf_counter()
         read = import_network(path)
         return Model(read.network, read.tensors, {}), time.perf_counter() - start

@@ -25,7 +25,6 @@ import nki.language as nl
 from .packing import ceil_div
 from .warm_up import psum_tile
 
-HALF_COLUMNS = 256  # squares of a matmul: two tiles of sums, of two combinations of columns, share a PSUM bank
 ROW_ORDER = (1, 2, 0, 3)  # of the combinations of rows: those first that are copied out of PSUM
 
 

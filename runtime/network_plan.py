@@ -56,11 +56,6 @@ class Segment:
         self.launch.cache_clear()
         self.launch(1)
 
-    @property
-    def gives_scores(self) -> bool:
-        """Whether it is the end of a network."""
-        return self.layers[-1].kind == "scores"
-
     def _check(self) -> None:
         for layer in self.layers:
             if layer.kind == "combine" or (layer.kind == "conv2d" and len(layer.sources) > 1):

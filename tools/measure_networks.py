@@ -121,7 +121,7 @@ def measure(name: str, exporter: str) -> Row:
     backend = open_simulated_backend(TARGET)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.onnx"
-        export(name, exporter, path)
+        export(random_network(name), exporter, path)
         started = time.perf_counter()
         imported = import_network(path)
         import_seconds = time.perf_counter() - started
@@ -158,8 +158,8 @@ def _launches(session: Session) -> int:
     return int(session.launches_note.split()[0]) if session.launches_note else 1
 
 
-def export(name: str, exporter: str, path: Path) -> None:
-    """A network of torchvision with random weights and batch statistics as an ONNX file."""
+def random_network(name: str) -> Any:
+    """A network of torchvision with random weights and batch statistics, the same at each call."""
     import torch
 
     # torchvision registers operators that a build of torch without its libraries does not know; no network needs them.
@@ -177,7 +177,14 @@ def export(name: str, exporter: str, path: Path) -> None:
                 centred.uniform_(-0.2, 0.2, generator=generator)
             for positive in (part.running_var, part.weight.data):
                 positive.uniform_(0.5, 1.5, generator=generator)
-    picture = torch.randn(1, 3, 224, 224, generator=generator)
+    return module
+
+
+def export(module: Any, exporter: str, path: Path) -> None:
+    """A network of torch for pictures of 224x224 as an ONNX file."""
+    import torch
+
+    picture = torch.zeros(1, 3, 224, 224)
     if exporter == "dynamo":
         torch.onnx.export(module, (picture,), str(path), dynamo=True, verbose=False)
     else:
