@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ..kernels.packing import PARTITIONS
 from ..models.files import Model
 from ..models.network import INPUT
 from .backend import ArraySpec, Backend, LaunchResult, LaunchTime
+from .network_layout import LaidOut
 from .network_plan import DEFAULT_INSTRUCTIONS, NetworkLaunch, NetworkPlan
 from .network_program import DoesNotFit
 from .plan import DTYPES, plan_network
@@ -127,7 +129,8 @@ class NetworkLaunches:
         self.note = self._plan.note
         self._kernel = kernels.kernel("run_network")
         self._tells_layers = tells_layers
-        self._operands: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        # Kept as long as the plans: a network forgets those of batch sizes that have not come for long.
+        self._operands: WeakKeyDictionary[LaidOut, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
         shape = model.network.input.shape
         self._image = self._plan.image
         self._of_values = model.network.output.kind == "values"
@@ -173,11 +176,11 @@ class NetworkLaunches:
 
     def _operands_of(self, planned: NetworkLaunch) -> tuple[np.ndarray, np.ndarray]:
         """Weights and constants, laid out once."""
-        key = id(planned.laid_out)
-        if key not in self._operands:
-            self._operands[key] = planned.laid_out.weights(self._dtype), planned.laid_out.constants()
-            _keep(*self._operands[key])
-        return self._operands[key]
+        laid_out = planned.laid_out
+        if laid_out not in self._operands:
+            self._operands[laid_out] = laid_out.weights(self._dtype), laid_out.constants()
+            _keep(*self._operands[laid_out])
+        return self._operands[laid_out]
 
     def _rows_of(
         self, results: list[tuple[int, LaunchResult]]

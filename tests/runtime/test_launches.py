@@ -11,7 +11,18 @@ from trninfer import kernels
 from trninfer.models import load_model
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
-from trninfer.models.network import Concat, Dense, FeatureInput, LayerNorm, Network, Output, Softmax
+from trninfer.models.network import (
+    Concat,
+    Conv2d,
+    Dense,
+    FeatureInput,
+    Flatten,
+    ImageInput,
+    LayerNorm,
+    Network,
+    Output,
+    Softmax,
+)
 from trninfer.runtime.launches import plan_launches
 from trninfer.runtime.network_plan import NetworkPlan
 from trninfer.runtime.session import Session
@@ -57,6 +68,20 @@ def test_any_network(network: Network, dtype: str, batch: int, target: str) -> N
 def test_features_in_any_batch(dtype: str, batch: int) -> None:
     layers = (Dense("a", 150, 129, "relu"), Dense("b", 129, 9), Softmax("s"))
     check(Network("n", FeatureInput(150), layers, labels(9)), dtype, batch, "trn2")
+
+
+def test_batches_of_more_sizes_than_are_remembered() -> None:
+    """What a size lays out for its images side by side is not taken for another's once it is forgotten."""
+    image = ImageInput(1, 4, 4, "none", (0.0,), (1.0,))
+    layers = (Conv2d("a", 1, 8, (3, 3), padding=(1, 1, 1, 1)), Flatten("f"), Dense("b", 128, 3), Softmax("s"))
+    network = Network("n", image, layers, labels(3))
+    model = model_of(network)
+    running = session(model, batch=70)
+    x = np.random.default_rng(4).standard_normal((70, 1, 4, 4)).astype(np.float32)
+    expected = run_network(network, model.tensors, x).probabilities
+    for size in (*range(70, 0, -1), *range(1, 70)):
+        given = running.run(x[:size]).probabilities
+        np.testing.assert_allclose(given, expected[:size], atol=TOLERANCES["float32"], rtol=0, err_msg=str(size))
 
 
 @pytest.mark.parametrize("classes", [1, 7, 8, 9, 512, 513, 1000])
