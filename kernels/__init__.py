@@ -1,4 +1,5 @@
-"""NKI kernels, one file a family.
+"""NKI kernels, one file a family. What several share is in tiling/, the parts of conv2d.py in convolution/, those of
+network.py in networks/.
 
 The kernels are reachable by name (``from trninfer.kernels import matmul_tiled``) and loaded on first use. Which `nki`
 they then get is settled by `use_nki`; where nobody called it, by its default. Three kernels share their names with

@@ -9,7 +9,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import DMA_BYTES, PARTITIONS, check_matrix, even_tiles, itemsize, row_groups, tiles
+from .tiling.tiles import DMA_BYTES, PARTITIONS, check_matrix, even_tiles, itemsize, row_groups, tiles
 
 SEARCH_WIDTH = 8  # max8 and nc_find_index8 work on 8 values, and on no fewer than 8 elements
 CHUNK = 8192  # elements searched at once: up to 16,384 are allowed, half leaves SBUF room to load the next chunk

@@ -9,9 +9,9 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import check_dtype, even_tiles, row_groups
+from .tiling.tiles import check_dtype, even_tiles, row_groups
+from .tiling.windows import CHUNK, Span, load_padded
 from .transpose import transpose_into
-from .windows import CHUNK, Span, load_padded
 
 MAX_DMA_AXES = 5  # of an access pattern
 

@@ -14,7 +14,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .activation_functions import activate
-from .tiles import Tile, check_matrix, even_tiles, group_view, row_groups, usable_sbuf_bytes
+from .tiling.tiles import Tile, check_matrix, even_tiles, group_view, row_groups, usable_sbuf_bytes
 
 CHUNK = 2048  # elements of a partition at once: 8 KiB, so that several chunks are in flight in SBUF
 SHORT_ROW = 256  # elements up to which softmax treats several rows of a partition in one instruction

@@ -14,7 +14,7 @@
    every filter tap and output channel; the rows that the next one shares are copied on chip, not loaded again.
 2. Weights lie in SBUF as [channels, steps, output channels]. Each matmul takes one tap (or several, where few channels
    leave room on the partition axis, see packing.py) and up to 512 output pixels; all of them accumulate in one bank.
-   On larger images 3x3 filters take two thirds or four ninths of them, where that is quicker (conv2d_forms.py).
+   On larger images 3x3 filters take two thirds or four ninths of them, where that is quicker (convolution/forms.py).
 3. The Vector Engine takes the maxima of 2x2 windows straight from PSUM, the Scalar Engine adds the bias and applies
    the activation in one instruction. Maximum and activation change places where the activation never decreases.
 
@@ -26,13 +26,13 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .conv2d_forms import SQUARES, estimate, matmul_columns
-from .conv2d_input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
-from .conv2d_plan import halve_last, plan_conv2d, psum_pieces
-from .conv2d_problem import make_problem, of_section
-from .conv2d_sums import convolve_tile as convolve_tile
-from .conv2d_weights import load_biases, open_weights, stage_weights, weights_of
-from .packing import (
+from .convolution.forms import SQUARES, estimate, matmul_columns
+from .convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
+from .convolution.plan import halve_last, plan_conv2d, psum_pieces
+from .convolution.problem import make_problem, of_section
+from .convolution.sums import convolve_tile as convolve_tile
+from .convolution.weights import load_biases, open_weights, stage_weights, weights_of
+from .tiling.packing import (
     PARTITIONS,
     ceil_div,
     conv2d_sections,
@@ -41,8 +41,8 @@ from .packing import (
     packed_rows,
     taps_in_partitions,
 )
-from .tiles import usable_sbuf_bytes
-from .warm_up import WINDOW_NS, warm_up
+from .tiling.tiles import usable_sbuf_bytes
+from .tiling.warm_up import WINDOW_NS, warm_up
 
 
 @nki.jit
@@ -75,7 +75,7 @@ def fused_conv2d_maxpool(
         activation, parameters: a name and its numbers, as `activate` takes them
         stride, dilation: (rows, columns), >= 1
         groups: of channels, a divisor of Cin and Cout; output channels of a group see the input channels of that group
-        form: "quickest", or in which 3x3 filters are multiplied: "direct", "pairs" or "squares" (conv2d_forms.py)
+        form: "quickest", or in which 3x3 filters are multiplied: "direct", "pairs" or "squares" (convolution/forms.py)
 
     Returns:
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype; sums are float32.

@@ -19,8 +19,8 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .activation_functions import activate
-from .tiles import check_dtype, even_tiles, row_groups, tiles
-from .windows import (
+from .tiling.tiles import check_dtype, even_tiles, row_groups, tiles
+from .tiling.windows import (
     CHUNK,
     Sweep,
     column_tap,

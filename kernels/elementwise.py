@@ -11,7 +11,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .activation_functions import activate, slope_below_zero
-from .tiles import PARTITIONS, Tile, check_dtype, even_tiles, group_view, row_groups
+from .tiling.tiles import PARTITIONS, Tile, check_dtype, even_tiles, group_view, row_groups
 
 CHUNK = 2048  # elements of a partition at once: 8 KiB, so that several chunks are in flight in SBUF
 OPERATIONS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")

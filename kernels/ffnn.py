@@ -12,7 +12,7 @@ import nki.language as nl
 from .argmax import argmax
 from .bias_activation import bias_activation
 from .matmul import matmul_block_free_dimension, matmul_fully_optimized, matmul_hoist_load, matmul_tiled
-from .tiles import check_matrix, even_tiles, group_view, row_groups
+from .tiling.tiles import check_matrix, even_tiles, group_view, row_groups
 from .transpose import transpose
 
 CHUNK = 4096  # elements of a partition at once: 16 KiB, so that loads, activations and stores overlap

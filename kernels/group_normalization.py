@@ -10,7 +10,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import PARTITIONS, Tile, check_dtype, even_tiles, tiles
+from .tiling.tiles import PARTITIONS, Tile, check_dtype, even_tiles, tiles
 
 PIXELS = 4096  # of a channel at once: 16 KiB of a partition in float32
 MAX_CHANNELS = 1 << 16

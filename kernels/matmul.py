@@ -16,7 +16,7 @@ import nki.language as nl
 
 from .matmul_blocks import load_panels, multiply_block, panels, whole_rows
 from .matmul_plan import GROUP, TILE_M, TILE_N, choose_plan
-from .tiles import (
+from .tiling.tiles import (
     DMA_BYTES,
     PARTITIONS,
     ceil_div,
@@ -26,7 +26,7 @@ from .tiles import (
     tiles,
     usable_sbuf_bytes,
 )
-from .warm_up import warm_up
+from .tiling.warm_up import warm_up
 
 FIRST_BYTES = DMA_BYTES // 2  # of a DMA while the Tensor Engine waits
 WARM_COLUMNS = 16384  # of all matmuls, four times in float32, from which they take twice as long as warming up

@@ -14,8 +14,8 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .matmul_plan import GROUP, TILE_M, TILE_N
-from .tiles import DMA_BYTES, PARTITIONS, Tile, evict, itemsize, store_rows, tiles
-from .warm_up import psum_tile
+from .tiling.tiles import DMA_BYTES, PARTITIONS, Tile, evict, itemsize, store_rows, tiles
+from .tiling.warm_up import psum_tile
 
 MANY_TILES = 8 * GROUP  # of a block: all that it takes is loaded long before the last group
 

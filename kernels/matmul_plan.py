@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import nki.language as nl
 
-from .tiles import DMA_BYTES, DMA_ROW_BYTES, PARTITIONS, ceil_div
+from .tiling.tiles import DMA_BYTES, DMA_ROW_BYTES, PARTITIONS, ceil_div
 
 TILE_M = 128  # columns of the stationary operand that the PE array holds (nl.tile_size.gemm_stationary_fmax)
 TILE_N = 512  # columns of the moving operand: a PSUM bank of float32 (nl.tile_size.gemm_moving_fmax)

@@ -30,18 +30,18 @@ import nki.language as nl
 
 from .activation_functions import activate
 from .conv2d import convolve_tile
-from .conv2d_input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
-from .conv2d_plan import plan_groups, plan_resident, rows_of_taps
-from .conv2d_problem import Problem
+from .convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
+from .convolution.plan import plan_groups, plan_resident, rows_of_taps
+from .convolution.problem import Problem
 from .elementwise import combine_tiles
-from .network_ends import finish, load, load_plain
-from .network_fold import blank_rows, pool_pairs
-from .network_layers import Layer, Value, heights, inside, joined, make_room, store_value, whole_tile
-from .network_weights import LayerWeights, open_layer, stream_of, units_of
-from .packing import PARTITIONS
+from .networks.ends import finish, load, load_plain
+from .networks.fold import blank_rows, pool_pairs
+from .networks.layers import Layer, Value, heights, inside, joined, make_room, store_value, whole_tile
+from .networks.weights import LayerWeights, open_layer, stream_of, units_of
 from .pooling import average_pool_tile, lowest, max_pool_tile
-from .tiles import even_tiles, itemsize, tiles
-from .windows import fill_border, input_span, make_sweep, whole
+from .tiling.packing import PARTITIONS
+from .tiling.tiles import even_tiles, itemsize, tiles
+from .tiling.windows import fill_border, input_span, make_sweep, whole
 
 
 @dataclass

@@ -9,8 +9,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import PARTITIONS, ceil_div, check_dtype, check_matrix, even_tiles, group_view, row_groups, tiles
-from .windows import whole
+from .tiling.tiles import PARTITIONS, ceil_div, check_dtype, check_matrix, even_tiles, group_view, row_groups, tiles
+from .tiling.windows import whole
 
 LONGEST_ROW = 12288  # of a log-softmax: three float32 forms of it fit a partition, 144 of the 192 KiB of trn1
 PIXELS = 512  # of all images at once: a PSUM bank (nl.tile_size.psum_fmax), and a matmul's columns

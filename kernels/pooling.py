@@ -13,8 +13,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import check_dtype, row_groups
-from .windows import (
+from .tiling.tiles import check_dtype, row_groups
+from .tiling.windows import (
     CHUNK,
     cut_into_blocks,
     fold_columns,

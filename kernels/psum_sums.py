@@ -9,7 +9,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import PARTITIONS, check_matrix, evict, tiles
+from .tiling.tiles import PARTITIONS, check_matrix, evict, tiles
 
 PSUM_COLUMNS = 512  # float32 numbers of a PSUM bank
 

@@ -9,7 +9,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import (
+from .tiling.tiles import (
     DMA_ROW_BYTES,
     PARTITIONS,
     ceil_div,

@@ -12,8 +12,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import PARTITIONS, ceil_div, check_dtype, itemsize, usable_sbuf_bytes
-from .tiles import tiles as cover
+from .tiling.tiles import PARTITIONS, ceil_div, check_dtype, itemsize, usable_sbuf_bytes
+from .tiling.tiles import tiles as cover
 
 ADDRESS_ALIGNMENT = 64  # bytes between starts of explicitly placed tiles: a multiple of every target's requirement
 

@@ -2,7 +2,7 @@
 
 The Tensor Engine contracts over the partition axis, so input channels (and, where they are few, several filter taps)
 become rows. A stationary operand is read fastest when its output channels are contiguous, so they come last. Which taps
-and which groups of channels share the rows, `kernels/packing.py` says to host and kernel alike.
+and which groups of channels share the rows, `kernels/tiling/packing.py` says to host and kernel alike.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.packing import PARTITIONS, output_blocks, packed_layout, packed_rows
+from ..kernels.tiling.packing import PARTITIONS, output_blocks, packed_layout, packed_rows
 
 
 def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[NDArray[Any], NDArray[np.float32]]:

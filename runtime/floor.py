@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..kernels.packing import PARTITIONS
+from ..kernels.tiling.packing import PARTITIONS
 from ..models.network import Network
 from ..simulator.targets import find_target
 from ..simulator.timing.constants import machine

@@ -10,13 +10,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..kernels.packing import PARTITIONS
+from ..kernels.tiling.packing import PARTITIONS
 from ..models.files import Model
 from ..models.network import INPUT
 from .backend import ArraySpec, Backend, LaunchResult, LaunchTime
-from .network_layout import LaidOut
-from .network_plan import DEFAULT_INSTRUCTIONS, NetworkLaunch, NetworkPlan
-from .network_program import DoesNotFit
+from .network.layout import LaidOut
+from .network.plan import DEFAULT_INSTRUCTIONS, NetworkLaunch, NetworkPlan
+from .network.program import DoesNotFit
 from .plan import DTYPES, plan_network
 from .timing import BATCH, Row, add_times, with_batch
 

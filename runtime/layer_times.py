@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import simulator
-from ..kernels.packing import PARTITIONS
+from ..kernels.tiling.packing import PARTITIONS
 from ..simulator.run import Parts
 from .backend import LaunchTime
 

@@ -13,7 +13,7 @@ from ..models.golden import probabilities_of
 from ..models.network import describe_shape
 from .backend import Backend, BackendInfo, KernelError, LaunchTime
 from .launches import plan_launches
-from .network_plan import DEFAULT_INSTRUCTIONS
+from .network.plan import DEFAULT_INSTRUCTIONS
 from .plan import DTYPES
 from .timing import LayerTiming, Row, Totals, named_timelines
 

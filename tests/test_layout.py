@@ -16,7 +16,7 @@ ARROWS = {
     "app": {"inference", "runtime", "models", "simulator"},
     "inference": {"runtime", "models"},
     "runtime": {"models", "kernels", "simulator"},
-    "models": {"kernels/packing.py"},  # the geometry of packed weights, which imports no nki
+    "models": {"kernels/tiling/packing.py"},  # the geometry of packed weights, which imports no nki
     "kernels": {"simulator"},  # only nki_source.py, which settles which nki the others get
     "simulator": set(),
 }

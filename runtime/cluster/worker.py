@@ -14,7 +14,7 @@ import numpy as np
 from ...models.files import Model
 from ...version import __version__
 from ..backend import Backend, BackendInfo, BackendUnavailable, KernelError
-from ..network_plan import DEFAULT_INSTRUCTIONS
+from ..network.plan import DEFAULT_INSTRUCTIONS
 from ..session import BatchAnswer, OverflowedError, Session
 from ..timing import Row
 

@@ -56,8 +56,8 @@ def _digest(file: str | None) -> str | None:
     if file is None:
         return None
     own = Path(file).resolve()
-    sources = sorted(_KERNELS_FOLDER.glob("*.py"))
-    if own.parent != _KERNELS_FOLDER:
+    sources = sorted(_KERNELS_FOLDER.rglob("*.py"))
+    if _KERNELS_FOLDER not in own.parents:
         sources.append(own)
     digest = hashlib.sha256()
     for source in sources:

@@ -6,7 +6,7 @@ import pytest
 from trninfer.simulator.lint import examine_file
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted([*ROOT.glob("kernels/*.py"), *ROOT.glob("benchmarks/kernels/*.py")])
+FILES = sorted([*ROOT.rglob("kernels/**/*.py"), *ROOT.glob("benchmarks/kernels/*.py")])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

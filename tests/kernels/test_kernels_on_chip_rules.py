@@ -18,7 +18,7 @@ import pytest
 from trninfer import kernels, simulator
 from trninfer.models import load_model
 from trninfer.models.layout import pack_conv2d
-from trninfer.runtime.network_plan import NetworkPlan
+from trninfer.runtime.network.plan import NetworkPlan
 from trninfer.runtime.plan import DTYPES as RUNTIME_DTYPES
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.core import NeuronCore

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trninfer import simulator
 from trninfer.kernels import average_pool, max_pool
 from trninfer.kernels.pooling import average_pool_tile, lowest, max_pool_tile
-from trninfer.kernels.windows import input_span, load_padded, make_sweep, whole
+from trninfer.kernels.tiling.windows import input_span, load_padded, make_sweep, whole
 
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 TARGETS = ["trn1", "trn2", "trn3"]

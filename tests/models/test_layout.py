@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trninfer.kernels.packing import filter_steps, packed_layout, taps_in_partitions
+from trninfer.kernels.tiling.packing import filter_steps, packed_layout, taps_in_partitions
 from trninfer.models.layout import pack_conv2d
 
 channels = st.sampled_from([1, 3, 5, 14, 15, 42, 43, 64, 65, 127, 128, 129])

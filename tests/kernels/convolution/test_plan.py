@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trninfer.kernels.conv2d_forms import SQUARES, input_room, matmul_columns, matrices, most_columns
-from trninfer.kernels.conv2d_plan import input_columns, input_rows, plan_conv2d, psum_pieces, ramp
-from trninfer.kernels.conv2d_problem import Problem, output_extent
-from trninfer.kernels.packing import taps_in_partitions
+from trninfer.kernels.convolution.forms import SQUARES, input_room, matmul_columns, matrices, most_columns
+from trninfer.kernels.convolution.plan import input_columns, input_rows, plan_conv2d, psum_pieces, ramp
+from trninfer.kernels.convolution.problem import Problem, output_extent
+from trninfer.kernels.tiling.packing import taps_in_partitions
 
 
 def problem(

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.packing import PARTITIONS, ceil_div
-from ..models.files import Model
-from ..models.network import Shape
-from .network_fold import fold
-from .network_layout import LaidOut, heights_of
-from .network_memory import GROUP_BYTES, PSUM_COLUMNS, SBUF_BYTES, WHOLE_BYTES, Footprint, input_bytes, instructions
-from .network_program import CONVOLUTIONS, DoesNotFit, Planned, draw, image_of
+from ...kernels.tiling.packing import PARTITIONS, ceil_div
+from ...models.files import Model
+from ...models.network import Shape
+from .fold import fold
+from .layout import LaidOut, heights_of
+from .memory import GROUP_BYTES, PSUM_COLUMNS, SBUF_BYTES, WHOLE_BYTES, Footprint, input_bytes, instructions
+from .program import CONVOLUTIONS, DoesNotFit, Planned, draw, image_of
 
 DEFAULT_INSTRUCTIONS = 50_000  # of a launch, all of which are unrolled
 WEIGHT_BYTES = 88 * 1024  # of a partition that the weights of all layers may take to stay for all passes

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import nki.language as nl
 
-from .conv2d_forms import (
+from ..tiling.packing import PARTITIONS, ceil_div, round_up
+from ..tiling.tiles import Tile, tiles
+from .forms import (
     DIRECT,
     FORMS,
     GAIN,
@@ -23,9 +25,7 @@ from .conv2d_forms import (
     most_columns,
     rows_together,
 )
-from .conv2d_problem import Block, Chunk, Problem, Step, row_pitch, steps_of
-from .packing import PARTITIONS, ceil_div, round_up
-from .tiles import Tile, tiles
+from .problem import Block, Chunk, Problem, Step, row_pitch, steps_of
 
 RESERVED_BYTES = 8 * 1024  # of an SBUF partition, for biases and pooling scratch
 WEIGHT_BYTES = 96 * 1024  # at most this much of a partition for resident weights
@@ -67,7 +67,7 @@ class Conv2dPlan(nl.NKIObject):
     """The constants of one convolution."""
 
     problem: Problem
-    form: str  # in which the filters are multiplied (conv2d_forms.py)
+    form: str  # in which the filters are multiplied (forms.py)
     channel_tiles: list[Tile]  # of the input channels, one SBUF tile each
     steps: list[Step]
     reach: Reach

@@ -3,7 +3,7 @@
 import trninfer.kernels  # noqa: F401  (makes `import nki` work)
 from hypothesis import given
 from hypothesis import strategies as st
-from trninfer.kernels.tiles import PARTITIONS, even_tiles, row_groups, tiles
+from trninfer.kernels.tiling.tiles import PARTITIONS, even_tiles, row_groups, tiles
 
 
 @given(extent=st.integers(1, 2000), size=st.integers(1, 600))

@@ -3,13 +3,13 @@
 import nki.isa as nisa
 import nki.language as nl
 
-from .activation_functions import activate
-from .argmax import SEARCH_WIDTH, fill_up, find_largest
-from .bias_activation import softmax_tile
-from .conv2d_input import load_input
-from .network_layers import whole_tile
-from .packing import PARTITIONS, ceil_div
-from .tiles import Tile, evict, itemsize, load_rows, store_rows, tiles, transposed_dtype
+from ..activation_functions import activate
+from ..argmax import SEARCH_WIDTH, fill_up, find_largest
+from ..bias_activation import softmax_tile
+from ..convolution.input import load_input
+from ..tiling.packing import PARTITIONS, ceil_div
+from ..tiling.tiles import Tile, evict, itemsize, load_rows, store_rows, tiles, transposed_dtype
+from .layers import whole_tile
 
 FEW_ROWS = 16  # rows of features up to which a descriptor for each number costs less than transposing them
 

@@ -19,7 +19,7 @@ from trninfer.models.network import (
     Output,
     Pool,
 )
-from trninfer.runtime.network_plan import NetworkPlan
+from trninfer.runtime.network.plan import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 

@@ -1,6 +1,6 @@
 """Outputs in squares of two by two: 3x3 filters by four ninths of the matmuls, with minimal filtering F(2x2, 3x3).
 
-Rows and columns each go the way of conv2d_pairs.py, first the rows of a square, then its columns (A. Lavin and S. Gray,
+Rows and columns each go the way of pairs.py, first the rows of a square, then its columns (A. Lavin and S. Gray,
 Fast Algorithms for Convolutional Neural Networks, 2016). Four rows of the input become four combinations, and four
 columns of each another four:
 
@@ -22,8 +22,8 @@ the other half. GpSimd, which cannot read PSUM, adds what the Scalar Engine copi
 import nki.isa as nisa
 import nki.language as nl
 
-from .packing import ceil_div
-from .warm_up import psum_tile
+from ..tiling.packing import ceil_div
+from ..tiling.warm_up import psum_tile
 
 ROW_ORDER = (1, 2, 0, 3)  # of the combinations of rows: those first that are copied out of PSUM
 

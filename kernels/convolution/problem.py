@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from .packing import filter_steps
-from .tiles import check_dtype, itemsize
+from ..tiling.packing import filter_steps
+from ..tiling.tiles import check_dtype, itemsize
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Problem(nl.NKIObject):
     out_columns: int
     item_bytes: int
     packed: bool  # weights come in stationary layout
-    form: str = "direct"  # in which filters are multiplied (conv2d_forms.py), or "quickest"
+    form: str = "direct"  # in which filters are multiplied (forms.py), or "quickest"
     gen2: bool = False  # on NeuronCore-v2
 
 

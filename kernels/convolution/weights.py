@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from .conv2d_forms import PAIRS, SQUARES
-from .conv2d_pairs import pair_filters
-from .conv2d_plan import Conv2dPlan, has_space, rows_of_taps
-from .conv2d_squares import square_filters
-from .packing import PARTITIONS
-from .tiles import even_tiles, evict, itemsize, transposed_dtype
+from ..tiling.packing import PARTITIONS
+from ..tiling.tiles import even_tiles, evict, itemsize, transposed_dtype
+from .forms import PAIRS, SQUARES
+from .pairs import pair_filters
+from .plan import Conv2dPlan, has_space, rows_of_taps
+from .squares import square_filters
 
 WIDE_STRIDE = 16  # bytes between neighbours from which on a memory gives an engine half its bandwidth (A1)
 

@@ -14,9 +14,9 @@ accumulate in four PSUM banks. The additions on the input run on the Vector Engi
 import nki.isa as nisa
 import nki.language as nl
 
-from .conv2d_plan import rows_of_taps
-from .packing import ceil_div
-from .warm_up import psum_tile
+from ..tiling.packing import ceil_div
+from ..tiling.warm_up import psum_tile
+from .plan import rows_of_taps
 
 ORDER = (1, 2, 0, 3)  # of the sums: first those that are copied out of PSUM
 FIRST = 1

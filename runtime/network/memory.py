@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..kernels.packing import PARTITIONS, ceil_div
-from ..models.network import Shape
-from .network_layout import LaidOut, from_hbm, heights_of, read_together, steps_of
-from .network_program import CONVOLUTIONS, Planned
+from ...kernels.tiling.packing import PARTITIONS, ceil_div
+from ...models.network import Shape
+from .layout import LaidOut, from_hbm, heights_of, read_together, steps_of
+from .program import CONVOLUTIONS, Planned
 
-SBUF_BYTES = 176 * 1024 - 264  # of a partition that tiles may take on trn1, the smallest (kernels/tiles.py)
+SBUF_BYTES = 176 * 1024 - 264  # of a partition that tiles may take on trn1, the smallest (kernels/tiling/tiles.py)
 SCRATCH_BYTES = 12 * 1024  # of them for sums on their way from PSUM, and what else lives briefly
 GROUP_BYTES = 48 * 1024  # for an input in HBM that is loaded in groups, and what a group gives
-WHOLE_BYTES = 8 * 1024  # an input of an image up to which it is loaded as a whole (conv2d_plan.WHOLE_IMAGE_BYTES)
+WHOLE_BYTES = 8 * 1024  # an input of an image up to which it is loaded as a whole (convolution.plan.WHOLE_IMAGE_BYTES)
 PSUM_COLUMNS = 512  # float32 numbers of a PSUM bank
 
 

@@ -6,7 +6,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from trninfer import simulator
-from trninfer.kernels.warm_up import psum_tile, warm_up
+from trninfer.kernels.tiling.warm_up import psum_tile, warm_up
 
 
 @nki.jit

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from .conv2d_plan import Conv2dPlan
-from .conv2d_weights import WeightStream
+from ..convolution.plan import Conv2dPlan
+from ..convolution.weights import WeightStream
 from .weight_loads import tiles_read, weight_loads
 
 

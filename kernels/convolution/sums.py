@@ -5,20 +5,20 @@
             sums = accumulate(weights[tile], inputs[tile])      # a matmul for each step
         result[piece] = finish(sums)            # pool, bias, activation
 
-Pairs and squares of outputs have sums of their own (conv2d_pairs.py, conv2d_squares.py).
+Pairs and squares of outputs have sums of their own (pairs.py, squares.py).
 """
 
 import nki.isa as nisa
 import nki.language as nl
 
-from .activation_functions import NEVER_DECREASE, activate
-from .conv2d_forms import PAIRS, SQUARES
-from .conv2d_pairs import accumulate_pairs, join_pairs, pair_sums
-from .conv2d_plan import input_columns, psum_pieces, rows_of_taps
-from .conv2d_squares import multiply_squares
-from .conv2d_weights import units_of, weights_of
-from .packing import ceil_div
-from .warm_up import psum_tile
+from ..activation_functions import NEVER_DECREASE, activate
+from ..tiling.packing import ceil_div
+from ..tiling.warm_up import psum_tile
+from .forms import PAIRS, SQUARES
+from .pairs import accumulate_pairs, join_pairs, pair_sums
+from .plan import input_columns, psum_pieces, rows_of_taps
+from .squares import multiply_squares
+from .weights import units_of, weights_of
 
 
 def convolve_tile(result, tiles, weights, tile, bias, group, added=None, pieces=None, warm=None):

@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..kernels.packing import PARTITIONS, ceil_div, filter_steps, taps_in_partitions
-from .network_program import Planned
+from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, taps_in_partitions
+from .program import Planned
 
 FOLDED_CHANNELS = 64  # of a row: two fill the partitions, and the second begins at one that engines can address
 FEWEST_ROWS = 16  # of an image, below which there is little to gain

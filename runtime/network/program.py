@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.packing import PARTITIONS
-from ..models.files import Model
-from ..models.network import (
+from ...kernels.tiling.packing import PARTITIONS
+from ...models.files import Model
+from ...models.network import (
     INPUT,
     Activation,
     Affine,
@@ -34,7 +34,7 @@ MOST_SCORES = 2048  # float32 numbers of half of PSUM's banks, so that two block
 
 @dataclass(frozen=True)
 class Planned:
-    """One layer of the program, by the names of `kernels.network_layers.Layer`'s fields.
+    """One layer of the program, by the names of `kernels.networks.layers.Layer`'s fields.
 
     Filters are [Cout, Cin / groups, kh, kw], `bias` a number for each output; `columns_of` the numbers of an affine.
     """

@@ -1,8 +1,8 @@
 """The forms in which 3x3 filters are multiplied, and which of them is the quickest.
 
 direct    nine matmuls of all outputs
-pairs     12 of half as many columns: two thirds (conv2d_pairs.py)
-squares   16 of a quarter: four ninths (conv2d_squares.py)
+pairs     12 of half as many columns: two thirds (pairs.py)
+squares   16 of a quarter: four ninths (squares.py)
 
 Minimal filtering saves matmuls and costs additions, on the input, once for all output channels, and on the sums, for
 each tile of them. The Tensor Engine hides those of the other engines where channels are many, more easily in float32,
@@ -14,7 +14,7 @@ times as large, and the Vector Engine would take longer than the Tensor Engine s
 the sum of two inputs must be in range.
 """
 
-from .packing import ceil_div
+from ..tiling.packing import ceil_div
 
 QUICKEST = "quickest"
 DIRECT = "direct"

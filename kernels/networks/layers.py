@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from .packing import PARTITIONS
-from .tiles import tiles
-from .windows import Span, fill_border
+from ..tiling.packing import PARTITIONS
+from ..tiling.tiles import tiles
+from ..tiling.windows import Span, fill_border
 
 
 @dataclass

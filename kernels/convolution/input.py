@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from .conv2d_forms import DIRECT, PAIRS
-from .conv2d_pairs import pair_inputs
-from .conv2d_plan import Conv2dPlan, has_space, input_columns, input_rows, rows_of_taps
-from .conv2d_squares import square_inputs
-from .packing import ceil_div
+from ..tiling.packing import ceil_div
+from .forms import DIRECT, PAIRS
+from .pairs import pair_inputs
+from .plan import Conv2dPlan, has_space, input_columns, input_rows, rows_of_taps
+from .squares import square_inputs
 
 ZEROED_TILES = 3  # one multiplied, one loaded, one waiting for its loads
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.packing import PARTITIONS, ceil_div, filter_steps, packed_rows, taps_in_partitions
-from ..kernels.weight_loads import Load, tiles_read, weight_loads
-from ..models.layout import pack_side_by_side
-from .network_program import CONVOLUTIONS, Parts, Planned
+from ...kernels.networks.weight_loads import Load, tiles_read, weight_loads
+from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, packed_rows, taps_in_partitions
+from ...models.layout import pack_side_by_side
+from .program import CONVOLUTIONS, Parts, Planned
 
 
 def heights_of(layers: Sequence[Planned], parts: Parts, channels: int, together: int) -> list[int]:

@@ -7,8 +7,8 @@ on [C, 2 C). Convolutions of such values are convolutions; here is what is not.
 import nki.isa as nisa
 import nki.language as nl
 
-from .network_layers import whole_tile
-from .windows import fold_columns, make_sweep
+from ..tiling.windows import fold_columns, make_sweep
+from .layers import whole_tile
 
 
 def blank_rows(layer, value):

@@ -1,7 +1,7 @@
 """How a convolution's filters share the Tensor Engine: the geometry of packed weights, for the host and for kernels.
 
 Plain arithmetic in the Python subset of NKI kernels, and no import of `nki`: `models/layout.py` packs weights by it
-before any backend is chosen, `conv2d_plan.py` reads them by it.
+before any backend is chosen, `convolution/plan.py` reads them by it.
 
 The partition axis holds the contraction. Where there are fewer than 128 input channels, neighbouring filter taps share
 it: a block of partitions holds the channels shifted by one tap, so that one matmul contracts over several taps. Blocks

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from random_networks import labels, model_of
 from trninfer.models.golden import run_network
 from trninfer.models.network import Combine, Conv2d, Dense, Flatten, ImageInput, Layer, Network, Pool
-from trninfer.runtime.network_plan import NetworkPlan
+from trninfer.runtime.network.plan import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 

@@ -1,0 +1,1 @@
+"""Parts of network.py: the layers of a launch, their weights, and both ends."""
