@@ -27,6 +27,7 @@ from .psum_writes import Written
 from .replay import Recording
 from .targets import Target
 from .tensor import IndirectTensor, NkiTensor
+from .tensor_indirection import check
 from .timing.capacity import Memory
 from .timing.costs import NO_TIME, Costs
 from .views import integers
@@ -140,7 +141,7 @@ class NeuronCore:
         for tensor in writes:
             if type(tensor) is not NkiTensor:
                 indirect.append(tensor)
-            if unit is not _TENSOR and tensor.storage.region is PSUM:
+            elif unit is not _TENSOR and tensor.storage.region is PSUM:
                 tensor.storage.note_write(tensor, by_matmul=False)
         for tensor in reads:
             if type(tensor) is not NkiTensor:
@@ -148,6 +149,11 @@ class NeuronCore:
         if indirect:
             if self.recording is not None:
                 self.recording.spoil()
+            check(self, op, unit, writes, reads)
+            for tensor in writes if unit is not _TENSOR else ():
+                if isinstance(tensor, IndirectTensor) and tensor.storage.region is PSUM:
+                    for part in tensor.parts(self.functional):
+                        tensor.storage.note_write(part, by_matmul=False)
             reads = _with_indices(writes, reads)
         for tensor in writes:
             storage = tensor.storage

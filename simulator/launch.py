@@ -163,6 +163,9 @@ def execute(
         return tensor
 
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    for name, value in (*enumerate(args), *kwargs.items()):
+        if _holds_list(value):
+            raise NkiValidationError(f"{made.__name__}: argument {name} holds a list, no kernel argument; pass a tuple")
     cores = _cores(core, made)
     args, kwargs = _each(args, enter), _each(kwargs, enter)
 
@@ -244,6 +247,12 @@ def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
                         "computed in the program's order, only edges that go with it are simulated"
                     )
                 later.depends_on(first)
+
+
+def _holds_list(value: Any) -> bool:
+    """Whether there is a list in what a kernel is called with: none since NKI 0.3 (nki/migration/index.rst)."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ()
+    return isinstance(value, list) or any(map(_holds_list, items))
 
 
 def _argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:

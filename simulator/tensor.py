@@ -8,21 +8,21 @@ aws-neuron-sdk.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
 from .dtypes import Array, lookup
-from .errors import NkiValidationError, NotSimulatedError, OutOfBoundsError
+from .errors import NkiValidationError, OutOfBoundsError
+from .index_rules import check_columns, check_scalar, check_vector, shown_key
 from .instruction import Access
-from .memory import SBUF
 from .objects import DynamicSlice
 from .registers import VirtualRegister
 from .tensor_views import TensorViews
 from .views import integers, resolve_index
 
 MAX_DIMENSIONS = 5  # of an access pattern (nki-language-guide.rst, "Tensor Values")
-_INDEX_TYPES = ("int32", "uint32")
 
 
 class NkiTensor(TensorViews):
@@ -93,7 +93,7 @@ class NkiTensor(TensorViews):
         return self._moved_by(view, scalar_offset, vector_offset, indirect_dim)
 
     def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], key: Any) -> NkiTensor:
-        what = f"{self.label}: {_shown_key(key)} takes no element"
+        what = f"{self.label}: {shown_key(key)} takes no element"
         return OutsideTensor(NkiTensor(shape, self._dtype, self.storage, strides=strides, offset=self.offset), what)
 
     def view(self, dtype: object) -> NkiTensor:
@@ -119,13 +119,22 @@ class NkiTensor(TensorViews):
         if dim != 0:
             raise NkiValidationError(f"vector_select of {self.label}: dim must be 0, came {dim}")
         self._only_index("vector_select")
-        _check_vector(self, vector_offset, "vector_select")
+        check_vector(self, vector_offset, "vector_select")
         shape = (vector_offset.shape[0] * vector_offset.free_size, *self.shape[1:])
         rows = NkiTensor(shape, self._dtype, self.storage, strides=self.strides, offset=self.offset)
         return IndirectTensor(rows, vector_offset, self.strides[0], self.shape[0], gathers=True)
 
     def indirect(self, index: Any, num_elem: int | None = None) -> NkiTensor:
-        raise NotSimulatedError("NkiTensor.indirect is not simulated yet")
+        """Columns of this tile, [P, num_elem], gathered where it is read and scattered where it is written (trn3).
+
+        Column i lies `index[i % G, i // G]` elements into the free dimensions; G is 16, for the Tensor Engine 32. The
+        index [P, K] is read at run time. tensor_indirection.py has what instructions take it.
+        """
+        self._only_index("indirect")
+        check_columns(self, index, num_elem)
+        shape = (self.shape[0], index.size if num_elem is None else num_elem)
+        columns = NkiTensor(shape, self._dtype, self.storage, strides=(self.row, 1), offset=self.offset)
+        return ColumnsTensor(columns, index, 1, self.free_size, gathers=False)
 
     # Indices known only at run time
 
@@ -137,13 +146,13 @@ class NkiTensor(TensorViews):
 
     def _select_at_run_time(self, dim: int, index: Any) -> NkiTensor:
         self._only_index("select")
-        _check_scalar(self, index, "select")
+        check_scalar(self, index, "select")
         return IndirectTensor(self.select(dim, 0), index, self.strides[dim], self.shape[dim], gathers=False)
 
     def _window_at_run_time(self, dim: int, start: Any, size: int) -> NkiTensor:
         """`size` elements of dimension `dim` from a start in SBUF or in a register."""
         self._only_index("an index")
-        _check_scalar(self, start, "an index")
+        check_scalar(self, start, "an index")
         if dim == 0 and self.storage.on_chip:
             raise NkiValidationError(f"{self.label}: the partitions cannot be chosen at run time")
         base = self.slice(dim, 0, size)
@@ -180,7 +189,7 @@ class NkiTensor(TensorViews):
         if step < 1:
             raise NkiValidationError(f"ap of {self.label}: dimension {dim} is broadcast and takes no offset")
         if vector is not None:
-            _check_vector(self, vector, "ap")
+            check_vector(self, vector, "ap")
             if dim != 0 or vector.shape[0] * vector.free_size < shape[0]:
                 raise NkiValidationError(
                     f"ap of {self.label}: vector_offset {vector.label} needs indirect_dim 0 (came {dim}) and an index "
@@ -191,7 +200,7 @@ class NkiTensor(TensorViews):
                 pattern.shape, pattern._dtype, pattern.storage, strides=(step, *strides), offset=pattern.offset
             )
         else:
-            _check_scalar(self, scalar, "ap")
+            check_scalar(self, scalar, "ap")
             if dim == 0 and self.storage.on_chip:
                 raise NkiValidationError(f"ap of {self.label}: the partitions cannot be chosen at run time")
         first = 1 if self.storage.on_chip else 0
@@ -274,6 +283,13 @@ class IndirectTensor(NkiTensor):
         for row, index in enumerate(indices):
             self.at(index).write(values[row])
 
+    def compute(self, function: Callable[..., Array], *values: Any) -> None:
+        self.write(function(*values))
+
+    def parts(self, known: bool) -> list[NkiTensor]:
+        """The views that it stands for; all that it could reach, where what it is at is not `known`."""
+        return [self.at(index) for index in self._checked()] if known else [self._table()]
+
     def at(self, index: int) -> NkiTensor:
         """What the view, or a row of it, is for one index."""
         first = 1 if self.gathers else 0
@@ -315,38 +331,53 @@ class IndirectTensor(NkiTensor):
         raise NkiValidationError(f"view of {self.label}: not possible on an indirect view; take it before the index")
 
 
-def _shown_key(key: Any) -> str:
-    """An index as a kernel writes it."""
-    shown = []
-    for item in key if type(key) is tuple else (key,):
-        if isinstance(item, slice):
-            shown.append(":".join("" if end is None else str(end) for end in (item.start, item.stop)))
-        elif isinstance(item, DynamicSlice):
-            shown.append(f"nl.ds({item.start}, {item.size})")
-        else:
-            shown.append("..." if item is Ellipsis else str(item))
-    return f"[{', '.join(shown)}]"
+class ColumnsTensor(IndirectTensor):
+    """What `NkiTensor.indirect` gives: single columns of a tile, at offsets that SBUF holds.
 
+    `group` partitions hold the offsets, first down, then along; the engine that uses the view settles it.
+    """
 
-def _check_scalar(tensor: NkiTensor, index: Any, what: str) -> None:
-    if isinstance(index, VirtualRegister):
-        return
-    if not isinstance(index, NkiTensor):
-        raise NkiValidationError(
-            f"{what} of {tensor.label}: the index must be an integer, a register or a tensor of one element in SBUF, "
-            f"came {type(index).__name__}"
-        )
-    if index.size != 1 or index.storage.region is not SBUF or index.dtype not in _INDEX_TYPES:
-        raise NkiValidationError(
-            f"{what} of {tensor.label}: index {index.label} must be one int32 or uint32 in SBUF, or a register"
-        )
+    __slots__ = ("group",)
 
+    def __init__(self, view: NkiTensor, index: Any, step: int, extent: int, gathers: bool) -> None:
+        super().__init__(view, index, step, extent, gathers)
+        self.group = 16
 
-def _check_vector(tensor: NkiTensor, index: Any, what: str) -> None:
-    if not isinstance(index, NkiTensor) or index.storage.region is not SBUF or index.dtype not in _INDEX_TYPES:
-        shown = index.label if isinstance(index, NkiTensor) else type(index).__name__
-        raise NkiValidationError(
-            f"{what} of {tensor.label}: the indices must be int32 or uint32 in SBUF, [rows, 1], came {shown}"
-        )
-    if tensor.storage.on_chip:
-        raise NkiValidationError(f"{what} of {tensor.label}: only a tensor in HBM takes a vector of indices")
+    def check_room(self, what: str) -> None:
+        """Refuse more columns than the index has offsets."""
+        rows, count = self.index.shape[0], self.shape[1]
+        room = rows if rows < self.group else self.group * self.index.free_size
+        if count > room:
+            raise NkiValidationError(
+                f"{what}: {count} columns of {self.label}, whose index {self.index.label} has {room} offsets, "
+                f"index[i % {self.group}, i // {self.group}]; give num_elem"
+            )
+
+    def offsets(self, first: int = 0) -> Array:
+        """The offsets as the group of partitions from `first` on holds them."""
+        held = self.index.values.reshape(self.index.shape[0], -1)[first : first + self.group]
+        offsets: Array = held.T.reshape(-1)[: self.shape[1]].astype(np.int64)
+        return offsets
+
+    @property
+    def indices(self) -> Array:
+        return self.offsets()
+
+    @property
+    def values(self) -> Array:
+        return self._table().values[:, self._checked()]
+
+    def write(self, values: Array) -> None:
+        for i, column in enumerate(self.parts(known=True)):
+            column.write(values[:, i : i + 1])
+
+    def at(self, index: int) -> NkiTensor:
+        shape = (self.shape[0], 1)
+        return NkiTensor(shape, self._dtype, self.storage, strides=self.strides, offset=self.offset + int(index))
+
+    def _table(self) -> NkiTensor:
+        shape = (self.shape[0], self.extent)
+        return NkiTensor(shape, self._dtype, self.storage, strides=self.strides, offset=self.offset)
+
+    def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> NoReturn:
+        raise NkiValidationError(f"{self.label}: columns at offsets of run time can be neither cut nor moved")

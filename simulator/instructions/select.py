@@ -51,7 +51,7 @@ def tensor_copy_predicated(
             raise NkiValidationError(f"tensor_copy_predicated: src {src.label} must have the dtype of dst, {dst.dtype}")
     else:
         scalar_operand("tensor_copy_predicated", "src", src, dst)
-    reads = (src, predicate, dst) if isinstance(src, NkiTensor) else (predicate, dst)
+    reads = (predicate, dst, src) if isinstance(src, NkiTensor) else (predicate, dst)
     cost = core.costs.tensor_tensor(engine.vector, dst, src if isinstance(src, NkiTensor) else dst, predicate)
     instruction = core.issue("tensor_copy_predicated", engine.vector, (dst,), reads, cost, name)
 

@@ -15,7 +15,8 @@ from ..instruction import Instruction, engine
 from ..memory import PSUM
 from ..psum_writes import Written
 from ..targets import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
-from ..tensor import NkiTensor
+from ..tensor import ColumnsTensor, IndirectTensor, NkiTensor
+from ..tensor_indirection import check
 
 
 class matmul_perf_mode(Enum):  # noqa: N801 (name and values of nki.isa)
@@ -28,6 +29,7 @@ class matmul_perf_mode(Enum):  # noqa: N801 (name and values of nki.isa)
 _FLOAT8 = ("float8_e4m3", "float8_e5m2", "float8_e4m3fn")
 _MATMUL_DTYPES = (*_FLOAT8, "bfloat16", "float16", "tfloat32", "float32")
 _WIDE = ("float32", "tfloat32")
+_COLUMN_DTYPES = ("float16", "bfloat16", *_FLOAT8)
 _NO_MODE, _DOUBLE_ROW = matmul_perf_mode.none, matmul_perf_mode.double_row
 
 
@@ -59,6 +61,8 @@ def nc_matmul(
     if tile_position or tile_size:
         _array_tile(core, rows, columns, tile_position, tile_size)
     _matmul_dtypes(core, dst, stationary, moving, is_transpose)
+    if dst.is_indirect() or stationary.is_indirect() or moving.is_indirect():
+        _columns(core, (dst, stationary, moving), is_transpose, tile_position)
     adds = _accumulates(core, dst, accumulate)
 
     stride = stationary.strides[-1] * stationary._dtype.itemsize
@@ -268,11 +272,36 @@ def _matmul_dtypes(core: NeuronCore, dst: NkiTensor, stationary: NkiTensor, movi
         raise NkiValidationError(f"nc_matmul: dst {dst.label} must be float32 (bfloat16 too from NeuronCore-v4 on)")
 
 
+def _columns(
+    core: NeuronCore, operands: tuple[NkiTensor, NkiTensor, NkiTensor], is_transpose: bool, position: tuple[int, ...]
+) -> None:
+    """The rules of operands that are columns of `indirect`, beyond those of every instruction."""
+    check(core, "nc_matmul", _TENSOR, operands[:1], operands[1:])
+    for operand, tensor in zip(("dst", "stationary", "moving"), operands):
+        if not isinstance(tensor, ColumnsTensor):
+            continue
+        if operand != "dst" and tensor.dtype not in _COLUMN_DTYPES:
+            raise NkiValidationError(
+                f"nc_matmul: {operand} {tensor.label} is columns of indirect(); allowed: {', '.join(_COLUMN_DTYPES)}"
+            )
+        if is_transpose and operand == "moving":
+            raise NkiValidationError("nc_matmul: moving cannot be columns of indirect() with is_transpose")
+        if tuple(position) not in ((), (0, 0)):
+            raise NkiValidationError(
+                f"nc_matmul: {operand} is columns of indirect(), so tile_position must be (0, 0), came {position}"
+            )
+
+
 def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Array:
     """Whether the matmul adds to what is in PSUM; where some elements only, which.
 
     None overwrites what no matmul has written and adds to the rest, a tensor at a time.
     """
+    if isinstance(dst, IndirectTensor):
+        parts = [_accumulates(core, part, accumulate) for part in dst.parts(core.functional)]
+        if not isinstance(dst, ColumnsTensor) or not core.functional:
+            return parts[0]
+        return np.concatenate([np.broadcast_to(part, (dst.shape[0], 1)) for part in parts], axis=1)
     storage = dst.storage
     assert storage.written is not None
     if accumulate is None:

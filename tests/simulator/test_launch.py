@@ -175,7 +175,7 @@ def test_outputs_must_be_in_hbm():
 
 def test_containers_of_arrays_go_in_and_out_and_what_is_written_is_updated():
     total = np.ones((4, 6), np.float32)[:, ::2]  # a view: its own elements are updated
-    rows = [np.full((4, 3), float(i), np.float32) for i in range(3)]
+    rows = tuple(np.full((4, 3), float(i), np.float32) for i in range(3))
     result = nki.simulate(accumulate)(total, rows)
     assert result["count"] == 3
     np.testing.assert_array_equal(result["sum"], np.full((4, 3), 4.0))
@@ -186,7 +186,14 @@ def test_containers_of_arrays_go_in_and_out_and_what_is_written_is_updated():
 def test_an_array_that_cannot_be_updated_is_told():
     total = np.broadcast_to(np.float32(1), (4, 3))
     with pytest.raises(NkiValidationError, match=r"writes to its argument \[4, 3\] float32, a read-only array"):
-        accumulate(total, [])
+        accumulate(total, ())
+
+
+@pytest.mark.parametrize("given", [{"rows": [A]}, {"rows": (A, [A])}, {"rows": {"all": ([],)}}])
+def test_lists_are_no_kernel_arguments(given):  # nki/migration/index.rst, "Replace list kernel arguments with tuples"
+    for launch in (nki.simulate(accumulate), accumulate, lambda a, **b: simulator.run(accumulate, a, **b)):
+        with pytest.raises(NkiValidationError, match=r"accumulate: argument rows holds a list, .*; pass a tuple"):
+            launch(A.copy(), **given)
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int32", "uint8"])
@@ -194,7 +201,7 @@ def test_pytorch_tensors_come_back_as_such_and_are_updated(name):
     torch = pytest.importorskip("torch")
     dtype = getattr(torch, name)
     total, row = torch.ones(4, 3).to(dtype), (torch.arange(12) % 3).reshape(4, 3).to(dtype)
-    result = nki.simulate(accumulate)(total, [row])["sum"]
+    result = nki.simulate(accumulate)(total, (row,))["sum"]
     assert result.dtype == dtype
     assert torch.equal(result.float(), row.float() + 1)
     assert torch.equal(total.float(), result.float())

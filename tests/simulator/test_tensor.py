@@ -121,6 +121,24 @@ def test_engines_take_a_column_chosen_at_run_time(core):
     assert np.array_equal(window.values, counted(8, 5, 4)[:, 2:4])
 
 
+def test_results_go_to_the_window_chosen_at_run_time(core):
+    out, ones = nl.zeros((4, 8), nl.float32), tile(np.ones((4, 2)))
+    window = out[:, nl.ds(indices([[3]]), 2)]
+    nisa.tensor_tensor(window, ones, ones, nl.add)
+    nisa.tensor_scalar(window, window, nl.multiply, 3.0)
+    nisa.scalar_tensor_tensor(window, window, nl.add, 1.0, nl.subtract, ones)
+    assert np.array_equal(out.values, np.pad(np.full((4, 2), 6), ((0, 0), (3, 3))))
+
+
+def test_matmuls_overwrite_what_is_new_at_an_address_of_run_time(core):
+    ones, register = tile(np.ones((4, 4)), nl.bfloat16), nisa.register_alloc(0)
+    out = nl.ndarray((4, 8), nl.float32, nl.psum)
+    for start in (0, 4, 4):
+        nisa.register_move(register, nisa.register_alloc(start))
+        nisa.nc_matmul(out[:, nl.ds(register, 4)], ones, ones)
+    assert np.array_equal(out.values, np.repeat([[4.0, 8.0]], 4, axis=1).repeat(4, axis=0))
+
+
 def test_indirect_views_can_be_cut_but_not_indexed_again(core):
     a = in_hbm(counted(4, 6, 8))
     view = a.select(0, indices([[2]]))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trninfer import simulator
 from trninfer.simulator import NkiValidationError, OutOfBoundsError
 from trninfer.simulator.core import NeuronCore, running
 from trninfer.simulator.targets import find_target
@@ -182,12 +181,6 @@ def test_assignment_points_to_instructions(core):
     t = nl.ndarray((64, 8), nl.float32)
     with pytest.raises(NkiValidationError, match="tensor_copy"):
         t[:, 0] = 1.0
-
-
-def test_tensor_indirection_says_it_is_not_simulated(core):
-    t = nl.ndarray((16, 8), nl.float32)
-    with pytest.raises(simulator.NotSimulatedError, match="not simulated yet"):
-        t.indirect(nl.zeros((16, 1), nl.uint32))
 
 
 @pytest.mark.parametrize(

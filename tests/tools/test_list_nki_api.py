@@ -23,7 +23,7 @@ def test_the_page_is_up_to_date():
         ("nki.language.softmax", True, True, True),
         ("nki.language.program_ndim", True, False, True),
         ("nki.language.NkiTensor.reshape", True, False, True),
-        ("nki.language.NkiTensor.indirect", False, False, False),
+        ("nki.language.NkiTensor.indirect", True, False, True),
         ("nki.collectives.all_reduce", False, False, False),
     ],
 )
