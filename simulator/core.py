@@ -182,16 +182,18 @@ class NeuronCore:
             _after_registers(instruction, indirect)
         return instruction
 
-    def perform(self, compute: Callable[..., None], *operands: Any, instructions: int = 1) -> None:
-        """Compute the values of the instruction just issued: compute(*operands), from nothing but the operands.
+    def perform(self, compute: Callable[..., None], *operands: Any) -> None:
+        """Compute the values of an instruction just issued: compute(*operands), from nothing but the operands.
 
-        `instructions` is how many it stands for. Tensors are operands themselves, or in tuples of them.
+        The first is the tensor that it writes. Those that it reads are operands themselves, or in tuples of them;
+        arrays are room for what passes, state of the engine, or never change.
         """
         if self.functional:
             with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
                 compute(*operands)
             if self.recording is not None:
-                self.recording.note(instructions, compute, operands)
+                self.recording.performed += 1
+                self.recording.note(compute, operands)
 
     def not_begun(self, dst: NkiTensor, found: Written) -> None:
         """A matmul is to accumulate onto a tile of which not all was begun by a matmul."""

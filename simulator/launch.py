@@ -17,9 +17,10 @@ from .dtypes import Array, hold, lookup, name_of_array, release
 from .errors import EarlierNkiWarning, NkiValidationError, NotSimulatedError
 from .garbage import uncollected
 from .instruction import Instruction
+from .instructions.diagonal import without_zeros
 from .memory import MemoryRegion
 from .pair import CORES, Pair
-from .replay import Recording, Replayed, Replays
+from .replay import Recording, Replayed, Replays, never_changes
 from .run import PairPrediction, Prediction, Run
 from .sanitizer import Finding, Sanitizer
 from .targets import Target, default_target, find_target
@@ -176,6 +177,7 @@ def execute(
     returned = on_core(0) if core.pair is None else core.pair.run(on_core)[0]
     if core.recording is not None:
         core.recording.arguments = [tensor for _, tensor in arguments]
+        core.recording.fixed = [never_changes(array) for array, _ in arguments]
         core.recording.outputs = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     for each in cores:
         _follow(each.program, made.schedule)
@@ -298,7 +300,7 @@ def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
 
 
 _PREDICTIONS: OrderedDict[Any, Prediction] = OrderedDict()  # of shape-only runs, oldest first
-_REPLAYS = Replays()
+_REPLAYS = Replays(without_zeros)
 _REMEMBERED_INSTRUCTIONS = 100_000  # at most so many in all of them, of about 2 KB each
 
 

@@ -121,9 +121,10 @@ class StridedMemory(NKIObject):
         view[...] = values
 
     def compute(self, function: Callable[..., Array], *values: Any) -> None:
-        """Store function(*values), of this shape: at once where it is a ufunc and float32 is held as it is."""
+        """Store function(*values), of this shape: at once where it takes `out` and float32 is held as it is."""
         storage = self.storage
-        if type(function) is not np.ufunc or not self._dtype.exact or storage.array is None or storage.borrowed:
+        direct = type(function) is np.ufunc or function is np.clip
+        if not direct or not self._dtype.exact or storage.array is None or storage.borrowed:
             self.write(function(*values))
             return
         view = self._array()

@@ -69,8 +69,9 @@ def activation(
 
     accumulates = command is not _IDLE or reduce_res is not None
     lanes = accumulators(core, data) if accumulates and core.functional else None
-    passes = 1 if reduce_res is None else 2
-    core.perform(_activate, dst, function, data, scale, bias, lanes, command, reduce_res, instructions=passes)
+    core.perform(_activate, dst, function, data, scale, bias, lanes, command)
+    if reduce_res is not None:
+        core.perform(_read_accumulators, reduce_res, lanes)
     return instruction
 
 
@@ -82,7 +83,6 @@ def _activate(
     bias: Any,
     lanes: Array | None,
     command: reduce_cmd,
-    reduce_res: NkiTensor | None,
 ) -> None:
     """The values of `activation`; `lanes` are the accumulators, where it uses them."""
     values = float_values(data)
@@ -98,8 +98,10 @@ def _activate(
     dst.write(shaped(result, dst.shape))
     if lanes is not None:
         _accumulate(lanes, result, command)
-        if reduce_res is not None:
-            reduce_res.write(lanes.reshape(reduce_res.shape))
+
+
+def _read_accumulators(dst: NkiTensor, lanes: Array) -> None:
+    dst.write(lanes.reshape(dst.shape))
 
 
 def activation_reduce(

@@ -76,11 +76,11 @@ def nc_matmul(
 
     turns = is_transpose and core.target.generation >= 3
     room = core.scratch(columns, moving_columns) if core.functional else None
-    core.perform(_multiply, dst, stationary, moving, rows * planes, turns, adds, room)
+    core.perform(multiply, dst, stationary, moving, rows * planes, turns, adds, room)
     return instruction
 
 
-def _multiply(
+def multiply(
     dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, contracted: int, turns: bool, adds: Any, room: Array
 ) -> None:
     """The values of nc_matmul; `room` is a float32 matrix for the product."""

@@ -179,6 +179,11 @@ def tensor_scalar(
 def _apply_in_turn(dst: NkiTensor, data: NkiTensor, steps: tuple[tuple[AluOperator, Any, bool], ...]) -> None:
     """The values of tensor_scalar: operators, each with its operand and whether that comes first."""
     values = data.values if steps[0][0].bits else float_values(data)
+    if [operator.name for operator, _, _ in steps] == ["maximum", "minimum"] and data.shape == dst.shape:
+        low, high = steps[0][1], steps[1][1]
+        if not (isinstance(low, NkiTensor) or isinstance(high, NkiTensor)):  # in one pass, several times faster
+            dst.compute(np.clip, values, np.float32(low), np.float32(high))
+            return
     for operator, operand, reverse in steps[:-1]:
         values = _apply(operator, values, operand, reverse, len(data.shape))
     operator, operand, reverse = steps[-1]

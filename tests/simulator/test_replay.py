@@ -1,5 +1,6 @@
 """Launches that come again are replayed: bit by bit what the kernel would have computed, on new arrays."""
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from trninfer import kernels, simulator
 from trninfer.simulator import launch as launching
 from trninfer.simulator.core import NeuronCore
+from trninfer.simulator.instructions.diagonal import without_zeros
 from trninfer.simulator.launch import execute
 from trninfer.simulator.replay import Replayed, Replays
 from trninfer.simulator.targets import find_target
@@ -24,7 +26,7 @@ DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 
 @pytest.fixture(autouse=True)
 def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(launching, "_REPLAYS", Replays())
+    monkeypatch.setattr(launching, "_REPLAYS", Replays(without_zeros))
     yield
 
 
@@ -106,6 +108,66 @@ def test_the_callers_arrays_are_neither_kept_nor_changed() -> None:
         assert result is not None
         np.testing.assert_array_equal(result, before.T)
         assert result.flags.writeable and not np.shares_memory(result, x)
+
+
+def fixed(array: NDArray[Any]) -> NDArray[Any]:
+    """An array as weights are: nobody may write to it."""
+    array.setflags(write=False)
+    return array
+
+
+def fixed_bytes() -> int:
+    """Of the tiles that replays keep from one time to the next."""
+    return sum(found.replay.fixed_bytes for found in launching._REPLAYS._seen.values() if isinstance(found, Replayed))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_depends_on_weights_alone_is_computed_again_where_they_are_others(dtype: Any) -> None:
+    shapes, parameters = CALLS["depthwise_conv2d"]
+    weights = [[fixed(random(shape, dtype, seed)) for shape in shapes[1:]] for seed in range(2)]
+    for seed, chosen in enumerate((0, 0, 0, 0, 1, 1, 0)):
+        arrays = [random(shapes[0], dtype, seed), *weights[chosen]]
+        (result,) = simulator.run(kernels.depthwise_conv2d, *arrays, **parameters).outputs
+        (expected,) = afresh(kernels.depthwise_conv2d, *arrays, **parameters)
+        np.testing.assert_array_equal(result, expected)
+    assert replayed() == 1 and fixed_bytes() > 0
+
+
+def test_weights_that_may_be_written_to_are_read_every_time() -> None:
+    a, b = random((130, 140), np.float32, 0), fixed(random((130, 520), np.float32, 1))
+    for seed in range(6):
+        if seed == 4:  # from here on
+            b = b.copy()
+        if b.flags.writeable:
+            b += 1
+        (result,) = simulator.run(kernels.matmul_fully_optimized, a, b).outputs
+        np.testing.assert_array_equal(result, afresh(kernels.matmul_fully_optimized, a, b)[0])
+    assert replayed() == 1 and fixed_bytes() > 0
+
+
+def test_a_read_only_view_of_what_may_change_is_not_fixed() -> None:
+    base = random((130, 70), np.float32, 0)
+    view = fixed(base[:])
+    for _ in range(4):
+        base += 1
+        np.testing.assert_array_equal(simulator.run(kernels.transpose, view).outputs[0], base.T)
+    assert replayed() == 1 and fixed_bytes() == 0
+
+
+def test_weights_are_not_kept_alive_and_their_tiles_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = random((130, 140), np.float32, 0), fixed(random((130, 520), np.float32, 1))
+    gone = weakref.ref(b)
+    for _ in range(3):
+        simulator.run(kernels.matmul_fully_optimized, a, b)
+    del b
+    assert gone() is None
+    launching._REPLAYS.clear()
+    monkeypatch.setattr("trninfer.simulator.replay.MAX_FIXED_BYTES", 1000)
+    b = fixed(random((130, 520), np.float32, 2))
+    for _ in range(3):
+        (result,) = simulator.run(kernels.matmul_fully_optimized, a, b).outputs
+    np.testing.assert_array_equal(result, afresh(kernels.matmul_fully_optimized, a, b)[0])
+    assert replayed() == 1 and fixed_bytes() == 0
 
 
 @nki.jit
