@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from .errors import UsageError
+from .options import whole
 from .text import parse_number
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class InputOptions:
         typer.Option(
             "--resize",
             metavar="N",
-            min=1,
+            parser=whole(1),
             help="Shorter side of a picture before its middle is cut out. [default: the network's own side below 96 "
             "pixels, else 8/7 of it]",
         ),

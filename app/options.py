@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
@@ -56,9 +57,28 @@ class Format(str, Enum):
     ndjson = "ndjson"
 
 
+def whole(least: int, most: int | None = None) -> Callable[[str | int], int]:
+    """A reader of an option's whole number within bounds, in plain digits: Python reads `1_0` and others too."""
+
+    def read(text: str | int) -> int:
+        if isinstance(text, int):  # a default
+            return text
+        if re.fullmatch(r"[+-]?[0-9]{1,18}", text) and least <= (number := int(text)) <= (
+            number if most is None else most
+        ):
+            return number
+        bounds = f"from {least} up" if most is None else f"from {least} to {most}"
+        raise typer.BadParameter(f"{text!r} is no whole number {bounds}.")
+
+    return read
+
+
 DtypeOption = Annotated[Dtype, typer.Option("--dtype", help="Type of weights and data; sums are float32 always.")]
 BatchSizeOption = Annotated[
-    int, typer.Option("--batch-size", min=1, max=65536, metavar="N", help="Inputs in one launch of a kernel.")
+    int,
+    typer.Option(
+        "--batch-size", parser=whole(1, 65536), metavar="N", help="Inputs in one launch of a kernel, up to 65536."
+    ),
 ]
 LaunchesOption = Annotated[
     Launches,
@@ -68,7 +88,7 @@ InstructionsOption = Annotated[
     int,
     typer.Option(
         "--instructions",
-        min=1,
+        parser=whole(1),
         metavar="N",
         help="Of a launch of a network, at most; what takes more is cut between layers or inputs.",
     ),
@@ -90,8 +110,7 @@ WarmupOption = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(
         "--warmup",
-        min=0,
-        max=100_000,
+        parser=whole(0, 100_000),
         metavar="N",
         help="On the chip: calls of a kernel before it is timed. [default: 5]",
         show_default=False,
@@ -101,8 +120,7 @@ IterationsOption = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(
         "--iters",
-        min=1,
-        max=100_000,
+        parser=whole(1, 100_000),
         metavar="N",
         help="On the chip: timed calls of a kernel, of which median and 99th percentile are told. [default: 20]",
         show_default=False,
@@ -128,8 +146,7 @@ CoresOption = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(
         "--cores",
-        min=1,
-        max=4096,
+        parser=whole(1, 4096),
         metavar="N",
         help="Workers to share batches out over, with a NeuronCore each (on the simulator a CPU); more than one needs "
         "the extra cluster. [default: 1; with --cluster, as many as it has room for]",
@@ -190,7 +207,11 @@ ReportOption = Annotated[
 TopKOption = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(
-        "--top-k", min=1, metavar="K", help="The most probable labels of each input. [default: 5]", show_default=False
+        "--top-k",
+        parser=whole(1),
+        metavar="K",
+        help="The most probable labels of each input. [default: 5]",
+        show_default=False,
     ),
 ]
 ResumeOption = Annotated[

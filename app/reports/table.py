@@ -81,8 +81,9 @@ def _to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
     """What `fill` prints, coloured where `stream` is a terminal and NO_COLOR is not set."""
     text = io.StringIO()
     terminal = stream is not None and stream.isatty()
-    if os.environ.get("COLUMNS", "").isdigit():
-        width = int(os.environ["COLUMNS"])
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal():
+        width = int(columns)
     elif terminal and stream is not None:
         width = os.get_terminal_size(stream.fileno()).columns
     else:
@@ -90,6 +91,7 @@ def _to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
     console = Console(
         file=text,
         width=max(width, NARROW),
+        height=1,  # of no use to tables, but what is not given is looked for in COLUMNS, which may hold anything
         force_terminal=terminal,
         color_system="auto" if terminal else None,
         highlight=False,

@@ -101,7 +101,7 @@ def test_times_of_trn3_come_with_their_warning(cli, feature_model) -> None:
         (("--suite", "no-such"), "no suite 'no-such'"),
         (("--suite", "cs149-part1", "--verify"), "a suite is timed only"),
         (("--model", "nothing"), "no such model"),
-        (("--batch-size", "0"), "--batch-size"),
+        (("--batch-size", "0"), "'--batch-size': '0' is no whole number from 1 to 65536"),
         (("--target", "trn9"), "trn9"),
     ],
 )
@@ -142,6 +142,12 @@ def test_tables_fit_narrow_windows(cli, picture_model, monkeypatch, width) -> No
     told = cli("bench", "--model", picture_model).out
     assert max(map(len, told.splitlines())) <= width and "predicted us" in told.replace("predicted\n", "predicted")
     assert ("columns shows shapes" in " ".join(told.split())) == (width < 60)
+
+
+@pytest.mark.parametrize("width", ["\u00b2", "-5", "", "9" * 30, "x"])
+def test_a_width_that_is_none(cli, monkeypatch, width) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    assert "digits-ffnn" in cli("models").out
 
 
 def test_models_as_csv_hold_json_not_python(cli) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Annotated, Optional
+from typing import Annotated, Optional, get_args
 
+import pytest
 import typer
-from trninfer.app.options import takes_options
+from trninfer.app.main import app
+from trninfer.app.options import takes_options, whole
 
 Name = Annotated[Optional[str], typer.Option("--name")]  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
 
@@ -40,3 +42,35 @@ def test_options_are_found_where_python_puts_an_optional_around_them() -> None:
         pass
 
     assert command.__annotations__["name"] == Name
+
+
+WHOLE = {
+    "classify": ("--batch-size", "--top-k", "--cores", "--iters", "--warmup", "--instructions"),
+    "ffnn": ("--batch-size", "--top-k", "--cores"),
+    "bench": ("--batch-size", "--instructions", "--iters"),
+    "import": ("--resize",),
+}
+
+
+@pytest.mark.parametrize("command, option", [(command, option) for command in WHOLE for option in WHOLE[command]])
+@pytest.mark.parametrize("text", ["1_0", "\u0661", "\uff11", " 1", "1.0", "1e1", "", "-1", "9" * 30, "9" * 5000])
+def test_whole_numbers_are_plain_digits(cli, command, option, text) -> None:
+    outcome = cli(command, option, text)
+    assert outcome.status == 2 and outcome.out == ""
+    assert len(outcome.err.splitlines()) == 1
+    assert f"Invalid value for '{option}'" in outcome.err and "is no whole number from" in outcome.err
+
+
+@pytest.mark.parametrize("text, expected", [("1", 1), ("+4", 4), ("007", 7), ("65536", 65536)])
+def test_a_whole_number(text: str, expected: int) -> None:
+    assert whole(1, 65536)(text) == expected
+
+
+def test_no_number_of_an_option_is_left_to_typer() -> None:
+    """Which takes `1_0`, and digits of other scripts."""
+    for command in app.registered_commands:
+        assert command.callback is not None
+        for parameter in inspect.signature(command.callback, eval_str=True).parameters.values():
+            kind, *settings = get_args(parameter.annotation) or (parameter.annotation,)
+            if {int, float} & {kind, *get_args(kind)}:
+                assert settings[0].parser is not None, parameter
