@@ -34,13 +34,14 @@ from .convolution.input import advance, load_first, look_ahead, open_inputs, sta
 from .convolution.plan import plan_groups, plan_resident, rows_of_taps
 from .convolution.problem import Problem
 from .elementwise import combine_tiles
-from .networks.ends import finish, load, load_plain
+from .networks.ends import finish, load, load_plain, load_taps
 from .networks.fold import blank_rows, pool_pairs
-from .networks.layers import Layer, Value, heights, inside, joined, make_room, store_value, whole_tile
+from .networks.layers import Layer, Value, copy_down, heights, inside, joined, make_room, store_value, whole_tile
 from .networks.weights import LayerWeights, open_layer, stream_of, units_of
 from .pooling import average_pool_tile, lowest, max_pool_tile
 from .tiling.packing import PARTITIONS
-from .tiling.tiles import even_tiles, itemsize, tiles
+from .tiling.tiles import even_tiles, itemsize, load_early, tiles
+from .tiling.warm_up import warm_up
 from .tiling.windows import fill_border, input_span, make_sweep, whole
 
 
@@ -120,6 +121,8 @@ def _run_pass(network, seen, together, out, number):
             network.loaded.append(None)
         if layer.kind == "scores":
             _finish(network, n, operands[0], out, label)
+        elif layer.kind == "taps":
+            values.append(load_taps(layer, operands[0].hbm, number == 0))
         elif layer.kind == "conv2d":
             target = out[0] if n == len(network.layers) - 1 else None
             values.append(_convolve(network, n, operands, target, label))
@@ -161,7 +164,7 @@ def _constants(network):
     """All biases, by one DMA: behind the weights and the input that the first matmuls wait for."""
     if not network.columns:
         constants = nl.ndarray(network.constants.shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=constants, src=network.constants)
+        load_early(constants, network.constants)
         network.columns.append(constants)
     return network.columns[0]
 
@@ -235,7 +238,8 @@ def _convolve(network, n, operands, target, label):
     dtype = network.weights.dtype
     plan = _plan(layer, value, itemsize(dtype))
     weights = _weights(network, n, value, plan)
-    units_of(weights, 0)
+    warm = None if network.columns else _warm_up(plan)
+    units_of(weights, 0, not network.columns)
     inputs = _inputs(layer, value, plan)
     constants = _constants(network)
     images = value.images * (value.together // layer.together)
@@ -265,13 +269,21 @@ def _convolve(network, n, operands, target, label):
                 added = _part(whole_tile(operands[1], place), (images_out, rows_out), group, 1)
             column = layer.constants + place
             bias = constants[0 : out_tile.size, column : column + 1]
-            convolve_tile(result, chosen, stream, 0, bias, group, added)
+            convolve_tile(result, chosen, stream, 0, bias, group, added, None, warm)
+            warm = None
             if layer.in_hbm:
                 channels = given.hbm[:, place * PARTITIONS : place * PARTITIONS + out_tile.size].permute((1, 0, 2, 3))
                 nisa.dma_copy(dst=_part(channels, (images_out, rows_out), group, layer.pool_size), src=result)
         advance(inputs, index)
     blank_rows(layer, given)
+    copy_down(layer, given)
     return given
+
+
+def _warm_up(plan):
+    """A PSUM bank of zeros for a launch's first sums; None where no warming up is needed."""
+    bank = nl.ndarray((plan.weights.out_tiles[0].size, nl.tile_size.psum_bank_fmax), dtype=nl.float32, buffer=nl.psum)
+    return bank if warm_up(bank, 2) else None
 
 
 def _part(tile, places, group, pool_size):
@@ -290,7 +302,7 @@ def _part(tile, places, group, pool_size):
 def _place(layer, given, place, channels, places, group, label, dtype):
     """Where a tile of outputs of a group goes: a part of what the layer gives, or a tile on its way to HBM."""
     if not layer.in_hbm:
-        return _part(whole_tile(given, place), places, group, layer.pool_size)
+        return _part(whole_tile(given, place)[0:channels], places, group, layer.pool_size)
     shape = (channels, group.images, group.rows // layer.pool_size, group.columns // layer.pool_size)
     return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, name=label)
 

@@ -15,7 +15,7 @@ from ..models.files import Model
 from ..models.network import INPUT
 from .backend import ArraySpec, Backend, LaunchResult, LaunchTime
 from .network.layout import LaidOut
-from .network.plan import DEFAULT_INSTRUCTIONS, NetworkLaunch, NetworkPlan
+from .network.plan import DEFAULT_INSTRUCTIONS, NetworkLaunch, NetworkPlan, Segment
 from .network.program import DoesNotFit
 from .plan import DTYPES, plan_network
 from .timing import BATCH, Row, add_times, with_batch
@@ -150,7 +150,7 @@ class NetworkLaunches:
             size = len(value)
             for number, segment in enumerate(self._plan.segments):
                 planned = segment.launch(size)
-                value = _filled_up(value, _whole(size, planned), segment.image, self._dtype)
+                value = _filled_up(value, _whole(size, planned), segment, self._dtype)
                 result = backend.launch(self._kernel, value, *self._operands_of(planned), **_parameters(planned))
                 results.append((number, result))
                 value = result.outputs[0]
@@ -210,12 +210,15 @@ def _launch_of(result: LaunchResult) -> LaunchTime:
     return LaunchTime(result.launch_us, bound_by="latency", mfu=0.0, latency_error=result.time.latency_error)
 
 
-def _filled_up(value: Any, size: int, image: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """A batch with zeros after it, where it must have a multiple of the images side by side."""
-    if len(value) == size and value.dtype == dtype:
-        return value.reshape((size, *image))
-    whole = np.zeros((size, *image), dtype)
-    whole[: min(size, len(value))] = np.asarray(value)[:size].reshape(-1, *image)
+def _filled_up(value: Any, size: int, segment: Segment, dtype: np.dtype[Any]) -> Any:
+    """A batch with zeros after it, where it must have a multiple of the images side by side, and around each image."""
+    if len(value) == size and value.dtype == dtype and not any(segment.zeros):
+        return value.reshape((size, *segment.image))
+    whole = np.zeros((size, *segment.image), dtype)
+    top, left, bottom, right = segment.zeros
+    rows, columns = segment.image[1:]
+    inside = whole[: min(size, len(value)), :, top : rows - bottom, left : columns - right]
+    inside[:] = np.asarray(value)[:size].reshape(inside.shape)
     return whole
 
 

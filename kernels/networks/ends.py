@@ -8,8 +8,8 @@ from ..argmax import SEARCH_WIDTH, fill_up, find_largest
 from ..bias_activation import softmax_tile
 from ..convolution.input import load_input
 from ..tiling.packing import PARTITIONS, ceil_div
-from ..tiling.tiles import Tile, evict, itemsize, load_rows, store_rows, tiles, transposed_dtype
-from .layers import whole_tile
+from ..tiling.tiles import Tile, evict, itemsize, load_early, load_rows, store_rows, tiles, transposed_dtype
+from .layers import Value, whole_tile
 
 FEW_ROWS = 16  # rows of features up to which a descriptor for each number costs less than transposing them
 
@@ -31,6 +31,41 @@ def load_plain(value, seen):
         end = first + value.tiles[t].shape[0]
         nisa.dma_copy(dst=whole_tile(value, t), src=seen[:, first:end].permute((1, 0, 2, 3)))
         first = end
+
+
+def load_taps(layer, seen, early):
+    """A small image, which comes with its zeros, as the first convolution takes it: (image, filter column, channel) on
+    the partitions, and below them the same further down by rows, for the filter's rows. A DMA a row of the filter: each
+    partition reads one run of an image. `early`: the first of a launch.
+    """
+    images, channels, rows, columns = seen.shape
+    width = layer.kernel[1]
+    copies, shift, stride = layer.copies
+    together = layer.together
+    given = layer.channels * together
+    tile = nl.ndarray(((copies - 1) * stride + given, images, rows * columns), dtype=seen.dtype, buffer=nl.sbuf)
+    if copies > 1 and stride > given:
+        half = rows * columns // 2
+        nisa.memset(dst=tile[:, :, 0:half], value=0.0, engine=nisa.engine.gpsimd)
+        nisa.memset(dst=tile[:, :, half : rows * columns], value=0.0, engine=nisa.engine.vector)
+    for copy in range(copies):
+        run = (rows - copy * shift) * columns - (width - 1) * layer.dilation[1]
+        pattern = [
+            [channels // together * rows * columns, together],
+            [layer.dilation[1], width],
+            [rows * columns, channels // together],
+            [channels * rows * columns, images],
+            [1, run],
+        ]
+        target = tile[copy * stride : copy * stride + given, :, 0:run]
+        source = seen[:, :, copy * shift : rows].ap(pattern)
+        if early and copy % 2 == 1:
+            load_early(target, source)
+        else:
+            nisa.dma_copy(dst=target, src=source)
+    margins = [(0, 0, 0, 0)]
+    shaped = [tile.reshape((tile.shape[0], images, rows, columns))]
+    return Value(shaped, margins, None, images, layer.channels, rows, columns, together)
 
 
 def _load_features(seen):

@@ -14,8 +14,8 @@ from ..tiling.windows import Span, fill_border
 class Layer(nl.NKIObject):
     """One layer of a program; a plain tuple of these, in this order, describes it outside of the kernel.
 
-    `kind` is "load", "conv2d", "max_pool", "average_pool", "folded_pool", "combine", "affine" or "scores". Each of
-    `sources` is what it reads: the numbers of the layers whose channels stand one after another there, -1 for the
+    `kind` is "load", "taps", "conv2d", "max_pool", "average_pool", "folded_pool", "combine", "affine" or "scores". Each
+    of `sources` is what it reads: the numbers of the layers whose channels stand one after another there, -1 for the
     input. A convolution reads its input and, if a second one is there, what is added to its sums. It takes `weights`
     and the numbers after it in the flat array, and a column of the constants for each 128 output channels; `scores`,
     the last layer, a column for each class; `affine` two columns, scale and shift, for each tile of channels.
@@ -50,14 +50,16 @@ class Layer(nl.NKIObject):
     blank: tuple[bool, bool]  # whether the first row of the first pair, and the second of the last, are padding
     unfold: int  # 2 where outputs of the first half of the filters are every second row, those of the others the next
     fold: tuple[int, int, int]  # of a folded_pool: row of its pair of the first tap, offset given or -1, rows in all
+    copies: tuple[int, int, int]  # how often what it gives lies on the partitions, each copy so many rows further down
+    # than the one before, and partitions from one to the next
 
 
 @dataclass
 class Value(nl.NKIObject):
     """What a layer gave: tiles of up to 128 partitions, (image, channel), as [partitions, images, rows, columns].
 
-    Each tile has zeros around it, its margin. What is in HBM has no tiles, and is [images, (image, channel), rows,
-    columns].
+    Each tile has zeros around it, its margin. A tile that is alone may have copies of itself on the partitions below,
+    moved up by rows. What is in HBM has no tiles, and is [images, (image, channel), rows, columns].
     """
 
     tiles: list[nl.NkiTensor]
@@ -87,11 +89,11 @@ def joined(parts):
 
 
 def heights(value):
-    """Partitions of each tile of a value."""
+    """Partitions of each tile of a value, without its copies."""
     sizes = []
     if value.hbm is None:
         for tile in value.tiles:
-            sizes.append(tile.shape[0])
+            sizes.append(min(tile.shape[0], value.channels * value.together))
     else:
         for part in tiles(value.channels * value.together, PARTITIONS):
             sizes.append(part.size)
@@ -101,15 +103,33 @@ def heights(value):
 def make_room(layer, images, partitions, rows, columns, label, dtype):
     """Room in SBUF for what a layer gives, tiles of so many `partitions`, with zeros around it."""
     top, left, bottom, right = layer.margin
+    copies, _, stride = layer.copies
     rooms: list[nl.NkiTensor] = []
     margins: list[tuple[int, int, int, int]] = []
     for size in partitions:
-        shape = (size, images, rows + top + bottom, columns + left + right)
+        shape = ((copies - 1) * stride + size, images, rows + top + bottom, columns + left + right)
         room = nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, name=label)
-        fill_border(room, Span(0, shape[2], top, bottom), Span(0, shape[3], left, right), 0.0)
+        if copies > 1 and stride > size:
+            nisa.memset(dst=room, value=0.0, engine=nisa.engine.gpsimd)
+        else:
+            fill_border(room[0:size], Span(0, shape[2], top, bottom), Span(0, shape[3], left, right), 0.0)
         rooms.append(room)
         margins.append(layer.margin)
     return Value(rooms, margins, None, images, layer.channels, rows, columns, layer.together)
+
+
+def copy_down(layer, value):
+    """What a layer gave, again on the partitions below, moved up by rows: the taps of several filter rows, of which a
+    matmul then takes all at once."""
+    copies, shift, stride = layer.copies
+    given = value.channels * value.together
+    for copy in range(1, copies):
+        tile = value.tiles[0]
+        nisa.tensor_copy(
+            dst=tile[copy * stride : copy * stride + given, :, 0 : tile.shape[2] - copy * shift],
+            src=tile[0:given, :, copy * shift : tile.shape[2]],
+            engine=nisa.engine.gpsimd if copy % 2 == 0 else nisa.engine.vector,
+        )
 
 
 def inside(value, t, padding):

@@ -11,6 +11,7 @@ import nki.language as nl
 
 from ..convolution.plan import Conv2dPlan
 from ..convolution.weights import WeightStream
+from ..tiling.tiles import load_early
 from .weight_loads import tiles_read, weight_loads
 
 
@@ -43,12 +44,16 @@ def open_layer(w, layer, rows, plan, channels):
     return LayerWeights(w, layer.weights, len(plan.steps), reads, loads, 0, units)
 
 
-def units_of(weights, tile):
-    """The units of an output tile, in the order of the input tiles that it reads."""
+def units_of(weights, tile, early=False):
+    """The units of an output tile, in the order of the input tiles that it reads; `early`: the first of a launch."""
     while weights.loaded < len(weights.loads) and weights.loads[weights.loaded][0] <= tile:
         _first, rows, size, units = weights.loads[weights.loaded]
         run = nl.ndarray((rows, size), dtype=weights.w.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=run, src=weights.w[weights.offset : weights.offset + rows * size].reshape((rows, size)))
+        source = weights.w[weights.offset : weights.offset + rows * size].reshape((rows, size))
+        if early:
+            load_early(run, source)
+        else:
+            nisa.dma_copy(dst=run, src=source)
         for unit in units:
             elements = run[:, unit[2] : unit[2] + unit[3]]
             shaped = elements.reshape_dim(1, (weights.steps, unit[3] // weights.steps))

@@ -46,6 +46,15 @@ def taps_in_partitions(channels: int, kernel_rows: int, kernel_columns: int) -> 
     return rows, columns, channels
 
 
+def copies_in_partitions(channels: int, kernel_rows: int) -> Triple:
+    """`taps_in_partitions` of filter rows alone where the engines copy what lies in SBUF: they write from partitions 0,
+    32, 64 and 96 on."""
+    stride = 32 if channels <= 32 else 64
+    fitting = min(kernel_rows, PARTITIONS // stride) if channels <= 64 else 1
+    rows = ceil_div(kernel_rows, ceil_div(kernel_rows, fitting))
+    return (rows, 1, stride) if rows > 1 else (1, 1, channels)
+
+
 def filter_steps(kernel_rows: int, kernel_columns: int, tap_rows: int, tap_columns: int) -> list[Triple]:
     """(filter row, filter column, taps) of each matmul that a filter takes for one tile of input channels."""
     steps = []

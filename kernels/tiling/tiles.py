@@ -89,6 +89,15 @@ def load_rows(dst, src):
         nisa.dma_copy(dst=dst[0 : rows - even, whole, :], src=src[even:rows, :])
 
 
+def load_early(dst, src):
+    """A load that waits for nothing, beside others: from NeuronCore-v3 on the Scalar Engine triggers it, which has a
+    descriptor generator of its own (trainium2_arch)."""
+    if nisa.get_nc_version() == nisa.nc_version.gen2:
+        nisa.dma_copy(dst=dst, src=src)
+    else:
+        nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.scalar)
+
+
 def store_rows(dst, src):
     """Store SBUF [128, tiles, columns] to an HBM matrix [rows, columns]: the reverse of `load_rows`."""
     rows = dst.shape[0]

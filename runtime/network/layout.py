@@ -5,14 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from ...kernels.convolution.forms import LEAST_COLUMNS, TENSOR_NS, VECTOR_NS
 from ...kernels.networks.weight_loads import Load, tiles_read, weight_loads
-from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, packed_rows, taps_in_partitions
+from ...kernels.tiling.packing import (
+    PARTITIONS,
+    ceil_div,
+    copies_in_partitions,
+    filter_steps,
+    packed_rows,
+    taps_in_partitions,
+)
 from ...models.layout import pack_side_by_side
 from .program import CONVOLUTIONS, Parts, Planned
+
+COPY_NS = 300  # that copying on the Vector Engine takes beside the elements until the Tensor Engine can read them
 
 
 def heights_of(layers: Sequence[Planned], parts: Parts, channels: int, together: int) -> list[int]:
@@ -23,7 +34,7 @@ def heights_of(layers: Sequence[Planned], parts: Parts, channels: int, together:
 
 
 def _given(layers: Sequence[Planned], layer: Planned, channels: int, together: int) -> list[int]:
-    if layer.kind in CONVOLUTIONS or layer.kind == "folded_pool":
+    if layer.kind in CONVOLUTIONS or layer.kind in ("folded_pool", "taps"):
         return _cut(layer.channels * layer.together)
     return heights_of(layers, layer.sources[0], channels, together)
 
@@ -54,13 +65,13 @@ class LaidOut:
         self.layers: list[Planned] = []
         self._loads: list[list[Load]] = []
         self._together = together
+        self._all, self._itemsize = layers, itemsize
         self.numbers = self.columns = 0
         for layer in layers:
             of_input = read_together(layers, layer, together)
             if layer.kind in CONVOLUTIONS:
                 rows = heights_of(layers, layer.sources[0], channels, together)
-                in_hbm = from_hbm(self.layers, layer)
-                taps = taps_in_partitions(rows[0], *layer.kernel) if in_hbm and len(rows) == 1 else (1, 1, rows[0])
+                taps = self._taps(layer, rows)
                 if taps[0] * taps[1] > 1:
                     rows = [packed_rows(rows[0], *taps)]
                 loads = weight_loads(rows, *_reads(layer, rows, of_input), steps_of(layer, taps), itemsize)
@@ -72,6 +83,39 @@ class LaidOut:
             self.numbers += sum(rows * size for _, rows, size, _ in loads)
             self.columns += _columns(layer, heights_of(layers, layer.sources[0], channels, together))
         self._channels = channels
+
+    def _taps(self, layer: Planned, rows: list[int]) -> tuple[int, int, int]:
+        """The taps of a convolution that share the partitions; what gives its input then gives copies of it."""
+        part = layer.sources[0][0]
+        if from_hbm(self.layers, layer) and len(rows) == 1:
+            return taps_in_partitions(rows[0], *layer.kernel)
+        if part >= 0 and self.layers[part].kind == "taps":
+            taps = taps_in_partitions(rows[0], *layer.kernel)
+            self.layers[part] = replace(self.layers[part], copies=(taps[0], layer.dilation[0], taps[2]))
+            return taps
+        if len(rows) == 1 and self._are_worth_copies(layer, rows[0]):
+            taps = copies_in_partitions(rows[0], layer.kernel[0])
+            self.layers[part] = replace(self.layers[part], copies=(taps[0], layer.dilation[0], taps[2]))
+            return taps
+        return 1, 1, rows[0]
+
+    def _are_worth_copies(self, layer: Planned, channels: int) -> bool:
+        """Whether a convolution is faster by the matmuls that copies of its input spare it, of an image (and those
+        beside it). Only it may read that input."""
+        part = layer.sources[0][0]
+        read_by = [n for n, other in enumerate(self._all) for parts in other.sources if part in parts]
+        given = self.layers[part]
+        if len(read_by) > 1 or layer.kind != "conv2d" or layer.groups > 1 or given.kind != "conv2d" or given.in_hbm:
+            return False
+        taps = copies_in_partitions(channels, layer.kernel[0])
+        spared = steps_of(layer, (1, 1, channels)) - steps_of(layer, taps)
+        float32 = self._itemsize == 4
+        columns = layer.after[1] * layer.after[2] * layer.pool_size**2 // layer.unfold
+        outputs = layer.together * layer.channels * layer.unfold
+        least = min(PARTITIONS, outputs) if float32 else LEAST_COLUMNS
+        matmuls = ceil_div(outputs, PARTITIONS) * max(least, columns) * TENSOR_NS * (4 if float32 else 1)
+        copied = prod(given.after[1:]) * VECTOR_NS / (2 if float32 else 4)
+        return spared * matmuls > COPY_NS + copied
 
     def run_bytes(self, number: int) -> tuple[int, int]:
         """Elements of a partition that a layer's weights take: all, and the most that must be there at a time."""

@@ -91,6 +91,8 @@ def instructions(laid_out: LaidOut, number: int, image: Shape, together: int, im
     layers = laid_out.layers
     layer = layers[number]
     rows = heights_of(layers, layer.sources[0], image[0], together)
+    if layer.kind == "taps":
+        return layer.copies[0] + 2
     if layer.kind not in CONVOLUTIONS:
         return 8 * len(rows)
     of_input = read_together(layers, layer, together)
@@ -107,4 +109,4 @@ def instructions(laid_out: LaidOut, number: int, image: Shape, together: int, im
     else:
         pieces = apart * ceil_div(high, max(1, PSUM_COLUMNS // wide)) * ceil_div(wide, PSUM_COLUMNS)
     contracted = 1 if layer.taps[0] * layer.taps[1] > 1 else max(1, len(rows) // layer.groups)
-    return laid_out.loads(number) + outputs * pieces * (contracted * steps + 2)
+    return laid_out.loads(number) + outputs * pieces * (contracted * steps + 2) + layer.copies[0] - 1

@@ -16,6 +16,7 @@ from .fold import fold
 from .layout import LaidOut, heights_of
 from .memory import GROUP_BYTES, PSUM_COLUMNS, SBUF_BYTES, WHOLE_BYTES, Footprint, input_bytes, instructions
 from .program import CONVOLUTIONS, DoesNotFit, Planned, draw, image_of
+from .taps import with_taps
 
 DEFAULT_INSTRUCTIONS = 50_000  # of a launch, all of which are unrolled
 WEIGHT_BYTES = 88 * 1024  # of a partition that the weights of all layers may take to stay for all passes
@@ -37,10 +38,12 @@ class NetworkLaunch:
 class Segment:
     """Some layers of a network that are one launch; what comes in is an image (C, H, W)."""
 
-    def __init__(self, layers: Sequence[Planned], image: Shape, dtype: np.dtype[Any]) -> None:
-        """DoesNotFit where the layers cannot be one launch."""
+    def __init__(self, layers: Sequence[Planned], image: Shape, dtype: np.dtype[Any], from_host: bool = True) -> None:
+        """DoesNotFit where the layers cannot be one launch. `from_host`: the host gives the input, and may pad it."""
         self.image = image
+        self.zeros = (0, 0, 0, 0)  # top, left, bottom and right around the input, which make it an image
         self.output = layers[-1].after
+        self._from_host = from_host
         self._dtype = dtype
         self.launch = lru_cache(maxsize=64)(self._launch)
         loaded = _with_load(layers, image)
@@ -51,6 +54,8 @@ class Segment:
 
     def _take(self, layers: Sequence[Planned]) -> None:
         """DoesNotFit where even one image of these layers does not."""
+        if self._from_host:
+            layers, self.image, self.zeros = with_taps(layers, self.image, self._dtype.itemsize)
         self.layers = tuple(_with_margins(layers))
         self._check()
         self.launch.cache_clear()
@@ -82,7 +87,8 @@ class Segment:
         images = ceil_div(batch, together)
         whole = LaidOut(layers, self.image[0], together, self._dtype.itemsize)
         held = sum(whole.run_bytes(n)[0] for n in range(len(layers))) * self._dtype.itemsize
-        few = max(1, PASS_COLUMNS // (layers[0].after[1] * layers[0].after[2] * layers[0].pool_size ** 2))
+        first = next(layer for layer in layers if layer.kind != "taps")
+        few = max(1, PASS_COLUMNS // (first.after[1] * first.after[2] * first.pool_size**2))
         if held <= WEIGHT_BYTES and few < images:
             layers = [replace(layer, stays=layer.kind in CONVOLUTIONS) for layer in layers]
         at_once, layers = self._images_at_once(layers, together, images)
@@ -183,7 +189,7 @@ class NetworkPlan:
             ahead = [border for border in borders if border > first]
             for end in reversed(ahead):
                 try:
-                    tried = Segment(_part(self.layers, first, end), image, dtype)
+                    tried = Segment(_part(self.layers, first, end), image, dtype, first == 0)
                 except DoesNotFit as why:
                     reason = why
                     continue

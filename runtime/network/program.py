@@ -66,6 +66,7 @@ class Planned:
     blank: tuple[bool, bool] = (False, False)
     unfold: int = 1
     fold: tuple[int, int, int] = (0, -1, 0)
+    copies: tuple[int, int, int] = (1, 0, 0)
     shown: str = ""  # the kind as the table has it
     before: Shape = ()
     after: Shape = ()
@@ -104,6 +105,7 @@ class Planned:
             self.blank,
             self.unfold,
             self.fold,
+            self.copies,
         )
 
 
