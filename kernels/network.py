@@ -32,14 +32,14 @@ from .activation_functions import activate
 from .conv2d import convolve_tile
 from .convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
 from .convolution.plan import plan_groups, plan_resident, rows_of_taps
-from .convolution.problem import Problem
+from .convolution.problem import Block, Problem
 from .elementwise import combine_tiles
 from .networks.ends import finish, load, load_plain, load_taps
 from .networks.fold import blank_rows, pool_pairs
 from .networks.layers import Layer, Value, copy_down, heights, inside, joined, make_room, store_value, whole_tile
 from .networks.weights import LayerWeights, open_layer, stream_of, units_of
 from .pooling import average_pool_tile, lowest, max_pool_tile
-from .tiling.packing import PARTITIONS
+from .tiling.packing import PARTITIONS, ceil_div, round_up
 from .tiling.tiles import even_tiles, itemsize, load_early, tiles
 from .tiling.warm_up import warm_up
 from .tiling.windows import fill_border, input_span, make_sweep, whole
@@ -57,11 +57,12 @@ class Network(nl.NKIObject):
 
 
 @nki.jit
-def run_network(x, weights, constants, program, together, images_at_once):
+def run_network(x, weights, constants, program, together, images_at_once, pictures):
     """Scores and classes of images, or what a part of a network gives.
 
     Dimensions:
-        B: images, a multiple of `together`. C, H, W: of one image. N: classes.
+        B: images, a multiple of `together`. C, H, W: of one image. N: classes. B': pictures, filled up to a multiple
+        of those that lie side by side in what is returned.
     Args:
         x: [B, C, H, W] in HBM, float32, bfloat16 or float16; features are [B, F, 1, 1].
         weights: [numbers] of x's dtype: those of all layers, in the order of their loads (weight_loads.py).
@@ -70,43 +71,44 @@ def run_network(x, weights, constants, program, together, images_at_once):
             dense layer; that of a part of a network is `in_hbm`.
         together: images side by side in x.
         images_at_once: images / together that are in SBUF at a time, 1 or more.
+        pictures: images that count; those after them fill x up.
     Returns:
-        scores [B, N] of x's dtype, softmax or raw, and classes int32 [B], the first of the largest; of a part of a
-        network [B, C', H', W'], what its last layer gives.
+        scores [B', N] of x's dtype, softmax or raw, and classes int32 [B'], the first of the largest; of a part of a
+        network [B', C', H', W'], what its last layer gives.
     """
     layers = []
     for fields in program:
         layers.append(Layer(*fields))
     last = layers[len(layers) - 1]
     batch, channels, height, width = x.shape
-    assert batch % together == 0, f"network: {batch} images are no multiple of the {together} side by side"
+    assert batch == round_up(pictures, together), (
+        f"network: {pictures} pictures are no {batch} images, {together} of them side by side"
+    )
+    given = round_up(pictures, last.together)
     side_by_side = x.reshape((batch // together, together * channels, height, width))
     loaded: list[LayerWeights] = []
     columns: list[nl.NkiTensor] = []
     network = Network(layers, loaded, weights, constants, columns)
     if last.kind == "scores":
-        scores = nl.ndarray((batch, last.channels), dtype=x.dtype, buffer=nl.shared_hbm)
-        classes = nl.ndarray((batch,), dtype=nl.int32, buffer=nl.shared_hbm)
-        for images in even_tiles(batch // together, images_at_once):
-            first = images.start * together
-            end = images.end * together
-            seen = side_by_side[images.start : images.end]
-            _run_pass(network, seen, together, (scores[first:end], classes[first:end]), images.index)
-        return scores, classes
-    out = nl.ndarray((batch, last.channels, last.rows, last.columns), dtype=x.dtype, buffer=nl.shared_hbm)
-    for images in even_tiles(batch // together, images_at_once):
-        seen = side_by_side[images.start : images.end]
-        own = out[images.start * together : images.end * together]
-        _run_pass(network, seen, together, (own, None), images.index)
-    return out
-
-
-def _run_pass(network, seen, together, out, number):
-    """Some images, from the input [images, together * C, H, W] to scores and classes, or values, all in HBM."""
-    images, channels, rows, columns = seen.shape
+        out = nl.ndarray((given, last.channels), dtype=x.dtype, buffer=nl.shared_hbm)
+        classes = nl.ndarray((given,), dtype=nl.int32, buffer=nl.shared_hbm)
+    else:
+        out = nl.ndarray((given, last.channels, last.rows, last.columns), dtype=x.dtype, buffer=nl.shared_hbm)
+        classes = None
     nothing: list[nl.NkiTensor] = []
     margins: list[tuple[int, int, int, int]] = []
-    given = Value(nothing, margins, seen, images, channels // together, rows, columns, together)
+    for images in even_tiles(batch // together, images_at_once):
+        first = images.start * together
+        end = min(given, images.end * together)
+        seen = side_by_side[images.start : images.end]
+        count = min(pictures, images.end * together) - first
+        value = Value(nothing, margins, seen, images.size, channels, height, width, together, count)
+        _run_pass(network, value, (out[first:end], None if classes is None else classes[first:end]), images.index)
+    return out if classes is None else (out, classes)
+
+
+def _run_pass(network, given, out, number):
+    """Some images, from the input to scores and classes, or values, all in HBM."""
     values: list[Value] = []
     for n in range(len(network.layers)):
         layer = network.layers[n]
@@ -122,7 +124,7 @@ def _run_pass(network, seen, together, out, number):
         if layer.kind == "scores":
             _finish(network, n, operands[0], out, label)
         elif layer.kind == "taps":
-            values.append(load_taps(layer, operands[0].hbm, number == 0))
+            values.append(load_taps(layer, operands[0], number == 0))
         elif layer.kind == "conv2d":
             target = out[0] if n == len(network.layers) - 1 else None
             values.append(_convolve(network, n, operands, target, label))
@@ -137,7 +139,7 @@ def _one_by_one(network, layer, operands, label):
     """A layer that takes each tile by itself."""
     value = operands[0]
     partitions = [layer.channels] if layer.kind == "folded_pool" else heights(value)
-    given = make_room(layer, value.images, partitions, layer.rows, layer.columns, label, network.weights.dtype)
+    given = make_room(layer, value.pictures, partitions, layer.rows, layer.columns, label, network.weights.dtype)
     if layer.kind == "folded_pool":
         pool_pairs(layer, whole_tile(given, 0), inside(value, 0, layer.padding), value.columns)
         blank_rows(layer, given)
@@ -228,7 +230,8 @@ def _loaded(value, plan):
     margins: list[tuple[int, int, int, int]] = []
     for _ in loaded:
         margins.append((0, 0, 0, 0))
-    return Value(loaded, margins, None, value.images, value.channels, value.rows, value.columns, value.together)
+    rows, columns = value.rows, value.columns
+    return Value(loaded, margins, None, value.images, value.channels, rows, columns, value.together, value.pictures)
 
 
 def _convolve(network, n, operands, target, label):
@@ -242,23 +245,24 @@ def _convolve(network, n, operands, target, label):
     units_of(weights, 0, not network.columns)
     inputs = _inputs(layer, value, plan)
     constants = _constants(network)
-    images = value.images * (value.together // layer.together)
     partitions = []
     for part in tiles(layer.channels * layer.together, PARTITIONS):
         partitions.append(part.size)
     if layer.in_hbm:
-        given = _room_in_hbm(layer, target, images, dtype)
+        given = _room_in_hbm(layer, target, value.pictures, dtype)
     else:
-        given = make_room(layer, images, partitions, layer.rows, layer.columns, label, dtype)
+        given = make_room(layer, value.pictures, partitions, layer.rows, layer.columns, label, dtype)
     apart = value.together // layer.together  # of the images side by side, so many groups no longer are
     out_tiles = plan.weights.out_tiles
     for index in range(len(plan.groups)):
-        group = plan.groups[index]
         for out_tile in out_tiles:
             look_ahead(inputs, index, out_tile.index, len(out_tiles))
             place = out_tile.index % len(partitions)
             phase = out_tile.index // len(partitions)
-            first = group.image * apart + (phase if layer.unfold == 1 else 0)
+            first = plan.groups[index].image * apart + (phase if layer.unfold == 1 else 0)
+            group = _filled(plan.groups[index], ceil_div(given.images - first, apart))
+            if group is None:  # none of its pictures is there
+                continue
             images_out = (first, first + (group.images - 1) * apart + 1, apart)
             rows_out = (0, 1) if layer.unfold == 1 else (phase, layer.unfold)
             stream = stream_of(weights, plan, out_tile.index)
@@ -278,6 +282,13 @@ def _convolve(network, n, operands, target, label):
     blank_rows(layer, given)
     copy_down(layer, given)
     return given
+
+
+def _filled(group, images):
+    """A group with at most so many images; None where that is none."""
+    if images < 1:
+        return None
+    return Block(group.image, min(group.images, images), group.row, group.rows, group.column, group.columns)
 
 
 def _warm_up(plan):
@@ -307,8 +318,9 @@ def _place(layer, given, place, channels, places, group, label, dtype):
     return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, name=label)
 
 
-def _room_in_hbm(layer, target, images, dtype):
+def _room_in_hbm(layer, target, pictures, dtype):
     """What a layer gives in HBM."""
+    images = ceil_div(pictures, layer.together)
     if target is None:
         shape = (images, layer.channels * layer.together, layer.rows, layer.columns)
         hbm = nl.ndarray(shape, dtype=dtype, buffer=nl.private_hbm)
@@ -316,7 +328,8 @@ def _room_in_hbm(layer, target, images, dtype):
         hbm = target.reshape((images, layer.channels * layer.together, layer.rows, layer.columns))
     nothing: list[nl.NkiTensor] = []
     margins: list[tuple[int, int, int, int]] = []
-    return Value(nothing, margins, hbm, images, layer.channels, layer.rows, layer.columns, layer.together)
+    rows, columns = layer.rows, layer.columns
+    return Value(nothing, margins, hbm, images, layer.channels, rows, columns, layer.together, pictures)
 
 
 def _side_by_side(out, value):

@@ -15,7 +15,7 @@ from ..models.files import Model
 from ..models.network import INPUT
 from .backend import ArraySpec, Backend, LaunchResult, LaunchTime
 from .network.layout import LaidOut
-from .network.plan import DEFAULT_INSTRUCTIONS, NetworkLaunch, NetworkPlan, Segment
+from .network.plan import DEFAULT_INSTRUCTIONS, NetworkLaunch, NetworkPlan
 from .network.program import DoesNotFit
 from .plan import DTYPES, plan_network
 from .timing import BATCH, Row, add_times, with_batch
@@ -150,8 +150,8 @@ class NetworkLaunches:
             size = len(value)
             for number, segment in enumerate(self._plan.segments):
                 planned = segment.launch(size)
-                value = _filled_up(value, _whole(size, planned), segment, self._dtype)
-                result = backend.launch(self._kernel, value, *self._operands_of(planned), **_parameters(planned))
+                value = segment.filled_up(value, _whole(size, planned))
+                result = backend.launch(self._kernel, value, *self._operands_of(planned), **planned.parameters())
                 results.append((number, result))
                 value = result.outputs[0]
                 progress((first + size * (number + 1) / len(self._plan.segments)) / len(data))
@@ -171,7 +171,7 @@ class NetworkLaunches:
                 x = ArraySpec((_whole(size, planned), *segment.image), self._dtype)
                 weights = ArraySpec((max(1, planned.laid_out.numbers),), self._dtype)
                 constants = ArraySpec((PARTITIONS, max(1, planned.laid_out.columns)), np.dtype(np.float32))
-                results.append((number, backend.time(self._kernel, x, weights, constants, **_parameters(planned))))
+                results.append((number, backend.time(self._kernel, x, weights, constants, **planned.parameters())))
         return self._rows_of(results)
 
     def _operands_of(self, planned: NetworkLaunch) -> tuple[np.ndarray, np.ndarray]:
@@ -210,18 +210,6 @@ def _launch_of(result: LaunchResult) -> LaunchTime:
     return LaunchTime(result.launch_us, bound_by="latency", mfu=0.0, latency_error=result.time.latency_error)
 
 
-def _filled_up(value: Any, size: int, segment: Segment, dtype: np.dtype[Any]) -> Any:
-    """A batch with zeros after it, where it must have a multiple of the images side by side, and around each image."""
-    if len(value) == size and value.dtype == dtype and not any(segment.zeros):
-        return value.reshape((size, *segment.image))
-    whole = np.zeros((size, *segment.image), dtype)
-    top, left, bottom, right = segment.zeros
-    rows, columns = segment.image[1:]
-    inside = whole[: min(size, len(value)), :, top : rows - bottom, left : columns - right]
-    inside[:] = np.asarray(value)[:size].reshape(inside.shape)
-    return whole
-
-
 def _keep(*operands: np.ndarray) -> None:
     """Weights: nobody may write to them from now on, so that a backend may keep them on the device."""
     for operand in operands:
@@ -245,11 +233,3 @@ def _shapes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[tuple[int,
 def _whole(batch: int, planned: NetworkLaunch) -> int:
     """The batch filled up to a multiple of the images side by side."""
     return -(-batch // planned.together) * planned.together
-
-
-def _parameters(planned: NetworkLaunch) -> dict[str, Any]:
-    return {
-        "program": planned.program,
-        "together": planned.together,
-        "images_at_once": planned.images_at_once,
-    }

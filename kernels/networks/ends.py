@@ -33,11 +33,12 @@ def load_plain(value, seen):
         first = end
 
 
-def load_taps(layer, seen, early):
+def load_taps(layer, value, early):
     """A small image, which comes with its zeros, as the first convolution takes it: (image, filter column, channel) on
     the partitions, and below them the same further down by rows, for the filter's rows. A DMA a row of the filter: each
     partition reads one run of an image. `early`: the first of a launch.
     """
+    seen = value.hbm
     images, channels, rows, columns = seen.shape
     width = layer.kernel[1]
     copies, shift, stride = layer.copies
@@ -65,7 +66,7 @@ def load_taps(layer, seen, early):
             nisa.dma_copy(dst=target, src=source)
     margins = [(0, 0, 0, 0)]
     shaped = [tile.reshape((tile.shape[0], images, rows, columns))]
-    return Value(shaped, margins, None, images, layer.channels, rows, columns, together)
+    return Value(shaped, margins, None, images, layer.channels, rows, columns, together, value.pictures)
 
 
 def _load_features(seen):

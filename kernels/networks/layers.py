@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from ..tiling.packing import PARTITIONS
+from ..tiling.packing import PARTITIONS, ceil_div
 from ..tiling.tiles import tiles
 from ..tiling.windows import Span, fill_border
 
@@ -70,6 +70,7 @@ class Value(nl.NKIObject):
     rows: int
     columns: int
     together: int
+    pictures: int  # at most images * together: the rest of the last image fills up
 
 
 def joined(parts):
@@ -85,7 +86,8 @@ def joined(parts):
         for t in range(len(part.tiles)):
             joint.append(part.tiles[t])
             margins.append(part.margins[t])
-    return Value(joint, margins, None, first.images, channels, first.rows, first.columns, first.together)
+    rows, columns = first.rows, first.columns
+    return Value(joint, margins, None, first.images, channels, rows, columns, first.together, first.pictures)
 
 
 def heights(value):
@@ -100,8 +102,9 @@ def heights(value):
     return sizes
 
 
-def make_room(layer, images, partitions, rows, columns, label, dtype):
+def make_room(layer, pictures, partitions, rows, columns, label, dtype):
     """Room in SBUF for what a layer gives, tiles of so many `partitions`, with zeros around it."""
+    images = ceil_div(pictures, layer.together)
     top, left, bottom, right = layer.margin
     copies, _, stride = layer.copies
     rooms: list[nl.NkiTensor] = []
@@ -115,7 +118,7 @@ def make_room(layer, images, partitions, rows, columns, label, dtype):
             fill_border(room[0:size], Span(0, shape[2], top, bottom), Span(0, shape[3], left, right), 0.0)
         rooms.append(room)
         margins.append(layer.margin)
-    return Value(rooms, margins, None, images, layer.channels, rows, columns, layer.together)
+    return Value(rooms, margins, None, images, layer.channels, rows, columns, layer.together, pictures)
 
 
 def copy_down(layer, value):

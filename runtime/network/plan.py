@@ -33,6 +33,16 @@ class NetworkLaunch:
     together: int
     images_at_once: int
     instructions: int  # about so many, of one pass
+    pictures: int
+
+    def parameters(self) -> dict[str, Any]:
+        """What the kernel is told beside its operands."""
+        return {
+            "program": self.program,
+            "together": self.together,
+            "images_at_once": self.images_at_once,
+            "pictures": self.pictures,
+        }
 
 
 class Segment:
@@ -51,6 +61,17 @@ class Segment:
             self._take(fold(loaded))
         except DoesNotFit:
             self._take(loaded)
+
+    def filled_up(self, value: Any, size: int) -> Any:
+        """What comes in, [pictures, ...], as the kernel takes it: `size` images, with zeros after and around them."""
+        if len(value) == size and value.dtype == self._dtype and not any(self.zeros):
+            return value.reshape((size, *self.image))
+        whole = np.zeros((size, *self.image), self._dtype)
+        top, left, bottom, right = self.zeros
+        rows, columns = self.image[1:]
+        inside = whole[: min(size, len(value)), :, top : rows - bottom, left : columns - right]
+        inside[:] = np.asarray(value)[:size].reshape(inside.shape)
+        return whole
 
     def _take(self, layers: Sequence[Planned]) -> None:
         """DoesNotFit where even one image of these layers does not."""
@@ -96,7 +117,8 @@ class Segment:
             at_once = min(at_once, few)
         laid_out = LaidOut(layers, self.image[0], together, self._dtype.itemsize)
         count = sum(instructions(laid_out, n, self.image, together, at_once) for n in range(len(layers)))
-        return NetworkLaunch(laid_out, tuple(layer.fields() for layer in laid_out.layers), together, at_once, count)
+        program = tuple(layer.fields() for layer in laid_out.layers)
+        return NetworkLaunch(laid_out, program, together, at_once, count, batch)
 
     def _grouped(self, layers: list[Planned], together: int) -> list[Planned]:
         """Large inputs come in groups of rows."""
@@ -273,7 +295,7 @@ def _together(layers: Sequence[Planned], image: Shape, batch: int) -> int:
     together = 1
     if image[1:] == (1, 1) or any(len(parts) > 1 for layer in layers for parts in layer.sources):
         return together
-    while 2 * together <= min(batch, MAX_TOGETHER) and _goes(layers, image[0], 2 * together):
+    while together < min(batch, MAX_TOGETHER) and _goes(layers, image[0], 2 * together):
         together *= 2
     return together
 
@@ -302,7 +324,7 @@ def _togethers(layers: Sequence[Planned], together: int) -> list[int]:
     for layer in layers:
         part = layer.sources[0][0]
         most = together if part < 0 else given[part]
-        while most > 1 and most * layer.channels > PARTITIONS:
+        while layer.kind != "scores" and most > 1 and most * layer.channels > PARTITIONS:
             most //= 2
         given.append(most)
     return given

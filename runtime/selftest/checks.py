@@ -210,21 +210,16 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
     planned = part.launch(batch)
     whole = -(-batch // planned.together) * planned.together
     (x,) = _draw(dtype, (whole, 1, side, side))
-    parameters = {
-        "program": planned.program,
-        "together": planned.together,
-        "images_at_once": planned.images_at_once,
-    }
 
     def probabilities() -> np.ndarray:
         return run_network(network, tensors, x.astype(np.float32)).probabilities
 
-    operands = (x, planned.laid_out.weights(dtype), planned.laid_out.constants())
+    operands = (part.filled_up(x, whole), planned.laid_out.weights(dtype), planned.laid_out.constants())
     return Check(
         "run_network",
         size,
         operands,
-        parameters,
+        planned.parameters(),
         lambda: (probabilities(), probabilities().argmax(axis=1).astype(np.int32)),
         scores=probabilities,
     )

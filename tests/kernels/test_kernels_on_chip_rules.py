@@ -148,8 +148,7 @@ def _network(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any
     launch = segment.launch(batch)
     weights, constants = launch.laid_out.weights(RUNTIME_DTYPES[dtype]), launch.laid_out.constants()
     arrays = (TensorSpec((batch, *segment.image), DTYPES[dtype]), TensorSpec(weights.shape, DTYPES[dtype]))
-    parameters = {"program": launch.program, "together": launch.together, "images_at_once": launch.images_at_once}
-    return kernels.run_network, (*arrays, TensorSpec(constants.shape, "float32")), parameters
+    return kernels.run_network, (*arrays, TensorSpec(constants.shape, "float32")), launch.parameters()
 
 
 def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

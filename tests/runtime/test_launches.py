@@ -114,10 +114,9 @@ def test_a_row_a_layer_that_add_up() -> None:
     whole = SimulatedBackend("trn2")
     (segment,) = NetworkPlan(load_model("digits-cnn"), np.dtype(np.float32)).segments
     planned = segment.launch(48)
-    parameters = {"program": planned.program, "together": planned.together, "images_at_once": planned.images_at_once}
     x = np.zeros((48, *segment.image), np.float32)
     weights = planned.laid_out.weights(np.dtype(np.float32))
-    launch = whole.launch(kernels.run_network, x, weights, planned.laid_out.constants(), **parameters)
+    launch = whole.launch(kernels.run_network, x, weights, planned.laid_out.constants(), **planned.parameters())
     assert launch.time.latency_us == pytest.approx(result.total_us)
     assert sum(row.flops for row in result.layers) == launch.time.flops
     assert sum(row.hbm_bytes for row in result.layers) == launch.time.hbm_bytes
