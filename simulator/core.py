@@ -12,15 +12,16 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from types import CodeType
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .dtypes import Array, lookup
 from .errors import NkiValidationError, UndefinedOnChipWarning
-from .instruction import Allocation, Cost, Instruction, Told, Transfer, engine
-from .memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, place
+from .instruction import Allocation, Cost, Instruction, Options, Told, Transfer, engine
+from .memory import PSUM, SBUF, Arena, MemoryRegion, allocate, place
 from .overlap import clobbers
 from .pair import Pair
 from .psum_writes import Written
@@ -32,6 +33,7 @@ from .timing.capacity import Memory
 from .timing.costs import NO_TIME, Costs
 from .views import integers
 
+_T = TypeVar("_T")
 _TENSOR = engine.tensor
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -59,7 +61,10 @@ class NeuronCore:
         self.recording: Recording | None = None  # of how values are computed, where that is to be done again
         self._arenas: dict[MemoryRegion, Arena] = {}
         self._warned: set[tuple[tuple[str, int], str]] = set()
+        self._warnings = 0  # how often there was something to tell, said before or not
         self._scratch: dict[tuple[int, int], Array] = {}
+        self._settled: dict[tuple[Any, ...], Any] = {}  # what rules of instructions said of operands of the same form
+        self._lines: dict[tuple[CodeType, int], tuple[str, int]] = {}
 
     def ndarray(
         self,
@@ -71,17 +76,14 @@ class NeuronCore:
         argument: bool = False,
     ) -> NkiTensor:
         """Allocate a tensor; NkiValidationError or CapacityError where the machine has no room for such a one."""
-        found, shape, line = lookup(dtype), tuple(shape), _source_line()
-
-        def make() -> Storage:
-            return allocate(region, found, shape, name, line, self.target)
-
+        found, shape, line = lookup(dtype), tuple(shape), self._line()
         if self.pair is not None and region is MemoryRegion.shared_hbm and not argument:
+            make = partial(allocate, region, found, shape, name, line, self.target)
             storage = self.pair.shared(self.rank, (line, shape, found.name, name), make)
             if storage.owner is not None:
                 return NkiTensor(storage.shape, found, storage)
         else:
-            storage = make()
+            storage = allocate(region, found, shape, name, line, self.target)
         if self.recording is not None:
             self.recording.allocated(storage.size * storage.dtype.itemsize)
         if address is not None:
@@ -92,7 +94,6 @@ class NeuronCore:
             place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(region))
         else:
             storage.owner = self._note(region, storage.row_bytes, storage.told, line, argument)
-            storage.owner.partitions = storage.shape[0]
             storage.core = self
         return NkiTensor(storage.shape, found, storage)
 
@@ -106,7 +107,7 @@ class NeuronCore:
     def _arena(self, region: MemoryRegion) -> Arena:
         if region not in self._arenas:
             row_bytes = self.target.usable_sbuf_bytes if region is SBUF else self.target.psum_bytes
-            owner = self._note(region, 0, ("placed by address", region.value, (), ""), ("", 0))
+            owner = self._note(region, 0, ("placed by address", region, (), ""), ("", 0))
             owner.placed = True
             self._arenas[region] = Arena(row_bytes, owner, functional=self.functional)
         return self._arenas[region]
@@ -117,10 +118,6 @@ class NeuronCore:
         if found is None:
             found = self._scratch[rows, columns] = np.empty((rows, columns), np.float32)
         return found
-
-    def released(self, storage: Storage) -> None:
-        """The kernel holds no view of the storage any more."""
-        storage.owner.dropped = len(self.program)
 
     def issue(
         self,
@@ -133,19 +130,11 @@ class NeuronCore:
         flops: int = 0,
         hbm_bytes: int = 0,
         dma: Transfer | None = None,
-        options: tuple[tuple[engine, Cost], ...] = (),
+        options: Options = (),
     ) -> Instruction:
         """Note an instruction. The caller has checked it and computes its values itself."""
         program = self.program
-        indirect: list[NkiTensor] = []
-        for tensor in writes:
-            if type(tensor) is not NkiTensor:
-                indirect.append(tensor)
-            elif unit is not _TENSOR and tensor.storage.region is PSUM:
-                tensor.storage.note_write(tensor, by_matmul=False)
-        for tensor in reads:
-            if type(tensor) is not NkiTensor:
-                indirect.append(tensor)
+        indirect = [tensor for tensor in writes + reads if type(tensor) is not NkiTensor]
         if indirect:
             if self.recording is not None:
                 self.recording.spoil()
@@ -157,6 +146,8 @@ class NeuronCore:
             reads = _with_indices(writes, reads)
         for tensor in writes:
             storage = tensor.storage
+            if storage.region is PSUM and unit is not _TENSOR and type(tensor) is NkiTensor:
+                storage.note_write(tensor, by_matmul=False)
             for read in reads:
                 if read.storage is storage and read is not tensor and clobbers(op, tensor, read):
                     self._clobbered(op, tensor, read)
@@ -164,13 +155,13 @@ class NeuronCore:
             len(program),
             op,
             unit,
-            tuple([t.access for t in writes]),
-            tuple([t.access for t in reads]),
+            tuple([t._access or t.access for t in writes]),
+            tuple([t._access or t.access for t in reads]),
             cost,
             dma,
             flops,
             hbm_bytes,
-            _source_line(),
+            self._line(),
             name,
             self.ordered,
             options,
@@ -198,25 +189,26 @@ class NeuronCore:
     def not_begun(self, dst: NkiTensor, found: Written) -> None:
         """A matmul is to accumulate onto a tile of which not all was begun by a matmul."""
         if self.sanitizer is not None:
-            self.sanitizer.accumulates(_source_line(), dst, found)
+            self.sanitizer.accumulates(self._line(), dst, found)
 
     def _clobbered(self, op: str, written: NkiTensor, read: NkiTensor) -> None:
         """An instruction writes elements that it has yet to read."""
         why = f"{op}: dst {written.label} overlaps {read.label}, of which it writes elements before they are read"
         self.warn(why)
         if self.sanitizer is not None:
-            self.sanitizer.clobbers(_source_line(), written, why)
+            self.sanitizer.clobbers(self._line(), written, why)
 
     def warn(self, message: str, category: type[Warning] = UndefinedOnChipWarning) -> None:
         """Tell of what the chip leaves undefined, or of another category, once for each line of the kernel."""
-        line = _source_line()
+        self._warnings += 1
+        line = self._line()
         if (line, message) not in self._warned:
             self._warned.add((line, message))
             warnings.warn_explicit(message, category, *line)
 
     def warner(self) -> Callable[[str], None]:
         """`warn` of this line, for when values are computed, also in a replay; once, whatever the message."""
-        line, warned = _source_line(), self._warned
+        line, warned = self._line(), self._warned
 
         def tell(message: str) -> None:
             if (line, "") not in warned:
@@ -224,6 +216,44 @@ class NeuronCore:
                 warnings.warn_explicit(message, UndefinedOnChipWarning, *line)
 
         return tell
+
+    def settle(self, rules: Callable[..., _T], *operands: Any) -> _T:
+        """rules(core, *operands): whether an instruction may have such operands, where it runs and what it costs.
+
+        `rules` go by the forms of tensors and by the other operands, never by addresses or values, and so are asked
+        once for each. Where they warn they are asked again, for another line of the kernel.
+        """
+        key: list[Any] = [rules]
+        for operand in operands:
+            if type(operand) is NkiTensor:
+                key.append(operand._form or operand.form)
+            elif isinstance(operand, NkiTensor):  # at an address of run time, or outside
+                return rules(self, *operands)
+            else:
+                key.append(type(operand))
+                key.append(operand)
+        known = tuple(key)
+        try:
+            found: _T | None = self._settled.get(known)
+        except TypeError:  # something that no rule allows
+            return rules(self, *operands)
+        if found is None:
+            warnings = self._warnings
+            found = rules(self, *operands)
+            if self._warnings == warnings:
+                self._settled[known] = found
+        return found
+
+    def _line(self) -> tuple[str, int]:
+        """File and line of the kernel code that called into the simulator."""
+        frame = sys._getframe(2)
+        while _ours(frame.f_code.co_filename) and frame.f_back is not None:
+            frame = frame.f_back
+        place = frame.f_code, frame.f_lasti
+        line = self._lines.get(place)
+        if line is None:
+            line = self._lines[place] = frame.f_code.co_filename, frame.f_lineno
+        return line
 
     def share(self, state: str, instruction: Instruction) -> None:
         """Let an instruction that uses a state of its engine follow the last one that did, as the kernel has them."""
@@ -246,14 +276,6 @@ def _after_registers(instruction: Instruction, indirect: list[NkiTensor]) -> Non
         loaded = getattr(getattr(tensor, "index", None), "loaded", None)
         if loaded is not None and loaded not in instruction.after:
             instruction.depends_on(loaded)
-
-
-def _source_line() -> tuple[str, int]:
-    """File and line of the kernel code that called into the simulator."""
-    frame = sys._getframe(2)
-    while _ours(frame.f_code.co_filename) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
 
 
 @cache

@@ -39,6 +39,9 @@ class Cost(NamedTuple):
     table: str = ""
 
 
+Options = tuple[tuple[engine, Cost], ...]  # other engines that could run an instruction
+
+
 class Transfer(NamedTuple):
     """A DMA: `bytes` moved in `descriptors` pieces, over `partitions` of SBUF from `row` on; `load` is towards SBUF.
 
@@ -65,13 +68,13 @@ class Transfer(NamedTuple):
     second: bool = False
 
 
-Told = tuple[str, str, tuple[int, ...], str]  # name, memory, shape and dtype
+Told = tuple[str, Any, tuple[int, ...], str]  # name, memory, shape and dtype
 
 
 def label_of(told: Told) -> str:
     """How messages call a storage."""
     name, region, shape, dtype = told
-    return f"{name or 'tensor'} {region}{list(shape)} {dtype}" if dtype else f"{region} {name}"
+    return f"{name or 'tensor'} {region.value}{list(shape)} {dtype}" if dtype else f"{region.value} {name}"
 
 
 class Allocation:
@@ -92,7 +95,7 @@ class Allocation:
         self.at = at
         self.dropped: int | None = None
         self.argument = argument
-        self.partitions = 128  # that it takes of a memory on chip
+        self.partitions = told[2][0] if told[2] else 128  # that it takes of a memory on chip
         self.placed = False  # holds tiles at addresses that the kernel chose
 
     @property
@@ -186,7 +189,7 @@ class Instruction:
         line: tuple[str, int],
         name: str | None,
         ordered: bool,
-        options: tuple[tuple[engine, Cost], ...] = (),
+        options: Options = (),
     ) -> None:
         self.index = index
         self.op = op

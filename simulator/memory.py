@@ -27,6 +27,8 @@ class MemoryRegion(Enum):
     private_hbm = "private_hbm"
     shared_hbm = "shared_hbm"
 
+    __hash__ = object.__hash__  # there is one object for each: Enum's own is written in Python
+
 
 PSUM_ALIGNMENT = 4  # bytes, of an address in PSUM (nl.tile_size.psum_min_align; 1 in SBUF)
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
@@ -90,8 +92,8 @@ class Storage:
         self.written = PsumWrites() if region is PSUM else None  # by whom its elements were written
 
     def __del__(self) -> None:
-        if self.core is not None:
-            self.core.released(self)
+        if self.core is not None:  # the kernel holds no view of it any more
+            self.owner.dropped = len(self.core.program)
 
     @property
     def row_bytes(self) -> int:
@@ -100,7 +102,7 @@ class Storage:
     @property
     def told(self) -> Told:
         """What `label` is made of."""
-        return self.name, self.region.value, self.shape, self.dtype.name
+        return self.name, self.region, self.shape, self.dtype.name
 
     @property
     def label(self) -> str:

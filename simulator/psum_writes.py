@@ -27,6 +27,9 @@ class Written(Enum):
     mixed = "some elements by a matmul"
 
 
+_MATMUL, _OTHER = Written.matmul, Written.other  # a class of members takes long to find one
+
+
 class _Write:
     __slots__ = ("by_matmul", "intact")
 
@@ -75,18 +78,18 @@ class PsumWrites:
         key = _key(view)
         known = self._writes.get(key)
         if known is not None and known.intact:
-            return Written.matmul if known.by_matmul else Written.other
+            return _MATMUL if known.by_matmul else _OTHER
         overlapping = [(k, write.by_matmul) for k, write in self._writes.items() if _overlap(k, key)]
         if not overlapping:
             return Written.nothing
         if not any(by_matmul for _, by_matmul in overlapping):
-            return Written.other
+            return _OTHER
         if all(by_matmul for _, by_matmul in overlapping) and any(_covers(k, key) for k, _ in overlapping):
-            return Written.matmul  # as the taps of a convolution, within what the first one wrote
+            return _MATMUL  # as the taps of a convolution, within what the first one wrote
         elements = self.by_matmul(view)
         if elements.all():
-            return Written.matmul
-        return Written.mixed if elements.any() else Written.other
+            return _MATMUL
+        return Written.mixed if elements.any() else _OTHER
 
     def by_matmul(self, view: Any) -> Array:
         """Which elements of a view a matmul wrote last, in the view's shape."""
@@ -104,8 +107,8 @@ class PsumWrites:
 
 
 def _key(view: Any) -> Key:
-    access = view.access
-    return access.row, access.row_end, access.byte, access.byte_end, view.strides, (*view.shape, view._dtype.itemsize)
+    key: Key = view.access[1:5] + view.form.pattern
+    return key
 
 
 def _overlap(a: Key, b: Key) -> bool:

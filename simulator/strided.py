@@ -13,17 +13,76 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import Array, DType, convert, lookup
+from .dtypes import DTYPES, Array, DType, convert, lookup
 from .instruction import Access
-from .memory import MemoryRegion, Storage
+from .memory import PSUM, SBUF, MemoryRegion, Storage
 from .objects import NKIObject
+from .targets import PARTITIONS
 from .views import comb, is_row_major, row_major
+
+
+class Form:
+    """What a view is but for the address where it begins: all that instructions check and that their time goes by.
+
+    There is one object for each, which `form_of` finds. In elements: `size` of all, `free_size` of a partition, `pitch`
+    of rows (0 for the memory's), `outer` rows of `extent` each, `step` and `run` of a comb, `distinct` elements (0
+    where one is there several times). `pattern` is the strides, and the shape with the bytes of an element.
+    """
+
+    __slots__ = ("distinct", "extent", "free_size", "outer", "pattern", "pitch", "run", "size", "step")
+
+    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, on_chip: bool) -> None:
+        self.pattern = strides, (*shape, itemsize)
+        self.size = prod(shape)
+        self.free_size = prod(shape[1:])
+        self.distinct = 0 if 0 in strides else self.size
+        self.step = self.run = 0
+        if on_chip:
+            self.pitch, self.outer = 0, shape[0]
+            self.extent = 1 + sum([(count - 1) * stride for count, stride in zip(shape[1:], strides[1:])])
+            if self.extent > self.free_size:
+                self.step, self.run = comb(shape[1:], strides[1:])
+            return
+        self.pitch = max([stride for stride, count in zip(strides, shape) if count > 1], default=0)
+        self.outer = self.extent = 1
+        for count, stride in zip(shape, strides):
+            if self.pitch and stride == self.pitch:
+                self.outer += count - 1
+            else:
+                self.extent += (count - 1) * stride
+
+
+@lru_cache(maxsize=4096)
+def form_of(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: str,
+    region: MemoryRegion,
+    row: int,
+    first: int,
+    large: bool,
+) -> Form:
+    """The form of a view with `row` elements in a partition (on chip) or in all, from partition `first` on; `large`: of
+    a tile that takes over half of the partitions or was given an address."""
+    return Form(shape, strides, DTYPES[dtype].itemsize, region is SBUF or region is PSUM)
 
 
 class StridedMemory(NKIObject):
     """Elements of one dtype in a storage, at strides that a view chose; views of one storage share its memory."""
 
-    __slots__ = ("_access", "_bits", "_dtype", "_source", "_values", "offset", "row", "shape", "storage", "strides")
+    __slots__ = (
+        "_access",
+        "_bits",
+        "_dtype",
+        "_form",
+        "_source",
+        "_values",
+        "offset",
+        "row",
+        "shape",
+        "storage",
+        "strides",
+    )
 
     def __init__(
         self,
@@ -46,6 +105,7 @@ class StridedMemory(NKIObject):
         self._source: Array | None = None
         self._bits = False
         self._access: Access | None = None
+        self._form: Form | None = None
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -79,10 +139,7 @@ class StridedMemory(NKIObject):
 
     @property
     def size(self) -> int:
-        size = 1
-        for extent in self.shape:
-            size *= extent
-        return size
+        return (self._form or self.form).size
 
     @property
     def label(self) -> str:
@@ -92,10 +149,7 @@ class StridedMemory(NKIObject):
     @property
     def free_size(self) -> int:
         """Elements of one partition."""
-        size = 1
-        for extent in self.shape[1:]:
-            size *= extent
-        return size
+        return (self._form or self.form).free_size
 
     @property
     def values(self) -> Array:
@@ -161,6 +215,20 @@ class StridedMemory(NKIObject):
         return self._values
 
     @property
+    def form(self) -> Form:
+        """What the view is, wherever it begins."""
+        form = self._form
+        if form is None:
+            storage = self.storage
+            first, large = 0, False
+            if storage.on_chip:
+                first = storage.partition_base + self.offset // self.row
+                large = storage.arena is not None or storage.shape[0] > PARTITIONS // 2
+            form = form_of(self.shape, self.strides, self._dtype.name, storage.region, self.row, first, large)
+            self._form = form
+        return form
+
+    @property
     def access(self) -> Access:
         """The rectangle of memory that the view touches."""
         if self._access is None:
@@ -168,35 +236,29 @@ class StridedMemory(NKIObject):
         return self._access
 
     def _rectangle(self) -> Access:
-        storage, size = self.storage, self._dtype.itemsize
-        pitch, outer, extent, step, run, elements = _reach(self.shape, self.strides, storage.on_chip)
-        pitch = pitch or self.row
+        storage, size, form = self.storage, self._dtype.itemsize, self._form or self.form
+        pitch, outer, extent = form.pitch or self.row, form.outer, form.extent
         if not storage.on_chip and extent + self.offset % pitch > pitch:  # wraps around: take the flat extent
             extent += (outer - 1) * pitch
             outer, pitch = 1, max(self.row, 1)
         row, element = divmod(self.offset, pitch)
         byte = element * size + storage.base
         row += storage.partition_base
-        covers = elements == storage.size * storage.dtype.itemsize // size
-        return Access(
-            storage.owner, row, row + outer, byte, byte + extent * size, pitch * size, covers, step * size, run * size
+        covers = form.distinct == storage.size * storage.dtype.itemsize // size
+        return new_access(
+            Access,
+            (
+                storage.owner,
+                row,
+                row + outer,
+                byte,
+                byte + extent * size,
+                pitch * size,
+                covers,
+                form.step * size,
+                form.run * size,
+            ),
         )
 
 
-@lru_cache(maxsize=4096)
-def _reach(shape: tuple[int, ...], strides: tuple[int, ...], on_chip: bool) -> tuple[int, int, int, int, int, int]:
-    """What a view touches, in elements, wherever it begins: (pitch of its rows, 0 for the memory's; rows; extent of
-    each; step and run of a comb; distinct elements, 0 where one is there several times)."""
-    elements = 0 if 0 in strides else prod(shape)
-    if on_chip:
-        extent = 1 + sum([(count - 1) * stride for count, stride in zip(shape[1:], strides[1:])])
-        step, run = comb(shape[1:], strides[1:]) if extent > prod(shape[1:]) else (0, 0)
-        return 0, shape[0], extent, step, run, elements
-    pitch = max([stride for stride, count in zip(strides, shape) if count > 1], default=0)
-    outer = extent = 1
-    for count, stride in zip(shape, strides):
-        if pitch and stride == pitch:
-            outer += count - 1
-        else:
-            extent += (count - 1) * stride
-    return pitch, outer, extent, 0, 0, elements
+new_access = tuple.__new__  # several times as fast as Access(...), whose arguments are taken by Python code

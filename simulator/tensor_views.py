@@ -34,7 +34,7 @@ class TensorViews(StridedMemory):
         raise NotImplementedError
 
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Self:
-        return type(self)(shape, self._dtype, self.storage, strides=strides, offset=offset)
+        return type(self)(shape, self._dtype, self.storage, None, "", strides, offset)
 
     def __getitem__(self, key: Any) -> Self:
         keys = key if type(key) is tuple else (key,)

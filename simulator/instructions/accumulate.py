@@ -28,7 +28,7 @@ from ..operators import AluOperator, alu_operator
 from ..targets import PARTITIONS
 from ..tensor import NkiTensor
 from .scalar_engine import reduce_cmd
-from .vector_engine import _apply, _operand
+from .tensor_scalar import apply, operand_of
 
 _STATE = "vector accumulators"
 _IDENTITY = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
@@ -60,7 +60,7 @@ def tensor_scalar_reduce(
         raise NkiValidationError(f"tensor_scalar_reduce: op0=nl.{operator.name} must be arithmetic, not a bit operator")
     if reverse0:
         raise NkiValidationError("tensor_scalar_reduce: reverse0 is not supported by the hardware's API yet")
-    scalar = _operand("tensor_scalar_reduce", "operand0", operator, operand0, data)
+    scalar = operand_of("tensor_scalar_reduce", "operand0", operator, operand0, data)
     reducer = reduction("tensor_scalar_reduce", reduce_op, ("add", "multiply", "maximum", "minimum"))
     reduce_cmd = check_command("tensor_scalar_reduce", reduce_cmd, (_RESET, _REDUCE, _LOAD), reduce_res, data)
     init = initial("tensor_scalar_reduce", "reduce_init", reduce_cmd, reduce_init, data)
@@ -72,7 +72,7 @@ def tensor_scalar_reduce(
 
     if core.functional:
         with np.errstate(all="ignore"):
-            values = _apply(operator, float_values(data), scalar, False, len(data.shape))
+            values = apply(operator, float_values(data), scalar, False, len(data.shape))
             total = accumulate(vector_accumulators(core, data), values, reducer, reduce_cmd, init)
         dst.write(shaped(values, dst.shape))
         if reduce_res is not None:

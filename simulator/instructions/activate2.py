@@ -71,9 +71,8 @@ def activate2(
         vectors.append(relu_param)
     reduce_cmd = check_command("activate2", reduce_cmd, _COMMANDS, reduce_res, data)
     reducer = _reducer(reduce_op, reduce_cmd)
-    instruction = issue_activation(
-        core, "activate2", function, dst, (data, *vectors), 3 * dst.size, reduce_cmd, reduce_res, name
-    )
+    cost, reads = core.costs.activation(data, function.table), (data, *vectors)
+    instruction = issue_activation(core, "activate2", cost, dst, reads, 3 * dst.size, reduce_cmd, reduce_res, name)
 
     if core.functional:
         values = float_values(data)

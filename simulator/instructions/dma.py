@@ -24,6 +24,8 @@ class dge_mode(Enum):  # noqa: N801 (name and values of nki.isa)
     hwdge = 2
     none = 3
 
+    __hash__ = object.__hash__
+
 
 class oob_mode(Enum):  # noqa: N801 (name and values of nki.isa)
     """What a dynamic access out of bounds does."""
@@ -53,25 +55,32 @@ def dma_copy(
 ) -> Instruction:
     """dst = src between HBM and SBUF, cast through float32 where the dtypes differ."""
     core = active("dma_copy")
-    _operands("dma_copy", dst, src)
-    if dst.shape != src.shape and dst.size != src.size:
-        raise NkiValidationError(
-            f"dma_copy: src {src.label} has {src.size} elements, dst {dst.label} has {dst.size}; they must be equal"
-        )
-    if type(dge_mode) is not _DGE_MODE:
-        dge_mode = member("dma_copy", "dge_mode", _DGE_MODE, dge_mode)
-    engine = _queue("dma_copy", core.target.generation, dge_mode, engine, priority)
-    _gathers("dma_copy", core.target.generation, dge_mode, dst, src)
-    transfer = _transfer(core, dge_mode, dst, src)
-    if engine is _SCALAR:
-        transfer = transfer._replace(second=True)
-    instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer)
+    transfer, moved = core.settle(_copy_rules, dst, src, priority, dge_mode, engine)
+    instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=moved, dma=transfer)
 
     if dst.is_indirect() or src.is_indirect():
         core.perform(move, dst, src, member("dma_copy", "oob_mode", _OOB_MODE, oob_mode) is _SKIP)
     else:
         core.perform(copy_values, dst, src)
     return instruction
+
+
+def _copy_rules(
+    core: NeuronCore, dst: NkiTensor, src: NkiTensor, priority: int | None, mode: dge_mode, chosen: engine
+) -> tuple[Transfer, int]:
+    """What the queues move, and how many bytes of it in HBM."""
+    _operands("dma_copy", dst, src)
+    if dst.shape != src.shape and dst.size != src.size:
+        raise NkiValidationError(
+            f"dma_copy: src {src.label} has {src.size} elements, dst {dst.label} has {dst.size}; they must be equal"
+        )
+    mode = member("dma_copy", "dge_mode", _DGE_MODE, mode)
+    chosen = _queue("dma_copy", core.target.generation, mode, chosen, priority)
+    _gathers("dma_copy", core.target.generation, mode, dst, src)
+    transfer = _transfer(core, mode, dst, src)
+    if chosen is _SCALAR:
+        transfer = transfer._replace(second=True)
+    return transfer, _hbm_bytes(dst, src)
 
 
 def dma_transpose(

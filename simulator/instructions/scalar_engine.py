@@ -21,7 +21,7 @@ from ..checks import (
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
+from ..instruction import Cost, Instruction, engine
 from ..operators import Activation, activation_function, alu_operator
 from ..targets import PARTITIONS
 from ..tensor import NkiTensor
@@ -36,7 +36,10 @@ class reduce_cmd(Enum):  # noqa: N801 (name and values of nki.isa)
     reset_reduce = 3
     load_reduce = 4
 
+    __hash__ = object.__hash__
 
+
+_SCALAR = engine.scalar
 _IDLE, _REDUCE = reduce_cmd.idle, reduce_cmd.reduce  # `activation` has a parameter of the class's name
 
 
@@ -53,18 +56,13 @@ def activation(
 ) -> Instruction:
     """dst = op(data * scale + bias) in float32; the sum of dst over the free axes can go to the accumulators."""
     core = active("activation")
-    destination("activation", dst)
-    tile("activation", "data", data)
-    same_size("activation", dst, "data", data)
     function = activation_function(op, "activation")
-    scale = scalar_operand("activation", "scale", scale, data)
-    if bias is not None:
-        bias = scalar_operand("activation", "bias", bias, data, float32=False)
-        _bias_rules(core, function.name, bias)
-    command = _reduction("activation", core, reduce_op, reduce_cmd, reduce_res, data)
-    vectors = tuple(operand for operand in (scale, bias) if isinstance(operand, NkiTensor))
+    command, cost = core.settle(
+        _activation_rules, dst, function.name, function.table, data, bias, scale, reduce_op, reduce_res, reduce_cmd
+    )
+    vectors = tuple([operand for operand in (scale, bias) if isinstance(operand, NkiTensor)])
     instruction = issue_activation(
-        core, "activation", function, dst, (data, *vectors), 2 * dst.size, command, reduce_res, name
+        core, "activation", cost, dst, (data, *vectors), 2 * dst.size, command, reduce_res, name
     )
 
     accumulates = command is not _IDLE or reduce_res is not None
@@ -73,6 +71,30 @@ def activation(
     if reduce_res is not None:
         core.perform(_read_accumulators, reduce_res, lanes)
     return instruction
+
+
+def _activation_rules(
+    core: NeuronCore,
+    dst: NkiTensor,
+    function: str,
+    table: str,
+    data: NkiTensor,
+    bias: Any,
+    scale: Any,
+    reduce_op: Any,
+    reduce_res: NkiTensor | None,
+    command: reduce_cmd,
+) -> tuple[reduce_cmd, Cost]:
+    """What happens to the accumulators, and the cost of the pass."""
+    destination("activation", dst)
+    tile("activation", "data", data)
+    same_size("activation", dst, "data", data)
+    scalar_operand("activation", "scale", scale, data)
+    if bias is not None:
+        scalar_operand("activation", "bias", bias, data, float32=False)
+        _bias_rules(core, function, bias)
+    command = _reduction("activation", reduce_op, command, reduce_res, data)
+    return command, core.costs.activation(data, table)
 
 
 def _activate(
@@ -121,7 +143,7 @@ def activation_reduce(
 def issue_activation(
     core: NeuronCore,
     op: str,
-    function: Activation,
+    cost: Cost,
     dst: NkiTensor,
     reads: tuple[NkiTensor, ...],
     flops: int,
@@ -129,13 +151,12 @@ def issue_activation(
     reduce_res: NkiTensor | None,
     name: str | None,
 ) -> Instruction:
-    """Issue a pass of `function` over `reads[0]`, and the readout of the accumulators where there is a reduce_res."""
-    cost = core.costs.activation(reads[0], function.table)
-    instruction = core.issue(op, engine.scalar, (dst,), reads, cost, name, flops)
+    """Issue a pass over `reads[0]`, and the readout of the accumulators where there is a reduce_res."""
+    instruction = core.issue(op, _SCALAR, (dst,), reads, cost, name, flops)
     _keep_accumulator_order(core, instruction, command)
     if reduce_res is not None:
         cost = core.costs.accumulator_read()
-        read = core.issue("activation_read_accumulators", engine.scalar, (reduce_res,), (), cost)
+        read = core.issue("activation_read_accumulators", _SCALAR, (reduce_res,), (), cost)
         _keep_accumulator_order(core, read, _REDUCE)
     return instruction
 
@@ -152,9 +173,7 @@ def _bias_rules(core: NeuronCore, function: str, bias: Any) -> None:
         )
 
 
-def _reduction(
-    op: str, core: NeuronCore, reduce_op: Any, command: reduce_cmd, result: NkiTensor | None, data: NkiTensor
-) -> reduce_cmd:
+def _reduction(op: str, reduce_op: Any, command: reduce_cmd, result: NkiTensor | None, data: NkiTensor) -> reduce_cmd:
     command = member(op, "reduce_cmd", reduce_cmd, command)
     if command is reduce_cmd.load_reduce:
         raise NkiValidationError(
@@ -175,7 +194,7 @@ def _reduction(
 
 def _keep_accumulator_order(core: NeuronCore, instruction: Instruction, command: reduce_cmd) -> None:
     """Instructions that use the accumulators follow each other as the kernel has them."""
-    if command is not reduce_cmd.idle:
+    if command is not _IDLE:
         if core.last_accumulation is not None:
             instruction.depends_on(core.last_accumulation)
         core.last_accumulation = instruction

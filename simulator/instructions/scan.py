@@ -15,7 +15,8 @@ from ..operators import AluOperator, alu_operator
 from ..tensor import NkiTensor
 from .accumulate import _STATE, check_command, initial, reduction, start, vector_accumulators
 from .scalar_engine import reduce_cmd
-from .vector_engine import _apply, _binary, _operand
+from .tensor_scalar import apply, operand_of
+from .vector_engine import binary
 
 _WIDE_INTEGERS = ("int32", "uint32")
 
@@ -80,7 +81,7 @@ def tensor_scalar_cumulative(
         raise NkiValidationError(
             f"tensor_scalar_cumulative: op0=nl.{first.name} must be arithmetic, not a bit operator"
         )
-    scalar = _operand("tensor_scalar_cumulative", "imm0", first, imm0, src)
+    scalar = operand_of("tensor_scalar_cumulative", "imm0", first, imm0, src)
     second = reduction("tensor_scalar_cumulative", op1, ("add", "subtract", "multiply", "maximum", "minimum"))
     reduce_cmd = check_command("tensor_scalar_cumulative", reduce_cmd, _COMMANDS, None, src)
     init = initial("tensor_scalar_cumulative", "imm1", reduce_cmd, imm1, src)
@@ -92,7 +93,7 @@ def tensor_scalar_cumulative(
     if core.functional:
         partitions = dst.shape[0]
         with np.errstate(all="ignore"):
-            values = _apply(first, float_values(src), scalar, False, len(src.shape)).reshape(partitions, -1)
+            values = apply(first, float_values(src), scalar, False, len(src.shape)).reshape(partitions, -1)
             lanes = vector_accumulators(core, src)
             state = start(lanes, second, reduce_cmd, init)
             result = np.empty(values.shape, np.float32)
@@ -108,7 +109,7 @@ _COMMANDS = (reduce_cmd.reset_reduce, reduce_cmd.reduce, reduce_cmd.load_reduce)
 
 
 def _arithmetic(op: str, operand: str, given: Any) -> AluOperator:
-    operator = _binary(op, given, operand)
+    operator = binary(op, given, operand)
     if operator.bits:
         raise NkiValidationError(f"{op}: {operand}=nl.{operator.name} must be arithmetic, not a bit operator")
     return operator

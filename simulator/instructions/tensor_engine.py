@@ -11,7 +11,7 @@ from ..checks import destination, engine_of, in_sbuf, member, shaped, tile
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
+from ..instruction import Cost, Instruction, engine
 from ..memory import PSUM
 from ..psum_writes import Written
 from ..targets import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
@@ -25,11 +25,14 @@ class matmul_perf_mode(Enum):  # noqa: N801 (name and values of nki.isa)
     none = "none"
     double_row = "double_row"
 
+    __hash__ = object.__hash__
+
 
 _FLOAT8 = ("float8_e4m3", "float8_e5m2", "float8_e4m3fn")
 _MATMUL_DTYPES = (*_FLOAT8, "bfloat16", "float16", "tfloat32", "float32")
 _WIDE = ("float32", "tfloat32")
 _COLUMN_DTYPES = ("float16", "bfloat16", *_FLOAT8)
+_BY_MATMUL = Written.matmul
 _NO_MODE, _DOUBLE_ROW = matmul_perf_mode.none, matmul_perf_mode.double_row
 
 
@@ -51,9 +54,33 @@ def nc_matmul(
     In perf_mode double_row, on 8-bit floats: stationary[K, 2, M], moving[K, 2, N], with 2 K to contract.
     """
     core = active("nc_matmul")
+    mode = is_transpose, tile_position, tile_size, perf_mode
+    cost, rows, room = core.settle(_matmul_rules, dst, stationary, moving, mode)
+    if core.target.generation < 4:
+        _within_a_bank("nc_matmul", dst)
+    adds = _accumulates(core, dst, accumulate)
+    reads = (stationary, moving) if adds is False else (stationary, moving, dst)
+    flops = 2 * rows * room[0] * room[1]
+    instruction = core.issue("nc_matmul", _TENSOR, (dst,), reads, cost, name, flops)
+
+    turns = is_transpose and core.target.generation >= 3
+    product = core.scratch(*room) if core.functional else None
+    core.perform(multiply, dst, stationary, moving, rows, turns, adds, product)
+    return instruction
+
+
+def _matmul_rules(
+    core: NeuronCore,
+    dst: NkiTensor,
+    stationary: NkiTensor,
+    moving: NkiTensor,
+    mode: tuple[bool, tuple[int, ...], tuple[int, ...], matmul_perf_mode],
+) -> tuple[Cost, int, tuple[int, int]]:
+    """Also the rows to contract, and the rows and columns of the product."""
+    is_transpose, tile_position, tile_size, perf_mode = mode
     in_sbuf("nc_matmul", "stationary", stationary)
     in_sbuf("nc_matmul", "moving", moving)
-    _psum_destination(core, "nc_matmul", dst)
+    _psum_destination("nc_matmul", dst)
     planes = 1
     if perf_mode is not _NO_MODE:
         planes = _double_row(core, perf_mode, stationary, moving, is_transpose, tile_size)
@@ -63,21 +90,12 @@ def nc_matmul(
     _matmul_dtypes(core, dst, stationary, moving, is_transpose)
     if dst.is_indirect() or stationary.is_indirect() or moving.is_indirect():
         _columns(core, (dst, stationary, moving), is_transpose, tile_position)
-    adds = _accumulates(core, dst, accumulate)
-
     stride = stationary.strides[-1] * stationary._dtype.itemsize
     if is_transpose:
         cost = core.costs.transpose(moving_columns, columns, stationary._dtype, stride)
     else:
         cost = core.costs.matmul(columns, moving_columns, stationary._dtype, stride)
-    reads = (stationary, moving) if adds is False else (stationary, moving, dst)
-    flops = 2 * rows * planes * columns * moving_columns
-    instruction = core.issue("nc_matmul", engine.tensor, (dst,), reads, cost, name, flops)
-
-    turns = is_transpose and core.target.generation >= 3
-    room = core.scratch(columns, moving_columns) if core.functional else None
-    core.perform(multiply, dst, stationary, moving, rows * planes, turns, adds, room)
-    return instruction
+    return cost, rows * planes, (columns, moving_columns)
 
 
 def multiply(
@@ -109,11 +127,23 @@ def nc_transpose(
 ) -> Instruction:
     """dst[F, P] = data[P, F].T, all free axes as one; Tensor Engine up to 128 x 128, Vector Engine up to 32 x 32."""
     core = active("nc_transpose")
+    unit, cost = core.settle(_transpose_rules, dst, data, engine)
+    if unit is _TENSOR and core.target.generation < 4:
+        _within_a_bank("nc_transpose", dst)
+    instruction = core.issue("nc_transpose", unit, (dst,), (data,), cost, name)
+
+    # NeuronCore-v2 transposes by a matmul with the identity, which spreads a NaN or Inf over its row.
+    spreads = unit is _TENSOR and core.target.generation == 2 and data._dtype.is_float
+    core.perform(_turn, dst, data, spreads)
+    return instruction
+
+
+def _transpose_rules(core: NeuronCore, dst: NkiTensor, data: NkiTensor, chosen: engine) -> tuple[engine, Cost]:
     tile("nc_transpose", "data", data)
     destination("nc_transpose", dst)
     partitions, free = data.shape[0], data.free_size
     small = partitions <= 32 and free <= 32
-    unit = engine_of("nc_transpose", engine, _transpose_engine(dst, data, small), (_TENSOR, _VECTOR))
+    unit = engine_of("nc_transpose", chosen, _transpose_engine(dst, data, small), (_TENSOR, _VECTOR))
     limit = 128 if unit is _TENSOR else 32
     if partitions > limit or free > limit:
         raise NkiValidationError(
@@ -130,17 +160,10 @@ def nc_transpose(
         raise NkiValidationError(f"nc_transpose: dst {dst.label} must have the dtype of data, {data.dtype}")
     if unit is _TENSOR:
         in_sbuf("nc_transpose", "data", data)
-        _psum_destination(core, "nc_transpose", dst)
+        _psum_destination("nc_transpose", dst)
         stride = data.strides[-1] * data._dtype.itemsize
-        cost = core.costs.transpose(partitions, free, data._dtype, stride)
-    else:
-        cost = core.costs.vector_transpose()
-    instruction = core.issue("nc_transpose", unit, (dst,), (data,), cost, name)
-
-    # NeuronCore-v2 transposes by a matmul with the identity, which spreads a NaN or Inf over its row.
-    spreads = unit is _TENSOR and core.target.generation == 2 and data._dtype.is_float
-    core.perform(_turn, dst, data, spreads)
-    return instruction
+        return unit, core.costs.transpose(partitions, free, data._dtype, stride)
+    return unit, core.costs.vector_transpose()
 
 
 def _turn(dst: NkiTensor, data: NkiTensor, spreads: bool) -> None:
@@ -158,12 +181,16 @@ def _transpose_engine(dst: NkiTensor, data: NkiTensor, small: bool) -> engine:
     return _VECTOR if small and not fits_tensor_engine else _TENSOR
 
 
-def _psum_destination(core: NeuronCore, op: str, dst: NkiTensor) -> None:
+def _psum_destination(op: str, dst: NkiTensor) -> None:
     destination(op, dst)
     if dst.storage.region is not PSUM:
         raise NkiValidationError(f"{op}: dst {dst.label} must be in PSUM, the only memory the Tensor Engine writes")
-    access = dst.access
-    if core.target.generation < 4 and access.byte // PSUM_BANK_BYTES != (access.byte_end - 1) // PSUM_BANK_BYTES:
+
+
+def _within_a_bank(op: str, dst: NkiTensor) -> None:
+    """What the Tensor Engine writes before NeuronCore-v4 lies within a bank."""
+    access = dst._access or dst.access
+    if access.byte // PSUM_BANK_BYTES != (access.byte_end - 1) // PSUM_BANK_BYTES:
         raise NkiValidationError(
             f"{op}: dst {dst.label} spans bytes {access.byte} to {access.byte_end - 1} of a partition; "
             f"it must lie within one PSUM bank of {PSUM_BANK_BYTES} bytes (512 float32)"
@@ -306,7 +333,7 @@ def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Ar
     assert storage.written is not None
     if accumulate is None:
         found = storage.written.of(dst)
-        adds: bool | Array = found is Written.matmul
+        adds: bool | Array = found is _BY_MATMUL
         if found is Written.mixed:
             adds = storage.written.by_matmul(dst)
         elif found is Written.other and core.target.generation >= 4:
@@ -324,9 +351,9 @@ def _can_accumulate(core: NeuronCore, dst: NkiTensor) -> None:
     storage = dst.storage
     assert storage.written is not None
     found = storage.written.of(dst)
-    if found is not Written.matmul and storage.arena is not None:
+    if found is not _BY_MATMUL and storage.arena is not None:
         found = storage.arena.written.of(dst)
-    if found is Written.matmul:
+    if found is _BY_MATMUL:
         return
     core.not_begun(dst, found)
     if found is Written.nothing:

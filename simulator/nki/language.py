@@ -18,7 +18,8 @@ from ..instruction import engine
 from ..instructions.dma import dma_copy
 from ..instructions.scalar_engine import activation
 from ..instructions.tensor_engine import nc_matmul, nc_transpose
-from ..instructions.vector_engine import memset, tensor_copy, tensor_reduce, tensor_scalar, tensor_tensor, trailing_axes
+from ..instructions.tensor_scalar import tensor_scalar
+from ..instructions.vector_engine import memset, tensor_copy, tensor_reduce, tensor_tensor, trailing_axes
 from ..memory import PSUM_ALIGNMENT, MemoryRegion
 from ..objects import DynamicSlice, NKIObject
 from ..operators import ACTIVATIONS, ALU

@@ -19,7 +19,8 @@ from ..instructions.random_numbers import dropout as isa_dropout
 from ..instructions.random_numbers import rng, set_rng_seed
 from ..instructions.scalar_engine import activation
 from ..instructions.select import tensor_copy_predicated
-from ..instructions.vector_engine import memset, reciprocal, tensor_copy, tensor_reduce, tensor_scalar, tensor_tensor
+from ..instructions.tensor_scalar import tensor_scalar
+from ..instructions.vector_engine import memset, reciprocal, tensor_copy, tensor_reduce, tensor_tensor
 from ..memory import PSUM, SBUF, MemoryRegion
 from ..tensor import NkiTensor
 

@@ -22,86 +22,129 @@ class Buffers:
     """`births` are (first instruction, version) in program order; `*_placed` bytes are taken for good."""
 
     def __init__(self, births: list[tuple[int, Version]], sbuf_placed: int, psum_placed: int, sbuf_bytes: int) -> None:
-        self._waiting = (deque(b for b in births if not b[1].psum), deque(b for b in births if b[1].psum))
-        self._room = sbuf_bytes - sbuf_placed
-        self._sbuf_bytes = sbuf_bytes
-        whole, rest = divmod(psum_placed, PSUM_BANK_BYTES)
-        self._banks = [0] * whole + [PSUM_BANK_BYTES - rest] * bool(rest)
-        self._banks += [PSUM_BANK_BYTES] * (PSUM_BANKS - len(self._banks))
-        self._tiles = [0] * PSUM_BANKS  # that live in each bank
-        self._releases: tuple[list[tuple[float, int, Version]], ...] = ([], [])
-        self._count = 0
-        self._full = [False, False]  # the first that waits was tried and has no room before something is put back
+        self._sbuf = _Sbuf(deque([b for b in births if not b[1].psum]), sbuf_placed, sbuf_bytes)
+        self._psum = _Psum(deque([b for b in births if b[1].psum]), psum_placed)
         self.next_release = _NEVER  # when a buffer is freed that somebody waits for
-        self.sbuf_peak = sbuf_placed
-        self.psum_peak = psum_placed
+
+    @property
+    def sbuf_peak(self) -> int:
+        return self._sbuf.peak
+
+    @property
+    def psum_peak(self) -> int:
+        return self._psum.peak
 
     def release(self, version: Version) -> None:
         """The version's last access is scheduled; its buffer is free at `version.free_at`."""
-        self._count += 1
-        heapq.heappush(self._releases[version.psum], (version.free_at, self._count, version))
-        if version.free_at < self.next_release and self._waiting[version.psum]:
-            self.next_release = version.free_at
-
-    def _find_next(self) -> None:
-        self.next_release = _NEVER
-        for waiting, releases in zip(self._waiting, self._releases):
-            if waiting and releases and releases[0][0] < self.next_release:
-                self.next_release = releases[0][0]
+        memory = self._psum if version.psum else self._sbuf
+        if memory.waiting:
+            memory.release(version)
+            if version.free_at < self.next_release:
+                self.next_release = version.free_at
 
     def give(self, time: float) -> list[int]:
         """Take back what is free at `time` and give it out again: the instructions whose versions got their buffer."""
-        given = []
-        for kind in (0, 1):
-            waiting, releases = self._waiting[kind], self._releases[kind]
-            while waiting:
-                if not self._full[kind]:
-                    while waiting and self._take(waiting[0][1]):
-                        given.append(waiting.popleft()[0])
-                    self._full[kind] = True
-                if not waiting or not releases or releases[0][0] > time:
-                    break
-                self._put_back(heapq.heappop(releases)[2])
-                self._full[kind] = False
+        given: list[int] = []
+        for memory in (self._sbuf, self._psum):
+            if memory.next_release <= time or not memory.full:
+                memory.give(time, given)
         self._find_next()
         return given
 
     def force(self, time: float) -> int:
         """Give the first waiting version its buffer whether there is room or not; in PSUM beside another if it can."""
-        waiting = self._waiting[1] or self._waiting[0]
-        index, version = waiting.popleft()
-        self._full = [False, False]
+        memory = self._psum if self._psum.waiting else self._sbuf
+        index, version = memory.waiting.popleft()
+        memory.force(version)
+        for each in (self._sbuf, self._psum):
+            each.full = False
+            if not each.waiting:
+                each.next_release = _NEVER
         self._find_next()
-        if not version.psum:
-            self._room -= version.size
-        elif version.size > max(self._banks):
-            version.bank = PSUM_BANKS  # none of them
-        else:
-            self._take_part(version, self._banks.index(max(self._banks)))
         return index
 
-    def _take_part(self, version: Version, bank: int) -> None:
-        version.bank = bank
-        self._banks[bank] -= version.size
-        self._tiles[bank] += 1
-        self._psum_used()
+    def _find_next(self) -> None:
+        self.next_release = min(self._sbuf.next_release, self._psum.next_release)
 
-    def _psum_used(self) -> None:
-        self.psum_peak = max(self.psum_peak, PSUM_BANKS * PSUM_BANK_BYTES - sum(self._banks))
 
-    def _take(self, version: Version) -> bool:
-        if not version.psum:
-            if version.size > self._room:
-                return False
-            self._room -= version.size
-            self.sbuf_peak = max(self.sbuf_peak, self._sbuf_bytes - self._room)
-            return True
-        banks = self._banks
+class _Memory:
+    """The versions that wait for a buffer in one memory, and the buffers that come free there."""
+
+    def __init__(self, waiting: deque[tuple[int, Version]], peak: int) -> None:
+        self.waiting = waiting
+        self.peak = peak
+        self.full = False  # the first that waits was tried and has no room before something is put back
+        self.next_release = _NEVER  # where anything waits
+        self._releases: list[tuple[float, int, Version]] = []
+        self._count = 0
+
+    def release(self, version: Version) -> None:
+        self._count += 1
+        heapq.heappush(self._releases, (version.free_at, self._count, version))
+        self.next_release = self._releases[0][0]
+
+    def give(self, time: float, given: list[int]) -> None:
+        waiting, releases = self.waiting, self._releases
+        while waiting:
+            if not self.full:
+                while waiting and self.take(waiting[0][1]):
+                    given.append(waiting.popleft()[0])
+                self.full = True
+            if not waiting or not releases or releases[0][0] > time:
+                break
+            self.put_back(heapq.heappop(releases)[2])
+            self.full = False
+        self.next_release = releases[0][0] if waiting and releases else _NEVER
+
+    def take(self, version: Version) -> bool:
+        """Give a version its buffer; False where there is no room."""
+        raise NotImplementedError
+
+    def put_back(self, version: Version) -> None:
+        raise NotImplementedError
+
+    def force(self, version: Version) -> None:
+        raise NotImplementedError
+
+
+class _Sbuf(_Memory):
+    def __init__(self, waiting: deque[tuple[int, Version]], placed: int, size: int) -> None:
+        super().__init__(waiting, placed)
+        self._size = size
+        self._room = size - placed
+
+    def take(self, version: Version) -> bool:
+        room = self._room - version.size
+        if room < 0:
+            return False
+        self._room = room
+        if self._size - room > self.peak:
+            self.peak = self._size - room
+        return True
+
+    def put_back(self, version: Version) -> None:
+        self._room += version.size
+
+    def force(self, version: Version) -> None:
+        self._room -= version.size
+
+
+class _Psum(_Memory):
+    def __init__(self, waiting: deque[tuple[int, Version]], placed: int) -> None:
+        super().__init__(waiting, placed)
+        whole, rest = divmod(placed, PSUM_BANK_BYTES)
+        self._banks = [0] * whole + [PSUM_BANK_BYTES - rest] * bool(rest)  # bytes that are free
+        self._banks += [PSUM_BANK_BYTES] * (PSUM_BANKS - len(self._banks))
+        self._tiles = [0] * PSUM_BANKS  # that live in each bank
+
+    def take(self, version: Version) -> bool:
+        banks, tiles = self._banks, self._tiles
         if version.size <= PSUM_BANK_BYTES:
-            for bank, tiles in enumerate(self._tiles):
-                if not tiles and banks[bank] >= version.size:
-                    self._take_part(version, bank)
-                    return True
+            if 0 in tiles:
+                for bank in range(tiles.index(0), PSUM_BANKS):
+                    if not tiles[bank] and banks[bank] >= version.size:
+                        self._take_part(version, bank)
+                        return True
             return False
         empty = [bank for bank, room in enumerate(banks) if room == PSUM_BANK_BYTES]
         count = -(-version.size // PSUM_BANK_BYTES)
@@ -111,16 +154,31 @@ class Buffers:
         for bank in version.whole:
             banks[bank] = 0
             self._tiles[bank] = 1
-        self._psum_used()
+        self._used()
         return True
 
-    def _put_back(self, version: Version) -> None:
-        if not version.psum:
-            self._room += version.size
-        elif version.size > PSUM_BANK_BYTES:
+    def put_back(self, version: Version) -> None:
+        if version.size > PSUM_BANK_BYTES:
             for bank in version.whole:
                 self._banks[bank] = PSUM_BANK_BYTES
                 self._tiles[bank] = 0
         elif version.bank < PSUM_BANKS:
             self._banks[version.bank] += version.size
             self._tiles[version.bank] -= 1
+
+    def force(self, version: Version) -> None:
+        if version.size > max(self._banks):
+            version.bank = PSUM_BANKS  # none of them
+        else:
+            self._take_part(version, self._banks.index(max(self._banks)))
+
+    def _take_part(self, version: Version, bank: int) -> None:
+        version.bank = bank
+        self._banks[bank] -= version.size
+        self._tiles[bank] += 1
+        self._used()
+
+    def _used(self) -> None:
+        used = PSUM_BANKS * PSUM_BANK_BYTES - sum(self._banks)
+        if used > self.peak:
+            self.peak = used

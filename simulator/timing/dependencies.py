@@ -84,12 +84,14 @@ class Unit:
 
 class Graph(NamedTuple):
     """`successors[i]`: (instruction, kind) pairs, flat as instruction * 4 + kind; `waits[i]`: how many it has to await;
-    `uses[i]`: the versions it touches; `births`: (first instruction, version) of each, in program order."""
+    `uses[i]`: the versions it touches; `births`: (first instruction, version) of each, in program order; `placed`: what
+    tiles at chosen addresses take of SBUF and of PSUM, in bytes of a partition."""
 
     successors: list[list[int]]
     waits: list[int]
-    uses: list[tuple[Version, ...]]
+    uses: list[list[Version]]
     births: list[tuple[int, Version]]
+    placed: dict[object, int]
 
 
 def analyse(program: list[Instruction]) -> Graph:
@@ -101,7 +103,7 @@ class _Analysis:
     def __init__(self, program: list[Instruction]) -> None:
         count = len(program)
         self.program = program
-        self.graph = Graph([[] for _ in range(count)], [0] * count, [()] * count, [])
+        self.graph = Graph([[] for _ in range(count)], [0] * count, [[] for _ in range(count)], [], {SBUF: 0, PSUM: 0})
         self._prepare()
         self._ordered: dict[engine, int] = {}
         for index, instruction in enumerate(program):
@@ -137,6 +139,8 @@ class _Analysis:
                 if allocation in self._read:
                     self._hbm[allocation] = _HbmTensor(max(a.high for a in places))
                 continue
+            if allocation.placed:
+                self.graph.placed[region] = allocation.row_bytes
             if len(places) == 1:
                 self._units[allocation] = [Unit(allocation.row_bytes, uniform=True)]
                 self._starts[allocation] = _FROM_ZERO
@@ -151,28 +155,26 @@ class _Analysis:
                 self._starts[allocation] = _FROM_ZERO
 
     def _instruction(self, index: int, instruction: Instruction) -> None:
-        uses: list[Version] = []
+        uses = self.graph.uses[index]
         for access in instruction.reads:
-            allocation = access.allocation
-            units = self._units.get(allocation)
+            units = self._units.get(access[0])
             if units is not None:
-                for unit in self._touched(units, access):
+                for unit in units if len(units) == 1 else self._touched(units, access):
                     self._read_unit(unit, index, access, uses)
             else:
-                tensor = self._hbm.get(allocation)
+                tensor = self._hbm.get(access[0])
                 if tensor is not None:
                     for segment in tensor.overlapping(access):
                         self._wait(index, segment.writer, RAW)
                         segment.readers.append(index)
                     tensor.readers_since(access, index)
         for access in instruction.writes:
-            allocation = access.allocation
-            units = self._units.get(allocation)
+            units = self._units.get(access[0])
             if units is not None:
-                for unit in self._touched(units, access):
+                for unit in units if len(units) == 1 else self._touched(units, access):
                     self._write_unit(unit, index, access, instruction, uses)
             else:
-                tensor = self._hbm.get(allocation)
+                tensor = self._hbm.get(access[0])
                 if tensor is not None:
                     self._write_hbm(tensor, index, access)
         for producer in instruction.after:
@@ -182,7 +184,6 @@ class _Analysis:
             if before is not None:
                 self._wait(index, before, ORDER)
             self._ordered[instruction.engine] = index
-        self.graph.uses[index] = tuple(uses)
         for version in uses:
             version.left += 1
 
@@ -192,8 +193,6 @@ class _Analysis:
             self.graph.waits[index] += 1
 
     def _touched(self, units: list[Unit], access: Access) -> list[Unit]:
-        if len(units) == 1:
-            return units
         starts = self._starts[access.allocation]
         first = max(0, bisect_right(starts, access.byte) - 1)
         if access.byte >= starts[first] + units[first].size:
@@ -205,22 +204,21 @@ class _Analysis:
 
     def _use(self, unit: Unit, index: int, allocation: Allocation, uses: list[Version]) -> None:
         version = unit.version
-        if version is None:
+        if version is None and not allocation.placed:
             version = self._new_version(unit, index, allocation)
         if version is not None and version not in uses:
             uses.append(version)
 
-    def _new_version(self, unit: Unit, index: int, allocation: Allocation) -> Version | None:
-        if allocation.placed:
-            return None
+    def _new_version(self, unit: Unit, index: int, allocation: Allocation) -> Version:
         version = unit.version = Version(unit.size, allocation.region is PSUM)
         self.graph.births.append((index, version))
         return version
 
     def _read_unit(self, unit: Unit, index: int, access: Access, uses: list[Version]) -> None:
-        self._use(unit, index, access[0], uses)
-        segments = unit.segments if unit.uniform else unit.touched(access)
-        for segment in segments:
+        version = unit.version
+        if version is None or version not in uses:
+            self._use(unit, index, access[0], uses)
+        for segment in unit.segments if unit.uniform else unit.touched(access):
             self._wait(index, segment.writer, RAW)
             segment.readers.append(index)
 
@@ -230,12 +228,11 @@ class _Analysis:
         allocation = access.allocation
         whole = unit.uniform or access.covers
         if whole and not allocation.placed and not instruction.ordered:
-            own = False
             for read in instruction.reads:
-                own = own or (read.allocation is allocation and read.overlaps(access))
-            if not own:
-                self._new_version(unit, index, allocation)
-                self._use(unit, index, allocation, uses)
+                if read[0] is allocation and read.overlaps(access):
+                    break
+            else:
+                uses.append(self._new_version(unit, index, allocation))
                 unit.replace([Segment(access, index)])
                 return
         self._use(unit, index, allocation, uses)

@@ -20,15 +20,21 @@ _ALL_PSUM, _ALL_SBUF = 0, 1
 class Ports:
     """When each port is free, for a generation of NeuronCore."""
 
-    def __init__(self, generation: int) -> None:
+    def __init__(self, generation: int, psum_placed: bool) -> None:
         self._shared = generation == 2
+        self._placed = psum_placed  # whether the kernel chose addresses of tiles in PSUM
         self._free = [0.0] * PSUM_BANKS
 
     def take(
-        self, instruction: Instruction, unit: engine, versions: tuple[Version, ...], start: float, interval: float
+        self, instruction: Instruction, unit: engine, versions: list[Version], start: float, interval: float
     ) -> float:
         """When an instruction that could start on `unit` at `start` gets its ports, which it then holds."""
-        held = self._whole(instruction) if self._shared else _banks(instruction, versions) if unit in _AT_PSUM else []
+        if self._shared:
+            held = self._whole(instruction)
+        elif unit in _AT_PSUM and (self._placed or any([version.psum for version in versions])):
+            held = _banks(instruction, versions)
+        else:
+            return start
         for port in held:
             start = max(start, self._free[port])
         for port in held:
@@ -45,7 +51,7 @@ class Ports:
         return held
 
 
-def _banks(instruction: Instruction, versions: tuple[Version, ...]) -> list[int]:
+def _banks(instruction: Instruction, versions: list[Version]) -> list[int]:
     """The banks that an instruction is at: of the buffers of its tiles, or of tiles placed by address."""
     held = [version.bank for version in versions if 0 <= version.bank < PSUM_BANKS]
     larger = [version.whole for version in versions if version.whole]

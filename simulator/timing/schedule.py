@@ -98,15 +98,17 @@ class _Simulation:
         self.free = [0.0] * (SECOND + 1)
         self.now: list[list[int]] = [[] for _ in range(SECOND + 1)]  # could start at once, by program order
         self.later: list[list[tuple[float, int]]] = [[] for _ in range(SECOND + 1)]  # (when ready, which)
+        self.next = [_NEVER] * (SECOND + 1)  # when each engine can start an instruction
         self.busy = [0.0] * (SECOND + 1)
         self.clock = PeClock(self.machine.warm_window_ns, self.machine.warm_utilization)
         self.table = ""
         self.tables: list[tuple[float, float]] = []
         self.dma_free, self.dma_busy = [0.0] * ENGINES, [0.0] * ENGINES
         self.moving: dict[int, tuple[float, float]] = {}
+        self.moves: dict[int, tuple[int, tuple[float, ...], float]] = {}  # what each `Transfer`, by its id, takes
         self.dma_active = self.last_moved = self.pipe_free = 0.0
-        self.ports = Ports(target.generation)
-        sbuf, psum = _placed(program, SBUF), _placed(program, PSUM)
+        sbuf, psum = self.graph.placed[SBUF], self.graph.placed[PSUM]
+        self.ports = Ports(target.generation, psum_placed=psum > 0)
         self.buffers = Buffers(self.graph.births, sbuf, psum, target.usable_sbuf_bytes)
 
     def run(self) -> Schedule:
@@ -116,9 +118,9 @@ class _Simulation:
             if not waits:
                 self._enter(index)
         self._give_buffers(0.0)
-        left, buffers = len(self.program), self.buffers
+        left, buffers, starts = len(self.program), self.buffers, self.next
         while left:
-            time, queue = self._next()
+            time = min(starts)
             release = buffers.next_release
             if release <= time:
                 if release == _NEVER:  # fragments of PSUM banks: take what the program holds in order anyway
@@ -126,10 +128,13 @@ class _Simulation:
                 else:
                     self._give_buffers(release)
                 continue
+            queue = starts.index(time)
             now, later = self.now[queue], self.later[queue]
             while later and later[0][0] <= time:
                 heapq.heappush(now, heapq.heappop(later)[1])
             self._issue(heapq.heappop(now), queue, time)
+            free = self.free[queue]
+            starts[queue] = free if now else max(free, later[0][0]) if later else _NEVER
             left -= 1
         makespan = max(max(self.done, default=0.0), max(self.end, default=0.0))
         return Schedule(
@@ -166,33 +171,15 @@ class _Simulation:
 
     def _advance(self, index: int, time: float) -> None:
         """An instruction has started at `time`: let those start that the compiler's order can now reach."""
-        order = self.orders[self.home[index]]
-        first = self.first_waiting[self.home[index]]
-        self.place[index] = -2
-        while first < len(order) and self.place[order[first]] == -2:
+        home, place = self.home[index], self.place
+        order, first = self.orders[home], self.first_waiting[home]
+        place[index] = -2
+        while first < len(order) and place[order[first]] == -2:
+            reach = first + self.limit
             first += 1
-            reach = first - 1 + self.limit
             if reach < len(order):
                 self._awaited(order[reach], time)
-        self.first_waiting[self.home[index]] = first
-
-    def _next(self) -> tuple[float, int]:
-        """The engine that can start an instruction first, and when."""
-        best, chosen = _NEVER, 0
-        now, later = self.now, self.later
-        for queue, time in enumerate(self.free):
-            if time < best:
-                if not now[queue]:
-                    first = later[queue]
-                    if not first:
-                        continue
-                    ready = first[0][0]
-                    if ready > time:
-                        if ready >= best:
-                            continue
-                        time = ready
-                best, chosen = time, queue
-        return best, chosen
+        self.first_waiting[home] = first
 
     def _give_buffers(self, time: float) -> None:
         for index in self.buffers.give(time):
@@ -209,7 +196,10 @@ class _Simulation:
         """Nothing is left to wait for: into the queue of its engine."""
         if self.program[index].options:
             self._choose_engine(index)
-        heapq.heappush(self.later[self.queue[index]], (self.ready[index], index))
+        queue, ready = self.queue[index], self.ready[index]
+        heapq.heappush(self.later[queue], (ready, index))
+        if ready < self.next[queue]:
+            self.next[queue] = max(ready, self.free[queue])
 
     def _choose_engine(self, index: int) -> None:
         """Of the engines that an instruction is left open to, the one that can finish it first."""
@@ -225,8 +215,8 @@ class _Simulation:
 
     def _issue(self, index: int, queue: int, time: float) -> None:
         instruction = self.program[index]
-        run = _RUN[queue] if instruction.dma is None else _Simulation._run_dma
-        start = run(self, index, instruction, time)
+        is_dma = instruction.dma is not None
+        start = (_Simulation._run_dma if is_dma else _RUN[queue])(self, index, instruction, time)
         end, done = self.end[index], self.done[index]
         self.start[index] = start
         self.busy[queue] += end - start
@@ -236,7 +226,6 @@ class _Simulation:
         if instruction.options:
             self.queued[queue] -= self.cost[index].interval
 
-        is_dma = instruction.dma is not None
         hops = self.landed if is_dma else self.hops
         read = done if is_dma else end
         ready, waits, queues = self.ready, self.waits, self.queue
@@ -253,14 +242,14 @@ class _Simulation:
                 when = done + hops[to]
             if when > ready[successor]:
                 ready[successor] = when
-            waits[successor] -= 1
-            if not waits[successor]:
+            left = waits[successor] = waits[successor] - 1
+            if not left:
                 self._enter(successor)
         for version in self.graph.uses[index]:
-            version.left -= 1
+            left = version.left = version.left - 1
             if done > version.free_at:
                 version.free_at = done
-            if not version.left:
+            if not left:
                 self.buffers.release(version)
 
     def _run_tensor(self, index: int, instruction: Instruction, start: float) -> float:
@@ -275,9 +264,9 @@ class _Simulation:
         return start
 
     def _run_elementwise(self, index: int, instruction: Instruction, start: float) -> float:
-        cost, unit = self.cost[index], _UNITS[self.queue[index]]
-        start = self.ports.take(instruction, unit, self.graph.uses[index], start, cost.interval)
-        self.end[index], self.done[index] = start + cost.interval, start + cost.latency
+        interval, latency, _, _ = self.cost[index]
+        start = self.ports.take(instruction, _UNITS[self.queue[index]], self.graph.uses[index], start, interval)
+        self.end[index], self.done[index] = start + interval, start + latency
         return start
 
     def _run_scalar(self, index: int, instruction: Instruction, start: float) -> float:
@@ -293,7 +282,10 @@ class _Simulation:
     def _run_dma(self, index: int, instruction: Instruction, start: float) -> float:
         transfer, m = instruction.dma, self.machine
         assert transfer is not None
-        place, times = engine_times(transfer, m)
+        known = self.moves.get(id(transfer))
+        if known is None:
+            known = self.moves[id(transfer)] = (*engine_times(transfer, m), channel_time(transfer, m))
+        place, times, in_channels = known
         if transfer.software:
             address = m.address_load_ns + m.address_ns if transfer.dynamic else 0.0
             ready, rate = start + address + m.swdge_ns, m.swdge_descriptor_ns
@@ -324,7 +316,7 @@ class _Simulation:
             place += 1
         rate = m.pitched_rate if transfer.pitched else m.dma_sustained
         self.pipe_free = max(self.pipe_free, first_byte) + transfer.bytes / rate
-        last_byte = max(last_byte, self.pipe_free, first_byte + channel_time(transfer, m))
+        last_byte = max(last_byte, self.pipe_free, first_byte + in_channels)
         last_byte += m.load_landing_ns if transfer.load else m.store_landing_ns
         self.moving[index] = moving, last_byte
         if last_byte > self.last_moved:
@@ -350,16 +342,3 @@ def _queue_of(instruction: Instruction) -> int:
     if instruction.dma is not None and (instruction.dma.software or instruction.dma.second):
         return POOL if instruction.dma.software else SECOND
     return _QUEUE[instruction.engine]
-
-
-def _placed(program: list[Instruction], region: object) -> int:
-    """Bytes of a partition that tiles at chosen addresses take."""
-    return max(
-        [
-            access.allocation.row_bytes
-            for instruction in program
-            for access in instruction.writes
-            if access.allocation.placed and access.allocation.region is region
-        ],
-        default=0,
-    )

@@ -1,0 +1,68 @@
+"""How long the simulator takes to tell a time: walking a kernel, checking that it fits, scheduling it.
+
+    python benchmarks/benchmark_walk.py [--repeats 5] [ROW ...]
+
+Microseconds of processor time an instruction, the least of `--repeats` each; rows are those of data/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from trninfer.benchmarks.measurements import launch_of, load_all_kernel_rows
+from trninfer.simulator import launch
+from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.garbage import uncollected
+from trninfer.simulator.targets import find_target
+from trninfer.simulator.timing.capacity import check
+from trninfer.simulator.timing.schedule import schedule
+
+ROWS = ("o13", "o08", "o01", "k09", "k31", "k24")  # prefill, experts, decode, convolution, product, transposes
+
+
+def processor_us(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
+    """The least processor time of `repeats` runs in microseconds, and the last result."""
+    best, result = float("inf"), None
+    for _ in range(repeats):
+        start = time.process_time()
+        with uncollected():
+            result = work()
+        best = min(best, (time.process_time() - start) * 1e6)
+    return best, result
+
+
+def walk(measured: Any) -> NeuronCore:
+    """The kernel, shapes only, as `simulator.run` walks it; not checked yet."""
+    core = NeuronCore(find_target(measured.target), functional=False, dge=measured.dge)
+    arguments = [launch._argument(core, value) for value in measured.arguments]
+    with running(core):
+        measured.kernel.function(*arguments, **measured.parameters)
+    return core
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5, help="runs of which the least counts (default 5)")
+    parser.add_argument("rows", nargs="*", default=ROWS, help=f"measured rows (default {' '.join(ROWS)})")
+    options = parser.parse_args()
+    rows = {row.id: row for row in load_all_kernel_rows()}
+    print(f"{'row':<5} {'kernel':<34} {'instructions':>12} {'walk':>6} {'check':>6} {'schedule':>8} {'us each':>8}")
+    for name in options.rows:
+        measured = launch_of(rows[name])
+        walking, core = processor_us(partial(walk, measured), options.repeats)
+        checking, _ = processor_us(partial(check, core.program, core.target), options.repeats)
+        scheduling, _ = processor_us(partial(schedule, core.program, core.target), options.repeats)
+        count = len(core.program)
+        walked, checked, scheduled = walking / count, checking / count, scheduling / count
+        print(
+            f"{name:<5} {measured.kernel.__name__:<34} {count:>12,} {walked:>6.1f} {checked:>6.1f} {scheduled:>8.1f} "
+            f"{walked + checked + scheduled:>8.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
