@@ -52,6 +52,7 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
             options.batch_size,
             options.launches.value,
             options.instructions,
+            options.convolutions.value,
         )
         note_launches(one.launches_note, options)
         yield one
@@ -71,6 +72,7 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
         prepare=prepare,
         launches=options.launches.value,
         instructions=options.instructions,
+        form=options.convolutions.value,
         progress=_progress(options),
         warn=complain,
     ) as session:

@@ -48,6 +48,13 @@ class Launches(str, Enum):
     layer = "layer"
 
 
+class ConvolutionForm(str, Enum):
+    """How 3x3 convolutions are multiplied."""
+
+    quickest = "quickest"
+    direct = "direct"
+
+
 class Format(str, Enum):
     """Forms of the report."""
 
@@ -92,6 +99,10 @@ InstructionsOption = Annotated[
         metavar="N",
         help="Of a launch of a network, at most; what takes more is cut between layers or inputs.",
     ),
+]
+ConvolutionFormOption = Annotated[
+    ConvolutionForm,
+    typer.Option("--form", help="Of 3x3 convolutions: with fewer matmuls where that is quicker, or direct always."),
 ]
 BackendOption = Annotated[
     BackendName, typer.Option("--backend", help="Run on the chip or on the simulator; auto: see trninfer doctor.")
@@ -227,6 +238,7 @@ class RunOptions:
     batch_size: BatchSizeOption = 1
     launches: LaunchesOption = Launches.network
     instructions: InstructionsOption = 50_000
+    convolutions: ConvolutionFormOption = ConvolutionForm.quickest
     backend: BackendOption = BackendName.auto
     target: TargetOption = None
     warmup: WarmupOption = None

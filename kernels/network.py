@@ -31,8 +31,9 @@ import nki.language as nl
 from .activation_functions import activate
 from .conv2d import convolve_tile
 from .convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
-from .convolution.plan import plan_groups, plan_resident, rows_of_taps
+from .convolution.plan import plan_groups, rows_of_taps
 from .convolution.problem import Block, Problem
+from .convolution.resident import plan_resident
 from .elementwise import combine_tiles
 from .networks.ends import finish, load, load_plain, load_taps
 from .networks.fold import blank_rows, pool_pairs
@@ -193,11 +194,12 @@ def _plan(layer, value, item_bytes):
         layer.columns * layer.pool_size,
         item_bytes,
         True,
+        layer.form,
     )
     block = outputs if layer.kind == "scores" else min(PARTITIONS, layer.channels * layer.together)
-    if layer.group_bytes > 0:
+    if value.hbm is not None and layer.group_bytes > 0:
         return plan_groups(problem, block, layer.group_bytes)
-    return plan_resident(problem, block, heights(value), value.hbm is None)
+    return plan_resident(problem, block, heights(value), value.hbm is None, layer.group_bytes)
 
 
 def _weights(network, n, value, plan):
@@ -339,16 +341,16 @@ def _side_by_side(out, value):
 
 def _inputs(layer, value, plan):
     """What a convolution reads, as the groups of its plan."""
-    inputs = open_inputs(value.hbm, plan)
-    if value.hbm is None:
-        for t in range(len(value.tiles)):
-            inputs.tiles.append(inside(value, t, layer.padding))
-    elif layer.group_bytes > 0:
-        for t in range(len(plan.channel_tiles)):
-            load_first(inputs, t)
-        start_inputs(inputs, zeroed_inputs(value.hbm, plan))
-    else:
+    resident: list[nl.NkiTensor] = []
+    for t in range(len(value.tiles)):
+        resident.append(inside(value, t, layer.padding))
+    inputs = open_inputs(value.hbm, plan, resident)
+    if value.hbm is not None and layer.group_bytes == 0:
         inputs.tiles = load(value.hbm, plan)
+        return inputs
+    for t in range(len(plan.channel_tiles)):
+        load_first(inputs, t)
+    start_inputs(inputs, zeroed_inputs(value.hbm, plan))
     return inputs
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..kernels.convolution.forms import DIRECT, QUICKEST, worthwhile
 from ..kernels.tiling.packing import PARTITIONS
 from ..models.files import Model
 from ..models.network import INPUT
-from .backend import ArraySpec, Backend, LaunchResult, LaunchTime
+from ..simulator.targets import find_target
+from .backend import ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
 from .network.layout import LaidOut
 from .network.plan import DEFAULT_INSTRUCTIONS, NetworkLaunch, NetworkPlan
 from .network.program import DoesNotFit
@@ -21,6 +23,7 @@ from .plan import DTYPES, plan_network
 from .timing import BATCH, Row, add_times, with_batch
 
 LAUNCHES = ("network", "layer")
+FORMS = (QUICKEST, DIRECT)  # of 3x3 convolutions: minimal filtering where it is quicker, or nowhere
 
 Progress = Callable[[float], None]  # is given the share of a batch that is done
 
@@ -52,30 +55,37 @@ class Launches(Protocol):
 
 
 def plan_launches(
-    model: Model, dtype: str, how: str, tells_layers: bool, instructions: int = DEFAULT_INSTRUCTIONS
+    model: Model,
+    dtype: str,
+    how: str,
+    info: BackendInfo,
+    instructions: int = DEFAULT_INSTRUCTIONS,
+    form: str = QUICKEST,
 ) -> Launches:
     """The launches of a network, by `how` of LAUNCHES; layer by layer where its layers cannot share one.
 
-    `tells_layers`: the backend tells the time of each layer within a launch. `instructions`: of a launch, at most.
+    `info`: of the backend. `instructions`: of a launch, at most. `form`: of FORMS, in which filters are multiplied.
     """
     if how == "layer":
-        return LayerLaunches(model, dtype, None)
+        return LayerLaunches(model, dtype, None, form)
+    old = find_target(info.target).generation == 2
+    forms = worthwhile(old, DTYPES[dtype].itemsize) if form == QUICKEST else ()
     try:
-        return NetworkLaunches(model, dtype, tells_layers, instructions)
+        return NetworkLaunches(model, dtype, info.tells_layers, instructions, forms)
     except DoesNotFit as reason:
-        return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}")
+        return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}", form)
 
 
 class LayerLaunches:
     """A launch or a few for each layer; what passes between them lies in HBM."""
 
-    def __init__(self, model: Model, dtype: str, note: str | None) -> None:
+    def __init__(self, model: Model, dtype: str, note: str | None, form: str) -> None:
         from .. import kernels  # not before the backend is chosen: loading a kernel settles which `nki` it gets
 
         self.note = note
         self._of_values = model.network.output.kind == "values"
         self._dtype = DTYPES[dtype]
-        self._steps = plan_network(model, self._dtype)
+        self._steps = plan_network(model, self._dtype, form)
         self._kernels: list[Any] = [kernels.kernel(step.kernel) for step in self._steps]
         for step in self._steps:
             _keep(*step.operands)
@@ -120,12 +130,13 @@ class NetworkLaunches:
     network.
     """
 
-    def __init__(self, model: Model, dtype: str, tells_layers: bool, instructions: int) -> None:
-        """DoesNotFit where the network cannot be told to the kernel. `instructions`: of a launch, at most."""
+    def __init__(self, model: Model, dtype: str, tells_layers: bool, instructions: int, forms: Sequence[str]) -> None:
+        """DoesNotFit where the network cannot be told to the kernel. `instructions`: of a launch, at most; `forms`: as
+        for `NetworkPlan`."""
         from .. import kernels  # not before the backend is chosen
 
         self._dtype = DTYPES[dtype]
-        self._plan = NetworkPlan(model, self._dtype, instructions)
+        self._plan = NetworkPlan(model, self._dtype, instructions, forms)
         self.note = self._plan.note
         self._kernel = kernels.kernel("run_network")
         self._tells_layers = tells_layers

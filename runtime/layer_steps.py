@@ -70,11 +70,12 @@ class Step:
 class Steps:
     """The launches of a network, layer by layer in its order."""
 
-    def __init__(self, model: Model, dtype: np.dtype[Any]) -> None:
+    def __init__(self, model: Model, dtype: np.dtype[Any], form: str) -> None:
         self.launches: list[Step] = []
         self._network = model.network
         self._tensors = model.tensors
         self._dtype = dtype
+        self._form = form
         self._shapes = model.network.shapes()
         self._sums: dict[str, Step] = {}  # convolutions, by layer, that a sum can be fused into
         self._values = {INPUT: INPUT}  # what gave a layer's output: a step, or the input of the network
@@ -124,6 +125,7 @@ class Steps:
             kernel_size=layer.kernel_size,
             pool_size=layer.pool_size,
             groups=layer.groups,
+            form=self._form,
         )
         packed = pack_conv2d(weight, self._tensors[f"{layer.name}.bias"], layer.groups)
         self.launch(layer, "fused_conv2d_maxpool_packed", packed, parameters, "conv2d")

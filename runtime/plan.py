@@ -17,9 +17,10 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
-def plan_network(model: Model, dtype: np.dtype[Any]) -> tuple[Step, ...]:
+def plan_network(model: Model, dtype: np.dtype[Any], form: str = "quickest") -> tuple[Step, ...]:
     """The launches of a network in order, weights cast to `dtype` and laid out for the kernels; biases stay float32.
 
-    The last one is the argmax of what the network gives, unless that is values.
+    The last one is the argmax of what the network gives, unless that is values. `form`: in which filters are multiplied
+    (kernels/convolution/forms.py).
     """
-    return tuple(Steps(model, dtype).launches)
+    return tuple(Steps(model, dtype, form).launches)

@@ -79,7 +79,8 @@ class Session:
     """Runs a model's network on a backend in one dtype ("float32", "bfloat16" or "float16").
 
     `launches` is "network", all layers in one launch, or in as few as have at most so many `instructions` each
-    (`launches_note` says how many, or why each layer has launches of its own), or "layer".
+    (`launches_note` says how many, or why each layer has launches of its own), or "layer". `form` is "quickest", in
+    which 3x3 filters are combined where that is predicted to be quicker (docs/convolutions.md), or "direct".
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Session:
         batch_size: int = DEFAULT_BATCH_SIZE,
         launches: str = "network",
         instructions: int = DEFAULT_INSTRUCTIONS,
+        form: str = "quickest",
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; at least 1 is needed")
@@ -99,7 +101,7 @@ class Session:
         self.dtype = dtype
         self.batch_size = batch_size
         self._numpy_dtype = DTYPES[dtype]
-        self._launches = plan_launches(model, dtype, launches, self.info.tells_layers, instructions)
+        self._launches = plan_launches(model, dtype, launches, self.info, instructions, form)
         self.launches_note = self._launches.note
         self.rows = self._launches.rows
 

@@ -27,7 +27,13 @@ def bench_networks(
         network = loaded.network.name
         report.model = network if model is not None else None
         session = Session(
-            loaded, backend, report.dtype, options.batch_size, options.launches.value, options.instructions
+            loaded,
+            backend,
+            report.dtype,
+            options.batch_size,
+            options.launches.value,
+            options.instructions,
+            options.convolutions.value,
         )
         note_launches(session.launches_note, options)
         result, verdict = _bench_network(session, options.verify)

@@ -14,7 +14,7 @@ times as large, and the Vector Engine would take longer than the Tensor Engine s
 the sum of two inputs must be in range.
 """
 
-from ..tiling.packing import ceil_div
+from ..tiling.packing import ceil_div, round_up
 
 QUICKEST = "quickest"
 DIRECT = "direct"
@@ -33,45 +33,51 @@ LEAST_COLUMNS = 64  # of a matmul: loading 16-bit weights takes as long,
 LEAST_COLUMNS_FLOAT32 = 128  # and of float32
 PAIRS_WEIGHTS_NS = 1400  # of the Vector Engine, to combine the filters of a tile of input and one of output channels
 SQUARES_WEIGHTS_NS = 3200
-PAIRS_START_NS = 5500  # until the first filters and inputs are combined
-SQUARES_START_NS = 8000
+START_NS = {DIRECT: 0, PAIRS: 5500, SQUARES: 8000}  # until the first filters and inputs are combined
 GAIN = 1.03  # below which a form is not worth its errors
 
 
 def forms(problem):
     """The forms that can take a convolution, the direct one first.
 
-    The others take 3x3 filters that move by one, of which no matmul covers whole rows of taps. NeuronCore-v2 takes two
-    cycles for a sum of two tiles, and its Vector Engine shares ports with the others: there pairs pay in float32 alone.
+    The others take 3x3 filters that move by one, of which no matmul covers whole rows of taps.
     """
     found = [DIRECT]
     plain = max(problem.stride) == 1 and max(problem.dilation) == 1 and problem.kernel == (3, 3)
     if not plain or problem.taps[1] > 1 or problem.taps[0] == 3:
         return found
-    old = problem.gen2
-    narrow = problem.item_bytes == 2
-    asked = problem.form
+    taken = worthwhile(problem.gen2, problem.item_bytes)
     whole_row = ceil_div(problem.out_columns, 2)
-    if whole_row <= most_columns(PAIRS) and (asked == PAIRS or not (old and narrow)):
-        found.append(PAIRS)
-    if whole_row <= most_columns(SQUARES) and problem.taps[0] == 1 and (asked == SQUARES or not (old or narrow)):
-        found.append(SQUARES)
+    for form in (PAIRS, SQUARES):
+        fits = whole_row <= most_columns(form) and (form == PAIRS or problem.taps[0] == 1)
+        if fits and (problem.form == form or form in taken):
+            found.append(form)
     return found
 
 
-def matrices(form, steps):
+def worthwhile(gen2: bool, item_bytes: int) -> tuple[str, ...]:
+    """The forms beside the direct one that are taken unasked: of small enough errors, and quick on that NeuronCore.
+
+    NeuronCore-v2 takes two cycles for a sum of two tiles, and its Vector Engine shares ports with the others.
+    """
+    if item_bytes == 2:
+        return () if gen2 else (PAIRS,)
+    return (PAIRS,) if gen2 else (PAIRS, SQUARES)
+
+
+def matrices(form: str, steps: int) -> int:
     """Stationary matrices of a filter that takes so many matmuls in the direct form."""
     if form == PAIRS:
         return steps // 3 * 4
     return 16 if form == SQUARES else steps
 
 
-def most_columns(form):
+def most_columns(form: str) -> int:
     """Columns of a matmul: what a PSUM bank holds, of which squares take two at a time."""
     return 256 if form == SQUARES else 512
 
 
-def matmul_columns(form, rows, columns):
+def matmul_columns(form: str, rows: int, columns: int) -> int:
     """Columns of the matmuls that make a block of outputs."""
     if form == PAIRS:
         return rows * ceil_div(columns, 2)
@@ -80,43 +86,97 @@ def matmul_columns(form, rows, columns):
     return rows * columns
 
 
-def rows_together(form, pool_size):
+def rows_together(form: str, pool_size: int) -> int:
     """Output rows that are computed together."""
     return 2 if form == SQUARES else pool_size
 
 
-def input_room(form):
+def input_room(form: str) -> int:
     """SBUF that the input takes with its combinations, in times of its own."""
     if form == PAIRS:
         return 3
     return 6 if form == SQUARES else 1  # of the combined rows of squares there is one copy, of all else two
 
 
+def piece_of(form: str, pool_size: int, rows: int, columns: int, rows_fitting: int) -> tuple[int, int, int]:
+    """(images, rows, columns) of the most that a PSUM tile takes of outputs of so many rows and columns, evenly cut.
+
+    Images are 0 where one does not fit a bank. `rows_fitting`: rows that SBUF has at a time.
+    """
+    most = most_columns(form)
+    unit = rows_together(form, pool_size)
+    wide = columns
+    if form == DIRECT:
+        wide = round_up(ceil_div(columns, ceil_div(columns, most // unit)), unit)
+    high = min(rows_fitting, most // matmul_columns(form, unit, wide) * unit)
+    high = round_up(ceil_div(rows, ceil_div(rows, high)), unit)
+    return most // matmul_columns(form, rows, wide), high, wide
+
+
+def engines_ns(
+    form: str,
+    item_bytes: int,
+    outputs: tuple[int, int, int],
+    piece: tuple[int, int, int],
+    work: tuple[int, int, int, int],
+) -> tuple[float, float, float]:
+    """Nanoseconds that the Tensor, Vector and GpSimd Engine take, filters that are combined already.
+
+    `outputs`: (images, rows, columns), in pieces of so many; `work`: (tiles of input channels, tiles of output
+    channels, matmuls of a filter in the direct form, pool size).
+    """
+    inputs, output_tiles, steps, pool_size = work
+    images = max(1, min(outputs[0], piece[0]))
+    pieces = ceil_div(outputs[0], images)
+    if images == 1:
+        pieces = pieces * ceil_div(outputs[1], piece[1]) * ceil_div(outputs[2], piece[2])
+    columns = matmul_columns(form, piece[1], piece[2]) * images
+    tensor = max(LEAST_COLUMNS, columns) * TENSOR_NS
+    if item_bytes == 4:
+        tensor = max(LEAST_COLUMNS_FLOAT32, columns) * 4 * TENSOR_NS
+    tensor = inputs * output_tiles * matrices(form, steps) * pieces * tensor
+    if form == DIRECT:
+        return tensor, 0.0, 0.0
+    pooled = pool_size == 2
+    if form == PAIRS:
+        elements = 3 * inputs + (4 if pooled else 2) * output_tiles
+        vector = elements * columns * VECTOR_NS + (2 * inputs + 3 * output_tiles) * VECTOR_GAP_NS
+        gpsimd = (inputs + 2 * output_tiles) * columns * GPSIMD_NS
+    else:
+        elements = 18 * inputs + (18 if pooled else 14) * output_tiles
+        vector = elements * columns * VECTOR_NS + (6 * inputs + 7 * output_tiles) * VECTOR_GAP_NS
+        gpsimd = (6 * inputs + 10 * output_tiles) * columns * GPSIMD_NS
+    return tensor, pieces * vector, pieces * gpsimd
+
+
 def estimate(plan):
     """Nanoseconds that a convolution takes by the busiest engine, and that its first combinations take."""
     problem, form, psum = plan.problem, plan.form, plan.psum
-    inputs, outputs = len(plan.channel_tiles), len(plan.weights.out_tiles)
-    pieces = ceil_div(problem.out_rows, psum.rows) * ceil_div(problem.out_columns, psum.columns)
-    if psum.images > 1:
-        pieces = 1
-    pieces = pieces * ceil_div(problem.batch, psum.images)
-    columns = matmul_columns(form, psum.rows, psum.columns) * psum.images
-    tensor = max(LEAST_COLUMNS, columns) * TENSOR_NS
-    if problem.item_bytes == 4:
-        tensor = max(LEAST_COLUMNS_FLOAT32, columns) * 4 * TENSOR_NS
-    tensor = inputs * outputs * matrices(form, len(plan.steps)) * pieces * tensor
+    inputs, output_tiles = len(plan.channel_tiles), len(plan.weights.out_tiles)
+    outputs = (problem.batch, problem.out_rows, problem.out_columns)
+    piece = (psum.images, psum.rows, psum.columns)
+    work = (inputs, output_tiles, len(plan.steps), problem.pool_size)
+    tensor, vector, gpsimd = engines_ns(form, problem.item_bytes, outputs, piece, work)
     if form == DIRECT:
         return tensor
-    pooled = problem.pool_size == 2
     if problem.padding[1] + problem.padding[3] + problem.out_columns % 2 > 0:
         tensor = max(tensor, problem.batch * problem.in_channels * problem.height * DESCRIPTOR_NS)
-    weights = inputs * outputs
+    vector += inputs * output_tiles * (SQUARES_WEIGHTS_NS if form == SQUARES else PAIRS_WEIGHTS_NS)
+    return max((tensor, vector, gpsimd)) + START_NS[form]
+
+
+def combined_elements(form: str, rows: int, columns: int, filter_rows: int) -> int:
+    """Elements of a partition that the combinations of one tile of input channels take, for so many output rows."""
     if form == PAIRS:
-        elements = 3 * inputs + (4 if pooled else 2) * outputs
-        vector = pieces * (elements * columns * VECTOR_NS + (2 * inputs + 3 * outputs) * VECTOR_GAP_NS)
-        gpsimd = pieces * (inputs + 2 * outputs) * columns * GPSIMD_NS
-        return max((tensor, vector + weights * PAIRS_WEIGHTS_NS, gpsimd)) + PAIRS_START_NS
-    elements = 18 * inputs + (18 if pooled else 14) * outputs
-    vector = pieces * (elements * columns * VECTOR_NS + (6 * inputs + 7 * outputs) * VECTOR_GAP_NS)
-    gpsimd = pieces * (6 * inputs + 10 * outputs) * columns * GPSIMD_NS
-    return max((tensor, vector + weights * SQUARES_WEIGHTS_NS, gpsimd)) + SQUARES_START_NS
+        return 4 * (rows + filter_rows - 1) * ceil_div(columns, 2)
+    squares = ceil_div(rows, 2)
+    return 16 * squares * ceil_div(columns, 2) + 4 * squares * (columns + 3)  # rows are combined first
+
+
+def rows_combined(form: str, rows: int, columns: int, filter_rows: int, pool_size: int, elements: int) -> int:
+    """Output rows whose combinations fit so many elements of a partition: as many as there are, or at least a few."""
+    unit = rows_together(form, pool_size)
+    fitting = round_up(rows, unit)
+    while fitting > unit and combined_elements(form, fitting, columns, filter_rows) > elements:
+        fitting -= unit
+    return min(rows, fitting)

@@ -23,10 +23,11 @@ ZEROED_TILES = 3  # one multiplied, one loaded, one waiting for its loads
 
 @dataclass
 class InputStream(nl.NKIObject):
-    """The groups of an input, [B, Cin, H, W] in HBM, as they pass through SBUF."""
+    """The groups of an input, [B, Cin, H, W] in HBM, as they pass through SBUF; or of one that is there already."""
 
-    x: nl.NkiTensor
+    x: nl.NkiTensor | None
     plan: Conv2dPlan
+    resident: list[nl.NkiTensor]  # the tiles of an input that is in SBUF, with its padding
     zeroed: list[nl.NkiTensor]  # tiles with zeros between the blocks of taps, used in turn
     loaded: list[nl.NkiTensor]  # the present group as loaded, a tile for each tile of input channels,
     tiles: list[nl.NkiTensor]  # and as the matmuls take it
@@ -34,14 +35,14 @@ class InputStream(nl.NKIObject):
     next_tiles: list[nl.NkiTensor]
 
 
-def open_inputs(x, plan):
-    """A stream before its first group, whose tiles `load_first` loads one by one."""
+def open_inputs(x, plan, resident=()):
+    """A stream before its first group, whose tiles `load_first` loads one by one: of x, or of `resident` tiles."""
     zeroed: list[nl.NkiTensor] = []
     loaded: list[nl.NkiTensor] = []
     combined: list[nl.NkiTensor] = []
     next_loaded: list[nl.NkiTensor] = []
     next_tiles: list[nl.NkiTensor] = []
-    return InputStream(x, plan, zeroed, loaded, combined, next_loaded, next_tiles)
+    return InputStream(x, plan, resident, zeroed, loaded, combined, next_loaded, next_tiles)
 
 
 def load_first(stream, t):
@@ -130,6 +131,10 @@ def _load_tile(stream, index, t):
     tile_rows = input_rows(plan, group)
     left, right = input_columns(plan, group)
     tile_columns = right - left
+    if x is None:
+        rows = stream.resident[t][:, group.image : group.image + group.images]
+        first = group.row * plan.reach.row_step
+        return rows[:, :, first : first + tile_rows]
     reused = has_space(plan) and index > 0
     if reused:
         tile = stream.zeroed[index % len(stream.zeroed)][:, 0 : group.images, 0:tile_rows, 0:tile_columns]

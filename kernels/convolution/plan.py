@@ -22,7 +22,7 @@ from .forms import (
     input_room,
     matmul_columns,
     matrices,
-    most_columns,
+    piece_of,
     rows_together,
 )
 from .problem import Block, Chunk, Problem, Step, row_pitch, steps_of
@@ -95,7 +95,7 @@ def ramp(total, smallest, largest, rising, falling):
     return sizes
 
 
-def _reach(problem, steps, form, resident):
+def reach_of(problem, steps, form, resident):
     """Where the input of an output lies. `resident`: it stays in SBUF with its padding, from a layer before."""
     stride_columns = problem.stride[1]
     left = problem.padding[1]
@@ -148,10 +148,10 @@ def plan_groups(problem, block, sbuf_bytes):
     """The plan of a convolution whose input lies in HBM and whose packed weights, in blocks of `block` output channels,
     are in SBUF already; input and output may take `sbuf_bytes` of a partition."""
     steps = steps_of(problem)
-    return _plan(problem, sbuf_bytes, DIRECT, _resident_weights(problem, block, steps))
+    return _plan(problem, sbuf_bytes, problem.form, resident_weights(problem, block, steps))
 
 
-def _resident_weights(problem, block, steps):
+def resident_weights(problem, block, steps):
     """Packed weights, all of which are in SBUF."""
     out_tiles = tiles(problem.out_channels, block)
     chunks = [Chunk(0, problem.kernel[0], 0, len(steps))]
@@ -164,11 +164,11 @@ def _plan(problem, sbuf_bytes, form, weights=None):
     channel_tiles = tiles(problem.in_channels, PARTITIONS)  # one where taps share the partition axis
     stay = weights is not None
     element_bytes = len(channel_tiles) * problem.item_bytes
-    if form != DIRECT and element_bytes * matrices(form, len(steps)) * problem.out_channels > WEIGHT_BYTES:
-        return None
     if not stay:
+        if form != DIRECT and element_bytes * matrices(form, len(steps)) * problem.out_channels > WEIGHT_BYTES:
+            return None
         weights = _plan_weights(problem, channel_tiles, steps, form, WEIGHT_BYTES)
-    reach = _reach(problem, steps, form, False)
+    reach = reach_of(problem, steps, form, False)
     row_bytes, halo_bytes = _row_bytes(problem, reach, problem.pool_size, element_bytes, form)
     held = WEIGHT_BYTES
     while not stay and weights.resident_tiles > 1 and row_bytes + halo_bytes > _free_bytes(weights, sbuf_bytes):
@@ -193,7 +193,7 @@ def _plan(problem, sbuf_bytes, form, weights=None):
     )
     unit = rows_together(form, problem.pool_size)
     rows_fitting = min(problem.out_rows, (free - halo_bytes) // row_bytes * unit)
-    psum = _psum_block(problem, columns, rows_fitting, form)
+    psum = psum_block(problem, columns, rows_fitting, form)
     image_bytes = row_bytes * ceil_div(problem.out_rows, unit) + halo_bytes
     groups = _plan_groups(problem, reach, psum, columns, rows_fitting, max(1, free // image_bytes))
     return Conv2dPlan(problem, form, channel_tiles, steps, reach, weights, psum, groups)
@@ -258,17 +258,10 @@ def _row_bytes(problem, reach, columns, element_bytes, form):
     return row_bytes, max(0, reach.rows + 1 - reach.row_step) * pitch * halo_room
 
 
-def _psum_block(problem, columns, rows_fitting, form):
-    """Rows and columns that fill a bank, evenly cut; images are found with the groups."""
-    most = most_columns(form)
-    unit = rows_together(form, problem.pool_size)
-    psum_columns = columns
-    if form == DIRECT:
-        psum_columns = round_up(ceil_div(columns, ceil_div(columns, most // unit)), unit)
-    psum_rows = min(rows_fitting, most // matmul_columns(form, unit, psum_columns) * unit)
-    psum_rows = round_up(ceil_div(problem.out_rows, ceil_div(problem.out_rows, psum_rows)), unit)
-    images = most // matmul_columns(form, problem.out_rows, psum_columns)  # 0 where an image does not fit a bank
-    return Block(0, images, 0, psum_rows, 0, psum_columns)
+def psum_block(problem, columns, rows_fitting, form):
+    """Rows and columns that fill a bank; images are found with the groups."""
+    images, rows, wide = piece_of(form, problem.pool_size, problem.out_rows, columns, rows_fitting)
+    return Block(0, images, 0, rows, 0, wide)
 
 
 def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
@@ -286,7 +279,7 @@ def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
         psum.images = 1
         load_rows = max(1, load_bytes // (row_bytes * reach.row_step))
         largest = max(1, min(rows_fitting, load_rows) // psum.rows)
-        return _row_groups(problem, columns, psum.rows, ceil_div(largest, smallest_part), largest)
+        return row_groups(problem, columns, psum.rows, ceil_div(largest, smallest_part), largest)
     fitting = min(images_fitting, load_bytes // image_bytes)
     psum.images = max(1, min(problem.batch, min(fitting, psum.images)))
     largest = max(1, fitting // psum.images)
@@ -299,7 +292,7 @@ def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
     return groups
 
 
-def _row_groups(problem, columns, psum_rows, smallest, largest):
+def row_groups(problem, columns, psum_rows, smallest, largest):
     """Groups of rows of one image each, in blocks of `columns`; sizes are in PSUM tiles."""
     groups = []
     for image in range(problem.batch):
@@ -312,28 +305,6 @@ def _row_groups(problem, columns, psum_rows, smallest, largest):
                 groups.append(Block(image, 1, row, rows, block.start, block.size))
                 row += rows
     return groups
-
-
-def plan_resident(problem, block, channels, keeps_rows):
-    """The plan of a convolution whose input and packed weights lie in SBUF, the input with its padding.
-
-    `block`: output channels of a tile. `channels`: of each input tile. `keeps_rows`: the input has all its rows, as the
-    layer before gave them, also those that no tap reads.
-    """
-    steps = steps_of(problem)
-    channel_tiles: list[Tile] = []
-    start = 0
-    for size in channels:
-        channel_tiles.append(Tile(len(channel_tiles), start, size, start + size))
-        start += size
-    weights = _resident_weights(problem, block, steps)
-    psum = _psum_block(problem, problem.out_columns, problem.out_rows, DIRECT)
-    psum.images = max(1, min(problem.batch, psum.images))
-    group = Block(0, problem.batch, 0, problem.out_rows, 0, problem.out_columns)
-    reach = _reach(problem, steps, DIRECT, True)
-    if keeps_rows:
-        reach.row_pitch, reach.row_step = 1, problem.stride[0]
-    return Conv2dPlan(problem, DIRECT, channel_tiles, steps, reach, weights, psum, [group])
 
 
 def rows_of_taps(plan, t, taps):

@@ -58,15 +58,16 @@ def _combine(c0, c1, c2, c3, d):
 
 
 def square_filters(weights):
-    """The 16 combinations of nine taps: [K, 9, Cout] to [K, 4 (columns), 4 (rows), Cout]."""
+    """The 16 combinations of nine taps: [K, 9, Cout] to [K, 4 (columns) * 4 (rows), Cout]."""
     partitions, _, count = weights.shape
     by_rows = nl.ndarray((partitions, 4, 3 * count), dtype=nl.float32, buffer=nl.sbuf)
-    result = nl.ndarray((partitions, 4, 4, count), dtype=weights.dtype, buffer=nl.sbuf)
+    combined = nl.ndarray((partitions, 16, count), dtype=weights.dtype, buffer=nl.sbuf)
+    result = combined.reshape((partitions, 4, 4, count))
     taps = weights.reshape((partitions, 3, 3 * count))
     _combine_taps(by_rows[:, 0], by_rows[:, 1], by_rows[:, 2], by_rows[:, 3], taps[:, 0], taps[:, 1], taps[:, 2])
     taps = by_rows.reshape((partitions, 4, 3, count))
     _combine_taps(result[:, 0], result[:, 1], result[:, 2], result[:, 3], taps[:, :, 0], taps[:, :, 1], taps[:, :, 2])
-    return result
+    return combined
 
 
 def _combine_taps(f0, f1, f2, f3, g0, g1, g2):
@@ -100,7 +101,7 @@ def multiply_squares(count, units, combined, piece, warm):
                 for t in range(len(units)):
                     nisa.nc_matmul(
                         dst=bank[:, c],
-                        stationary=units[t][:, 2 * half + c, r, :],
+                        stationary=units[t][:, 8 * half + 4 * c + r, :],
                         moving=combined[t][
                             :, 2 * half + c, r, piece.image : piece.image + piece.images, first : first + rows, :
                         ],

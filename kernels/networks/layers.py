@@ -46,9 +46,11 @@ class Layer(nl.NKIObject):
     softmax: bool
     in_hbm: bool  # what it gives is too large for SBUF, or is what the launch gives
     stays: bool  # its weights stay in SBUF for all passes
-    group_bytes: int  # of a partition, for an input in HBM that is loaded in groups of rows or images; 0: as a whole
+    group_bytes: int  # of a partition, for an input in HBM that is loaded in groups of rows or images, 0: as a whole;
+    # for one in SBUF, what minimal filtering combines of it at a time
     blank: tuple[bool, bool]  # whether the first row of the first pair, and the second of the last, are padding
     unfold: int  # 2 where outputs of the first half of the filters are every second row, those of the others the next
+    form: str  # in which filters are multiplied; they come combined, as convolution/forms.py has them
     fold: tuple[int, int, int]  # of a folded_pool: row of its pair of the first tap, offset given or -1, rows in all
     copies: tuple[int, int, int]  # how often what it gives lies on the partitions, each copy so many rows further down
     # than the one before, and partitions from one to the next

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
+from ..convolution.forms import matrices
 from ..convolution.plan import Conv2dPlan
 from ..convolution.weights import WeightStream
 from ..tiling.tiles import load_early
@@ -21,7 +22,7 @@ class LayerWeights(nl.NKIObject):
 
     w: nl.NkiTensor  # in HBM, flat
     offset: int  # of the next load in it
-    steps: int
+    matrices: int  # of a filter
     reads: list[tuple[int, int]]
     loads: list[tuple[int, int, int, list[tuple[int, int, int, int]]]]
     loaded: int  # loads
@@ -40,8 +41,9 @@ def open_layer(w, layer, rows, plan, channels):
         for _ in range(reads[tile.index][0], reads[tile.index][1]):
             own.append(None)
         units.append(own)
-    loads = weight_loads(rows, columns, reads, len(plan.steps), plan.problem.item_bytes)
-    return LayerWeights(w, layer.weights, len(plan.steps), reads, loads, 0, units)
+    count = matrices(plan.form, len(plan.steps))
+    loads = weight_loads(rows, columns, reads, count, plan.problem.item_bytes)
+    return LayerWeights(w, layer.weights, count, reads, loads, 0, units)
 
 
 def units_of(weights, tile, early=False):
@@ -56,7 +58,7 @@ def units_of(weights, tile, early=False):
             nisa.dma_copy(dst=run, src=source)
         for unit in units:
             elements = run[:, unit[2] : unit[2] + unit[3]]
-            shaped = elements.reshape_dim(1, (weights.steps, unit[3] // weights.steps))
+            shaped = elements.reshape_dim(1, (weights.matrices, unit[3] // weights.matrices))
             weights.units[unit[0]][unit[1] - weights.reads[unit[0]][0]] = shaped
         weights.loaded += 1
         weights.offset += rows * size
@@ -70,7 +72,7 @@ def stream_of(weights, plan, tile):
     staged: list[nl.NkiTensor] = []
     own = Conv2dPlan(
         plan.problem,
-        False,
+        plan.form,
         plan.channel_tiles[first:end],
         plan.steps,
         plan.reach,

@@ -165,6 +165,7 @@ def share_out(
     opener: BackendOpener | None = None,
     launches: str = "network",
     instructions: int = DEFAULT_INSTRUCTIONS,
+    form: str = "quickest",
     progress: Note = lambda message: None,
     warn: Note = lambda message: None,
 ) -> Iterator[SharedSession]:
@@ -172,8 +173,8 @@ def share_out(
 
     On a cluster None for `workers` means as many as it has room for. `backend` and `target` are as for
     `choose_backend`, but that a cluster's resources decide what "auto" means there; on a chip each worker has a
-    NeuronCore of its own. `opener` opens the workers' backends otherwise; `launches` and `instructions` are as for
-    `Session`. `prepare` makes inputs of what is sent in their place. BackendUnavailable where Ray is not there, or
+    NeuronCore of its own. `opener` opens the workers' backends otherwise; `launches`, `instructions` and `form` are as
+    for `Session`. `prepare` makes inputs of what is sent in their place. BackendUnavailable where Ray is not there, or
     where no backend can be opened.
     """
     resolved = resolve_target(target)  # a wrong one is told here, not by each worker
@@ -191,7 +192,9 @@ def share_out(
         elif opener is None:
             opener = functools.partial(open_for_worker, resolved)
         count = workers or max(1, int(room.get(NEURON_CORES if neuron else "CPU", 1)))
-        crew = Crew(ray, Setup(model, opener, dtype, prepare, launches, instructions), count, neuron, progress, warn)
+        crew = Crew(
+            ray, Setup(model, opener, dtype, prepare, launches, instructions, form), count, neuron, progress, warn
+        )
         try:
             yield SharedSession(model, crew, count)
         finally:

@@ -50,6 +50,7 @@ class Setup:
     prepare: Prepare | None = None
     launches: str = "network"
     instructions: int = DEFAULT_INSTRUCTIONS
+    form: str = "quickest"
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,12 @@ class Worker:
     def _begin(self, setup: Setup) -> Hello:
         backend = setup.opener(progress=self._progress.append, warn=self._warnings.append)
         self._session = Session(
-            setup.model, backend, setup.dtype, launches=setup.launches, instructions=setup.instructions
+            setup.model,
+            backend,
+            setup.dtype,
+            launches=setup.launches,
+            instructions=setup.instructions,
+            form=setup.form,
         )
         self._prepare = setup.prepare
         return Hello(self._session.info, self._session.rows, platform.node(), os.getpid(), __version__)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.convolution.forms import LEAST_COLUMNS, TENSOR_NS, VECTOR_NS
+from ...kernels.convolution.forms import DIRECT, LEAST_COLUMNS, TENSOR_NS, VECTOR_NS, matrices
 from ...kernels.networks.weight_loads import Load, tiles_read, weight_loads
 from ...kernels.tiling.packing import (
     PARTITIONS,
@@ -21,6 +21,7 @@ from ...kernels.tiling.packing import (
     taps_in_partitions,
 )
 from ...models.layout import pack_side_by_side
+from .filters import as_multiplied
 from .program import CONVOLUTIONS, Parts, Planned
 
 COPY_NS = 300  # that copying on the Vector Engine takes beside the elements until the Tensor Engine can read them
@@ -74,7 +75,8 @@ class LaidOut:
                 taps = self._taps(layer, rows)
                 if taps[0] * taps[1] > 1:
                     rows = [packed_rows(rows[0], *taps)]
-                loads = weight_loads(rows, *_reads(layer, rows, of_input), steps_of(layer, taps), itemsize)
+                count = matrices(layer.form, steps_of(layer, taps))
+                loads = weight_loads(rows, *_reads(layer, rows, of_input), count, itemsize)
                 layer = replace(layer, taps=taps)
             else:
                 loads = []
@@ -93,7 +95,7 @@ class LaidOut:
             taps = taps_in_partitions(rows[0], *layer.kernel)
             self.layers[part] = replace(self.layers[part], copies=(taps[0], layer.dilation[0], taps[2]))
             return taps
-        if len(rows) == 1 and self._are_worth_copies(layer, rows[0]):
+        if len(rows) == 1 and layer.form == DIRECT and self._are_worth_copies(layer, rows[0]):
             taps = copies_in_partitions(rows[0], layer.kernel[0])
             self.layers[part] = replace(self.layers[part], copies=(taps[0], layer.dilation[0], taps[2]))
             return taps
@@ -134,7 +136,7 @@ class LaidOut:
         whole = np.zeros(max(1, self.numbers), dtype)
         for layer, loads in zip(self.layers, self._loads, strict=True):
             if loads:
-                self._fill(whole[layer.weights :], layer, loads)
+                self._fill(whole[layer.weights :], as_multiplied(layer), loads)
         return whole
 
     def constants(self) -> np.ndarray:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...kernels.convolution.forms import DIRECT, matrices
 from ...kernels.tiling.packing import PARTITIONS, ceil_div
 from ...models.network import Shape
+from .forms import FILTERING_BYTES, combined_bytes
 from .layout import LaidOut, from_hbm, heights_of, read_together, steps_of
 from .program import CONVOLUTIONS, Planned
 
@@ -49,14 +51,27 @@ class Footprint:
         stay = sum(self._laid_out.run_bytes(n)[0] for n, layer in enumerate(self._layers) if layer.stays)
         if self._layers[number].stays:
             return stay * self._itemsize
-        return (stay + (whole if self._layers[number].group_bytes else needed)) * self._itemsize
+        return (stay + (whole if self._in_groups(number) else needed)) * self._itemsize
+
+    def _in_groups(self, number: int) -> bool:
+        """Whether all weights of a layer are there at a time, for one group of its outputs after the other."""
+        layer = self._layers[number]
+        if from_hbm(self._layers, layer):
+            return layer.group_bytes > 0
+        return layer.form != DIRECT and self._combined(layer) > layer.group_bytes
+
+    def _combined(self, layer: Planned) -> int:
+        """Bytes of a partition for the combinations of all that a layer reads."""
+        tiles = len(heights_of(self._layers, layer.sources[0], self._image[0], self._together))
+        apart = self._together // read_together(self._layers, layer, self._together)
+        return combined_bytes(layer, tiles, self._images * apart, self._itemsize)
 
     def _scratch(self, layer: Planned) -> int:
         if layer.kind in CONVOLUTIONS:
+            scratch = SCRATCH_BYTES + (FILTERING_BYTES if layer.form != DIRECT else 0)
             if not from_hbm(self._layers, layer):
-                return SCRATCH_BYTES
-            taken = layer.group_bytes
-            return SCRATCH_BYTES + (taken or self._images * self._input(layer))
+                return scratch + (2 * min(layer.group_bytes, self._combined(layer)) if layer.form != DIRECT else 0)
+            return scratch + (layer.group_bytes or self._images * self._input(layer))
         if layer.kind == "folded_pool":  # columns are folded first
             rows = layer.before[1] + layer.padding[0] + layer.padding[2]
             return SCRATCH_BYTES + self._images * (rows + layer.after[1]) * layer.after[2] * self._itemsize
@@ -109,4 +124,5 @@ def instructions(laid_out: LaidOut, number: int, image: Shape, together: int, im
     else:
         pieces = apart * ceil_div(high, max(1, PSUM_COLUMNS // wide)) * ceil_div(wide, PSUM_COLUMNS)
     contracted = 1 if layer.taps[0] * layer.taps[1] > 1 else max(1, len(rows) // layer.groups)
-    return laid_out.loads(number) + outputs * pieces * (contracted * steps + 2) + layer.copies[0] - 1
+    count, ends = matrices(layer.form, steps), 2 if layer.form == DIRECT else 20
+    return laid_out.loads(number) + outputs * pieces * (contracted * count + ends) + layer.copies[0] - 1

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from ...kernels.convolution.forms import DIRECT
 from ...kernels.tiling.packing import PARTITIONS, ceil_div
 from ...models.files import Model
 from ...models.network import Shape
 from .fold import fold
+from .forms import COMBINED_BYTES, quickest, widest_padding
 from .layout import LaidOut, heights_of
 from .memory import GROUP_BYTES, PSUM_COLUMNS, SBUF_BYTES, WHOLE_BYTES, Footprint, input_bytes, instructions
 from .program import CONVOLUTIONS, DoesNotFit, Planned, draw, image_of
@@ -48,10 +51,19 @@ class NetworkLaunch:
 class Segment:
     """Some layers of a network that are one launch; what comes in is an image (C, H, W)."""
 
-    def __init__(self, layers: Sequence[Planned], image: Shape, dtype: np.dtype[Any], from_host: bool = True) -> None:
-        """DoesNotFit where the layers cannot be one launch. `from_host`: the host gives the input, and may pad it."""
+    def __init__(
+        self,
+        layers: Sequence[Planned],
+        image: Shape,
+        dtype: np.dtype[Any],
+        forms: Sequence[str] = (),
+        from_host: bool = True,
+    ) -> None:
+        """DoesNotFit where the layers cannot be one launch. `forms`: of convolutions, beside the direct one.
+        `from_host`: the host gives the input, and may pad it."""
         self.image = image
         self.zeros = (0, 0, 0, 0)  # top, left, bottom and right around the input, which make it an image
+        self._forms = tuple(forms)
         self.output = layers[-1].after
         self._from_host = from_host
         self._dtype = dtype
@@ -77,7 +89,7 @@ class Segment:
         """DoesNotFit where even one image of these layers does not."""
         if self._from_host:
             layers, self.image, self.zeros = with_taps(layers, self.image, self._dtype.itemsize)
-        self.layers = tuple(_with_margins(layers))
+        self.layers = tuple(_with_margins(layers, bool(self._forms)))
         self._check()
         self.launch.cache_clear()
         self.launch(1)
@@ -106,7 +118,7 @@ class Segment:
         layers = [replace(layer, together=own) for layer, own in zip(self.layers, _togethers(self.layers, together))]
         layers = self._grouped(layers, together)
         images = ceil_div(batch, together)
-        whole = LaidOut(layers, self.image[0], together, self._dtype.itemsize)
+        whole = LaidOut(self._formed(layers, together), self.image[0], together, self._dtype.itemsize)
         held = sum(whole.run_bytes(n)[0] for n in range(len(layers))) * self._dtype.itemsize
         first = next(layer for layer in layers if layer.kind != "taps")
         few = max(1, PASS_COLUMNS // (first.after[1] * first.after[2] * first.pool_size**2))
@@ -119,6 +131,17 @@ class Segment:
         count = sum(instructions(laid_out, n, self.image, together, at_once) for n in range(len(layers)))
         program = tuple(layer.fields() for layer in laid_out.layers)
         return NetworkLaunch(laid_out, program, together, at_once, count, batch)
+
+    def _formed(
+        self, layers: list[Planned], together: int, refused: Sequence[tuple[int, str, int]] = ()
+    ) -> list[Planned]:
+        """The layers with the form in which each multiplies its filters; `refused`: for which SBUF has no room."""
+        formed = []
+        for n, layer in enumerate(layers):
+            rows = heights_of(layers, layer.sources[0], self.image[0], together)
+            choices = [each for each in product(self._forms, COMBINED_BYTES) if (n, *each) not in refused]
+            formed.append(quickest(layers, n, rows, choices, self._dtype.itemsize))
+        return formed
 
     def _grouped(self, layers: list[Planned], together: int) -> list[Planned]:
         """Large inputs come in groups of rows."""
@@ -135,14 +158,16 @@ class Segment:
 
     def _images_at_once(self, layers: list[Planned], together: int, images: int) -> tuple[int, list[Planned]]:
         """The most images that SBUF has room for at a time, and the layers, some of which may give to HBM."""
+        refused: list[tuple[int, str, int]] = []
         while True:
-            laid_out = LaidOut(layers, self.image[0], together, self._dtype.itemsize)
+            formed = self._formed(layers, together, refused)
+            laid_out = LaidOut(formed, self.image[0], together, self._dtype.itemsize)
 
             def peak(count: int, laid_out: LaidOut = laid_out) -> tuple[int, int]:
                 return Footprint(laid_out, self.image, together, self._dtype.itemsize, count).peak()
 
             if peak(images)[0] <= SBUF_BYTES:
-                return images, layers
+                return images, formed
             one = peak(1)
             if one[0] <= SBUF_BYTES:
                 # Weights that stay leave half for the next pass to begin; others had better come in few passes.
@@ -154,8 +179,13 @@ class Segment:
                         fitting = middle
                     else:
                         too_many = middle
-                return fitting, layers
-            layers = self._spilled(layers, one[1], laid_out, together)
+                return fitting, formed
+            if formed[one[1]].form != DIRECT:
+                large = formed[one[1]]
+                sizes = [large.group_bytes] if large.group_bytes in COMBINED_BYTES else COMBINED_BYTES
+                refused += [(one[1], large.form, size) for size in sizes]
+            else:
+                layers, refused = self._spilled(layers, one[1], laid_out, together), []
 
     def _spilled(self, layers: list[Planned], number: int, laid_out: LaidOut, together: int) -> list[Planned]:
         """The largest of what lies in SBUF while a layer runs goes through HBM."""
@@ -180,11 +210,15 @@ class Segment:
 class NetworkPlan:
     """A network as segments, each a launch; DoesNotFit where it cannot be told so."""
 
-    def __init__(self, model: Model, dtype: np.dtype[Any], most: int = DEFAULT_INSTRUCTIONS) -> None:
-        """`most`: instructions of a launch."""
+    def __init__(
+        self, model: Model, dtype: np.dtype[Any], most: int = DEFAULT_INSTRUCTIONS, forms: Sequence[str] = ()
+    ) -> None:
+        """`most`: instructions of a launch. `forms`: in which 3x3 filters may be multiplied where that is quicker
+        than directly (kernels/convolution/forms.py)."""
         self.image = image_of(model)
         self.layers = tuple(draw(model, dtype, self.image))
         self.most = most
+        self._forms = tuple(forms)
         self.segments = self._cut(dtype)
         self.note = self._note()
 
@@ -211,7 +245,7 @@ class NetworkPlan:
             ahead = [border for border in borders if border > first]
             for end in reversed(ahead):
                 try:
-                    tried = Segment(_part(self.layers, first, end), image, dtype, first == 0)
+                    tried = Segment(_part(self.layers, first, end), image, dtype, self._forms, first == 0)
                 except DoesNotFit as why:
                     reason = why
                     continue
@@ -262,13 +296,13 @@ def _with_load(layers: Sequence[Planned], image: Shape) -> list[Planned]:
     return [load, *moved]
 
 
-def _with_margins(layers: Sequence[Planned]) -> list[Planned]:
+def _with_margins(layers: Sequence[Planned], filtering: bool) -> list[Planned]:
     """The zeros that the convolutions which read a layer want around what it gives."""
     wanted: list[list[tuple[int, ...]]] = [[(0, 0, 0, 0)] for _ in layers]
     for layer in layers:
         for part in layer.sources[0] if layer.kind in ("conv2d", "folded_pool") else ():
             if part >= 0:
-                wanted[part].append(layer.padding)
+                wanted[part].append(widest_padding(layer) if filtering else layer.padding)
     return [replace(layer, margin=tuple(max(sides) for sides in zip(*own))) for layer, own in zip(layers, wanted)]
 
 

@@ -65,6 +65,7 @@ class Planned:
     group_bytes: int = 0
     blank: tuple[bool, bool] = (False, False)
     unfold: int = 1
+    form: str = "direct"
     fold: tuple[int, int, int] = (0, -1, 0)
     copies: tuple[int, int, int] = (1, 0, 0)
     shown: str = ""  # the kind as the table has it
@@ -104,6 +105,7 @@ class Planned:
             self.group_bytes,
             self.blank,
             self.unfold,
+            self.form,
             self.fold,
             self.copies,
         )
@@ -124,7 +126,7 @@ def image_of(model: Model) -> Shape:
 
 
 def draw(model: Model, dtype: np.dtype[Any], image: Shape) -> list[Planned]:
-    """The layers in order, their filters in `dtype`; DoesNotFit where the kernel has no body for one.
+    """The layers in order, to run in `dtype`; DoesNotFit where the kernel has no body for one.
 
     Flattening is in the window of the dense layer after it, a concatenation in what reads it, and a sum in the
     convolution that feeds it.
@@ -134,7 +136,7 @@ def draw(model: Model, dtype: np.dtype[Any], image: Shape) -> list[Planned]:
         drawn.add(layer)
     last = drawn.planned[-1] if drawn.planned else None
     is_last = drawn.places.get(model.network.layers[-1].name) == (len(drawn.planned) - 1,)
-    if last is not None and is_last and _gives_scores(last):
+    if last is not None and is_last and _gives_scores(last, dtype.itemsize):
         drawn.planned[-1] = replace(last, kind="scores")
     elif last is None or last.kind != "scores":
         drawn.add_identity("scores", model.network.layers[-1].name, False)
@@ -183,7 +185,7 @@ class _Drawing:
         count = math.prod(self.shapes[source])
         if count > MOST_SCORES:
             raise DoesNotFit(f"layer {name!r} gives {count} numbers, more than the {MOST_SCORES} of a last layer")
-        filters = np.eye(count, dtype=self.dtype).reshape(count, channels, *window)
+        filters = np.eye(count, dtype=np.float32).reshape(count, channels, *window)
         self._append(
             "scores",
             name,
@@ -207,7 +209,7 @@ class _Drawing:
             layer.name,
             layer.inputs,
             layer.output_shape(self.shapes[layer.inputs[0]]),
-            filters=self.model.tensors[f"{layer.name}.weight"].astype(self.dtype),
+            filters=self.model.tensors[f"{layer.name}.weight"],
             numbers=(self.model.tensors[f"{layer.name}.bias"].astype(np.float32),),
             kernel=layer.kernel_size,
             stride=layer.stride,
@@ -221,7 +223,7 @@ class _Drawing:
 
     def _dense(self, layer: Dense) -> None:
         channels, *window = self.shapes[layer.inputs[0]]
-        weight = self.model.tensors[f"{layer.name}.weight"].astype(self.dtype)
+        weight = self.model.tensors[f"{layer.name}.weight"]
         self._append(
             "conv2d",
             layer.name,
@@ -308,7 +310,7 @@ class _Drawing:
         if (
             last >= 0
             and place == (last,)
-            and _gives_scores(self.planned[last])
+            and _gives_scores(self.planned[last], self.dtype.itemsize)
             and self.planned[last].activation == "identity"
         ):
             self.planned[last] = replace(self.planned[last], kind="scores", softmax=True)
@@ -316,7 +318,7 @@ class _Drawing:
             self.add_identity(layer.name, layer.inputs[0], True)
 
 
-def _gives_scores(layer: Planned) -> bool:
+def _gives_scores(layer: Planned, itemsize: int) -> bool:
     """Whether the last layer's body can compute it: what it gives is one number a channel. Larger layers run as others
     do, and the last one only brings their numbers to where the answers are found."""
     return (
@@ -324,7 +326,7 @@ def _gives_scores(layer: Planned) -> bool:
         and layer.after[1:] == (1, 1)
         and layer.channels <= MOST_SCORES
         and layer.filters is not None
-        and layer.filters.nbytes <= PARTITIONS * SCORES_BYTES
+        and layer.filters.size * itemsize <= PARTITIONS * SCORES_BYTES
         and (layer.pool_size, layer.groups, len(layer.sources)) == (1, 1, 1)
         and not any(layer.padding)
     )

@@ -4,55 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from random_networks import labels, model_of
+from random_networks import conv, few_channels, labels, model_of, picture
 from trninfer.models.golden import run_network
-from trninfer.models.network import Combine, Conv2d, Dense, Flatten, ImageInput, Layer, Network, Pool
+from trninfer.models.network import Combine, Conv2d, Dense, Flatten, Network, Pool
 from trninfer.runtime.network.plan import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
-
-
-def picture(channels: int, rows: int, columns: int = 5) -> ImageInput:
-    return ImageInput(channels, rows, columns, "none", (0.0,) * channels, (1.0,) * channels)
-
-
-def conv(name: str, before: int, after: int, size: int, **fields: object) -> Conv2d:
-    padding = fields.pop("padding", (size // 2, min(size, 3) // 2) * 2)
-    return Conv2d(name, before, after, (size, min(size, 3)), padding, activation="relu", **fields)  # type: ignore[arg-type]
-
-
-@st.composite
-def few_channels(draw: st.DrawFn) -> Network:
-    """A stem, then convolutions, residual blocks and pools of 64 or 32 channels, then more channels or a mean."""
-    image = picture(
-        draw(st.sampled_from([1, 3, 48])), draw(st.sampled_from([33, 34, 39])), draw(st.sampled_from([5, 8]))
-    )
-    channels = draw(st.sampled_from([64, 64, 64, 32]))
-    stride = draw(st.sampled_from([(1, 1), (2, 2)]))
-    size = draw(st.sampled_from([1, 3, 7]))
-    padding = draw(st.sampled_from([(size // 2,) * 4, (size // 2, 1, size // 2 + 1, 1)]))
-    layers: list[Layer] = [conv("stem", image.channels, channels, size, stride=stride, padding=padding)]
-    for number in range(draw(st.integers(1, 3))):
-        before, name = layers[-1].name, f"l{number}"
-        kind = draw(st.sampled_from(["conv", "conv", "sum", "pool"]))
-        size = draw(st.sampled_from([1, 2, 3]))
-        if kind == "conv":
-            pool = draw(st.sampled_from([1, 1, 2]))
-            layers.append(conv(name, channels, channels, size, pool_size=pool, padding=(1, 1, 1, 1)))
-        elif kind == "pool":
-            window = draw(st.sampled_from([2, 3]))
-            layers.append(Pool(name, "max", (window, window), (2, 2), (window // 2,) * 4))
-        else:
-            layers.append(conv(f"{name}a", channels, channels, 3))
-            layers.append(Conv2d(f"{name}b", channels, channels, (3, 3), (1, 1, 1, 1)))
-            layers.append(Combine(name, "add", "relu", inputs=(f"{name}b", before)))
-    wide = draw(st.sampled_from([20, 128, 256]))
-    layers.append(conv("wide", channels, wide, 3, stride=draw(st.sampled_from([(1, 1), (2, 2)]))))
-    shapes: dict[str, tuple[int, ...]] = {"input": image.shape}
-    for layer, before in zip(layers, ["input", *(layer.name for layer in layers)]):
-        shapes[layer.name] = layer.output_shape(*[shapes[name] for name in layer.inputs or (before,)])
-    layers += [Pool("mean", "average", shapes["wide"][1:], (1, 1)), Flatten("flat"), Dense("dense", wide, 4)]  # type: ignore[arg-type]
-    return Network("n", image, tuple(layers), labels(4))
 
 
 @settings(max_examples=60)

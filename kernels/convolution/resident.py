@@ -1,0 +1,42 @@
+"""How a convolution is cut up whose input lies in SBUF already, and whose packed weights do."""
+
+from ..tiling.tiles import Tile, tiles
+from .forms import DIRECT, combined_elements, rows_combined
+from .plan import Conv2dPlan, psum_block, reach_of, resident_weights, row_groups
+from .problem import Block, steps_of
+
+
+def plan_resident(problem, block, channels, keeps_rows, combined_bytes):
+    """The plan of a convolution whose input and packed weights lie in SBUF, the input with its padding.
+
+    `block`: output channels of a tile. `channels`: of each input tile. `keeps_rows`: the input has all its rows, as the
+    layer before gave them, also those that no tap reads. `combined_bytes`: of a partition, for what minimal filtering
+    combines of the input at a time.
+    """
+    form = problem.form
+    steps = steps_of(problem)
+    channel_tiles: list[Tile] = []
+    start = 0
+    for size in channels:
+        channel_tiles.append(Tile(len(channel_tiles), start, size, start + size))
+        start += size
+    weights = resident_weights(problem, block, steps)
+    rows, columns = problem.out_rows, problem.out_columns
+    elements = combined_bytes // (len(channels) * problem.item_bytes)
+    fitting = rows
+    if form != DIRECT:
+        fitting = rows_combined(form, rows, columns, problem.kernel[0], problem.pool_size, elements)
+    psum = psum_block(problem, columns, fitting, form)
+    psum.images = max(1, min(problem.batch, psum.images))
+    groups = [Block(0, problem.batch, 0, rows, 0, columns)]
+    if fitting < rows:
+        groups = row_groups(problem, columns, psum.rows, 1, fitting // psum.rows)
+    elif form != DIRECT:
+        images = elements // combined_elements(form, rows, columns, problem.kernel[0])
+        groups = []
+        for part in tiles(problem.batch, max(psum.images, images)):
+            groups.append(Block(part.start, part.size, 0, rows, 0, columns))
+    reach = reach_of(problem, steps, form, True)
+    if keeps_rows:
+        reach.row_pitch, reach.row_step = 1, problem.stride[0]
+    return Conv2dPlan(problem, form, channel_tiles, steps, reach, weights, psum, groups)
