@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ NEURON_CORES = "neuron_cores"  # what Ray calls NeuronCores, which it gives to a
 
 WORKER_STORE_BYTES = 256 << 20  # of shared memory for each worker: at most two batches are on their way to it
 INSTALL_HINT = "pip install 'trninfer[cluster]'"
+REACHED_WITHIN = 10  # seconds, in which a cluster takes a connection
 _LONGEST_FOLDER = 40  # bytes: Ray adds up to 64
 
 # Read by Ray's processes when they start.
@@ -106,8 +108,22 @@ def _silent(ray: Any) -> Iterator[None]:
             module.print_to_stdstream = before
 
 
+def _reach(address: str) -> None:
+    """Knock at a cluster's host:port, on which Ray itself waits for more than a minute; OSError or ValueError."""
+    host, colon, port = address.rpartition(":")
+    if "://" in address or address == "auto":
+        return
+    if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise ValueError("its host:port is needed, or auto")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACHED_WITHIN).close()
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"no answer ({getattr(error, 'strerror', None) or error})") from None
+
+
 def _connect(ray: Any, address: str) -> None:
     try:
+        _reach(address)
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx_chain import Chain, assert_imports, kinds, run_onnx
+from onnx_runtime_faults import OLD, miscounts
 from trninfer.models import Conv2d, Dense, Flatten, Pool, Softmax, run_network
 from trninfer.models.importing import ImportOptions, PictureOptions, import_network
 from trninfer.models.network import (
@@ -72,6 +73,7 @@ def test_pools_of_any_geometry(side, window, strides, pads, ceil_mode, op, inclu
     chain = Chain(3, *side)
     pads = [min(pad, size - 1) for pad, size in zip(pads, window * 2)]
     more = {"count_include_pad": include} if op == "AveragePool" else {}
+    assume(not miscounts("count_include_pad" in more and include, pads, ceil_mode))
     fits = all((size - 1) * step < room for size, step, room in zip(window, dilations, side))
     dilations = dilations if fits else (1, 1)
     chain.add(op, kernel_shape=window, strides=strides, pads=pads, ceil_mode=ceil_mode, dilations=dilations, **more)
@@ -469,6 +471,7 @@ def test_opsets(opset: int, tmp_path: Path) -> None:
     assert_imports(chain, tmp_path, opset)
 
 
+@pytest.mark.skipif(OLD, reason="ONNX Runtime 1.23 does not run the second of these convolutions")
 def test_onnx_runtimes_own_operators(tmp_path: Path) -> None:
     chain = Chain(4, 6, 6)
     weight, bias = chain.weight(4, 4, 3, 3), chain.weight(4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 import pytest
@@ -17,7 +18,21 @@ def test_without_ray_it_says_what_to_install(monkeypatch) -> None:
         import_ray()
 
 
-def test_no_cluster_at_an_address_is_one_line(monkeypatch) -> None:
+@pytest.mark.parametrize(
+    "address, says",
+    [
+        *[
+            (text, "its host:port is needed, or auto")
+            for text in ("", "host", ":1", "h:0", "h:65536", "h:1_0", "h:\u0661")
+        ],
+        ("127.0.0.1:1", r"no answer \(Connection refused\)"),
+        ("x\ny:1", r"no answer \(.*\)"),
+        (f"{'a' * 70}:1", r"no answer \(.*\)"),
+        ("auto", "could not reach it"),
+        ("ray://127.0.0.1:1", "could not reach it"),
+    ],
+)
+def test_no_cluster_at_an_address_is_one_line(monkeypatch, address, says) -> None:
     class Nowhere:
         class _private:  # noqa: N801 (Ray's name)
             worker = None
@@ -32,8 +47,8 @@ def test_no_cluster_at_an_address_is_one_line(monkeypatch) -> None:
 
     monkeypatch.setitem(sys.modules, "ray", Nowhere)
     with (
-        pytest.raises(BackendUnavailable, match=r"^no Ray cluster at '10\.0\.0\.1:6379': could not reach it$"),
-        ray_for("10.0.0.1:6379", 2),
+        pytest.raises(BackendUnavailable, match=f"^no Ray cluster at {re.escape(repr(address))}: {says}$"),
+        ray_for(address, 2),
     ):
         pass
 

@@ -1,0 +1,14 @@
+"""What ONNX Runtime 1.23 gets wrong, the last for Python 3.10: golden models are compared with newer ones there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnxruntime
+
+OLD = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) < (1, 25)
+
+
+def miscounts(include: int, pads: Sequence[int], ceil_mode: int) -> bool:
+    """Whether it divides an average over the padding by the wrong number: it takes one end's padding for another's."""
+    return bool(OLD and include and (ceil_mode or len(set(pads)) > 1))
