@@ -58,7 +58,7 @@ def _size(node: Node, inputs: Sequence[np.ndarray | None]) -> int:
         return known[0].size // max(1, known[0].shape[integer(node, "axis", 0)]) * known[1].size
     if node.op in _BINARY or node.op == "Where":
         return math.prod(np.broadcast_shapes(*(value.shape for value in known)))
-    if node.op in _VIEWS:
+    if node.op in _VIEWS and (node.op not in ("Reshape", "Flatten") or known[0].flags.c_contiguous):
         return 0
     return sum(value.size for value in known)
 
@@ -191,6 +191,18 @@ def dequantize(node: Node, inputs: Sequence[np.ndarray | None]) -> np.ndarray:
     return (x.astype(np.float32) - shift) * scale.astype(np.float32).reshape(shape if scale.size > 1 else ())
 
 
+def _batch_normalization(node: Node, inputs: Any) -> np.ndarray:
+    """As weights that are standardised have it: over what each channel holds."""
+    if not integer(node, "training_mode", 0):
+        raise ModelError("worked out of numbers of the file in training mode alone")
+    x, scale, shift = inputs[0].astype(np.float64), inputs[1], inputs[2]
+    axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+    extents = (-1, *(1,) * (x.ndim - 2))
+    deviation = np.sqrt(x.var(axes, keepdims=True) + number(node, "epsilon", 1e-5))
+    made = (x - x.mean(axes, keepdims=True)) / deviation * scale.reshape(extents) + shift.reshape(extents)
+    return made.astype(inputs[0].dtype)
+
+
 _BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "Add": np.add,
     "Sub": np.subtract,
@@ -252,6 +264,7 @@ CONSTANT_OPS: dict[str, Callable[[Node, Any], np.ndarray | tuple[np.ndarray, ...
     "Cast": _cast,
     "CastLike": lambda node, inputs: inputs[0].astype(inputs[1].dtype),
     "DequantizeLinear": dequantize,
+    "BatchNormalization": _batch_normalization,
     "ReduceMean": _reduce(np.mean),
     "ReduceSum": _reduce(np.sum),
     "ReduceProd": _reduce(np.prod),

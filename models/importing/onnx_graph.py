@@ -6,6 +6,7 @@ walk goes on with the rest.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,15 +34,16 @@ from .onnx_file import Graph, Node
 from .onnx_patterns import join_patterns
 from .operators import OPERATORS
 from .operators.convolution import OF_TWO_VALUES
+from .operators.reducing import softmax_over
 from .view import View
+
+_ARRANGING = (Flatten, Reshape, Transpose)
 
 MAX_CUT_OFF = 8  # nodes at the end that only point at the answer
 MAX_TOLD = 5  # things in the way that a message names
 
 # What people meet, and what they can do. Others are simply not supported.
 _REMEDIES = {
-    "Resize": "networks that enlarge images are not supported",
-    "ConvTranspose": "networks that enlarge images are not supported",
     "If": "control flow is not supported; export the network in evaluation mode, with fixed sizes",
     "NonMaxSuppression": "detection is not supported; --output-name can name the scores before it",
     "TopK": "--output-name can name the scores before it",
@@ -50,7 +52,6 @@ _REMEDIES = {
     "Einsum": "attention is not supported",
 }
 _ALIKE = {
-    "Upsample": "Resize",
     "Loop": "If",
     "Scan": "If",
     "GRU": "LSTM",
@@ -148,9 +149,9 @@ class Walk:
         for node in self._nodes:
             if node.outputs[0] not in self.importer.constants:
                 self._try(node)
-        self._check_inner_softmax()
         if self._blockers:
             raise ModelError(_told(self._blockers))
+        self._spell_out_inner_softmaxes()
         view = self.importer.views.get(self._cut.output)
         if view is None:
             raise ModelError(f"the network's output {self._cut.output!r} does not depend on its input")
@@ -207,18 +208,32 @@ class Walk:
             if name in self.importer.wanted and name not in self.importer.views and name not in self.importer.constants:
                 raise ModelError(f"its output {name!r} is used, which is not supported")
 
-    def _check_inner_softmax(self) -> None:
-        for layer in self.importer.builder.layers.values():
-            for name in layer.inputs:
-                source = self.importer.builder.layers.get(name)
-                if isinstance(source, Softmax) and not isinstance(layer, (Flatten, Reshape)):
-                    message = "a softmax that is not the last step, as attention has it, is not supported"
-                    self._blockers.setdefault(("Softmax", message), []).append(_named(self._nodes, "Softmax"))
-                    return
+    def _spell_out_inner_softmaxes(self) -> None:
+        """A softmax that is not the last step, such as a gate, by its steps: the layer is for answers alone."""
+        layers = self.importer.builder.layers
+        for name in [name for name, layer in layers.items() if isinstance(layer, Softmax)]:
+            same = {name}  # the softmax, and what only arranges its numbers
+            inner = False
+            for layer in layers.values():
+                if same.intersection(layer.inputs):
+                    same.update([layer.name] if isinstance(layer, _ARRANGING) else [])
+                    inner = inner or not isinstance(layer, _ARRANGING)
+            if inner:
+                self._spell_out(name)
 
-
-def _named(nodes: Sequence[Node], op: str) -> Node:
-    return next((node for node in nodes if node.op.endswith(op)), nodes[0])
+    def _spell_out(self, name: str) -> None:
+        builder = self.importer.builder
+        softmax = builder.layers[name]
+        assert isinstance(softmax, Softmax)
+        known = dict(builder.layers)
+        source = View.of(softmax.inputs[0], builder.shapes[softmax.inputs[0]])
+        made = self.importer.rows(softmax_over(self.importer, source, (0,), softmax.log))
+        added = {other: layer for other, layer in builder.layers.items() if other not in known}
+        builder.layers = {}
+        for other, layer in known.items():
+            inputs = tuple(made if read == name else read for read in layer.inputs)
+            builder.layers[other] = dataclasses.replace(layer, inputs=inputs)
+            builder.layers.update(added if other == name else {})
 
 
 def _remedy(op: str) -> str:
@@ -258,7 +273,7 @@ def _meaning(importer: Importer, view: View) -> Output:
     """What the numbers that come out mean, as the last step tells it."""
     count = int(np.prod(view.shape))
     layer = importer.builder.layers.get(view.layer)
-    while isinstance(layer, (Flatten, Reshape, Transpose)):
+    while isinstance(layer, _ARRANGING):
         layer = importer.builder.layers.get(layer.inputs[0])
     if isinstance(layer, Softmax):
         return Output("classes", "log_softmax" if layer.log else "softmax")

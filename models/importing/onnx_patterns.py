@@ -1,7 +1,7 @@
-"""Operations that exporters spell out in several nodes, as the one they are: gelu, and normalisation over an axis.
+"""Operations that exporters spell out in several nodes, as the one they are: gelu, softplus, layer norm.
 
 Gelu is 0.5 * x * (1 + erf(x / sqrt 2)), in five nodes; layer normalisation, before opset 17, is (x - mean) /
-sqrt(mean of squares + epsilon) * scale + shift, in nine.
+sqrt(mean of squares + epsilon) * scale + shift, in nine. PyTorch's softplus is x where x is above 20.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from .onnx_file import Node
 
 NORM_OVER_AXIS = "trninfer.NormOverAxis"  # a layer normalisation over one axis, the last or another
 
+LARGE = 17.0  # from here on softplus(x) is x in float32
+
 
 def join_patterns(nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> list[Node]:
     """The nodes with each such group as one node, in the place of the group's last."""
@@ -28,6 +30,8 @@ def join_patterns(nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) ->
             found = search.around(node)
         elif node.op == "Sqrt" and len(node.inputs) == 1:
             found = search.norm_around(node)
+        elif node.op == "Where" and len(node.inputs) == 3:
+            found = search.softplus_before(node)
         if found and search.is_closed(found[1]):
             whole, members = found
             joined[id(members[-1])] = whole
@@ -51,6 +55,17 @@ class _Search:
             return None
         source, members = found
         return Node("Gelu", members[-1].name, (source,), members[-1].outputs, {}), members
+
+    def softplus_before(self, where: Node) -> tuple[Node, list[Node]] | None:
+        """(a Softplus node, the three nodes in order) where a Where gives x for softplus(x) of a large x."""
+        above, source, other = where.inputs
+        greater, softplus = self._producer.get(above), self._producer.get(other)
+        compared, limit = self._and_constant(greater, "Greater")
+        if greater is None or softplus is None or softplus.op != "Softplus" or softplus.inputs != (source,):
+            return None
+        if compared != source or greater.inputs[0] != source or limit.size != 1 or float(limit.ravel()[0]) < LARGE:
+            return None
+        return Node("Softplus", where.name, (source,), where.outputs, {}), [softplus, greater, where]
 
     def is_closed(self, members: Sequence[Node]) -> bool:
         """Whether nothing but the nodes themselves reads what they give, but for the last."""

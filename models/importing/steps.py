@@ -84,6 +84,7 @@ def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.nda
     """view * scale + shift, with numbers that broadcast over it."""
     rank = max(scale.ndim, shift.ndim)
     scale, shift = (values.reshape((1,) * (rank - values.ndim) + values.shape) for values in (scale, shift))
+    view = _as_wide_as(importer, view, scale, shift)
     source, scales, again = channel_numbers(importer, view, scale.astype(np.float64))
     other, shifts, _ = channel_numbers(importer, view, shift.astype(np.float64))
     if other != source:
@@ -127,7 +128,9 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
     if large.arrangement() is not None:
         order = tuple(range(len(order)))
         large, small = first, second
-    full = tuple(extents[axis] for axis in order)
+    outer = full = tuple(extents[axis] for axis in order)
+    if len(full) > 3:
+        large, small, full = _fewer_axes(large, small, full)
     if len(full) > 3 and not large.shape == small.shape == full:
         raise ModelError(
             f"combines {importer.told(first)} and {importer.told(second)}; of more than three axes beside the batch's "
@@ -141,7 +144,45 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
     other = spread(importer, other, (whole[0], 1, 1) if by_channel else whole)
     made = importer.add(Combine(importer.name(operation), operation, inputs=(source, other)))
     back = tuple(order.index(axis) for axis in range(len(order)))
-    return made.reshaped(full, first.batched).permuted(back)
+    return made.reshaped(outer, first.batched).permuted(back)
+
+
+def _as_wide_as(importer: Importer, view: View, *numbers: np.ndarray) -> View:
+    """A view whose axes of one are repeated where numbers have more."""
+    extents = (1, *view.shape) if view.batched else view.shape
+    shapes = [values.shape for values in numbers if values.ndim <= view.rank]
+    fits = all(
+        size in (1, extent) or extent == 1 for shape in shapes for size, extent in zip(shape[::-1], extents[::-1])
+    )
+    wide = np.broadcast_shapes(extents, *shapes) if fits else extents
+    return view if wide == extents or wide[0] != extents[0] else widen(importer, view, wide[view.batched :])
+
+
+def widen(importer: Importer, view: View, wide: Shape) -> View:
+    """A view whose axes of one are repeated until it is of the shape `wide`, told without the batch."""
+    narrow, _, full = _fewer_axes(view, view, wide) if len(wide) > 3 else (view, view, wide)
+    if len(full) > 3:
+        raise ModelError(f"makes {list(wide)} of {importer.told(view)}; up to three axes are supported")
+    made = spread(importer, importer.builder.arrange(narrow, whole_shape(narrow.shape)), whole_shape(full))
+    return View.of(made, importer.builder.shapes[made]).reshaped(wide, view.batched)
+
+
+def _fewer_axes(large: View, small: View, full: Shape) -> tuple[View, View, Shape]:
+    """Two views that give `full`, with neighbouring axes that are repeated alike as one."""
+    kinds = [(a == extent, b == extent) if extent > 1 else None for a, b, extent in zip(large.shape, small.shape, full)]
+    groups: list[list[int]] = []
+    last: tuple[bool, bool] | None = None
+    for axis, kind in enumerate(kinds):
+        if groups and (kind is None or last in (None, kind)):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+        last = kind or last
+    shapes = [
+        tuple(math.prod(shape[axis] for axis in group) for group in groups)
+        for shape in (large.shape, small.shape, full)
+    ]
+    return large.reshaped(shapes[0], large.batched), small.reshaped(shapes[1], small.batched), shapes[2]
 
 
 def _aligned(importer: Importer, first: View, second: View) -> tuple[View, View]:

@@ -4,7 +4,19 @@ from collections.abc import Callable
 
 from ..importer import Importer
 from ..onnx_file import Node
-from . import activations, arithmetic, classic, convolution, normalization, pooling, quantized, rearranging, reducing
+from . import (
+    activations,
+    arithmetic,
+    classic,
+    convolution,
+    normalization,
+    padding,
+    pooling,
+    quantized,
+    rearranging,
+    reducing,
+    resampling,
+)
 
 Operator = Callable[[Importer, Node], None]
 
@@ -16,6 +28,8 @@ OPERATORS: dict[str, Operator] = {
     **arithmetic.OPERATORS,
     **normalization.OPERATORS,
     **rearranging.OPERATORS,
+    **padding.OPERATORS,
+    **resampling.OPERATORS,
     **quantized.OPERATORS,
     **classic.OPERATORS,
 }

@@ -79,6 +79,16 @@ def _swish(importer: Importer, node: Node) -> None:
     importer.give(node, activate(importer, importer.data(node), "silu"))
 
 
+def _celu(importer: Importer, node: Node) -> None:
+    """alpha * elu(x / alpha)."""
+    alpha = number(node, "alpha", 1.0)
+    if not alpha > 0:
+        raise ModelError("its alpha is not above 0")
+    view = affine_view(importer, importer.data(node), np.full(1, 1 / alpha), np.zeros(1))
+    made = activate(importer, view, "elu", (1.0,))
+    importer.give(node, affine_view(importer, made, np.full(1, alpha), np.zeros(1)))
+
+
 def _thresholded(importer: Importer, node: Node) -> None:
     if number(node, "alpha", 1.0) != 0:
         raise ModelError("a threshold other than 0 is not supported")
@@ -116,6 +126,7 @@ OPERATORS = {
     "HardSigmoid": _plain("hardsigmoid", ("alpha", 0.2), ("beta", 0.5)),
     "LeakyRelu": _plain("leaky_relu", ("alpha", 0.01)),
     "Elu": _plain("elu", ("alpha", 1.0)),
+    "Celu": _celu,
     "Selu": _plain("selu", ("alpha", 1.67326319217681884765625), ("gamma", 1.05070102214813232421875)),
     "Softplus": _plain("softplus"),
     "Softsign": _plain("softsign"),

@@ -8,9 +8,11 @@ from ...network import ModelError, Softmax
 from ..importer import Importer
 from ..onnx_attributes import numbers, text
 from ..onnx_file import Node
-from ..steps import activate, affine_view
+from ..steps import activate, affine_view, combine_views
 from ..view import View
+from . import reducing
 from .convolution import dense
+from .rearranging import select_entries
 
 
 def _scaler(importer: Importer, node: Node) -> None:
@@ -66,11 +68,29 @@ def _linear_regressor(importer: Importer, node: Node) -> None:
 
 
 def _normalizer(importer: Importer, node: Node) -> None:
-    """Numbers by their sum: nothing to do after a softmax."""
-    view = importer.data(node)
-    if text(node, "norm", "MAX") != "L1" or not isinstance(importer.builder.layers.get(view.layer), Softmax):
-        raise ModelError("supported by sums (L1) after a softmax alone")
-    importer.give(node, view)
+    """Numbers over their norm: nothing to do for their sum after a softmax."""
+    view = importer.data(node).with_batch()
+    way = text(node, "norm", "MAX")
+    if way == "L1" and isinstance(importer.builder.layers.get(view.layer), Softmax):
+        importer.give(node, view)
+        return
+    if way not in _NORMS or len(view.axes) != 1:
+        raise ModelError(f"its norm {way!r} of {importer.told(view)} is not supported")
+    importer.give(node, combine_views(importer, "divide", view, _NORMS[way](importer, view, (0,), True)))
+
+
+_NORMS = {"L1": reducing.absolute, "L2": reducing.norm}
+
+
+def _some_features(importer: Importer, node: Node) -> None:
+    view = importer.data(node).with_batch()
+    entries = importer.constant(node, 1)
+    if entries is None or entries.dtype.kind not in "iu" or not view.axes:
+        raise ModelError("its entries are no list of integers")
+    chosen, extent = entries.ravel().tolist(), view.shape[-1]
+    if not chosen or not 0 <= min(chosen) <= max(chosen) < extent:
+        raise ModelError(f"takes entries {chosen[:8]} of {extent}")
+    importer.give(node, select_entries(importer, view, len(view.axes) - 1, chosen))
 
 
 def _zip_map(importer: Importer, node: Node) -> None:
@@ -82,5 +102,6 @@ OPERATORS = {
     "ai.onnx.ml.LinearClassifier": _linear_classifier,
     "ai.onnx.ml.LinearRegressor": _linear_regressor,
     "ai.onnx.ml.Normalizer": _normalizer,
+    "ai.onnx.ml.ArrayFeatureExtractor": _some_features,
     "ai.onnx.ml.ZipMap": _zip_map,
 }

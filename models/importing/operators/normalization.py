@@ -15,6 +15,7 @@ from ..onnx_file import Node
 from ..onnx_patterns import NORM_OVER_AXIS
 from ..steps import activate, affine_view, whole_shape
 from ..view import View
+from .reducing import softmax_over
 
 
 def _batch_normalization(importer: Importer, node: Node) -> None:
@@ -143,11 +144,10 @@ def _softmax(importer: Importer, node: Node) -> None:
     view = importer.data(node).with_batch()
     last_alone = importer.opset >= 13
     axis = importer.axis(view, integer(node, "axis", -1 if last_alone else 1))
-    over = view.shape[axis : axis + 1] if last_alone else view.shape[axis:]
-    if int(np.prod(over)) != int(np.prod(view.shape)):
-        raise ModelError(
-            f"over a part of {importer.told(view)}, as attention or an answer for each pixel has it, is not supported"
-        )
+    axes = (axis,) if last_alone else tuple(range(axis, len(view.axes)))
+    if math.prod(view.shape[axis] for axis in axes) != math.prod(view.shape):
+        importer.give(node, softmax_over(importer, view, axes, node.op == "LogSoftmax"))
+        return
     layer = Softmax(importer.name("softmax"), node.op == "LogSoftmax", inputs=(importer.rows(view),))
     made = importer.add(layer)
     importer.give(node, made.reshaped(view.shape, view.batched))

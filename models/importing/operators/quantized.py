@@ -76,8 +76,21 @@ def _product(importer: Importer, node: Node, x_scale: int, w_scale: int) -> np.n
 def _conv(importer: Importer, node: Node) -> None:
     weight = _weights(importer, node, 3, 0)
     bias = _bias(importer, node, 8, _product(importer, node, 1, 4))
-    view = convolve(importer, node, importer.image(node), weight, bias)
+    data, last = importer.image(node), _channels_last(node)
+    view = convolve(importer, node, _channels_moved(data, -1, 0) if last else data, weight, bias)
+    view = _channels_moved(view, 0, -1) if last else view
     importer.give(node, _range(importer, view, importer.constant(node, 6), importer.constant(node, 7)))
+
+
+def _channels_last(node: Node) -> bool:
+    return bool(node.attributes.get("channels_last", 0))
+
+
+def _channels_moved(view: View, before: int, after: int) -> View:
+    """A view without its batch's axis counted, one axis moved."""
+    order = list(range(len(view.axes)))
+    order.insert(after % len(order), order.pop(before))
+    return view.permuted(tuple(order))
 
 
 def _matmul(importer: Importer, node: Node) -> None:
@@ -118,10 +131,14 @@ def _as_floats(operator: str) -> Callable[[Importer, Node], None]:
     plain = {**pooling.OPERATORS, **activations.OPERATORS, **normalization.OPERATORS}[operator]
 
     def apply(importer: Importer, node: Node) -> None:
-        if node.attributes.get("channels_last", 0):
-            raise ModelError("whole numbers with the channels last are not supported")
+        last = _channels_last(node)
+        if last:
+            importer.views[node.inputs[0]] = _channels_moved(importer.image(node), -1, 0)
         plain(importer, Node(node.op, node.name, node.inputs[:1], node.outputs, node.attributes))
         made = importer.views[node.outputs[0]]
+        if last:
+            importer.views[node.inputs[0]] = _channels_moved(importer.views[node.inputs[0]], 0, -1)
+            made = _channels_moved(made, 0, -1)
         importer.give(node, _range(importer, made, importer.constant(node, 3), importer.constant(node, 4)))
 
     return apply
@@ -172,6 +189,7 @@ OPERATORS = {
     "com.microsoft.QGemm": _gemm,
     "com.microsoft.QLinearAdd": _combining("add"),
     "com.microsoft.QLinearMul": _combining("multiply"),
+    "com.microsoft.QLinearConv": _conv,
     "com.microsoft.QLinearConcat": _concat,
     "com.microsoft.QLinearAveragePool": _as_floats("AveragePool"),
     "com.microsoft.QLinearGlobalAveragePool": _as_floats("GlobalAveragePool"),

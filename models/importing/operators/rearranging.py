@@ -6,13 +6,12 @@ import math
 
 import numpy as np
 
-from ...network import ChannelSlice, Concat, Conv2d, Dense, ModelError, Pad, Pool
+from ...network import ChannelSlice, Concat, Conv2d, Dense, ModelError, Pad, Pool, Shape
 from ..importer import Importer
-from ..onnx_attributes import integer, integers, text
+from ..onnx_attributes import integer, integers
 from ..onnx_constants import axes_of, slice_parts, split_sizes
 from ..onnx_file import Node
-from ..spread import spread
-from ..steps import whole_shape
+from ..steps import whole_shape, widen
 from ..view import View
 
 MAX_SELECTED = 4096  # entries of an axis that are chosen, or chosen from
@@ -27,10 +26,19 @@ def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
     if math.prod(target) != math.prod(before) or min(target, default=1) < 1:
         raise ModelError(f"makes {target} of {importer.told(view)}")
     if view.batched and target and target[0] == importer.batch:
-        return view.reshaped(tuple(target[1:]), True)
+        return reshaped(importer, view, tuple(target[1:]), True)
     if view.batched and importer.batch > 1:
         raise ModelError(f"makes {target} of a batch of {importer.batch}, which mixes one input with another")
-    return view.reshaped(tuple(target), False)
+    return reshaped(importer, view, tuple(target), False)
+
+
+def reshaped(importer: Importer, view: View, shape: Shape, batched: bool) -> View:
+    """A view in other axes, its order made real where its factors cannot be split."""
+    try:
+        return view.reshaped(shape, batched)
+    except ModelError:
+        whole = whole_shape(view.shape)
+        return View.of(importer.builder.arrange(view, whole), whole).reshaped(shape, batched)
 
 
 def _reshape(importer: Importer, node: Node) -> None:
@@ -171,19 +179,25 @@ def select_entries(importer: Importer, view: View, axis: int, entries: list[int]
     extent = view.shape[axis]
     if max(extent, len(entries)) > MAX_SELECTED:
         raise ModelError(f"takes {len(entries)} of {extent} entries; {MAX_SELECTED} are the most")
-    order = _first(view, axis)
-    source = _leading(importer, view, order)
     chosen = np.zeros((len(entries), extent), np.float32)
     chosen[np.arange(len(entries)), entries] = 1
-    zeros = np.zeros(len(entries), np.float32)
+    return mix_entries(importer, view, axis, chosen)
+
+
+def mix_entries(importer: Importer, view: View, axis: int, matrix: np.ndarray) -> View:
+    """An axis times a matrix [entries that it gets, entries that it has]."""
+    order = _first(view, axis)
+    source = _leading(importer, view, order)
+    size, extent = matrix.shape
+    zeros = np.zeros(size, np.float32)
     if len(importer.builder.shapes[source]) == 1:
-        dense = Dense(importer.name("choose"), extent, len(entries), inputs=(source,))
-        made = importer.add(dense, {"weight": chosen.T, "bias": zeros})
+        dense = Dense(importer.name("choose"), extent, size, inputs=(source,))
+        made = importer.add(dense, {"weight": matrix.T, "bias": zeros})
     else:
-        layer = Conv2d(importer.name("choose"), extent, len(entries), (1, 1), inputs=(source,))
-        made = importer.add(layer, {"weight": chosen[:, :, None, None], "bias": zeros})
+        layer = Conv2d(importer.name("choose"), extent, size, (1, 1), inputs=(source,))
+        made = importer.add(layer, {"weight": matrix[:, :, None, None], "bias": zeros})
     shape = list(view.shape)
-    shape[axis] = len(entries)
+    shape[axis] = size
     return _unordered(made, order, tuple(shape), view.batched)
 
 
@@ -262,68 +276,6 @@ def _gather(importer: Importer, node: Node) -> None:
     importer.give(node, part.reshaped(shape, part.batched))
 
 
-def _pad(importer: Importer, node: Node) -> None:
-    view = importer.data(node)
-    pads, value = _pads(importer, node, view)
-    if not any(pads):
-        importer.give(node, view)
-        return
-    mode = text(node, "mode", "constant")
-    if mode != "constant":
-        raise ModelError(f"padding by {mode!r} is not supported, only by a number")
-    rank = view.rank
-    if view.batched and (pads[0] or pads[rank]):
-        raise ModelError("pads the batch")
-    before, after = pads[view.batched : rank], pads[rank + view.batched :]
-    order = view.order()
-    if len(order) not in (2, 3):
-        raise ModelError(f"pads {importer.told(view)}; images are supported")
-    ordered = view.permuted(order)
-    shape = ordered.shape if len(order) == 3 else (ordered.shape[0], 1, ordered.shape[1])
-    source = importer.builder.arrange(ordered, shape)
-    sides = [(before[axis], after[axis]) for axis in order]
-    sides = sides if len(order) == 3 else [sides[0], (0, 0), sides[1]]
-    if any(sides[0]):
-        source = _pad_channels(importer, source, sides[0], value)
-    padding = (sides[1][0], sides[2][0], sides[1][1], sides[2][1])
-    if any(padding):
-        source = importer.add(Pad(importer.name("pad"), padding, value, inputs=(source,))).layer
-    made = View.of(source, importer.builder.shapes[source], view.batched)
-    if len(order) == 2:
-        made = View(made.layer, (made.axes[0], made.axes[2]), made.batched)
-    importer.give(node, made.permuted(tuple(order.index(axis) for axis in range(len(order)))))
-
-
-def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]:
-    """(pads of all axes, the value) from attributes (before opset 11) or inputs."""
-    if "pads" in node.attributes:
-        return list(integers(node, "pads", 2 * view.rank, ())), float(node.attributes.get("value", 0.0))  # type: ignore[arg-type]
-    given = importer.constant(node, 1)
-    value = importer.scalar(node, 2, 0.0)
-    axes = importer.constant(node, 3)
-    if given is None or given.ndim != 1 or given.dtype.kind != "i" or given.size % 2:
-        raise ModelError("its pads are no list of integers")
-    places = list(range(view.rank)) if axes is None else [int(axis) % view.rank for axis in axes.ravel()[:9]]
-    if len(places) != given.size // 2:
-        raise ModelError(f"its pads are {given.size} numbers, but {importer.told(view)} comes in")
-    pads = [0] * (2 * view.rank)
-    for position, axis in enumerate(places):
-        pads[axis] = int(given[position])
-        pads[view.rank + axis] = int(given[position + len(places)])
-    return pads, value
-
-
-def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value: float) -> str:
-    """Channels of zeros before and after those of an image: a convolution of one pixel that hands channels on."""
-    channels = importer.builder.shapes[source][0]
-    if min(sides) < 0 or value or channels + sum(sides) > 4096:
-        raise ModelError("channels are padded by zeros alone, to 4096 at most")
-    weight = np.zeros((channels + sum(sides), channels, 1, 1), np.float32)
-    weight[np.arange(channels) + sides[0], np.arange(channels)] = 1
-    layer = Conv2d(importer.name("conv"), channels, len(weight), (1, 1), inputs=(source,))
-    return importer.add(layer, {"weight": weight, "bias": np.zeros(len(weight), np.float32)}).layer
-
-
 def _expand(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     given = importer.constant(node, 1)
@@ -355,11 +307,7 @@ def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> No
     if wide == view.shape or _is_repeated_anyway(importer, node, View.of(view.layer, wide, view.batched)):
         importer.give(node, view)
         return
-    if len(wide) > 3:
-        raise ModelError(f"makes {target} of {importer.told(view)}; up to three axes beside the batch's are supported")
-    source = importer.builder.arrange(view, whole_shape(view.shape))
-    made = spread(importer, source, whole_shape(wide))
-    importer.give(node, View.of(made, importer.builder.shapes[made]).reshaped(wide, view.batched))
+    importer.give(node, widen(importer, view, wide))
 
 
 OPERATORS = {
@@ -372,7 +320,6 @@ OPERATORS = {
     "Split": _split,
     "Slice": _slice,
     "Gather": _gather,
-    "Pad": _pad,
     "Expand": _expand,
     "Tile": _tile,
 }

@@ -87,7 +87,8 @@ def _sum(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> V
     return _times(importer, _mean(importer, view, axes, keep), _count(view, axes))
 
 
-def _absolute(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+def absolute(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    """The sum of what numbers are without their signs."""
     return _sum(importer, activate(importer, view, "abs"), axes, keep)
 
 
@@ -107,6 +108,16 @@ def _times(importer: Importer, view: View, factor: float) -> View:
 
 def _count(view: View, axes: tuple[int, ...]) -> int:
     return math.prod(view.shape[axis] for axis in axes)
+
+
+def softmax_over(importer: Importer, view: View, axes: tuple[int, ...], log: bool) -> View:
+    """A softmax over some axes, or its logarithm, by its steps: exponents of what is left of the maximum."""
+    less = combine_views(importer, "subtract", view, _largest(importer, view, axes, True))
+    powers = activate(importer, less, "exp")
+    total = _sum(importer, powers, axes, True)
+    if log:
+        return combine_views(importer, "subtract", less, activate(importer, total, "log"))
+    return combine_views(importer, "divide", powers, total)
 
 
 def _reducing(reduction: Reduction) -> Callable[[Importer, Node], None]:
@@ -137,7 +148,7 @@ OPERATORS = {
     "ReduceMax": _reducing(_largest),
     "ReduceMin": _reducing(_smallest),
     "ReduceSum": _reducing(_sum),
-    "ReduceL1": _reducing(_absolute),
+    "ReduceL1": _reducing(absolute),
     "ReduceL2": _reducing(norm),
     "ReduceSumSquare": _reducing(_squares),
     "LpNormalization": _normalize,

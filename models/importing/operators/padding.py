@@ -1,0 +1,94 @@
+"""Padding of any axis but the batch's: by a number, or by the axis's own entries."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...network import Conv2d, ModelError, Pad
+from ..importer import Importer
+from ..onnx_attributes import integers, text
+from ..onnx_file import Node
+from ..view import View
+from .rearranging import select_entries
+
+_BY_PIXELS = ("reflect", "edge", "wrap")  # ONNX's modes, and numpy.pad's
+
+
+def _pad(importer: Importer, node: Node) -> None:
+    view = importer.data(node)
+    pads, value = _pads(importer, node, view)
+    if not any(pads):
+        importer.give(node, view)
+        return
+    rank = view.rank
+    if view.batched and (pads[0] or pads[rank]):
+        raise ModelError("pads the batch")
+    mode = text(node, "mode", "constant")
+    if mode != "constant":
+        importer.give(node, _pad_by_pixels(importer, view, pads, mode))
+        return
+    before, after = pads[view.batched : rank], pads[rank + view.batched :]
+    order = view.order()
+    if len(order) not in (2, 3):
+        raise ModelError(f"pads {importer.told(view)}; images are supported")
+    ordered = view.permuted(order)
+    shape = ordered.shape if len(order) == 3 else (ordered.shape[0], 1, ordered.shape[1])
+    source = importer.builder.arrange(ordered, shape)
+    sides = [(before[axis], after[axis]) for axis in order]
+    sides = sides if len(order) == 3 else [sides[0], (0, 0), sides[1]]
+    if any(sides[0]):
+        source = _pad_channels(importer, source, sides[0], value)
+    padding = (sides[1][0], sides[2][0], sides[1][1], sides[2][1])
+    if any(padding):
+        source = importer.add(Pad(importer.name("pad"), padding, value, inputs=(source,))).layer
+    made = View.of(source, importer.builder.shapes[source], view.batched)
+    if len(order) == 2:
+        made = View(made.layer, (made.axes[0], made.axes[2]), made.batched)
+    importer.give(node, made.permuted(tuple(order.index(axis) for axis in range(len(order)))))
+
+
+def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]:
+    """(pads of all axes, the value) from attributes (before opset 11) or inputs."""
+    if "pads" in node.attributes:
+        return list(integers(node, "pads", 2 * view.rank, ())), float(node.attributes.get("value", 0.0))  # type: ignore[arg-type]
+    given = importer.constant(node, 1)
+    value = importer.scalar(node, 2, 0.0)
+    axes = importer.constant(node, 3)
+    if given is None or given.ndim != 1 or given.dtype.kind != "i" or given.size % 2:
+        raise ModelError("its pads are no list of integers")
+    places = list(range(view.rank)) if axes is None else [int(axis) % view.rank for axis in axes.ravel()[:9]]
+    if len(places) != given.size // 2:
+        raise ModelError(f"its pads are {given.size} numbers, but {importer.told(view)} comes in")
+    pads = [0] * (2 * view.rank)
+    for position, axis in enumerate(places):
+        pads[axis] = int(given[position])
+        pads[view.rank + axis] = int(given[position + len(places)])
+    return pads, value
+
+
+def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value: float) -> str:
+    """Channels of zeros before and after those of an image: a convolution of one pixel that hands channels on."""
+    channels = importer.builder.shapes[source][0]
+    if min(sides) < 0 or value or channels + sum(sides) > 4096:
+        raise ModelError("channels are padded by zeros alone, to 4096 at most")
+    weight = np.zeros((channels + sum(sides), channels, 1, 1), np.float32)
+    weight[np.arange(channels) + sides[0], np.arange(channels)] = 1
+    layer = Conv2d(importer.name("conv"), channels, len(weight), (1, 1), inputs=(source,))
+    return importer.add(layer, {"weight": weight, "bias": np.zeros(len(weight), np.float32)}).layer
+
+
+def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -> View:
+    """A view [batch, ...] padded by its own entries; `pads` before and after each axis, with the batch's."""
+    if mode not in _BY_PIXELS:
+        raise ModelError(f"its mode {mode!r} is not known")
+    for axis, extent in enumerate(view.shape):
+        before, after = pads[axis + view.batched], pads[axis + view.batched + view.rank]
+        if min(before, after) < 0 or max(before, after) > (extent - (mode == "reflect")):
+            raise ModelError(f"pads {extent} entries by {before} and {after} of their own")
+        if before or after:
+            entries = np.pad(np.arange(extent), (before, after), mode=mode)  # type: ignore[call-overload]
+            view = select_entries(importer, view, axis, entries.tolist())
+    return view
+
+
+OPERATORS = {"Pad": _pad}

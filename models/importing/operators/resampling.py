@@ -1,0 +1,192 @@
+"""Images enlarged and shrunk: products along one axis at a time.
+
+Each axis is multiplied by a matrix, whose rows say which entries an entry of the result is made of: ones and zeros
+where pixels are repeated or spread out, shares where they are interpolated. A transposed convolution spreads its input
+out and convolves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ...network import Conv2d, ModelError, Pad
+from ..importer import Importer, without_height
+from ..onnx_attributes import integer, integers, listed, numbers, text
+from ..onnx_file import Node
+from ..view import View
+from .convolution import geometry
+from .rearranging import MAX_SELECTED, mix_entries, reshaped
+
+_NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+def _resize(importer: Importer, node: Node) -> None:
+    """Resize, and Upsample, its older form."""
+    view = importer.data(node)
+    way = text(node, "mode", "nearest")
+    if way not in ("nearest", "linear"):
+        raise ModelError(f"its mode {way!r} is not supported, only nearest and linear")
+    if integer(node, "antialias", 0) or text(node, "keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise ModelError("its antialias or keep_aspect_ratio_policy is not supported")
+    extents = (importer.batch, *view.shape) if view.batched else view.shape
+    for axis, (extent, (size, scale)) in enumerate(zip(extents, _sizes(importer, node, extents))):
+        if (size, scale) == (extent, 1):
+            continue
+        if view.batched and axis == 0:
+            raise ModelError("changes the size of the batch")
+        if not 1 <= size <= MAX_SELECTED or extent > MAX_SELECTED:
+            raise ModelError(f"makes {size} of {extent} pixels; 1 to {MAX_SELECTED} are allowed")
+        matrix = _interpolation(node, importer.opset < 11, way, extent, size, scale)
+        view = mix_entries(importer, view, axis - view.batched, matrix)
+    importer.give(node, view)
+
+
+def _sizes(importer: Importer, node: Node, extents: tuple[int, ...]) -> list[tuple[int, float]]:
+    """The size that each axis gets, and by how much it is scaled."""
+    scales = importer.constant(node, 1 if importer.opset < 11 else 2)  # from 11 on after a region of interest
+    if "scales" in node.attributes:  # Upsample of opset 7
+        scales = np.asarray(numbers(node, "scales"), np.float64)
+    sizes = importer.constant(node, 3)
+    axes = listed(node, "axes", tuple(range(len(extents))))
+    given = sizes if sizes is not None and sizes.size else scales
+    if given is None or given.ndim != 1 or given.size != len(axes):
+        raise ModelError("its scales or sizes are no list of numbers, one for each axis")
+    result = [(extent, 1.0) for extent in extents]
+    for axis, value in zip(axes, given.tolist()):
+        extent = extents[axis]
+        if not 0 < value < 1 << 20:
+            raise ModelError(f"resizes {extent} pixels by {value:g}")
+        result[axis] = (value, value / extent) if given is sizes else (math.floor(extent * value), value)
+    return result
+
+
+def _interpolation(node: Node, old: bool, way: str, extent: int, size: int, scale: float) -> np.ndarray:
+    """The matrix [size, extent] of one axis; `old`: by the rules before opset 11."""
+    place = _places(node, old, extent, size, scale)
+    matrix = np.zeros((size, extent))
+    rows = np.arange(size)
+    if way == "nearest":
+        rounding = text(node, "nearest_mode", "floor" if old else "round_prefer_floor")
+        if rounding not in _NEAREST:
+            raise ModelError(f"its nearest_mode {rounding!r} is not known")
+        matrix[rows, np.clip(_NEAREST[rounding](place), 0, extent - 1).astype(np.int64)] = 1
+        return matrix
+    place = np.clip(place, 0, extent - 1)
+    low = np.floor(place).astype(np.int64)
+    matrix[rows, low] += 1 - (place - low)
+    matrix[rows, np.minimum(low + 1, extent - 1)] += place - low
+    return matrix
+
+
+def _places(node: Node, old: bool, extent: int, size: int, scale: float) -> np.ndarray:
+    """Where each new pixel lies among the old ones."""
+    rule = text(node, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
+    new = np.arange(size, dtype=np.float64)
+    if rule == "half_pixel" or (rule == "pytorch_half_pixel" and size > 1):
+        return (new + 0.5) / scale - 0.5
+    if rule == "pytorch_half_pixel":
+        return new * 0
+    if rule == "asymmetric":
+        return new / scale
+    if rule == "align_corners":
+        return new * ((extent - 1) / max(1, size - 1))
+    raise ModelError(f"its coordinate_transformation_mode {rule!r} is not supported")
+
+
+def _transposed_convolution(importer: Importer, node: Node) -> None:
+    view = importer.image(node)
+    rank = len(view.axes)
+    weight, bias = importer.weight(node, 1, (rank + 1,)), importer.optional(node, 2, (1,))
+    groups = integer(node, "group", 1)
+    if text(node, "auto_pad", "NOTSET") != "NOTSET" or "output_shape" in node.attributes:
+        raise ModelError("its auto_pad or output_shape is not supported, only pads")
+    if groups < 1 or weight.shape[0] != view.shape[0] or view.shape[0] % groups:
+        raise ModelError(f"its weight is {list(weight.shape)} in {groups} groups, but {importer.told(view)} comes in")
+    strides, dilations, pads = geometry(node, weight.shape[2:], view.shape[1:])
+    more = integers(node, "output_padding", rank - 1, (0,) * (rank - 1))
+    for axis, stride in zip(range(1, rank), strides[-(rank - 1) :]):
+        view = _spread_out(importer, view, axis, stride)
+    filters = weight if rank == 3 else weight[:, :, None]
+    reach = [(size - 1) * step for size, step in zip(filters.shape[2:], dilations)]
+    ends = (0, *more) if rank == 2 else more
+    around = (reach[0] - pads[0], reach[1] - pads[1], reach[0] - pads[2] + ends[0], reach[1] - pads[3] + ends[1])
+    source = importer.planes(view)
+    if min(around) < 0:
+        source = importer.add(Pad(importer.name("pad"), around, inputs=(source,))).layer
+        around = (0, 0, 0, 0)
+    # [in, out / groups, ...] becomes [out, in / groups, ...], the other way around
+    split = filters.reshape(groups, -1, *filters.shape[1:]).swapaxes(1, 2)
+    turned = split.reshape(-1, split.shape[2], *filters.shape[2:])[:, :, ::-1, ::-1]
+    layer = Conv2d(
+        importer.name("conv"),
+        view.shape[0],
+        len(turned),
+        (turned.shape[2], turned.shape[3]),
+        around,
+        dilation=dilations,
+        groups=groups,
+        inputs=(source,),
+    )
+    bias = np.zeros(len(turned), np.float32) if bias is None else bias
+    importer.give(node, without_height(importer.add(layer, {"weight": turned, "bias": bias}), rank))
+
+
+def _spread_out(importer: Importer, view: View, axis: int, stride: int) -> View:
+    """Zeros between the entries of an axis."""
+    extent = view.shape[axis]
+    size = (extent - 1) * stride + 1
+    if size == extent:
+        return view
+    if size > MAX_SELECTED:
+        raise ModelError(f"makes {size} of {extent} pixels; {MAX_SELECTED} are the most")
+    matrix = np.zeros((size, extent))
+    matrix[np.arange(extent) * stride, np.arange(extent)] = 1
+    return mix_entries(importer, view, axis, matrix)
+
+
+def _depth_to_space(importer: Importer, node: Node) -> None:
+    view, block = _image_and_block(importer, node)
+    channels, height, width = view.shape
+    if channels % block**2:
+        raise ModelError(f"makes {block}x{block} pixels of {importer.told(view)}")
+    rest = channels // block**2
+    if text(node, "mode", "DCR") == "CRD":
+        split, order = (rest, block, block, height, width), (0, 3, 1, 4, 2)
+    else:
+        split, order = (block, block, rest, height, width), (2, 3, 0, 4, 1)
+    made = reshaped(importer, view, split, True).permuted(order)
+    importer.give(node, made.reshaped((rest, height * block, width * block), True))
+
+
+def _space_to_depth(importer: Importer, node: Node) -> None:
+    view, block = _image_and_block(importer, node)
+    channels, height, width = view.shape
+    if height % block or width % block:
+        raise ModelError(f"makes channels of {block}x{block} pixels of {importer.told(view)}")
+    split = (channels, height // block, block, width // block, block)
+    made = reshaped(importer, view, split, True).permuted((2, 4, 0, 1, 3))
+    importer.give(node, made.reshaped((channels * block**2, height // block, width // block), True))
+
+
+def _image_and_block(importer: Importer, node: Node) -> tuple[View, int]:
+    view, block = importer.image(node), integer(node, "blocksize", 0)
+    if len(view.axes) != 3 or block < 1:
+        raise ModelError(f"takes images and a blocksize of at least 1, but {importer.told(view)} comes in")
+    return view, block
+
+
+OPERATORS = {
+    "Resize": _resize,
+    "Upsample": _resize,
+    "ConvTranspose": _transposed_convolution,
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _space_to_depth,
+}

@@ -1,0 +1,160 @@
+"""Images that are enlarged, shrunk or padded by their own pixels, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from onnx_chain import Chain, assert_imports
+from trninfer.models.importing import import_network
+from trninfer.models.network import ModelError
+
+SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SIDE = st.integers(1, 9)
+
+
+def ends(chain: Chain, folder: Path, opset: int = 20, batch: int = 2) -> None:
+    """What comes out as features, compared as it is."""
+    chain.add("Flatten")
+    assert_imports(chain, folder, opset, batch)
+
+
+@SETTINGS
+@given(
+    side=st.tuples(SIDE, SIDE),
+    size=st.tuples(SIDE, SIDE),
+    mode=st.sampled_from(["nearest", "linear"]),
+    places=st.sampled_from(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]),
+    rounding=st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
+)
+def test_images_of_any_size_made_of_any_size(side, size, mode, places, rounding, tmp_path: Path) -> None:
+    chain = Chain(3, *side)
+    chain.add("Relu")
+    how = {"mode": mode, "coordinate_transformation_mode": places}
+    how |= {"nearest_mode": rounding} if mode == "nearest" else {}
+    chain.add("Resize", "", "", chain.constant([1, 3, *size]), **how)
+    batch = 1  # a size of the batch is told
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = batch
+    ends(chain, tmp_path, 13, batch)
+
+
+@pytest.mark.parametrize("scales", [(2.0, 2.0), (3.0, 1.0), (0.5, 1.5)])
+@pytest.mark.parametrize(
+    ("opset", "op"), [(7, "Upsample"), (9, "Upsample"), (10, "Resize"), (11, "Resize"), (18, "Resize")]
+)
+def test_scales_as_every_opset_tells_them(opset: int, op: str, scales: tuple[float, float], tmp_path: Path) -> None:
+    if opset < 10 and min(scales) < 1:
+        pytest.skip("Upsample enlarges")
+    op = "Upsample" if opset < 10 else "Resize"
+    chain = Chain(2, 6, 4)
+    factors = [1.0, 1.0, *scales]
+    if opset == 7:
+        chain.add(op, scales=factors)
+    elif opset < 11:
+        chain.add(op, chain.constant(factors))
+    elif opset < 18:
+        region = chain.constant(np.zeros(0, np.float32))
+        chain.add(
+            op, region, chain.constant(factors), coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+        )
+    else:
+        chain.add(op, "", chain.constant(list(scales)), axes=[2, 3], mode="linear")
+    ends(chain, tmp_path, opset)
+
+
+@SETTINGS
+@given(
+    side=st.tuples(st.integers(1, 7), st.integers(1, 7)),
+    kernel=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    strides=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    dilations=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    pads=st.tuples(*[st.integers(0, 3)] * 4),
+    more=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    groups=st.sampled_from([1, 2]),
+)
+def test_transposed_convolutions(side, kernel, strides, dilations, pads, more, groups, tmp_path: Path) -> None:
+    more = [min(extra, step - 1) for extra, step in zip(more, strides)]
+    reach = [(size - 1) * step for size, step in zip(kernel, dilations)]
+    left = [
+        (n - 1) * s + r + 1 + e - pads[i] - pads[i + 2]
+        for i, (n, s, r, e) in enumerate(zip(side, strides, reach, more))
+    ]
+    assume(min(left) >= 1)
+    chain = Chain(4, *side)
+    weight, bias = chain.weight(4, 3, *kernel), chain.weight(3 * groups)
+    how = {"strides": strides, "dilations": dilations, "pads": pads, "output_padding": more, "group": groups}
+    chain.add("ConvTranspose", weight, bias, **how)
+    ends(chain, tmp_path)
+
+
+def test_a_transposed_convolution_of_sound(tmp_path: Path) -> None:
+    chain = Chain(4, 9)
+    chain.add("ConvTranspose", chain.weight(4, 2, 5), strides=[3], pads=[1, 2], output_padding=[1])
+    ends(chain, tmp_path)
+
+
+@SETTINGS
+@given(
+    side=st.tuples(st.integers(3, 6), st.integers(3, 6)),
+    pads=st.tuples(*[st.integers(0, 2)] * 4),
+    mode=st.sampled_from(["reflect", "edge", "wrap"]),
+)
+def test_padding_by_pixels(side, pads, mode, tmp_path: Path) -> None:
+    chain = Chain(3, *side)
+    chain.add("Pad", chain.constant([0, 0, *pads[:2], 0, 0, *pads[2:]]), mode=mode)
+    ends(chain, tmp_path)
+
+
+def test_channels_last_are_padded_by_pixels(tmp_path: Path) -> None:
+    chain = Chain(5, 6, 3)
+    chain.add("Pad", chain.constant([0, 1, 2, 0, 0, 2, 1, 0]), mode="reflect")
+    chain.add("Transpose", perm=[0, 3, 1, 2])
+    chain.conv((3, 4))
+    ends(chain, tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_depth_to_space_and_back(mode: str, tmp_path: Path) -> None:
+    chain = Chain(8, 3, 6)
+    chain.add("DepthToSpace", blocksize=2, mode=mode)
+    chain.add("SpaceToDepth", blocksize=3)
+    ends(chain, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("add", "says"),
+    [
+        (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 2.0, 2.0]), mode="cubic"), "its mode 'cubic' is not"),
+        (lambda c: c.add("Resize", "", c.constant([2.0, 1.0, 1.0, 1.0])), "changes the size of the batch"),
+        (lambda c: c.add("Resize", "", c.constant([2.0, 2.0])), "one for each axis"),
+        (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 0.1, 1.0])), "makes 0 of 4 pixels"),
+        (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 1e5, 1.0])), "makes 400000 of 4 pixels; 1 to 4096"),
+        (lambda c: c.add("Resize", "", "", c.constant([1, 2, 9, -1])), "resizes 4 pixels by -1"),
+        (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 2.0, 2.0]), antialias=1, mode="linear"), "its antialias"),
+        (lambda c: c.add("ConvTranspose", c.weight(2, 3, 2, 2), output_shape=[9, 9]), "output_shape is not supported"),
+        (lambda c: c.add("ConvTranspose", c.weight(3, 3, 2, 2)), "in 1 groups, but"),
+        (lambda c: c.add("ConvTranspose", c.weight(2, 3, 2, 2), strides=[2000, 1]), "above 1024"),
+        (lambda c: c.add("Pad", c.constant([0, 0, 4, 0, 0, 0, 0, 0]), mode="reflect"), "pads 4 entries by 4 and 0"),
+        (lambda c: c.add("Pad", c.constant([0, 0, 4, 0, 0, 0, 0, 0]), mode="mirror"), "its mode 'mirror' is not known"),
+        (lambda c: c.add("DepthToSpace", blocksize=2), "makes 2x2 pixels of"),
+        (lambda c: c.add("SpaceToDepth", blocksize=3), "makes channels of 3x3 pixels"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_had_is_refused(add, says: str, tmp_path: Path) -> None:
+    chain = Chain(2, 4, 4)
+    add(chain)
+    with pytest.raises(ModelError, match=says) as error:
+        import_network(chain.save(tmp_path, 19))
+    assert "\n" not in str(error.value)
+
+
+def test_enlarging_is_exact_where_pixels_are_repeated(tmp_path: Path) -> None:
+    chain = Chain(1, 2, 2)
+    chain.add("Resize", "", chain.constant([1.0, 1.0, 2.0, 1.0]), coordinate_transformation_mode="asymmetric")
+    chain.add("Flatten")
+    imported = assert_imports(chain, tmp_path)
+    weight = next(tensor for name, tensor in imported.tensors.items() if name.endswith("weight"))
+    assert set(np.unique(weight)) == {0.0, 1.0}
