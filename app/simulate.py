@@ -15,7 +15,8 @@ from .text import printable
 HELP = """Run a script with `import nki` on the simulated NeuronCore; a line for each launch on standard error.
 
 The script runs as `python FILE ARGS` would, and its kernels with it; no Neuron package is needed. Options stand
-before FILE. A line tells the kernel, its arguments, the predicted time and what bounds it.
+before FILE. A line tells the kernel, its arguments, the predicted time and what bounds it. The last tells what
+`trninfer lint` finds: the kernel ran as Python, and the NKI compiler refuses, or computes otherwise, some of that.
 
 \b
 Examples:
@@ -78,6 +79,7 @@ def simulate(
         raise UsageError(str(error)) from None
     if not counts and not status:
         typer.echo(f"{file}: no kernel was launched", err=True)
+    _tell_lint(file)
     if trace is not None:
         write_trace(trace, runs)
     if report is not None:
@@ -85,3 +87,16 @@ def simulate(
     if sum(counts) and not status:
         status = CHECK_FAILED
     raise typer.Exit(status)
+
+
+def _tell_lint(file: Path) -> None:
+    """A line about what no run shows: the simulator runs Python itself, the compiler a part of it."""
+    from ..simulator.lint import SourceError, check_file
+
+    try:
+        findings = sorted(check_file(file))
+    except SourceError:
+        return
+    if findings:
+        count = "1 finding" if len(findings) == 1 else f"{len(findings)} findings, the first"
+        typer.echo(printable(f"{file}: trninfer lint has {count}: {findings[0]}"), err=True)
