@@ -14,7 +14,7 @@ from .core import active
 from .dtypes import Array
 from .errors import EarlierNkiWarning, NkiValidationError
 from .instruction import engine
-from .memory import PSUM, SBUF
+from .memory import PSUM, PSUM_ALIGNMENT, SBUF
 from .targets import PARTITIONS
 from .tensor import MAX_DIMENSIONS, NkiTensor
 from .views import dimensions
@@ -47,6 +47,11 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
             f"elements a dimension, at most {MAX_STRIDE} apart"
         )
     access = tensor.access
+    if region is PSUM and access.byte % PSUM_ALIGNMENT:
+        active(op).warn(
+            f"{op}: {operand} {tensor.label} starts at byte {access.byte} of a partition of PSUM; addresses there are "
+            f"multiples of {PSUM_ALIGNMENT} (nl.tile_size.psum_min_align)"
+        )
     start = access.row
     if start:
         count = access.row_end - start

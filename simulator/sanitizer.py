@@ -223,7 +223,7 @@ class Sanitizer:
             what = "writes" if writes else "reads"
             why = (
                 f"core {rank}'s {instruction.op} {what} {tensor.label}, which core {other} uses too "
-                f"({self._shown(last)} wrote it last) with no barrier between"
+                f"({self._shown(last)} wrote it last), with no barrier between"
             )
             self._find("race", _place(instruction.line), self._line(last), int(clash.sum()) * shadow.grain, why)
         mine = shadow.write_epoch if writes else shadow.read_epoch
@@ -256,7 +256,7 @@ class Sanitizer:
 
     def _shown(self, writer: int) -> str:
         if writer <= _ARGUMENT:
-            return "the caller"
+            return "the caller" if writer else "nothing"
         rank, instruction = self._seen[writer - 2]
         return f"{instruction.op} of {_place(instruction.line)} on core {rank}"
 

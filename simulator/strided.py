@@ -15,7 +15,7 @@ import numpy as np
 
 from .dtypes import DTYPES, Array, DType, convert, lookup
 from .instruction import Access
-from .memory import PSUM, SBUF, MemoryRegion, Storage
+from .memory import PSUM, PSUM_ALIGNMENT, SBUF, MemoryRegion, Storage
 from .objects import NKIObject
 from .targets import PARTITIONS
 from .views import comb, is_row_major, row_major
@@ -61,9 +61,10 @@ def form_of(
     row: int,
     first: int,
     large: bool,
+    shifted: bool,
 ) -> Form:
     """The form of a view with `row` elements in a partition (on chip) or in all, from partition `first` on; `large`: of
-    a tile that takes over half of the partitions or was given an address."""
+    a tile that takes over half of the partitions or was given an address; `shifted`: in PSUM, off its alignment."""
     return Form(shape, strides, DTYPES[dtype].itemsize, region is SBUF or region is PSUM)
 
 
@@ -220,11 +221,13 @@ class StridedMemory(NKIObject):
         form = self._form
         if form is None:
             storage = self.storage
-            first, large = 0, False
+            first, large, shifted = 0, False, False
             if storage.on_chip:
-                first = storage.partition_base + self.offset // self.row
+                partition, element = divmod(self.offset, self.row)
+                first = storage.partition_base + partition
                 large = storage.arena is not None or storage.shape[0] > PARTITIONS // 2
-            form = form_of(self.shape, self.strides, self._dtype.name, storage.region, self.row, first, large)
+                shifted = storage.region is PSUM and element * self._dtype.itemsize % PSUM_ALIGNMENT != 0
+            form = form_of(self.shape, self.strides, self._dtype.name, storage.region, self.row, first, large, shifted)
             self._form = form
         return form
 

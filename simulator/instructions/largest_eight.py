@@ -33,7 +33,10 @@ def _largest(dst: NkiTensor, src: NkiTensor) -> None:
 
 
 def nc_find_index8(dst: NkiTensor, data: NkiTensor, vals: NkiTensor, name: str | None = None) -> Instruction:
-    """dst[:, i] = where vals[:, i] stands first in each partition of data; all ones where it does not."""
+    """dst[:, i] = where vals[:, i] stands first in each partition of data; all ones where it does not.
+
+    Equal vals take one occurrence each, in order (release notes of NKI 0.6).
+    """
     core = active("nc_find_index8")
     destination("nc_find_index8", dst)
     tile("nc_find_index8", "data", data)
@@ -55,9 +58,12 @@ def _find(dst: NkiTensor, data: NkiTensor, vals: NkiTensor) -> None:
     wanted = float_values(vals).reshape(vals.shape[0], 8)
     missing = np.iinfo(dst._dtype.held).max
     result = np.empty(wanted.shape, np.int64)
+    free = np.ones(values.shape, bool)  # positions that no value was paired with yet
     for column in range(8):
-        hit = values == wanted[:, column : column + 1]
-        result[:, column] = np.where(hit.any(axis=1), hit.argmax(axis=1), missing)
+        hit = (values == wanted[:, column : column + 1]) & free
+        first, found = hit.argmax(axis=1), hit.any(axis=1)
+        result[:, column] = np.where(found, first, missing)
+        free[np.flatnonzero(found), first[found]] = False
     dst.write(shaped(result, dst.shape))
 
 

@@ -161,6 +161,11 @@ def _transpose_rules(core: NeuronCore, dst: NkiTensor, data: NkiTensor, chosen: 
     if unit is _TENSOR:
         in_sbuf("nc_transpose", "data", data)
         _psum_destination("nc_transpose", dst)
+        if core.target.generation == 2 and dst._dtype.bfloat16_like:
+            core.warn(
+                f"nc_transpose: dst {dst.label} on {core.target.name}, whose Tensor Engine writes float32 alone: "
+                "16-bit transposes came with NeuronCore-v3; take a float32 tile"
+            )
         stride = data.strides[-1] * data._dtype.itemsize
         return unit, core.costs.transpose(partitions, free, data._dtype, stride)
     return unit, core.costs.vector_transpose()

@@ -57,8 +57,10 @@ def test_what_only_the_compiler_takes_otherwise_is_told(folder):
     (folder / "kernel.py").write_text(text, encoding="utf-8")
     done = start(folder, "kernel.py")
     assert done.returncode == 0, done.stderr
-    launch, line = done.stderr.splitlines()
-    assert line.startswith("kernel.py: trninfer lint has 1 finding: kernel.py:") and "integer-arithmetic: -7 // -2" in line
+    _, line = done.stderr.splitlines()
+    assert (
+        line.startswith("kernel.py: trninfer lint has 1 finding: kernel.py:") and "integer-arithmetic: -7 // -2" in line
+    )
 
 
 def test_a_launch_is_a_line_and_the_target_is_trn2(folder):

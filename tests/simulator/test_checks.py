@@ -289,3 +289,20 @@ def test_a_tensor_in_psum_is_read_beside_any_partition(core):
         nisa.memset(data, 1.0)
         nisa.memset(accumulated, 1.0)
         nisa.tensor_tensor(new((64, 8)), data[0:64], accumulated[64:128], nl.add)
+
+
+TOLD = {
+    "PSUM at 2 of 4 bytes": ("trn2", lambda: nisa.memset(psum((4, 8), nl.bfloat16)[:, 1:3], 0), "at byte 2 .* of 4"),
+    "16-bit transposes": (
+        "trn1",
+        lambda: nisa.nc_transpose(psum((8, 4), nl.bfloat16), tile(normal(4, 8), nl.bfloat16)),
+        "writes float32 alone",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_what_the_documents_leave_open_is_told(case):
+    target, run, text = TOLD[case]
+    with on(target), pytest.warns(UndefinedOnChipWarning, match=text):
+        run()

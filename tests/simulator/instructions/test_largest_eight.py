@@ -30,14 +30,14 @@ def test_max8_and_find_index8(columns, partitions, seed):
         assert (where.values == 0xFFFFFFFF).all()
 
 
-def test_equal_values_are_found_where_the_first_of_them_is():
+def test_equal_values_advance_through_successive_occurrences():
     data = np.array([[5, 9, 9, 1, 5, 9, 0, 2, 2]], np.float32)
     with on():
         values, places = new((1, 8)), new((1, 8), nl.uint32)
         nisa.max8(values, tile(data))
         np.testing.assert_array_equal(values.values, [[9, 9, 9, 5, 5, 2, 2, 1]])
         nisa.nc_find_index8(places, tile(data), values)
-        np.testing.assert_array_equal(places.values, [[1, 1, 1, 0, 0, 7, 7, 3]])
+        np.testing.assert_array_equal(places.values, [[1, 2, 5, 0, 4, 7, 8, 3]])
 
 
 @pytest.mark.parametrize("dtype, sentinel", [(nl.uint32, 2**32 - 1), (nl.uint16, 2**16 - 1)])
