@@ -77,6 +77,8 @@ class NeuronCore:
     ) -> NkiTensor:
         """Allocate a tensor; NkiValidationError or CapacityError where the machine has no room for such a one."""
         found, shape, line = lookup(dtype), tuple(shape), self._line()
+        if shape == (1,) and (region is SBUF or region is PSUM):
+            shape = (1, 1)  # as in the examples of register_load: tensors on chip are always at least 2-D
         if self.pair is not None and region is MemoryRegion.shared_hbm and not argument:
             make = partial(allocate, region, found, shape, name, line, self.target)
             storage = self.pair.shared(self.rank, (line, shape, found.name, name), make)

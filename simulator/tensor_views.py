@@ -5,7 +5,8 @@ Sources: nki/api/nki/language/__init__.py, nki/get-started/nki-language-guide.rs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import NkiValidationError, OutOfBoundsError
 from .objects import DynamicSlice
@@ -20,6 +21,8 @@ class TensorViews(StridedMemory):
     """View operations whose address is known when the kernel is traced; a subclass knows what to do with others."""
 
     __slots__ = ()
+
+    copy_into: ClassVar[Callable[[Any, Any], Any]]  # the instruction that copies a tile into a view
 
     def _item_at_run_time(self, keys: tuple[Any, ...], dim: int) -> Self:
         """`self[keys]`, where the key of dimension `dim` is no number."""
@@ -83,9 +86,13 @@ class TensorViews(StridedMemory):
         return self._view(tuple(new_shape), tuple(new_strides), offset)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise NkiValidationError(
-            f"{self.label}: a tensor is written by an instruction (nisa.tensor_copy, nisa.dma_copy), not by assignment"
-        )
+        """Copy a tile into a part of this one, as the examples of nki/migration/index.rst do."""
+        if not isinstance(value, TensorViews) or not self.storage.on_chip:
+            raise NkiValidationError(
+                f"{self.label}: a tensor is written by an instruction (nisa.tensor_copy, nisa.dma_copy), not by "
+                "assignment; only a tile may be assigned to a part of another"
+            )
+        type(self).copy_into(self[key], value)
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> Self:
         dim = self._dim(dim, "slice")

@@ -166,6 +166,11 @@ def _transpose_rules(core: NeuronCore, dst: NkiTensor, data: NkiTensor, chosen: 
                 f"nc_transpose: dst {dst.label} on {core.target.name}, whose Tensor Engine writes float32 alone: "
                 "16-bit transposes came with NeuronCore-v3; take a float32 tile"
             )
+        elif core.target.generation >= 3 and data._dtype.is_float and data._dtype.itemsize == 1:
+            core.warn(
+                f"nc_transpose: data {data.label}: on {core.target.name} transposes of 8-bit floats come as 16-bit "
+                "elements in PSUM (trainium2_arch.rst); the simulator has them side by side, as the API does"
+            )
         stride = data.strides[-1] * data._dtype.itemsize
         return unit, core.costs.transpose(partitions, free, data._dtype, stride)
     return unit, core.costs.vector_transpose()

@@ -58,6 +58,9 @@ def _copy_rules(core: NeuronCore, dst: NkiTensor, src: NkiTensor, chosen: engine
     return unit, core.costs.copy(unit, dst, src), options
 
 
+NkiTensor.copy_into = staticmethod(tensor_copy)
+
+
 def memset(dst: NkiTensor, value: float, engine: engine = UNKNOWN, name: str | None = None) -> Instruction:
     """dst = value."""
     core = active("memset")

@@ -298,6 +298,11 @@ TOLD = {
         lambda: nisa.nc_transpose(psum((8, 4), nl.bfloat16), tile(normal(4, 8), nl.bfloat16)),
         "writes float32 alone",
     ),
+    "8-bit transposes": (
+        "trn2",
+        lambda: nisa.nc_transpose(psum((8, 4), nl.float8_e5m2), tile(normal(4, 8), nl.float8_e5m2)),
+        "come as 16-bit elements",
+    ),
 }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nki_tensors import counted, tile
 from trninfer.simulator import NkiValidationError, OutOfBoundsError
 from trninfer.simulator.core import NeuronCore, running
 from trninfer.simulator.targets import find_target
@@ -177,10 +178,20 @@ def test_out_of_bounds_is_an_index_error_too(core):
         nl.ndarray((64, 8), nl.float32)[64]
 
 
+def test_a_tile_may_be_assigned_to_a_part_of_another(core):
+    """add_buf[0:128, i, 0:512] = nl.load(inp[i]) (nki/migration/index.rst)"""
+    t, part = nl.zeros((64, 3, 8), nl.bfloat16), tile(counted(64, 8))
+    t[0:64, 1, 0:8] = part
+    np.testing.assert_array_equal(t.values[:, 1], tile(counted(64, 8), nl.bfloat16).values)
+    assert not t.values[:, [0, 2]].any() and core.program[-1].op == "tensor_copy"
+
+
 def test_assignment_points_to_instructions(core):
     t = nl.ndarray((64, 8), nl.float32)
     with pytest.raises(NkiValidationError, match="tensor_copy"):
         t[:, 0] = 1.0
+    with pytest.raises(NkiValidationError, match="dma_copy"):
+        nl.ndarray((64, 8), nl.float32, nl.shared_hbm)[...] = t
 
 
 @pytest.mark.parametrize(

@@ -23,3 +23,12 @@ def test_registers_move_load_and_store(core):
     byte = nl.ndarray((1, 1), nl.uint8)
     nisa.register_store(byte, b)
     assert byte.values == 0xFF
+
+
+def test_one_number_on_chip_may_have_one_dimension(core):
+    """The examples of nisa.register_load and register_store; on chip it is [1, 1] all the same."""
+    bound, register = nl.ones([1], dtype=nl.int32, buffer=nl.sbuf), nisa.register_alloc()
+    nisa.register_load(register, bound)
+    result = nl.ndarray([1], dtype=nl.int32, buffer=nl.sbuf)
+    nisa.register_store(result, register)
+    assert result.shape == (1, 1) and result.values == 1
