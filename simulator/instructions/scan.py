@@ -18,7 +18,7 @@ from .scalar_engine import reduce_cmd
 from .tensor_scalar import apply, operand_of
 from .vector_engine import binary
 
-_WIDE_INTEGERS = ("int32", "uint32")
+_NOT_CUMULATIVE = ("int32", "uint32", "tfloat32")
 
 
 def tensor_tensor_scan(
@@ -73,8 +73,10 @@ def tensor_scalar_cumulative(
     core = active("tensor_scalar_cumulative")
     for operand, tensor in (("dst", dst), ("src", src)):
         tile("tensor_scalar_cumulative", operand, tensor)
-        if tensor.dtype in _WIDE_INTEGERS:
-            raise NkiValidationError(f"tensor_scalar_cumulative: {operand} {tensor.label} cannot be int32 or uint32")
+        if tensor.dtype in _NOT_CUMULATIVE:
+            raise NkiValidationError(
+                f"tensor_scalar_cumulative: {operand} {tensor.label} cannot be int32, uint32 or tfloat32"
+            )
     same_size("tensor_scalar_cumulative", dst, "src", src)
     first = alu_operator(op0, "tensor_scalar_cumulative", "op0")
     if first.bits:

@@ -72,7 +72,7 @@ def test_limits_of_running_results(trn3_core):
         nisa.tensor_tensor_scan(like(data), data, data, 0.0, nl.bitwise_and, nl.add)
     with pytest.raises(NkiValidationError, match="takes one input"):
         nisa.tensor_tensor_scan(like(data), data, data, 0.0, nl.square, nl.add)
-    with pytest.raises(NkiValidationError, match="cannot be int32 or uint32"):
+    with pytest.raises(NkiValidationError, match="cannot be int32, uint32 or tfloat32"):
         nisa.tensor_scalar_cumulative(like(data, nl.int32), data, nl.add, nl.add, 0.0)
     with pytest.raises(NkiValidationError, match=r"reduce_op=nl.power is not allowed"):
         nisa.tensor_scalar_cumulative(like(data), data, nl.add, nl.power, 0.0)
