@@ -16,8 +16,10 @@ from .onnx_graph import Cut
 from .operators.quantized import NOTE as WHOLE_NUMBERS
 
 # Beyond these the comparison is left out: it would take minutes, or memory that nobody expects of an import.
-MAX_ELEMENTS = 1 << 28  # numbers that all layers give together, for the batch that the file wants
+MAX_ELEMENTS = 1 << 27  # numbers that all layers give together, for the batch that the file wants
 MAX_WORK = 1 << 37  # multiply-accumulates: ten VGG-19
+LEAST = 1 << 10  # numbers that a layer counts as for one example, at least
+MAX_RANDOM = 1 << 22  # numbers of the input; where there are more, they come again
 
 # Largest difference by the largest output: float32 sums in another order, a file that computes in float16, or whole
 # numbers of 8 bits, whose rounding in every layer the imported network leaves out.
@@ -61,10 +63,10 @@ def compare(
     except ImportError:
         return Comparison("ONNX Runtime is not installed (pip install onnxruntime)")
     given = next(entry for entry in graph.inputs if entry.name == part.source)
-    x, batch = _random_input(network, given)
-    reason = _too_large(network, batch)
+    reason = _too_large(network, given.shape[0] or 1 if _has_batch(network, given) else 1)
     if reason:
         return Comparison(reason)
+    x, batch = _random_input(network, given)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its complaints come back as exceptions
     whole = len(part.nodes) == len(graph.nodes) and graph.outputs == (part.output,)
@@ -86,24 +88,36 @@ def compare(
     return _difference(network, tensors, x, batch, np.asarray(expected), given, notes)
 
 
+def _has_batch(network: Network, given: GraphInput) -> bool:
+    """Whether the file's input has an axis for the batch."""
+    return len(given.shape) > len(_example(network))
+
+
+def _example(network: Network) -> tuple[int, ...]:
+    """The shape of one example as the file has it."""
+    source = network.input
+    return source.array_shape if isinstance(source, ImageInput) else source.shape
+
+
 def _random_input(network: Network, given: GraphInput) -> tuple[np.ndarray, int]:
     """Random numbers in the shape that the file wants, and the entries of its batch."""
-    source = network.input
-    example = source.array_shape if isinstance(source, ImageInput) else source.shape
-    batched = len(given.shape) > len(example)
-    batch = (given.shape[0] or 2) if batched else 1
-    shape = (batch, *example) if batched else example
+    example, batch = _example(network), 1
+    shape = example
+    if _has_batch(network, given):
+        batch = given.shape[0] or (1 if _too_large(network, 2) else 2)
+        shape = (batch, *example)
     generator = np.random.default_rng(0)
-    if math.prod(shape) > MAX_ELEMENTS:
-        return np.zeros(0), batch
+    count = min(math.prod(shape), MAX_RANDOM)
     if given.dtype is not None and given.dtype.kind in "iu":
-        return generator.integers(0, 256, shape).astype(np.float32), batch
-    return generator.standard_normal(shape, np.float32), batch
+        numbers = generator.integers(0, 256, count).astype(np.float32)
+    else:
+        numbers = generator.standard_normal(count, np.float32)
+    return np.resize(numbers, shape), batch
 
 
 def _too_large(network: Network, batch: int) -> str:
     shapes = network.shapes()
-    numbers = batch * sum(math.prod(shape) for shape in shapes.values())
+    numbers = batch * sum(max(LEAST, math.prod(shape)) for shape in shapes.values())
     work = batch * sum(layer.multiply_accumulates(*(shapes[name] for name in layer.inputs)) for layer in network.layers)
     if numbers > MAX_ELEMENTS or work > MAX_WORK:
         return f"too large to try ({batch} x {numbers // batch:,} numbers, {work / batch:.2g} multiply-accumulates)"

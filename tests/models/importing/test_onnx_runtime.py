@@ -1,0 +1,62 @@
+"""The comparison with ONNX Runtime is of bounded size."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from onnx_chain import Chain
+from trninfer.models.importing import Comparison, import_network, onnx_runtime
+
+
+def compared(chain: Chain, folder: Path, batch: int | None = None) -> Comparison:
+    if batch is not None:
+        chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = batch
+    return import_network(chain.save(folder)).comparison
+
+
+def image() -> Chain:
+    chain = Chain(3, 16, 16)
+    chain.conv((3, 8))
+    chain.add("GlobalAveragePool")
+    chain.add("Flatten")
+    return chain
+
+
+@pytest.mark.parametrize("batch", [1, 3, 200])
+def test_a_batch_that_the_file_fixes_is_tried(batch: int, tmp_path: Path) -> None:
+    comparison = compared(image(), tmp_path, batch)
+    assert comparison.passed and not comparison.skipped
+
+
+def test_a_batch_that_is_too_large_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    chain = image()
+    tracemalloc.start()
+    comparison = compared(chain, tmp_path, 1 << 20)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "too large to try (1048576 x" in comparison.skipped
+    assert peak < 50 << 20
+
+
+def test_many_small_examples_are_too_many(tmp_path: Path) -> None:
+    chain = Chain(4)
+    chain.gemm(4, 2)
+    assert "too large to try (100000 x" in compared(chain, tmp_path, 100_000).skipped
+
+
+def test_where_two_examples_are_too_large_one_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = import_network(image().save(tmp_path)).network
+    one = sum(max(onnx_runtime.LEAST, size) for size in (768, 8 * 14 * 14, 8, 8))
+    assert len(network.layers) == 3
+    for limit, reason in ((one, ""), (one - 1, "too large to try (1 x")):
+        monkeypatch.setattr(onnx_runtime, "MAX_ELEMENTS", limit)
+        assert compared(image(), tmp_path).skipped.startswith(reason)
+        assert bool(compared(image(), tmp_path).skipped) == bool(reason)
+
+
+def test_random_numbers_come_again_where_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_runtime, "MAX_RANDOM", 100)
+    comparison = compared(image(), tmp_path)
+    assert comparison.passed and comparison.largest_output > 0
