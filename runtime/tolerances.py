@@ -57,3 +57,8 @@ def kernel_tolerance(dtype: str, measured: bool = False) -> float:
 def network_tolerance(dtype: str, measured: bool = False) -> float:
     """By how much a network's probability may be off."""
     return _NETWORK[dtype] * kernel_tolerance(dtype, measured)
+
+
+def rounding(dtype: str) -> float:
+    """The largest share of a number by which it is off once it is rounded: half the distance to the next one."""
+    return {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]

@@ -46,6 +46,7 @@ class GoldenRun(NamedTuple):
     probabilities: np.ndarray  # [B, outputs]: see `probabilities_of`
     layers: dict[str, np.ndarray] | None  # each layer's output by name, where asked for
     scores: np.ndarray  # [B, outputs], what the last layer gives
+    largest: np.ndarray  # [B], of values, the largest number that any layer gives, without its sign; of others zeros
 
 
 def run_network(network: Network, tensors: Tensors, x: np.ndarray, keep_layers: bool = False) -> GoldenRun:
@@ -59,11 +60,14 @@ def run_network(network: Network, tensors: Tensors, x: np.ndarray, keep_layers: 
     left = dict(network.readers())
     layers: dict[str, np.ndarray] = {}
     logits = values[INPUT]
+    largest = np.zeros(len(x), np.float32)
     for layer in network.layers:
         read = [values[name] for name in layer.inputs]
         own = {name.removeprefix(f"{layer.name}."): tensors[name] for name in layer.tensor_shapes()}
         values[layer.name] = run_layer(layer, own, *read)
         logits = read[0] if layer is last and isinstance(layer, Softmax) else values[layer.name]
+        if network.output.kind == "values":
+            np.maximum(largest, np.abs(values[layer.name]).reshape(len(x), -1).max(axis=1, initial=0), out=largest)
         if keep_layers:
             layers[layer.name] = values[layer.name]
         for name in layer.inputs:
@@ -71,7 +75,7 @@ def run_network(network: Network, tensors: Tensors, x: np.ndarray, keep_layers: 
             if not left[name]:
                 del values[name]
     scores = values[last.name]
-    return GoldenRun(logits, probabilities_of(scores, network.output), layers if keep_layers else None, scores)
+    return GoldenRun(logits, probabilities_of(scores, network.output), layers if keep_layers else None, scores, largest)
 
 
 def probabilities_of(scores: np.ndarray, output: Output) -> np.ndarray:

@@ -1,5 +1,6 @@
 """What --verify calls equal, a near-tie and wrong."""
 
+import ml_dtypes
 import numpy as np
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax, run_network
 from trninfer.models.network import Output
@@ -54,6 +55,26 @@ def test_values_may_differ_in_proportion_and_have_no_class() -> None:
         verifier = Verifier(Model(values, IDENTITY.tensors, {}), "bfloat16")
         verifier.check(row, np.full(1, -1, np.int32), row + np.array([[0, error, 0]], np.float32))
         assert (verifier.verdict.passed, verifier.verdict.disagreements) == (passed, 0), (size, error)
+
+
+def test_values_left_of_sums_that_cancel_may_be_off_by_roundings_of_what_was_summed() -> None:
+    """100 x - 100 y, of x and y that are nearly the same: what bfloat16 gives is off by a rounding of 100."""
+    layers = (Dense("a", 2, 2), Dense("b", 2, 1))
+    tensors = {"a.weight": np.eye(2, dtype=np.float32) * 100, "a.bias": np.zeros(2, np.float32)}
+    tensors |= {"b.weight": np.array([[1], [-1]], np.float32), "b.bias": np.zeros(1, np.float32)}
+    model = Model(Network("n", FeatureInput(2), layers, (), Output("values")), tensors, {})
+    row = np.array([[1.0, 0.999]], np.float32)
+    rounded = (row.astype(ml_dtypes.bfloat16).astype(np.float32) * 100).astype(ml_dtypes.bfloat16).astype(np.float32)
+    expected = run_network(model.network, tensors, row).probabilities
+    for error, dtype, passed in (
+        (float(rounded[0, 0] - rounded[0, 1] - expected[0, 0]), "bfloat16", True),
+        (2.0, "bfloat16", False),
+        (0.3, "float16", False),
+    ):
+        verifier = Verifier(model, dtype)
+        verifier.check(row, np.full(1, -1, np.int32), expected + np.float32(error))
+        assert verifier.verdict.passed == passed, (error, dtype)
+    assert abs(float(rounded[0, 0] - rounded[0, 1] - expected[0, 0])) > network_tolerance("bfloat16")
 
 
 def test_nothing_to_compare_passes() -> None:
