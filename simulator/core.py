@@ -57,6 +57,7 @@ class NeuronCore:
         self.partner: NeuronCore | None = None  # core 1, as core 0 knows it
         self.registers: dict[str, Array] = {}  # state that engines keep between instructions
         self.last_accumulation: Instruction | None = None  # the last to use the Scalar Engine's accumulators
+        self.idled = ""  # what may have changed the Vector Engine's accumulators since they were reset
         self.last_use: dict[str, Instruction] = {}  # of state that several instructions share without naming it
         self.recording: Recording | None = None  # of how values are computed, where that is to be done again
         self._arenas: dict[MemoryRegion, Arena] = {}

@@ -149,7 +149,22 @@ def check_command(
         same_partitions(op, result, "data", data)
         if result.free_size != 1:
             raise NkiValidationError(f"{op}: reduce_res {result.label} must have one element in a partition")
+    if op != "activate2":  # which has the Scalar Engine's: idle leaves these alone
+        _watch_idle(active(op), op, command)
     return command
+
+
+def _watch_idle(core: NeuronCore, op: str, command: reduce_cmd) -> None:
+    """Instructions with idle may change the accumulators all the same (nki/api/nki/isa/__init__.py, `exponential`)."""
+    if command is _IDLE:
+        core.idled = op
+    elif command is not _REDUCE:
+        core.idled = ""
+    elif core.idled:
+        core.warn(
+            f"{op}: reduce_cmd reduce goes on with accumulators that {core.idled} with reduce_cmd idle may have "
+            "changed; begin with reset_reduce"
+        )
 
 
 def initial(op: str, operand: str, command: reduce_cmd, value: Any, data: NkiTensor) -> Any:

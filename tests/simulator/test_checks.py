@@ -291,7 +291,16 @@ def test_a_tensor_in_psum_is_read_beside_any_partition(core):
         nisa.tensor_tensor(new((64, 8)), data[0:64], accumulated[64:128], nl.add)
 
 
+def after_idle():
+    """A sum that goes on after an instruction that may have changed it."""
+    data, total = tile(normal(4, 8)), new((4, 1))
+    nisa.tensor_scalar_reduce(new((4, 8)), data, nl.add, 1.0, nl.add)
+    nisa.select_reduce(new((4, 8)), new((4, 8), nl.uint8), data, 0.0)
+    nisa.tensor_scalar_reduce(new((4, 8)), data, nl.add, 1.0, nl.add, total, reduce_cmd=nisa.reduce_cmd.reduce)
+
+
 TOLD = {
+    "idle between": ("trn2", after_idle, "accumulators that select_reduce with reduce_cmd idle may have changed"),
     "PSUM at 2 of 4 bytes": ("trn2", lambda: nisa.memset(psum((4, 8), nl.bfloat16)[:, 1:3], 0), "at byte 2 .* of 4"),
     "16-bit transposes": (
         "trn1",
