@@ -133,14 +133,14 @@ class Costs:
         if unit is engine.gpsimd:
             return self.gpsimd(self.machine.gpsimd_two_inputs_pace * count)
         in_psum = first.storage.region is PSUM or second.storage.region is PSUM
-        narrow = first._dtype.bfloat16_like and second._dtype.bfloat16_like
+        narrow = self._fast_type(first._dtype) and self._fast_type(second._dtype)
         if self.generation == 2:  # two inputs share SBUF's read port but where they are narrow (OLD, tensor_tensor)
             single = in_psum or (narrow and _dense(first) and _dense(second))
             pace = 1.0 if single else self.machine.vector_two_inputs_pace
             return self.vector(count * pace * self._strided(dst, first, second))
         doubled = (
-            not in_psum and narrow and dst._dtype.bfloat16_like and _dense(first) and _dense(second)
-        )  # A2, 2x mode
+            not in_psum and narrow and self._fast_type(dst._dtype) and _dense(first) and _dense(second)
+        )  # A2, 2x mode; A3
         return self.vector(count * (self.machine.vector_double_pace if doubled else 1.0))
 
     def reduce(self, data: Any) -> Cost:

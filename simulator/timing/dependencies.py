@@ -1,10 +1,11 @@
 """What each instruction of a program must wait for, and which pieces of memory it uses.
 
 Dependencies are between the regions that instructions really touch: read after write, write after read, write after
-write. A write that replaces all of a tile without reading it needs no waiting: it starts a new version of the tile, in
-a buffer of its own, as the compiler's unrolling, renaming and multi-buffering do. How many versions exist at a time is
-left to the scheduler, which knows how much memory there is. Never renamed: tiles at addresses that the kernel chose,
-and everything in HBM.
+write. A write that replaces all of a tile in SBUF without reading it needs no waiting: it starts a new version of the
+tile, in a buffer of its own, as the compiler's unrolling, renaming and multi-buffering do (rows k08 to k11). How many
+versions exist at a time is left to the scheduler, which knows how much memory there is. Never renamed: tiles in PSUM,
+each of which has one physical address (nki/migration/index.rst, "What are block dimensions?"; rows o02 to o11), tiles
+at addresses that the kernel chose, and everything in HBM.
 
 A tile that is only ever written in separate byte ranges (a stack of rows, say) is treated as one tile for each range.
 """
@@ -227,7 +228,8 @@ class _Analysis:
     ) -> None:
         allocation = access.allocation
         whole = unit.uniform or access.covers
-        if whole and not allocation.placed and not instruction.ordered:
+        renamed = allocation.region is SBUF or unit.version is None
+        if whole and renamed and not allocation.placed and not instruction.ordered:
             for read in instruction.reads:
                 if read[0] is allocation and read.overlaps(access):
                     break

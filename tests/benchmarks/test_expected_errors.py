@@ -23,7 +23,7 @@ def test_two_rows_of_three_lie_within() -> None:
     records = load()
     assert [record.id for record in records] == list(ROWS)
     known, unseen = coverage(records)
-    assert 2 / 3 <= known / len(records) <= 0.8
+    assert 2 / 3 <= known / len(records) <= 0.85
     assert unseen / len(records) >= 0.5
 
 
@@ -37,14 +37,24 @@ def test_the_rows_were_kept_with_the_model_of_today(row: str) -> None:
 
 def test_a_share_is_the_least_that_two_thirds_lie_within() -> None:
     found = expected_errors.expected_errors(made_up(1.2, -3.4, 5.0, -7.1, 20.0, 90.0))
-    assert found == {"trn2": {"dma": 0.08, REST: 0.08}}
+    assert found == {"trn2": {"dma": 0.08, REST: 0.9}}  # k03 to k06 are of one family
 
 
 def test_one_familys_many_rows_do_not_make_a_kind_look_sure() -> None:
     tutorial, others = ("k34", "k35", "k36", "k37"), ("k02", "k03", "k08", "k09", "o01")
     records = [Record(i, "trn2", "dma", 100.0, 0.5) for i in tutorial]
     records += [Record(i, "trn2", "dma", 100.0, 1.5 + n) for n, i in enumerate(others)]
-    assert expected_errors.expected_errors(records)["trn2"] == {"dma": 0.05, REST: 0.03}
+    assert expected_errors.expected_errors(records)["trn2"] == {"dma": 0.05, REST: 0.05}
+
+
+def test_a_kernel_unlike_all_families_is_less_sure_than_one_like_them() -> None:
+    tutorial, others = ("k34", "k35", "k36", "k37"), {"k02": 9.0, "k03": 3.0, "k08": -20.0, "o01": 14.0}
+    records = [Record(i, "trn2", "tensor", 100.0, 0.5) for i in (*tutorial, "k35")]
+    records += [Record(i, "trn2", "dma", 100.0, error) for i, error in others.items()]
+    found = expected_errors.expected_errors(records)["trn2"]
+    assert found == {"tensor": 0.01, "dma": 0.14, REST: 0.14}
+    for kind in ("tensor", "gpsimd", "dma", "launch"):
+        assert ERRORS["trn2"][REST] > ERRORS["trn2"][kind]
 
 
 def test_a_kind_of_few_rows_is_no_surer_than_all_rows_of_its_target() -> None:

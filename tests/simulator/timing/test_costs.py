@@ -99,3 +99,14 @@ def test_trn3s_scalar_engine_does_16_bits_twice_as_fast(dtype, pace, operand):
     longer, shorter = issued(scaled, 1024, "trn3").cost, issued(scaled, 512, "trn3").cost
     assert longer.interval - shorter.interval == pytest.approx(512 * pace / ghz)
     assert longer.latency - shorter.latency == pytest.approx(512 * pace / ghz)
+
+
+@pytest.mark.parametrize(("target", "dtype", "pace"), [("trn2", nl.float8_e4m3, 1), ("trn3", nl.float8_e4m3, 0.5)])
+def test_trn3_combines_two_tiles_of_8_bit_floats_as_fast_as_of_16_bits(target, dtype, pace):
+    # Trainium3's guide: 512 elements a cycle of BF16, FP16 and FP8, 256 of other types.
+    def two(n, of):
+        nisa.tensor_tensor(tile(n, of), tile(n, of), tile(n, of), op=nl.add)
+
+    for of, expected in ((dtype, pace), (nl.bfloat16, 0.5), (nl.float32, 1)):
+        short, long = issued(lambda n, of=of: two(n, of), 96, target), issued(lambda n, of=of: two(n, of), 480, target)
+        assert long.cost.latency - short.cost.latency == pytest.approx(384 * expected / find_target(target).vector_ghz)

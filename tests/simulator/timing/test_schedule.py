@@ -153,16 +153,21 @@ def test_short_elements_of_one_channel_of_hbm_are_read_one_after_the_other():
 
 
 @nki.jit
-def transposes(a, count, together):
-    """`count` tiles of a quarter of a bank in PSUM; `together` are written before the first of those is copied out."""
+def transposes(a, count, together, tile_of=None):
+    """`count` tiles of a quarter of a bank in PSUM; `together` are written before the first of those is copied out.
+
+    tile_of: how many tiles there are that take turns, instead of a new one each time."""
     out = nl.ndarray((128, 128 * count), dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
     rows = nl.ndarray((128, 128 * count), dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a)
+    tiles = []
+    for _ in range(tile_of or 0):
+        tiles.append(nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.psum))
     for first in range(0, count, together):
         turned = []
-        for _ in range(together):
-            sums = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.psum)
+        for k in range(together):
+            sums = tiles[(first + k) % tile_of] if tile_of else nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.psum)
             nisa.nc_transpose(dst=sums, data=tile)
             turned.append(sums)
         for k in range(together):
@@ -185,6 +190,14 @@ SQUARE = TensorSpec((128, 128), "float32")
 def test_a_tile_in_psum_takes_a_bank_however_small():
     free = {"constants": {"lookahead": 1000}, "functional": False}
     assert most_at_once(simulator.run(transposes, SQUARE, count=60, together=1, **free)) == 8
+
+
+@pytest.mark.parametrize("tiles", [1, 2, 3])
+def test_a_tile_in_psum_has_one_address_however_often_it_is_written(tiles):
+    free = {"constants": {"lookahead": 1000}, "functional": False}
+    run = simulator.run(transposes, SQUARE, count=60, together=1, tile_of=tiles, **free)
+    assert tiles <= most_at_once(run) <= tiles + 1  # one is written while the copy that has read it ends
+    assert run.latency_us >= simulator.run(transposes, SQUARE, count=60, together=1, **free).latency_us
 
 
 def test_tiles_in_psum_share_banks_where_the_kernel_holds_more_of_them():
@@ -224,8 +237,9 @@ def test_kernels_are_told_apart_by_what_bounds_them():
     assert kind_of("tensor", False, launch_us=10.0, latency_us=50.0) == "short"
     assert kind_of("tensor", False, launch_us=10.0, latency_us=5000.0) == "tensor"
     assert kind_of("vector", False, launch_us=10.0, latency_us=5000.0) == "latency"
-    assert kind_of("dma", True, launch_us=10.0, latency_us=50.0) == "issue"
-    assert kind_of("dma", False, launch_us=10.0, latency_us=50.0) == "dma"
+    assert kind_of("dma", True, launch_us=10.0, latency_us=50.0) == "short"
+    assert kind_of("dma", True, launch_us=10.0, latency_us=500.0) == "issue"
+    assert kind_of("dma", False, launch_us=10.0, latency_us=500.0) == "dma"
     assert {kind_of("gpsimd", True, 10.0, 500.0)} < set(KINDS)
 
 
