@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -61,17 +60,19 @@ def plan_launches(
     info: BackendInfo,
     instructions: int = DEFAULT_INSTRUCTIONS,
     form: str = QUICKEST,
+    batch: int = 1,
 ) -> Launches:
     """The launches of a network, by `how` of LAUNCHES; layer by layer where its layers cannot share one.
 
     `info`: of the backend. `instructions`: of a launch, at most. `form`: of FORMS, in which filters are multiplied.
+    `batch`: the inputs that most often come, of which `note` tells.
     """
     if how == "layer":
         return LayerLaunches(model, dtype, None, form)
     old = find_target(info.target).generation == 2
     forms = worthwhile(old, DTYPES[dtype].itemsize) if form == QUICKEST else ()
     try:
-        return NetworkLaunches(model, dtype, info.tells_layers, instructions, forms)
+        return NetworkLaunches(model, dtype, info, instructions, forms, batch)
     except DoesNotFit as reason:
         return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}", form)
 
@@ -130,23 +131,24 @@ class NetworkLaunches:
     network.
     """
 
-    def __init__(self, model: Model, dtype: str, tells_layers: bool, instructions: int, forms: Sequence[str]) -> None:
-        """DoesNotFit where the network cannot be told to the kernel. `instructions`: of a launch, at most; `forms`: as
-        for `NetworkPlan`."""
+    def __init__(
+        self, model: Model, dtype: str, info: BackendInfo, instructions: int, forms: Sequence[str], batch: int
+    ) -> None:
+        """DoesNotFit where the network cannot be told to the kernel. `info`: of the backend. `instructions`: of a
+        launch, at most. `forms`: as for `NetworkPlan`. `batch`: of which `note` tells."""
         from .. import kernels  # not before the backend is chosen
 
         self._dtype = DTYPES[dtype]
-        self._plan = NetworkPlan(model, self._dtype, instructions, forms)
-        self.note = self._plan.note
+        self._plan = NetworkPlan(model, self._dtype, instructions, forms, info.target)
+        self.note = self._plan.note_of(batch)
         self._kernel = kernels.kernel("run_network")
-        self._tells_layers = tells_layers
-        # Kept as long as the plans: a network forgets those of batch sizes that have not come for long.
-        self._operands: WeakKeyDictionary[LaidOut, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
+        self._tells_layers = info.tells_layers
+        self._operands: dict[Hashable, tuple[np.ndarray, np.ndarray]] = {}
         shape = model.network.input.shape
         self._image = self._plan.image
         self._of_values = model.network.output.kind == "values"
         before, after = (BATCH, *shape), (BATCH, model.network.outputs)
-        if tells_layers:
+        if info.tells_layers:
             layers = [Row(each.name, each.shown, *_shapes(each.before, each.after)) for each in self._plan.layers]
             self.rows = (Row("launch", "run_network", before, after), *layers)
         else:
@@ -162,7 +164,8 @@ class NetworkLaunches:
             for number, segment in enumerate(self._plan.segments):
                 planned = segment.launch(size)
                 value = segment.filled_up(value, _whole(size, planned))
-                result = backend.launch(self._kernel, value, *self._operands_of(planned), **planned.parameters())
+                operands = self._operands_of(number, planned.laid_out)
+                result = backend.launch(self._kernel, value, *operands, **planned.parameters())
                 results.append((number, result))
                 value = result.outputs[0]
                 progress((first + size * (number + 1) / len(self._plan.segments)) / len(data))
@@ -185,13 +188,13 @@ class NetworkLaunches:
                 results.append((number, backend.time(self._kernel, x, weights, constants, **planned.parameters())))
         return self._rows_of(results)
 
-    def _operands_of(self, planned: NetworkLaunch) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and constants, laid out once."""
-        laid_out = planned.laid_out
-        if laid_out not in self._operands:
-            self._operands[laid_out] = laid_out.weights(self._dtype), laid_out.constants()
-            _keep(*self._operands[laid_out])
-        return self._operands[laid_out]
+    def _operands_of(self, segment: int, laid_out: LaidOut) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and constants, laid out once for all sizes of batches that arrange them alike."""
+        key = segment, laid_out.arrangement
+        if key not in self._operands:
+            self._operands[key] = laid_out.weights(self._dtype), laid_out.constants()
+            _keep(*self._operands[key])
+        return self._operands[key]
 
     def _rows_of(
         self, results: list[tuple[int, LaunchResult]]

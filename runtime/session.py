@@ -101,7 +101,7 @@ class Session:
         self.dtype = dtype
         self.batch_size = batch_size
         self._numpy_dtype = DTYPES[dtype]
-        self._launches = plan_launches(model, dtype, launches, self.info, instructions, form)
+        self._launches = plan_launches(model, dtype, launches, self.info, instructions, form, batch_size)
         self.launches_note = self._launches.note
         self.rows = self._launches.rows
 

@@ -14,6 +14,7 @@ from .forms import (
     DIRECT,
     FORMS,
     GAIN,
+    LEAST_COLUMNS,
     LEAST_COLUMNS_FLOAT32,
     QUICKEST,
     SQUARES,
@@ -347,14 +348,16 @@ def psum_pieces(plan, group):
 
 
 def halve_last(pieces, plan):
-    """The pieces of a group, the last of which is two where it has rows for that: the end waits for less."""
-    last = pieces[len(pieces) - 1]
+    """The pieces of a group, the last of which is cut in halves, and the last of these again as far as it has rows and
+    columns for that: the end waits for less."""
     unit = rows_together(plan.form, plan.problem.pool_size)
-    rows = round_up(ceil_div(last.rows, 2), unit)
-    small = last.images * matmul_columns(plan.form, last.rows, last.columns) < 2 * LEAST_COLUMNS_FLOAT32
-    if small or rows >= last.rows:
-        return pieces
+    least = 2 * (LEAST_COLUMNS_FLOAT32 if plan.problem.item_bytes == 4 else LEAST_COLUMNS)
     halves = pieces[0 : len(pieces) - 1]
-    halves.append(Block(last.image, last.images, last.row, rows, last.column, last.columns))
-    halves.append(Block(last.image, last.images, last.row + rows, last.rows - rows, last.column, last.columns))
+    last = pieces[len(pieces) - 1]
+    rows = round_up(ceil_div(last.rows, 2), unit)
+    while rows < last.rows and last.images * matmul_columns(plan.form, last.rows, last.columns) >= least:
+        halves.append(Block(last.image, last.images, last.row, rows, last.column, last.columns))
+        last = Block(last.image, last.images, last.row + rows, last.rows - rows, last.column, last.columns)
+        rows = round_up(ceil_div(last.rows, 2), unit)
+    halves.append(last)
     return halves

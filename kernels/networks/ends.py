@@ -36,7 +36,7 @@ def load_plain(value, seen):
 def load_taps(layer, value, early):
     """A small image, which comes with its zeros, as the first convolution takes it: (image, filter column, channel) on
     the partitions, and below them the same further down by rows, for the filter's rows. A DMA a row of the filter: each
-    partition reads one run of an image. `early`: the first of a launch.
+    partition reads a run for each image. `early`: the first of a launch, whose matmuls wait for one image alone.
     """
     seen = value.hbm
     images, channels, rows, columns = seen.shape
@@ -49,21 +49,22 @@ def load_taps(layer, value, early):
         half = rows * columns // 2
         nisa.memset(dst=tile[:, :, 0:half], value=0.0, engine=nisa.engine.gpsimd)
         nisa.memset(dst=tile[:, :, half : rows * columns], value=0.0, engine=nisa.engine.vector)
-    for copy in range(copies):
-        run = (rows - copy * shift) * columns - (width - 1) * layer.dilation[1]
-        pattern = [
-            [channels // together * rows * columns, together],
-            [layer.dilation[1], width],
-            [rows * columns, channels // together],
-            [channels * rows * columns, images],
-            [1, run],
-        ]
-        target = tile[copy * stride : copy * stride + given, :, 0:run]
-        source = seen[:, :, copy * shift : rows].ap(pattern)
-        if early and copy % 2 == 1:
-            load_early(target, source)
-        else:
-            nisa.dma_copy(dst=target, src=source)
+    for part in tiles(images, 1 if early else images):
+        for copy in range(copies):
+            run = (rows - copy * shift) * columns - (width - 1) * layer.dilation[1]
+            pattern = [
+                [channels // together * rows * columns, together],
+                [layer.dilation[1], width],
+                [rows * columns, channels // together],
+                [channels * rows * columns, part.size],
+                [1, run],
+            ]
+            target = tile[copy * stride : copy * stride + given, part.start : part.end, 0:run]
+            source = seen[part.start : part.end, :, copy * shift : rows].ap(pattern)
+            if early and part.index == 0 and copy % 2 == 1:
+                load_early(target, source)
+            else:
+                nisa.dma_copy(dst=target, src=source)
     margins = [(0, 0, 0, 0)]
     shaped = [tile.reshape((tile.shape[0], images, rows, columns))]
     return Value(shaped, margins, None, images, layer.channels, rows, columns, together, value.pictures)

@@ -10,9 +10,10 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..convolution.forms import matrices
-from ..convolution.plan import Conv2dPlan
+from ..convolution.plan import Conv2dPlan, rows_of_taps
 from ..convolution.weights import WeightStream
 from ..tiling.tiles import load_early
+from .layers import Layer, heights
 from .weight_loads import tiles_read, weight_loads
 
 
@@ -27,6 +28,40 @@ class LayerWeights(nl.NKIObject):
     loads: list[tuple[int, int, int, list[tuple[int, int, int, int]]]]
     loaded: int  # loads
     units: list[list[nl.NkiTensor]]
+
+
+@dataclass
+class Network(nl.NKIObject):
+    """The layers and what stays for all passes."""
+
+    layers: list[Layer]
+    loaded: list[LayerWeights]  # one a layer, None where it has no weights, or they do not stay
+    weights: nl.NkiTensor  # in HBM
+    constants: nl.NkiTensor  # in HBM
+    columns: list[nl.NkiTensor]  # the constants in SBUF, once they are loaded
+
+
+def constants_of(network):
+    """All biases, by one DMA: behind the weights and the input that the first matmuls wait for."""
+    if not network.columns:
+        constants = nl.ndarray(network.constants.shape, dtype=nl.float32, buffer=nl.sbuf)
+        load_early(constants, network.constants)
+        network.columns.append(constants)
+    return network.columns[0]
+
+
+def weights_of(network, n, value, plan):
+    """The weights of a layer: those of the pass before where they stay."""
+    weights = network.loaded[n]
+    if weights is None:
+        layer = network.layers[n]
+        channels = (value.channels, layer.channels)
+        taps = layer.taps[0] * layer.taps[1]
+        rows = [rows_of_taps(plan, 0, taps)] if taps > 1 else heights(value)
+        weights = open_layer(network.weights, layer, rows, plan, channels)
+        if layer.stays:
+            network.loaded[n] = weights
+    return weights
 
 
 def open_layer(w, layer, rows, plan, channels):

@@ -3,7 +3,7 @@ load, and biases, scales and shifts as columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -91,33 +91,42 @@ class LaidOut:
         part = layer.sources[0][0]
         if from_hbm(self.layers, layer) and len(rows) == 1:
             return taps_in_partitions(rows[0], *layer.kernel)
-        if part >= 0 and self.layers[part].kind == "taps":
-            taps = taps_in_partitions(rows[0], *layer.kernel)
-            self.layers[part] = replace(self.layers[part], copies=(taps[0], layer.dilation[0], taps[2]))
-            return taps
-        if len(rows) == 1 and layer.form == DIRECT and self._are_worth_copies(layer, rows[0]):
-            taps = copies_in_partitions(rows[0], layer.kernel[0])
-            self.layers[part] = replace(self.layers[part], copies=(taps[0], layer.dilation[0], taps[2]))
-            return taps
-        return 1, 1, rows[0]
+        alone = (1, 1, rows[0])
+        if part < 0 or len(rows) > 1:
+            return alone
+        loaded = self.layers[part].kind == "taps"
+        taps = taps_in_partitions(rows[0], *layer.kernel) if loaded else copies_in_partitions(rows[0], layer.kernel[0])
+        copies = (taps[0], layer.dilation[0], taps[2])
+        if not loaded and not (self._may_give(part, copies) and self._are_worth_copies(layer, taps)):
+            return alone
+        self.layers[part] = replace(self.layers[part], copies=copies)
+        return taps
 
-    def _are_worth_copies(self, layer: Planned, channels: int) -> bool:
+    def _may_give(self, number: int, copies: tuple[int, int, int]) -> bool:
+        """Whether a layer is a convolution that can give such copies, and all that read it go by partitions."""
+        given = self.layers[number]
+        readers = [other for other in self._all for parts in other.sources if number in parts]
+        plain = all(other.kind == "conv2d" and (number,) in other.sources for other in readers)
+        return given.kind == "conv2d" and not given.in_hbm and plain and given.copies in ((1, 0, 0), copies)
+
+    def _are_worth_copies(self, layer: Planned, taps: tuple[int, int, int]) -> bool:
         """Whether a convolution is faster by the matmuls that copies of its input spare it, of an image (and those
-        beside it). Only it may read that input."""
-        part = layer.sources[0][0]
-        read_by = [n for n, other in enumerate(self._all) for parts in other.sources if part in parts]
-        given = self.layers[part]
-        if len(read_by) > 1 or layer.kind != "conv2d" or layer.groups > 1 or given.kind != "conv2d" or given.in_hbm:
+        beside it)."""
+        if layer.kind != "conv2d" or layer.groups > 1 or layer.form != DIRECT:
             return False
-        taps = copies_in_partitions(channels, layer.kernel[0])
-        spared = steps_of(layer, (1, 1, channels)) - steps_of(layer, taps)
+        spared = steps_of(layer, (1, 1, taps[2])) - steps_of(layer, taps)
         float32 = self._itemsize == 4
         columns = layer.after[1] * layer.after[2] * layer.pool_size**2 // layer.unfold
-        outputs = layer.together * layer.channels * layer.unfold
+        outputs = read_together(self._all, layer, self._together) * layer.channels * layer.unfold
         least = min(PARTITIONS, outputs) if float32 else LEAST_COLUMNS
         matmuls = ceil_div(outputs, PARTITIONS) * max(least, columns) * TENSOR_NS * (4 if float32 else 1)
-        copied = prod(given.after[1:]) * VECTOR_NS / (2 if float32 else 4)
+        copied = prod(layer.before[1:]) * VECTOR_NS / (2 if float32 else 4)
         return spared * matmuls > COPY_NS + copied
+
+    @property
+    def arrangement(self) -> Hashable:
+        """What of the same layers' weights and constants may differ: equal for equal arrays."""
+        return self._together, tuple((layer.taps, layer.together, layer.form) for layer in self.layers)
 
     def run_bytes(self, number: int) -> tuple[int, int]:
         """Elements of a partition that a layer's weights take: all, and the most that must be there at a time."""

@@ -14,16 +14,25 @@ from ...kernels.convolution.forms import DIRECT
 from ...kernels.tiling.packing import PARTITIONS, ceil_div
 from ...models.files import Model
 from ...models.network import Shape
+from .estimate import estimate
 from .fold import fold
 from .forms import COMBINED_BYTES, quickest, widest_padding
 from .layout import LaidOut, heights_of
-from .memory import GROUP_BYTES, PSUM_COLUMNS, SBUF_BYTES, WHOLE_BYTES, Footprint, input_bytes, instructions
+from .memory import (
+    GROUP_BYTES,
+    PSUM_COLUMNS,
+    SMALLEST,
+    WHOLE_BYTES,
+    Footprint,
+    input_bytes,
+    instructions,
+    sbuf_bytes,
+)
 from .program import CONVOLUTIONS, DoesNotFit, Planned, draw, image_of
 from .taps import with_taps
 
 DEFAULT_INSTRUCTIONS = 50_000  # of a launch, all of which are unrolled
-WEIGHT_BYTES = 88 * 1024  # of a partition that the weights of all layers may take to stay for all passes
-PASS_COLUMNS = 6 * 1024  # that the first layer moves in a pass; more passes hide the ends of each behind the others
+PASS_COLUMNS = 8 * 1024  # about, that the first layer moves in a pass: its end is hidden behind the one after it
 MAX_TOGETHER = 16  # images side by side
 
 
@@ -56,11 +65,13 @@ class Segment:
         layers: Sequence[Planned],
         image: Shape,
         dtype: np.dtype[Any],
+        room: int,
         forms: Sequence[str] = (),
         from_host: bool = True,
     ) -> None:
-        """DoesNotFit where the layers cannot be one launch. `forms`: of convolutions, beside the direct one.
-        `from_host`: the host gives the input, and may pad it."""
+        """DoesNotFit where the layers cannot be one launch. `room`: bytes of a partition of SBUF. `forms`: of
+        convolutions, beside the direct one. `from_host`: the host gives the input, and may pad it."""
+        self._room = room
         self.image = image
         self.zeros = (0, 0, 0, 0)  # top, left, bottom and right around the input, which make it an image
         self._forms = tuple(forms)
@@ -105,14 +116,19 @@ class Segment:
                     raise DoesNotFit(f"the channels that layer {layer.name!r} ({layer.shown}) combines lie apart")
 
     def _launch(self, batch: int) -> NetworkLaunch:
-        together = _together(self.layers, self.image, batch)
-        while True:
+        best = self._with(1, batch)
+        for together in _choices(self.layers, self.image, batch):
             try:
-                return self._with(together, batch)
+                planned = self._with(together, batch)
             except DoesNotFit:
-                if together == 1:
-                    raise
-                together //= 2
+                continue
+            if self._estimate(planned) < self._estimate(best):
+                best = planned
+        return best
+
+    def _estimate(self, planned: NetworkLaunch) -> float:
+        itemsize = self._dtype.itemsize
+        return estimate(planned.laid_out, self.image[0], planned.together, itemsize, planned.pictures)
 
     def _with(self, together: int, batch: int) -> NetworkLaunch:
         layers = [replace(layer, together=own) for layer, own in zip(self.layers, _togethers(self.layers, together))]
@@ -121,12 +137,13 @@ class Segment:
         whole = LaidOut(self._formed(layers, together), self.image[0], together, self._dtype.itemsize)
         held = sum(whole.run_bytes(n)[0] for n in range(len(layers))) * self._dtype.itemsize
         first = next(layer for layer in layers if layer.kind != "taps")
-        few = max(1, PASS_COLUMNS // (first.after[1] * first.after[2] * first.pool_size**2))
-        if held <= WEIGHT_BYTES and few < images:
+        columns = images * first.after[1] * first.after[2] * first.pool_size**2
+        passes = max(1, (columns + PASS_COLUMNS // 2) // PASS_COLUMNS)
+        if held <= self._room // 2 and passes > 1:
             layers = [replace(layer, stays=layer.kind in CONVOLUTIONS) for layer in layers]
         at_once, layers = self._images_at_once(layers, together, images)
         if any(layer.stays for layer in layers):
-            at_once = min(at_once, few)
+            at_once = min(at_once, ceil_div(images, passes))
         laid_out = LaidOut(layers, self.image[0], together, self._dtype.itemsize)
         count = sum(instructions(laid_out, n, self.image, together, at_once) for n in range(len(layers)))
         program = tuple(layer.fields() for layer in laid_out.layers)
@@ -166,16 +183,14 @@ class Segment:
             def peak(count: int, laid_out: LaidOut = laid_out) -> tuple[int, int]:
                 return Footprint(laid_out, self.image, together, self._dtype.itemsize, count).peak()
 
-            if peak(images)[0] <= SBUF_BYTES:
+            if peak(images)[0] <= self._room:
                 return images, formed
             one = peak(1)
-            if one[0] <= SBUF_BYTES:
-                # Weights that stay leave half for the next pass to begin; others had better come in few passes.
-                room = SBUF_BYTES // 2 if any(layer.stays for layer in layers) else SBUF_BYTES
+            if one[0] <= self._room:
                 fitting, too_many = 1, images
                 while too_many - fitting > 1:
                     middle = (fitting + too_many) // 2
-                    if peak(middle)[0] <= room:
+                    if peak(middle)[0] <= self._room:
                         fitting = middle
                     else:
                         too_many = middle
@@ -194,7 +209,7 @@ class Segment:
         alive = [n for n in candidates if footprint.given(n) and max(_readers(layers, n), default=n) >= number]
         if not alive or together > 1:
             name, kind = layers[number].name, layers[number].shown
-            needed, there = footprint.at(number) // 1024, SBUF_BYTES // 1024
+            needed, there = footprint.at(number) // 1024, self._room // 1024
             raise DoesNotFit(f"layer {name!r} ({kind}) needs {needed} KiB of a partition of SBUF, {there} are there")
         largest = max(alive, key=footprint.given)
         return [
@@ -211,10 +226,16 @@ class NetworkPlan:
     """A network as segments, each a launch; DoesNotFit where it cannot be told so."""
 
     def __init__(
-        self, model: Model, dtype: np.dtype[Any], most: int = DEFAULT_INSTRUCTIONS, forms: Sequence[str] = ()
+        self,
+        model: Model,
+        dtype: np.dtype[Any],
+        most: int = DEFAULT_INSTRUCTIONS,
+        forms: Sequence[str] = (),
+        target: str = SMALLEST,
     ) -> None:
         """`most`: instructions of a launch. `forms`: in which 3x3 filters may be multiplied where that is quicker
-        than directly (kernels/convolution/forms.py)."""
+        than directly (kernels/convolution/forms.py). `target`: whose SBUF there is room in."""
+        self._room = sbuf_bytes(target)
         self.image = image_of(model)
         self.layers = tuple(draw(model, dtype, self.image))
         self.most = most
@@ -224,10 +245,22 @@ class NetworkPlan:
 
     def images(self, batch: int) -> int:
         """How many of a batch's images go into a launch, so that its instructions stay within the budget."""
-        fitting = batch
-        while fitting > 1 and any(self._count(segment, fitting) > self.most for segment in self.segments):
-            fitting = ceil_div(fitting, 2)
+        launches, fitting = 1, batch
+        while fitting > 1 and (count := max(self._count(segment, fitting) for segment in self.segments)) > self.most:
+            launches = max(launches + 1, launches * count // self.most)
+            fitting = ceil_div(batch, launches)
         return fitting
+
+    def note_of(self, batch: int) -> str | None:
+        """What to tell of the launches that a batch takes; None where it is one."""
+        notes = [] if self.note is None else [self.note]
+        fitting = self.images(batch)
+        if fitting < batch:
+            launches = ceil_div(batch, fitting)
+            notes.append(
+                f"a batch of {batch} is {launches} times up to {fitting}: more would pass {self.most} instructions"
+            )
+        return "; ".join(notes) or None
 
     @staticmethod
     def _count(segment: Segment, batch: int) -> int:
@@ -245,7 +278,7 @@ class NetworkPlan:
             ahead = [border for border in borders if border > first]
             for end in reversed(ahead):
                 try:
-                    tried = Segment(_part(self.layers, first, end), image, dtype, self._forms, first == 0)
+                    tried = Segment(_part(self.layers, first, end), image, dtype, self._room, self._forms, first == 0)
                 except DoesNotFit as why:
                     reason = why
                     continue
@@ -324,14 +357,12 @@ def _may_spill(layers: Sequence[Planned], number: int) -> bool:
     )
 
 
-def _together(layers: Sequence[Planned], image: Shape, batch: int) -> int:
-    """Images side by side in the input: as many as give the first layer work for all lanes. Features are transposed."""
-    together = 1
+def _choices(layers: Sequence[Planned], image: Shape, batch: int) -> list[int]:
+    """How many images may lie side by side in the input, more than one. Features are transposed."""
     if image[1:] == (1, 1) or any(len(parts) > 1 for layer in layers for parts in layer.sources):
-        return together
-    while together < min(batch, MAX_TOGETHER) and _goes(layers, image[0], 2 * together):
-        together *= 2
-    return together
+        return []
+    choices = [2**n for n in range(1, MAX_TOGETHER.bit_length()) if 2**n < 4 * batch]
+    return [together for together in choices if _goes(layers, image[0], together)]
 
 
 def _goes(layers: Sequence[Planned], channels: int, together: int) -> bool:

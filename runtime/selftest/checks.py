@@ -210,9 +210,10 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
     planned = part.launch(batch)
     whole = -(-batch // planned.together) * planned.together
     (x,) = _draw(dtype, (whole, 1, side, side))
+    given = -(-batch // planned.laid_out.layers[-1].together) * planned.laid_out.layers[-1].together
 
     def probabilities() -> np.ndarray:
-        return run_network(network, tensors, x.astype(np.float32)).probabilities
+        return run_network(network, tensors, x[:given].astype(np.float32)).probabilities
 
     operands = (part.filled_up(x, whole), planned.laid_out.weights(dtype), planned.laid_out.constants())
     return Check(

@@ -15,6 +15,7 @@ from trninfer.models.network import (
     ImageInput,
     Layer,
     Network,
+    Output,
     Pool,
     Shape,
     Softmax,
@@ -188,3 +189,17 @@ def few_channels(draw: st.DrawFn) -> Network:
             reject()
     layers += [Pool("mean", "average", shapes["wide"][1:], (1, 1)), Flatten("flat"), Dense("dense", wide, 4)]  # type: ignore[arg-type]
     return Network("n", image, tuple(layers), labels(4))
+
+
+def residual(channels: int = 40, side: int = 12, blocks: int = 3) -> Model:
+    """A stem, residual blocks, a mean and a dense layer."""
+    layers: list[Layer] = [Conv2d("stem", 3, channels, (3, 3), (1, 1, 1, 1), 1, "relu")]
+    before = "stem"
+    for n in range(blocks):
+        layers.append(Conv2d(f"a{n}", channels, channels, (3, 3), (1, 1, 1, 1), 1, "relu", inputs=(before,)))
+        layers.append(Conv2d(f"b{n}", channels, channels, (3, 3), (1, 1, 1, 1)))
+        layers.append(Combine(f"sum{n}", "add", "relu", inputs=(f"b{n}", before)))
+        before = f"sum{n}"
+    layers += [Pool("mean", "average", (side, side), (1, 1)), Flatten("flat"), Dense("dense", channels, 7)]
+    image = ImageInput(3, side, side, "none", (0.0,) * 3, (1.0,) * 3)
+    return model_of(Network("residual", image, tuple(layers), (), Output("values")))

@@ -103,12 +103,24 @@ def test_copies_are_made_where_they_save_more_than_they_cost() -> None:
 
     assert copies(FLOAT32, 1)[1] == copies(BF16, 1)[1] == 3  # of 8 channels
     assert copies(BF16, 1)[3] == 1  # matmuls of 16 columns are as quick
-    assert copies(FLOAT32, 16)[1] == 1  # 16 images of 8 channels fill the partitions
+    assert copies(FLOAT32, 16)[1] == 2  # 8 images of 8 channels leave room for one copy,
+    assert copies(BF16, 64)[1] == 1  # and 16 for none
 
 
-def test_what_two_layers_read_has_no_copies() -> None:
+def test_only_convolutions_read_what_has_copies() -> None:
     a = Conv2d("a", 1, 8, (3, 3), (1, 1, 1, 1))
     b = Conv2d("b", 8, 8, (3, 3), (1, 1, 1, 1), inputs=("a",))
-    assert program((1, 20, 20), [a, b])[1].copies[0] == 3
-    layers = program((1, 20, 20), [a, b, Combine("sum", "add", "relu", inputs=("b", "a"))])
-    assert [layer.copies[0] for layer in layers[1:]] == [1, 1, 1]
+    other = Conv2d("c", 8, 8, (3, 3), (2, 2, 2, 2), dilation=(2, 2), inputs=("a",))
+    after = {
+        "a sum": [Combine("sum", "add", "relu", inputs=("b", "a"))],
+        "a product": [Combine("product", "multiply", "relu", inputs=("b", "a"))],
+        "rows further apart": [other, Combine("sum", "add", "relu", inputs=("b", "c"))],
+    }
+    copies = {name: program((1, 20, 20), [a, b, *layers])[1].copies for name, layers in after.items()}
+    assert copies == {"a sum": (3, 1, 32), "a product": (1, 0, 0), "rows further apart": (3, 2, 32)}
+    for layers in after.values():
+        tried = network((1, 20, 20), [a, b, *layers])
+        model = model_of(tried)
+        x = np.random.default_rng(5).standard_normal((2, 1, 20, 20)).astype(np.float32)
+        given = Session(model, SimulatedBackend("trn2"), "float32", 1).run(x).probabilities
+        np.testing.assert_allclose(given, run_network(tried, model.tensors, x).probabilities, atol=1e-4)
