@@ -1,35 +1,10 @@
-"""Copies, operators and reductions against NumPy."""
+"""Copies, operators and reductions against NumPy; in every dtype and at odd sizes: test_every_instruction.py."""
 
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
 from nki_tensors import new, on, tile, uniform
-
-BINARY = {
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "equal": np.equal,
-    "not_equal": np.not_equal,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-}
-
-
-@pytest.mark.parametrize("name", BINARY)
-def test_tensor_tensor(core, name):
-    a, b = uniform(5, 9).round(), uniform(5, 9, seed=1).round()
-    out = nl.ndarray((5, 9), nl.float32)
-    nisa.tensor_tensor(out, tile(a), tile(b), getattr(nl, name))
-    np.testing.assert_array_equal(out.values, BINARY[name](a, b).astype(np.float32))
 
 
 def test_int32_adds_exactly_on_gpsimd_and_through_float32_on_vector(core):
@@ -39,18 +14,6 @@ def test_int32_adds_exactly_on_gpsimd_and_through_float32_on_vector(core):
     assert out.values[0, 0] == 2**24 + 1 and core.program[-1].engine is nisa.engine.gpsimd
     nisa.tensor_tensor(out, tile(a, nl.int32), tile(b, nl.int32), nl.add, engine=nisa.engine.vector)
     assert out.values[0, 0] == 2**24
-
-
-@pytest.mark.parametrize("name", ["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"])
-def test_bit_operators(core, name):
-    a, b = np.array([[0x0F0F, 1, -8]], np.int32), np.array([[3, 2, 1]], np.int32)
-    out = nl.ndarray((1, 3), nl.int32)
-    nisa.tensor_tensor(out, tile(a, nl.int32), tile(b, nl.int32), getattr(nl, name))
-    unsigned = a.view(np.uint32)
-    expected = (
-        np.right_shift(unsigned, b.view(np.uint32)).view(np.int32) if name == "right_shift" else getattr(np, name)(a, b)
-    )
-    np.testing.assert_array_equal(out.values, expected)
 
 
 @pytest.mark.parametrize("reverse0", [False, True])
