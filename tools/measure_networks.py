@@ -64,7 +64,7 @@ HEADINGS = (
     "parameters",
     "difference: float32, bfloat16, float16",
     "predicted: float32, bfloat16",
-    "launches",
+    "launches: float32, bfloat16",
     "import",
     "answer",
 )
@@ -72,14 +72,15 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Row:
-    """A network by one exporter: differences are those of probabilities, a dtype each; seconds are wall time."""
+    """A network by one exporter: differences of probabilities, predicted times and launches a dtype each; seconds are
+    wall time."""
 
     name: str
     exporter: str
     parameters: int
     differences: tuple[float, ...]
     predicted_us: tuple[float, ...]
-    launches: int
+    launches: tuple[int, ...]
     import_seconds: float
     answer_seconds: float
 
@@ -91,7 +92,7 @@ class Row:
             f"{self.parameters / 1e6:.2f} M",
             ", ".join(f"{value:.1e}" for value in self.differences),
             ", ".join(f"{value / 1000:.2f}" for value in self.predicted_us[:2]) + " ms",
-            str(self.launches),
+            ", ".join(map(str, self.launches[:2])),
             f"{self.import_seconds:.1f} s",
             f"{self.answer_seconds:.1f} s",
         )
@@ -145,7 +146,7 @@ def measure(name: str, exporter: str) -> Row:
         parameters_of(imported),
         tuple(differences),
         tuple(predicted),
-        launches[0],
+        tuple(launches),
         import_seconds,
         seconds[0],
     )
