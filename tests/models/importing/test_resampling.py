@@ -158,3 +158,15 @@ def test_enlarging_is_exact_where_pixels_are_repeated(tmp_path: Path) -> None:
     imported = assert_imports(chain, tmp_path)
     weight = next(tensor for name, tensor in imported.tensors.items() if name.endswith("weight"))
     assert set(np.unique(weight)) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 4, 16)])
+def test_an_image_of_sigmoids_is_values(shape: tuple[int, int, int], tmp_path: Path) -> None:
+    """An autoencoder: an image from an image, as one or as a row of as many numbers."""
+    chain = Chain(*shape)
+    chain.add("Conv", chain.weight(4, 1, 2, 2), strides=[2, 2])
+    chain.add("ConvTranspose", chain.weight(4, 1, 2, 2), strides=[2, 2])
+    chain.add("Sigmoid")
+    assert assert_imports(chain, tmp_path).network.output.kind == "values"
+    chain.add("Flatten")
+    assert assert_imports(chain, tmp_path).network.output.kind == "values"
