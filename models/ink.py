@@ -201,11 +201,26 @@ class _Pieces(NamedTuple):
     bottom: np.ndarray
     mass: np.ndarray  # ink, summed over the piece
     doubt: np.ndarray  # 0..1, below 1 for what is hardly a sign
+    clear: np.ndarray  # the same, of lying along the picture's edge alone
 
     @property
     def sides(self) -> np.ndarray:
         """The longer side of each."""
         return np.maximum(self.right - self.left, self.bottom - self.top)
+
+    def likeness(self, box: Box) -> np.ndarray:
+        """How far each one's box is this box: what they share of what they cover together, 0..1."""
+        shared = self._shared(box)
+        return shared / ((self.right - self.left) * (self.bottom - self.top) + box.width * box.height - shared)
+
+    def inside(self, box: Box) -> np.ndarray:
+        """Whether at least half of each one's box is in this box."""
+        return 2 * self._shared(box) >= (self.right - self.left) * (self.bottom - self.top)
+
+    def _shared(self, box: Box) -> np.ndarray:
+        wide = np.minimum(self.right, box.right) - np.maximum(self.left, box.left)
+        high = np.minimum(self.bottom, box.bottom) - np.maximum(self.top, box.top)
+        return np.maximum(wide, 0) * np.maximum(high, 0)
 
     def box(self, chosen: np.ndarray) -> Box:
         """The box of the chosen pieces together."""
@@ -220,24 +235,24 @@ def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
     """
     labels, count = connected_components(ink > threshold)
     pieces = _measure(ink, labels, count)
-    left, top, right, bottom, mass, doubt = pieces
+    left, top, right, bottom, mass, doubt, clear = pieces
+    weight = mass * doubt
     if expected is not None:
-        shared_x = np.minimum(right, expected.right) - np.maximum(left, expected.left)
-        shared_y = np.minimum(bottom, expected.bottom) - np.maximum(top, expected.top)
-        shared = np.maximum(shared_x, 0) * np.maximum(shared_y, 0)
-        area = (right - left) * (bottom - top) + expected.width * expected.height
-        doubt = doubt * (0.1 + 0.9 * shared / (area - shared))
+        weight = weight * (0.1 + 0.9 * pieces.likeness(expected))
 
-    main, sides = int(np.argmax(mass * doubt)), pieces.sides
+    main, sides = int(np.argmax(weight)), pieces.sides
     if sides[main] < MIN_BLOB_SIDE:
         raise InkError("there is nothing but specks")
     gap_x = np.maximum(left - right[main], left[main] - right)
     gap_y = np.maximum(top - bottom[main], top[main] - bottom)
     close = np.maximum(gap_x, gap_y) <= 0.18 * sides[main]
-    chosen = close & (mass >= 0.02 * mass[main]) & (sides <= 1.5 * sides[main]) & (doubt >= 0.3 * doubt[main])
+    sure = np.where(sides <= 0.4 * sides[main], clear, doubt)  # dots and bars of a sign may be filled
+    chosen = close & (mass >= 0.02 * mass[main]) & (sides <= 1.5 * sides[main]) & (sure >= 0.3 * doubt[main])
+    if expected is not None:  # what was not meant at the first look is not meant now
+        chosen &= pieces.inside(expected)
     chosen[main] = True
     mask = np.isin(labels, np.flatnonzero(chosen) + 1)
-    quality = float((mass * doubt)[chosen].sum() / ink[ink > 0.5 * threshold].sum())
+    quality = float(weight[chosen].sum() / ink[ink > 0.5 * threshold].sum())
     several = _others_like_it(pieces, chosen) or _stand_apart(pieces, chosen, labels, ink > 0.3 * threshold)
     return Blob(mask, pieces.box(chosen), ink, quality, several)
 
@@ -270,8 +285,9 @@ def _measure(ink: np.ndarray, labels: np.ndarray, count: int) -> _Pieces:
     # Strokes leave much of their box empty; a spot of light, a dark rectangle and the inside of a 0 do not.
     filled = np.where(np.maximum(wide, high) < 3 * np.minimum(wide, high), area / (wide * high), 0)
     odd = line | frame | (filled > 0.95)
-    doubt = np.exp(-0.5 * contact) * 0.1 ** (corners + odd) * 0.4 ** np.clip(4 * filled - 2.8, 0, 1)
-    return _Pieces(left, top, right, bottom, np.bincount(of, ink[ys, xs], count), doubt)
+    clear = np.exp(-0.5 * contact) * 0.1**corners
+    doubt = clear * 0.1**odd * 0.4 ** np.clip(4 * filled - 2.8, 0, 1)
+    return _Pieces(left, top, right, bottom, np.bincount(of, ink[ys, xs], count), doubt, clear)
 
 
 def _others_like_it(pieces: _Pieces, chosen: np.ndarray) -> bool:

@@ -79,10 +79,12 @@ def write_card(
     scores: Sequence[Score],
     parts: Sequence[Score],
     bins: Sequence[Bin],
+    differing: int,
 ) -> None:
-    """Write the card of a network that was trained, calibrated and scored so."""
+    """Write the card of a network that was trained, calibrated and scored so; `differing` answers differ by kernels."""
     totals = {on: total for on, _, total in (*scores, *parts)}
     error = round(calibration_error(bins), 4)
+    answers = sum(each.answers for each in bins)
     values = {
         "layers": describe_layers(network),
         "parameters": f"{sum(map(math.prod, network.tensor_shapes().values())):,}",
@@ -94,7 +96,9 @@ def write_card(
         "parts": _rows(parts),
         "error": f"{error:.4f}",
         "verdict": verdict(scores, parts, error),
-        "answers": f"{sum(each.answers for each in bins):,}",
+        "answers": f"{answers:,}",
+        "by_kernels": f"Through the kernels, the whole network in one launch, in float32 on the simulator, "
+        f"{differing or 'none'} of these {answers:,} answers {'is' if differing < 2 else 'are'} another class.",
         "most_refused": f"{100 * training.most_refused:g}",
         "offset": f"{training.offset:.2f}",
         "temperature": f"{training.temperature:.2f}",

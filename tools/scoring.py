@@ -9,8 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..models.files import Model
 from ..models.golden import argmax, run_network
 from ..models.network import Network
+from ..runtime.session import Session
+from ..runtime.simulated import SimulatedBackend
 
 Score = tuple[str, int, int]  # what on, how many as they should be, of how many
 
@@ -47,6 +50,11 @@ def answer(
     """The golden model's answers to inputs x [N, ...]."""
     logits = [run_network(network, tensors, part).logits for part in np.array_split(x, math.ceil(len(x) / 256))]
     return Answers(np.concatenate(logits), labels, refused)
+
+
+def classes_by_kernels(network: Network, tensors: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+    """The class [N] of each of inputs x [N, ...] through the kernels: float32, in one launch, on the simulator."""
+    return Session(Model(network, dict(tensors), {}), SimulatedBackend("trn2")).run(x).classes
 
 
 def accuracy_metadata(rows: Sequence[Score]) -> str:

@@ -44,7 +44,10 @@ class Sets:
         path = self._folder / f"{name.replace(' ', '_')}.npz"
         if not path.is_file():
             self._folder.mkdir(parents=True, exist_ok=True)
-            np.savez(path, **make()._asdict())
+            partial = path.with_suffix(".partial")
+            with partial.open("wb") as file:
+                np.savez(file, **make()._asdict())
+            partial.replace(path)
         with np.load(path) as kept:
             return Rendering(kept["images"], kept["labels"], kept["numbers"], int(kept["refused"]))
 

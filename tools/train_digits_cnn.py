@@ -16,7 +16,8 @@ refused, or in which no ink is found, counts as wrong.
 Settings are chosen, and the temperature is fitted, on the fonts of VALIDATION_FAMILIES and the validation side of what
 is no digit, after two rounds of training without them; a short third one takes those fonts in as well. `--validate`
 stops before anything held out is scored, and writes nothing. `--cache DIRECTORY` keeps the rendered pictures, which
-take most of the time, and checkpoints of the training.
+take most of the time, and checkpoints of the training. `--score` trains nothing: it scores the network that is there,
+and writes its figures again.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..models.files import WEIGHTS_DIRECTORY, save_model
+from ..models.files import WEIGHTS_DIRECTORY, load_model, save_model
 from ..models.network import Conv2d, Dense, Flatten, Network, Output, Softmax
 from .calibration import calibration_error, draw_reliability, fit_temperature, reliability, softmax
 from .card import Training, write_card
 from .fonts import TRAINING_FAMILIES
 from .render_digits import INPUT, Rendering
 from .render_nondigits import NONE
-from .scoring import Answers, accuracy_metadata, answer
+from .scoring import Answers, accuracy_metadata, answer, classes_by_kernels
 from .sets import Sets, held_out_scores, held_out_sets, joined, print_parts, training_sets, validation_sets
 from .training import (
     SLIGHT,
@@ -212,25 +213,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train digits-cnn.")
     parser.add_argument("--cache", type=Path, metavar="DIRECTORY", help="keeps the rendered pictures")
     parser.add_argument("--validate", action="store_true", help="score the validation split alone, and write nothing")
+    parser.add_argument("--score", action="store_true", help="score the network that is there, and write its figures")
     options = parser.parse_args()
     sets = Sets(options.cache)
-    sources, judged = training_sets(sets), validation_sets(sets)
+    sources = training_sets(sets)
+    if options.score:
+        model = load_model(NETWORK.name)
+        fitted = json.loads(model.metadata["calibration"])
+        write(sets, model.tensors, _training(sources, fitted["offset"], fitted["temperature"]))
+        return
+    judged = validation_sets(sets)
     judged_module, module = train_on(sources, judged, options.cache)
     offset, temperature = calibrate(tensors_of(NETWORK, judged_module), judged)
     if options.validate:
         return
     tensors = tensors_of(NETWORK, module)
     apply(tensors, offset, temperature)
-    answers = {name: _answer(tensors, pictures) for name, pictures in held_out_sets(sets).items()}
-    write(
-        tensors,
-        answers,
-        Training(sources, (SHARES, SECOND_SHARES, LAST_SHARES), STEPS, MAX_REFUSED, offset, temperature),
-    )
+    write(sets, tensors, _training(sources, offset, temperature))
 
 
-def write(tensors: dict[str, np.ndarray], answers: dict[str, Answers], training: Training) -> None:
+def _training(sources: dict[str, Rendering], offset: float, temperature: float) -> Training:
+    return Training(sources, (SHARES, SECOND_SHARES, LAST_SHARES), STEPS, MAX_REFUSED, offset, temperature)
+
+
+def write(sets: Sets, tensors: dict[str, np.ndarray], training: Training) -> None:
     """Write the model file, the diagram and the card, with what the answers to the held-out sets come to."""
+    held_out = held_out_sets(sets)
+    answers = {name: _answer(tensors, pictures) for name, pictures in held_out.items()}
+    by_kernels = {name: classes_by_kernels(NETWORK, tensors, each.images) for name, each in held_out.items()}
+    differing = sum(int((by_kernels[name] != each.classes).sum()) for name, each in answers.items())
     scores, parts, bins = held_out_scores(answers)
     error = print_parts(parts, bins)
     metadata = {
@@ -251,7 +262,7 @@ def write(tensors: dict[str, np.ndarray], answers: dict[str, Answers], training:
     }
     save_model(WEIGHTS_DIRECTORY / f"{NETWORK.name}.safetensors", NETWORK, tensors, metadata)
     draw_reliability(bins, f"{NETWORK.name} on held-out pictures", DIAGRAM)
-    write_card(WEIGHTS_DIRECTORY / f"{NETWORK.name}.md", NETWORK, training, scores, parts, bins)
+    write_card(WEIGHTS_DIRECTORY / f"{NETWORK.name}.md", NETWORK, training, scores, parts, bins, differing)
 
 
 if __name__ == "__main__":

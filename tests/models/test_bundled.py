@@ -34,8 +34,8 @@ def test_accuracies_that_were_asked_for() -> None:
     scores = {(model.name, score.on): score.fraction for model in bundled_models() for score in model.accuracy}
     assert scores["digits-ffnn", "UCI digits, held-out forms"] >= 0.975
     assert scores["digits-cnn", "UCI digits enlarged, held-out forms"] >= 0.992
-    assert scores["digits-cnn", "distorted renderings, held-out fonts"] >= 0.9775
-    assert scores["digits-cnn", "non-digits refused, held-out scripts and pictograms"] >= 0.895
+    assert scores["digits-cnn", "distorted renderings, held-out fonts"] >= 0.978
+    assert scores["digits-cnn", "non-digits refused, held-out scripts and pictograms"] >= 0.905
 
 
 def test_digits_are_hardly_ever_refused_and_probabilities_mean_what_they_say() -> None:
@@ -43,7 +43,7 @@ def test_digits_are_hardly_ever_refused_and_probabilities_mean_what_they_say() -
     refusals = {row["on"]: row["refused"] / row["total"] for row in json.loads(metadata["refusals"])}
     assert refusals["digits wrongly refused"] <= 0.015
     calibration = json.loads(metadata["calibration"])
-    assert calibration["expected_error"] <= 0.02
+    assert calibration["expected_error"] <= 0.017
     bins = [Bin(*each) for each in calibration["bins"]]
     assert calibration_error(bins) == pytest.approx(calibration["expected_error"], abs=1e-4)
 

@@ -252,6 +252,30 @@ def test_the_parts_of_a_broken_digit_are_one(picture: Image.Image) -> None:
     assert preprocess(picture, SPEC).max() > 0.9
 
 
+def smiley(pen: int) -> Image.Image:
+    picture = Image.new("L", (200, 200), 255)
+    face = ImageDraw.Draw(picture)
+    face.ellipse((20, 20, 180, 180), outline=0, width=pen)
+    for x in (75, 125):
+        face.ellipse((x - 10, 70, x + 10, 90), fill=0)
+    face.arc((60, 60, 140, 150), 20, 160, fill=0, width=pen)
+    return picture
+
+
+@pytest.mark.parametrize("pen", [4, 8, 12])
+def test_what_a_ring_encloses_is_kept(pen: int) -> None:
+    """Else a face is a 0, and so is a 0 with a dot in it another."""
+    image = preprocess(smiley(pen), SPEC)[0]
+    assert image[11:15, 11:15].max() > 0.5 and image[11:15, 18:22].max() > 0.5  # its eyes
+    assert image[18:25, 13:19].max() > 0.5  # and its mouth
+
+
+def test_a_filled_dot_below_is_kept() -> None:
+    image = preprocess(draw("?"), SPEC)[0]
+    rows = np.flatnonzero(image.max(axis=1) > 0.5)
+    assert np.diff(rows).max() > 1  # the dot of a question mark stands apart
+
+
 def encoded(kind: str, picture: Image.Image | None = None) -> bytes:
     buffer = io.BytesIO()
     (picture or draw()).save(buffer, kind)

@@ -56,16 +56,15 @@ def test_the_card_has_the_figures(tmp_path: Path) -> None:
     training = Training(
         {"a": source(7, 2), "b": source(0, 4)}, ({"a": 5}, {"a": 6, "b": 8}, {"b": 9}), (1000, 200, 30), 0.005, 1.5, 0.7
     )
-    write_card(tmp_path / "card.md", NETWORK, training, *scores(1990, 9), [Bin(10, 0.9, 0.8), Bin(30, 0.5, 0.5)])
+    write_card(tmp_path / "card.md", NETWORK, training, *scores(1990, 9), [Bin(10, 0.9, 0.8), Bin(30, 0.5, 0.5)], 2)
     card = (tmp_path / "card.md").read_text("utf-8")
     for part in (
         "| parameters | 128 (float32) |",
-        "7 pictures of digits and 6 of what is none",
+        "7 images of digits and 6 of what is none",
         "| a | 9 | 5 | 6 | 0 |",
         "| b | 4 | 0 | 8 | 9 |",
-        "1,000 steps",
-        "200 steps",
-        "and 30 with the pictures",
+        "AdamW: 1,000 steps, 200 with glyphs bent further, and 30 with the pictures",
+        "2 of these 40 answers are another class",
         "| accuracy, held-out fonts | 1990 of 2000, 99.50 % |",
         "| letters refused | 190 of 200, 95.00 % |",
         "| expected calibration error | 0.0250 |",

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from trninfer.models.network import Dense, FeatureInput, Network
-from trninfer.tools.scoring import Answers, accuracy_metadata, answer
+from trninfer.tools.scoring import Answers, accuracy_metadata, answer, classes_by_kernels
 
 NONE = 2
 
@@ -28,6 +28,16 @@ def test_answers_of_the_golden_model_come_in_order(rows: int) -> None:
     labels = np.arange(rows, dtype=np.int32) % 3
     given = answer(network, tensors, np.eye(3, dtype=np.float32)[labels], labels, refused=1)
     assert (given.count_correct(), given.total) == (rows, rows + 1)
+
+
+def test_classes_by_kernels_are_those_of_the_golden_model() -> None:
+    network = Network("small", FeatureInput(3), (Dense("only", 3, 4),), ("a", "b", "c", "d"))
+    rng = np.random.default_rng(0)
+    tensors = {"only.weight": rng.standard_normal((3, 4), np.float32), "only.bias": np.zeros(4, np.float32)}
+    x = rng.standard_normal((70, 3), np.float32)
+    np.testing.assert_array_equal(
+        classes_by_kernels(network, tensors, x), answer(network, tensors, x, np.zeros(70, np.int32)).classes
+    )
 
 
 def test_accuracy_is_printed_and_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,7 @@ def test_a_set_is_made_once(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one, other)
     sets.Sets(None).get("some set", make)
     assert len(made) == 2
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["some_set.npz"]
 
 
 def test_parts_and_sums_of_sets() -> None:
