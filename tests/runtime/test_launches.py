@@ -121,8 +121,9 @@ def test_batches_of_any_size(name: str, target: str, dtype: str) -> None:
     before = np.inf
     for batch in SIZES:
         network = session(model, dtype, batch, "network", target).time(batch).total_us
-        filtered = name == "residual" and dtype == "float32"  # layer by layer 3x3 filters take fewer matmuls
-        if batch % 8 in (0, 1) and not filtered:
+        # 40 channels three times over fill 120 partitions, where a load can bring them and no engine can copy them.
+        loads_taps = name == "residual" and dtype == "float32"
+        if batch % 8 in (0, 1) and not loads_taps:
             assert network <= session(model, dtype, batch, "layer", target).time(batch).total_us, f"a batch of {batch}"
         assert network / batch <= ONE_MORE * before, f"a batch of {batch} is slower a picture than a smaller one"
         before = min(before, network / batch)
