@@ -9,7 +9,7 @@ each tile of them. The Tensor Engine hides those of the other engines where chan
 of which a column takes four cycles. So the forms are compared by the engine that takes longest in each.
 
 Its errors are larger: in float32, 1.3 times (pairs) and 1.7 times (squares) those of the direct form, in 16 bits, to
-which combinations are rounded, up to twice (pairs). Squares are not taken there: their errors would be two and a half
+which combinations are rounded, 1.9 times (pairs). Squares are not taken there: their errors would be two and a half
 times as large, and the Vector Engine would take longer than the Tensor Engine saves (docs/convolutions.md). In float16
 the sum of two inputs must be in range.
 """
@@ -27,6 +27,7 @@ FORMS = (QUICKEST, DIRECT, PAIRS, SQUARES)
 TENSOR_NS = 1 / 2.4  # a column, of four in float32
 VECTOR_NS = 1 / 0.96  # an element a partition
 GPSIMD_NS = 2 / 1.2  # one of a sum of two tiles
+SCALAR_NS = 1 / 1.2
 VECTOR_GAP_NS = 65
 DESCRIPTOR_NS = 14 / 16  # of a short row, which a DMA loads by itself where columns are padded; 16 engines share them
 LEAST_COLUMNS = 64  # of a matmul: loading 16-bit weights takes as long,
@@ -119,11 +120,12 @@ def engines_ns(
     outputs: tuple[int, int, int],
     piece: tuple[int, int, int],
     work: tuple[int, int, int, int],
-) -> tuple[float, float, float]:
-    """Nanoseconds that the Tensor, Vector and GpSimd Engine take, filters that are combined already.
+    from_host: bool,
+) -> tuple[float, float, float, float]:
+    """Nanoseconds that the Tensor, Vector, GpSimd and Scalar Engine take beside the combining of filters.
 
     `outputs`: (images, rows, columns), in pieces of so many; `work`: (tiles of input channels, tiles of output
-    channels, matmuls of a filter in the direct form, pool size).
+    channels, matmuls of a filter in the direct form, pool size); `from_host`: filters come combined (pairs.py).
     """
     inputs, output_tiles, steps, pool_size = work
     images = max(1, min(outputs[0], piece[0]))
@@ -136,17 +138,21 @@ def engines_ns(
         tensor = max(LEAST_COLUMNS_FLOAT32, columns) * 4 * TENSOR_NS
     tensor = inputs * output_tiles * matrices(form, steps) * pieces * tensor
     if form == DIRECT:
-        return tensor, 0.0, 0.0
+        return tensor, 0.0, 0.0, 0.0
     pooled = pool_size == 2
     if form == PAIRS:
-        elements = 3 * inputs + (4 if pooled else 2) * output_tiles
-        vector = elements * columns * VECTOR_NS + (2 * inputs + 3 * output_tiles) * VECTOR_GAP_NS
-        gpsimd = (inputs + 2 * output_tiles) * columns * GPSIMD_NS
+        narrow = item_bytes == 2
+        elements = (2 if narrow and from_host else 3) * inputs + (2.5 if pooled else 2) * output_tiles
+        vector = elements * columns * VECTOR_NS + (3 * inputs + 3 * output_tiles) * VECTOR_GAP_NS
+        shared = 1 if not narrow else 0 if from_host else 2
+        gpsimd = (shared * inputs + (3 if pooled else 2) * output_tiles) * columns * GPSIMD_NS
+        scalar = ((2 if narrow else 0) * inputs + (2.5 if pooled else 4) * output_tiles) * columns * SCALAR_NS
     else:
         elements = 18 * inputs + (18 if pooled else 14) * output_tiles
         vector = elements * columns * VECTOR_NS + (6 * inputs + 7 * output_tiles) * VECTOR_GAP_NS
         gpsimd = (6 * inputs + 10 * output_tiles) * columns * GPSIMD_NS
-    return tensor, pieces * vector, pieces * gpsimd
+        scalar = (8 + (1 if pooled else 4)) * output_tiles * columns * SCALAR_NS
+    return tensor, pieces * vector, pieces * gpsimd, pieces * scalar
 
 
 def estimate(plan):
@@ -156,13 +162,13 @@ def estimate(plan):
     outputs = (problem.batch, problem.out_rows, problem.out_columns)
     piece = (psum.images, psum.rows, psum.columns)
     work = (inputs, output_tiles, len(plan.steps), problem.pool_size)
-    tensor, vector, gpsimd = engines_ns(form, problem.item_bytes, outputs, piece, work)
+    tensor, vector, gpsimd, scalar = engines_ns(form, problem.item_bytes, outputs, piece, work, problem.from_host)
     if form == DIRECT:
         return tensor
     if problem.padding[1] + problem.padding[3] + problem.out_columns % 2 > 0:
         tensor = max(tensor, problem.batch * problem.in_channels * problem.height * DESCRIPTOR_NS)
     vector += inputs * output_tiles * (SQUARES_WEIGHTS_NS if form == SQUARES else PAIRS_WEIGHTS_NS)
-    return max((tensor, vector, gpsimd)) + START_NS[form]
+    return max((tensor, vector, gpsimd, scalar)) + START_NS[form]
 
 
 def combined_elements(form: str, rows: int, columns: int, filter_rows: int) -> int:

@@ -18,7 +18,7 @@ from .pairs import pair_inputs
 from .plan import Conv2dPlan, has_space, input_columns, input_rows, rows_of_taps
 from .squares import square_inputs
 
-ZEROED_TILES = 3  # one multiplied, one loaded, one waiting for its loads
+ZEROED_TILES = 4  # one multiplied, two loaded, one waiting for its loads
 
 
 @dataclass
@@ -164,6 +164,9 @@ def _load_taps(tile, x, plan, group, channels, kept, top, left):
     """The rows from `kept` on, for each tap that has a block of partitions."""
     problem = plan.problem
     pitch = plan.reach.row_pitch
+    # A DMA for each tap takes longer to describe than to move; the runtime prepares descriptors ahead.
+    many = problem.taps[0] * problem.taps[1] > 1 and len(plan.groups) > 1
+    prepared = nisa.dge_mode.none if many else nisa.dge_mode.unknown
     for i in range(problem.taps[0]):
         row = top + i * problem.dilation[0]  # of the image: element (r, c) is row + r * pitch, column + c
         first_row = max(kept, ceil_div(max(0, -row), pitch))
@@ -182,6 +185,7 @@ def _load_taps(tile, x, plan, group, channels, kept, top, left):
                         row + first_row * pitch : row + (end_row - 1) * pitch + 1 : pitch,
                         column + first_column : column + end_column,
                     ].permute((1, 0, 2, 3)),
+                    dge_mode=prepared,
                 )
 
 

@@ -15,28 +15,66 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..tiling.packing import ceil_div
+from ..tiling.tiles import even_tiles, itemsize
 from ..tiling.warm_up import psum_tile
 from .plan import rows_of_taps
 
 ORDER = (1, 2, 0, 3)  # of the sums: first those that are copied out of PSUM
 FIRST = 1
+BAND_ELEMENTS = 512  # of a combination that are made at a time
 
 
 def pair_inputs(tile, plan):
-    """The four combinations of an input tile [K, images, rows, columns], as [K, 4, images, rows, pairs]."""
+    """The four combinations of an input tile [K, images, rows, columns], as [K, 4, images, rows, pairs].
+
+    A band of rows after the other, so that matmuls of the first rows need not wait for the last.
+    """
     partitions, images, rows = tile.shape[:3]
     pairs = ceil_div(plan.problem.out_columns, 2)
-    end = 2 * pairs
     combined = nl.ndarray((partitions, 4, images, rows, pairs), dtype=tile.dtype, buffer=nl.sbuf)
-    d0 = tile[:, :, :, 0:end:2]
-    d1 = tile[:, :, :, 1:end:2]
-    d2 = tile[:, :, :, 2 : end + 2 : 2]
-    d3 = tile[:, :, :, 3 : end + 2 : 2]
-    nisa.tensor_tensor(dst=combined[:, 0], data1=d0, data2=d2, op=nl.subtract, engine=nisa.engine.vector)
-    nisa.tensor_tensor(dst=combined[:, 1], data1=d1, data2=d2, op=nl.add, engine=nisa.engine.vector)
-    nisa.tensor_tensor(dst=combined[:, 2], data1=d2, data2=d1, op=nl.subtract, engine=nisa.engine.gpsimd)
-    nisa.tensor_tensor(dst=combined[:, 3], data1=d1, data2=d3, op=nl.subtract, engine=nisa.engine.vector)
+    for band in even_tiles(rows, max(1, BAND_ELEMENTS // (images * pairs))):
+        rows_of_band = tile[:, :, band.start : band.end, 0 : 2 * pairs + 2]
+        _combine(combined[:, :, :, band.start : band.end], rows_of_band, plan.problem.from_host)
     return combined
+
+
+def _combine(combined, tile, from_host):
+    """The combinations [K, 4, images, rows, pairs] of [K, images, rows, 2 * pairs + 2].
+
+    Columns of 16 bits come apart first, even ones and odd ones, of which the Vector Engine adds two a cycle
+    (trainium2_arch). Where filters are rounded twice, as they came and combined, the input's rounding is made good in
+    part: (c1 + c2) / 2 and (c1 - c2) / 2 stand for d2 and d1 in the other two combinations.
+    """
+    partitions, images, rows, columns = tile.shape
+    pairs = combined.shape[4]
+    even = tile[:, :, :, 0:columns:2]
+    odd = tile[:, :, :, 1:columns:2]
+    narrow = itemsize(tile.dtype) == 2
+    if narrow:
+        planes = nl.ndarray((partitions, 2, images, rows, pairs + 1), dtype=tile.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=planes[:, 0], op=nl.copy, data=even)
+        nisa.activation(dst=planes[:, 1], op=nl.copy, data=odd)
+        even, odd = planes[:, 0], planes[:, 1]
+    d0, d2 = even[:, :, :, 0:pairs], even[:, :, :, 1 : pairs + 1]
+    d1, d3 = odd[:, :, :, 0:pairs], odd[:, :, :, 1 : pairs + 1]
+    other = nisa.engine.vector if narrow else nisa.engine.gpsimd
+    c1, c2 = combined[:, 1], combined[:, 2]
+    nisa.tensor_tensor(dst=c1, data1=d1, data2=d2, op=nl.add, engine=nisa.engine.vector)
+    nisa.tensor_tensor(dst=c2, data1=d2, data2=d1, op=nl.subtract, engine=other)
+    if narrow and not from_host:
+        doubles = nl.ndarray((partitions, 2, images, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)  # of d2 and d1
+        nisa.tensor_tensor(dst=doubles[:, 0], data1=c1, data2=c2, op=nl.add, engine=nisa.engine.gpsimd)
+        nisa.tensor_tensor(dst=doubles[:, 1], data1=c1, data2=c2, op=nl.subtract, engine=nisa.engine.gpsimd)
+        _add_half(combined[:, 0], doubles[:, 0], -0.5, nl.add, d0)
+        _add_half(combined[:, 3], doubles[:, 1], 0.5, nl.subtract, d3)
+    else:
+        nisa.tensor_tensor(dst=combined[:, 0], data1=d0, data2=d2, op=nl.subtract, engine=nisa.engine.vector)
+        nisa.tensor_tensor(dst=combined[:, 3], data1=d1, data2=d3, op=nl.subtract, engine=nisa.engine.vector)
+
+
+def _add_half(dst, double, half, op, other):
+    """dst = double * half op other."""
+    nisa.scalar_tensor_tensor(dst=dst, data=double, op0=nl.multiply, operand0=half, op1=op, operand1=other)
 
 
 def pair_filters(weights):
@@ -83,8 +121,9 @@ def accumulate_pairs(sums, weights, combined, plan, t, piece, warm):
             )
 
 
-def join_pairs(sums, columns):
-    """The outputs [count, rows, columns] in SBUF, float32, from their four sums in PSUM."""
+def join_pairs(sums, columns, pooled):
+    """The outputs [count, rows, columns] in SBUF, float32, from their four sums in PSUM; of `pooled` ones the maxima of
+    two columns each, [count, rows, pairs]."""
     count, rows, pairs = sums[0].shape
     half1 = nl.ndarray((count, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)
     half2 = nl.ndarray((count, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)
@@ -97,4 +136,9 @@ def join_pairs(sums, columns):
     nisa.tensor_tensor(dst=odd, data1=half1, data2=half2, op=nl.subtract, engine=nisa.engine.gpsimd)
     nisa.tensor_tensor(dst=outputs[:, :, :, 0], data1=even, data2=sums[0], op=nl.add, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=outputs[:, :, :, 1], data1=odd, data2=sums[3], op=nl.subtract, engine=nisa.engine.vector)
+    if pooled:
+        largest = nl.ndarray((count, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)
+        first, second = outputs[:, :, :, 0], outputs[:, :, :, 1]
+        nisa.tensor_tensor(dst=largest, data1=first, data2=second, op=nl.maximum, engine=nisa.engine.gpsimd)
+        return largest
     return outputs.reshape((count, rows, 2 * pairs))[:, :, 0:columns]

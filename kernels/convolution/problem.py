@@ -32,6 +32,7 @@ class Problem(nl.NKIObject):
     packed: bool  # weights come in stationary layout
     form: str = "direct"  # in which filters are multiplied (forms.py), or "quickest"
     gen2: bool = False  # on NeuronCore-v2
+    from_host: bool = False  # filters come combined, rounded once
 
 
 @dataclass

@@ -20,6 +20,8 @@ from .plan import input_columns, psum_pieces, rows_of_taps
 from .squares import multiply_squares
 from .weights import units_of, weights_of
 
+QUICK_MATMULS = 2  # that take no longer than their sums on the way out of PSUM
+
 
 def convolve_tile(result, tiles, weights, tile, bias, group, added=None, pieces=None, warm=None):
     """One tile of output channels of a group, from input tiles in SBUF to `result` there.
@@ -33,14 +35,15 @@ def convolve_tile(result, tiles, weights, tile, bias, group, added=None, pieces=
     pool_size = plan.problem.pool_size
     if pieces is None:
         pieces = psum_pieces(plan, group)
-    for piece in pieces:
+    for n in range(len(pieces)):
+        piece = pieces[n]
         if plan.form == SQUARES:
             sums = multiply_squares(result.shape[0], units_of(weights, tile), tiles, piece, warm)
         elif plan.form == PAIRS:
             sums = pair_sums(result.shape[0], piece, warm)
             for t in range(len(tiles)):
                 accumulate_pairs(sums, weights_of(weights, tile, t), tiles[t], plan, t, piece, warm)
-            sums = join_pairs(sums, piece.columns)
+            sums = join_pairs(sums, piece.columns, pool_size == 2 and plan.problem.activation in NEVER_DECREASE)
         else:
             shape = (result.shape[0], piece.images * piece.rows, piece.columns)
             sums = psum_tile(shape, warm)
@@ -52,7 +55,12 @@ def convolve_tile(result, tiles, weights, tile, bias, group, added=None, pieces=
         left = piece.column // pool_size
         part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
         target = part[:, :, :, left : left + piece.columns // pool_size]
-        if added is None:
+        # Where sums come faster than the Scalar Engine takes them, the Vector Engine takes every second one.
+        quick = len(tiles) * len(plan.steps) <= QUICK_MATMULS and (group.row // plan.psum.rows + n) % 2 == 1
+        if added is None and quick and pool_size == 1 and plan.problem.activation == "relu":
+            shaped = sums.reshape(target.shape)
+            nisa.tensor_scalar(dst=target, data=shaped, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0)
+        elif added is None:
             _finish(target, sums, bias, plan.problem)
         else:
             other = added[:, piece.image : piece.image + piece.images, top : top + piece.rows]
@@ -101,8 +109,12 @@ def _finish(target, sums, bias, problem):
         activate(target, sums.reshape(target.shape), name, parameters, bias)
         return
     count, rows, columns = sums.shape
-    largest = nl.ndarray((count, rows // 2, columns // 2), dtype=nl.float32, buffer=nl.sbuf)
-    if name in NEVER_DECREASE:
+    largest = nl.ndarray((count, rows // 2, target.shape[3]), dtype=nl.float32, buffer=nl.sbuf)
+    if name in NEVER_DECREASE and columns == target.shape[3]:  # of two columns each already
+        tops, bottoms = sums[:, 0:rows:2], sums[:, 1:rows:2]
+        nisa.tensor_tensor(dst=largest, data1=tops, data2=bottoms, op=nl.maximum, engine=nisa.engine.vector)
+        activate(target, largest.reshape(target.shape), name, parameters, bias)
+    elif name in NEVER_DECREASE:
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(sums), axis=(3, 4))
         activate(target, largest.reshape(target.shape), name, parameters, bias)
     else:  # the maximum need not be at the maximum of what goes in

@@ -47,6 +47,7 @@ def plan_layer(layer, value, item_bytes):
         item_bytes,
         True,
         layer.form,
+        from_host=True,
     )
     block = outputs if layer.kind == "scores" else min(PARTITIONS, layer.channels * layer.together)
     if value.hbm is not None and layer.group_bytes > 0:

@@ -57,7 +57,7 @@ def quickest(
         steps = steps_of(layer, taps)
         loads = len(rows) * outputs * matrices(form, steps) * PARTITIONS**2 * itemsize / DMA_BYTES_NS
         work = (len(rows), outputs, steps, layer.pool_size)
-        busiest = max(loads, *engines_ns(form, itemsize, (1, high, wide), piece, work)) + START_NS[form]
+        busiest = max(loads, *engines_ns(form, itemsize, (1, high, wide), piece, work, True)) + START_NS[form]
         if form == DIRECT:
             least = busiest
         elif busiest * GAIN < least:
