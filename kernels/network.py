@@ -49,8 +49,8 @@ def run_network(x, weights, constants, program, together, images_at_once, pictur
         images_at_once: images / together that are in SBUF at a time, 1 or more.
         pictures: images that count; those after them fill x up.
     Returns:
-        scores [B', N] of x's dtype, softmax or raw, and classes int32 [B'], the first of the largest; of a part of a
-        network [B', C', H', W'], what its last layer gives.
+        scores [B', N] of x's dtype, softmax, its logarithms or raw, and classes int32 [B'], the first of the largest;
+        of a part of a network [B', C', H', W'], what its last layer gives.
     """
     layers = []
     for fields in program:

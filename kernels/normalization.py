@@ -254,14 +254,21 @@ def log_softmax(x):
         nisa.dma_copy(dst=data, src=group_view(x, group, whole(width)))
         largest = nl.ndarray((group.partitions, group.rows, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=data, axis=2, keepdims=True)
-        shifted = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_tensor(dst=shifted, data1=data, data2=largest.broadcast(2, width), op=nl.subtract)
-        grown = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.activation(dst=grown, op=nl.exp, data=shifted)
-        sums = nl.ndarray(largest.shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_reduce(dst=sums, op=nl.add, data=grown, axis=2, keepdims=True)
-        nisa.activation(dst=sums, op=nl.log, data=sums)
         result = nl.ndarray(shape, dtype=x.dtype, buffer=nl.sbuf)
-        nisa.tensor_tensor(dst=result, data1=shifted, data2=sums.broadcast(2, width), op=nl.subtract)
+        log_softmax_tile(result, data, largest)
         nisa.dma_copy(dst=group_view(out, group, whole(width)), src=result)
     return out
+
+
+def log_softmax_tile(dst, data, largest):
+    """Logarithms of the softmax of rows in SBUF: dst and data [partitions, rows, columns], the rows' maxima `largest`
+    [partitions, rows, 1], float32."""
+    partitions, rows, width = data.shape
+    shifted = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=shifted, data1=data, data2=largest.broadcast(2, width), op=nl.subtract)
+    grown = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=grown, op=nl.exp, data=shifted)
+    sums = nl.ndarray((partitions, rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=sums, op=nl.add, data=grown, axis=2, keepdims=True)
+    nisa.activation(dst=sums, op=nl.log, data=sums)
+    nisa.tensor_tensor(dst=dst, data1=shifted, data2=sums.broadcast(2, width), op=nl.subtract)

@@ -7,6 +7,7 @@ from ..activation_functions import activate
 from ..argmax import SEARCH_WIDTH, fill_up, find_largest
 from ..bias_activation import softmax_tile
 from ..convolution.input import load_input
+from ..normalization import log_softmax_tile
 from ..tiling.packing import PARTITIONS, ceil_div
 from ..tiling.tiles import Tile, evict, itemsize, load_early, load_rows, store_rows, tiles, transposed_dtype
 from .layers import Value, whole_tile
@@ -93,7 +94,8 @@ def _load_features(seen):
 
 
 def finish(layer, value, steps, units, biases, out, label):
-    """The last layer, with images on the partitions: [images, classes], softmax, and where the largest stands."""
+    """The last layer, with images on the partitions: [images, classes], softmax or its logarithms where asked for, and
+    where the largest stands."""
     scores, classes = out
     together = value.together
     outputs = together * layer.channels
@@ -121,8 +123,10 @@ def finish(layer, value, steps, units, biases, out, label):
         found = nl.ndarray((sums.shape[0], rows), dtype=nl.int32, buffer=nl.sbuf, name=label)
         largest = find_largest(found, logits)  # before the softmax, which keeps the order
         result = nl.ndarray(answers.shape, dtype=scores.dtype, buffer=nl.sbuf, name=label)
-        if layer.softmax:
+        if layer.softmax == "softmax":
             softmax_tile(result, answers, largest[:, :, 0:1])
+        elif layer.softmax == "log_softmax":
+            log_softmax_tile(result, answers, largest[:, :, 0:1])
         else:
             nisa.tensor_copy(dst=result, src=answers, engine=nisa.engine.gpsimd)
         first = part.start * together

@@ -43,7 +43,7 @@ class Layer(nl.NKIObject):
     margin: tuple[int, int, int, int]  # zeros around what it gives, for the layers that read it
     count_include_pad: bool
     ceil_mode: bool
-    softmax: bool
+    softmax: str  # of the scores: "softmax", "log_softmax" or "" for neither
     in_hbm: bool  # what it gives is too large for SBUF, or is what the launch gives
     stays: bool  # its weights stay in SBUF for all passes
     group_bytes: int  # of a partition, for an input in HBM that is loaded in groups of rows or images, 0: as a whole;

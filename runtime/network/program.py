@@ -59,7 +59,7 @@ class Planned:
     margin: tuple[int, int, int, int] = (0, 0, 0, 0)
     count_include_pad: bool = False
     ceil_mode: bool = False
-    softmax: bool = False
+    softmax: str = ""
     in_hbm: bool = False
     stays: bool = False
     group_bytes: int = 0
@@ -139,7 +139,7 @@ def draw(model: Model, dtype: np.dtype[Any], image: Shape) -> list[Planned]:
     if last is not None and is_last and _gives_scores(last, dtype.itemsize):
         drawn.planned[-1] = replace(last, kind="scores")
     elif last is None or last.kind != "scores":
-        drawn.add_identity("scores", model.network.layers[-1].name, False)
+        drawn.add_identity("scores", model.network.layers[-1].name, "")
     return drawn.planned
 
 
@@ -165,7 +165,7 @@ class _Drawing:
             self._dense(layer)
         elif isinstance(layer, Pool) and layer.dilation == (1, 1):
             self._pooling(layer)
-        elif isinstance(layer, Softmax) and not layer.log:
+        elif isinstance(layer, Softmax):
             self._softmax(layer)
         elif isinstance(layer, Concat):
             self.places[name] = tuple(part for read in layer.inputs for part in self.places[read])
@@ -179,7 +179,7 @@ class _Drawing:
         else:
             raise DoesNotFit(f"there is no body for layer {name!r} ({layer.kind})")
 
-    def add_identity(self, name: str, source: str, softmax: bool) -> None:
+    def add_identity(self, name: str, source: str, softmax: str) -> None:
         """The last layer where none is dense: what comes in, with images on the partitions."""
         channels, *window = self.shapes[source]
         count = math.prod(self.shapes[source])
@@ -305,7 +305,7 @@ class _Drawing:
         )
 
     def _softmax(self, layer: Softmax) -> None:
-        place = self.places[layer.inputs[0]]
+        place, kind = self.places[layer.inputs[0]], "log_softmax" if layer.log else "softmax"
         last = len(self.planned) - 1
         if (
             last >= 0
@@ -313,9 +313,9 @@ class _Drawing:
             and _gives_scores(self.planned[last], self.dtype.itemsize)
             and self.planned[last].activation == "identity"
         ):
-            self.planned[last] = replace(self.planned[last], kind="scores", softmax=True)
+            self.planned[last] = replace(self.planned[last], kind="scores", softmax=kind)
         else:
-            self.add_identity(layer.name, layer.inputs[0], True)
+            self.add_identity(layer.name, layer.inputs[0], kind)
 
 
 def _gives_scores(layer: Planned, itemsize: int) -> bool:

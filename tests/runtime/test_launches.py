@@ -19,6 +19,7 @@ from trninfer.models.network import (
     FeatureInput,
     Flatten,
     ImageInput,
+    Layer,
     LayerNorm,
     Network,
     Output,
@@ -106,6 +107,14 @@ def test_sizes_of_batches_that_lay_weights_out_alike_share_them() -> None:
 def test_any_number_of_classes(classes: int) -> None:
     layers = (Dense("a", 20, classes), Softmax("s"))
     check(Network("n", FeatureInput(20), layers, labels(classes)), "float32", 3, "trn2")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("last", [(Dense("a", 20, 129), Softmax("s", log=True)), (Softmax("s", log=True),)])
+def test_logarithms_of_a_softmax_at_the_end(last: tuple[Layer, ...], dtype: str) -> None:
+    network = Network("n", FeatureInput(20), last, labels(129 if len(last) > 1 else 20))
+    assert session(model_of(network), dtype).launches_note is None
+    check(network, dtype, 130, "trn2")
 
 
 SIZES = (1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 33, 48, 64, 65, 100, 129, 257, 513, 1024)

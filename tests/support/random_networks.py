@@ -67,7 +67,7 @@ def chains(draw: st.DrawFn) -> Network:
         layers.append(Dense(f"d{number}", features, outputs, draw(st.sampled_from(ACTIVATIONS))))
         features = outputs
     if draw(st.booleans()):
-        layers.append(Softmax("softmax"))
+        layers.append(Softmax("softmax", log=draw(st.booleans())))
     return Network("n", image, tuple(layers), labels(features))
 
 
@@ -109,7 +109,7 @@ def graphs(draw: st.DrawFn) -> Network:
     outputs = draw(st.sampled_from([2, 10]))
     layers.append(Dense("dense", sum(shapes[name][0] for name in loose), outputs))
     if draw(st.booleans()):
-        layers.append(Softmax("softmax"))
+        layers.append(Softmax("softmax", log=draw(st.booleans())))
     return Network("n", image, tuple(layers), labels(outputs))
 
 
