@@ -112,7 +112,7 @@ class LaidOut:
     def _are_worth_copies(self, layer: Planned, taps: tuple[int, int, int]) -> bool:
         """Whether a convolution is faster by the matmuls that copies of its input spare it, of an image (and those
         beside it)."""
-        if layer.kind != "conv2d" or layer.groups > 1 or layer.form != DIRECT:
+        if layer.kind != "conv2d" or layer.form != DIRECT:
             return False
         spared = steps_of(layer, (1, 1, taps[2])) - steps_of(layer, taps)
         float32 = self._itemsize == 4
