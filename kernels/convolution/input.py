@@ -164,8 +164,9 @@ def _load_taps(tile, x, plan, group, channels, kept, top, left):
     """The rows from `kept` on, for each tap that has a block of partitions."""
     problem = plan.problem
     pitch = plan.reach.row_pitch
-    # A DMA for each tap takes longer to describe than to move; the runtime prepares descriptors ahead.
-    many = problem.taps[0] * problem.taps[1] > 1 and len(plan.groups) > 1
+    # A DMA for each tap takes longer to describe than to move, and in a launch of a network weights wait behind them:
+    # the runtime prepares descriptors ahead.
+    many = problem.from_host and problem.taps[0] * problem.taps[1] > 1 and len(plan.groups) > 1
     prepared = nisa.dge_mode.none if many else nisa.dge_mode.unknown
     for i in range(problem.taps[0]):
         row = top + i * problem.dilation[0]  # of the image: element (r, c) is row + r * pitch, column + c
