@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from .html_markup import Markup, element, fragment, microseconds
 MAX_BLOCKS = 20_000  # on the page: some 800 KB, and drawn within a frame or two
 MAX_LANES = 6  # of DMA queues in one direction; those beyond share the last
 BINS = 480  # of the picture that stands where there is no script, and on paper
+_PACKAGE = Path(__file__).resolve().parents[2]
 _ROUNDING_NS = 1e-3  # by which two instructions of one engine may seem to overlap
 
 ENGINES = {
@@ -141,7 +142,11 @@ def _title(kind: str, lane: int) -> str:
 
 def _short(line: tuple[str, int]) -> str:
     """The kernel's file and line without the folders that only this machine has."""
-    return f"{'/'.join(PurePath(line[0]).parts[-2:])}:{line[1]}" if line[0] else ""
+    if not line[0]:
+        return ""
+    path = PurePath(line[0])
+    parts = path.relative_to(_PACKAGE).parts if path.is_relative_to(_PACKAGE) else path.parts[-2:]
+    return f"{'/'.join(parts)}:{line[1]}"
 
 
 def thin(timeline: Timeline, limit: int) -> tuple[list[list[Block]], float]:

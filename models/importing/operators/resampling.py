@@ -119,8 +119,11 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     ends = (0, *more) if rank == 2 else more
     around = (reach[0] - pads[0], reach[1] - pads[1], reach[0] - pads[2] + ends[0], reach[1] - pads[3] + ends[1])
     source = importer.planes(view)
-    if min(around) < 0:
-        source = importer.add(Pad(importer.name("pad"), around, inputs=(source,))).layer
+    cut = tuple(min(0, side) for side in around)
+    if min(cut) < 0:
+        wider = tuple(max(0, side) for side in around)  # first, or a side that is cut away may leave nothing
+        for sides in (wider, cut):
+            source = importer.add(Pad(importer.name("pad"), sides, inputs=(source,))).layer
         around = (0, 0, 0, 0)
     # [in, out / groups, ...] becomes [out, in / groups, ...], the other way around
     split = filters.reshape(groups, -1, *filters.shape[1:]).swapaxes(1, 2)

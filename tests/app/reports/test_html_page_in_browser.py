@@ -185,7 +185,7 @@ def test_blocks_tell_what_they_are(drive) -> None:
       point("pointerleave", 0, 0); found.gone = tip.hidden;
     """)
     assert re.match(r"nc_\w+\nconv1\.conv2d, at [\d.]+ µs\n[\d.]+ \S+\n[\d.]+ [kM]?FLOP", found["block"]), found
-    assert re.search(r"\nkernels/\w+\.py:\d+$", found["block"])
+    assert re.search(r"\nkernels/(\w+/)?\w+\.py:\d+$", found["block"])
     assert found["launch"].startswith("conv1.conv2d\n") and "the launch itself" in found["launch"]
     assert found["inside"] and found["gone"]
 
