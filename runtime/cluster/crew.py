@@ -32,6 +32,7 @@ class Task:
     inputs: Any
     position: int | None = None
     deaths: int = 0  # of workers while they had this at work
+    alone: bool = False  # a worker that had it ended: nothing else goes to the next one, or it might be blamed for it
 
 
 @dataclass
@@ -75,9 +76,15 @@ class Crew:
             self._hands[hand.number] = hand
             self._started += 1
 
-    def free(self) -> Hand | None:
-        """The ready worker with the fewest tasks, if it can take one."""
-        ready = [hand for hand in self._hands.values() if hand.hello is not None and len(hand.sent) < QUEUE]
+    def free(self, task: Task) -> Hand | None:
+        """The ready worker with the fewest tasks, if one can take the task."""
+        ready = [
+            hand
+            for hand in self._hands.values()
+            if hand.hello is not None
+            and len(hand.sent) < (1 if task.alone else QUEUE)
+            and not any(sent.alone for sent, _ in hand.sent)
+        ]
         return min(ready, key=lambda hand: (len(hand.sent), hand.number), default=None)
 
     def send(self, hand: Hand, task: Task) -> None:
@@ -97,8 +104,9 @@ class Crew:
     def wait(self) -> tuple[Hand, Task, Reply] | list[Task]:
         """Wait until a worker has something to tell.
 
-        That is a task's reply; or, where a worker ended, the tasks that it had, the one at work as the first and with a
-        death more; or nothing, where a worker is ready. Raises what a worker could not begin for.
+        That is a task's reply; or, where a worker ended, the tasks that it had, the first with a death more, each to be
+        sent alone, since the reply to the first may be lost with the worker; or nothing, where a worker is ready.
+        Raises what a worker could not begin for.
         """
         working = {hand.reference: hand for hand in self._hands.values() if hand.hello is None or hand.sent}
         done, _ = self._ray.wait(list(working), num_returns=1, timeout=1.0)
@@ -159,6 +167,8 @@ class Crew:
             return []
         tasks = [task for task, _ in hand.sent]
         tasks[0].deaths += 1
+        for task in tasks:
+            task.alone = True
         self._warn(f"worker {hand.number} on {hand.hello.host} ended, its inputs are given to another: {reason}")
         return tasks
 

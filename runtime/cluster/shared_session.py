@@ -95,7 +95,7 @@ class SharedSession:
             if not held:
                 return
             self._crew.ensure(sum(batch.answer is None for batch in held.values()))
-            while tasks and (hand := self._crew.free()) is not None:
+            while tasks and (hand := self._crew.free(tasks[0])) is not None:
                 self._crew.send(hand, tasks.popleft())
             told = self._crew.wait()
             if isinstance(told, tuple):
@@ -127,7 +127,7 @@ class SharedSession:
             return [task]
         batch = held[task.batch]
         if task.position is None and batch.count > 1:
-            return [Task(task.batch, task.inputs[i : i + 1], i) for i in range(batch.count)]
+            return [Task(task.batch, task.inputs[i : i + 1], i, alone=True) for i in range(batch.count)]
         position = task.position or 0
         batch.failures[position] = f"{task.deaths} workers ended while they had it at work"
         batch.parts[position] = no_answers(self.rows, self.model.network.outputs, {})

@@ -89,16 +89,22 @@ def test_only_what_was_at_work_counts_a_death(crew) -> None:
     workers.first_hello()
     first, second = Task(0, rows(2)), Task(1, rows(2))
     for task in (first, second):
-        workers.send(workers.free(), task)
-    assert workers.free() is None and QUEUE == 2  # it has what it does and what comes next
+        workers.send(workers.free(task), task)
+    third = Task(2, rows(2))
+    assert workers.free(third) is None and QUEUE == 2  # it has what it does and what comes next
     assert workers.wait() == [first, second]
     assert (first.deaths, second.deaths) == (1, 0)
     assert len(ray.killed) == 1 and "running low on memory" in warnings[0]
     workers.ensure(2)
     assert workers.wait() == []  # another one is ready
-    workers.send(workers.free(), first)
+    workers.send(workers.free(first), first)
+    assert workers.free(second) is None and workers.free(third) is None  # whose end the next one is, is beyond doubt
     hand, task, reply = workers.wait()
     assert task is first and hand.number == 1 and reply.value.size == 2
+    workers.send(workers.free(third), third)
+    assert workers.free(second) is None  # it was with what ended a worker, and goes alone too
+    workers.wait()
+    assert workers.free(second) is hand
 
 
 def test_three_ends_in_a_row_before_the_first_beginning(crew) -> None:
