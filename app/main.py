@@ -97,7 +97,8 @@ def _describe(error: Any) -> str:
     """A wrong command line in one line, with where to read on."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "trninfer"
-    return f"{' '.join(error.format_message().split()).rstrip('.')} (see {command} --help)"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return f"{message.replace(': Value error, ', ': ')} (see {command} --help)"  # pydantic's words, by way of typer
 
 
 def main() -> None:

@@ -74,3 +74,10 @@ def test_no_number_of_an_option_is_left_to_typer() -> None:
             kind, *settings = get_args(parameter.annotation) or (parameter.annotation,)
             if {int, float} & {kind, *get_args(kind)}:
                 assert settings[0].parser is not None, parameter
+
+
+@pytest.mark.parametrize("option", ["--dtype", "--target", "--form", "--launches"])
+def test_a_word_that_is_none_of_the_words(cli, option) -> None:
+    outcome = cli("bench", option, "sideways")
+    assert outcome.status == 2 and len(outcome.err.splitlines()) == 1
+    assert outcome.err.startswith(f"trninfer: Invalid value for '{option}': 'sideways' is not one of")
