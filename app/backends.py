@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..models.files import Model
     from ..runtime.backend import Backend
     from ..runtime.cluster.worker import Prepare
-    from ..runtime.session import BatchSession
+    from ..runtime.session import BatchSession, Session
     from .reports.report import Cores
 
 
@@ -36,6 +36,23 @@ def open_backend(options: RunOptions) -> Backend:
     )
 
 
+def session_on(backend: Backend, model: Model, options: RunOptions) -> Session:
+    """A session of a model on one backend, as the options ask for it; what its launches are is told."""
+    from ..runtime.session import Session
+
+    session = Session(
+        model,
+        backend,
+        options.dtype.value,
+        options.batch_size,
+        options.launches.value,
+        options.instructions,
+        options.convolutions.value,
+    )
+    _note_launches(session.launches_note, options)
+    return session
+
+
 @contextlib.contextmanager
 def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None = None) -> Iterator[BatchSession]:
     """A session of a model where the options ask for it; its workers end with the block.
@@ -43,19 +60,7 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
     `prepare` makes inputs of the sources that workers are sent in their place.
     """
     if not options.is_shared:
-        from ..runtime.session import Session
-
-        one = Session(
-            model,
-            open_backend(options),
-            options.dtype.value,
-            options.batch_size,
-            options.launches.value,
-            options.instructions,
-            options.convolutions.value,
-        )
-        note_launches(one.launches_note, options)
-        yield one
+        yield session_on(open_backend(options), model, options)
         return
     from ..runtime.cluster.shared_session import share_out
 
@@ -79,7 +84,7 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
         yield session
 
 
-def note_launches(note: str | None, options: RunOptions) -> None:
+def _note_launches(note: str | None, options: RunOptions) -> None:
     """Say on standard error why a network is not launched as was asked, unless the run is quiet."""
     if note is not None and not options.quiet:
         complain(note)

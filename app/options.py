@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
@@ -64,17 +65,15 @@ class Format(str, Enum):
     ndjson = "ndjson"
 
 
-def whole(least: int, most: int | None = None) -> Callable[[str | int], int]:
+def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
     """A reader of an option's whole number within bounds, in plain digits: Python reads `1_0` and others too."""
 
     def read(text: str | int) -> int:
         if isinstance(text, int):  # a default
             return text
-        if re.fullmatch(r"[+-]?[0-9]{1,18}", text) and least <= (number := int(text)) <= (
-            number if most is None else most
-        ):
-            return number
-        bounds = f"from {least} up" if most is None else f"from {least} to {most}"
+        if re.fullmatch(r"[+-]?[0-9]{1,18}", text) and least <= int(text) <= most:
+            return int(text)
+        bounds = f"from {least} up" if most == math.inf else f"from {least} to {most}"
         raise typer.BadParameter(f"{text!r} is no whole number {bounds}.")
 
     return read

@@ -42,7 +42,7 @@ from .tiling.packing import (
     taps_in_partitions,
 )
 from .tiling.tiles import usable_sbuf_bytes
-from .tiling.warm_up import WINDOW_NS, warm_up
+from .tiling.warm_up import WINDOW_NS, warm_bank
 
 
 @nki.jit
@@ -298,8 +298,7 @@ def _warm_up(plan):
     columns = piece.images * matmul_columns(plan.form, piece.rows, piece.columns)
     if plan.form == SQUARES:
         columns = 2 * columns  # of two combinations
-    bank = nl.ndarray((plan.weights.out_tiles[0].size, columns), dtype=nl.float32, buffer=nl.psum)
-    return bank if warm_up(bank, plan.problem.item_bytes) else None
+    return warm_bank(plan.weights.out_tiles[0].size, columns, plan.problem.item_bytes)
 
 
 def _result_shape(problem, group, channels):

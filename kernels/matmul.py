@@ -26,7 +26,7 @@ from .tiling.tiles import (
     tiles,
     usable_sbuf_bytes,
 )
-from .tiling.warm_up import warm_up
+from .tiling.warm_up import warm_bank
 
 FIRST_BYTES = DMA_BYTES // 2  # of a DMA while the Tensor Engine waits
 WARM_COLUMNS = 16384  # of all matmuls, four times in float32, from which they take twice as long as warming up
@@ -197,8 +197,7 @@ def _warm_up(M, N, K, dtype):
     passes = 4 if dtype == nl.float32 else 1
     if ceil_div(M, TILE_M) * ceil_div(K, PARTITIONS) * N * passes < WARM_COLUMNS:
         return None
-    bank = nl.ndarray((min(M, TILE_M), min(N, TILE_N)), dtype=nl.float32, buffer=nl.psum)
-    return bank if warm_up(bank, itemsize(dtype)) else None
+    return warm_bank(min(M, TILE_M), min(N, TILE_N), itemsize(dtype))
 
 
 @nki.jit

@@ -16,7 +16,7 @@ from ..models.network import INPUT
 from ..simulator.targets import find_target
 from .backend import ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
 from .network.layout import LaidOut
-from .network.plan import DEFAULT_INSTRUCTIONS, NetworkLaunch, NetworkPlan
+from .network.plan import DEFAULT_INSTRUCTIONS, NetworkPlan
 from .network.program import DoesNotFit
 from .plan import DTYPES, plan_network
 from .timing import BATCH, Row, add_times, with_batch
@@ -163,7 +163,7 @@ class NetworkLaunches:
             size = len(value)
             for number, segment in enumerate(self._plan.segments):
                 planned = segment.launch(size)
-                value = segment.filled_up(value, _whole(size, planned))
+                value = segment.filled_up(value, planned.images)
                 operands = self._operands_of(number, planned.laid_out)
                 result = backend.launch(self._kernel, value, *operands, **planned.parameters())
                 results.append((number, result))
@@ -182,7 +182,7 @@ class NetworkLaunches:
             size = min(step, batch - first)
             for number, segment in enumerate(self._plan.segments):
                 planned = segment.launch(size)
-                x = ArraySpec((_whole(size, planned), *segment.image), self._dtype)
+                x = ArraySpec((planned.images, *segment.image), self._dtype)
                 weights = ArraySpec((max(1, planned.laid_out.numbers),), self._dtype)
                 constants = ArraySpec((PARTITIONS, max(1, planned.laid_out.columns)), np.dtype(np.float32))
                 results.append((number, backend.time(self._kernel, x, weights, constants, **planned.parameters())))
@@ -242,8 +242,3 @@ def _shapes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[tuple[int,
     """A layer's shapes as rows show them: features without the axes that an image has."""
     shown = [shape[:1] if shape[1:] == (1, 1) else shape for shape in (before, after)]
     return (BATCH, *shown[0]), (BATCH, *shown[1])
-
-
-def _whole(batch: int, planned: NetworkLaunch) -> int:
-    """The batch filled up to a multiple of the images side by side."""
-    return -(-batch // planned.together) * planned.together

@@ -10,7 +10,7 @@ from ...runtime.backend import Backend
 from ...runtime.floor import floor_of
 from ...runtime.session import Result, Session
 from ...runtime.verify import Verification, Verifier, merge
-from ..backends import note_launches
+from ..backends import session_on
 from ..options import RunOptions
 from ..reports.report import LayerTable, Report
 
@@ -26,16 +26,7 @@ def bench_networks(
         loaded = load_model(name)
         network = loaded.network.name
         report.model = network if model is not None else None
-        session = Session(
-            loaded,
-            backend,
-            report.dtype,
-            options.batch_size,
-            options.launches.value,
-            options.instructions,
-            options.convolutions.value,
-        )
-        note_launches(session.launches_note, options)
+        session = session_on(backend, loaded, options)
         result, verdict = _bench_network(session, options.verify)
         verdicts += [verdict] if verdict is not None else []
         prefix = "" if len(names) == 1 else f"{network}/"

@@ -36,6 +36,7 @@ PAIRS_WEIGHTS_NS = 1400  # of the Vector Engine, to combine the filters of a til
 SQUARES_WEIGHTS_NS = 3200
 START_NS = {DIRECT: 0, PAIRS: 5500, SQUARES: 8000}  # until the first filters and inputs are combined
 GAIN = 1.03  # below which a form is not worth its errors
+RESERVED_BYTES = 8 * 1024  # of a partition of SBUF, for biases and pooling scratch, beside a grouped input
 
 
 def forms(problem):

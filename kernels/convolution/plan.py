@@ -17,6 +17,7 @@ from .forms import (
     LEAST_COLUMNS,
     LEAST_COLUMNS_FLOAT32,
     QUICKEST,
+    RESERVED_BYTES,
     SQUARES,
     estimate,
     forms,
@@ -28,7 +29,6 @@ from .forms import (
 )
 from .problem import Block, Chunk, Problem, Step, row_pitch, steps_of
 
-RESERVED_BYTES = 8 * 1024  # of an SBUF partition, for biases and pooling scratch
 WEIGHT_BYTES = 96 * 1024  # at most this much of a partition for resident weights
 STAGING_BYTES = 48 * 1024  # and this much for weights on their way from HBM layout to stationary layout
 STAGING_CHUNK_BYTES = 16 * 1024

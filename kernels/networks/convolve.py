@@ -17,7 +17,7 @@ from ..convolution.resident import plan_resident
 from ..convolution.sums import convolve_tile
 from ..tiling.packing import PARTITIONS, ceil_div
 from ..tiling.tiles import itemsize, tiles
-from ..tiling.warm_up import warm_up
+from ..tiling.warm_up import warm_bank
 from .ends import load
 from .fold import blank_rows
 from .layers import Value, copy_down, heights, inside, make_room, whole_tile
@@ -62,7 +62,9 @@ def convolve(network, n, operands, target, label):
     dtype = network.weights.dtype
     plan = plan_layer(layer, value, itemsize(dtype))
     weights = weights_of(network, n, value, plan)
-    warm = None if network.columns else _warm_up(plan)
+    warm = None
+    if not network.columns:  # the first of a launch
+        warm = warm_bank(plan.weights.out_tiles[0].size, nl.tile_size.psum_bank_fmax, 2)
     units_of(weights, 0, not network.columns)
     inputs = _inputs(layer, value, plan)
     constants = constants_of(network)
@@ -125,12 +127,6 @@ def _filled(group, images):
     if images < 1:
         return None
     return Block(group.image, min(group.images, images), group.row, group.rows, group.column, group.columns)
-
-
-def _warm_up(plan):
-    """A PSUM bank of zeros for a launch's first sums; None where no warming up is needed."""
-    bank = nl.ndarray((plan.weights.out_tiles[0].size, nl.tile_size.psum_bank_fmax), dtype=nl.float32, buffer=nl.psum)
-    return bank if warm_up(bank, 2) else None
 
 
 def _part(tile, places, group, pool_size):

@@ -17,6 +17,9 @@ Triple = tuple[int, int, int]
 Section = tuple[int, int, int, int]  # first input channel, channels, first output channel, channels
 
 PARTITIONS = 128  # lanes of every on-chip memory, rows and columns of the Tensor Engine (nl.tile_size.pmax)
+IDENTITY_BYTES = (
+    256  # of a partition of SBUF, which nki-library leaves to the identity of the compiler's own transposes
+)
 
 
 def ceil_div(a: int, b: int) -> int:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
+from .packing import IDENTITY_BYTES
 from .packing import PARTITIONS as PARTITIONS
 from .packing import ceil_div as ceil_div
 
-IDENTITY_BYTES = 256  # of a partition, which nki-library leaves to the identity of the compiler's own transposes
 DMA_ROW_BYTES = 2048  # contiguous bytes from which a DMA descriptor is efficient (nki-dma-bandwidth-guide)
 DMA_BYTES = 1 << 19  # from which a DMA is: 32 KiB for each of the 16 DMA engines (nki_perf_guide)
 

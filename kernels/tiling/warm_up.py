@@ -31,6 +31,12 @@ def warm_up(bank, item_bytes):
     return True
 
 
+def warm_bank(partitions, columns, item_bytes):
+    """A PSUM tile of zeros, as `warm_up` makes it, for a kernel's first sums; None where no warming up is needed."""
+    bank = nl.ndarray((partitions, columns), dtype=nl.float32, buffer=nl.psum)
+    return bank if warm_up(bank, item_bytes) else None
+
+
 def psum_tile(shape, warm):
     """A tile in PSUM, float32, of two or three dimensions: of `warm`, a bank of zeros, where that is not None."""
     if warm is None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ...kernels.convolution.forms import (
     DIRECT,
     GAIN,
+    RESERVED_BYTES,
     SQUARES,
     START_NS,
     combined_elements,
@@ -25,7 +26,6 @@ from .program import Planned
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # of a partition, for what is combined of an input at a time; two of them live
 DMA_BYTES_NS = 370.0  # at which filters come from HBM, combined by the host
-RESERVED_BYTES = 8 * 1024  # of those for a grouped input (kernels/convolution/plan.py)
 FILTERING_BYTES = 16 * 1024  # for sums on their way to the output
 
 

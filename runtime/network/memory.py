@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernels.convolution.forms import DIRECT, matrices
-from ...kernels.tiling.packing import PARTITIONS, ceil_div
+from ...kernels.tiling.packing import IDENTITY_BYTES, PARTITIONS, ceil_div
 from ...models.network import Shape
 from ...simulator.targets import find_target
 from .forms import FILTERING_BYTES, combined_bytes
@@ -13,7 +13,6 @@ from .layout import LaidOut, from_hbm, heights_of, read_together, steps_of
 from .program import CONVOLUTIONS, Planned
 
 SMALLEST = "trn1"  # the target with the least SBUF
-IDENTITY_BYTES = 256  # of a partition that tiles may not take either (kernels/tiling/tiles.py)
 SCRATCH_BYTES = 12 * 1024  # of them for sums on their way from PSUM, and what else lives briefly
 GROUP_BYTES = 48 * 1024  # for an input in HBM that is loaded in groups, and what a group gives
 WHOLE_BYTES = 8 * 1024  # an input of an image up to which it is loaded as a whole (convolution.plan.WHOLE_IMAGE_BYTES)

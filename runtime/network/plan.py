@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.convolution.forms import DIRECT
-from ...kernels.tiling.packing import PARTITIONS, ceil_div
+from ...kernels.tiling.packing import PARTITIONS, ceil_div, round_up
 from ...models.files import Model
 from ...models.network import Shape
 from .estimate import estimate
@@ -46,6 +46,11 @@ class NetworkLaunch:
     images_at_once: int
     instructions: int  # about so many, of one pass
     pictures: int
+
+    @property
+    def images(self) -> int:
+        """Images of x: the pictures filled up to a multiple of those that lie side by side."""
+        return round_up(self.pictures, self.together)
 
     def parameters(self) -> dict[str, Any]:
         """What the kernel is told beside its operands."""

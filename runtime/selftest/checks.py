@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.tiling.packing import round_up
 from ...models.files import Model
 from ...models.golden import run_layer, run_network
 from ...models.layout import pack_conv2d
@@ -208,14 +209,13 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
     }
     (part,) = NetworkPlan(Model(network, tensors, {}), dtype).segments
     planned = part.launch(batch)
-    whole = -(-batch // planned.together) * planned.together
-    (x,) = _draw(dtype, (whole, 1, side, side))
-    given = -(-batch // planned.laid_out.layers[-1].together) * planned.laid_out.layers[-1].together
+    (x,) = _draw(dtype, (planned.images, 1, side, side))
+    given = round_up(batch, planned.laid_out.layers[-1].together)
 
     def probabilities() -> np.ndarray:
         return run_network(network, tensors, x[:given].astype(np.float32)).probabilities
 
-    operands = (part.filled_up(x, whole), planned.laid_out.weights(dtype), planned.laid_out.constants())
+    operands = (part.filled_up(x, planned.images), planned.laid_out.weights(dtype), planned.laid_out.constants())
     return Check(
         "run_network",
         size,

@@ -72,20 +72,36 @@ def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bia
             f"its weight is {list(weight.shape)} in {groups} groups, but {view.shape[0]} channels come in; where "
             "they come last (NHWC), a Transpose is needed before it"
         )
+    source = importer.planes(view)
+    made = add_convolution(importer, source, filters, bias, pads, stride=strides, dilation=dilations, groups=groups)
+    return without_height(made, rank)
+
+
+def add_convolution(
+    importer: Importer,
+    source: str,
+    filters: np.ndarray,
+    bias: np.ndarray | None,
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0),
+    *,
+    stride: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
+) -> View:
+    """A layer that convolves the image of layer `source` with filters [Cout, Cin / groups, kh, kw]."""
     layer = Conv2d(
         importer.name("conv"),
-        view.shape[0],
+        filters.shape[1] * groups,
         len(filters),
         (filters.shape[2], filters.shape[3]),
         pads,
-        stride=strides,
-        dilation=dilations,
+        stride=stride,
+        dilation=dilation,
         groups=groups,
-        inputs=(importer.planes(view),),
+        inputs=(source,),
     )
-    if bias is None:
-        bias = np.zeros(len(filters), np.float32)
-    return without_height(importer.add(layer, {"weight": filters, "bias": bias.reshape(-1)}), rank)
+    bias = np.zeros(len(filters), np.float32) if bias is None else bias.reshape(-1)
+    return importer.add(layer, {"weight": filters, "bias": bias})
 
 
 def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray | None) -> View:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...network import Conv2d, ModelError, Pad
+from ...network import ModelError, Pad
 from ..importer import Importer
 from ..onnx_attributes import integers, text
 from ..onnx_file import Node
 from ..view import View
+from .convolution import add_convolution
 from .rearranging import select_entries
 
 _BY_PIXELS = ("reflect", "edge", "wrap")  # ONNX's modes, and numpy.pad's
@@ -73,8 +74,7 @@ def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value
         raise ModelError("channels are padded by zeros alone, to 4096 at most")
     weight = np.zeros((channels + sum(sides), channels, 1, 1), np.float32)
     weight[np.arange(channels) + sides[0], np.arange(channels)] = 1
-    layer = Conv2d(importer.name("conv"), channels, len(weight), (1, 1), inputs=(source,))
-    return importer.add(layer, {"weight": weight, "bias": np.zeros(len(weight), np.float32)}).layer
+    return add_convolution(importer, source, weight, None).layer
 
 
 def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -> View:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...network import Conv2d, ModelError, Pad
+from ...network import ModelError, Pad
 from ..importer import Importer, without_height
 from ..onnx_attributes import integer, integers, listed, numbers, text
 from ..onnx_file import Node
 from ..view import View
-from .convolution import geometry
+from .convolution import add_convolution, geometry
 from .rearranging import MAX_SELECTED, mix_entries, reshaped
 
 _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -128,18 +128,8 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     # [in, out / groups, ...] becomes [out, in / groups, ...], the other way around
     split = filters.reshape(groups, -1, *filters.shape[1:]).swapaxes(1, 2)
     turned = split.reshape(-1, split.shape[2], *filters.shape[2:])[:, :, ::-1, ::-1]
-    layer = Conv2d(
-        importer.name("conv"),
-        view.shape[0],
-        len(turned),
-        (turned.shape[2], turned.shape[3]),
-        around,
-        dilation=dilations,
-        groups=groups,
-        inputs=(source,),
-    )
-    bias = np.zeros(len(turned), np.float32) if bias is None else bias
-    importer.give(node, without_height(importer.add(layer, {"weight": turned, "bias": bias}), rank))
+    made = add_convolution(importer, source, turned, bias, around, dilation=dilations, groups=groups)
+    importer.give(node, without_height(made, rank))
 
 
 def _spread_out(importer: Importer, view: View, axis: int, stride: int) -> View:
