@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..models.files import Model
     from ..runtime.backend import Backend
     from ..runtime.cluster.worker import Prepare
+    from ..runtime.launches import LaunchOptions
     from ..runtime.session import BatchSession, Session
     from .reports.report import Cores
 
@@ -40,16 +41,9 @@ def session_on(backend: Backend, model: Model, options: RunOptions) -> Session:
     """A session of a model on one backend, as the options ask for it; what its launches are is told."""
     from ..runtime.session import Session
 
-    session = Session(
-        model,
-        backend,
-        options.dtype.value,
-        options.batch_size,
-        options.launches.value,
-        options.instructions,
-        options.convolutions.value,
-    )
-    _note_launches(session.launches_note, options)
+    session = Session(model, backend, options.dtype.value, options.batch_size, _launch_options(options))
+    if session.launches_note is not None and not options.quiet:
+        complain(session.launches_note)
     return session
 
 
@@ -75,19 +69,17 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
         neuron_options=_counts(options),
         address=options.cluster,
         prepare=prepare,
-        launches=options.launches.value,
-        instructions=options.instructions,
-        form=options.convolutions.value,
+        launches=_launch_options(options),
         progress=_progress(options),
         warn=complain,
     ) as session:
         yield session
 
 
-def _note_launches(note: str | None, options: RunOptions) -> None:
-    """Say on standard error why a network is not launched as was asked, unless the run is quiet."""
-    if note is not None and not options.quiet:
-        complain(note)
+def _launch_options(options: RunOptions) -> LaunchOptions:
+    from ..runtime.launches import LaunchOptions
+
+    return LaunchOptions(options.launches.value, options.instructions, options.convolutions.value)
 
 
 def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | None:

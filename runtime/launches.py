@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..kernels.convolution.forms import DIRECT, QUICKEST, worthwhile
+from ..kernels.convolution.forms import QUICKEST, worthwhile
 from ..kernels.tiling.packing import PARTITIONS
 from ..models.files import Model
 from ..models.network import INPUT
@@ -22,9 +22,23 @@ from .plan import DTYPES, plan_network
 from .timing import BATCH, Row, add_times, with_batch
 
 LAUNCHES = ("network", "layer")
-FORMS = (QUICKEST, DIRECT)  # of 3x3 convolutions: minimal filtering where it is quicker, or nowhere
 
 Progress = Callable[[float], None]  # is given the share of a batch that is done
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """How a network is launched: per "network", in as few launches as have at most so many `instructions` each, or per
+    "layer". In the `form` "quickest", 3x3 filters are combined where that is predicted to be quicker
+    (docs/convolutions.md); in "direct", nowhere.
+    """
+
+    per: str = "network"  # of LAUNCHES
+    instructions: int = DEFAULT_INSTRUCTIONS
+    form: str = QUICKEST
+
+
+DEFAULT_LAUNCHES = LaunchOptions()
 
 
 @dataclass(frozen=True)
@@ -54,27 +68,18 @@ class Launches(Protocol):
 
 
 def plan_launches(
-    model: Model,
-    dtype: str,
-    how: str,
-    info: BackendInfo,
-    instructions: int = DEFAULT_INSTRUCTIONS,
-    form: str = QUICKEST,
-    batch: int = 1,
+    model: Model, dtype: str, info: BackendInfo, options: LaunchOptions = DEFAULT_LAUNCHES, batch: int = 1
 ) -> Launches:
-    """The launches of a network, by `how` of LAUNCHES; layer by layer where its layers cannot share one.
+    """The launches of a network; layer by layer where its layers cannot share one.
 
-    `info`: of the backend. `instructions`: of a launch, at most. `form`: of FORMS, in which filters are multiplied.
-    `batch`: the inputs that most often come, of which `note` tells.
+    `info`: of the backend. `batch`: the inputs that most often come, of which `note` tells.
     """
-    if how == "layer":
-        return LayerLaunches(model, dtype, None, form)
-    old = find_target(info.target).generation == 2
-    forms = worthwhile(old, DTYPES[dtype].itemsize) if form == QUICKEST else ()
+    if options.per == "layer":
+        return LayerLaunches(model, dtype, None, options.form)
     try:
-        return NetworkLaunches(model, dtype, info, instructions, forms, batch)
+        return NetworkLaunches(model, dtype, info, options, batch)
     except DoesNotFit as reason:
-        return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}", form)
+        return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}", options.form)
 
 
 class LayerLaunches:
@@ -131,15 +136,14 @@ class NetworkLaunches:
     network.
     """
 
-    def __init__(
-        self, model: Model, dtype: str, info: BackendInfo, instructions: int, forms: Sequence[str], batch: int
-    ) -> None:
-        """DoesNotFit where the network cannot be told to the kernel. `info`: of the backend. `instructions`: of a
-        launch, at most. `forms`: as for `NetworkPlan`. `batch`: of which `note` tells."""
+    def __init__(self, model: Model, dtype: str, info: BackendInfo, options: LaunchOptions, batch: int) -> None:
+        """See `plan_launches`; DoesNotFit where the network cannot be told to the kernel."""
         from .. import kernels  # not before the backend is chosen
 
         self._dtype = DTYPES[dtype]
-        self._plan = NetworkPlan(model, self._dtype, instructions, forms, info.target)
+        old = find_target(info.target).generation == 2
+        forms = worthwhile(old, self._dtype.itemsize) if options.form == QUICKEST else ()
+        self._plan = NetworkPlan(model, self._dtype, options.instructions, forms, info.target)
         self.note = self._plan.note_of(batch)
         self._kernel = kernels.kernel("run_network")
         self._tells_layers = info.tells_layers

@@ -12,8 +12,7 @@ from ..models.files import Model
 from ..models.golden import probabilities_of
 from ..models.network import describe_shape
 from .backend import Backend, BackendInfo, KernelError, LaunchTime
-from .launches import plan_launches
-from .network.plan import DEFAULT_INSTRUCTIONS
+from .launches import DEFAULT_LAUNCHES, LaunchOptions, plan_launches
 from .plan import DTYPES
 from .timing import LayerTiming, Row, Totals, named_timelines
 
@@ -78,9 +77,8 @@ class BatchSession(Protocol):
 class Session:
     """Runs a model's network on a backend in one dtype ("float32", "bfloat16" or "float16").
 
-    `launches` is "network", all layers in one launch, or in as few as have at most so many `instructions` each
-    (`launches_note` says how many, or why each layer has launches of its own), or "layer". `form` is "quickest", in
-    which 3x3 filters are combined where that is predicted to be quicker (docs/convolutions.md), or "direct".
+    `launches_note` says how many launches it takes, or why each layer has launches of its own; None where it is one, or
+    as was asked for.
     """
 
     def __init__(
@@ -89,9 +87,7 @@ class Session:
         backend: Backend,
         dtype: str = "float32",
         batch_size: int = DEFAULT_BATCH_SIZE,
-        launches: str = "network",
-        instructions: int = DEFAULT_INSTRUCTIONS,
-        form: str = "quickest",
+        launches: LaunchOptions = DEFAULT_LAUNCHES,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; at least 1 is needed")
@@ -101,7 +97,7 @@ class Session:
         self.dtype = dtype
         self.batch_size = batch_size
         self._numpy_dtype = DTYPES[dtype]
-        self._launches = plan_launches(model, dtype, launches, self.info, instructions, form, batch_size)
+        self._launches = plan_launches(model, dtype, self.info, launches, batch_size)
         self.launches_note = self._launches.note
         self.rows = self._launches.rows
 

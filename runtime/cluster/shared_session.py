@@ -25,7 +25,7 @@ from ...kernels.nki_source import simulator_is_preferred
 from ...models.files import Model
 from ..backend import resolve_target
 from ..choose import decide
-from ..network.plan import DEFAULT_INSTRUCTIONS
+from ..launches import DEFAULT_LAUNCHES, LaunchOptions
 from ..neuron.backend import open_neuron_backend
 from ..neuron.system import pick_cores
 from ..session import BatchAnswer, Progress
@@ -163,9 +163,7 @@ def share_out(
     address: str | None = None,
     prepare: Prepare | None = None,
     opener: BackendOpener | None = None,
-    launches: str = "network",
-    instructions: int = DEFAULT_INSTRUCTIONS,
-    form: str = "quickest",
+    launches: LaunchOptions = DEFAULT_LAUNCHES,
     progress: Note = lambda message: None,
     warn: Note = lambda message: None,
 ) -> Iterator[SharedSession]:
@@ -173,9 +171,8 @@ def share_out(
 
     On a cluster None for `workers` means as many as it has room for. `backend` and `target` are as for
     `choose_backend`, but that a cluster's resources decide what "auto" means there; on a chip each worker has a
-    NeuronCore of its own. `opener` opens the workers' backends otherwise; `launches`, `instructions` and `form` are as
-    for `Session`. `prepare` makes inputs of what is sent in their place. BackendUnavailable where Ray is not there, or
-    where no backend can be opened.
+    NeuronCore of its own. `opener` opens the workers' backends otherwise. `prepare` makes inputs of what is sent in
+    their place. BackendUnavailable where Ray is not there, or where no backend can be opened.
     """
     resolved = resolve_target(target)  # a wrong one is told here, not by each worker
     cores: tuple[int, ...] = ()
@@ -192,9 +189,7 @@ def share_out(
         elif opener is None:
             opener = functools.partial(open_for_worker, resolved)
         count = workers or max(1, int(room.get(NEURON_CORES if neuron else "CPU", 1)))
-        crew = Crew(
-            ray, Setup(model, opener, dtype, prepare, launches, instructions, form), count, neuron, progress, warn
-        )
+        crew = Crew(ray, Setup(model, opener, dtype, prepare, launches), count, neuron, progress, warn)
         try:
             yield SharedSession(model, crew, count)
         finally:

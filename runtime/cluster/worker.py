@@ -14,7 +14,7 @@ import numpy as np
 from ...models.files import Model
 from ...version import __version__
 from ..backend import Backend, BackendInfo, BackendUnavailable, KernelError
-from ..network.plan import DEFAULT_INSTRUCTIONS
+from ..launches import DEFAULT_LAUNCHES, LaunchOptions
 from ..session import BatchAnswer, OverflowedError, Session
 from ..timing import Row
 
@@ -48,9 +48,7 @@ class Setup:
     opener: BackendOpener
     dtype: str
     prepare: Prepare | None = None
-    launches: str = "network"
-    instructions: int = DEFAULT_INSTRUCTIONS
-    form: str = "quickest"
+    launches: LaunchOptions = DEFAULT_LAUNCHES
 
 
 @dataclass(frozen=True)
@@ -94,14 +92,7 @@ class Worker:
 
     def _begin(self, setup: Setup) -> Hello:
         backend = setup.opener(progress=self._progress.append, warn=self._warnings.append)
-        self._session = Session(
-            setup.model,
-            backend,
-            setup.dtype,
-            launches=setup.launches,
-            instructions=setup.instructions,
-            form=setup.form,
-        )
+        self._session = Session(setup.model, backend, setup.dtype, launches=setup.launches)
         self._prepare = setup.prepare
         return Hello(self._session.info, self._session.rows, platform.node(), os.getpid(), __version__)
 

@@ -18,6 +18,7 @@ import numpy as np
 from ...models.files import Model
 from ...version import __version__
 from ..backend import ArraySpec, Backend, LaunchResult
+from ..launches import LaunchOptions
 from ..layer_steps import Step
 from ..neuron.compiled import DEVICE_LABEL
 from ..plan import DTYPES, plan_network
@@ -168,7 +169,7 @@ def compare_backends(
     backends tell for each of them. Where the chip is in this process, `beside.SimulatorBeside` is the simulator.
     """
     both = ComparingBackend(measured, predicted, dtype)
-    result = Session(model, both, dtype, batch_size, launches="layer").run(x)
+    result = Session(model, both, dtype, batch_size, LaunchOptions("layer")).run(x)
     steps = plan_network(model, DTYPES[dtype])
     info = measured.info
     return BackendComparison(result, _merge(both.compared, steps), info.target, info.latency_label)

@@ -25,7 +25,7 @@ from trninfer.models.network import (
     Output,
     Softmax,
 )
-from trninfer.runtime.launches import plan_launches
+from trninfer.runtime.launches import LaunchOptions, plan_launches
 from trninfer.runtime.network.plan import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
@@ -36,7 +36,7 @@ TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers 
 def session(
     model: Model, dtype: str = "float32", batch: int = 1, launches: str = "network", target: str = "trn2"
 ) -> Session:
-    return Session(model, SimulatedBackend(target), dtype, batch, launches)
+    return Session(model, SimulatedBackend(target), dtype, batch, LaunchOptions(launches))
 
 
 def check(network: Network, dtype: str, batch: int, target: str) -> None:
@@ -168,6 +168,6 @@ def test_what_has_no_body_runs_layer_by_layer_and_says_why() -> None:
 
 def test_a_backend_that_does_not_tell_layers_has_one_row() -> None:
     (row,) = plan_launches(
-        load_model("digits-ffnn"), "float32", "network", replace(SimulatedBackend("trn2").info, tells_layers=False)
+        load_model("digits-ffnn"), "float32", replace(SimulatedBackend("trn2").info, tells_layers=False)
     ).rows
     assert (row.name, row.kernel, row.input_shape, row.output_shape) == ("network", "run_network", (-1, 64), (-1, 10))

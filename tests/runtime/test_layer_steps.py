@@ -37,7 +37,7 @@ from trninfer.models.network import (
     Transpose,
 )
 from trninfer.models.network.kinds import LAYER_KINDS
-from trninfer.runtime.launches import LAUNCHES
+from trninfer.runtime.launches import LAUNCHES, LaunchOptions
 from trninfer.runtime.plan import DTYPES, plan_network
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
@@ -72,7 +72,7 @@ def assert_as_golden(network: Network, dtype: str = "float32", count: int = 3) -
     expected = run_network(network, model.tensors, x).probabilities
     tolerance = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 6e-2}[dtype]
     for launches in LAUNCHES:
-        result = Session(model, SimulatedBackend("trn2"), dtype, 2, launches).run(x)
+        result = Session(model, SimulatedBackend("trn2"), dtype, 2, LaunchOptions(launches)).run(x)
         np.testing.assert_allclose(result.probabilities, expected, rtol=tolerance, atol=tolerance)
         largest = np.full(count, -1) if network.output.kind == "values" else result.probabilities.argmax(axis=1)
         np.testing.assert_array_equal(result.classes, largest)

@@ -11,6 +11,7 @@ from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Mo
 from trninfer.models.layout import pack_conv2d
 from trninfer.runtime import layer_steps
 from trninfer.runtime.backend import BackendInfo, LaunchResult, LaunchTime
+from trninfer.runtime.launches import LaunchOptions
 from trninfer.runtime.plan import plan_network
 from trninfer.runtime.session import OverflowedError, Session
 from trninfer.runtime.simulated import SimulatedBackend
@@ -53,7 +54,7 @@ PICTURES = Network(
 
 
 def session(network: Network, dtype: str = "float32", batch_size: int = 4, launches: str = "layer") -> Session:
-    return Session(random_model(network), SimulatedBackend("trn2"), dtype, batch_size, launches)
+    return Session(random_model(network), SimulatedBackend("trn2"), dtype, batch_size, LaunchOptions(launches))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 5e-3), ("bfloat16", 4e-2)])
@@ -212,7 +213,7 @@ class Stopped:
 def test_sums_over_launches() -> None:
     network = Network("n", FeatureInput(4), (Softmax("s"),), labels(4))
     backend = Stopped([(10, 0.5, "dma"), (1, 0.1, "latency"), (30, 0.1, "tensor"), (1, 0.1, "latency")])
-    row = Session(random_model(network), backend, batch_size=2, launches="layer").time(4).layers[0]  # type: ignore[arg-type]
+    row = Session(random_model(network), backend, batch_size=2, launches=LaunchOptions("layer")).time(4).layers[0]  # type: ignore[arg-type]
     assert (row.latency_us, row.latency_us_p99, row.flops, row.hbm_bytes) == (40, 80, 20, 40)
     assert row.bound_by == "tensor"
     assert row.mfu == pytest.approx((10 * 0.5 + 30 * 0.1) / 40)

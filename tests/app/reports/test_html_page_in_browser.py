@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from trninfer.models import load_model
+from trninfer.runtime.launches import LaunchOptions
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
@@ -236,7 +237,7 @@ def test_without_a_script_there_are_tables_and_a_still_picture(source, tmp_path)
     found = re.search(r'data-found="([^"]*)"', dump)
     assert found, dump[-500:]
     display, canvases, rows, height = json.loads(html.unescape(found[1]))
-    launches = len(Session(load_model("digits-cnn"), SimulatedBackend("trn2"), launches="layer").rows)
+    launches = len(Session(load_model("digits-cnn"), SimulatedBackend("trn2"), launches=LaunchOptions("layer")).rows)
     assert display == "block" and canvases == 0 and rows == launches and height > 100
 
 

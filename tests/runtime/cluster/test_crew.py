@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from trninfer.runtime.cluster.crew import QUEUE, Crew, Task, WorkerDied, _reason
 from trninfer.runtime.cluster.worker import Setup
+from trninfer.runtime.launches import LaunchOptions
 
 
 class Ended(Exception):  # noqa: N818 (as Ray's errors are called here)
@@ -77,7 +78,7 @@ def crew(model):
 
     def make(ends: dict[int, str], size: int = 2, neuron: bool = False) -> tuple[Crew, MadeUpRay, list[str]]:
         ray, warnings = MadeUpRay(ends), []
-        setup = Setup(model, worker_backends.open_plain, "float32", launches="layer")
+        setup = Setup(model, worker_backends.open_plain, "float32", launches=LaunchOptions("layer"))
         return Crew(ray, setup, size, neuron, lambda text: None, warnings.append), ray, warnings
 
     return make

@@ -12,6 +12,7 @@ from trninfer.runtime.backend import BackendInfo, BackendUnavailable, KernelErro
 from trninfer.runtime.cluster.crew import WorkerDied
 from trninfer.runtime.cluster.shared_session import WINDOW, share_out
 from trninfer.runtime.cluster.worker import WorkerFault
+from trninfer.runtime.launches import LaunchOptions
 from trninfer.runtime.session import Session, split_batches
 from trninfer.runtime.timing import LayerTiming, Totals
 
@@ -65,13 +66,13 @@ def alone(model):
     import worker_backends
 
     return lambda x, size: collect(
-        Session(model, worker_backends.PlainBackend(None), launches="layer"), split_batches(x, size)
+        Session(model, worker_backends.PlainBackend(None), launches=LaunchOptions("layer")), split_batches(x, size)
     )
 
 
 @pytest.fixture
 def shared(cluster, model, opener):
-    return functools.partial(share_out, model, "float32", opener=opener, launches="layer")
+    return functools.partial(share_out, model, "float32", opener=opener, launches=LaunchOptions("layer"))
 
 
 def assert_same(one: Run, other: Run) -> None:
@@ -240,7 +241,7 @@ def test_workers_prepare_what_they_are_sent(shared, alone) -> None:
 def test_on_a_chip_each_worker_sees_a_core_of_its_own(cluster, model, opener) -> None:
     said: list[str] = []
     with share_out(
-        model, workers=2, opener=opener, backend="neuron", launches="layer", progress=said.append
+        model, workers=2, opener=opener, backend="neuron", launches=LaunchOptions("layer"), progress=said.append
     ) as session:
         x = inputs(40)
         x[::4, 0] = SLOW

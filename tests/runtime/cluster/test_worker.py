@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from trninfer.runtime.backend import BackendUnavailable, KernelError
 from trninfer.runtime.cluster.worker import Setup, Worker, WorkerFault
+from trninfer.runtime.launches import LaunchOptions
 from trninfer.version import __version__
 
 
@@ -21,12 +22,12 @@ def backends():
 
 def begun(model, opener, prepare=None) -> Worker:
     worker = Worker()
-    assert worker.begin(Setup(model, opener, "float32", prepare, "layer")).error is None
+    assert worker.begin(Setup(model, opener, "float32", prepare, LaunchOptions("layer"))).error is None
     return worker
 
 
 def test_a_worker_tells_where_it_is_and_what_its_backend_says(model, backends) -> None:
-    reply = Worker().begin(Setup(model, backends.open_plain, "float32", launches="layer"))
+    reply = Worker().begin(Setup(model, backends.open_plain, "float32", launches=LaunchOptions("layer")))
     assert (reply.value.process, reply.value.version) == (os.getpid(), __version__)
     assert reply.value.info.latency_label == "predicted, by nobody" and len(reply.value.rows) == 4
     assert reply.progress == ("sees core None",) and reply.warnings == ()

@@ -24,7 +24,7 @@ from trninfer.models.network import (
     Output,
     Pool,
 )
-from trninfer.runtime.launches import plan_launches
+from trninfer.runtime.launches import LaunchOptions, plan_launches
 from trninfer.runtime.network import forms, plan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
@@ -130,7 +130,7 @@ def test_large_images_of_many_channels_take_fewer_matmuls() -> None:
 def test_a_filtered_network_is_quicker_and_right(dtype: str, batch: int) -> None:
     model, backend = model_of(of_two(256, 56)), SimulatedBackend("trn2")
     quickest = Session(model, backend, dtype, batch)
-    direct = Session(model, backend, dtype, batch, form="direct")
+    direct = Session(model, backend, dtype, batch, LaunchOptions(form="direct"))
     assert quickest.time(batch).total_us < 0.9 * direct.time(batch).total_us
     check(model, dtype, batch, {"float32": 2e-5, "bfloat16": 5e-2, "float16": 1e-2}[dtype])
 
@@ -177,7 +177,7 @@ def test_targets_take_the_forms_that_pay_there(target: str, dtype: str) -> None:
     model, info = model_of(of_two(256, 56)), SimulatedBackend(target).info
     backend = SimulatedBackend(target)
     totals = [
-        sum(time.latency_us for time in plan_launches(model, dtype, "network", info, form=form).time(backend, 1)[0])
+        sum(time.latency_us for time in plan_launches(model, dtype, info, LaunchOptions(form=form)).time(backend, 1)[0])
         for form in ("quickest", "direct")
     ]
     assert totals[0] == totals[1] if (target, dtype) == ("trn1", "bfloat16") else totals[0] < totals[1]

@@ -19,6 +19,7 @@ from trninfer.models.network import (
     Output,
     Pool,
 )
+from trninfer.runtime.launches import LaunchOptions
 from trninfer.runtime.network.plan import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
@@ -55,7 +56,7 @@ def test_a_residual_network_is_one_launch_whose_sums_are_in_its_convolutions() -
 @pytest.mark.parametrize("most", [31, 60])
 def test_a_budget_of_instructions_cuts_between_blocks(most: int, batch: int) -> None:
     model = residual()
-    session = Session(model, SimulatedBackend("trn2"), "float32", batch, instructions=most)
+    session = Session(model, SimulatedBackend("trn2"), "float32", batch, LaunchOptions(instructions=most))
     note = session.launches_note
     assert note is not None
     launches = int(note.split()[0])
@@ -68,7 +69,7 @@ def test_a_budget_of_instructions_cuts_between_blocks(most: int, batch: int) -> 
 def test_a_batch_is_cut_where_its_instructions_pass_the_budget() -> None:
     model = residual()
     whole = Session(model, SimulatedBackend("trn2"), "float32", 40)
-    cut = Session(model, SimulatedBackend("trn2"), "float32", 40, instructions=300)
+    cut = Session(model, SimulatedBackend("trn2"), "float32", 40, LaunchOptions(instructions=300))
     note = re.fullmatch(
         r"a batch of 40 is (\d+) times up to (\d+): more would pass 300 instructions", cut.launches_note
     )

@@ -15,6 +15,7 @@ from trninfer.benchmarks.workloads import residual_network
 from trninfer.models import load_model
 from trninfer.models.golden import run_network
 from trninfer.runtime.backend import BackendUnavailable
+from trninfer.runtime.launches import LaunchOptions
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.neuron.device import Device, DeviceArray
@@ -125,7 +126,8 @@ def test_a_network_with_sums_is_compiled_once_and_its_weights_stay(chip, notes, 
     x = np.random.default_rng(5).standard_normal((6, 3, 32, 32)).astype(np.float32)
     golden = run_network(model.network, model.tensors, x).probabilities
     for _ in range(2):  # the second time from the cache
-        session = Session(model, make(notes, tmp_path, warmup=0, iterations=1), "float32", 2, instructions=instructions)
+        backend = make(notes, tmp_path, warmup=0, iterations=1)
+        session = Session(model, backend, "float32", 2, LaunchOptions(instructions=instructions))
         np.testing.assert_allclose(session.run(x).probabilities, golden, atol=1e-5)
         compiled = [note for note in notes if note.startswith("compiling")]
         assert all("run_network" in note for note in compiled) and (len(compiled) > 1) == (instructions == 64)
@@ -145,7 +147,7 @@ def test_tensors_have_the_shape_and_dtype_that_the_model_tells(chip, notes, comp
     model = load_model("digits-ffnn")
     x = np.random.default_rng(5).uniform(0, 16, (3, 64)).astype(np.float32)
     backend = make(notes, compiled, device_times=True)
-    result = Session(model, backend, "bfloat16", batch_size=2, launches=launches).run(x)
+    result = Session(model, backend, "bfloat16", batch_size=2, launches=LaunchOptions(launches)).run(x)
     golden = run_network(model.network, model.tensors, x).probabilities
     np.testing.assert_allclose(result.probabilities, golden, atol=5e-2)
     assert all(layer.device_us > 0 for layer in result.layers)
