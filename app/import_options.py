@@ -16,7 +16,7 @@ from .options import whole
 from .text import parse_number
 
 if TYPE_CHECKING:
-    from ..models.importing import ImportOptions, PictureOptions
+    from ..models.importing import ImportOptions, PreprocessingOptions
 
 MAX_LABEL_BYTES = 4 << 20
 IMAGENET = "imagenet"
@@ -86,14 +86,14 @@ class InputOptions:
         typer.Option("--input-size", metavar="HxW", help="Height and width, where the file leaves them open."),
     ] = None
 
-    def read(self) -> PictureOptions:
+    def read(self) -> PreprocessingOptions:
         """The same as the importer takes it; UsageError for text that is not what it should be."""
-        from ..models.importing import PictureOptions
+        from ..models.importing import PreprocessingOptions
 
         span = _numbers("--input-range", self.input_range)
         if span is not None and len(span) != 2:
             raise UsageError(f"--input-range {self.input_range}: two numbers are needed, such as 0,255")
-        return PictureOptions(
+        return PreprocessingOptions(
             (span[0], span[1]) if span else None,
             _numbers("--mean", self.mean),
             _numbers("--std", self.std),

@@ -34,7 +34,7 @@ class BackendName(str, Enum):
     sim = "sim"
 
 
-class Target(str, Enum):
+class TargetName(str, Enum):
     """NeuronCore generations."""
 
     trn1 = "trn1"
@@ -42,7 +42,7 @@ class Target(str, Enum):
     trn3 = "trn3"
 
 
-class Launches(str, Enum):
+class LaunchPer(str, Enum):
     """How a network is launched."""
 
     network = "network"
@@ -87,7 +87,7 @@ BatchSizeOption = Annotated[
     ),
 ]
 LaunchesOption = Annotated[
-    Launches,
+    LaunchPer,
     typer.Option("--launches", help="As few launches as the network takes, or one or more for each layer."),
 ]
 InstructionsOption = Annotated[
@@ -107,7 +107,7 @@ BackendOption = Annotated[
     BackendName, typer.Option("--backend", help="Run on the chip or on the simulator; auto: see trninfer doctor.")
 ]
 TargetOption = Annotated[
-    Optional[Target],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
+    Optional[TargetName],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
     typer.Option(
         "--target",
         help="NeuronCore to simulate, or to compile for. [default: NEURON_PLATFORM_TARGET_OVERRIDE, else the chip that "
@@ -235,7 +235,7 @@ class RunOptions:
 
     dtype: DtypeOption = Dtype.float32
     batch_size: BatchSizeOption = 1
-    launches: LaunchesOption = Launches.network
+    launches: LaunchesOption = LaunchPer.network
     instructions: InstructionsOption = 50_000
     convolutions: ConvolutionFormOption = ConvolutionForm.quickest
     backend: BackendOption = BackendName.auto

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from .errors import CHECK_FAILED, UsageError
-from .options import Target, takes_options
+from .options import TargetName, takes_options
 from .output import check_files, write_output
 from .text import printable
 
@@ -36,7 +36,7 @@ def simulate(
         typer.Argument(metavar="ARGS", help="What the script finds in sys.argv.", show_default=False),
     ] = None,
     target: Annotated[
-        Optional[Target],  # noqa: UP045
+        Optional[TargetName],  # noqa: UP045
         typer.Option(
             "--target", help="NeuronCore to simulate.", show_default="NEURON_PLATFORM_TARGET_OVERRIDE, else trn2"
         ),

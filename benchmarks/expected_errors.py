@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trninfer.benchmarks.measurements import family, load_all_kernel_rows
-from trninfer.benchmarks.predictions import Prediction
+from trninfer.benchmarks.predictions import PredictedRow
 from trninfer.simulator.timing.expected_error import KINDS, REST
 
 FILE = Path(__file__).resolve().parent / "data" / "left-out.csv"
@@ -36,7 +36,7 @@ class Record(NamedTuple):
     error: float
 
 
-def records_of(predictions: Sequence[Prediction], errors: Sequence[float]) -> list[Record]:
+def records_of(predictions: Sequence[PredictedRow], errors: Sequence[float]) -> list[Record]:
     return [Record(p.row.id, p.row.device, p.kind, p.predicted_us, e) for p, e in zip(predictions, errors)]
 
 

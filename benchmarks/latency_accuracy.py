@@ -21,7 +21,7 @@ from trninfer.benchmarks.instruction_rows import InstructionPrediction, predict_
 from trninfer.benchmarks.leave_out import Study, leave_one_out, leave_out
 from trninfer.benchmarks.measured_rows import MeasuredRow, compare_measured
 from trninfer.benchmarks.measurements import family, kernel_name, load_all_kernel_rows, load_instruction_rows
-from trninfer.benchmarks.predictions import Prediction, predict_all
+from trninfer.benchmarks.predictions import PredictedRow, predict_all
 from trninfer.simulator.timing.constants import TARGETS, constants
 
 Table = tuple[Sequence[str], list[Sequence[str]]]  # header and lines
@@ -83,7 +83,7 @@ def main() -> None:
     print(f"mean absolute percentage error: {_summary(ours).mean:.2f} %")
 
 
-def kernel_table(predictions: Sequence[Prediction], left_out: Sequence[float], families: Sequence[float]) -> Table:
+def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float], families: Sequence[float]) -> Table:
     """A line for each kernel row."""
     header = (
         *_ROW_HEADER,
@@ -119,9 +119,9 @@ def kernel_table(predictions: Sequence[Prediction], left_out: Sequence[float], f
     return header, lines
 
 
-def summary_table(predictions: Sequence[Prediction], left_out: Sequence[float], families: Sequence[float]) -> Table:
+def summary_table(predictions: Sequence[PredictedRow], left_out: Sequence[float], families: Sequence[float]) -> Table:
     """Errors over all rows and split by file, by device, by kernel and by whether a constant leans on the row."""
-    splits: list[Callable[[Prediction], str]] = [
+    splits: list[Callable[[PredictedRow], str]] = [
         lambda p: "all",
         lambda p: "latency-kernels-others.csv" if p.row.id.startswith("o") else "latency-kernels.csv",
         lambda p: p.row.device,
@@ -191,7 +191,7 @@ def measured_table(rows: Iterable[MeasuredRow]) -> Table:
     return ("instruction", "what", "measured ns", "predicted ns", "error %", "remark"), lines
 
 
-def _summary(predictions: Sequence[Prediction]) -> ErrorSummary:
+def _summary(predictions: Sequence[PredictedRow]) -> ErrorSummary:
     return summarize([p.predicted_us for p in predictions], [p.row.latency_us for p in predictions])
 
 

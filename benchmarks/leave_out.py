@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 from trninfer.benchmarks.error_statistics import percentage_error
-from trninfer.benchmarks.predictions import Change, Prediction, predict_latencies
+from trninfer.benchmarks.predictions import Change, PredictedRow, predict_latencies
 from trninfer.simulator.timing.constants import Constant, constants
 
 STEP = 0.05  # relative change of a constant for the slopes: large beside rounding, small beside any constant
@@ -28,14 +28,14 @@ OTHER_DEVICE = {"trn1": "trn2", "trn2": "trn1"}
 Floats = NDArray[np.float64]
 
 
-def leave_one_out(predictions: Sequence[Prediction], studies: dict[str, Study] | None = None) -> list[float]:
+def leave_one_out(predictions: Sequence[PredictedRow], studies: dict[str, Study] | None = None) -> list[float]:
     """The error of each row, in percent, with that row left out."""
     return leave_out(predictions, lambda prediction: prediction.row.id, studies)
 
 
 def leave_out(
-    predictions: Sequence[Prediction],
-    group: Callable[[Prediction], Hashable],
+    predictions: Sequence[PredictedRow],
+    group: Callable[[PredictedRow], Hashable],
     studies: dict[str, Study] | None = None,
 ) -> list[float]:
     """The error of each row, in percent, with all rows of its group and device left out.
@@ -56,7 +56,7 @@ def leave_out(
     return errors
 
 
-def _groups(rows: Sequence[Prediction], group: Callable[[Prediction], Hashable]) -> list[list[int]]:
+def _groups(rows: Sequence[PredictedRow], group: Callable[[PredictedRow], Hashable]) -> list[list[int]]:
     found: dict[Hashable, list[int]] = {}
     for i, prediction in enumerate(rows):
         found.setdefault(group(prediction), []).append(i)
@@ -66,7 +66,7 @@ def _groups(rows: Sequence[Prediction], group: Callable[[Prediction], Hashable])
 class Study:
     """The rows of one device, and how their latencies move with each constant."""
 
-    def __init__(self, device: str, rows: Sequence[Prediction]) -> None:
+    def __init__(self, device: str, rows: Sequence[PredictedRow]) -> None:
         self.device = device
         self.rows = rows
         self.constants: dict[str, Constant] = constants(device)

@@ -22,7 +22,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class PredictedRow:
     """A measured kernel with its predicted time. `fitted` names the constants that were fitted to this row."""
 
     row: Measurement
@@ -46,10 +46,10 @@ def fitted_to(row: Measurement) -> tuple[str, ...]:
     )
 
 
-def predict_all(rows: list[Measurement]) -> list[Prediction]:
+def predict_all(rows: list[Measurement]) -> list[PredictedRow]:
     """Predict every row, on all cores."""
     found = _predict((row, None) for row in rows)
-    return [Prediction(row, latency, fitted_to(row), error, kind) for row, (latency, error, kind) in zip(rows, found)]
+    return [PredictedRow(row, latency, fitted_to(row), error, kind) for row, (latency, error, kind) in zip(rows, found)]
 
 
 def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[float]:

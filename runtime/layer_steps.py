@@ -46,7 +46,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
-class Step:
+class LayerLaunch:
     """One launch: `kernel` (a name in trninfer.kernels) on data, then `operands`, with `parameters`.
 
     `reads` names the data: the input of the network ("input") or the step that gave it. Shapes are those in which the
@@ -71,13 +71,13 @@ class Steps:
     """The launches of a network, layer by layer in its order."""
 
     def __init__(self, model: Model, dtype: np.dtype[Any], form: str) -> None:
-        self.launches: list[Step] = []
+        self.launches: list[LayerLaunch] = []
         self._network = model.network
         self._tensors = model.tensors
         self._dtype = dtype
         self._form = form
         self._shapes = model.network.shapes()
-        self._sums: dict[str, Step] = {}  # convolutions, by layer, that a sum can be fused into
+        self._sums: dict[str, LayerLaunch] = {}  # convolutions, by layer, that a sum can be fused into
         self._values = {INPUT: INPUT}  # what gave a layer's output: a step, or the input of the network
         for layer in model.network.layers:
             _KINDS[type(layer)](self, layer)
@@ -95,7 +95,7 @@ class Steps:
         reads = tuple(self._values[read] for read in layer.inputs)
         before = tuple((BATCH, *self._shapes[read]) for read in layer.inputs)
         after = (BATCH, *self._shapes[layer.name])
-        step = Step(f"{layer.name}.{name or kernel}", kernel, reads, before, after, operands, parameters)
+        step = LayerLaunch(f"{layer.name}.{name or kernel}", kernel, reads, before, after, operands, parameters)
         self._values[layer.name] = self._append(step)
 
     def view(self, layer: Layer) -> None:
@@ -140,7 +140,7 @@ class Steps:
                 self.launches = [launch for launch in self.launches if launch is not step]
                 parameters = {**step.parameters, **_activation_of(layer)}
                 del parameters["pool_size"]
-                fused = Step(
+                fused = LayerLaunch(
                     f"{step.name}_add",
                     "fused_conv2d_add_packed",
                     (*step.reads, self._values[other]),
@@ -161,11 +161,11 @@ class Steps:
         turned, result = (features, BATCH), (BATCH, outputs)
         activation = {"activation": "softmax"} if self._takes_softmax(layer) else _activation_of(layer)
         before = (self._values[layer.inputs[0]],)
-        first = self._append(Step(f"{layer.name}.transpose", "transpose", before, ((BATCH, features),), turned))
+        first = self._append(LayerLaunch(f"{layer.name}.transpose", "transpose", before, ((BATCH, features),), turned))
         second = self._append(
-            Step(f"{layer.name}.matmul", "matmul_fully_optimized", (first,), (turned,), result, (weight,))
+            LayerLaunch(f"{layer.name}.matmul", "matmul_fully_optimized", (first,), (turned,), result, (weight,))
         )
-        last = Step(
+        last = LayerLaunch(
             f"{layer.name}.bias_activation", "bias_activation", (second,), (result,), result, (bias,), activation
         )
         self._values[layer.name] = self._append(last)
@@ -193,11 +193,11 @@ class Steps:
             shape = (sum(part[0] for part in before), *shape[1:])
             label = f"{layer.name}.concat" if not rest else f"{layer.name}.concat of {shape[0]}"
             joined = self._append(
-                Step(label, "concat", reads, tuple((BATCH, *part) for part in before), (BATCH, *shape))
+                LayerLaunch(label, "concat", reads, tuple((BATCH, *part) for part in before), (BATCH, *shape))
             )
         self._values[layer.name] = joined
 
-    def _append(self, step: Step) -> str:
+    def _append(self, step: LayerLaunch) -> str:
         self.launches.append(step)
         return step.name
 
@@ -212,13 +212,13 @@ class Steps:
         if self._network.output.kind == "values":
             if not self.launches:
                 shape = (BATCH, *self._shapes[last])
-                copy = Step(
+                copy = LayerLaunch(
                     f"{last}.copy", "apply_activation", (INPUT,), (shape,), shape, (), {"activation": "identity"}
                 )
                 self._append(copy)
             return
         shape = (BATCH, *self._shapes[last])
-        self._append(Step("argmax", "argmax", (self._values[last],), (shape,), (BATCH,)))
+        self._append(LayerLaunch("argmax", "argmax", (self._values[last],), (shape,), (BATCH,)))
 
 
 def _is_depthwise(layer: Conv2d) -> bool:

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from ..models.files import Model
-from .layer_steps import Step, Steps
+from .layer_steps import LayerLaunch, Steps
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
@@ -17,7 +17,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
-def plan_network(model: Model, dtype: np.dtype[Any], form: str = "quickest") -> tuple[Step, ...]:
+def plan_network(model: Model, dtype: np.dtype[Any], form: str = "quickest") -> tuple[LayerLaunch, ...]:
     """The launches of a network in order, weights cast to `dtype` and laid out for the kernels; biases stay float32.
 
     The last one is the argmax of what the network gives, unless that is values. `form`: in which filters are multiplied

@@ -21,8 +21,8 @@ from .instructions.diagonal import without_zeros
 from .memory import MemoryRegion
 from .pair import CORES, Pair
 from .replay import Recording, Replayed, Replays, never_changes
-from .run import PairPrediction, Prediction, Run
-from .sanitizer import Finding, Sanitizer
+from .run import PairTiming, ProgramTiming, Run
+from .sanitizer import Sanitizer, SanitizerFinding
 from .targets import Target, default_target, find_target
 from .tensor import NkiTensor
 from .timing.capacity import Memory, check
@@ -223,12 +223,12 @@ def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
     return [core, other]
 
 
-def predict(core: NeuronCore) -> Prediction:
+def predict(core: NeuronCore) -> ProgramTiming:
     """The prediction of what has run on a core, and on its partner where there is one."""
     if core.partner is None or core.pair is None:
-        return Prediction(core.program, core.target, core.memory)
+        return ProgramTiming(core.program, core.target, core.memory)
     memory = Memory(*(max(peaks) for peaks in zip(core.memory, core.partner.memory)))
-    return PairPrediction((core.program, core.partner.program), core.pair.meetings, core.target, memory)
+    return PairTiming((core.program, core.partner.program), core.pair.meetings, core.target, memory)
 
 
 def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
@@ -299,7 +299,7 @@ def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
     return convert(value)
 
 
-_PREDICTIONS: OrderedDict[Any, Prediction] = OrderedDict()  # of shape-only runs, oldest first
+_PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # of shape-only runs, oldest first
 _REPLAYS = Replays(without_zeros)
 _REMEMBERED_INSTRUCTIONS = 100_000  # at most so many in all of them, of about 2 KB each
 
@@ -371,7 +371,7 @@ def _run(
     return Run(prediction, outputs, name, profiled, _findings(core))
 
 
-def _findings(core: NeuronCore) -> list[Finding]:
+def _findings(core: NeuronCore) -> list[SanitizerFinding]:
     return core.sanitizer.findings if core.sanitizer is not None else []
 
 
@@ -392,7 +392,7 @@ def _key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parame
     return key
 
 
-def _remember(key: Any, prediction: Prediction) -> None:
+def _remember(key: Any, prediction: ProgramTiming) -> None:
     _PREDICTIONS[key] = prediction
     while len(_PREDICTIONS) > 1 and sum(len(p.program) for p in _PREDICTIONS.values()) > _REMEMBERED_INSTRUCTIONS:
         _PREDICTIONS.popitem(last=False)

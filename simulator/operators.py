@@ -241,7 +241,7 @@ _DOMAINS = {
 
 
 @dataclass(frozen=True)
-class Activation:
+class ActivationFunction:
     """A function of the Scalar Engine. Functions of one `table` share a lookup table that the engine must load once."""
 
     name: str
@@ -249,7 +249,7 @@ class Activation:
     table: str
     domain: Domain | None = None  # of all numbers where None
 
-    def watched(self, tell: Callable[[str], None], instruction: str) -> Activation:
+    def watched(self, tell: Callable[[str], None], instruction: str) -> ActivationFunction:
         """The function that tells of inputs for which the engine gives invalid results."""
         domain, compute = self.domain, self.compute
         assert domain is not None
@@ -268,8 +268,8 @@ class Activation:
 
 _IN_EVERY_TABLE = ""  # copy-like functions need no table of their own
 
-ACTIVATIONS: dict[str, Activation] = {
-    name: Activation(name, compute, table, _DOMAINS.get(name))
+ACTIVATIONS: dict[str, ActivationFunction] = {
+    name: ActivationFunction(name, compute, table, _DOMAINS.get(name))
     for name, compute, table in (
         ("copy", lambda x: x, _IN_EVERY_TABLE),
         ("square", np.square, _IN_EVERY_TABLE),
@@ -315,7 +315,7 @@ def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperat
     return found
 
 
-def activation_function(op: object, instruction: str) -> Activation:
+def activation_function(op: object, instruction: str) -> ActivationFunction:
     """The activation function that a kernel passed as `op=nl.<name>`; it tells of inputs out of its domain."""
     found = ACTIVATIONS.get(getattr(op, "__name__", ""))
     if found is None:

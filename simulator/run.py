@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from . import html
 from .garbage import uncollected
 from .instruction import Instruction, engine
-from .sanitizer import Finding
+from .sanitizer import SanitizerFinding
 from .targets import PARTITIONS, Target
 from .timing import trace
 from .timing.capacity import Memory
@@ -66,7 +66,7 @@ class EngineUse(NamedTuple):
 _TWO_CORES = "what two cores take to meet is scaled: nobody has published it"
 
 
-class Prediction:
+class ProgramTiming:
     """The timing of one program on one target, however often it is launched."""
 
     cores = 1
@@ -112,7 +112,7 @@ class Prediction:
         return sum(i.hbm_bytes for i in self.program)
 
 
-class PairPrediction(Prediction):
+class PairTiming(ProgramTiming):
     """The timing of a launch on two cores. `program` is core 0's instructions, then core 1's."""
 
     cores = 2
@@ -166,11 +166,11 @@ class Run:
 
     def __init__(
         self,
-        prediction: Prediction,
+        prediction: ProgramTiming,
         outputs: tuple[Any, ...],
         name: str,
         profiled: bool,
-        findings: Sequence[Finding] = (),
+        findings: Sequence[SanitizerFinding] = (),
     ) -> None:
         self.prediction = prediction
         self.outputs = outputs

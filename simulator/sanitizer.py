@@ -30,7 +30,7 @@ KINDS = ("uninitialised", "overlap", "lost", "not begun", "cut short", "unwritte
 _NEVER, _ARGUMENT = 0, 1  # writers; instructions follow from 2 on
 
 
-class Finding(NamedTuple):
+class SanitizerFinding(NamedTuple):
     """One fault: `line` is where it shows, `other` where the other side of it stands, "" where there is none."""
 
     kind: str
@@ -72,7 +72,7 @@ class Sanitizer:
     """Sees every instruction of a launch, on one core or two, and keeps what it finds."""
 
     def __init__(self) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[SanitizerFinding] = []
         self._known: set[tuple[str, str, str]] = set()
         self._seen: list[tuple[int, Instruction]] = []  # (core, instruction) by the number of its writes
         self._epochs = [1, 1]  # barriers that each core has passed, plus 1
@@ -263,7 +263,7 @@ class Sanitizer:
     def _find(self, kind: str, line: str, other: str, size: int, why: str) -> None:
         if (kind, line, other) not in self._known:
             self._known.add((kind, line, other))
-            self.findings.append(Finding(kind, line, other, size, why))
+            self.findings.append(SanitizerFinding(kind, line, other, size, why))
 
 
 _FILLS = ("memset", "iota", "full")  # that others may overwrite unread: tiles are cleared before parts are written

@@ -31,7 +31,7 @@ ENGINES = {
 }
 
 
-class Span(NamedTuple):
+class InstructionSpan(NamedTuple):
     """One instruction; nanoseconds from the start of the first launch."""
 
     start: float
@@ -72,7 +72,7 @@ class Track(NamedTuple):
 
     kind: str  # tensor, vector, scalar, gpsimd, dma
     title: str
-    spans: list[Span]
+    spans: list[InstructionSpan]
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
     """The timelines of (name, `simulator.Run`) after each other; the parts of a run that has some are told as launches
     are, its layers by their names."""
     launches: list[LaunchSpan] = []
-    tracks: dict[tuple[str, int], list[Span]] = {}
+    tracks: dict[tuple[str, int], list[InstructionSpan]] = {}
     clock = 0.0
     for name, run in runs:
         work = clock + run.launch_us * 1000
         first = len(launches) + 1 if run.parts else len(launches)
         for event in run.timeline:
             own = run.parts.owners[event.position] if run.parts and event.position >= 0 else 0
-            span = Span(
+            span = InstructionSpan(
                 work + event.start_ns, work + event.end_ns, first + own, event.name or event.op, _short(event.line),
                 event.bytes, event.flops,
             )  # fmt: skip
@@ -163,7 +163,7 @@ def thin(timeline: Timeline, limit: int) -> tuple[list[list[Block]], float]:
         resolution = max(1.0, 2 * resolution)
 
 
-def merge(spans: Iterable[Span], resolution: float) -> list[Block]:
+def merge(spans: Iterable[InstructionSpan], resolution: float) -> list[Block]:
     """Spans, by start, as blocks: those of one launch that overlap, or that start in one cell of a grid, are one."""
     blocks: list[Block] = []
     for span in spans:

@@ -45,7 +45,7 @@ class Span(nl.NKIObject):
 
 
 @dataclass
-class Block(nl.NKIObject):
+class OutputBlock(nl.NKIObject):
     """A tile of output rows times a tile of output columns."""
 
     rows: Tile
@@ -56,7 +56,7 @@ class Block(nl.NKIObject):
 class Blocks(nl.NKIObject):
     """How an output is cut up, and the tiles of the window's rows that are read at once: one where a window fits."""
 
-    outputs: list[Block]
+    outputs: list[OutputBlock]
     taps: list[Tile]
     elements: int  # of a plane that are read at once, at most
 
@@ -108,7 +108,7 @@ def cut_into_blocks(rows, columns, chunk=CHUNK):
     outputs = []
     for row_tile in even_tiles(rows.outputs, high):
         for column_tile in even_tiles(columns.outputs, wide):
-            outputs.append(Block(row_tile, column_tile))
+            outputs.append(OutputBlock(row_tile, column_tile))
     tall = input_span(rows, outputs[0].rows, pieces[0]).size
     return Blocks(outputs, pieces, tall * input_span(columns, outputs[0].columns, whole(columns.size)).size)
 

@@ -19,10 +19,10 @@ from .onnx_file import Graph, read_onnx
 from .onnx_graph import Walk, cut_graph
 from .onnx_input import graph_input
 from .onnx_runtime import Comparison, RejectedError, compare
-from .picture import PictureOptions, assumed
+from .picture import PreprocessingOptions, assumed
 from .state_dict import build_state_dict
 
-__all__ = ["Comparison", "ImportOptions", "Imported", "PictureOptions", "import_network"]
+__all__ = ["Comparison", "ImportOptions", "Imported", "PreprocessingOptions", "import_network"]
 
 _PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
@@ -59,7 +59,7 @@ class Imported:
 
 def import_network(
     path: Path,
-    pictures: PictureOptions | None = None,
+    pictures: PreprocessingOptions | None = None,
     labels: tuple[str, ...] | None = None,
     options: ImportOptions | None = None,
 ) -> Imported:
@@ -67,7 +67,7 @@ def import_network(
 
     An ONNX file is run beside ONNX Runtime. Without labels, they are the numbers of the classes.
     """
-    pictures, options = pictures or PictureOptions(), options or ImportOptions()
+    pictures, options = pictures or PreprocessingOptions(), options or ImportOptions()
     kind = path.suffix.lower()
     if kind not in (".onnx", ".safetensors"):
         raise ModelError(_unknown(path))
@@ -95,7 +95,7 @@ def import_network(
 
 
 def _import_onnx(
-    path: Path, graph: Graph, pictures: PictureOptions, labels: tuple[str, ...] | None, options: ImportOptions
+    path: Path, graph: Graph, pictures: PreprocessingOptions, labels: tuple[str, ...] | None, options: ImportOptions
 ) -> Imported:
     part = cut_graph(graph, options.output_name)
     source = graph_input(graph, part, pictures)

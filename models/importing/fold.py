@@ -14,14 +14,16 @@ from ..network import ModelError
 MAX_PARAMETERS = 1 << 29  # of a network: 2 GiB in float32, over three times a VGG-19
 
 
-class Affine(NamedTuple):
+class ScaleShift(NamedTuple):
     """y = x * scale + shift, one number of each for a channel or feature; float64 [C]."""
 
     scale: np.ndarray
     shift: np.ndarray
 
 
-def batch_norm(gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, epsilon: float) -> Affine:
+def batch_norm(
+    gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, epsilon: float
+) -> ScaleShift:
     """Batch normalization with its statistics fixed, as it is after training; ModelError where they do not fit."""
     if not (gamma.ndim == 1 and gamma.shape == beta.shape == mean.shape == variance.shape):
         raise ModelError("the scale, bias, mean and variance of a batch normalization are not of one length")
@@ -29,10 +31,10 @@ def batch_norm(gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: 
     if not (spread > 0).all():
         raise ModelError("a variance of a batch normalization is not above zero")
     scale = gamma.astype(np.float64) / np.sqrt(spread)
-    return Affine(scale, beta.astype(np.float64) - mean.astype(np.float64) * scale)
+    return ScaleShift(scale, beta.astype(np.float64) - mean.astype(np.float64) * scale)
 
 
-def after_conv2d(weight: np.ndarray, bias: np.ndarray, affine: Affine) -> tuple[np.ndarray, np.ndarray]:
+def after_conv2d(weight: np.ndarray, bias: np.ndarray, affine: ScaleShift) -> tuple[np.ndarray, np.ndarray]:
     """Weight [Cout, Cin, k, k] and bias [Cout] of a convolution with an affine map of its output folded in."""
     return (
         (weight * affine.scale[:, None, None, None]).astype(np.float32),
@@ -40,11 +42,11 @@ def after_conv2d(weight: np.ndarray, bias: np.ndarray, affine: Affine) -> tuple[
     )
 
 
-def after_dense(weight: np.ndarray, bias: np.ndarray, affine: Affine) -> tuple[np.ndarray, np.ndarray]:
+def after_dense(weight: np.ndarray, bias: np.ndarray, affine: ScaleShift) -> tuple[np.ndarray, np.ndarray]:
     """Weight [F, F'] and bias [F'] of a dense layer with an affine map of its output folded in."""
     return (weight * affine.scale).astype(np.float32), (bias * affine.scale + affine.shift).astype(np.float32)
 
 
-def after_affine(scale: np.ndarray, shift: np.ndarray, affine: Affine) -> tuple[np.ndarray, np.ndarray]:
+def after_affine(scale: np.ndarray, shift: np.ndarray, affine: ScaleShift) -> tuple[np.ndarray, np.ndarray]:
     """Scale and shift of an affine map with another one after it folded in."""
     return (scale * affine.scale).astype(np.float32), (shift * affine.scale + affine.shift).astype(np.float32)

@@ -181,7 +181,7 @@ def _affine(state: _Fusing, layer: Layer) -> str | None:
         return None
     if isinstance(before, Conv2d) and before.pool_size > 1:
         return None
-    affine = fold.Affine(*(state.tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift")))
+    affine = fold.ScaleShift(*(state.tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift")))
     if isinstance(before, Affine):
         if before.shape != layer.shape:
             return None
@@ -199,7 +199,7 @@ def _affine(state: _Fusing, layer: Layer) -> str | None:
 
 def _into_norm(state: _Fusing, norm: GroupNorm | LayerNorm, layer: Affine) -> str:
     """Numbers for channels become those of the normalisation before them."""
-    affine = fold.Affine(*(state.tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift")))
+    affine = fold.ScaleShift(*(state.tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift")))
     names = (f"{norm.name}.scale", f"{norm.name}.shift")
     folded = fold.after_affine(state.tensors[names[0]], state.tensors[names[1]], affine)
     state.tensors.update(zip(names, folded, strict=True))

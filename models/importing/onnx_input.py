@@ -12,7 +12,7 @@ import numpy as np
 from ..network import INPUT, Input, ModelError
 from .onnx_file import Graph, GraphInput, Node
 from .onnx_graph import Cut
-from .picture import PictureOptions, network_input
+from .picture import PreprocessingOptions, network_input
 from .view import View
 
 _COLOURS = (1, 3)
@@ -31,7 +31,7 @@ class GraphSource:
     inner: tuple[float, float] | None = None
 
 
-def graph_input(graph: Graph, part: Cut, options: PictureOptions) -> GraphSource:
+def graph_input(graph: Graph, part: Cut, options: PreprocessingOptions) -> GraphSource:
     """What a graph reads; ModelError for what cannot be read."""
     given = next(entry for entry in graph.inputs if entry.name == part.source)
     nodes, weights = part.nodes, {name: value.shape for name, value in graph.constants.items()}
@@ -60,7 +60,7 @@ def graph_input(graph: Graph, part: Cut, options: PictureOptions) -> GraphSource
     return GraphSource(source, whole.permuted(tuple("CHW".index(axis) for axis in layout)), batch, inner)
 
 
-def _is_row(sizes: list[int | None], options: PictureOptions) -> bool:
+def _is_row(sizes: list[int | None], options: PreprocessingOptions) -> bool:
     """Whether an example of several axes is a row of features: no more than one axis is longer than 1."""
     known = [size for size in sizes if size is not None]
     long = [size for size in known if size > 1]
@@ -120,7 +120,7 @@ def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str
     return ""
 
 
-def _fixed(name: str, sizes: list[int | None], layout: str, options: PictureOptions) -> tuple[int, ...]:
+def _fixed(name: str, sizes: list[int | None], layout: str, options: PreprocessingOptions) -> tuple[int, ...]:
     """The sizes with those that are not fixed filled in from the options; ModelError where that cannot be."""
     told = dict(zip("HW", options.size or ()))
     result = []

@@ -14,7 +14,7 @@ SMALL_SIDE = 96  # networks that read less were trained on whole pictures of the
 
 
 @dataclass(frozen=True)
-class PictureOptions:
+class PreprocessingOptions:
     """What the user told of the preprocessing; None for what was not told.
 
     A pixel of 0 to 255 is mapped to `input_range` (from high to low where the first is larger), then mean is
@@ -34,10 +34,10 @@ class PictureOptions:
     @property
     def told(self) -> bool:
         """Whether there is anything that only a picture can have."""
-        return self != PictureOptions()
+        return self != PreprocessingOptions()
 
 
-def network_input(shape: tuple[int, ...], options: PictureOptions, layout: str = "CHW") -> Input:
+def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout: str = "CHW") -> Input:
     """The input of a network that reads one example of `shape`, (C, H, W) or (F,); ModelError where it cannot be."""
     if len(shape) == 1:
         if options.told:
@@ -76,7 +76,7 @@ def network_input(shape: tuple[int, ...], options: PictureOptions, layout: str =
     )
 
 
-def assumed(source: Input, options: PictureOptions, inner: tuple[float, float] | None = None) -> list[str]:
+def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, float] | None = None) -> list[str]:
     """What was assumed of the pictures because nobody told it, each in words.
 
     `inner` is the range of pixels for which the network's own first steps are made, where it has such steps.
@@ -100,7 +100,7 @@ def assumed(source: Input, options: PictureOptions, inner: tuple[float, float] |
     return notes
 
 
-def _is_imagenet(channels: int, pictures: str, options: PictureOptions) -> bool:
+def _is_imagenet(channels: int, pictures: str, options: PreprocessingOptions) -> bool:
     told = options.input_range or options.mean or options.std or options.invert
     return channels == 3 and pictures == "photo" and not told
 

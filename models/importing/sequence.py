@@ -52,7 +52,7 @@ class Sequence:
         layer = Dense(self.builder.name("dense"), weight.shape[0], weight.shape[1], inputs=(self.last,))
         self.last = self.builder.add(layer, {"weight": weight, "bias": _or_zeros(bias, weight.shape[1])})
 
-    def affine(self, affine: fold.Affine) -> None:
+    def affine(self, affine: fold.ScaleShift) -> None:
         """A number for each channel (or feature) to multiply by, and one to add."""
         layer = Affine(self.builder.name("affine"), affine.scale.shape, inputs=(self.last,))
         self.last = self.builder.add(layer, {"scale": affine.scale, "shift": affine.shift})

@@ -15,7 +15,7 @@ import numpy as np
 from ..network import ACTIVATION_PARAMETERS, MAX_SIDE, ModelError, Output, Shape
 from ..tensor_file import TensorFile, read_tensors
 from .fold import batch_norm
-from .picture import PictureOptions, network_input
+from .picture import PreprocessingOptions, network_input
 from .sequence import Sequence
 
 BATCH_NORM_EPSILON = 1e-5  # PyTorch's default; a state dict does not have it
@@ -28,7 +28,7 @@ _MAX_GUESSED = 1_024  # the side of a square image that is tried
 
 
 def build_spelled(
-    file: TensorFile, shapes: Mapping[str, Shape], layers: str, options: PictureOptions
+    file: TensorFile, shapes: Mapping[str, Shape], layers: str, options: PreprocessingOptions
 ) -> tuple[Sequence, Output]:
     """The steps of `layers` on the tensors of a file; ModelError that names the step that does not fit."""
     steps = [step.strip() for step in layers.split(",") if step.strip()]
@@ -120,7 +120,7 @@ def _number(text: str) -> float:
     return value
 
 
-def _first_shape(steps: list[str], first: str, shapes: Mapping[str, Shape], options: PictureOptions) -> Shape:
+def _first_shape(steps: list[str], first: str, shapes: Mapping[str, Shape], options: PreprocessingOptions) -> Shape:
     """What the first module reads: features, or an image of the told size, or of the square one that fits."""
     weight = shapes.get(f"{first.split(':')[0]}.weight", ())
     if len(weight) == 2:

@@ -19,7 +19,7 @@ from ..network import ACTIVATION_PARAMETERS, ModelError, Output, Shape
 from ..tensor_file import TensorFile, check_types, read_tensors
 from .builder import NetworkBuilder
 from .fold import batch_norm
-from .picture import PictureOptions, network_input
+from .picture import PreprocessingOptions, network_input
 from .sequence import Sequence
 from .spelled import BATCH_NORM_EPSILON, NORM_PARTS, build_spelled
 
@@ -53,7 +53,7 @@ class BuiltStateDict:
 
 
 def build_state_dict(
-    file: TensorFile, options: PictureOptions, activation: str | None, layers: str | None = None
+    file: TensorFile, options: PreprocessingOptions, activation: str | None, layers: str | None = None
 ) -> BuiltStateDict:
     """The layers of a state dict; ModelError where it is none of the known ones.
 
@@ -78,7 +78,7 @@ def build_state_dict(
     return BuiltStateDict(sequence.builder, sequence.last, name, Output("classes", "softmax"), (note,))
 
 
-def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PictureOptions) -> tuple[Sequence, str]:
+def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PreprocessingOptions) -> tuple[Sequence, str]:
     modules = sorted(int(match[1]) for name in shapes if (match := re.fullmatch(r"features\.(\d{1,4})\.weight", name)))
     convolutions = [i for i in modules if len(shapes[f"features.{i}.weight"]) == 4]
     normalized = len(modules) > len(convolutions)
@@ -140,7 +140,7 @@ def _vgg_head(shapes: Mapping[str, Shape]) -> list[str]:
 
 
 def _perceptron(
-    file: TensorFile, shapes: Mapping[str, Shape], options: PictureOptions, activation: str | None
+    file: TensorFile, shapes: Mapping[str, Shape], options: PreprocessingOptions, activation: str | None
 ) -> tuple[Sequence, str]:
     layers = [name.removesuffix(".weight") for name, shape in shapes.items() if name.endswith("weight")]
     for name, shape in shapes.items():

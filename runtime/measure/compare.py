@@ -19,7 +19,7 @@ from ...models.files import Model
 from ...version import __version__
 from ..backend import ArraySpec, Backend, LaunchResult
 from ..launches import LaunchOptions
-from ..layer_steps import Step
+from ..layer_steps import LayerLaunch
 from ..neuron.compiled import DEVICE_LABEL
 from ..plan import DTYPES, plan_network
 from ..session import DEFAULT_BATCH_SIZE, Result, Session
@@ -189,7 +189,7 @@ def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(a[finite] - b[finite]).max(initial=0.0) / np.abs(b[finite]).max(initial=1.0))
 
 
-def _merge(compared: Sequence[ComparedLaunch], steps: Sequence[Step]) -> tuple[ComparedLaunch, ...]:
+def _merge(compared: Sequence[ComparedLaunch], steps: Sequence[LayerLaunch]) -> tuple[ComparedLaunch, ...]:
     rows: dict[tuple[Any, ...], ComparedLaunch] = {}
     for position, launch in enumerate(compared):
         step = steps[position % len(steps)]

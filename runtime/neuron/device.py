@@ -65,7 +65,7 @@ class _Lease:
         weakref.finalize(self, give_back)
 
 
-class Model:
+class LoadedNeff:
     """A NEFF that is loaded. `inputs` and `outputs` are sizes in bytes by name, outputs in the kernel's order; `dtypes`
     are those of outputs that are told."""
 
@@ -127,10 +127,10 @@ class Device:
         """Which nrtpy answers there: `library` and `python`."""
         return self.ask("hello")
 
-    def load(self, neff: Path) -> Model:
+    def load(self, neff: Path) -> LoadedNeff:
         """Load a NEFF."""
         answer = self.ask("load", path=str(neff))
-        return Model(self, answer["model"], answer["inputs"], answer["outputs"], answer["dtypes"])
+        return LoadedNeff(self, answer["model"], answer["inputs"], answer["outputs"], answer["dtypes"])
 
     def put(self, array: np.ndarray) -> int:
         """A tensor on the device with an array's values."""

@@ -57,7 +57,7 @@ def told_type(info: Any) -> "np.dtype[Any] | None":
     return dtype if int(np.prod(tuple(info.shape))) * dtype.itemsize == int(info.size) else None
 
 
-class Device:
+class Core:
     """Models and tensors on core 0 of those that this process sees. A method a message; the answer is its result."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class Device:
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer messages until there are no more."""
-    device: Device | None = None
+    core: Core | None = None
     while line := requests.readline():
         message = json.loads(line)
         operation, size = message.pop("op"), message.pop("bytes")
@@ -163,8 +163,8 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             message["data"] = requests.read(size)
         data = b""
         try:
-            device = device or Device()
-            result = getattr(device, operation)(**message)
+            core = core or Core()
+            result = getattr(core, operation)(**message)
             data = result if isinstance(result, bytes) else b""
             answer = {"ok": True, **({} if isinstance(result, bytes) else result)}
         except Exception as error:  # whatever the runtime raises is for the process that asks

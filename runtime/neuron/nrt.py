@@ -30,7 +30,7 @@ from ..backend import BackendUnavailable, LaunchTime
 from ..simulated import SimulatedBackend
 from .compile_worker import ARTIFACTS
 from .compiled import NEFF, Compiled, CompiledKernels, CompilerFailed, Executable, Job
-from .device import Device, DeviceArray, DeviceFaultError, Model
+from .device import Device, DeviceArray, DeviceFaultError, LoadedNeff
 from .device_time import DeviceTime, DeviceTimingError
 from .device_worker import array_type
 from .errors import first_useful_line, runtime_error
@@ -42,7 +42,7 @@ _COMPILE_SECONDS = 3600
 class _Loaded:
     """A NEFF on the device, what its inputs are called, in order, and what it gives."""
 
-    model: Model
+    model: LoadedNeff
     names: tuple[str, ...]
     results: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 

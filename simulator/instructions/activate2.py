@@ -11,7 +11,7 @@ from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction
-from ..operators import ALU, Activation, activation_function
+from ..operators import ALU, ActivationFunction, activation_function
 from ..tensor import NkiTensor
 from .accumulate import check_command
 from .scalar_engine import accumulators, issue_activation, reduce_cmd
@@ -90,7 +90,7 @@ def activate2(
     return instruction
 
 
-def _function(op: Any, relu_param: Any, data: NkiTensor) -> Activation:
+def _function(op: Any, relu_param: Any, data: NkiTensor) -> ActivationFunction:
     """The activation function; nl.prelu has `relu_param` as its slope below 0."""
     slope = scalar_operand("activate2", "relu_param", relu_param, data, float32=False)
     if getattr(op, "__name__", "") != "prelu":
@@ -99,7 +99,7 @@ def _function(op: Any, relu_param: Any, data: NkiTensor) -> Activation:
     def prelu(x: Array) -> Array:
         return np.where(x > 0, x, x * broadcast_value(slope, x.ndim).astype(np.float32))
 
-    return Activation("prelu", prelu, "")
+    return ActivationFunction("prelu", prelu, "")
 
 
 def _reducer(reduce_op: Any, command: reduce_cmd) -> str:

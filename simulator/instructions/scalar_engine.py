@@ -22,7 +22,7 @@ from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Cost, Instruction, engine
-from ..operators import Activation, activation_function, alu_operator
+from ..operators import ActivationFunction, activation_function, alu_operator
 from ..targets import PARTITIONS
 from ..tensor import NkiTensor
 
@@ -99,7 +99,7 @@ def _activation_rules(
 
 def _activate(
     dst: NkiTensor,
-    function: Activation,
+    function: ActivationFunction,
     data: NkiTensor,
     scale: Any,
     bias: Any,

@@ -9,8 +9,8 @@ Python subset of the compiler, the NKI 0.6 API, names of earlier dialects, and t
 Nothing is imported or run. `RULES` tells every rule in one line.
 """
 
-from .checker import Report, check_file, check_source, examine_file
+from .checker import Examination, check_file, check_source, examine_file
 from .rules import RULES, Finding
 from .source import SourceError
 
-__all__ = ["RULES", "Finding", "Report", "SourceError", "check_file", "check_source", "examine_file"]
+__all__ = ["RULES", "Examination", "Finding", "SourceError", "check_file", "check_source", "examine_file"]

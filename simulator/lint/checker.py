@@ -18,7 +18,7 @@ from .values import check_values
 
 
 @dataclass(frozen=True)
-class Report:
+class Examination:
     """What a check found: the names of the file's kernels, the findings in them and in all that they call, and the
     files that these are in."""
 
@@ -27,7 +27,7 @@ class Report:
     files: tuple[Path, ...]
 
 
-def examine_file(path: Path | str) -> Report:
+def examine_file(path: Path | str) -> Examination:
     """Check the kernels of a Python file and every function that they call, in other files too.
 
     Raises:
@@ -57,13 +57,13 @@ class _Check:
         self._inlined: set[int] = set()  # ids of what functions of kernels refer to
         self._waiting: list[tuple[Definition, bool]] = []  # what to check, and whether it is decorated as a kernel
 
-    def run(self, module: Module) -> Report:
+    def run(self, module: Module) -> Examination:
         try:
             return self._run(module)
         except RecursionError:
             raise SourceError(f"{module.shown}: nested too deeply to be checked") from None
 
-    def _run(self, module: Module) -> Report:
+    def _run(self, module: Module) -> Examination:
         kernels = list(self._kernels(module))
         self._waiting.extend((kernel, True) for kernel in kernels)
         while self._waiting:
@@ -85,7 +85,7 @@ class _Check:
                 if not takes_tiles(scope):
                     check_outputs(scope)
         names = sorted({kernel.node.name for kernel in kernels})
-        return Report(tuple(names), tuple(sorted(self._findings)), tuple(sorted(self._reached)))
+        return Examination(tuple(names), tuple(sorted(self._findings)), tuple(sorted(self._reached)))
 
     # Kernels
 

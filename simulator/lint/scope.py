@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from .rules import RULES, Finding
 from .source import (
+    Assigned,
     Definition,
     External,
     Files,
@@ -16,7 +17,6 @@ from .source import (
     Import,
     Module,
     Resolved,
-    Value,
     bindings_of,
     local_names,
     parameters,
@@ -91,5 +91,5 @@ class FunctionScope:
         return None if shadowed else self.module.changed.get(name)
 
 
-def _parameter_bindings(function: FunctionNode) -> dict[str, Value]:
-    return {argument.arg: Value() for argument in parameters(function.args)}
+def _parameter_bindings(function: FunctionNode) -> dict[str, Assigned]:
+    return {argument.arg: Assigned() for argument in parameters(function.args)}

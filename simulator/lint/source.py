@@ -42,13 +42,13 @@ class Import:
 
 
 @dataclass(frozen=True)
-class Value:
+class Assigned:
     """A name bound to anything else; `expression` is what it was assigned, where that was one plain assignment."""
 
     expression: ast.expr | None = None
 
 
-Binding: TypeAlias = Import | Value | FunctionNode | ast.ClassDef
+Binding: TypeAlias = Import | Assigned | FunctionNode | ast.ClassDef
 
 
 @dataclass(eq=False)
@@ -112,7 +112,7 @@ def bindings_of(body: Iterable[ast.stmt]) -> dict[str, Binding]:
     """What the statements of a scope bind its names to. Of several bindings an import wins, else the first."""
     bindings: dict[str, Binding] = {}
     for name, binding in _each_binding(body):
-        if name not in bindings or (isinstance(binding, Import) and isinstance(bindings[name], Value)):
+        if name not in bindings or (isinstance(binding, Import) and isinstance(bindings[name], Assigned)):
             bindings[name] = binding
     return bindings
 
@@ -134,14 +134,14 @@ def _each_binding(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Binding]]:
             for target in statement.targets:
                 plain = isinstance(target, ast.Name)
                 for name in stored_names(target):
-                    yield name, Value(statement.value if plain else None)
+                    yield name, Assigned(statement.value if plain else None)
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            yield statement.target.id, Value(statement.value)
+            yield statement.target.id, Assigned(statement.value)
         else:
             for child in ast.iter_child_nodes(statement):
                 if isinstance(child, ast.expr):
                     for name in stored_names(child):
-                        yield name, Value()
+                        yield name, Assigned()
             for block in blocks_of(statement):
                 yield from _each_binding(block)
 
@@ -180,7 +180,7 @@ def _changed_globals(tree: ast.Module) -> dict[str, int]:
         if isinstance(node, ast.Global):
             for name in node.names:
                 changed.setdefault(name, node.lineno)
-    variables = {name for name, binding in bindings_of(tree.body).items() if isinstance(binding, Value)}
+    variables = {name for name, binding in bindings_of(tree.body).items() if isinstance(binding, Assigned)}
     _add_mutations(tree, variables, changed)
     return changed
 
@@ -289,7 +289,7 @@ class Files:
             return self.find(module, 1, name) if package else None
         if isinstance(binding, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return Definition(module, binding)
-        if isinstance(binding, Value):
+        if isinstance(binding, Assigned):
             return self._value(module, binding.expression, depth)
         return self._imported(module, binding, depth)
 

@@ -83,7 +83,7 @@ class Unit:
             self._touched = {}
 
 
-class Graph(NamedTuple):
+class Dependencies(NamedTuple):
     """`successors[i]`: (instruction, kind) pairs, flat as instruction * 4 + kind; `waits[i]`: how many it has to await;
     `uses[i]`: the versions it touches; `births`: (first instruction, version) of each, in program order; `placed`: what
     tiles at chosen addresses take of SBUF and of PSUM, in bytes of a partition."""
@@ -95,7 +95,7 @@ class Graph(NamedTuple):
     placed: dict[object, int]
 
 
-def analyse(program: list[Instruction]) -> Graph:
+def analyse(program: list[Instruction]) -> Dependencies:
     """The dependencies of a program."""
     return _Analysis(program).graph
 
@@ -104,7 +104,9 @@ class _Analysis:
     def __init__(self, program: list[Instruction]) -> None:
         count = len(program)
         self.program = program
-        self.graph = Graph([[] for _ in range(count)], [0] * count, [[] for _ in range(count)], [], {SBUF: 0, PSUM: 0})
+        self.graph = Dependencies(
+            [[] for _ in range(count)], [0] * count, [[] for _ in range(count)], [], {SBUF: 0, PSUM: 0}
+        )
         self._prepare()
         self._ordered: dict[engine, int] = {}
         for index, instruction in enumerate(program):

@@ -26,7 +26,7 @@ from ..targets import PARTITIONS, Target
 from .buffers import Buffers
 from .clock import PeClock
 from .constants import Machine, machine
-from .dependencies import ORDER, RAW, WAR, Graph, analyse
+from .dependencies import ORDER, RAW, WAR, Dependencies, analyse
 from .dma import ENGINES, channel_time, engine_times
 from .ports import Ports
 
@@ -84,7 +84,7 @@ class _Simulation:
         self.machine = m = constants
         self.hops = (m.hop_tensor_ns, m.hop_vector_ns, m.hop_scalar_ns, m.hop_gpsimd_ns, m.hop_dma_ns, m.hop_scalar_ns)
         self.landed = (m.landed_tensor_ns, *[m.landed_ns] * 3, m.landed_dma_ns, m.landed_ns)
-        self.graph: Graph = analyse(program)
+        self.graph: Dependencies = analyse(program)
         count = len(program)
         self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count
         self.queue = [_queue_of(instruction) for instruction in program]

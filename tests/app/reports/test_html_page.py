@@ -254,12 +254,12 @@ spans = st.lists(
 ).map(lambda gaps: list(as_spans(gaps)))  # fmt: skip
 
 
-def as_spans(gaps: list[tuple[float, float, int]]) -> Iterator[timeline.Span]:
+def as_spans(gaps: list[tuple[float, float, int]]) -> Iterator[timeline.InstructionSpan]:
     """Spans that follow each other, from (time since the last, length, launches since the last)."""
     clock, launch = 0.0, 0
     for gap, length, next_launch in gaps:
         launch += next_launch
-        yield timeline.Span(clock + gap, clock + gap + length, launch, "op", "x.py:1", 2, 5)
+        yield timeline.InstructionSpan(clock + gap, clock + gap + length, launch, "op", "x.py:1", 2, 5)
         clock += gap + length
 
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_chain import Chain, assert_imports, kinds, run_onnx
 from onnx_runtime_faults import OLD, miscounts
 from trninfer.models import Conv2d, Dense, Flatten, Pool, Softmax, run_network
-from trninfer.models.importing import ImportOptions, PictureOptions, import_network
+from trninfer.models.importing import ImportOptions, PreprocessingOptions, import_network
 from trninfer.models.network import (
     Affine,
     ChannelShuffle,
@@ -420,13 +420,13 @@ def test_sides_that_the_file_leaves_open(tmp_path: Path) -> None:
     chain.add("GlobalAveragePool")
     chain.add(FLAT)
     path = chain.save(tmp_path)
-    imported = import_network(path, PictureOptions(size=(12, 10)))
+    imported = import_network(path, PreprocessingOptions(size=(12, 10)))
     assert imported.network.input.shape == (3, 12, 10)
     assert imported.comparison.passed and not imported.comparison.skipped
     fixed = Chain(3, 8, 8)
     fixed.conv((3, 4))
     with pytest.raises(ValueError, match="is fixed at 8, not 12; leave --input-size out"):
-        import_network(fixed.save(tmp_path), PictureOptions(size=(12, 8)))
+        import_network(fixed.save(tmp_path), PreprocessingOptions(size=(12, 8)))
 
 
 @pytest.mark.parametrize(("numbers", "range_"), [(127.5, (0, 255)), (0.5, (0, 1))])

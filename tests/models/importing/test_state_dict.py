@@ -25,7 +25,7 @@ from trninfer.models import (
     run_network,
     save_model,
 )
-from trninfer.models.importing import ImportOptions, PictureOptions, import_network
+from trninfer.models.importing import ImportOptions, PreprocessingOptions, import_network
 from trninfer.models.importing.spelled import NORM_PARTS
 from trninfer.models.network import ImageInput, Output
 
@@ -376,16 +376,16 @@ def test_any_shapes_and_names_are_a_model_error_or_a_network(data: st.DataObject
 @pytest.mark.parametrize(
     ("options", "mean", "std", "resize"),
     [
-        (PictureOptions(), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 64),
-        (PictureOptions(input_range=(-1, 1)), (0.5,) * 3, (0.5,) * 3, 64),
-        (PictureOptions((0, 255), (123.675, 116.28, 103.53)), (0.485, 0.456, 0.406), (1 / 255,) * 3, 64),
-        (PictureOptions(mean=(0.5,), std=(0.25,), resize=70), (0.5,) * 3, (0.25,) * 3, 70),
-        (PictureOptions(input_range=(0, 1), invert=True), (1.0,) * 3, (-1.0,) * 3, 64),
-        (PictureOptions((1, -1), (0.5,), (-2.0,)), (0.25,) * 3, (1.0,) * 3, 64),
+        (PreprocessingOptions(), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 64),
+        (PreprocessingOptions(input_range=(-1, 1)), (0.5,) * 3, (0.5,) * 3, 64),
+        (PreprocessingOptions((0, 255), (123.675, 116.28, 103.53)), (0.485, 0.456, 0.406), (1 / 255,) * 3, 64),
+        (PreprocessingOptions(mean=(0.5,), std=(0.25,), resize=70), (0.5,) * 3, (0.25,) * 3, 70),
+        (PreprocessingOptions(input_range=(0, 1), invert=True), (1.0,) * 3, (-1.0,) * 3, 64),
+        (PreprocessingOptions((1, -1), (0.5,), (-2.0,)), (0.25,) * 3, (1.0,) * 3, 64),
     ],
 )
 def test_preprocessing_that_is_told(
-    options: PictureOptions, mean: tuple, std: tuple, resize: int, tmp_path: Path
+    options: PreprocessingOptions, mean: tuple, std: tuple, resize: int, tmp_path: Path
 ) -> None:
     source = import_network(save(vgg("vgg11", False, side=2), tmp_path), options).network.input
     assert isinstance(source, ImageInput)
@@ -397,13 +397,13 @@ def test_preprocessing_that_is_told(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (PictureOptions(input_range=(1, 1)), "input range 1,1 is empty"),
-        (PictureOptions(mean=(1, 2)), "mean has 2 numbers; one, or one for each of 3 channels"),
-        (PictureOptions(std=(0.0,)), "none may be 0"),
-        (PictureOptions(resize=10), "resize is 10; 64 to"),
+        (PreprocessingOptions(input_range=(1, 1)), "input range 1,1 is empty"),
+        (PreprocessingOptions(mean=(1, 2)), "mean has 2 numbers; one, or one for each of 3 channels"),
+        (PreprocessingOptions(std=(0.0,)), "none may be 0"),
+        (PreprocessingOptions(resize=10), "resize is 10; 64 to"),
     ],
 )
-def test_preprocessing_that_cannot_be(options: PictureOptions, says: str, tmp_path: Path) -> None:
+def test_preprocessing_that_cannot_be(options: PreprocessingOptions, says: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=says):
         import_network(save(vgg("vgg11", False, side=2), tmp_path), options)
     with pytest.raises(ModelError, match="reads 7 features, to which no preprocessing"):
