@@ -17,9 +17,8 @@ from ..models.errors import InputError
 from ..models.files import Model, load_model
 from ..models.network import FeatureInput, ImageInput, ModelError
 from ..models.preprocess import preprocess
-from ..runtime.backend import BACKENDS
+from ..runtime.backend import BACKENDS, DTYPES
 from ..runtime.choose import choose_backend
-from ..runtime.plan import DTYPES
 from ..runtime.session import BatchSession, Session
 from ..runtime.timing import LayerTiming
 from .feature_rows import FeatureRows, numbered

@@ -9,7 +9,7 @@ from ..kernels.tiling.packing import PARTITIONS
 from ..models.network import Network
 from ..simulator.targets import find_target
 from ..simulator.timing.constants import machine
-from .plan import DTYPES
+from .backend import DTYPES
 
 _FLOAT32_PASSES = 4  # of the Tensor Engine, whose full clock is for 16 bits (trainium2_arch)
 

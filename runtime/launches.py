@@ -14,11 +14,11 @@ from ..kernels.tiling.packing import PARTITIONS
 from ..models.files import Model
 from ..models.network import INPUT
 from ..simulator.targets import find_target
-from .backend import ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
+from .backend import DTYPES, ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
+from .layer_launches import plan_layers
 from .network.layout import LaidOut
 from .network.plan import DEFAULT_INSTRUCTIONS, NetworkPlan
 from .network.program import DoesNotFit
-from .plan import DTYPES, plan_network
 from .timing import BATCH, Row, add_times, with_batch
 
 LAUNCHES = ("network", "layer")
@@ -91,7 +91,7 @@ class LayerLaunches:
         self.note = note
         self._of_values = model.network.output.kind == "values"
         self._dtype = DTYPES[dtype]
-        self._steps = plan_network(model, self._dtype, form)
+        self._steps = plan_layers(model, self._dtype, form)
         self._kernels: list[Any] = [kernels.kernel(step.kernel) for step in self._steps]
         for step in self._steps:
             _keep(*step.operands)

@@ -11,9 +11,8 @@ import numpy as np
 from ..models.files import Model
 from ..models.golden import probabilities_of
 from ..models.network import describe_shape
-from .backend import Backend, BackendInfo, KernelError, LaunchTime
+from .backend import DTYPES, Backend, BackendInfo, KernelError, LaunchTime
 from .launches import DEFAULT_LAUNCHES, LaunchOptions, plan_launches
-from .plan import DTYPES
 from .timing import LayerTiming, Row, Totals, named_timelines
 
 DEFAULT_BATCH_SIZE = 64

@@ -17,11 +17,10 @@ import numpy as np
 
 from ...models.files import Model
 from ...version import __version__
-from ..backend import ArraySpec, Backend, LaunchResult
+from ..backend import DTYPES, ArraySpec, Backend, LaunchResult
 from ..launches import LaunchOptions
-from ..layer_steps import LayerLaunch
+from ..layer_launches import LayerLaunch, plan_layers
 from ..neuron.compiled import DEVICE_LABEL
-from ..plan import DTYPES, plan_network
 from ..session import DEFAULT_BATCH_SIZE, Result, Session
 from ..tolerances import network_tolerance
 
@@ -170,7 +169,7 @@ def compare_backends(
     """
     both = ComparingBackend(measured, predicted, dtype)
     result = Session(model, both, dtype, batch_size, LaunchOptions("layer")).run(x)
-    steps = plan_network(model, DTYPES[dtype])
+    steps = plan_layers(model, DTYPES[dtype])
     info = measured.info
     return BackendComparison(result, _merge(both.compared, steps), info.target, info.latency_label)
 

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..backend import ArraySpec, Backend, LaunchResult
-from ..plan import DTYPES
+from ..backend import DTYPES, ArraySpec, Backend, LaunchResult
 from ..timing import LayerTiming, Row, Totals
 from ..tolerances import kernel_tolerance
 from ..verify import Verification

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...models.files import Model
-from ..backend import ArraySpec, Backend, KernelError
+from ..backend import DTYPES, ArraySpec, Backend, KernelError
 from ..measure.compare import BackendComparison, compare_backends, relative_error
-from ..plan import DTYPES
 from ..session import OverflowedError, Result, Session
 from ..tolerances import kernel_tolerance, network_tolerance
 from ..verify import Verification, Verifier

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from trninfer import simulator
 from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Model, Network, Softmax, run_network
 from trninfer.models.layout import pack_conv2d
-from trninfer.runtime import layer_steps
+from trninfer.runtime import layer_launches
 from trninfer.runtime.backend import BackendInfo, LaunchResult, LaunchTime
 from trninfer.runtime.launches import LaunchOptions
-from trninfer.runtime.plan import plan_network
+from trninfer.runtime.layer_launches import plan_layers
 from trninfer.runtime.session import OverflowedError, Session
 from trninfer.runtime.simulated import SimulatedBackend
 
@@ -87,7 +87,7 @@ def test_any_sizes_and_batches(
 
 
 def test_rows_are_named_after_layers_and_kernels() -> None:
-    steps = plan_network(random_model(PICTURES), FLOAT32)
+    steps = plan_layers(random_model(PICTURES), FLOAT32)
     assert [(step.name, step.kernel) for step in steps] == [
         ("conv.conv2d", "fused_conv2d_maxpool_packed"),
         ("wide.conv2d", "fused_conv2d_maxpool_packed"),
@@ -110,7 +110,7 @@ def test_rows_are_named_after_layers_and_kernels() -> None:
 )
 def test_networks_whose_softmax_cannot_be_fused(network: Network, extra: list[str]) -> None:
     model = random_model(network)
-    assert [step.name for step in plan_network(model, FLOAT32) if step.name.endswith("softmax")] == extra
+    assert [step.name for step in plan_layers(model, FLOAT32) if step.name.endswith("softmax")] == extra
     x = inputs(network, 3)
     result = Session(model, SimulatedBackend("trn2")).run(x)
     np.testing.assert_allclose(result.probabilities, run_network(network, model.tensors, x).probabilities, atol=1e-6)
@@ -177,7 +177,7 @@ def test_nothing_in_nothing_out() -> None:
 
 def test_weights_are_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = []
-    monkeypatch.setattr(layer_steps, "pack_conv2d", lambda *filters: packed.append(1) or pack_conv2d(*filters))
+    monkeypatch.setattr(layer_launches, "pack_conv2d", lambda *filters: packed.append(1) or pack_conv2d(*filters))
     running = session(PICTURES)
     before = len(packed)
     running.run(inputs(PICTURES, 5))

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from trninfer import kernels
 from trninfer.models import load_model
-from trninfer.runtime.backend import BackendUnavailable, KernelError
-from trninfer.runtime.plan import DTYPES
+from trninfer.runtime.backend import DTYPES, BackendUnavailable, KernelError
 from trninfer.runtime.selftest.checks import SIZES, checks
 from trninfer.runtime.selftest.run import (
     FAILED,

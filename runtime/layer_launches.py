@@ -67,9 +67,16 @@ class LayerLaunch:
         return Row(self.name, self.kernel, self.input_shapes[0], self.output_shape)
 
 
-class Steps:
-    """The launches of a network, layer by layer in its order."""
+def plan_layers(model: Model, dtype: np.dtype[Any], form: str = "quickest") -> tuple[LayerLaunch, ...]:
+    """The launches of a network in order, weights cast to `dtype` and laid out for the kernels; biases stay float32.
 
+    The last one is the argmax of what the network gives, unless that is values. `form`: in which filters are multiplied
+    (kernels/convolution/forms.py).
+    """
+    return tuple(_Chain(model, dtype, form).launches)
+
+
+class _Chain:
     def __init__(self, model: Model, dtype: np.dtype[Any], form: str) -> None:
         self.launches: list[LayerLaunch] = []
         self._network = model.network
@@ -231,7 +238,7 @@ def _activation_of(layer: Conv2d | Dense | Activation | Combine | Affine) -> dic
     return {"activation": layer.activation, "parameters": layer.activation_parameters}
 
 
-def _pool(steps: Steps, layer: Pool) -> None:
+def _pool(chain: _Chain, layer: Pool) -> None:
     parameters = {
         "window": layer.window,
         "stride": layer.stride,
@@ -241,48 +248,48 @@ def _pool(steps: Steps, layer: Pool) -> None:
     }
     if layer.method == "average":
         parameters["count_include_pad"] = layer.count_include_pad
-    steps.launch(layer, f"{layer.method}_pool", (), parameters)
+    chain.launch(layer, f"{layer.method}_pool", (), parameters)
 
 
-def _affine(steps: Steps, layer: Affine) -> None:
-    steps.launch(layer, "affine", (steps.numbers(layer, "scale"), steps.numbers(layer, "shift")), _activation_of(layer))
+def _affine(chain: _Chain, layer: Affine) -> None:
+    chain.launch(layer, "affine", (chain.numbers(layer, "scale"), chain.numbers(layer, "shift")), _activation_of(layer))
 
 
-def _layer_norm(steps: Steps, layer: LayerNorm) -> None:
-    operands = (steps.numbers(layer, "scale"), steps.numbers(layer, "shift"))
-    steps.launch(layer, "layer_norm", operands, {"epsilon": layer.epsilon})
+def _layer_norm(chain: _Chain, layer: LayerNorm) -> None:
+    operands = (chain.numbers(layer, "scale"), chain.numbers(layer, "shift"))
+    chain.launch(layer, "layer_norm", operands, {"epsilon": layer.epsilon})
 
 
-def _group_norm(steps: Steps, layer: GroupNorm) -> None:
-    operands = (steps.numbers(layer, "scale"), steps.numbers(layer, "shift"))
-    steps.launch(layer, "group_norm", operands, {"groups": layer.groups, "epsilon": layer.epsilon})
+def _group_norm(chain: _Chain, layer: GroupNorm) -> None:
+    operands = (chain.numbers(layer, "scale"), chain.numbers(layer, "shift"))
+    chain.launch(layer, "group_norm", operands, {"groups": layer.groups, "epsilon": layer.epsilon})
 
 
-def _prelu(steps: Steps, layer: PRelu) -> None:
-    steps.launch(layer, "prelu", (steps.numbers(layer, "slope"),))
+def _prelu(chain: _Chain, layer: PRelu) -> None:
+    chain.launch(layer, "prelu", (chain.numbers(layer, "slope"),))
 
 
-def _of_fields(kernel: str, *fields: str) -> Callable[[Steps, Any], None]:
+def _of_fields(kernel: str, *fields: str) -> Callable[[_Chain, Any], None]:
     """A launch without operands, whose parameters are these fields of the layer."""
 
-    def launch(steps: Steps, layer: Layer) -> None:
-        steps.launch(layer, kernel, (), {field: getattr(layer, field) for field in fields})
+    def launch(chain: _Chain, layer: Layer) -> None:
+        chain.launch(layer, kernel, (), {field: getattr(layer, field) for field in fields})
 
     return launch
 
 
-_KINDS: dict[type[Layer], Callable[[Steps, Any], None]] = {
-    Conv2d: Steps.conv2d,
-    Dense: Steps.dense,
+_KINDS: dict[type[Layer], Callable[[_Chain, Any], None]] = {
+    Conv2d: _Chain.conv2d,
+    Dense: _Chain.dense,
     Pool: _pool,
-    Flatten: Steps.view,
-    Reshape: Steps.view,
-    Softmax: Steps.softmax,
-    Activation: lambda steps, layer: steps.launch(layer, "apply_activation", (), _activation_of(layer)),
+    Flatten: _Chain.view,
+    Reshape: _Chain.view,
+    Softmax: _Chain.softmax,
+    Activation: lambda chain, layer: chain.launch(layer, "apply_activation", (), _activation_of(layer)),
     PRelu: _prelu,
-    Combine: Steps.combine,
+    Combine: _Chain.combine,
     Affine: _affine,
-    Concat: Steps.concat,
+    Concat: _Chain.concat,
     ChannelSlice: _of_fields("channel_slice", "first", "last"),
     ChannelShuffle: _of_fields("channel_shuffle", "groups"),
     Transpose: _of_fields("permute", "split", "order"),

@@ -37,8 +37,9 @@ from trninfer.models.network import (
     Transpose,
 )
 from trninfer.models.network.kinds import LAYER_KINDS
+from trninfer.runtime.backend import DTYPES
 from trninfer.runtime.launches import LAUNCHES, LaunchOptions
-from trninfer.runtime.plan import DTYPES, plan_network
+from trninfer.runtime.layer_launches import plan_layers
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
@@ -176,7 +177,7 @@ def test_steps_read_what_layers_read_and_views_launch_nothing() -> None:
         Reshape("back", (C, H, W)),
         Combine("b", "add", inputs=("back", "a")),
     )
-    steps = plan_network(model_of(of_image(*layers)), DTYPES["float32"])
+    steps = plan_layers(model_of(of_image(*layers)), DTYPES["float32"])
     assert [(step.name, step.reads) for step in steps] == [
         ("a.conv2d", (INPUT,)),
         ("b.combine", ("a.conv2d", "a.conv2d")),
@@ -188,18 +189,18 @@ def test_classes_end_in_an_argmax_and_values_do_not() -> None:
     labels = tuple("abcde")
     for output, names in ((Output("classes", "raw"), labels), (Output("sigmoid"), labels), (Output("values"), ())):
         network = Network("n", FeatureInput(20), (Dense("d", 20, 5),), names, output)
-        kernels = [step.kernel for step in plan_network(model_of(network), DTYPES["float32"])]
+        kernels = [step.kernel for step in plan_layers(model_of(network), DTYPES["float32"])]
         assert ("argmax" in kernels) == (output.kind != "values")
 
 
 def test_a_network_of_views_alone_copies_its_input() -> None:
-    steps = plan_network(model_of(of_image()), DTYPES["float32"])
+    steps = plan_layers(model_of(of_image()), DTYPES["float32"])
     assert [(step.name, step.kernel) for step in steps] == [("flat.copy", "apply_activation")]
 
 
 def test_sums_go_into_the_convolution_that_they_alone_read() -> None:
     layers = (conv("a"), conv("b", inputs=(INPUT,)), Combine("c", "add", "relu", inputs=("a", "b")))
-    steps = plan_network(model_of(of_image(*layers)), DTYPES["float32"])
+    steps = plan_layers(model_of(of_image(*layers)), DTYPES["float32"])
     assert [(step.name, step.kernel, step.reads) for step in steps[:2]] == [
         ("b.conv2d", "fused_conv2d_maxpool_packed", (INPUT,)),
         ("a.conv2d_add", "fused_conv2d_add_packed", (INPUT, "b.conv2d")),
@@ -209,7 +210,7 @@ def test_sums_go_into_the_convolution_that_they_alone_read() -> None:
 
 def test_weights_have_the_dtype_and_biases_are_float32() -> None:
     network = of_image(conv("a"), conv("b", groups=C), Affine("c", (C,)))
-    steps = plan_network(model_of(network), DTYPES["bfloat16"])
+    steps = plan_layers(model_of(network), DTYPES["bfloat16"])
     dtypes = [[operand.dtype for operand in step.operands] for step in steps]
     assert dtypes == [[ml_dtypes.bfloat16, np.float32]] * 2 + [[np.float32] * 2]
 
