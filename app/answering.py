@@ -17,7 +17,7 @@ from .compare_backends import run_comparison
 from .errors import UsageError
 from .journal.answers import open_answers
 from .journal.identity import Identity, identify
-from .options import AnswerOptions, BackendName
+from .options import AnswerOptions
 from .progress import progress_bar
 from .reports.emit import emit
 from .reports.html import write_report
@@ -83,8 +83,8 @@ class Begun:
 def begin(options: AnswerOptions, started: float) -> Begun:
     """Check what can be checked before anything is read. UsageError and BackendUnavailable say what is wrong."""
     if options.compare_backends:
-        options = replace(options, backend=BackendName.neuron)
-    note = choice_note(options.backend.value) if options.cluster is None else None  # what a cluster has, it tells later
+        options = replace(options, backend="neuron")
+    note = choice_note(options.backend) if options.cluster is None else None  # what a cluster has, it tells later
     return Begun(options, started, note)
 
 
@@ -98,7 +98,7 @@ def answer_inputs(begun: Begun, model: Model, inputs: Inputs) -> int:
 def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
     options, network = begun.options, model.network
     with open_session(model, options, inputs.prepare) as session:
-        identity = identify(inputs.command, model, session.info, options.dtype.value, top_k) | inputs.identity()
+        identity = identify(inputs.command, model, session.info, options.dtype, top_k) | inputs.identity()
         with open_answers(options, identity, network.answer_labels) as answers:
             left = inputs.leave_out(answers.answered(), answers.reported())
             noted = _Noting(inputs, answers, network.output.none)
@@ -110,10 +110,10 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
                     noted,
                     top_k,
                     lambda done: progress(done + len(inputs.problems)),
-                    options.dtype.value if options.verify else None,
+                    options.dtype if options.verify else None,
                     inputs.refuse,
                 )
-            report = Report.on(inputs.command, network.name, session.info, options.dtype.value)
+            report = Report.on(inputs.command, network.name, session.info, options.dtype)
             title = f"{network.name}: {inputs.describe(result.count)} in batches of at most {options.batch_size}"
             report.answered_earlier = answers.earlier
             if answers.earlier:

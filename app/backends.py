@@ -26,8 +26,8 @@ def open_backend(options: RunOptions) -> Backend:
 
     _begin(options)
     return choose_backend(
-        options.backend.value,
-        options.target_name,
+        options.backend,
+        options.target,
         options.trace is not None or options.report_file is not None,
         **_counts(options),
         nrtpy=str(options.nrtpy) if options.nrtpy is not None else None,
@@ -41,7 +41,7 @@ def session_on(backend: Backend, model: Model, options: RunOptions) -> Session:
     """A session of a model on one backend, as the options ask for it; what its launches are is told."""
     from ..runtime.session import Session
 
-    session = Session(model, backend, options.dtype.value, options.batch_size, _launch_options(options))
+    session = Session(model, backend, options.dtype, options.batch_size, _launch_options(options))
     if session.launches_note is not None and not options.quiet:
         complain(session.launches_note)
     return session
@@ -62,10 +62,10 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
         _begin(options)
     with share_out(
         model,
-        options.dtype.value,
+        options.dtype,
         options.cores,
-        backend=options.backend.value,
-        target=options.target_name,
+        backend=options.backend,
+        target=options.target,
         neuron_options=_counts(options),
         address=options.cluster,
         prepare=prepare,
@@ -79,7 +79,7 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
 def _launch_options(options: RunOptions) -> LaunchOptions:
     from ..runtime.launches import LaunchOptions
 
-    return LaunchOptions(options.launches.value, options.instructions, options.convolutions.value)
+    return LaunchOptions(options.launches, options.instructions, options.convolutions)
 
 
 def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | None:
@@ -116,7 +116,7 @@ def _begin(options: RunOptions) -> str:
     """The backend by name: UsageError where it cannot do what is asked, a note where an option has no effect on it."""
     from ..runtime.choose import decide
 
-    chosen = decide(options.backend.value).backend
+    chosen = decide(options.backend).backend
     if chosen == "neuron":
         if options.trace is not None:
             raise UsageError("--trace shows the simulator's timeline; the chip gives none: add --backend sim")

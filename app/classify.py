@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from .errors import UsageError
-from .options import PictureOptions, takes_options
+from .option_groups import takes_options
+from .options import PictureOptions
 
 HELP = """Tell what pictures show, and how long each layer takes.
 
@@ -70,14 +71,14 @@ Examples:
 @takes_options(HELP)
 def classify(
     paths: Annotated[
-        Optional[list[str]],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
+        list[str] | None,
         typer.Argument(metavar="PATH", help="Pictures, arrays, folders, globs, or - for a picture on standard input."),
     ] = None,
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Look into the folders in a folder too, but not through links.")
     ] = False,
     from_list: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             "--from-list", metavar="FILE", help="Also the pictures named in a file, one a line; - for standard input."
         ),

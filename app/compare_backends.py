@@ -34,9 +34,9 @@ def run_comparison(
         names += batch_names
         values.append(np.asarray(batch))  # arrays: a comparison sends no sources
     inputs = np.concatenate(values)
-    report = Report.on(command, model.network.name, chip.info, options.dtype.value)
+    report = Report.on(command, model.network.name, chip.info, options.dtype)
     with SimulatorBeside(chip.info.target) as simulator:
-        report.comparison = compare_backends(model, inputs, chip, simulator, options.dtype.value, options.batch_size)
+        report.comparison = compare_backends(model, inputs, chip, simulator, options.dtype, options.batch_size)
         report.latency_note = latency_note(simulator.info)  # of the predictions beside the measurements
     result = report.comparison.result
     report.tables = [LayerTable(model.network.name, "", result.layers)]
@@ -48,7 +48,7 @@ def run_comparison(
 
 
 def _verify(model: Model, inputs: np.ndarray, options: AnswerOptions, result: Result) -> Verification:
-    verifier = Verifier(model, options.dtype.value, measured=True)
+    verifier = Verifier(model, options.dtype, measured=True)
     for first in range(0, len(inputs), options.batch_size):
         part = slice(first, first + options.batch_size)
         verifier.check(inputs[part], result.classes[part], result.probabilities[part])

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,13 +18,23 @@ _STATUS = {"ready": "ok", "missing": "missing", "placeholder": "wrong", "too old
 
 
 def doctor(
-    form: options.FormatOption = options.Format.table,
+    form: options.FormatOption = "table",
     output: options.OutputOption = None,
-    selftest: options.SelftestOption = False,
-    archive: options.ArchiveOption = None,
-    backend: options.BackendOption = options.BackendName.auto,
+    selftest: Annotated[
+        bool,
+        typer.Option("--selftest", help="Run every kernel and the bundled networks; write an archive to send back."),
+    ] = False,
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            "--archive",
+            metavar="FILE",
+            help="With --selftest: the archive. [default: trninfer-selftest-TARGET-chip|simulator-DTYPE.zip]",
+        ),
+    ] = None,
+    backend: options.BackendOption = "auto",
     target: options.TargetOption = None,
-    dtype: options.DtypeOption = options.Dtype.float32,
+    dtype: options.DtypeOption = "float32",
     nrtpy: options.NrtpyOption = None,
     quiet: options.QuietOption = False,
 ) -> None:
@@ -74,7 +84,7 @@ def _tell(rows: list[dict[str, Any]], form: options.Format, output: Path | None)
     from .reports.emit import emit_rows
     from .reports.table import render_records
 
-    if form is not options.Format.table:
+    if form != "table":
         emit_rows(rows, "doctor", form, output)
         return
     records = [(row["check"], row["status"], row["detail"]) for row in rows]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from .errors import UsageError
-from .options import RowOptions, takes_options
+from .option_groups import takes_options
+from .options import RowOptions
 
 BUNDLED = "digits-ffnn"
 
@@ -61,25 +62,22 @@ Examples:
 @takes_options(HELP)
 def ffnn(
     data: Annotated[
-        Path,
-        typer.Option("--data", metavar="FILE", help="Rows of features: .bin (raw float32), .npy, .npz or .csv."),
+        Path, typer.Option("--data", metavar="FILE", help="Rows of features: .bin (raw float32), .npy, .npz or .csv.")
     ],
     weights: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             "--weights", metavar="DIR", help="Folder with W1.bin b1.bin W2.bin b2.bin; sizes follow from the files."
         ),
     ] = None,
     labels: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option("--labels", metavar="FILE", help="The right classes, raw int32 .bin: scores the answers."),
     ] = None,
     model: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
-            "--model",
-            help=f"A bundled name or a .safetensors file, in place of --weights. [default: {BUNDLED}]",
-            show_default=False,
+            "--model", help=f"A bundled name or a .safetensors file, in place of --weights. [default: {BUNDLED}]"
         ),
     ] = None,
     *,

@@ -11,7 +11,7 @@ import typer
 
 from .errors import CHECK_FAILED, UsageError, complain, reason
 from .import_options import InputOptions, NetworkOptions
-from .options import takes_options
+from .option_groups import takes_options
 from .text import printable
 
 if TYPE_CHECKING:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from .errors import UsageError
-from .options import whole
+from .option_groups import whole
 from .text import parse_number
 
 if TYPE_CHECKING:
@@ -22,57 +21,31 @@ MAX_LABEL_BYTES = 4 << 20
 IMAGENET = "imagenet"
 
 
-class Pictures(str, Enum):
-    """How a picture is looked at."""
-
-    digit = "digit"
-    photo = "photo"
-
-
-class ChannelOrder(str, Enum):
-    """The order of the colours in the network's input."""
-
-    rgb = "rgb"
-    bgr = "bgr"
-
-
-class OutputKind(str, Enum):
-    """What the numbers that come out mean."""
-
-    classes = "classes"
-    sigmoid = "sigmoid"
-    values = "values"
-
-
 @dataclass(frozen=True)
 class InputOptions:
     """How pictures become the network's input; None for what is not told."""
 
     pictures: Annotated[
-        Optional[Pictures],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
-        typer.Option(
-            "--pictures", help="Photos, or a digit to be found and cut out. [default: photo]", show_default=False
-        ),
+        Literal["digit", "photo"] | None,
+        typer.Option("--pictures", help="Photos, or a digit to be found and cut out. [default: photo]"),
     ] = None
     invert: Annotated[bool, typer.Option("--invert", help="Swap light and dark: dark ink is then high.")] = False
     input_range: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--input-range", metavar="LO,HI", help="What black and white become. [default: 0,1]"),
+        str | None, typer.Option("--input-range", metavar="LO,HI", help="What black and white become. [default: 0,1]")
     ] = None
     mean: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--mean", metavar="M[,M,M]", help="Then subtracted, by channel. [default: ImageNet's for colour]"),
     ] = None
     std: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--std", metavar="S[,S,S]", help="Then divided by, by channel. [default: ImageNet's for colour]"),
     ] = None
     channel_order: Annotated[
-        Optional[ChannelOrder],  # noqa: UP045
-        typer.Option("--channel-order", help="Order of the colours. [default: rgb]", show_default=False),
+        Literal["rgb", "bgr"] | None, typer.Option("--channel-order", help="Order of the colours. [default: rgb]")
     ] = None
     resize: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         typer.Option(
             "--resize",
             metavar="N",
@@ -82,7 +55,7 @@ class InputOptions:
         ),
     ] = None
     input_size: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--input-size", metavar="HxW", help="Height and width, where the file leaves them open."),
     ] = None
 
@@ -98,9 +71,9 @@ class InputOptions:
             _numbers("--mean", self.mean),
             _numbers("--std", self.std),
             self.resize,
-            self.pictures.value if self.pictures else None,
+            self.pictures,
             self.invert,
-            self.channel_order.value if self.channel_order else None,
+            self.channel_order,
             _size(self.input_size),
         )
 
@@ -110,7 +83,7 @@ class NetworkOptions:
     """What else the file does not tell of the network."""
 
     labels: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             "--labels",
             metavar="FILE",
@@ -118,21 +91,19 @@ class NetworkOptions:
         ),
     ] = None
     output_name: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--output-name", metavar="NAME", help="The value to be the output; the rest is cut away."),
     ] = None
     output_kind: Annotated[
-        Optional[OutputKind],  # noqa: UP045
-        typer.Option(
-            "--output-kind", help="What the output means. [default: as its last layer tells]", show_default=False
-        ),
+        Literal["classes", "sigmoid", "values"] | None,
+        typer.Option("--output-kind", help="What the output means. [default: as its last layer tells]"),
     ] = None
     activation: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--activation", metavar="NAME", help="Between the layers of a perceptron's state dict."),
     ] = None
     layers: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             "--layers", metavar="STEPS", help='A state dict\'s sequence: "conv1, relu, maxpool:2, flatten, fc1".'
         ),
@@ -143,8 +114,7 @@ class NetworkOptions:
         """The same as the importer takes it."""
         from ..models.importing import ImportOptions
 
-        kind = self.output_kind.value if self.output_kind else None
-        return ImportOptions(self.output_name, kind, self.activation, self.layers, self.unchecked)
+        return ImportOptions(self.output_name, self.output_kind, self.activation, self.layers, self.unchecked)
 
     def read_labels(self) -> tuple[str, ...] | None:
         """The names of the classes; None where none are given."""

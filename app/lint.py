@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -13,10 +13,7 @@ from .text import printable
 
 
 def lint(
-    files: Annotated[
-        Optional[list[Path]],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
-        typer.Argument(metavar="FILE", help="Python files with NKI kernels.", show_default=False),
-    ] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Python files with NKI kernels.")] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
 ) -> None:
     """Check NKI kernels against the compiler's Python and the NKI 0.6 API: path:line: rule: message.

@@ -8,10 +8,7 @@ from typing import Any
 from . import options
 
 
-def models(
-    form: options.FormatOption = options.Format.table,
-    output: options.OutputOption = None,
-) -> None:
+def models(form: options.FormatOption = "table", output: options.OutputOption = None) -> None:
     """List the bundled models: what they read, their size, and their accuracy on what was held out of training.
 
     Any of the names goes with --model of classify, ffnn and bench. The accuracy is that of the float32 network; how it
@@ -48,7 +45,7 @@ def models(
         }
         for model in bundled_models()
     ]
-    if form is not options.Format.table:
+    if form != "table":
         emit_rows(rows, "models", form, output)
         return
     columns = ("model", "reads", "parameters", "file", "held-out accuracy")

@@ -2,259 +2,123 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import math
-import re
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from enum import Enum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Optional, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal
 
 import typer
 
 from .errors import UsageError
+from .option_groups import whole
 from .output import check_files
 
+Format = Literal["table", "json", "csv", "ndjson"]
+Target = Literal["trn1", "trn2", "trn3"]
 
-class Dtype(str, Enum):
-    """Types that a network can be run in."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-
-
-class BackendName(str, Enum):
-    """Where kernels run."""
-
-    auto = "auto"
-    neuron = "neuron"
-    sim = "sim"
-
-
-class TargetName(str, Enum):
-    """NeuronCore generations."""
-
-    trn1 = "trn1"
-    trn2 = "trn2"
-    trn3 = "trn3"
-
-
-class LaunchPer(str, Enum):
-    """How a network is launched."""
-
-    network = "network"
-    layer = "layer"
-
-
-class ConvolutionForm(str, Enum):
-    """How 3x3 convolutions are multiplied."""
-
-    quickest = "quickest"
-    direct = "direct"
-
-
-class Format(str, Enum):
-    """Forms of the report."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-    ndjson = "ndjson"
-
-
-def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
-    """A reader of an option's whole number within bounds, in plain digits: Python reads `1_0` and others too."""
-
-    def read(text: str | int) -> int:
-        if isinstance(text, int):  # a default
-            return text
-        if re.fullmatch(r"[+-]?[0-9]{1,18}", text) and least <= int(text) <= most:
-            return int(text)
-        bounds = f"from {least} up" if most == math.inf else f"from {least} to {most}"
-        raise typer.BadParameter(f"{text!r} is no whole number {bounds}.")
-
-    return read
-
-
-DtypeOption = Annotated[Dtype, typer.Option("--dtype", help="Type of weights and data; sums are float32 always.")]
+DtypeOption = Annotated[
+    Literal["float32", "bfloat16", "float16"],
+    typer.Option("--dtype", help="Type of weights and data; sums are float32 always."),
+]
 BatchSizeOption = Annotated[
     int,
     typer.Option(
         "--batch-size", parser=whole(1, 65536), metavar="N", help="Inputs in one launch of a kernel, up to 65536."
     ),
 ]
-LaunchesOption = Annotated[
-    LaunchPer,
-    typer.Option("--launches", help="As few launches as the network takes, or one or more for each layer."),
-]
-InstructionsOption = Annotated[
-    int,
-    typer.Option(
-        "--instructions",
-        parser=whole(1),
-        metavar="N",
-        help="Of a launch of a network, at most; what takes more is cut between layers or inputs.",
-    ),
-]
-ConvolutionFormOption = Annotated[
-    ConvolutionForm,
-    typer.Option("--form", help="Of 3x3 convolutions: with fewer matmuls where that is quicker, or direct always."),
-]
 BackendOption = Annotated[
-    BackendName, typer.Option("--backend", help="Run on the chip or on the simulator; auto: see trninfer doctor.")
+    Literal["auto", "neuron", "sim"],
+    typer.Option("--backend", help="Run on the chip or on the simulator; auto: see trninfer doctor."),
 ]
 TargetOption = Annotated[
-    Optional[TargetName],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
+    Target | None,
     typer.Option(
         "--target",
         help="NeuronCore to simulate, or to compile for. [default: NEURON_PLATFORM_TARGET_OVERRIDE, else the chip that "
         "is used, else trn2]",
-        show_default=False,
-    ),
-]
-# These four are of the chip: on the simulator, whose times are predicted, they have no effect, which is said.
-WarmupOption = Annotated[
-    Optional[int],  # noqa: UP045
-    typer.Option(
-        "--warmup",
-        parser=whole(0, 100_000),
-        metavar="N",
-        help="On the chip: calls of a kernel before it is timed. [default: 5]",
-        show_default=False,
-    ),
-]
-IterationsOption = Annotated[
-    Optional[int],  # noqa: UP045
-    typer.Option(
-        "--iters",
-        parser=whole(1, 100_000),
-        metavar="N",
-        help="On the chip: timed calls of a kernel, of which median and 99th percentile are told. [default: 20]",
-        show_default=False,
-    ),
-]
-DeviceTimesOption = Annotated[
-    bool,
-    typer.Option(
-        "--device-times",
-        help="On the chip: also time each kernel on the NeuronCore alone, by nrtpy's tracing, else by neuron-bench.",
     ),
 ]
 NrtpyOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option(
         "--nrtpy",
         metavar="DIR",
         help="On the chip: environment with nrtpy, where this one has none. [default: TRNINFER_NRTPY]",
-        show_default=False,
-    ),
-]
-CoresOption = Annotated[
-    Optional[int],  # noqa: UP045
-    typer.Option(
-        "--cores",
-        parser=whole(1, 4096),
-        metavar="N",
-        help="Workers to share batches out over, with a NeuronCore each (on the simulator a CPU); more than one needs "
-        "the extra cluster. [default: 1; with --cluster, as many as it has room for]",
-        show_default=False,
-    ),
-]
-ClusterOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--cluster",
-        metavar="ADDRESS",
-        help="Share batches out over a Ray cluster: its host:port, or auto for that of RAY_ADDRESS or of this machine.",
-    ),
-]
-ShipOption = Annotated[
-    bool,
-    typer.Option("--ship", help="Send a cluster's workers the pictures, not their paths, where they see other files."),
-]
-SelftestOption = Annotated[
-    bool, typer.Option("--selftest", help="Run every kernel and the bundled networks; write an archive to send back.")
-]
-ArchiveOption = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
-        "--archive",
-        metavar="FILE",
-        help="With --selftest: the archive. [default: trninfer-selftest-TARGET-chip|simulator-DTYPE.zip]",
-        show_default=False,
-    ),
-]
-CompareBackendsOption = Annotated[
-    bool,
-    typer.Option(
-        "--compare-backends",
-        help="Run each kernel on the chip and on the simulator; exit status 1 where outputs differ. --format csv then "
-        "writes the measurements, in the columns of benchmarks/data/latency-kernels.csv.",
     ),
 ]
 FormatOption = Annotated[
     Format, typer.Option("--format", help="Form of the report; machine formats have standard output for themselves.")
 ]
 OutputOption = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option("--output", metavar="FILE", help="Write the report to a file, whole or not at all."),
-]
-VerifyOption = Annotated[
-    bool, typer.Option("--verify", help="Check against the NumPy reference; exit status 1 where it differs.")
-]
-TraceOption = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option("--trace", metavar="FILE", help="Write the engines' timeline of one batch, for ui.perfetto.dev."),
+    Path | None, typer.Option("--output", metavar="FILE", help="Write the report to a file, whole or not at all.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Answers and errors only: no layer tables, no progress.")]
-ReportOption = Annotated[
-    Optional[Path],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
-    typer.Option("--report", metavar="FILE", help="Write a page of HTML: layers, timeline, roofline."),
-]
-TopKOption = Annotated[
-    Optional[int],  # noqa: UP045
-    typer.Option(
-        "--top-k",
-        parser=whole(1),
-        metavar="K",
-        help="The most probable labels of each input. [default: 5]",
-        show_default=False,
-    ),
-]
-ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Go on from what an interrupted run with the same options left in --output.")
-]
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """What every command that runs kernels can be told; None where the command line says nothing."""
 
-    dtype: DtypeOption = Dtype.float32
+    dtype: DtypeOption = "float32"
     batch_size: BatchSizeOption = 1
-    launches: LaunchesOption = LaunchPer.network
-    instructions: InstructionsOption = 50_000
-    convolutions: ConvolutionFormOption = ConvolutionForm.quickest
-    backend: BackendOption = BackendName.auto
+    launches: Annotated[
+        Literal["network", "layer"],
+        typer.Option("--launches", help="As few launches as the network takes, or one or more for each layer."),
+    ] = "network"
+    instructions: Annotated[
+        int,
+        typer.Option(
+            "--instructions",
+            parser=whole(1),
+            metavar="N",
+            help="Of a launch of a network, at most; what takes more is cut between layers or inputs.",
+        ),
+    ] = 50_000
+    convolutions: Annotated[
+        Literal["quickest", "direct"],
+        typer.Option("--form", help="Of 3x3 convolutions: with fewer matmuls where that is quicker, or direct always."),
+    ] = "quickest"
+    backend: BackendOption = "auto"
     target: TargetOption = None
-    warmup: WarmupOption = None
-    iterations: IterationsOption = None
-    device_times: DeviceTimesOption = False
+    warmup: Annotated[
+        int | None,
+        typer.Option(
+            "--warmup",
+            parser=whole(0, 100_000),
+            metavar="N",
+            help="On the chip: calls of a kernel before it is timed. [default: 5]",
+        ),
+    ] = None
+    iterations: Annotated[
+        int | None,
+        typer.Option(
+            "--iters",
+            parser=whole(1, 100_000),
+            metavar="N",
+            help="On the chip: timed calls of a kernel, of which median and 99th percentile are told. [default: 20]",
+        ),
+    ] = None
+    device_times: Annotated[
+        bool,
+        typer.Option(
+            "--device-times",
+            help="On the chip: also time each kernel on the NeuronCore alone, by nrtpy's tracing, else by "
+            "neuron-bench.",
+        ),
+    ] = False
     nrtpy: NrtpyOption = None
-    form: FormatOption = Format.table
+    form: FormatOption = "table"
     output: OutputOption = None
-    verify: VerifyOption = False
-    trace: TraceOption = None
-    report_file: ReportOption = None
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check against the NumPy reference; exit status 1 where it differs.")
+    ] = False
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Write the engines' timeline of one batch, for ui.perfetto.dev."),
+    ] = None
+    report_file: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write a page of HTML: layers, timeline, roofline.")
+    ] = None
     quiet: QuietOption = False
-
-    @property
-    def target_name(self) -> str | None:
-        """The target as the runtime knows it."""
-        return self.target.value if self.target else None
 
     def check(self) -> None:
         """UsageError where options contradict each other or a file could not be written; called before the work."""
@@ -265,11 +129,43 @@ class RunOptions:
 class AnswerOptions(RunOptions):
     """What a command that answers inputs can be told beside that."""
 
-    top_k: TopKOption = None
-    cores: CoresOption = None
-    cluster: ClusterOption = None
-    compare_backends: CompareBackendsOption = False
-    resume: ResumeOption = False
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            "--top-k", parser=whole(1), metavar="K", help="The most probable labels of each input. [default: 5]"
+        ),
+    ] = None
+    cores: Annotated[
+        int | None,
+        typer.Option(
+            "--cores",
+            parser=whole(1, 4096),
+            metavar="N",
+            help="Workers to share batches out over, with a NeuronCore each (on the simulator a CPU); more than one "
+            "needs the extra cluster. [default: 1; with --cluster, as many as it has room for]",
+        ),
+    ] = None
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="ADDRESS",
+            help="Share batches out over a Ray cluster: its host:port, or auto for that of RAY_ADDRESS or of this "
+            "machine.",
+        ),
+    ] = None
+    compare_backends: Annotated[
+        bool,
+        typer.Option(
+            "--compare-backends",
+            help="Run each kernel on the chip and on the simulator; exit status 1 where outputs differ. --format csv "
+            "then writes the measurements, in the columns of benchmarks/data/latency-kernels.csv.",
+        ),
+    ] = False
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from what an interrupted run with the same options left in --output."),
+    ] = False
 
     @property
     def is_shared(self) -> bool:
@@ -289,7 +185,7 @@ class AnswerOptions(RunOptions):
             self._check_comparison()
 
     def _check_comparison(self) -> None:
-        if self.backend is BackendName.sim:
+        if self.backend == "sim":
             raise UsageError("--compare-backends needs the chip beside the simulator; leave out --backend sim")
         if self.is_shared:
             raise UsageError("--compare-backends runs on one core; leave out --cores and --cluster, or give --cores 1")
@@ -302,7 +198,12 @@ class PictureOptions(AnswerOptions):
     """What classify can be told beside its pictures."""
 
     batch_size: BatchSizeOption = 16
-    ship: ShipOption = False
+    ship: Annotated[
+        bool,
+        typer.Option(
+            "--ship", help="Send a cluster's workers the pictures, not their paths, where they see other files."
+        ),
+    ] = False
 
     def check(self) -> None:
         """As for all answers; and that what is sent goes to a cluster."""
@@ -318,46 +219,3 @@ class RowOptions(AnswerOptions):
     """What ffnn can be told beside its features."""
 
     batch_size: BatchSizeOption = 2048
-
-
-def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command as typer reads it: a parameter that is a dataclass of options becomes one parameter a field.
-
-    The help stands beside the command, which it would drown.
-    """
-
-    def wrap(command: Callable[..., None]) -> Callable[..., None]:
-        hints = {name: _told(kind) for name, kind in get_type_hints(command, include_extras=True).items()}
-        groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-        parameters: list[inspect.Parameter] = []
-        for name, parameter in inspect.signature(command).parameters.items():
-            kinds = {name: hints[name]} if name not in groups else get_type_hints(groups[name], include_extras=True)
-            defaults = _defaults(groups[name]) if name in groups else {name: parameter.default}
-            parameters += [
-                inspect.Parameter(key, parameter.KEYWORD_ONLY, default=default, annotation=kinds[key])
-                for key, default in defaults.items()
-            ]
-
-        @functools.wraps(command)
-        def call(**values: Any) -> None:
-            for name, kind in groups.items():
-                values[name] = kind(**{key: values.pop(key) for key in _defaults(kind)})
-            command(**values)
-
-        call.__doc__ = help_text
-        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        return call
-
-    return wrap
-
-
-def _told(hint: Any) -> Any:
-    """A parameter's annotation as it was written: Python 3.10 puts an Optional around it where the default is None,
-    and typer does not look for its option inside."""
-    return next((part for part in get_args(hint) if get_origin(part) is Annotated), hint)
-
-
-def _defaults(kind: Any) -> dict[str, Any]:
-    """The fields of a dataclass of options, and what each is where the command line says nothing."""
-    return {field.name: field.default for field in fields(kind)}

@@ -23,7 +23,7 @@ from ..runtime.neuron.compile_cache import FAILURE_LOG, cache_folder
 from ..runtime.selftest.run import check_kernels, check_network, count_checks
 from .backends import open_backend
 from .errors import complain
-from .options import BackendName, Format, RunOptions
+from .options import RunOptions
 from .output import check_output, write_bytes, write_output, write_stdout
 from .progress import progress_bar
 from .redact import Redactor
@@ -40,8 +40,8 @@ def run_selftest(options: RunOptions, archive: Path | None, machine: list[dict[s
     """
     log = cache_folder() / FAILURE_LOG
     before = _written(log)
-    backend = open_backend(dataclasses.replace(options, device_times=options.backend is not BackendName.sim))
-    test = SelfTest(backend.info, options.dtype.value)
+    backend = open_backend(dataclasses.replace(options, device_times=options.backend != "sim"))
+    test = SelfTest(backend.info, options.dtype)
     path = archive or Path(f"trninfer-selftest-{backend.info.target}-{test.place}-{test.dtype}.zip")
     check_output(path, "--archive")
     with ExitStack() as stack:
@@ -57,14 +57,14 @@ def run_selftest(options: RunOptions, archive: Path | None, machine: list[dict[s
             test.stopped = str(error)
     redactor = Redactor({str(cache_folder()): "<cache>"})
     document = redactor.value(document_of(test, machine))
-    files = {"selftest.json": render_machine(document, Format.json), "selftest.txt": render(test, None)}
+    files = {"selftest.json": render_machine(document, "json"), "selftest.txt": render(test, None)}
     for model, outcome in test.networks:
         if outcome.comparison is not None:
             files[f"measured-{model.network.name}.csv"] = outcome.comparison.to_csv()
     if _written(log) != before:
         files["compiler.log"] = log.read_text(encoding="utf-8", errors="replace")
     write_bytes(_zip({name: redactor.text(text) for name, text in files.items()}), path, "--archive")
-    if options.form is not Format.table:
+    if options.form != "table":
         write_output(render_machine(document, options.form), options.output)
     elif options.output is None:
         write_stdout(render(test, sys.stdout))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from .errors import CHECK_FAILED, UsageError
-from .options import TargetName, takes_options
+from .option_groups import takes_options
+from .options import Target
 from .output import check_files, write_output
 from .text import printable
 
@@ -32,22 +33,20 @@ Exit status: the script's own; 1 where it raises or --sanitize has findings; 2 w
 def simulate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file that imports nki.")],
     arguments: Annotated[
-        Optional[list[str]],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
-        typer.Argument(metavar="ARGS", help="What the script finds in sys.argv.", show_default=False),
+        list[str] | None, typer.Argument(metavar="ARGS", help="What the script finds in sys.argv.")
     ] = None,
     target: Annotated[
-        Optional[TargetName],  # noqa: UP045
+        Target | None,
         typer.Option(
             "--target", help="NeuronCore to simulate.", show_default="NEURON_PLATFORM_TARGET_OVERRIDE, else trn2"
         ),
     ] = None,
     trace: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option("--trace", metavar="FILE", help="Write the timelines of all launches as a trace for Perfetto."),
     ] = None,
     report: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--report", metavar="FILE", help="Write all launches as an HTML page."),
+        Path | None, typer.Option("--report", metavar="FILE", help="Write all launches as an HTML page.")
     ] = None,
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="Look for races, overlaps and lost values in every launch.")
@@ -74,7 +73,7 @@ def simulate(
 
     counts: list[int] = []
     try:
-        status = run_script([str(file), *(arguments or [])], observe, target.value if target else None, sanitize)
+        status = run_script([str(file), *(arguments or [])], observe, target, sanitize)
     except NkiValidationError as error:
         raise UsageError(str(error)) from None
     if not counts and not status:

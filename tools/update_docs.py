@@ -17,10 +17,9 @@ import subprocess
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 import typer.models
@@ -72,22 +71,17 @@ def _usage(key: str, annotated: Any) -> str:
     if isinstance(info, typer.models.ArgumentInfo):
         return info.metavar or key.upper()
     kind = annotated.__origin__
-    choices = typing.get_args(kind) or (kind,)  # Optional[Target] is Target or None
-    values = [str(member.value) for choice in choices if _is_enum(choice) for member in choice]
+    choices = (kind, *typing.get_args(kind))  # those of Literal[...] | None too
+    values = [value for choice in choices if typing.get_origin(choice) is Literal for value in typing.get_args(choice)]
     names = ", ".join([info.default, *info.param_decls])
     return names if kind is bool else f"{names} {'|'.join(values) or info.metavar or 'NAME'}"
-
-
-def _is_enum(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Enum)
 
 
 def _words(annotated: Any, default: object) -> str:
     """What a parameter does, with its default where the text does not tell it."""
     text: str = annotated.__metadata__[0].help
-    value = default.value if isinstance(default, Enum) else default
-    told = value in (None, False, inspect.Parameter.empty) or "[default:" in text
-    return _markdown(text if told else f"{text} [default: {value}]").replace("|", SEPARATOR)
+    told = default in (None, False, inspect.Parameter.empty) or "[default:" in text
+    return _markdown(text if told else f"{text} [default: {default}]").replace("|", SEPARATOR)
 
 
 def _unwrap(text: str) -> str:

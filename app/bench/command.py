@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from ..errors import CHECK_FAILED, UsageError
-from ..options import RunOptions, takes_options
+from ..option_groups import takes_options
+from ..options import RunOptions
 from .subject import BenchSubject
 
 HELP = """Time networks, single kernels or published suites.
@@ -45,114 +46,39 @@ Exit status: 0; 1 where --verify or --compare failed; 2 wrong usage; 3 the backe
 """
 
 
-def _kernels() -> list[str]:
-    from ...runtime.measure.kernel_cases import kernel_names
-
-    return list(kernel_names())
-
-
-def _suites() -> list[str]:
-    from ...runtime.measure.suites import suite_names
-
-    return list(suite_names())
-
-
-def _models() -> list[str]:
-    from ...models.bundled import bundled_models
-
-    return [model.name for model in bundled_models()]
-
-
-def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
-    """`m=64,k=` and such: the sizes that are not given yet, after those that are."""
-    from ...runtime.measure.kernel_cases import ShapeError, kernel_keys
-
-    given, comma, _ = incomplete.rpartition(",")
-    try:
-        keys = kernel_keys(str(context.params.get("kernel")))
-    except ShapeError:
-        return []
-    taken = {part.partition("=")[0] for part in given.split(",")}
-    return [f"{given}{comma}{key}=" for key in keys if key not in taken]
-
-
-ModelOption = Annotated[
-    Optional[str],  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
-    typer.Option(
-        "--model",
-        help="A bundled name or a .safetensors file. [default: all bundled]",
-        show_default=False,
-        autocompletion=_models,
-    ),
-]
-KernelOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--kernel",
-        autocompletion=_kernels,
-        help="One kernel, at --shape: conv2d, matmul, transpose, bias_activation, argmax, vector_add or ffnn.",
-    ),
-]
-ShapeOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--shape",
-        metavar="KEY=N,...",
-        help="Shape of the kernel; a wrong key names those there are.",
-        autocompletion=_shape_keys,
-    ),
-]
-SuiteOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--suite",
-        help="A published suite, in its own dtypes and targets, beside its figures.",
-        autocompletion=_suites,
-    ),
-]
-CompareOption = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
-        "--compare",
-        metavar="FILE",
-        help="Compare with an earlier bench, as --format json wrote it; exit status 1 where something got slower.",
-    ),
-]
-ThresholdOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--threshold",
-        metavar="PERCENT",
-        help="How much slower than the --compare file a layer or the total may be. [default: 5%]",
-        show_default=False,
-    ),
-]
-SetOption = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Predict for another machine: a constant of the timing model with this value; may be given again.",
-    ),
-]
-
-
 @takes_options(HELP)
 def bench(
-    model: ModelOption = None,
-    kernel: KernelOption = None,
-    shape: ShapeOption = None,
-    suite: SuiteOption = None,
-    compare: CompareOption = None,
-    threshold: ThresholdOption = None,
-    constants: SetOption = None,
+    subject: BenchSubject,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            "--compare",
+            metavar="FILE",
+            help="Compare with an earlier bench, as --format json wrote it; exit status 1 where something got slower.",
+        ),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--threshold",
+            metavar="PERCENT",
+            help="How much slower than the --compare file a layer or the total may be. [default: 5%]",
+        ),
+    ] = None,
+    constants: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Predict for another machine: a constant of the timing model with this value; may be given again.",
+        ),
+    ] = None,
     *,
     options: RunOptions,
 ) -> None:
     """Time what is named, and hold it against an earlier bench where one is given."""
     started = time.perf_counter()
     options.check()
-    subject = BenchSubject(model, kernel, shape, suite)
     subject.check(options, compare is not None)
     if threshold is not None and compare is None:
         raise UsageError("--threshold needs --compare")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...runtime.backend import Backend
 from ..backends import choice_note, open_backend
 from ..errors import complain
-from ..options import BackendName, RunOptions
+from ..options import RunOptions
 from ..reports.report import Report
 from .kernel import bench_kernel
 from .networks import bench_networks
@@ -27,8 +27,8 @@ def measure(
     if subject.suite is not None:
         if (ignored := subject.ignored(options)) and not options.quiet:
             complain(f"{', '.join(ignored)}: no effect on a suite, whose cases have their own")
-        options = replace(options, backend=BackendName.sim, target=None)  # a suite is predicted, whatever is here
-    note = choice_note(options.backend.value)
+        options = replace(options, backend="sim", target=None)  # a suite is predicted, whatever is here
+    note = choice_note(options.backend)
     backend = open_backend(options)
     target = None if subject.suite is not None else backend.info.target  # a suite has its own
     with another_machine(backend.info.name, target, constants):
@@ -39,7 +39,7 @@ def _measured(
     subject: BenchSubject, options: RunOptions, started: float, note: str | None, backend: Backend
 ) -> tuple[Report, Timelines]:
     sizes = subject.sizes
-    report = Report.on("bench", subject.model, backend.info, options.dtype.value)
+    report = Report.on("bench", subject.model, backend.info, options.dtype)
     report.choice_note = note
     timelines: Timelines = []
     if subject.suite is not None:

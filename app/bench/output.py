@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from ..options import Format, RunOptions
+from ..options import RunOptions
 from ..output import write_output, write_stderr, write_stdout
 from ..reports import machine as report_machine
 from ..reports import table as report_table
@@ -28,7 +28,7 @@ def write_bench(
     """Write a report like `reports.emit`, with its sections: in JSON as fields, in NDJSON a line each; the comparison
     also as a table, which a machine format leaves to standard error."""
     output = options.output
-    if options.form is Format.table:
+    if options.form == "table":
         stream = sys.stdout if output is None else None
         text = report_table.render(report, options.quiet, stream)
         text += render_comparison(comparison, stream) if comparison is not None else ""
@@ -36,9 +36,9 @@ def write_bench(
         return
     sections = {"bench": section} if comparison is None else {"bench": section, "compare": comparison.section()}
     text = report_machine.render(report, options.form)
-    if options.form is Format.json:
+    if options.form == "json":
         text = json.dumps({**json.loads(text), **sections}, indent=2) + "\n"
-    elif options.form is Format.ndjson:
+    elif options.form == "ndjson":
         text += "".join(json.dumps({"type": kind, **fields}) + "\n" for kind, fields in sections.items())
     write_output(text, output)
     if not options.quiet:

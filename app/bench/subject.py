@@ -3,19 +3,83 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+import typer
 
 from ..errors import UsageError
-from ..options import BackendName, Format, RunOptions
+from ..options import RunOptions
+
+
+def _kernels() -> list[str]:
+    from ...runtime.measure.kernel_cases import kernel_names
+
+    return list(kernel_names())
+
+
+def _suites() -> list[str]:
+    from ...runtime.measure.suites import suite_names
+
+    return list(suite_names())
+
+
+def _models() -> list[str]:
+    from ...models.bundled import bundled_models
+
+    return [model.name for model in bundled_models()]
+
+
+def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
+    """`m=64,k=` and such: the sizes that are not given yet, after those that are."""
+    from ...runtime.measure.kernel_cases import ShapeError, kernel_keys
+
+    given, comma, _ = incomplete.rpartition(",")
+    try:
+        keys = kernel_keys(str(context.params.get("kernel")))
+    except ShapeError:
+        return []
+    taken = {part.partition("=")[0] for part in given.split(",")}
+    return [f"{given}{comma}{key}=" for key in keys if key not in taken]
 
 
 @dataclass(frozen=True)
 class BenchSubject:
     """What is timed: at most one of a model, a kernel and a suite; all bundled models where none is named."""
 
-    model: str | None
-    kernel: str | None
-    shape: str | None  # of the kernel, as the command line has it
-    suite: str | None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="A bundled name or a .safetensors file. [default: all bundled]",
+            show_default=False,
+            autocompletion=_models,
+        ),
+    ] = None
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            "--kernel",
+            autocompletion=_kernels,
+            help="One kernel, at --shape: conv2d, matmul, transpose, bias_activation, argmax, vector_add or ffnn.",
+        ),
+    ] = None
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            "--shape",
+            metavar="KEY=N,...",
+            help="Shape of the kernel; a wrong key names those there are.",
+            autocompletion=_shape_keys,
+        ),
+    ] = None
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            "--suite",
+            help="A published suite, in its own dtypes and targets, beside its figures.",
+            autocompletion=_suites,
+        ),
+    ] = None
 
     def check(self, options: RunOptions, compared: bool) -> None:
         """UsageError where the options do not go with it."""
@@ -27,10 +91,10 @@ class BenchSubject:
             raise UsageError("--shape needs --kernel")
         if self.suite is not None and (options.verify or options.trace is not None):
             raise UsageError("a suite is timed only; --verify and --trace go with --kernel or a model")
-        if self.suite is not None and options.backend is BackendName.neuron:
+        if self.suite is not None and options.backend == "neuron":
             raise UsageError("a suite is predicted, by the simulator; leave out --backend neuron")
         told = (options.verify, options.trace, options.report_file, options.output, self.suite)
-        if options.quiet and options.form is Format.table and not compared and not any(told):
+        if options.quiet and options.form == "table" and not compared and not any(told):
             raise UsageError(
                 "--quiet leaves nothing of a bench to tell; it goes with --verify, --compare or a --format"
             )

@@ -23,7 +23,7 @@ from .answer_log import AnswerLog, open_log
 from .finished import read_finished
 from .identity import Identity
 
-STREAMED = (Format.csv, Format.ndjson)
+STREAMED = ("csv", "ndjson")
 
 
 class AnswerOutput(Protocol):
@@ -135,7 +135,7 @@ class _Logged:
         return iter(self._log)
 
     def finish(self, report: Report, quiet: bool, shown: int | None) -> None:
-        if self._form is Format.table:
+        if self._form == "table":
             # All at once: the widths of columns follow from all rows.
             report.predictions = [row for answer in self._log for row in (_rows(answer) if shown else [answer])]
             emit(report, self._form, self._output, quiet)

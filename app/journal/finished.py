@@ -25,15 +25,15 @@ def read_finished(path: Path, form: Format, identity: Identity, labels: tuple[st
     A last line that was cut off is left out, and so are lines that tell of errors, which are tried again. A CSV has an
     answer's first label only. UsageError for another file, and where a report says that it was asked for otherwise.
     """
-    if form not in (Format.csv, Format.ndjson):
+    if form not in ("csv", "ndjson"):
         raise UsageError(f"--resume: {path} is finished; only csv and ndjson reports can be added to")
-    records = _csv_records if form is Format.csv else _ndjson_records
+    records = _csv_records if form == "csv" else _ndjson_records
     try:
         for number, record in records(path, identity):
             answer = check_prediction(record, labels)
             if answer is None:
-                raise UsageError(f"--resume: {path}: line {number} is no answer of this model in {form.value}")
-            if form is Format.ndjson and len(answer.top) != identity["top_k"]:
+                raise UsageError(f"--resume: {path}: line {number} is no answer of this model in {form}")
+            if form == "ndjson" and len(answer.top) != identity["top_k"]:
                 raise UsageError(f"--resume: the answers in {path} were given with top-k {len(answer.top)}")
             yield answer
     except csv.Error as error:

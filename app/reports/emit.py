@@ -17,7 +17,7 @@ def emit(report: Report, form: Format, output: Path | None, quiet: bool) -> None
     from . import machine as report_machine
     from . import table as report_table
 
-    if form is not Format.table:
+    if form != "table":
         write_output(report_machine.render(report, form), output)
         if not quiet:
             write_stderr(report_table.render_layers(report, sys.stderr))

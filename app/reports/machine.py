@@ -46,13 +46,13 @@ def render(report: Report, form: Format) -> str:
 
 def chunks(report: Report, form: Format, answers: Iterable[Prediction]) -> Iterator[str]:
     """The report in pieces, with `answers` in place of its own, each of them in memory only while it is written."""
-    if form is Format.json:
+    if form == "json":
         yield from _json_chunks(to_document(report), answers)
-    elif form is Format.csv and report.suite is not None:
+    elif form == "csv" and report.suite is not None:
         yield _csv(_SUITE_COLUMNS, to_document(report)["suite"])
-    elif form is Format.csv and report.comparison is not None:
+    elif form == "csv" and report.comparison is not None:
         yield report.comparison.to_csv()
-    elif form is Format.csv and report.command == "bench":
+    elif form == "csv" and report.command == "bench":
         yield _csv(_LAYER_COLUMNS, to_document(report)["layers"])
     else:
         yield begin(form)
@@ -62,14 +62,14 @@ def chunks(report: Report, form: Format, answers: Iterable[Prediction]) -> Itera
 
 def begin(form: Format) -> str:
     """What comes before the answers in CSV and NDJSON."""
-    return _csv(PREDICTION_COLUMNS, []) if form is Format.csv else ""
+    return _csv(PREDICTION_COLUMNS, []) if form == "csv" else ""
 
 
 def answer_lines(answers: Iterable[Prediction], form: Format) -> str:
     """Answers in CSV or NDJSON, a line each."""
     answers = tuple(answers)
     records = [_named(dataclasses.asdict(answer)) for answer in answers]
-    if form is Format.csv:
+    if form == "csv":
         for record, answer in zip(records, answers):
             record["label"] = answer.text
         return _csv(PREDICTION_COLUMNS, records, header=False)
@@ -79,7 +79,7 @@ def answer_lines(answers: Iterable[Prediction], form: Format) -> str:
 def end(report: Report, form: Format) -> str:
     """What comes after the answers in CSV and NDJSON: what went wrong and, in NDJSON, layers and a summary."""
     document = to_document(report)
-    if form is Format.csv:
+    if form == "csv":
         problems = [{"input": problem["input"], "error": problem["message"]} for problem in document["errors"]]
         return _csv(PREDICTION_COLUMNS, problems, header=False)
     lists = {"prediction": "predictions", "layer": "layers", "error": "errors", "suite": "suite"}
@@ -92,9 +92,9 @@ def end(report: Report, form: Format) -> str:
 
 def render_rows(rows: list[dict[str, Any]], command: str, form: Format) -> str:
     """Plain records: in JSON as the field that is named like the command, else a record a line."""
-    if form is Format.json:
+    if form == "json":
         return json.dumps({"schema_version": SCHEMA_VERSION, "command": command, command: rows}, indent=2) + "\n"
-    if form is Format.ndjson:
+    if form == "ndjson":
         return "".join(json.dumps(row) + "\n" for row in rows)
     return _csv(
         tuple(rows[0]) if rows else (),

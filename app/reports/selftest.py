@@ -113,9 +113,9 @@ def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
 
 def render_machine(document: dict[str, Any], form: Format) -> str:
     """The document as JSON; or its kernels as CSV; or an object a line, by `type`."""
-    if form is Format.json:
+    if form == "json":
         return json.dumps(document, indent=2) + "\n"
-    if form is Format.ndjson:
+    if form == "ndjson":
         heads = {key: value for key, value in document.items() if key not in ("kernels", "networks", "machine")}
         lines = [{"type": "selftest", **heads}]
         for kind in ("machine", "kernels", "networks"):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from trninfer.app.errors import UsageError
 from trninfer.app.journal.answer_log import open_log
-from trninfer.app.options import Format, PictureOptions
+from trninfer.app.options import PictureOptions
 from trninfer.app.picture_inputs import PictureInputs
 from trninfer.app.reports import machine as report_machine
 from trninfer.app.reports.report import Report
@@ -172,7 +172,7 @@ def test_json_in_pieces_is_the_json_of_the_document() -> None:
     for count in range(4):
         report = Report("classify", 'a "predictions": [] b', "sim", "trn2", "float32", "predicted")
         report.predictions = [answer(f"n{i}") for i in range(count)]
-        text = report_machine.render(report, Format.json)
+        text = report_machine.render(report, "json")
         assert text == json.dumps(report_machine.to_document(report), indent=2) + "\n"
 
 

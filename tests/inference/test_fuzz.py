@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from PIL import Image
 from trninfer.app.errors import UsageError
 from trninfer.app.journal import finished
-from trninfer.app.options import Format
 from trninfer.inference.features import read_features
 from trninfer.inference.pictures import read_picture
 from trninfer.models import ImageInput, ModelError, load_model
@@ -273,7 +272,7 @@ def test_models(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> Non
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.sampled_from([Format.csv, Format.ndjson]),
+    st.sampled_from(["csv", "ndjson"]),
     st.one_of(
         changes(st.just(b"input,label,class_index,probability,error\na.png,1,1,0.5,\n")),
         changes(
@@ -284,7 +283,7 @@ def test_models(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> Non
         JSON.map(lambda value: json.dumps({"type": "prediction", "input": value, "top": value}).encode() + b"\n"),
     ),
 )
-def test_reports_to_go_on_from(tmp_path_factory: pytest.TempPathFactory, form: Format, content: bytes) -> None:
+def test_reports_to_go_on_from(tmp_path_factory: pytest.TempPathFactory, form: str, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzzed.report"
     path.write_bytes(content)
     identity = {"command": "classify", "top_k": 0}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Annotated, Optional, get_args
+from typing import Annotated, get_args
 
 import pytest
 import typer
 from trninfer.app.main import app
-from trninfer.app.options import takes_options, whole
+from trninfer.app.option_groups import takes_options, whole
 
-Name = Annotated[Optional[str], typer.Option("--name")]  # noqa: UP045 (typer evaluates annotations on Python 3.10 too)
+Name = Annotated[str | None, typer.Option("--name")]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def test_options_are_found_where_python_puts_an_optional_around_them() -> None:
     """As Python 3.10 does where the default is None; written out here, it is tried on every version."""
 
     @takes_options("the help")
-    def command(name: Optional[Name] = None, *, group: Group) -> None:  # noqa: UP045
+    def command(name: Name | None = None, *, group: Group) -> None:
         pass
 
     assert command.__annotations__["name"] == Name

@@ -1,0 +1,70 @@
+"""Options in groups: a dataclass of them becomes a command's parameters, one a field."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+
+
+def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
+    """A reader of an option's whole number within bounds, in plain digits: Python reads `1_0` and others too."""
+
+    def read(text: str | int) -> int:
+        if isinstance(text, int):  # a default
+            return text
+        if re.fullmatch(r"[+-]?[0-9]{1,18}", text) and least <= int(text) <= most:
+            return int(text)
+        bounds = f"from {least} up" if most == math.inf else f"from {least} to {most}"
+        raise typer.BadParameter(f"{text!r} is no whole number {bounds}.")
+
+    return read
+
+
+def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command as typer reads it: a parameter that is a dataclass of options becomes one parameter a field.
+
+    The help stands beside the command, which it would drown.
+    """
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        hints = {name: _told(kind) for name, kind in get_type_hints(command, include_extras=True).items()}
+        groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in inspect.signature(command).parameters.items():
+            kinds = {name: hints[name]} if name not in groups else get_type_hints(groups[name], include_extras=True)
+            defaults = _defaults(groups[name]) if name in groups else {name: parameter.default}
+            parameters += [
+                inspect.Parameter(key, parameter.KEYWORD_ONLY, default=default, annotation=kinds[key])
+                for key, default in defaults.items()
+            ]
+
+        @functools.wraps(command)
+        def call(**values: Any) -> None:
+            for name, kind in groups.items():
+                values[name] = kind(**{key: values.pop(key) for key in _defaults(kind)})
+            command(**values)
+
+        call.__doc__ = help_text
+        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return call
+
+    return wrap
+
+
+def _told(hint: Any) -> Any:
+    """A parameter's annotation as it was written: Python 3.10 puts an Optional around it where the default is None,
+    and typer does not look for its option inside."""
+    return next((part for part in get_args(hint) if get_origin(part) is Annotated), hint)
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The fields of a dataclass of options, and what each is where the command line says nothing."""
+    return {field.name: field.default for field in fields(kind)}
