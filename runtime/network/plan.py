@@ -17,6 +17,7 @@ from ...models.network import Shape
 from .estimate import estimate
 from .fold import fold
 from .forms import COMBINED_BYTES, quickest, widest_padding
+from .given import Given, with_phases
 from .layout import LaidOut, heights_of
 from .memory import (
     GROUP_BYTES,
@@ -78,7 +79,8 @@ class Segment:
         convolutions, beside the direct one. `from_host`: the host gives the input, and may pad it."""
         self._room = room
         self.image = image
-        self.zeros = (0, 0, 0, 0)  # top, left, bottom and right around the input, which make it an image
+        self._came = image
+        self.given = Given()  # how the host makes the image of what comes in
         self._forms = tuple(forms)
         self.output = layers[-1].after
         self._from_host = from_host
@@ -91,20 +93,16 @@ class Segment:
             self._take(loaded)
 
     def filled_up(self, value: Any, size: int) -> Any:
-        """What comes in, [pictures, ...], as the kernel takes it: `size` images, with zeros after and around them."""
-        if len(value) == size and value.dtype == self._dtype and not any(self.zeros):
-            return value.reshape((size, *self.image))
-        whole = np.zeros((size, *self.image), self._dtype)
-        top, left, bottom, right = self.zeros
-        rows, columns = self.image[1:]
-        inside = whole[: min(size, len(value)), :, top : rows - bottom, left : columns - right]
-        inside[:] = np.asarray(value)[:size].reshape(inside.shape)
-        return whole
+        """What comes in, [pictures, ...], as the kernel takes it: `size` images, those that there are not zeros."""
+        return self.given.arranged(np.asarray(value).reshape(-1, *self._came), size, self._dtype)
 
     def _take(self, layers: Sequence[Planned]) -> None:
         """DoesNotFit where even one image of these layers does not."""
         if self._from_host:
-            layers, self.image, self.zeros = with_taps(layers, self.image, self._dtype.itemsize)
+            layers, self.image, self.given = with_phases(layers, self._came)
+            layers, self.image, zeros = with_taps(layers, self.image, self._dtype.itemsize)
+            if any(zeros):
+                self.given = Given(zeros)
         self.layers = tuple(_with_margins(layers, bool(self._forms)))
         self._check()
         self.launch.cache_clear()
