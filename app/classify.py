@@ -103,6 +103,7 @@ def classify(
 
     begun = begin(options, started)  # tells what is missing before anything is read
     names, problems = find_named_pictures(paths or [], recursive, from_list)
+    options.check_kept(model, from_list, *names)
     loaded = load_model(model)
     if not isinstance(loaded.network.input, ImageInput):
         raise UsageError(f"model {model!r} reads features, not pictures; use trninfer ffnn")

@@ -86,6 +86,7 @@ def ffnn(
     """Answer the rows of a file."""
     started = time.perf_counter()
     options.check()
+    options.check_kept(data, labels, model, *(weights.glob("*.bin") if weights is not None else ()))
     if weights is not None and model is not None:
         raise UsageError("--weights and --model both name a network; give one of them")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,13 +49,12 @@ def import_model(
     """Import one network."""
     from ..models.files import save_model
     from ..models.importing import import_network
-    from .output import check_output, write_stdout
+    from .output import check_kept, check_output, write_stdout
 
     check_output(output)
     if output.exists() and not output.is_file():
         raise UsageError(f"--output {output}: not a regular file")
-    if output.exists() and model.exists() and os.path.samefile(output, model):
-        raise UsageError(f"--output {output}: is the file that is read; give another name")
+    check_kept((model, options.labels or model), ("--output", output))
     imported = import_network(model, inputs.read(), options.read_labels(), options.read())
     comparison = imported.comparison
     if not comparison.passed:

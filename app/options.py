@@ -10,7 +10,7 @@ import typer
 
 from .errors import UsageError
 from .option_groups import whole
-from .output import check_files
+from .output import check_files, check_kept
 
 Format = Literal["table", "json", "csv", "ndjson"]
 Target = Literal["trn1", "trn2", "trn3"]
@@ -123,6 +123,13 @@ class RunOptions:
     def check(self) -> None:
         """UsageError where options contradict each other or a file could not be written; called before the work."""
         check_files(self.output, self.trace, self.report_file)
+
+    def check_kept(self, *read: str | Path | None) -> None:
+        """UsageError where --output, --trace or --report would take the place of a file that is read. An --output that
+        --resume goes on from is read and written."""
+        output = None if getattr(self, "resume", False) else self.output
+        written = (("--output", output), ("--trace", self.trace), ("--report", self.report_file))
+        check_kept((name for name in read if name is not None), *written)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,20 @@ def check_files(output: Path | None, trace: Path | None, report: Path | None) ->
         raise UsageError(f"--trace {trace}: not a regular file")
 
 
+def check_kept(read: Iterable[str | Path], *written: tuple[str, Path | None]) -> None:
+    """UsageError where one of the files that are written, each with the option that names it, is one that is read."""
+    there: dict[tuple[int, int], str] = {}
+    for option, path in written:
+        if path is not None and path.is_file():
+            status = path.stat()
+            there[status.st_dev, status.st_ino] = f"{option} {path}"
+    for name in read if there else ():
+        with contextlib.suppress(OSError, ValueError):
+            status = os.stat(name)
+            if (status.st_dev, status.st_ino) in there:
+                raise UsageError(f"{there[status.st_dev, status.st_ino]}: is a file that is read; give another name")
+
+
 def is_special(path: Path) -> bool:
     """Whether there is something other than a file: a device or a pipe, which is written to and never replaced."""
     target = Path(os.path.realpath(path))

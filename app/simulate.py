@@ -10,7 +10,7 @@ import typer
 from .errors import CHECK_FAILED, UsageError
 from .option_groups import takes_options
 from .options import Target
-from .output import check_files, write_output
+from .output import check_files, check_kept, write_output
 from .text import printable
 
 HELP = """Run a script with `import nki` on the simulated NeuronCore; a line for each launch on standard error.
@@ -58,8 +58,11 @@ def simulate(
     from ..simulator.script import line_of, run_script
 
     if not file.is_file():
-        raise UsageError(f"{file}: no such file")
+        raise UsageError(f"{file}: {'no such file' if not file.exists() else 'not a regular file'}")
+    if file.suffix == ".ipynb":
+        raise UsageError(f"{file}: a notebook; jupyter nbconvert --to script makes a Python file of it")
     check_files(None, trace, report)
+    check_kept((file,), ("--trace", trace), ("--report", report))
     runs: list[Run] = []
     keep = trace is not None or report is not None
 
@@ -77,7 +80,8 @@ def simulate(
     except NkiValidationError as error:
         raise UsageError(str(error)) from None
     if not counts and not status:
-        typer.echo(f"{file}: no kernel was launched", err=True)
+        call = "the script has to call one with arrays, as in kernel(np.ones((128, 512), np.float32))"
+        typer.echo(f"{file}: no kernel was launched; {call}", err=True)
     _tell_lint(file)
     if trace is not None:
         write_trace(trace, runs)

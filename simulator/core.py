@@ -250,7 +250,7 @@ class NeuronCore:
     def _line(self) -> tuple[str, int]:
         """File and line of the kernel code that called into the simulator."""
         frame = sys._getframe(2)
-        while _ours(frame.f_code.co_filename) and frame.f_back is not None:
+        while ours(frame.f_code.co_filename) and frame.f_back is not None:
             frame = frame.f_back
         place = frame.f_code, frame.f_lasti
         line = self._lines.get(place)
@@ -282,7 +282,7 @@ def _after_registers(instruction: Instruction, indirect: list[NkiTensor]) -> Non
 
 
 @cache
-def _ours(filename: str) -> bool:
+def ours(filename: str) -> bool:
     """Whether code is the simulator's own."""
     return filename.startswith(_HERE)
 

@@ -14,6 +14,14 @@ class OutOfBoundsError(NkiValidationError, IndexError):
     """A view or an index reaches outside the tensor it was taken from."""
 
 
+class UnknownNameError(NkiValidationError, AttributeError):
+    """NKI 0.6 has no such name."""
+
+
+class OperatorError(NkiValidationError, TypeError):
+    """Python's operators and NumPy's functions do not work on tensors."""
+
+
 class CapacityError(NkiValidationError, MemoryError):
     """More SBUF or PSUM is alive at one time than the NeuronCore has."""
 

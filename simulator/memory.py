@@ -170,7 +170,9 @@ def allocate(
     """A new storage; NkiValidationError or CapacityError where no NeuronCore could hold it."""
     for extent in shape or (0,):
         if (type(extent) is not int and not isinstance(extent, (int, np.integer))) or extent < 1:
-            raise NkiValidationError(f"ndarray {name}: shape {shape} must be of one or more positive integers")
+            raise NkiValidationError(
+                f"ndarray {name or 'tensor'}: shape {shape} must be of one or more positive integers"
+            )
     storage = Storage(region, dtype, shape, name, line)
     if storage.on_chip:
         if len(shape) < 2:

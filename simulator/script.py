@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import install, launch
+from .core import ours
+from .errors import NkiValidationError
 from .run import Run
 from .targets import TARGET_VARIABLE, find_target
 
@@ -65,11 +67,18 @@ def line_of(run: Run, shapes: list[str]) -> str:
 
 
 def _show(error: BaseException, script: str) -> None:
-    """The script's own traceback, without the frames that brought us there."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename != script:
-        trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace or error.__traceback__)
+    """Print the script's own traceback: without the frames that brought us there and those that launched a kernel, and
+    where the kernel broke a rule, or the script is no Python, without those that found it."""
+    shown = traceback.TracebackException.from_exception(error)
+    names = [frame.filename for frame in shown.stack]
+    first = names.index(script) if script in names else len(names)
+    last = max((at for at, name in enumerate(names) if not ours(name)), default=first)
+    end = last + 1 if isinstance(error, NkiValidationError) else len(names)
+    kept = [frame for at, frame in enumerate(shown.stack) if first <= at < end and (at > last or not ours(names[at]))]
+    shown.stack = traceback.StackSummary.from_list(kept)
+    lines = shown.format() if kept else shown.format_exception_only()
+    place = "" if kept or getattr(error, "filename", None) else f"{script}: "
+    print(place + "".join(lines), end="", file=sys.stderr)
 
 
 def _status(code: Any) -> int:

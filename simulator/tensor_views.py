@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import NkiValidationError, OutOfBoundsError
 from .objects import DynamicSlice
-from .strided import StridedMemory
+from .tensor_operators import WithoutOperators
 from .views import fill_ellipsis, infer, resolve_index, resolve_slice, shape_of, strides_of_reshape
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class TensorViews(StridedMemory):
+class TensorViews(WithoutOperators):
     """View operations whose address is known when the kernel is traced; a subclass knows what to do with others."""
 
     __slots__ = ()

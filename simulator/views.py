@@ -76,10 +76,10 @@ def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int,
         start += extent
     if stop < 0:
         stop += extent
-    if not 0 <= start <= stop <= extent or step < 1:
-        raise OutOfBoundsError(
-            f"{tensor.label}: {item.start}:{item.stop}:{item.step} of dimension {dim} must lie in 0:{extent}"
-        )
+    if step < 1:
+        raise NkiValidationError(f"{tensor.label}: slices run forward, came a step of {step} in dimension {dim}")
+    if not 0 <= start <= stop <= extent:
+        raise OutOfBoundsError(f"{tensor.label}: {start}:{stop} of dimension {dim} must lie in 0:{extent}")
     count = (stop - start + step - 1) // step
     if type(count) is not int:
         start, count, step = integers((start, count, step), f"{tensor.label}: slice of dimension {dim}")

@@ -79,6 +79,7 @@ def bench(
     """Time what is named, and hold it against an earlier bench where one is given."""
     started = time.perf_counter()
     options.check()
+    options.check_kept(subject.model)
     subject.check(options, compare is not None)
     if threshold is not None and compare is None:
         raise UsageError("--threshold needs --compare")

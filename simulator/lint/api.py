@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 
-from ..nki.api import table
+from ..nki.api import suggestion, table
 
 MODULES = ("nki.language", "nki.isa", "nki.collectives")
 OPAQUE = ("nki.typing", "nki.compiler", "nki.meta")
@@ -86,10 +85,10 @@ def unknown_name(dotted: str) -> str | None:
         return None
     known = api().names[module]
     if name not in known:
-        return f"{module} has no {name!r}{_suggest(name, known)}"
+        return f"{module} has no {name!r}{suggestion(name, known)}"
     members = api().members.get(f"{module}.{name}")
     if members is not None and rest and rest[0] not in members:
-        return f"{module}.{name} has no {rest[0]!r}{_suggest(rest[0], members)}"
+        return f"{module}.{name} has no {rest[0]!r}{suggestion(rest[0], members)}"
     return None
 
 
@@ -100,15 +99,10 @@ def _split(dotted: str) -> tuple[str, str, list[str]]:
     return ".".join(parts[:size]), parts[size] if len(parts) > size else "", parts[size + 1 :]
 
 
-def _suggest(name: str, known: frozenset[str]) -> str:
-    close = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
 def tensor_member(name: str) -> str | None:
     """What is wrong with an attribute of a tensor, or None where tensors have it."""
     known = api().members["nki.language.NkiTensor"]
-    return None if name in known else f"a tensor has no {name!r}{_suggest(name, known)}"
+    return None if name in known else f"a tensor has no {name!r}{suggestion(name, known)}"
 
 
 def arguments_of(call: ast.Call, parameters: tuple[Parameter, ...]) -> dict[str, ast.expr]:
@@ -143,7 +137,7 @@ def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> It
         if keyword.arg is not None and keyword.arg not in known and "var_keyword" not in takes_any:
             yield (
                 "unknown-argument",
-                f"{shown} has no parameter {keyword.arg!r}{_suggest(keyword.arg, known)}; it takes ({allowed})",
+                f"{shown} has no parameter {keyword.arg!r}{suggestion(keyword.arg, known)}; it takes ({allowed})",
             )
     missing = [part.name for part in parameters if part.required and part.name not in named and part.name not in given]
     if missing and not expanded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from ..nki.dialect import ENUMS, old_argument, old_name
 from ..operators import ACTIVATIONS, ALU
@@ -49,24 +50,42 @@ def check_calls(scope: FunctionScope) -> None:
 
 
 def check_outputs(scope: FunctionScope) -> None:
-    """Check that what a kernel returns is where outputs of kernels must be."""
+    """Check that a kernel returns what it made for that, and that this is where outputs of kernels must be."""
     tensors = LocalTensors(scope.function, scope.resolve)
-    for statement in scope.function.body:
-        _check_outputs(scope, tensors, statement)
-
-
-def _check_outputs(scope: FunctionScope, tensors: LocalTensors, node: ast.AST) -> None:
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-        return  # what they return is theirs
-    if isinstance(node, ast.Return) and node.value is not None:
-        values = node.value.elts if isinstance(node.value, (ast.Tuple, ast.List)) else [node.value]
-        for value in values:
+    nodes = [node for statement in scope.function.body for node in _own(statement)]
+    outputs = [node.value for node in nodes if isinstance(node, ast.Return) and node.value is not None]
+    for output in outputs:
+        for value in output.elts if isinstance(output, (ast.Tuple, ast.List)) else [output]:
             tensor = tensors.of(value)
             if tensor is not None and tensor.buffer is not None and tensor.buffer != OUTPUT_BUFFER:
                 message = f"the output {ast.unparse(value)} is in nl.{tensor.buffer}: allocate it in nl.shared_hbm"
-                scope.report(node, "output-buffer", message)
-    for child in ast.iter_child_nodes(node):
-        _check_outputs(scope, tensors, child)
+                scope.report(output, "output-buffer", message)
+    if not outputs and not _writes_argument(scope, nodes):
+        for node in nodes:
+            made = tensors.of(node.value) if isinstance(node, ast.Assign) else None
+            if isinstance(node, ast.Assign) and made is not None and made.buffer == OUTPUT_BUFFER:
+                message = f"{ast.unparse(node)}: the kernel returns nothing, what it writes there is lost"
+                scope.report(node, "lost-output", message)
+
+
+def _writes_argument(scope: FunctionScope, nodes: list[ast.AST]) -> bool:
+    """Whether an instruction writes to an argument of a kernel."""
+    own = {argument.arg for argument in parameters(scope.function.args)}
+    for call in nodes:
+        function = modern(scope.external(call.func) or "") if isinstance(call, ast.Call) else ""
+        if isinstance(call, ast.Call) and (function == "nki.language.store" or function.startswith("nki.isa.")):
+            written = [keyword.value for keyword in call.keywords if keyword.arg == "dst"] or call.args[:1]
+            if any(_base(argument) in own for argument in written):
+                return True
+    return False
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """A statement and all in it, but for functions and classes: what these return is theirs."""
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from _own(child)
 
 
 def takes_tiles(scope: FunctionScope) -> bool:

@@ -40,6 +40,7 @@ RULES: dict[str, str] = {
     "not-on-chip": "A function that works in AWS's simulator but does not compile for the chip.",
     "memset-value": "A memset of an integer tensor with a float.",
     "output-buffer": "A kernel's output that is not in nl.shared_hbm.",
+    "lost-output": "A kernel that makes a tensor in nl.shared_hbm and returns nothing.",
     "dma-reads-psum": "A DMA that reads PSUM.",
     "old-dialect": "A name, argument or value of an earlier NKI; the message says what replaces it.",
 }

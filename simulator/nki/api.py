@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..errors import NotSimulatedError
+from ..errors import NotSimulatedError, UnknownNameError
 from .dialect import old_name
 
 
@@ -21,12 +22,19 @@ def table() -> dict[str, Any]:
 
 def missing(module: str, name: str) -> Any:
     """What stands for a name that a module of the simulator lacks: a function of NKI that is not simulated yet, which
-    says so when it is called; AttributeError where NKI 0.6 has no such name, with what replaces an old one."""
-    for entry in table()["functions"]:
-        if entry["module"] == module and entry["name"] == name:
-            return _not_simulated(module, name)
+    says so when it is called; UnknownNameError where NKI 0.6 has no such name, with what replaces an old one."""
+    entries = [entry for part in ("functions", "classes", "constants") for entry in table()[part]]
+    known = {entry["name"] for entry in entries if entry["module"] == module and "class" not in entry}
+    if any(entry["module"] == module and entry["name"] == name for entry in table()["functions"]):
+        return _not_simulated(module, name)
     old = old_name(f"{module}.{name}")
-    raise AttributeError(old or f"module {module!r} of NKI 0.6 has no {name!r}")
+    raise UnknownNameError(old or f"module {module!r} of NKI 0.6 has no {name!r}{suggestion(name, known)}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean ...?" where one of the known names is close to a name, else nothing."""
+    close = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _not_simulated(module: str, name: str) -> Callable[..., NoReturn]:

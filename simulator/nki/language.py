@@ -114,10 +114,11 @@ def ndarray(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address:
     """A tensor of uninitialised memory; `address` is (partition, byte within the partition), on chip only."""
     if not isinstance(buffer, MemoryRegion):
         raise NkiValidationError(
-            f"ndarray {name}: buffer {buffer!r} is none of nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm"
+            f"ndarray {name or 'tensor'}: buffer {buffer!r} is none of nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, "
+            "nl.shared_hbm"
         )
     if not isinstance(shape, (tuple, list)):
-        raise NkiValidationError(f"ndarray {name}: shape {shape!r} must be a tuple of integers")
+        raise NkiValidationError(f"ndarray {name or 'tensor'}: shape {shape!r} must be a tuple of integers")
     return active("ndarray").ndarray(tuple(shape), dtype, buffer, name, address)
 
 

@@ -122,6 +122,17 @@ def test_output_file(cli, pictures, picture_model, tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.parametrize("option", ["--output", "--trace", "--report"])
+def test_what_is_read_is_not_written_over(cli, pictures, picture_model, tmp_path, option) -> None:
+    listed = tmp_path / "list.txt"
+    listed.write_text(str(pictures / "0.png"))
+    for taken in (pictures / "1.png", picture_model, listed):
+        before = taken.read_bytes()
+        outcome = cli("classify", pictures, "--from-list", listed, "--model", picture_model, option, taken)
+        assert outcome.status == 2 and f"{option} {taken}: is a file that is read" in outcome.err
+        assert taken.read_bytes() == before
+
+
 def test_names_that_are_hard_to_print(cli, pictures, picture_model) -> None:
     stray = os.fsdecode(b"\xff.png")
     try:

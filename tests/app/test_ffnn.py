@@ -131,6 +131,15 @@ def test_wrong_uses(cli, data, lab, feature_model, picture_model, rows, tmp_path
         assert len(outcome.err.splitlines()) == 1 and outcome.out == ""
 
 
+@pytest.mark.parametrize("option", ["--output", "--trace", "--report"])
+def test_what_is_read_is_not_written_over(cli, data, lab, option) -> None:
+    for taken in (data, lab / "b1.bin"):
+        before = taken.read_bytes()
+        outcome = cli("ffnn", "--data", data, "--weights", lab, option, taken)
+        assert outcome.status == 2 and f"{option} {taken}: is a file that is read" in outcome.err
+        assert taken.read_bytes() == before
+
+
 def test_overflow_in_half_precision_is_one_line(cli, feature_model, tmp_path) -> None:
     np.full((1, D), 1e9, "<f4").tofile(tmp_path / "X.bin")
     outcome = cli("ffnn", "--data", tmp_path / "X.bin", "--model", feature_model, "--dtype", "float16")

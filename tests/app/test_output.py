@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 from trninfer.app import output
 from trninfer.app.errors import UsageError, reason
-from trninfer.app.output import check_output, write_output
+from trninfer.app.output import check_kept, check_output, write_output
 from trninfer.app.text import printable
+
+
+def test_a_file_that_is_read_is_not_replaced(tmp_path: Path) -> None:
+    picture, other, link = tmp_path / "a.png", tmp_path / "b.png", tmp_path / "link"
+    picture.write_text("picture")
+    os.link(picture, link)
+    for path in (picture, link):
+        with pytest.raises(UsageError, match=f"--trace {path}: is a file that is read; give another name"):
+            check_kept(["missing.png", "-", "\0", other, picture], ("--output", None), ("--trace", path))
+    check_kept([other, picture], ("--output", other), ("--trace", tmp_path / "new.json"), ("--report", tmp_path))
 
 
 def test_a_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def folder(tmp_path):
     (tmp_path / "kernel.py").write_text(KERNEL.format(part="", grid=""), encoding="utf-8")
     (tmp_path / "pair.py").write_text(KERNEL.format(part="", grid="[2]"), encoding="utf-8")
     (tmp_path / "empty.py").write_text("import nki\n", encoding="utf-8")
+    (tmp_path / "a.ipynb").write_text('{"cells": []}', encoding="utf-8")
     (tmp_path / "broken.py").write_text("import nki\nraise ValueError('no luck')\n", encoding="utf-8")
     return tmp_path
 
@@ -91,10 +92,15 @@ def test_findings_are_printed_and_end_with_1(folder):
 def test_what_goes_wrong_is_told(folder):
     done = start(folder, "broken.py")
     assert done.returncode == 1 and "ValueError: no luck" in done.stderr and "runpy" not in done.stderr
-    assert start(folder, "empty.py").stderr == "empty.py: no kernel was launched\n"
+    (line,) = start(folder, "empty.py").stderr.splitlines()
+    assert line.startswith("empty.py: no kernel was launched; the script has to call one")
     for arguments, text in (
         (["missing.py"], "missing.py: no such file"),
         (["--trace", "none/out.json", "kernel.py"], "does not exist"),
+        (["--trace", "kernel.py", "kernel.py"], "--trace kernel.py: is a file that is read"),
+        (["--report", "kernel.py", "kernel.py"], "--report kernel.py: is a file that is read"),
+        (["."], "not a regular file"),
+        (["a.ipynb"], "a notebook; jupyter nbconvert --to script"),
         ([], "FILE"),
     ):
         done = start(folder, *arguments)

@@ -81,6 +81,14 @@ def test_a_kernel_on_tiles_may_return_a_tile():
     assert [finding.rule for finding in check_source(entry)] == ["output-buffer"]
 
 
+def test_a_kernel_that_writes_to_its_argument_need_not_return_anything():
+    body = "    a = nl.ndarray((8, 8), nl.float32, buffer=nl.shared_hbm)\n    {write}\n"
+    for write in ("nisa.dma_copy(dst=out[0:8], src=a)", "nl.store(out, nl.load(a))"):
+        assert check_source(HEADER + "@nki.jit\ndef kernel(out):\n" + body.format(write=write)) == []
+    lost = HEADER + "@nki.jit\ndef kernel(x):\n" + body.format(write="nl.store(a, nl.load(x))")
+    assert [finding.rule for finding in check_source(lost)] == ["lost-output"]
+
+
 def test_what_the_host_calls_is_an_output():
     text = HEADER + "@nki.jit\ndef kernel(a):\n    return nl.ndarray(a.shape, a.dtype)\n\ndef main(a):\n    kernel(a)\n"
     assert [finding.rule for finding in check_source(text)] == ["output-buffer"]

@@ -192,6 +192,11 @@ BROKEN_FILES = [
         "@nki.jit\ndef kernel(a):\n    out = nl.zeros(a.shape, a.dtype, buffer=nl.psum)\n"
         "    return a, out.reshape((8, 8))  # <-\n",
     ),
+    (
+        "lost-output",
+        "@nki.jit\ndef kernel(a):\n    out = nl.zeros(a.shape, a.dtype, buffer=nl.shared_hbm)  # <-\n"
+        "    nisa.dma_copy(dst=out, src=a)\n",
+    ),
     ("old-dialect", "import neuronxcc.nki.language as ncl  # <-\n\n@nki.jit\ndef kernel(a):\n    return a\n"),
     ("old-dialect", "@nki.jit(mode='trace')  # <-\ndef kernel(a):\n    return a\n"),
     ("old-dialect", "@nki.jit(platform_target='trn2')  # <-\ndef kernel(a):\n    return a\n"),

@@ -85,6 +85,8 @@ def test_missing_function_is_named():
 
 
 def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"has no 'tensor_copi'; did you mean 'tensor_copy'\?"):
+        nisa.tensor_copi  # noqa: B018
     with pytest.raises(AttributeError, match="no_such_thing"):
         nl.no_such_thing  # noqa: B018
     assert not hasattr(nisa, "no_such_thing")

@@ -1,0 +1,47 @@
+"""Python's operators and NumPy's functions on tensors: NKI has none, and an error says what it has instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn
+
+from .errors import OperatorError
+from .strided import StridedMemory
+
+_COMPARED = "what it holds is not known while a kernel is traced"
+_INSTEAD = {  # Python's method: the operator, and what NKI has in its place
+    "add": ("+", "nl.add or nisa.tensor_tensor"),
+    "sub": ("-", "nl.subtract or nisa.tensor_tensor"),
+    "mul": ("*", "nl.multiply or nisa.tensor_tensor"),
+    "truediv": ("/", "nisa.reciprocal and nl.multiply"),
+    "pow": ("**", "nl.power, or nl.square"),
+    "matmul": ("@", "nisa.nc_matmul, or nl.matmul"),
+    "neg": ("-", "nl.negative"),
+    "lt": ("<", f"{_COMPARED}, nl.less compares elements on the chip"),
+    "le": ("<=", f"{_COMPARED}, nl.less_equal compares elements on the chip"),
+    "gt": (">", f"{_COMPARED}, nl.greater compares elements on the chip"),
+    "ge": (">=", f"{_COMPARED}, nl.greater_equal compares elements on the chip"),
+}
+
+
+class WithoutOperators(StridedMemory):
+    """What tensors answer to `a + b`, to `a < b` and to NumPy."""
+
+    __slots__ = ()
+
+    __iter__: ClassVar[None] = None  # else Python goes through the partitions by their indices
+
+    def __array_ufunc__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
+        raise OperatorError(f"numpy.{function.__name__} of {self.label}: NumPy runs on the host, not in a kernel")
+
+
+def _refusal(operator: str, instead: str) -> Callable[..., NoReturn]:
+    def refuse(tensor: WithoutOperators, *_: Any) -> NoReturn:
+        raise OperatorError(f"{operator} of {tensor.label}: NKI has no operators on tensors; {instead}")
+
+    return refuse
+
+
+for _name, _what in _INSTEAD.items():
+    for _side in ("", "r", "i"):  # a + b, 1 + b, a += b
+        setattr(WithoutOperators, f"__{_side}{_name}__", _refusal(*_what))

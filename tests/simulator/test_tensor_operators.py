@@ -1,0 +1,36 @@
+"""Python's operators and NumPy's functions on tensors are refused with what NKI has instead."""
+
+import operator
+
+import numpy as np
+import pytest
+from trninfer.simulator import NkiValidationError
+from trninfer.simulator.nki import language as nl
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (
+            lambda t: t + t,
+            r"\+ of sbuf\[64, 8\] float32: NKI has no operators on tensors; nl.add or nisa.tensor_tensor",
+        ),
+        (lambda t: 2 * t, "nl.multiply"),
+        (lambda t: 1.0 - t, "nl.subtract"),
+        (lambda t: t / 2, "nisa.reciprocal"),
+        (lambda t: t**2, "nl.square"),
+        (lambda t: t @ t, "nisa.nc_matmul"),
+        (lambda t: -t, "nl.negative"),
+        (lambda t: operator.iadd(t, 1), "nl.add"),
+        (lambda t: t[0, 0] > 0, "not known while a kernel is traced, nl.greater compares"),
+        (lambda t: t <= 0, "nl.less_equal"),
+        (np.sqrt, r"numpy.sqrt of sbuf\[64, 8\] float32: NumPy runs on the host"),
+        (lambda t: np.float32(2) * t, "numpy.multiply of"),
+        (lambda t: np.ones((64, 8)) + t, "numpy.add of"),
+        (list, "not iterable"),
+    ],
+)
+def test_an_operator_is_refused_and_says_what_to_call(core, use, text):
+    with pytest.raises(TypeError, match=text) as caught:
+        use(nl.zeros((64, 8), nl.float32))
+    assert isinstance(caught.value, NkiValidationError) or use is list
