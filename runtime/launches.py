@@ -153,7 +153,7 @@ class NetworkLaunches:
         self._of_values = model.network.output.kind == "values"
         before, after = (BATCH, *shape), (BATCH, model.network.outputs)
         if info.tells_layers:
-            layers = [Row(each.name, each.shown, *_shapes(each.before, each.after)) for each in self._plan.layers]
+            layers = [Row(each.name, each.shown, *_shapes(*each.told)) for each in self._plan.layers]
             self.rows = (Row("launch", "run_network", before, after), *layers)
         else:
             self.rows = (Row("network", "run_network", before, after),)

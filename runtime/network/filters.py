@@ -1,4 +1,4 @@
-"""Filters as they are multiplied: combined for minimal filtering, before they are rounded to the dtype."""
+"""Filters as they are multiplied: of all channels, or combined for minimal filtering before they are rounded."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ def as_multiplied(layer: Planned) -> Planned:
     halved = np.array((1, 0.5, 0.5, 1), np.float32)
     filters = _combined(_combined(filters, 2) * halved[:, None], 3) * halved
     return replace(layer, filters=filters.swapaxes(2, 3), kernel=(4, 4))
+
+
+def ungrouped(filters: np.ndarray, groups: int) -> np.ndarray:
+    """Filters [Cout, Cin / groups, kh, kw] with zeros for the channels of other groups: [Cout, Cin, kh, kw]."""
+    count, each = filters.shape[:2]
+    whole = np.zeros((count, groups, *filters.shape[1:]), filters.dtype)
+    outputs = np.arange(count)
+    whole[outputs, outputs // (count // groups)] = filters
+    return whole.reshape(count, groups * each, *filters.shape[2:])
 
 
 def _combined(filters: np.ndarray, axis: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from ...kernels.tiling.packing import (
     taps_in_partitions,
 )
 from ...models.layout import pack_side_by_side
-from .filters import as_multiplied
+from .filters import as_multiplied, ungrouped
 from .program import CONVOLUTIONS, Parts, Planned
 
 COPY_NS = 300  # that copying on the Vector Engine takes beside the elements until the Tensor Engine can read them
@@ -29,12 +29,13 @@ COPY_NS = 300  # that copying on the Vector Engine takes beside the elements unt
 
 def heights_of(layers: Sequence[Planned], parts: Parts, channels: int, together: int) -> list[int]:
     """Partitions of each tile of what a layer reads; `channels` and `together` are those of the input."""
-    if parts == (-1,):
+    return [size for part in parts for size in _given(layers, part, channels, together)]
+
+
+def _given(layers: Sequence[Planned], part: int, channels: int, together: int) -> list[int]:
+    if part < 0:
         return _cut(channels * together)
-    return [size for part in parts for size in _given(layers, layers[part], channels, together)]
-
-
-def _given(layers: Sequence[Planned], layer: Planned, channels: int, together: int) -> list[int]:
+    layer = layers[part]
     if layer.kind in CONVOLUTIONS or layer.kind in ("folded_pool", "taps"):
         return _cut(layer.channels * layer.together)
     return heights_of(layers, layer.sources[0], channels, together)
@@ -201,9 +202,7 @@ def _dense(layer: Planned, of_input: int, block: int) -> list[np.ndarray]:
     assert layer.filters is not None
     filters = layer.filters
     if layer.groups > 1:
-        filters = np.concatenate(
-            [_of_channels(layer, slice(first, first + 1), slice(0, layer.before[0])) for first in range(layer.channels)]
-        )
+        filters = ungrouped(filters, layer.groups)
     packed = pack_side_by_side(filters, of_input, layer.taps, block)
     width = block * steps_of(layer, layer.taps)
     return [packed[:, first : first + width] for first in range(0, packed.shape[1], width)]

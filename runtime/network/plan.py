@@ -14,6 +14,7 @@ from ...kernels.convolution.forms import DIRECT
 from ...kernels.tiling.packing import PARTITIONS, ceil_div, round_up
 from ...models.files import Model
 from ...models.network import Shape
+from .drawing import draw, image_of
 from .estimate import estimate
 from .fold import fold
 from .forms import COMBINED_BYTES, quickest, widest_padding
@@ -29,7 +30,7 @@ from .memory import (
     instructions,
     sbuf_bytes,
 )
-from .program import CONVOLUTIONS, DoesNotFit, Planned, draw, image_of
+from .program import CONVOLUTIONS, DoesNotFit, Planned, behind
 from .taps import with_taps
 
 DEFAULT_INSTRUCTIONS = 50_000  # of a launch, all of which are unrolled
@@ -322,14 +323,11 @@ def _part(layers: Sequence[Planned], first: int, end: int) -> list[Planned]:
 
 def _with_load(layers: Sequence[Planned], image: Shape) -> list[Planned]:
     """An input that is not just the first operand of one convolution is loaded by a layer of its own."""
-    reading = [(layer, n) for layer in layers for n, parts in enumerate(layer.sources) if -1 in parts]
-    if len(reading) == 1 and reading[0][1] == 0 and reading[0][0].kind in CONVOLUTIONS:
+    reading = [layer for layer in layers for parts in layer.sources if -1 in parts]
+    if len(reading) == 1 and reading[0].sources[0] == (-1,) and reading[0].kind in CONVOLUTIONS:
         return list(layers)
     load = Planned("load", layers[0].name, ((-1,),), image[0], shown="load", before=image, after=image)
-    moved = [
-        replace(layer, sources=tuple(tuple(part + 1 for part in parts) for parts in layer.sources)) for layer in layers
-    ]
-    return [load, *moved]
+    return behind(load, layers)
 
 
 def _with_margins(layers: Sequence[Planned], filtering: bool) -> list[Planned]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ...kernels.tiling.packing import PARTITIONS
 from ...models.network import Shape
 from .memory import WHOLE_BYTES, elements
-from .program import Planned
+from .program import Planned, behind
 
 FEWEST_CHANNELS = 8  # that a layer is given however many images lie side by side: the most are 16
 
@@ -36,8 +36,4 @@ def with_taps(
     load = Planned("taps", first.name, ((-1,),), channels, first.kernel, (1, 1), first.dilation, shown="load")
     filters = first.filters.transpose(0, 3, 1, 2).reshape(len(first.filters), channels, first.kernel[0], 1)
     own = replace(first, kernel=(first.kernel[0], 1), padding=(0, 0, 0, 0), before=loaded, filters=filters)
-    moved = [
-        replace(layer, sources=tuple(tuple(part + 1 for part in parts) for parts in layer.sources))
-        for layer in (own, *layers[1:])
-    ]
-    return [replace(load, before=given, after=loaded), *moved], given, first.padding
+    return behind(replace(load, before=given, after=loaded), (own, *layers[1:])), given, first.padding

@@ -7,6 +7,8 @@ from trninfer.models.files import Model
 from trninfer.models.network import (
     Activation,
     Affine,
+    ChannelShuffle,
+    ChannelSlice,
     Combine,
     Concat,
     Conv2d,
@@ -22,6 +24,7 @@ from trninfer.models.network import (
 )
 from trninfer.models.network.checks import ModelError
 
+KINDS = ["combine", "gate", "concat", "pool", "affine", "activation", "slice", "shuffle"]  # beside convolutions
 ACTIVATIONS = ["identity", "relu", "gelu", "sigmoid", "tanh", "silu", "hardswish"]
 
 
@@ -88,7 +91,7 @@ def labels(count: int) -> tuple[str, ...]:
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Network:
-    """Layers that read any of those before: residual sums, gates, concatenations, groups, depthwise convolutions."""
+    """Layers that read any of those before: sums, gates, concatenations, groups, slices, shuffles."""
     shapes: dict[str, Shape] = {
         "input": (draw(st.sampled_from([1, 4, 24, 64, 130])), draw(st.sampled_from([1, 5, 9])), 6)
     }
@@ -119,9 +122,9 @@ def _of_graph(draw: st.DrawFn, name: str, shapes: dict[str, Shape]) -> Layer:
     shape = shapes[read]
     alike = sorted(other for other, its in shapes.items() if its == shape)
     gates = sorted(other for other, its in shapes.items() if its == (shape[0], 1, 1))
-    beside = sorted(other for other, its in shapes.items() if its[1:] == shape[1:] and other != "input")
+    beside = sorted(other for other, its in shapes.items() if its[1:] == shape[1:])
     activation = draw(st.sampled_from(ACTIVATIONS))
-    kind = draw(st.sampled_from(["conv2d", "conv2d", "combine", "gate", "concat", "pool", "affine", "activation"]))
+    kind = draw(st.sampled_from(["conv2d", "conv2d", "conv2d", *KINDS]))
     if kind == "combine":
         operation = draw(st.sampled_from(["add", "add", "multiply", "maximum"]))
         return Combine(name, operation, activation, inputs=(read, draw(st.sampled_from(alike))))
@@ -137,6 +140,12 @@ def _of_graph(draw: st.DrawFn, name: str, shapes: dict[str, Shape]) -> Layer:
         return Affine(name, (shape[0],), activation, inputs=(read,))
     if kind == "activation":
         return Activation(name, activation, inputs=(read,))
+    if kind == "slice":
+        first = draw(st.integers(0, shape[0] - 1))
+        return ChannelSlice(name, first, draw(st.integers(first + 1, shape[0])), inputs=(read,))
+    if kind == "shuffle":
+        groups = draw(st.sampled_from([count for count in (2, 3, 4, shape[0]) if shape[0] % count == 0]))
+        return ChannelShuffle(name, groups, inputs=(read,))
     groups = draw(st.sampled_from([count for count in (1, 1, 2, 4, 13, shape[0]) if shape[0] % count == 0]))
     outputs = draw(st.sampled_from([shape[0], groups * draw(st.sampled_from([1, 3, 8]))]))
     size = draw(st.sampled_from([1, 3]))
