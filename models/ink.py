@@ -217,6 +217,11 @@ class _Pieces(NamedTuple):
         """Whether at least half of each one's box is in this box."""
         return 2 * self._shared(box) >= (self.right - self.left) * (self.bottom - self.top)
 
+    def gap(self, box: Box) -> np.ndarray:
+        """How far each one's box is from this box, the longer of both ways; at most 0 where they overlap."""
+        across = np.maximum(self.left - box.right, box.left - self.right)
+        return np.maximum(across, np.maximum(self.top - box.bottom, box.top - self.bottom))
+
     def _shared(self, box: Box) -> np.ndarray:
         wide = np.minimum(self.right, box.right) - np.maximum(self.left, box.left)
         high = np.minimum(self.bottom, box.bottom) - np.maximum(self.top, box.top)
@@ -235,7 +240,7 @@ def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
     """
     labels, count = connected_components(ink > threshold)
     pieces = _measure(ink, labels, count)
-    left, top, right, bottom, mass, doubt, clear = pieces
+    mass, doubt, clear = pieces.mass, pieces.doubt, pieces.clear
     weight = mass * doubt
     if expected is not None:
         weight = weight * (0.1 + 0.9 * pieces.likeness(expected))
@@ -243,14 +248,13 @@ def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
     main, sides = int(np.argmax(weight)), pieces.sides
     if sides[main] < MIN_BLOB_SIDE:
         raise InkError("there is nothing but specks")
-    gap_x = np.maximum(left - right[main], left[main] - right)
-    gap_y = np.maximum(top - bottom[main], top[main] - bottom)
-    close = np.maximum(gap_x, gap_y) <= 0.18 * sides[main]
     sure = np.where(sides <= 0.4 * sides[main], clear, doubt)  # dots and bars of a sign may be filled
-    chosen = close & (mass >= 0.02 * mass[main]) & (sides <= 1.5 * sides[main]) & (sure >= 0.3 * doubt[main])
+    like = (mass >= 0.02 * mass[main]) & (sides <= 1.5 * sides[main]) & (sure >= 0.3 * doubt[main])
     if expected is not None:  # what was not meant at the first look is not meant now
-        chosen &= pieces.inside(expected)
-    chosen[main] = True
+        like &= pieces.inside(expected)
+    chosen = np.arange(count) == main
+    while (more := like & ~chosen & (pieces.gap(pieces.box(chosen)) <= 0.18 * sides[main])).any():
+        chosen |= more
     mask = np.isin(labels, np.flatnonzero(chosen) + 1)
     quality = float(weight[chosen].sum() / ink[ink > 0.5 * threshold].sum())
     several = _others_like_it(pieces, chosen) or _stand_apart(pieces, chosen, labels, ink > 0.3 * threshold)
@@ -285,9 +289,28 @@ def _measure(ink: np.ndarray, labels: np.ndarray, count: int) -> _Pieces:
     # Strokes leave much of their box empty; a spot of light, a dark rectangle and the inside of a 0 do not.
     filled = np.where(np.maximum(wide, high) < 3 * np.minimum(wide, high), area / (wide * high), 0)
     odd = line | frame | (filled > 0.95)
-    clear = np.exp(-0.5 * contact) * 0.1**corners
+    mass = np.bincount(of, ink[ys, xs], count)
+    clear = np.exp(-0.5 * contact) * 0.1**corners * _sharpness(ink, labels, mass / area, np.maximum(wide, high)) ** 4
     doubt = clear * 0.1**odd * 0.4 ** np.clip(4 * filled - 2.8, 0, 1)
-    return _Pieces(left, top, right, bottom, np.bincount(of, ink[ys, xs], count), doubt, clear)
+    return _Pieces(left, top, right, bottom, mass, doubt, clear)
+
+
+def _sharpness(ink: np.ndarray, labels: np.ndarray, level: np.ndarray, sides: np.ndarray) -> np.ndarray:
+    """How far the outline of each piece is an edge, 0..1, [pieces]: ink changes there by about its `level`, or more.
+
+    What counts is the change over a tenth of the piece's longer side. Strokes end within that, even blurred ones; the
+    light of a lamp and the shade of a hand do not.
+    """
+    padded = np.pad(labels, 1)
+    outside = [padded[:-2, 1:-1] == 0, padded[2:, 1:-1] == 0, padded[1:-1, :-2] == 0, padded[1:-1, 2:] == 0]
+    ys, xs = np.nonzero((labels > 0) & np.logical_or.reduce(outside))
+    of = labels[ys, xs] - 1
+    reach = np.maximum(1, np.rint(0.05 * sides[of])).astype(int)
+    up, down = np.maximum(ys - reach, 0), np.minimum(ys + reach, ink.shape[0] - 1)
+    before, after = np.maximum(xs - reach, 0), np.minimum(xs + reach, ink.shape[1] - 1)
+    around = np.stack([ink[up, xs], ink[down, xs], ink[ys, before], ink[ys, after]])
+    change = np.clip((around.max(axis=0) - around.min(axis=0)) / (0.8 * level[of]), 0, 1)
+    return np.bincount(of, change, len(sides)) / np.maximum(np.bincount(of, minlength=len(sides)), 1)
 
 
 def _others_like_it(pieces: _Pieces, chosen: np.ndarray) -> bool:
@@ -302,7 +325,8 @@ def _stand_apart(pieces: _Pieces, chosen: np.ndarray, labels: np.ndarray, fainte
     """Whether the chosen pieces are several signs, side by side or one above the other.
 
     Each of several signs is about as high as all of them. The parts of a broken stroke are lower, or hang together by
-    ink that is `fainter`, and the halves of a stencilled 0 are no wider together than one digit.
+    ink that is `fainter`, and the halves of a stencilled 0 are no wider together than one digit. No digit is much wider
+    than it is high.
     """
     if chosen.sum() < 2:
         return False
@@ -310,6 +334,8 @@ def _stand_apart(pieces: _Pieces, chosen: np.ndarray, labels: np.ndarray, fainte
     signs = _tall_groups(pieces, chosen, across=whole.width >= 0.85 * whole.height)
     if len(signs) < 2:
         return False
+    if whole.width > 1.2 * whole.height:
+        return True
     linked = connected_components(fainter)[0]
     return len({tuple(np.unique(linked[np.isin(labels, np.array(sign) + 1)])) for sign in signs}) > 1
 

@@ -252,6 +252,29 @@ def test_the_parts_of_a_broken_digit_are_one(picture: Image.Image) -> None:
     assert preprocess(picture, SPEC).max() > 0.9
 
 
+def test_a_digit_of_seven_segments_is_whole() -> None:
+    """Each segment is near the next one, and far from that on the other side."""
+    picture = Image.new("L", (240, 240), 230)
+    for box in ((80, 50, 150, 60), (68, 64, 78, 116), (152, 64, 162, 116), (68, 124, 78, 176), (152, 124, 162, 176)):
+        ImageDraw.Draw(picture).rectangle(box, fill=40)
+    ImageDraw.Draw(picture).rectangle((80, 180, 150, 190), fill=40)
+    image = preprocess(picture, SPEC)[0]
+    assert all(part.max() > 0.6 for part in (image[:6], image[-6:], image[:, :12], image[:, -12:]))
+
+
+@pytest.mark.parametrize("lamp", [0.5, 0.7])
+def test_a_lamp_that_lights_the_paper_around_a_digit_is_no_ink(lamp: float) -> None:
+    """The light is larger than the digit, and stands out from the dark corners as far."""
+    y, x = np.mgrid[-1:1:176j, -1:1:158j]
+    light = 0.4 + 0.6 * np.exp(-(x * x + y * y) / lamp)
+    ink = Image.new("L", (158, 176))
+    ImageDraw.Draw(ink).text((79, 88), "8", fill=255, font=ImageFont.load_default(50), anchor="mm")
+    paper = 0.9 - 0.6 * np.asarray(ink, np.float32) / 255
+    image = preprocess(Image.fromarray((255 * paper * light).astype(np.uint8)), SPEC)[0]
+    alone = preprocess(Image.fromarray((255 * paper).astype(np.uint8)), SPEC)[0]
+    assert np.corrcoef(image.ravel(), alone.ravel())[0, 1] > 0.95
+
+
 def smiley(pen: int) -> Image.Image:
     picture = Image.new("L", (200, 200), 255)
     face = ImageDraw.Draw(picture)
