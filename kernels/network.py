@@ -25,7 +25,7 @@ import nki.language as nl
 
 from .networks.convolve import convolve, plan_layer
 from .networks.ends import finish, load, load_taps
-from .networks.layers import Layer, Value, joined, store_value
+from .networks.layers import Layer, Value, joined, store_value, value_in_hbm
 from .networks.one_by_one import one_by_one
 from .networks.weights import LayerWeights, Network, constants_of, units_of, weights_of
 from .tiling.packing import round_up
@@ -71,14 +71,11 @@ def run_network(x, weights, constants, program, together, images_at_once, pictur
     else:
         out = nl.ndarray((given, last.channels, last.rows, last.columns), dtype=x.dtype, buffer=nl.shared_hbm)
         classes = None
-    nothing: list[nl.NkiTensor] = []
-    margins: list[tuple[int, int, int, int]] = []
     for images in even_tiles(batch // together, images_at_once):
         first = images.start * together
         end = min(given, images.end * together)
         seen = side_by_side[images.start : images.end]
-        count = min(pictures, images.end * together) - first
-        value = Value(nothing, margins, seen, images.size, channels, height, width, together, count)
+        value = value_in_hbm(seen, together, min(pictures, images.end * together) - first)
         _run_pass(network, value, (out[first:end], None if classes is None else classes[first:end]), images.index)
     return out if classes is None else (out, classes)
 

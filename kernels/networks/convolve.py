@@ -20,7 +20,7 @@ from ..tiling.tiles import itemsize, tiles
 from ..tiling.warm_up import warm_bank
 from .ends import load
 from .fold import blank_rows
-from .layers import Value, copy_down, heights, inside, make_room, whole_tile
+from .layers import copy_down, heights, inside, make_room, value_in_hbm, whole_tile
 from .weights import constants_of, stream_of, units_of, weights_of
 
 
@@ -152,13 +152,6 @@ def _place(layer, given, place, channels, places, group, label, dtype):
 
 def _room_in_hbm(layer, target, pictures, dtype):
     """What a layer gives in HBM."""
-    images = ceil_div(pictures, layer.together)
-    if target is None:
-        shape = (images, layer.channels * layer.together, layer.rows, layer.columns)
-        hbm = nl.ndarray(shape, dtype=dtype, buffer=nl.private_hbm)
-    else:
-        hbm = target.reshape((images, layer.channels * layer.together, layer.rows, layer.columns))
-    nothing: list[nl.NkiTensor] = []
-    margins: list[tuple[int, int, int, int]] = []
-    rows, columns = layer.rows, layer.columns
-    return Value(nothing, margins, hbm, images, layer.channels, rows, columns, layer.together, pictures)
+    shape = (ceil_div(pictures, layer.together), layer.channels * layer.together, layer.rows, layer.columns)
+    hbm = nl.ndarray(shape, dtype=dtype, buffer=nl.private_hbm) if target is None else target.reshape(shape)
+    return value_in_hbm(hbm, layer.together, pictures)

@@ -75,6 +75,14 @@ class Value(nl.NKIObject):
     pictures: int  # at most images * together: the rest of the last image fills up
 
 
+def value_in_hbm(hbm, together, pictures):
+    """What lies in HBM, [images, (image, channel), rows, columns], as a value."""
+    images, channels, rows, columns = hbm.shape
+    nothing: list[nl.NkiTensor] = []
+    margins: list[tuple[int, int, int, int]] = []
+    return Value(nothing, margins, hbm, images, channels // together, rows, columns, together, pictures)
+
+
 def joined(parts):
     """Values whose channels stand one after another, as one."""
     first = parts[0]
