@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import json
 import math
@@ -14,6 +13,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from neuron_stand_ins import STAND_INS, VARIABLES, load_stand_in
 from trninfer.app.reports.machine import to_document
 from trninfer.app.reports.report import Report
 from trninfer.kernels import nki_source
@@ -24,26 +24,8 @@ from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.neuron.device_time import DeviceTime
 from trninfer.runtime.session import Result
 
-STAND_INS = Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins"
-VARIABLES = (
-    "NEURON_RT_VISIBLE_CORES",
-    "NEURON_RT_NUM_CORES",
-    "NEURON_LOGICAL_NC_CONFIG",
-    "NEURON_PLATFORM_TARGET_OVERRIDE",
-    "TRNINFER_BACKEND",
-    "TRNINFER_NRTPY",
-)
 ROWS = ["hidden.transpose", "hidden.matmul", "hidden.bias_activation"]
 ROWS += ["output.transpose", "output.matmul", "output.bias_activation", "argmax"]
-
-
-def load_stand_in(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, STAND_INS / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from neuron_stand_ins import STAND_INS
 from trninfer import simulator
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_cache import FAILURE_LOG
 from trninfer.runtime.selftest import run
 from trninfer.runtime.selftest.checks import checks
-
-STAND_INS = Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins"
 
 
 @pytest.fixture

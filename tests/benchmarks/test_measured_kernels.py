@@ -5,17 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from random_arrays import small_integers
 from trninfer import simulator
 from trninfer.benchmarks.kernels.conv2d import conv2d_row_groups, conv2d_single_rows
 from trninfer.benchmarks.kernels.matmul import matmul_blocked
 from trninfer.benchmarks.kernels.transpose import matrix_transpose
 from trninfer.benchmarks.kernels.vector_add import vector_add_tiled
 from trninfer.models import golden
-
-
-def integers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> NDArray[Any]:
-    """Small integers: sums of their products are exact in float32, whatever the order."""
-    return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
 
 
 def output(kernel: Any, *arrays: NDArray[Any], **parameters: Any) -> NDArray[Any]:
@@ -26,7 +22,7 @@ def output(kernel: Any, *arrays: NDArray[Any], **parameters: Any) -> NDArray[Any
 
 @pytest.mark.parametrize("row_chunk", [1, 5, 128])
 def test_vector_add_tiled(row_chunk: int) -> None:
-    a, b = integers(1280, seed=1), integers(1280, seed=2)
+    a, b = small_integers(1280, seed=1), small_integers(1280, seed=2)
     np.testing.assert_array_equal(output(vector_add_tiled, a, b, row_chunk=row_chunk), a + b)
 
 
@@ -41,9 +37,9 @@ def test_matrix_transpose(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize(("batch", "height", "width"), [(2, 8, 6), (1, 12, 130)])
 def test_conv2d(kernel: Any, pool_size: int, dtype: Any, batch: int, height: int, width: int) -> None:
-    x = integers(batch, 256, height, width, dtype=dtype, seed=1)
-    w = integers(256, 256, 3, 3, dtype=dtype, seed=2)
-    bias = integers(256, dtype=dtype, seed=3)
+    x = small_integers(batch, 256, height, width, dtype=dtype, seed=1)
+    w = small_integers(256, 256, 3, 3, dtype=dtype, seed=2)
+    bias = small_integers(256, dtype=dtype, seed=3)
     expected = golden.conv2d(x.astype(np.float32), w.astype(np.float32), bias.astype(np.float32), 0, pool_size)
     # Sums of magnitude up to 2,048 are integers that float16 holds; half an ulp more where they are larger.
     np.testing.assert_allclose(
@@ -52,6 +48,6 @@ def test_conv2d(kernel: Any, pool_size: int, dtype: Any, batch: int, height: int
 
 
 def test_matmul_blocked() -> None:
-    left, right = integers(512, 512, seed=1), integers(512, 1024, seed=2)
+    left, right = small_integers(512, 512, seed=1), small_integers(512, 1024, seed=2)
     result = output(matmul_blocked, left, right, tiles_in_block_m=2, tiles_in_block_n=1, tiles_in_block_k=2)
     np.testing.assert_array_equal(result, left.T @ right)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from random_arrays import normal
 from trninfer import simulator
 from trninfer.kernels import affine, apply_activation, combine, prelu
 
@@ -26,10 +27,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "maximum": np.maximum,
     "minimum": np.minimum,
 }
-
-
-def random(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> NDArray[Any]:
-    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
 
 
 def wide(x: NDArray[Any]) -> NDArray[np.float64]:
@@ -51,8 +48,8 @@ shapes, dtypes, targets = st.sampled_from(SHAPES), st.sampled_from(DTYPES), st.s
 
 @given(shapes, dtypes, targets, st.sampled_from(list(OPERATIONS)), st.booleans(), st.sampled_from(["relu", "tanh", ""]))
 def test_combine(shape: tuple[int, ...], dtype: Any, target: str, operation: str, gate: bool, activation: str) -> None:
-    a = random(shape, dtype)
-    b = random((*shape[:2], 1, 1) if gate and len(shape) == 4 else shape, dtype, 1)
+    a = normal(shape, dtype)
+    b = normal((*shape[:2], 1, 1) if gate and len(shape) == 4 else shape, dtype, 1)
     if operation == "divide":
         b = (np.abs(b) + np.array(0.5, dtype)).astype(dtype)
     expected = OPERATIONS[operation](wide(a), wide(b))
@@ -65,15 +62,15 @@ def test_combine(shape: tuple[int, ...], dtype: Any, target: str, operation: str
 @given(shapes, dtypes, targets, st.booleans(), st.booleans())
 def test_affine(shape: tuple[int, ...], dtype: Any, target: str, every_element: bool, single: bool) -> None:
     numbers = shape[1:] if every_element and len(shape) == 4 else shape[1:2]
-    x = random(shape, dtype)
-    scale, shift = (random(numbers, np.float32 if single else dtype, seed) for seed in (1, 2))
+    x = normal(shape, dtype)
+    scale, shift = (normal(numbers, np.float32 if single else dtype, seed) for seed in (1, 2))
     (result,) = simulator.run(affine, x, scale, shift, target=target, activation="clip", parameters=(-1.5, 2)).outputs
     assert_close(result, np.clip(wide(x) * per_channel(scale, x) + per_channel(shift, x), -1.5, 2), dtype, 8)
 
 
 @given(shapes, dtypes, targets)
 def test_prelu(shape: tuple[int, ...], dtype: Any, target: str) -> None:
-    x, slope = random(shape, dtype), random(shape[1:2], np.float32, 1)
+    x, slope = normal(shape, dtype), normal(shape[1:2], np.float32, 1)
     (result,) = simulator.run(prelu, x, slope, target=target).outputs
     assert_close(result, np.where(x > 0, wide(x), wide(x) * per_channel(slope, x)), dtype)
 
@@ -110,7 +107,7 @@ ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Any]]] = {
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
 def test_activations(activation: str, dtype: Any, target: str) -> None:
     parameters, function = ACTIVATIONS[activation]
-    x = (random((2, 3, 9, 513), np.float32) * 4).astype(dtype)
+    x = (normal((2, 3, 9, 513), np.float32) * 4).astype(dtype)
     if activation == "sqrt":
         x = np.abs(x)
     if activation in ("log", "reciprocal", "power"):
@@ -128,7 +125,7 @@ def test_activations(activation: str, dtype: Any, target: str) -> None:
 
 @pytest.mark.parametrize("slope", [-0.5, 0.0, 1.0, 1.5])
 def test_leaky_relu_of_any_slope(slope: float) -> None:
-    x = random((1, 2, 3, 5), np.float32)
+    x = normal((1, 2, 3, 5), np.float32)
     (result,) = simulator.run(apply_activation, x, activation="leaky_relu", parameters=(slope,)).outputs
     assert_close(result, np.where(x >= 0, wide(x), slope * wide(x)), np.float32)
 

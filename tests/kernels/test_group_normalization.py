@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from random_arrays import normal
 from trninfer import simulator
 from trninfer.kernels import group_norm
 
@@ -26,10 +27,6 @@ CASES = [
     ((1, 129, 1, 1), 129),
     ((1, 130, 64, 65), 1),
 ]
-
-
-def normal(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> NDArray[Any]:
-    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
 
 
 def golden(x: NDArray[Any], scale: NDArray[Any], shift: NDArray[Any], groups: int, epsilon: float) -> NDArray[Any]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from random_arrays import small_integers
 from trninfer import kernels, simulator
 from trninfer.kernels.matmul_plan import best_plan
 from trninfer.simulator import NkiValidationError
@@ -25,10 +26,6 @@ LADDER = [
     kernels.matmul_fully_optimized,
 ]
 EXTENTS = st.one_of(st.sampled_from([1, 3, 127, 128, 129, 511, 512, 513]), st.integers(1, 600))
-
-
-def integers(rows: int, columns: int, dtype: Any, seed: int = 0) -> NDArray[Any]:
-    return np.random.default_rng(seed).integers(-3, 4, (rows, columns)).astype(dtype)
 
 
 def assert_multiplies(kernel: Any, lhsT: NDArray[Any], rhs: NDArray[Any], target: str = "trn2", **blocks: Any) -> Any:
@@ -51,7 +48,7 @@ def assert_multiplies(kernel: Any, lhsT: NDArray[Any], rhs: NDArray[Any], target
     target=st.sampled_from(TARGETS),
 )
 def test_any_shape(kernel: Any, M: int, N: int, K: int, dtype: Any, target: str) -> None:
-    assert_multiplies(kernel, integers(K, M, dtype), integers(K, N, dtype, 1), target)
+    assert_multiplies(kernel, small_integers(K, M, dtype=dtype), small_integers(K, N, dtype=dtype, seed=1), target)
 
 
 @settings(max_examples=25)
@@ -63,7 +60,7 @@ def test_any_shape(kernel: Any, M: int, N: int, K: int, dtype: Any, target: str)
     dtype=st.sampled_from(DTYPES),
 )
 def test_any_blocks(M: int, N: int, K: int, blocks: tuple[int, int, int], dtype: Any) -> None:
-    lhsT, rhs = integers(K, M, dtype), integers(K, N, dtype, 1)
+    lhsT, rhs = small_integers(K, M, dtype=dtype), small_integers(K, N, dtype=dtype, seed=1)
     m, n, k = blocks
     assert_multiplies(kernels.matmul_block_free_dimension, lhsT, rhs, tiles_in_block_m=m, tiles_in_block_n=n)
     assert_multiplies(
@@ -74,7 +71,7 @@ def test_any_blocks(M: int, N: int, K: int, blocks: tuple[int, int, int], dtype:
 @pytest.mark.parametrize("kernel", LADDER)
 @pytest.mark.parametrize(("M", "K", "N"), [(64, 1, 10), (1797, 64, 32), (1797, 32, 10), (1, 300, 1)])
 def test_layers_of_small_networks(kernel: Any, M: int, K: int, N: int) -> None:
-    assert_multiplies(kernel, integers(K, M, np.float32), integers(K, N, np.float32, 1))
+    assert_multiplies(kernel, small_integers(K, M), small_integers(K, N, seed=1))
 
 
 @pytest.mark.parametrize("kernel", LADDER)
@@ -101,7 +98,7 @@ def test_partial_results_wait_in_float32() -> None:
 
 @pytest.mark.parametrize(("M", "N", "K"), [(512, 1024, 1024), (1797, 10, 500), (128, 128, 4096)])
 def test_the_plan_reads_each_operand_once_where_both_fit(M: int, N: int, K: int) -> None:
-    lhsT, rhs = integers(K, M, np.float32), integers(K, N, np.float32, 1)
+    lhsT, rhs = small_integers(K, M), small_integers(K, N, seed=1)
     run = assert_multiplies(kernels.matmul_fully_optimized, lhsT, rhs, "trn1")
     assert run.hbm_bytes == lhsT.nbytes + rhs.nbytes + 4 * M * N
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from random_arrays import normal
 from trninfer import simulator
 from trninfer.kernels import layer_norm, local_response_norm, log_softmax
 
@@ -15,10 +16,6 @@ DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 ROUNDING = {np.float32: 3e-6, ml_dtypes.bfloat16: 2.0**-8, np.float16: 2.0**-10}
 SHAPES = [(1, 1), (3, 513), (1, 1, 1, 1), (2, 6, 5, 7), (1, 129, 13, 11), (3, 127, 1, 1), (1, 3, 30, 40), (600, 130)]
 dtypes, targets, shapes = st.sampled_from(DTYPES), st.sampled_from(["trn1", "trn2", "trn3"]), st.sampled_from(SHAPES)
-
-
-def random(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> NDArray[Any]:
-    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
 
 
 def layer_norm_of(x: NDArray[Any], scale: NDArray[Any], shift: NDArray[Any], epsilon: float) -> NDArray[np.float64]:
@@ -40,8 +37,8 @@ def response_of(x: NDArray[Any], size: int, alpha: float, beta: float, bias: flo
 
 @given(shapes, dtypes, targets, st.sampled_from([1e-6, 0.1]), st.booleans())
 def test_layer_norm(shape: tuple[int, ...], dtype: Any, target: str, epsilon: float, single: bool) -> None:
-    x = random(shape, dtype) + dtype(3)
-    scale, shift = (random(shape[1:2], np.float32 if single else dtype, seed) for seed in (1, 2))
+    x = normal(shape, dtype) + dtype(3)
+    scale, shift = (normal(shape[1:2], np.float32 if single else dtype, seed) for seed in (1, 2))
     (result,) = simulator.run(layer_norm, x, scale, shift, target=target, epsilon=epsilon).outputs
     assert result is not None and result.dtype == dtype
     expected = layer_norm_of(x, scale, shift, epsilon)
@@ -49,15 +46,15 @@ def test_layer_norm(shape: tuple[int, ...], dtype: Any, target: str, epsilon: fl
 
 
 def test_a_large_mean_costs_no_digits() -> None:
-    x = random((1, 200, 3, 3), np.float32) + np.float32(4096)
+    x = normal((1, 200, 3, 3), np.float32) + np.float32(4096)
     scale, shift = np.ones(200, np.float32), np.zeros(200, np.float32)
     (result,) = simulator.run(layer_norm, x, scale, shift).outputs
     np.testing.assert_allclose(result, layer_norm_of(x, scale, shift, 1e-5), atol=2e-3)
 
 
 def test_more_channels_than_a_block_of_pixels_has_room_for() -> None:
-    x = random((1, 9000, 10, 12), np.float32)
-    scale, shift = random((9000,), np.float32, 1), random((9000,), np.float32, 2)
+    x = normal((1, 9000, 10, 12), np.float32)
+    scale, shift = normal((9000,), np.float32, 1), normal((9000,), np.float32, 2)
     (result,) = simulator.run(layer_norm, x, scale, shift, target="trn1").outputs
     np.testing.assert_allclose(result, layer_norm_of(x, scale, shift, 1e-5), rtol=3e-6, atol=1e-5)
 
@@ -67,7 +64,7 @@ def test_more_channels_than_a_block_of_pixels_has_room_for() -> None:
 )
 def test_local_response_norm(shape: tuple[int, ...], dtype: Any, target: str, size: int, numbers: Any) -> None:
     alpha, beta, bias = numbers
-    x = random(shape, dtype)
+    x = normal(shape, dtype)
     parameters = {"size": size, "alpha": alpha, "beta": beta, "bias": bias}
     (result,) = simulator.run(local_response_norm, x, target=target, **parameters).outputs
     assert result is not None and result.dtype == dtype
@@ -77,7 +74,7 @@ def test_local_response_norm(shape: tuple[int, ...], dtype: Any, target: str, si
 
 @given(st.sampled_from([(1, 1), (3, 513), (129, 7), (600, 10), (1, 12288)]), dtypes, targets)
 def test_log_softmax(shape: tuple[int, ...], dtype: Any, target: str) -> None:
-    x = (random(shape, dtype).astype(np.float64) * 30).astype(dtype)
+    x = (normal(shape, dtype).astype(np.float64) * 30).astype(dtype)
     (result,) = simulator.run(log_softmax, x, target=target).outputs
     assert result is not None and result.dtype == dtype
     shifted = x.astype(np.float64) - x.astype(np.float64).max(axis=1, keepdims=True)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from random_arrays import normal
 from trninfer import kernels, simulator
 from trninfer.simulator import launch as launching
 from trninfer.simulator.core import NeuronCore
@@ -42,10 +43,6 @@ def afresh(kernel: Any, *arrays: Any, target: str = "trn2", **parameters: Any) -
     return returned if isinstance(returned, tuple) else (returned,)
 
 
-def random(shape: tuple[int, ...], dtype: Any, seed: int) -> NDArray[Any]:
-    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
-
-
 CALLS: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "fused_conv2d_maxpool": (
         [(1, 3, 30, 31), (8, 3, 3, 3), (8,)],
@@ -69,7 +66,7 @@ def test_a_replay_gives_what_the_kernel_gives(name: str, dtype: Any, target: str
     shapes, parameters = CALLS[name]
     kernel = getattr(kernels, name)
     for seed in range(5):
-        arrays = [random(shape, dtype, seed) for shape in shapes]
+        arrays = [normal(shape, dtype, seed) for shape in shapes]
         run = simulator.run(kernel, *arrays, target=target, **parameters)
         for result, expected in zip(run.outputs, afresh(kernel, *arrays, target=target, **parameters), strict=True):
             assert result is not None and result.dtype == expected.dtype
@@ -81,7 +78,7 @@ def test_launches_that_share_memory_do_not_disturb_each_other() -> None:
     results = []
     for seed in (*range(4), *range(4)):
         for name in ("matmul_fully_optimized", "layer_norm", "argmax"):
-            arrays = [random(shape, np.float32, seed) for shape in CALLS[name][0]]
+            arrays = [normal(shape, np.float32, seed) for shape in CALLS[name][0]]
             results.append(simulator.run(getattr(kernels, name), *arrays).outputs[0])
     assert replayed() == 3
     for first, second in zip(results[:12], results[12:], strict=True):
@@ -91,7 +88,7 @@ def test_launches_that_share_memory_do_not_disturb_each_other() -> None:
 def test_times_and_memory_are_told_of_every_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[float, list[str]]] = []
     monkeypatch.setattr(launching, "observers", [lambda run, shapes: seen.append((run.latency_us, shapes))])
-    x = random((130, 70), np.float16, 0)
+    x = normal((130, 70), np.float16, 0)
     runs = [simulator.run(kernels.transpose, x) for _ in range(4)]
     assert replayed() == 1
     assert len({run.latency_us for run in runs}) == len({run.memory for run in runs}) == 1
@@ -99,7 +96,7 @@ def test_times_and_memory_are_told_of_every_launch(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_callers_arrays_are_neither_kept_nor_changed() -> None:
-    x = random((130, 70), np.float32, 0)
+    x = normal((130, 70), np.float32, 0)
     before = x.copy()
     results = [simulator.run(kernels.transpose, x).outputs[0] for _ in range(4)]
     x += 1
@@ -124,9 +121,9 @@ def fixed_bytes() -> int:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_depends_on_weights_alone_is_computed_again_where_they_are_others(dtype: Any) -> None:
     shapes, parameters = CALLS["depthwise_conv2d"]
-    weights = [[fixed(random(shape, dtype, seed)) for shape in shapes[1:]] for seed in range(2)]
+    weights = [[fixed(normal(shape, dtype, seed)) for shape in shapes[1:]] for seed in range(2)]
     for seed, chosen in enumerate((0, 0, 0, 0, 1, 1, 0)):
-        arrays = [random(shapes[0], dtype, seed), *weights[chosen]]
+        arrays = [normal(shapes[0], dtype, seed), *weights[chosen]]
         (result,) = simulator.run(kernels.depthwise_conv2d, *arrays, **parameters).outputs
         (expected,) = afresh(kernels.depthwise_conv2d, *arrays, **parameters)
         np.testing.assert_array_equal(result, expected)
@@ -134,7 +131,7 @@ def test_what_depends_on_weights_alone_is_computed_again_where_they_are_others(d
 
 
 def test_weights_that_may_be_written_to_are_read_every_time() -> None:
-    a, b = random((130, 140), np.float32, 0), fixed(random((130, 520), np.float32, 1))
+    a, b = normal((130, 140), np.float32, 0), fixed(normal((130, 520), np.float32, 1))
     for seed in range(6):
         if seed == 4:  # from here on
             b = b.copy()
@@ -146,7 +143,7 @@ def test_weights_that_may_be_written_to_are_read_every_time() -> None:
 
 
 def test_a_read_only_view_of_what_may_change_is_not_fixed() -> None:
-    base = random((130, 70), np.float32, 0)
+    base = normal((130, 70), np.float32, 0)
     view = fixed(base[:])
     for _ in range(4):
         base += 1
@@ -155,7 +152,7 @@ def test_a_read_only_view_of_what_may_change_is_not_fixed() -> None:
 
 
 def test_weights_are_not_kept_alive_and_their_tiles_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = random((130, 140), np.float32, 0), fixed(random((130, 520), np.float32, 1))
+    a, b = normal((130, 140), np.float32, 0), fixed(normal((130, 520), np.float32, 1))
     gone = weakref.ref(b)
     for _ in range(3):
         simulator.run(kernels.matmul_fully_optimized, a, b)
@@ -163,7 +160,7 @@ def test_weights_are_not_kept_alive_and_their_tiles_are_bounded(monkeypatch: pyt
     assert gone() is None
     launching._REPLAYS.clear()
     monkeypatch.setattr("trninfer.simulator.replay.MAX_FIXED_BYTES", 1000)
-    b = fixed(random((130, 520), np.float32, 2))
+    b = fixed(normal((130, 520), np.float32, 2))
     for _ in range(3):
         (result,) = simulator.run(kernels.matmul_fully_optimized, a, b).outputs
     np.testing.assert_array_equal(result, afresh(kernels.matmul_fully_optimized, a, b)[0])
@@ -181,9 +178,9 @@ def add_in_part(a: Any) -> Any:
 
 
 def test_what_nothing_wrote_reads_as_nan_every_time() -> None:
-    other = [random((130, 140), np.float32, 0), random((130, 520), np.float32, 1)]
+    other = [normal((130, 140), np.float32, 0), normal((130, 520), np.float32, 1)]
     for seed in range(5):
-        a = random((4, 7), np.float32, seed)
+        a = normal((4, 7), np.float32, seed)
         simulator.run(kernels.matmul_fully_optimized, *other)  # leaves numbers in the memory that is shared
         (result,) = simulator.run(add_in_part, a).outputs
         assert result is not None
@@ -224,7 +221,7 @@ def scan(a: Any) -> Any:
 @pytest.mark.parametrize("kernel", [show, at_an_address, scan])
 def test_what_is_more_than_shapes_runs_as_a_kernel_every_time(kernel: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in range(4):
-        a = random((4, 8), np.float32, seed)
+        a = normal((4, 8), np.float32, seed)
         (result,) = simulator.run(kernel, a).outputs
         np.testing.assert_array_equal(result, afresh(kernel, a)[0])
     assert replayed() == 0
@@ -242,14 +239,14 @@ def test_numbers_that_are_equal_but_look_different_are_different_launches() -> N
 def test_any_order_of_launches(shapes: list[tuple[int, int]], dtype: Any) -> None:
     for seed in range(4):
         for shape in shapes:
-            x = random(shape, dtype, seed)
+            x = normal(shape, dtype, seed)
             np.testing.assert_array_equal(simulator.run(kernels.transpose, x).outputs[0], x.T)
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trninfer.simulator.replay.MAX_LAUNCHES", 3)
     for rows in (*range(1, 9), *range(1, 9)):
-        simulator.run(kernels.transpose, random((rows, 3), np.float32, 0))
+        simulator.run(kernels.transpose, normal((rows, 3), np.float32, 0))
     assert len(launching._REPLAYS._seen) == 3
     launching._REPLAYS.clear()
     assert not launching._REPLAYS._seen

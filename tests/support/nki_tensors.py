@@ -59,6 +59,10 @@ def normal(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
+def integers(high: Any, *shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).integers(0, high, shape)
+
+
 def counted(*shape: int) -> Any:
     """0, 1, 2, ... in a shape."""
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)

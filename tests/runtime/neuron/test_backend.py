@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
+from neuron_stand_ins import STAND_INS, VARIABLES, load_stand_in
 from trninfer import kernels
 from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
 from trninfer.kernels import nki_source
@@ -27,25 +27,7 @@ from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.neuron.errors import CompileError, DeviceLost, ExecutionError
 from trninfer.runtime.session import Session
 
-STAND_INS = Path(__file__).parent / "stand_ins"
 USE_NKI = nki_source.use_nki
-VARIABLES = (
-    "NEURON_RT_VISIBLE_CORES",
-    "NEURON_RT_NUM_CORES",
-    "NEURON_LOGICAL_NC_CONFIG",
-    "NEURON_PLATFORM_TARGET_OVERRIDE",
-    "TRNINFER_BACKEND",
-    "TRNINFER_NRTPY",
-)
-
-
-def load_stand_in(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, STAND_INS / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

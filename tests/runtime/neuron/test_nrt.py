@@ -9,6 +9,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from neuron_stand_ins import STAND_INS
 from trninfer import kernels
 from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
 from trninfer.benchmarks.workloads import residual_network
@@ -22,8 +23,6 @@ from trninfer.runtime.neuron.device import Device, DeviceArray
 from trninfer.runtime.neuron.errors import CompileError, DeviceLost, ExecutionError
 from trninfer.runtime.neuron.nrt import NrtBackend, open_nrt
 from trninfer.runtime.session import Session
-
-STAND_INS = Path(__file__).parent / "stand_ins"
 
 
 @pytest.fixture

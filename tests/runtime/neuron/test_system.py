@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
+from neuron_stand_ins import STAND_INS
 from trninfer.runtime.backend import BackendUnavailable
 from trninfer.runtime.neuron import system as neuron_system
 from trninfer.runtime.neuron.system import (
@@ -17,8 +17,6 @@ from trninfer.runtime.neuron.system import (
     runtime_library,
     visible_cores,
 )
-
-STAND_INS = Path(__file__).parent / "stand_ins"
 
 
 @pytest.fixture

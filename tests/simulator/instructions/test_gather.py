@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nki_tensors import like, on, tile, uniform
+from nki_tensors import integers, like, on, tile, uniform
 from trninfer.simulator import NkiValidationError, OutOfBoundsError
 
 FREE = st.sampled_from([1, 2, 7, 64, 129])
-
-
-def integers(high, *shape, seed=0):
-    return np.random.default_rng(seed).integers(0, high, shape)
 
 
 @given(free=FREE, count=st.sampled_from([1, 5, 600]), dtype=st.sampled_from([nl.float32, nl.int8, nl.bfloat16]))

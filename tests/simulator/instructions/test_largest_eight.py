@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nki_tensors import like, new, on, tile
+from nki_tensors import integers, like, new, on, tile
 from trninfer.simulator import NkiValidationError
 from trninfer.simulator.core import NeuronCore, running
 from trninfer.simulator.targets import find_target
-
-
-def integers(high, *shape, seed=0):
-    return np.random.default_rng(seed).integers(0, high, shape)
 
 
 @given(st.integers(8, 300), st.integers(1, 20), st.integers(0, 10**6))

@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nki_tensors import like, on, tile, uniform
+from nki_tensors import integers, like, on, tile, uniform
 from trninfer.simulator import NkiValidationError
-
-
-def integers(high, *shape, seed=0):
-    return np.random.default_rng(seed).integers(0, high, shape)
 
 
 @given(groups=st.integers(1, 2), n=st.integers(8, 60), data=st.data())
