@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import destination, engine_of, in_sbuf, member, shaped, tile
+from ..checks import destination, in_sbuf, member, shaped
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
@@ -33,6 +33,7 @@ _MATMUL_DTYPES = (*_FLOAT8, "bfloat16", "float16", "tfloat32", "float32")
 _WIDE = ("float32", "tfloat32")
 _COLUMN_DTYPES = ("float16", "bfloat16", *_FLOAT8)
 _BY_MATMUL = Written.matmul
+_TENSOR = engine.tensor
 _NO_MODE, _DOUBLE_ROW = matmul_perf_mode.none, matmul_perf_mode.double_row
 
 
@@ -57,7 +58,7 @@ def nc_matmul(
     mode = is_transpose, tile_position, tile_size, perf_mode
     cost, rows, room = core.settle(_matmul_rules, dst, stationary, moving, mode)
     if core.target.generation < 4:
-        _within_a_bank("nc_matmul", dst)
+        within_a_bank("nc_matmul", dst)
     adds = _accumulates(core, dst, accumulate)
     reads = (stationary, moving) if adds is False else (stationary, moving, dst)
     flops = 2 * rows * room[0] * room[1]
@@ -80,7 +81,7 @@ def _matmul_rules(
     is_transpose, tile_position, tile_size, perf_mode = mode
     in_sbuf("nc_matmul", "stationary", stationary)
     in_sbuf("nc_matmul", "moving", moving)
-    _psum_destination("nc_matmul", dst)
+    psum_destination("nc_matmul", dst)
     planes = 1
     if perf_mode is not _NO_MODE:
         planes = _double_row(core, perf_mode, stationary, moving, is_transpose, tile_size)
@@ -122,82 +123,14 @@ def multiply(
         dst.write(dst.values + result)
 
 
-def nc_transpose(
-    dst: NkiTensor, data: NkiTensor, engine: engine = engine.unknown, name: str | None = None
-) -> Instruction:
-    """dst[F, P] = data[P, F].T, all free axes as one; Tensor Engine up to 128 x 128, Vector Engine up to 32 x 32."""
-    core = active("nc_transpose")
-    unit, cost = core.settle(_transpose_rules, dst, data, engine)
-    if unit is _TENSOR and core.target.generation < 4:
-        _within_a_bank("nc_transpose", dst)
-    instruction = core.issue("nc_transpose", unit, (dst,), (data,), cost, name)
-
-    # NeuronCore-v2 transposes by a matmul with the identity, which spreads a NaN or Inf over its row.
-    spreads = unit is _TENSOR and core.target.generation == 2 and data._dtype.is_float
-    core.perform(_turn, dst, data, spreads)
-    return instruction
-
-
-def _transpose_rules(core: NeuronCore, dst: NkiTensor, data: NkiTensor, chosen: engine) -> tuple[engine, Cost]:
-    tile("nc_transpose", "data", data)
-    destination("nc_transpose", dst)
-    partitions, free = data.shape[0], data.free_size
-    small = partitions <= 32 and free <= 32
-    unit = engine_of("nc_transpose", chosen, _transpose_engine(dst, data, small), (_TENSOR, _VECTOR))
-    limit = 128 if unit is _TENSOR else 32
-    if partitions > limit or free > limit:
-        raise NkiValidationError(
-            f"nc_transpose: data {data.label} is {partitions} x {free}, at most {limit} x {limit} on the "
-            f"{unit.name} engine"
-        )
-    if (dst.shape[0], dst.free_size) != (free, partitions):
-        raise NkiValidationError(
-            f"nc_transpose: dst {dst.label} must be {free} x {partitions}, the transpose of {data.label}"
-        )
-    # NeuronCore-v2's Tensor Engine writes float32 alone (trainium_inferentia2_arch): a narrower one is a gain of v3.
-    widened = unit is _TENSOR and core.target.generation == 2 and dst.dtype == "float32"
-    if dst.dtype != data.dtype and not widened:
-        raise NkiValidationError(f"nc_transpose: dst {dst.label} must have the dtype of data, {data.dtype}")
-    if unit is _TENSOR:
-        in_sbuf("nc_transpose", "data", data)
-        _psum_destination("nc_transpose", dst)
-        if core.target.generation == 2 and dst._dtype.bfloat16_like:
-            core.warn(
-                f"nc_transpose: dst {dst.label} on {core.target.name}, whose Tensor Engine writes float32 alone: "
-                "16-bit transposes came with NeuronCore-v3; take a float32 tile"
-            )
-        elif core.target.generation >= 3 and data._dtype.is_float and data._dtype.itemsize == 1:
-            core.warn(
-                f"nc_transpose: data {data.label}: on {core.target.name} transposes of 8-bit floats come as 16-bit "
-                "elements in PSUM (trainium2_arch.rst); the simulator has them side by side, as the API does"
-            )
-        stride = data.strides[-1] * data._dtype.itemsize
-        return unit, core.costs.transpose(partitions, free, data._dtype, stride)
-    return unit, core.costs.vector_transpose()
-
-
-def _turn(dst: NkiTensor, data: NkiTensor, spreads: bool) -> None:
-    values = data.values.reshape(data.shape[0], -1).T
-    if spreads and not np.isfinite(values).all():
-        values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, np.float32(np.nan))
-    dst.write(shaped(values, dst.shape))
-
-
-_TENSOR, _VECTOR = engine.tensor, engine.vector
-
-
-def _transpose_engine(dst: NkiTensor, data: NkiTensor, small: bool) -> engine:
-    fits_tensor_engine = dst.storage.region is PSUM and data.storage.region is not PSUM
-    return _VECTOR if small and not fits_tensor_engine else _TENSOR
-
-
-def _psum_destination(op: str, dst: NkiTensor) -> None:
+def psum_destination(op: str, dst: NkiTensor) -> None:
+    """The Tensor Engine writes to PSUM alone."""
     destination(op, dst)
     if dst.storage.region is not PSUM:
         raise NkiValidationError(f"{op}: dst {dst.label} must be in PSUM, the only memory the Tensor Engine writes")
 
 
-def _within_a_bank(op: str, dst: NkiTensor) -> None:
+def within_a_bank(op: str, dst: NkiTensor) -> None:
     """What the Tensor Engine writes before NeuronCore-v4 lies within a bank."""
     access = dst._access or dst.access
     if access.byte // PSUM_BANK_BYTES != (access.byte_end - 1) // PSUM_BANK_BYTES:

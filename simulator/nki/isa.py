@@ -24,8 +24,9 @@ from ..instructions.scan import tensor_scalar_cumulative, tensor_tensor_scan
 from ..instructions.search import nonzero_with_count, sequence_bounds, topk
 from ..instructions.select import affine_select, range_select, select_reduce, tensor_copy_predicated
 from ..instructions.statistics import bn_aggr, bn_stats, tensor_partition_reduce
-from ..instructions.tensor_engine import matmul_perf_mode, nc_matmul, nc_transpose
+from ..instructions.tensor_engine import matmul_perf_mode, nc_matmul
 from ..instructions.tensor_scalar import scalar_tensor_tensor, tensor_scalar
+from ..instructions.transpose import nc_transpose
 from ..instructions.vector_engine import memset, reciprocal, tensor_copy, tensor_reduce, tensor_tensor
 from ..registers import VirtualRegister
 from .api import missing

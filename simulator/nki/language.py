@@ -17,8 +17,9 @@ from ..errors import NkiValidationError
 from ..instruction import engine
 from ..instructions.dma import dma_copy
 from ..instructions.scalar_engine import activation
-from ..instructions.tensor_engine import nc_matmul, nc_transpose
+from ..instructions.tensor_engine import nc_matmul
 from ..instructions.tensor_scalar import tensor_scalar
+from ..instructions.transpose import nc_transpose
 from ..instructions.vector_engine import memset, tensor_copy, tensor_reduce, tensor_tensor, trailing_axes
 from ..memory import PSUM_ALIGNMENT, MemoryRegion
 from ..objects import DynamicSlice, NKIObject
