@@ -81,8 +81,8 @@ def doctor(
 
 def _tell(rows: list[dict[str, Any]], form: options.Format, output: Path | None) -> None:
     from .output import write_output, write_stdout
+    from .reports.console import render_records
     from .reports.emit import emit_rows
-    from .reports.table import render_records
 
     if form != "table":
         emit_rows(rows, "doctor", form, output)

@@ -25,8 +25,8 @@ def models(form: options.FormatOption = "table", output: options.OutputOption = 
     from ..models.bundled import bundled_models
     from ..models.network import describe_shape
     from .output import check_output, write_output, write_stdout
+    from .reports.console import render_records
     from .reports.emit import emit_rows
-    from .reports.table import render_records
 
     check_output(output)
     rows: list[dict[str, Any]] = [

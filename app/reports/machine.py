@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...inference.predictions import Prediction
+from ...runtime.measure.suites import SuiteRow
+from ...runtime.timing import LayerTiming
 from ..options import Format
 from ..text import printable, spell
 from .report import LayerTable, Report
@@ -20,23 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-_LAYER_COLUMNS = (
-    "name",
-    "kernel",
-    "input_shape",
-    "output_shape",
-    "flops",
-    "hbm_bytes",
-    "latency_us",
-    "latency_us_p99",
-    "share",
-    "bound_by",
-    "mfu",
-    "device_us",
-    "latency_error",
-)
 PREDICTION_COLUMNS = ("input", "label", "class_index", "probability", "error")
-_SUITE_COLUMNS = ("name", "predicted_us", "published_us", "published_kind", "ratio", "metric")
 
 
 def render(report: Report, form: Format) -> str:
@@ -49,11 +35,11 @@ def chunks(report: Report, form: Format, answers: Iterable[Prediction]) -> Itera
     if form == "json":
         yield from _json_chunks(to_document(report), answers)
     elif form == "csv" and report.suite is not None:
-        yield _csv(_SUITE_COLUMNS, to_document(report)["suite"])
+        yield _csv(_names(SuiteRow), to_document(report)["suite"])
     elif form == "csv" and report.comparison is not None:
         yield report.comparison.to_csv()
     elif form == "csv" and report.command == "bench":
-        yield _csv(_LAYER_COLUMNS, to_document(report)["layers"])
+        yield _csv(_names(LayerTiming), to_document(report)["layers"])
     else:
         yield begin(form)
         yield from (answer_lines((answer,), form) for answer in answers)
@@ -212,6 +198,11 @@ def _csv(columns: tuple[str, ...], rows: list[dict[str, Any]], header: bool = Tr
         has_return = any(isinstance(cell, str) and "\r" in cell for cell in cells.values())
         (quoted if has_return else plain).writerow(cells)
     return text.getvalue()
+
+
+def _names(record: type[Any]) -> tuple[str, ...]:
+    """The fields of a record, in their order."""
+    return tuple(field.name for field in dataclasses.fields(record))
 
 
 def _is_nested(value: Any) -> bool:

@@ -207,7 +207,7 @@ def _compare_row(name: str, before: float | None, now: float | None, threshold: 
 
 def render_comparison(comparison: BaselineComparison, stream: Any) -> str:
     """The comparison as a table for `stream` (a file where it is None), and the verdict in a line."""
-    from .table import render_records
+    from .console import render_records
 
     records = [
         (

@@ -19,8 +19,8 @@ from ...runtime.selftest.run import OK, KernelOutcome, NetworkOutcome
 from ..errors import CHECK_FAILED, NO_BACKEND
 from ..options import Format
 from ..text import count
+from .console import render_records
 from .machine import SCHEMA_VERSION
-from .table import render_records
 
 SIMULATOR_NOTE = "SIMULATOR: nothing ran on a chip; times are predicted, none is measured"
 TOP_LABELS = 3

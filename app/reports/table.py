@@ -1,22 +1,16 @@
-"""Reports for people: tables that fit 80 columns, wider where there is room, in ASCII for terminals of any kind."""
+"""Reports for people: answers, times and verdicts as text."""
 
 from __future__ import annotations
 
-import io
-import os
 import textwrap
-from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
-from rich.box import Box
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
-from rich.text import Text
 
 from ...inference.predictions import Prediction
 from ...runtime.neuron.compiled import DEVICE_LABEL
-from ..text import printable
+from .console import BOX, Columns, cell, new_table, print_line, print_pairs, to_text
 from .report import LayerTable, Report
 
 if TYPE_CHECKING:
@@ -24,13 +18,8 @@ if TYPE_CHECKING:
     from ...runtime.timing import LayerTiming
     from ...runtime.verify import Verification
 
-TIGHT = 60  # below it, tables of layers show times and shares alone
-NARROW = 40  # a window that is narrower wraps what it shows
-WIDE = 200  # of a file or a pipe, which have no width of their own
 SHOWN_ROWS = 10  # of a feature batch
 SHOWN_VALUES = 8  # of an answer
-
-_BOX = Box("    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True)
 
 
 def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
@@ -42,14 +31,14 @@ def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
         _print_none(console, report)
         if report.score is not None:
             score = report.score
-            _line(console, f"score: {score.correct} of {score.total} right, {100 * score.accuracy:.2f} %")
+            print_line(console, f"score: {score.correct} of {score.total} right, {100 * score.accuracy:.2f} %")
         if report.suite is not None:
             _print_suite(console, report)
         if not quiet:
             _print_times(console, report)
         _print_verdict(console, report)
 
-    return _to_text(fill, stream)
+    return to_text(fill, stream)
 
 
 def render_layers(report: Report, stream: IO[str] | None) -> str:
@@ -60,74 +49,13 @@ def render_layers(report: Report, stream: IO[str] | None) -> str:
         _print_times(console, report)
         _print_verdict(console, report)
 
-    return _to_text(fill, stream)
-
-
-def render_records(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], stream: IO[str] | None) -> str:
-    """A plain table of records, whose last column takes the room that is left."""
-
-    def fill(console: Console) -> None:
-        table = _table(title)
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*(_text(str(value)) for value in row))
-        console.print(table)
-
-    return _to_text(fill, stream)
-
-
-def _to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
-    """What `fill` prints, coloured where `stream` is a terminal and NO_COLOR is not set."""
-    text = io.StringIO()
-    terminal = stream is not None and stream.isatty()
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal():
-        width = int(columns)
-    elif terminal and stream is not None:
-        width = os.get_terminal_size(stream.fileno()).columns
-    else:
-        width = WIDE
-    console = Console(
-        file=text,
-        width=max(width, NARROW),
-        height=1,  # of no use to tables, but what is not given is looked for in COLUMNS, which may hold anything
-        force_terminal=terminal,
-        color_system="auto" if terminal else None,
-        highlight=False,
-        legacy_windows=False,
-    )
-    fill(console)
-    if terminal:
-        return text.getvalue()
-    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=_text(title, "bold"),
-        title_justify="left",
-        box=_BOX,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        header_style="bold",
-    )
-
-
-def _text(value: str, style: str = "") -> Text:
-    """Text as it is: no markup, no control characters."""
-    return Text(printable(value), style)
-
-
-def _line(console: Console, message: str, style: str = "") -> None:
-    console.print(_text(message, style))
+    return to_text(fill, stream)
 
 
 def _print_predictions(console: Console, report: Report) -> None:
     batch = report.command == "ffnn"
     shown = report.predictions[:SHOWN_ROWS] if batch else report.predictions
-    table = Table(box=_BOX, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=BOX, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("row" if batch else "input", overflow="fold", justify="right" if batch else "left")
     values = any(answer.values is not None for answer in shown)
     table.add_column("values" if values else "label", overflow="fold")
@@ -135,10 +63,10 @@ def _print_predictions(console: Console, report: Report) -> None:
         table.add_column("probability", justify="right")
     for answer in shown:
         chance = [] if answer.probability is None else [f"{answer.probability:.4f}"]
-        table.add_row(_text(str(answer.input)), _text(report.word_for(_shortened(answer)), "bold"), *chance)
+        table.add_row(cell(str(answer.input)), cell(report.word_for(_shortened(answer)), "bold"), *chance)
     console.print(table)
     if len(shown) < len(report.predictions):
-        _line(console, f"... and {len(report.predictions) - len(shown)} more rows (--format json has them all)")
+        print_line(console, f"... and {len(report.predictions) - len(shown)} more rows (--format json has them all)")
     console.print()
 
 
@@ -154,11 +82,11 @@ def _print_none(console: Console, report: Report) -> None:
     none = report.none
     if none is not None and none.count:
         verb = "is" if none.count == 1 else "are"
-        _line(console, f"{none.count} of {none.total} {verb} none of what the network knows (label {none.label})")
+        print_line(console, f"{none.count} of {none.total} {verb} none of what the network knows (label {none.label})")
 
 
 def _print_suite(console: Console, report: Report) -> None:
-    table = _table(f"{report.model}: predicted time of our kernels beside published figures")
+    table = new_table(f"{report.model}: predicted time of our kernels beside published figures")
     table.add_column("case", overflow="fold")
     for column in ("predicted us", "published us", "ratio"):
         table.add_column(column, justify="right")
@@ -168,12 +96,12 @@ def _print_suite(console: Console, report: Report) -> None:
         published = "-" if row.published_us is None else _microseconds(row.published_us)
         ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
         table.add_row(
-            _text(row.name),
+            cell(row.name),
             _microseconds(row.predicted_us),
             published,
             ratio,
-            _text(row.published_kind),
-            _text(row.metric),
+            cell(row.published_kind),
+            cell(row.metric),
         )
     console.print(table)
 
@@ -186,64 +114,39 @@ def _print_times(console: Console, report: Report) -> None:
     else:
         _print_layers(console, report, shown)
     if report.latency_note and (shown or report.suite):
-        _line(console, report.latency_note)
+        print_line(console, report.latency_note)
     if shown:
-        _line(console, f"backend {report.backend}: {report.host_seconds:.2f} s on this machine")
+        print_line(console, f"backend {report.backend}: {report.host_seconds:.2f} s on this machine")
         if report.choice_note is not None:
-            _line(console, report.choice_note)
+            print_line(console, report.choice_note)
 
 
 def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> None:
     for table in shown:
         columns = _measured_columns(table, report) if report.latency_kind == "measured" else _predicted_columns(table)
-        names = [(_text(layer.name, "bold"), _text(layer.kernel)) for layer in table.layers]
-        _print_pairs(console, table.title, [(("layer", "kernel"), names), *columns])
-        _line(console, f"total {_total(table, report)} on {report.target} in {report.dtype}")
+        names = [(cell(layer.name, "bold"), cell(layer.kernel)) for layer in table.layers]
+        print_pairs(console, table.title, [(("layer", "kernel"), names), *columns])
+        print_line(console, f"total {_total(table, report)} on {report.target} in {report.dtype}")
         if table.floor is not None:
             bound = {"hbm": "what must cross HBM once", "tensor": "multiply-accumulates at full clock"}
             least = f"{_microseconds(table.floor.latency_us)} us, a launch and {bound[table.floor.bound_by]}"
-            _line(console, f"{table.times_floor:.2f} x floor ({least})")
+            print_line(console, f"{table.times_floor:.2f} x floor ({least})")
         if report.cores is not None:
             elapsed = _microseconds(report.cores.elapsed_us)
-            _line(console, f"elapsed {elapsed} us: {report.cores.count} cores work at once; total adds them up")
+            print_line(console, f"elapsed {elapsed} us: {report.cores.count} cores work at once; total adds them up")
         console.print()
-
-
-Columns = tuple[tuple[str, str], list[tuple[Text, Text]]]  # the headers of two columns, and their cells
-
-
-def _print_pairs(console: Console, title: str, columns: list[Columns]) -> None:
-    """A table whose columns come in pairs, the first two of text: all side by side where there is room, else the second
-    of each pair below the first. A window too narrow for that loses what is not of names, times and what follows."""
-    if console.width < TIGHT:
-        columns = [columns[0], *columns[2:4]]
-        title += f" (a window of {TIGHT} columns shows shapes and bytes too)"
-    unlimited = console.options.update(max_width=10_000)
-    for wide in (True, False):
-        table = _table(title)
-        for position, ((above, below), _) in enumerate(columns):
-            for header in (above, below) if wide else (f"{above}\n{below}",):
-                table.add_column(header, justify="left" if position < 2 else "right", overflow="fold")
-        for pairs in zip(*(cells for _, cells in columns), strict=True):
-            if wide:
-                table.add_row(*(text for pair in pairs for text in pair))
-            else:
-                table.add_row(*(Text("\n").join(pair) for pair in pairs))
-        if not wide or Measurement.get(console, unlimited, table).maximum <= console.width:
-            console.print(table)
-            return
 
 
 def _shape_column(layers: LayerTable) -> Columns:
     shapes = [(layer.input_shape, layer.output_shape) for layer in layers.layers]
-    return ("input", "-> output"), [(_text(_shape(a)), _text(f"-> {_shape(b)}")) for a, b in shapes]
+    return ("input", "-> output"), [(cell(_shape(a)), cell(f"-> {_shape(b)}")) for a, b in shapes]
 
 
 def _predicted_columns(layers: LayerTable) -> list[Columns]:
     rows = layers.layers
-    times = [(_text(_microseconds(row.latency_us), "bold"), _text(row.bound_by or "-")) for row in rows]
-    shares = [(_text(_percent(row.share)), _text(_percent(row.mfu))) for row in rows]
-    moved = [(_text(f"{_quantity(row.hbm_bytes)}B"), _text(_bandwidth(row, row.latency_us))) for row in rows]
+    times = [(cell(_microseconds(row.latency_us), "bold"), cell(row.bound_by or "-")) for row in rows]
+    shares = [(cell(_percent(row.share)), cell(_percent(row.mfu))) for row in rows]
+    moved = [(cell(f"{_quantity(row.hbm_bytes)}B"), cell(_bandwidth(row, row.latency_us))) for row in rows]
     return [
         _shape_column(layers),
         (("predicted us", "bound by"), times),
@@ -255,15 +158,15 @@ def _predicted_columns(layers: LayerTable) -> list[Columns]:
 def _measured_columns(layers: LayerTable, report: Report) -> list[Columns]:
     """Times from host to host, and those of the device where they are known: only they make a bandwidth."""
     rows = layers.layers
-    host = [(_text(_microseconds(row.latency_us), "bold"), _text(_microseconds(row.latency_us_p99))) for row in rows]
-    shares = [(_text(_percent(row.share)), _text(f"{_quantity(row.hbm_bytes)}B")) for row in rows]
+    host = [(cell(_microseconds(row.latency_us), "bold"), cell(_microseconds(row.latency_us_p99))) for row in rows]
+    shares = [(cell(_percent(row.share)), cell(f"{_quantity(row.hbm_bytes)}B")) for row in rows]
     columns: list[Columns] = [
         _shape_column(layers),
         ((_time_header(report.latency_label or report.latency_kind), "p99 us"), host),
         (("share", "HBM bytes"), shares),
     ]
     if any(row.device_us is not None for row in rows):
-        device = [(_text(_microseconds(row.device_us), "bold"), _text(_bandwidth(row, row.device_us))) for row in rows]
+        device = [(cell(_microseconds(row.device_us), "bold"), cell(_bandwidth(row, row.device_us))) for row in rows]
         columns.append(((_time_header(DEVICE_LABEL), "bandwidth"), device))
     return columns
 
@@ -283,15 +186,15 @@ def _print_comparison(console: Console, comparison: BackendComparison) -> None:
     rows = comparison.rows
     if not rows:
         return
-    names = [(_text(row.name, "bold"), _text(row.kernel)) for row in rows]
+    names = [(cell(row.name, "bold"), cell(row.kernel)) for row in rows]
     operands = [
-        (_text(_shape(row.shapes[0])), _text(f"{row.error:.2g}{'' if row.passed else ' DIFFERS'}", _verdict_style(row)))
+        (cell(_shape(row.shapes[0])), cell(f"{row.error:.2g}{'' if row.passed else ' DIFFERS'}", _verdict_style(row)))
         for row in rows
     ]
-    measured = [(_text(_microseconds(row.measured_us)), _text(_microseconds(row.measured_us_p99))) for row in rows]
-    device = [(_text(_microseconds(row.device_us)), _text(_microseconds(row.device_us_p99))) for row in rows]
+    measured = [(cell(_microseconds(row.measured_us)), cell(_microseconds(row.measured_us_p99))) for row in rows]
+    device = [(cell(_microseconds(row.device_us)), cell(_microseconds(row.device_us_p99))) for row in rows]
     ratios = ["-" if row.ratio is None else f"{row.ratio:.2f}" for row in rows]
-    predicted = [(_text(_microseconds(row.predicted_us)), _text(ratio)) for row, ratio in zip(rows, ratios)]
+    predicted = [(cell(_microseconds(row.predicted_us)), cell(ratio)) for row, ratio in zip(rows, ratios)]
     columns: list[Columns] = [
         (("launch", "kernel"), names),
         (("operand", "error"), operands),
@@ -300,7 +203,7 @@ def _print_comparison(console: Console, comparison: BackendComparison) -> None:
         ((_time_header(comparison.predicted_label), "/ device"), predicted),
     ]
     title = f"a launch on the chip, and on the simulator: {comparison.target}, {rows[0].dtype}"
-    _print_pairs(console, title, columns)
+    print_pairs(console, title, columns)
     console.print()
 
 
@@ -326,7 +229,7 @@ def _print_verdict(console: Console, report: Report) -> None:
     verdict, comparison = report.verify, report.comparison
     if verdict is not None:
         near = f", {verdict.near_ties} near-ties not counted" if verdict.near_ties else ""
-        _line(
+        print_line(
             console,
             f"verify {'passed' if verdict.passed else 'FAILED'}: largest error {verdict.max_abs_error:.2g} "
             f"(tolerance {verdict.tolerance:.2g}), {verdict.disagreements} disagreements{near}",
@@ -337,7 +240,7 @@ def _print_verdict(console: Console, report: Report) -> None:
         told = (
             f"FAILED: outputs differ in {', '.join(wrong)}" if wrong else "passed: outputs are equal within tolerance"
         )
-        _line(console, f"compare-backends {told}", _verdict_style(comparison))
+        print_line(console, f"compare-backends {told}", _verdict_style(comparison))
 
 
 def _shape(shape: tuple[int, ...]) -> str:
