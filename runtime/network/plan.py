@@ -95,6 +95,8 @@ class Segment:
 
     def filled_up(self, value: Any, size: int) -> Any:
         """What comes in, [pictures, ...], as the kernel takes it: `size` images, those that there are not zeros."""
+        if not self._from_host and len(value) == size:
+            return value.reshape((size, *self.image))  # what the launch before gave may stay on the device
         return self.given.arranged(np.asarray(value).reshape(-1, *self._came), size, self._dtype)
 
     def _take(self, layers: Sequence[Planned]) -> None:
