@@ -17,7 +17,7 @@ from .dtypes import Array, hold, lookup, name_of_array, release
 from .errors import EarlierNkiWarning, NkiValidationError, NotSimulatedError
 from .garbage import uncollected
 from .instruction import Instruction
-from .instructions.diagonal import without_zeros
+from .instructions.prepared import prepared
 from .memory import MemoryRegion
 from .pair import CORES, Pair
 from .replay import Recording, Replayed, Replays, never_changes
@@ -300,7 +300,7 @@ def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
 
 
 _PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # of shape-only runs, oldest first
-_REPLAYS = Replays(without_zeros)
+_REPLAYS = Replays(prepared)
 _REMEMBERED_INSTRUCTIONS = 100_000  # at most so many in all of them, of about 2 KB each
 
 

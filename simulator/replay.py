@@ -69,7 +69,7 @@ class Recording:
 
     def filled(self, storage: Storage) -> None:
         """Memory was made that reads as uninitialised."""
-        self.note(_fill, (storage,))
+        self.note(fill, (storage,))
 
     def replay(self, issued: int, registers: dict[str, Array], buffers: Buffers, shorten: Shorten) -> Replay | None:
         """The launch, of `issued` instructions, ready to be computed again; None where it cannot be."""
@@ -80,7 +80,7 @@ class Recording:
         return Replay(self, registers, buffers, shorten)
 
 
-def _fill(storage: Storage) -> None:
+def fill(storage: Storage) -> None:
     assert storage.array is not None
     storage.array.fill(storage.dtype.fill)
 
@@ -88,7 +88,7 @@ def _fill(storage: Storage) -> None:
 def _refilled_as_bits(step: Step) -> bool:
     """Whether a step makes memory read as uninitialised that was seen as bits later: its filling is not known then."""
     compute, operands = step
-    return compute is _fill and operands[0].bits
+    return compute is fill and operands[0].bits
 
 
 class Replay:
@@ -115,7 +115,7 @@ class Replay:
         self._known: tuple[Any, ...] | None = None  # the fixed arguments that `_once` was done with
         kept = {id(tensor.storage) for tensor in self._outputs}
         _share_memory(self._steps, given | self._fixed, kept, buffers)
-        views = {id(view): view for _, operands in recording.steps for view in _views(operands)}
+        views = {id(view): view for _, operands in recording.steps for view in views_of(operands)}
         self._views = [*self._arguments, *[view for view in views.values() if id(view.storage) in given]]
         self._let_go()
 
@@ -224,17 +224,17 @@ def _storages(operands: Any) -> Iterator[Storage]:
     """The storages that operands of a step lie in."""
     if operands and isinstance(operands[0], Storage):
         yield operands[0]
-    for view in _views(operands):
+    for view in views_of(operands):
         yield view.storage
 
 
-def _views(operands: Any) -> Iterator[StridedMemory]:
+def views_of(operands: Any) -> Iterator[StridedMemory]:
     """The tensors among operands of a step, and in tuples among them."""
     for operand in operands:
         if isinstance(operand, StridedMemory):
             yield operand
         elif isinstance(operand, tuple):
-            yield from _views(operand)
+            yield from views_of(operand)
 
 
 @dataclass(frozen=True)

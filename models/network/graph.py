@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from .checks import (
     INPUT,
@@ -96,7 +97,7 @@ class Network:
         """The labels that answers choose from; none where the output is values."""
         return () if self.output.kind == "values" else self.labels
 
-    @property
+    @cached_property
     def outputs(self) -> int:
         """How many numbers come out for one example."""
         return self.shapes()[self.layers[-1].name][0]

@@ -7,9 +7,11 @@ A sum of one product and zeros is that product, so each row of the moving tile i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from ..dtypes import Array
 from ..strided import StridedMemory
@@ -28,19 +30,19 @@ def without_zeros(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
     for compute, operands in steps:
         diagonal = _diagonal(operands, fixed) if compute is multiply else None
         adds = diagonal is not None and operands[5]
-        if taps and not (adds and _same(operands[0], taps[0][0])):
-            shorter.append((_scale_and_add, (taps[0][0], tuple(taps))))
+        if taps and not (adds and same(operands[0], taps[0][0])):
+            shorter.append((scale_and_add, (taps[0][0], tuple(taps))))
             taps = []
         if diagonal is not None and (taps or not adds):
             taps.append((*operands, diagonal))
         else:
             shorter.append((compute, operands))
     if taps:
-        shorter.append((_scale_and_add, (taps[0][0], tuple(taps))))
+        shorter.append((scale_and_add, (taps[0][0], tuple(taps))))
     return shorter
 
 
-def _same(one: StridedMemory, other: StridedMemory) -> bool:
+def same(one: StridedMemory, other: StridedMemory) -> bool:
     """Whether two views are of the same elements."""
     return one.storage is other.storage and (one.offset, one.shape, one.strides) == (
         other.offset,
@@ -63,18 +65,47 @@ def _diagonal(operands: tuple[Any, ...], fixed: set[int]) -> Array | None:
     return column.reshape((-1,) + (1,) * (len(moving.shape) - 1)).copy()
 
 
-def _scale_and_add(dst: StridedMemory, taps: tuple[tuple[Any, ...], ...]) -> None:
+def scale_and_add(dst: StridedMemory, taps: tuple[tuple[Any, ...], ...]) -> None:
     """The values of matmuls that overwrite a tile, the first one, and add to it, the others."""
+    scaling(dst, taps, lambda _, size: np.empty(size, np.float32))()
+
+
+def scaling(
+    dst: StridedMemory, taps: tuple[tuple[Any, ...], ...], room: Callable[[str, int], Array]
+) -> Callable[[], None]:
+    """`scale_and_add` on the arrays that the tiles are in now; `room` gives room for so many float32, by purpose."""
     flat = dst.values.reshape(-1)
-    for number, (*_, moving, _, _, _, room, column) in enumerate(taps):
-        values = moving.values
-        if number:
-            product = room.reshape(values.shape)
-            np.multiply(values, column, out=product)
-            flat += product.reshape(-1)
-        else:
-            np.multiply(values, column, out=flat.reshape(values.shape))
-            flat += np.float32(0)  # of zeros, a sum has no sign
-    if not np.isfinite(np.dot(flat, flat)):
-        for *operands, _ in taps:
-            multiply(*operands)
+    values, columns = [tap[2].values for tap in taps], [tap[-1] for tap in taps]
+    lines, sums, result = _as_lines(values), flat, flat
+    if lines is not None:
+        shape, strides = values[0].shape, values[0].strides
+        values, columns = lines, [column.reshape(-1, 1) for column in columns]
+        if values[0].size != flat.size:
+            sums = room("sums", values[0].size)
+            result = as_strided(sums, shape, (sums.nbytes // shape[0], *strides[1:]))
+    product, total = room("product", sums.size), dst.values.reshape(result.shape)
+    first, *others = zip(values, columns)
+    shaped_sums, shaped_product = sums.reshape(values[0].shape), product.reshape(values[0].shape)
+
+    def compute() -> None:
+        np.multiply(*first, shaped_sums)
+        for moving, column in others:
+            np.multiply(moving, column, shaped_product)
+            np.add(sums, product, sums)
+        np.add(result, np.float32(0), total)  # of zeros, a sum has no sign
+        if not np.isfinite(np.dot(flat, flat)):
+            for *operands, _ in taps:
+                multiply(*operands)
+
+    return compute
+
+
+def _as_lines(values: list[Array]) -> list[Array] | None:
+    """Moving tiles [K, ...] as [K, elements from the first to the last], with what lies between their rows: NumPy is
+    fast on long rows. None where that is much more than the tiles."""
+    shape, strides = values[0].shape, values[0].strides
+    length = 1 + sum((count - 1) * stride for count, stride in zip(shape[1:], strides[1:])) // 4
+    dense = strides[-1] == 4 and min(strides) >= 0 and length <= 1.5 * prod(shape[1:])
+    if not dense or any((each.shape, each.strides) != (shape, strides) for each in values):
+        return None
+    return [as_strided(each, (shape[0], length), (strides[0], 4)) for each in values]

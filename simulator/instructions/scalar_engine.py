@@ -67,7 +67,7 @@ def activation(
 
     accumulates = command is not _IDLE or reduce_res is not None
     lanes = accumulators(core, data) if accumulates and core.functional else None
-    core.perform(_activate, dst, function, data, scale, bias, lanes, command)
+    core.perform(activate, dst, function, data, scale, bias, lanes, command)
     if reduce_res is not None:
         core.perform(_read_accumulators, reduce_res, lanes)
     return instruction
@@ -97,7 +97,7 @@ def _activation_rules(
     return command, core.costs.activation(data, table)
 
 
-def _activate(
+def activate(
     dst: NkiTensor,
     function: ActivationFunction,
     data: NkiTensor,

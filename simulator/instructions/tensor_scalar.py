@@ -50,7 +50,7 @@ def tensor_scalar(
     flops = dst.size * len(steps)
     instruction = core.issue("tensor_scalar", unit, (dst,), (data, *vectors), cost, name, flops, options=options)
 
-    core.perform(_apply_in_turn, dst, data, tuple(steps))
+    core.perform(apply_in_turn, dst, data, tuple(steps))
     return instruction
 
 
@@ -91,7 +91,7 @@ def _scalar_rules(
     return unit, core.costs.tensor_scalar(unit, dst, data, len(vectors)), options, first, second
 
 
-def _apply_in_turn(dst: NkiTensor, data: NkiTensor, steps: tuple[tuple[AluOperator, Any, bool], ...]) -> None:
+def apply_in_turn(dst: NkiTensor, data: NkiTensor, steps: tuple[tuple[AluOperator, Any, bool], ...]) -> None:
     """The values of tensor_scalar: operators, each with its operand and whether that comes first."""
     values = data.values if steps[0][0].bits else float_values(data)
     if [operator.name for operator, _, _ in steps] == ["maximum", "minimum"] and data.shape == dst.shape:

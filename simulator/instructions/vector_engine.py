@@ -69,7 +69,7 @@ def memset(dst: NkiTensor, value: float, engine: engine = UNKNOWN, name: str | N
 
     if core.functional:
         number = np.int64(value) if not dst._dtype.is_float else np.float32(value)
-        core.perform(_set, dst, np.broadcast_to(np.asarray(number), dst.shape))
+        core.perform(set_values, dst, np.broadcast_to(np.asarray(number), dst.shape))
     return instruction
 
 
@@ -86,7 +86,7 @@ def _memset_rules(core: NeuronCore, dst: NkiTensor, value: Any, chosen: engine) 
     return unit, core.costs.memset(unit, dst)
 
 
-def _set(dst: NkiTensor, values: Array) -> None:
+def set_values(dst: NkiTensor, values: Array) -> None:
     dst.write(values)
 
 
@@ -110,7 +110,7 @@ def tensor_tensor(
     unit, cost, operator, as_integers = core.settle(_two_rules, dst, data1, data2, op, engine)
     instruction = core.issue("tensor_tensor", unit, (dst,), (data1, data2), cost, name, flops=dst.size)
 
-    core.perform(_elementwise, dst, operator, data1, data2, as_integers)
+    core.perform(elementwise, dst, operator, data1, data2, as_integers)
     return instruction
 
 
@@ -139,7 +139,7 @@ def _two_rules(
     return unit, core.costs.tensor_tensor(unit, dst, data1, data2), operator, as_integers
 
 
-def _elementwise(dst: NkiTensor, operator: AluOperator, data1: NkiTensor, data2: NkiTensor, as_integers: bool) -> None:
+def elementwise(dst: NkiTensor, operator: AluOperator, data1: NkiTensor, data2: NkiTensor, as_integers: bool) -> None:
     """The values of tensor_tensor."""
     if as_integers:
         dst.write(narrowed(operator.compute(shaped(data1.values, dst.shape), shaped(data2.values, dst.shape)), dst))
