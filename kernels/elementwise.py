@@ -37,6 +37,14 @@ def combine_column(dst, a, column, operation):
         nisa.tensor_scalar(dst=dst, data=a, op0=_operator(operation), operand0=column)
 
 
+def scale_and_shift_tiles(result, data, scale, shift, activation, parameters):
+    """activation(data * scale + shift) of tiles of one shape."""
+    total = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=data, data2=scale, op=nl.multiply)
+    nisa.tensor_tensor(dst=total, data1=total, data2=shift, op=nl.add)
+    activate(result, total, activation, parameters)
+
+
 def _operator(operation):
     if operation == "add":
         return nl.add
@@ -245,14 +253,6 @@ def affine(x, scale, shift, activation="identity", parameters=()):
     return out
 
 
-def _scale_and_shift(result, data, scale, shift, activation, parameters):
-    """activation(data * scale + shift) of tiles of one shape."""
-    total = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=total, data1=data, data2=scale, op=nl.multiply)
-    nisa.tensor_tensor(dst=total, data1=total, data2=shift, op=nl.add)
-    activate(result, total, activation, parameters)
-
-
 def _affine_features(out, x, scale, shift, activation, parameters):
     """Rows on partitions; each feature's numbers on all of them."""
     for columns in even_tiles(x.shape[1], CHUNK):
@@ -263,7 +263,7 @@ def _affine_features(out, x, scale, shift, activation, parameters):
             result = nl.ndarray(data.shape, dtype=x.dtype, buffer=nl.sbuf)
             factors = scales[0 : group.partitions].broadcast(1, group.rows)
             offsets = shifts[0 : group.partitions].broadcast(1, group.rows)
-            _scale_and_shift(result, data, factors, offsets, activation, parameters)
+            scale_and_shift_tiles(result, data, factors, offsets, activation, parameters)
             nisa.dma_copy(dst=group_view(out, group, columns), src=result)
 
 
@@ -281,7 +281,7 @@ def _affine_elements(out, x, scale, shift, activation, parameters):
             data = nl.ndarray(shape, dtype=x.dtype, buffer=nl.sbuf)
             nisa.dma_copy(dst=data, src=source[image, group.start : group.end, 0].reshape(shape))
             result = nl.ndarray(shape, dtype=x.dtype, buffer=nl.sbuf)
-            _scale_and_shift(result, data, factors, offsets, activation, parameters)
+            scale_and_shift_tiles(result, data, factors, offsets, activation, parameters)
             nisa.dma_copy(dst=target[image, group.start : group.end, 0].reshape(shape), src=result)
 
 

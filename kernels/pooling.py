@@ -16,6 +16,7 @@ import nki.language as nl
 from .tiling.tiles import check_dtype, row_groups
 from .tiling.windows import (
     CHUNK,
+    column_tap,
     cut_into_blocks,
     fold_columns,
     fold_rows,
@@ -35,37 +36,33 @@ def lowest(dtype):
     return -65504.0
 
 
-def max_pool_tile(dst, data, rows, columns):
-    """The maxima of all windows of a tile that holds its padding, as `lowest`.
+def max_pool_tile(dst, data, rows, columns, band):
+    """The maxima of a band of windows, of a tile that holds their padding, as `lowest`.
 
-    dst: [partitions, images, H', W'] in SBUF; data: [partitions, images, rows, columns] in SBUF or PSUM, as the two
-    sweeps read them.
+    dst: [partitions, images, rows of the band, W'] in SBUF; data: [partitions, images, rows, columns] in SBUF or PSUM,
+    as the two sweeps read them for the outputs of `band`, a tile of the output rows.
     """
-    down = fold_rows(data, "maximum", rows, rows.outputs, rows.size, data.dtype)
-    largest = fold_columns(down, "maximum", columns, columns.outputs, data.dtype)
-    nisa.tensor_copy(dst=dst, src=largest, engine=nisa.engine.vector)
+    down = fold_rows(data, "maximum", rows, band.size, rows.size, data.dtype)
+    if columns.size == 1:
+        nisa.tensor_copy(dst=dst, src=column_tap(down, columns, columns.outputs, 0), engine=nisa.engine.vector)
+    else:
+        fold_columns(down, "maximum", columns, columns.outputs, data.dtype, dst)
 
 
-def average_pool_tile(dst, data, rows, columns, count_include_pad):
-    """The means of all windows of a tile that holds its padding, as zeros. Shapes are those of `max_pool_tile`."""
-    _store_means(
-        dst,
-        _sum_windows(data, rows, columns),
-        rows,
-        columns,
-        whole(rows.outputs),
-        whole(columns.outputs),
-        count_include_pad,
-    )
+def average_pool_tile(dst, data, rows, columns, band, count_include_pad):
+    """The means of a band of windows, of a tile that holds their padding, as zeros. Shapes are those of
+    `max_pool_tile`."""
+    sums = _sum_windows(data, rows, columns, band)
+    _store_means(dst, sums, rows, columns, band, whole(columns.outputs), count_include_pad)
 
 
-def _sum_windows(data, rows, columns):
-    """Sums of all windows of a tile, float32 [partitions, images, H', W']."""
+def _sum_windows(data, rows, columns, band):
+    """Sums of a band of windows of a tile, float32 [partitions, images, rows of the band, W']."""
     if rows.outputs == 1 and columns.outputs == 1 and data.shape[2] == rows.size and data.shape[3] == columns.size:
         sums = nl.ndarray((data.shape[0], data.shape[1], 1, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=sums, op=nl.add, data=data, axis=(2, 3))
         return sums
-    down = fold_rows(data, "add", rows, rows.outputs, rows.size, nl.float32)
+    down = fold_rows(data, "add", rows, band.size, rows.size, nl.float32)
     return fold_columns(down, "add", columns, columns.outputs, nl.float32)
 
 

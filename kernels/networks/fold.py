@@ -39,7 +39,14 @@ def pool_pairs(layer, result, data, columns):
 def _pool_band(layer, result, data, columns, band):
     """A band of the rows, or pairs of rows, of the result."""
     sweep = make_sweep(
-        "columns", columns, layer.kernel[1], layer.stride[1], 1, layer.padding[1], layer.padding[3], False
+        "columns",
+        columns,
+        layer.kernel[1],
+        layer.stride[1],
+        layer.dilation[1],
+        layer.padding[1],
+        layer.padding[3],
+        False,
     )
     start, offset, rows = layer.fold
     each = 1 if offset < 0 else 2

@@ -1,11 +1,13 @@
-"""Layers of a launch that take each tile by itself: pools, sums, products, scales and activations."""
+"""Layers of a launch that take each tile by itself: pools, sums, products, scales, slopes and activations."""
 
 import nki.isa as nisa
 import nki.language as nl
 
-from ..activation_functions import activate
-from ..elementwise import combine_tiles
+from ..activation_functions import activate, slope_below_zero
+from ..elementwise import combine_tiles, scale_and_shift_tiles
 from ..pooling import average_pool_tile, lowest, max_pool_tile
+from ..tiling.packing import pool_band
+from ..tiling.tiles import even_tiles
 from ..tiling.windows import fill_border, input_span, make_sweep, whole
 from .ends import load_plain
 from .fold import blank_rows, pool_pairs
@@ -30,14 +32,33 @@ def one_by_one(network, layer, operands, label):
         if layer.kind == "combine":
             _combine(layer, result, data, whole_tile(operands[1], t))
         elif layer.kind == "affine":
-            constants = constants_of(network)
-            column = layer.constants + 2 * t
-            scale = constants[0 : data.shape[0], column : column + 1]
-            shift = constants[0 : data.shape[0], column + 1 : column + 2]
-            activate(result, data, layer.activation, layer.parameters, bias=shift, scale=scale)
+            scale = _numbers(network, layer, 2 * t, data)
+            shift = _numbers(network, layer, 2 * t + 1, data)
+            if layer.operation == "elements":
+                factors, offsets = _on_all(scale, data), _on_all(shift, data)
+                scale_and_shift_tiles(result, data, factors, offsets, layer.activation, layer.parameters)
+            else:
+                activate(result, data, layer.activation, layer.parameters, bias=shift, scale=scale)
+        elif layer.kind == "prelu":
+            slope_below_zero(result, data, _on_all(_numbers(network, layer, t, data), data))
         else:
             _pool(layer, value, result, data)
     return given
+
+
+def _numbers(network, layer, index, data):
+    """The numbers of a layer for a tile: a column [P, 1], or [P, elements of an image] where each has its own."""
+    each = data.shape[2] * data.shape[3] if layer.operation == "elements" else 1
+    first = layer.constants + index * each
+    return constants_of(network)[0 : data.shape[0], first : first + each]
+
+
+def _on_all(numbers, data):
+    """Numbers of a tile for all its images and, where they are a column, pixels."""
+    _, images, rows, columns = data.shape
+    if numbers.shape[1] == 1:
+        return numbers.expand_dim(2).expand_dim(3).broadcast(1, images).broadcast(2, rows).broadcast(3, columns)
+    return numbers.reshape_dim(1, (1, rows, columns)).broadcast(1, images)
 
 
 def _combine(layer, result, a, b):
@@ -52,35 +73,35 @@ def _combine(layer, result, a, b):
 
 
 def _pool(layer, value, result, data):
-    """Maxima or means of windows, from SBUF to SBUF."""
-    padding = layer.padding
-    dtype = data.dtype
-    ceil_mode = layer.ceil_mode
-    rows = make_sweep("rows", value.rows, layer.kernel[0], layer.stride[0], 1, padding[0], padding[2], ceil_mode)
-    columns = make_sweep(
-        "columns", value.columns, layer.kernel[1], layer.stride[1], 1, padding[1], padding[3], ceil_mode
-    )
-    down = input_span(rows, whole(rows.outputs), whole(rows.size))
+    """Maxima or means of windows, from SBUF to SBUF, some rows at a time."""
+    top, left, bottom, right = layer.padding
+    kernel, stride, dilation = layer.kernel, layer.stride, layer.dilation
+    rows = make_sweep("rows", value.rows, kernel[0], stride[0], dilation[0], top, bottom, layer.ceil_mode)
+    columns = make_sweep("columns", value.columns, kernel[1], stride[1], dilation[1], left, right, layer.ceil_mode)
     across = input_span(columns, whole(columns.outputs), whole(columns.size))
-    if down.head + down.tail + across.head + across.tail > 0:
-        data = _padded(data, down, across, lowest(dtype) if layer.kind == "max_pool" else 0.0)
-    else:
-        data = data[:, :, 0 : down.size, 0 : across.size]
-    if layer.kind == "max_pool":
-        max_pool_tile(result, data, rows, columns)
-    else:
-        average_pool_tile(result, data, rows, columns, layer.count_include_pad)
+    end = across.size - across.head - across.tail
+    for band in even_tiles(rows.outputs, pool_band(data.shape[1] * across.size, rows.reach, rows.stride)):
+        down = input_span(rows, band, whole(rows.size))
+        first = down.start + down.head
+        part = data[:, :, first : down.start + down.size - down.tail, 0:end]
+        if down.head + down.tail + across.head + across.tail > 0:
+            part = _padded(part, down, across, lowest(data.dtype) if layer.kind == "max_pool" else 0.0)
+        target = result[:, :, band.start : band.end]
+        if layer.kind == "max_pool":
+            max_pool_tile(target, part, rows, columns, band)
+        else:
+            average_pool_tile(target, part, rows, columns, band, layer.count_include_pad)
 
 
 def _padded(data, rows, columns, fill):
-    """A copy of [partitions, images, rows, columns] with its padding."""
+    """A copy of [partitions, images, rows, columns] with the padding that two spans have around it."""
     copy = nl.ndarray((data.shape[0], data.shape[1], rows.size, columns.size), dtype=data.dtype, buffer=nl.sbuf)
     fill_border(copy, rows, columns, fill)
     bottom = rows.size - rows.tail
     right = columns.size - columns.tail
     nisa.tensor_copy(
         dst=copy[:, :, rows.head : bottom, columns.head : right],
-        src=data[:, :, 0 : bottom - rows.head, 0 : right - columns.head],
+        src=data,
         engine=nisa.engine.gpsimd,
     )
     return copy

@@ -21,6 +21,8 @@ IDENTITY_BYTES = (
     256  # of a partition of SBUF, which nki-library leaves to the identity of the compiler's own transposes
 )
 
+POOL_ELEMENTS = 2048  # of a partition that a pool in SBUF reads at a time: some 2 us of the Vector Engine
+
 
 def ceil_div(a: int, b: int) -> int:
     """The quotient of two positive integers, rounded up."""
@@ -30,6 +32,14 @@ def ceil_div(a: int, b: int) -> int:
 def round_up(a: int, b: int) -> int:
     """The smallest multiple of b that is at least a."""
     return ceil_div(a, b) * b
+
+
+def pool_band(line: int, reach: int, stride: int) -> int:
+    """Rows of outputs that a pool in SBUF computes at a time, while the layer before it computes more.
+
+    `line`: elements of a partition in a row of the input, of all images; a window spans `reach` of them.
+    """
+    return max(1, (POOL_ELEMENTS // line - reach) // stride + 1)
 
 
 def taps_in_partitions(channels: int, kernel_rows: int, kernel_columns: int) -> Triple:

@@ -187,12 +187,14 @@ def fold_rows(data, op, sweep, outputs, taps, dtype):
     return folded
 
 
-def fold_columns(data, op, sweep, outputs, dtype):
-    """Fold all window columns, as `fold_rows` does rows."""
+def fold_columns(data, op, sweep, outputs, dtype, into=None):
+    """Fold all window columns, as `fold_rows` does rows; of more than one column `into` a tile of `dtype`, if given."""
     if sweep.size == 1:
         return column_tap(data, sweep, outputs, 0)
     partitions, images, rows, _ = data.shape
-    folded = nl.ndarray((partitions, images, rows, outputs), dtype=dtype, buffer=nl.sbuf)
+    folded = into
+    if into is None:
+        folded = nl.ndarray((partitions, images, rows, outputs), dtype=dtype, buffer=nl.sbuf)
     if sweep.size >= LONG_FOLD:
         lanes, image, row, column = data.get_pattern()
         windows = [lanes, image, row, [column[0] * sweep.stride, outputs], [column[0] * sweep.dilation, sweep.size]]

@@ -24,6 +24,7 @@ from ...models.network import (
     Flatten,
     Layer,
     Pool,
+    PRelu,
     Shape,
     Softmax,
 )
@@ -34,6 +35,7 @@ from .program import DoesNotFit, Planned
 
 SCORES_BYTES = 136 * 1024  # of a partition for the weights of the last layer, which are there all at a time
 MOST_SCORES = 2048  # float32 numbers of half of PSUM's banks, so that two blocks of images are under way
+MOST_COLUMNS = 4096  # of float32 numbers for each element, 16 KiB of a partition
 MOST_GATHERED = 2048  # channels that are laid out anew: filters of 8 MiB in 16 bits
 
 
@@ -84,7 +86,7 @@ class _Drawing:
             self._convolution(layer)
         elif isinstance(layer, Dense):
             self._dense(layer)
-        elif isinstance(layer, Pool) and layer.dilation == (1, 1):
+        elif isinstance(layer, Pool):
             self._pooling(layer)
         elif isinstance(layer, Softmax):
             self._softmax(layer)
@@ -100,8 +102,11 @@ class _Drawing:
             self.places[name], self.shapes[name] = self.places[source].picked(turned), shape
         elif isinstance(layer, Combine):
             self._combine(layer)
-        elif isinstance(layer, (Affine, Activation)) and (isinstance(layer, Activation) or len(layer.shape) == 1):
+        elif isinstance(layer, (Affine, Activation)):
             self._affine(layer)
+        elif isinstance(layer, PRelu):
+            slope = self._numbers(layer, "slope", 1.0)
+            self._append_by_channel("prelu", name, layer.inputs, shape, numbers=(slope,), operation=_by(slope))
         else:
             raise DoesNotFit(f"there is no body for layer {name!r} ({layer.kind})")
 
@@ -247,6 +252,7 @@ class _Drawing:
             layer.output_shape(self.shapes[layer.inputs[0]]),
             kernel=layer.window,
             stride=layer.stride,
+            dilation=layer.dilation,
             padding=layer.padding,
             count_include_pad=layer.count_include_pad,
             ceil_mode=layer.ceil_mode,
@@ -294,26 +300,37 @@ class _Drawing:
 
     def _affine(self, layer: Affine | Activation) -> None:
         source = layer.inputs[0]
-        channels = self.shapes[source][0]
-        if isinstance(layer, Affine):
-            scale, shift = (
-                self.model.tensors[f"{layer.name}.{name}"].astype(np.float32) for name in ("scale", "shift")
-            )
+        if isinstance(layer, Affine):  # of channels that nothing reads any activation makes 1 finite
+            scale, shift = self._numbers(layer, "scale", 0.0), self._numbers(layer, "shift", 1.0)
         else:
-            scale, shift = np.ones(channels, np.float32), np.zeros(channels, np.float32)
-        if len(scale) != channels:
-            raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) has a number for each feature of an image")
-        place = self.places[source]
+            ones = np.ones(self.shapes[source][0], np.float32)
+            scale, shift = self.places[source].spread(ones, 0.0), self.places[source].spread(0 * ones, 1.0)
         self._append_by_channel(
             "affine",
             layer.name,
             layer.inputs,
             self.shapes[source],
             shown=layer.kind,
-            numbers=(place.spread(scale, 0.0), place.spread(shift, 1.0)),  # of any activation 1 gives what is finite
+            numbers=(scale, shift),
+            operation=_by(scale),
             activation=layer.activation,
             parameters=layer.activation_parameters,
         )
+
+    def _numbers(self, layer: Layer, name: str, fill: float) -> np.ndarray:
+        """A tensor of a layer as the channels lie that it reads: [channels], or [channels, rows, columns] where each
+        element has a number."""
+        source = layer.inputs[0]
+        channels, *window = self.shapes[source]
+        numbers = self.model.tensors[f"{layer.name}.{name}"].astype(np.float32)
+        if numbers.size > channels:
+            numbers = numbers.reshape(channels, *window)
+            columns = math.prod(window) * len(self._heights(self.places[source]))
+            if columns > MOST_COLUMNS:
+                raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) has {numbers.size} numbers, too many for SBUF")
+        else:
+            numbers = numbers.reshape(channels)
+        return self.places[source].spread(numbers, fill)
 
     def _softmax(self, layer: Softmax) -> None:
         kind = "log_softmax" if layer.log else "softmax"
@@ -336,3 +353,8 @@ def _gives_scores(layer: Planned, itemsize: int) -> bool:
         and (layer.pool_size, layer.groups, len(layer.sources)) == (1, 1, 1)
         and not any(layer.padding)
     )
+
+
+def _by(numbers: np.ndarray) -> str:
+    """What a layer's numbers go by, as the kernel has it."""
+    return "elements" if numbers.ndim > 1 else ""

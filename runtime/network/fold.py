@@ -82,7 +82,7 @@ def _candidates(layers: Sequence[Planned]) -> set[int]:
 def _pools(layer: Planned) -> bool:
     """Whether it is a pool that takes pairs of rows."""
     of_rows = layer.kernel[0] in (2, 3) and layer.stride[0] == 2 and len(layer.sources[0]) == 1
-    return layer.kind == "max_pool" and of_rows and not layer.ceil_mode
+    return layer.kind == "max_pool" and of_rows and layer.dilation[0] == 1 and not layer.ceil_mode
 
 
 def _can_give(layers: Sequence[Planned], folded: set[int], number: int) -> bool:

@@ -234,11 +234,11 @@ def _of_channels(layer: Planned, outputs: slice, inputs: slice) -> np.ndarray:
 
 
 def _columns(layer: Planned, rows: list[int]) -> int:
-    if layer.kind == "affine":
-        return 2 * len(rows)
     if layer.kind == "scores":
         return layer.channels
-    return ceil_div(layer.channels, PARTITIONS) if layer.kind == "conv2d" else 0
+    if layer.kind == "conv2d":
+        return ceil_div(layer.channels, PARTITIONS)
+    return len(rows) * sum(numbers.size // len(numbers) for numbers in layer.numbers)
 
 
 def _constants(layer: Planned, rows: list[int]) -> list[np.ndarray]:
@@ -248,8 +248,6 @@ def _constants(layer: Planned, rows: list[int]) -> list[np.ndarray]:
     if layer.kind == "conv2d":
         side_by_side = np.tile(layer.numbers[0], layer.together)
         return [side_by_side[first : first + PARTITIONS] for first in range(0, len(side_by_side), PARTITIONS)]
-    if layer.kind == "affine":
-        ends = np.cumsum(rows)
-        tiled = [np.tile(numbers, layer.together) for numbers in layer.numbers]
-        return [numbers[end - size : end] for end, size in zip(ends, rows) for numbers in tiled]
-    return []
+    ends = np.cumsum(rows)
+    tiled = [np.tile(numbers.reshape(len(numbers), -1), (layer.together, 1)) for numbers in layer.numbers]
+    return [column for end, size in zip(ends, rows) for numbers in tiled for column in numbers[end - size : end].T]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernels.convolution.forms import DIRECT, matrices
-from ...kernels.tiling.packing import IDENTITY_BYTES, PARTITIONS, ceil_div
+from ...kernels.tiling.packing import IDENTITY_BYTES, PARTITIONS, ceil_div, pool_band
 from ...models.network import Shape
 from ...simulator.targets import find_target
 from .forms import FILTERING_BYTES, combined_bytes
@@ -81,11 +81,13 @@ class Footprint:
         if layer.kind == "folded_pool":  # columns are folded first
             rows = layer.before[1] + layer.padding[0] + layer.padding[2]
             return SCRATCH_BYTES + self._images * (rows + layer.after[1]) * layer.after[2] * self._itemsize
-        tiles = 1 if layer.kind == "load" else 3 if layer.kind.endswith("_pool") else 2
-        widest = max(elements(layer.before, layer.padding), elements(layer.after, layer.padding))
-        apart = self._together // layer.together
-        size = 4 if layer.kind in ("average_pool", "combine") else self._itemsize
-        return SCRATCH_BYTES + tiles * self._images * apart * widest * size
+        images = self._images * (self._together // layer.together)
+        if layer.kind.endswith("_pool"):  # what a band reads with its padding, and both folds of it
+            size = 4 if layer.kind == "average_pool" else self._itemsize
+            return SCRATCH_BYTES + 3 * _band(layer, images) * size
+        wide = layer.kind in ("combine", "prelu") or layer.operation == "elements"
+        tiles, size = 1 if layer.kind == "load" else 2, 4 if wide else self._itemsize
+        return SCRATCH_BYTES + tiles * images * elements(layer.after) * size
 
     def _input(self, layer: Planned) -> int:
         """Bytes of a partition of one image (and those beside it) of an input that is loaded as a whole."""
@@ -98,7 +100,21 @@ def input_bytes(layers: Sequence[Planned], layer: Planned, together: int, itemsi
     return tiles * elements(layer.before, layer.padding) * itemsize
 
 
-def elements(shape: Shape, margin: tuple[int, int, int, int]) -> int:
+def _band(layer: Planned, images: int) -> int:
+    """Elements of a partition that a pool reads at a time."""
+    line, reach = _line_and_reach(layer, images)
+    rows = (pool_band(line, reach, layer.stride[0]) - 1) * layer.stride[0] + reach
+    return line * min(rows, layer.before[1] + layer.padding[0] + layer.padding[2] + layer.stride[0])
+
+
+def _line_and_reach(layer: Planned, images: int) -> tuple[int, int]:
+    """Elements of a partition in a row that a pool reads of some images, and rows that a window spans."""
+    stride, reach = layer.stride[1], (layer.kernel[1] - 1) * layer.dilation[1] + 1
+    columns = (layer.after[2] - 1) * stride + reach
+    return images * columns, (layer.kernel[0] - 1) * layer.dilation[0] + 1
+
+
+def elements(shape: Shape, margin: tuple[int, int, int, int] = (0, 0, 0, 0)) -> int:
     """Elements of a partition that one channel of an image takes with the zeros around it."""
     return (shape[1] + margin[0] + margin[2]) * (shape[2] + margin[1] + margin[3])
 
@@ -114,6 +130,9 @@ def instructions(laid_out: LaidOut, number: int, image: Shape, together: int, im
     rows = heights_of(layers, layer.sources[0], image[0], together)
     if layer.kind == "taps":
         return layer.copies[0] + 2
+    if layer.kind in ("max_pool", "average_pool"):
+        line, reach = _line_and_reach(layer, images * together // layer.together)
+        return 8 * len(rows) * ceil_div(layer.after[1], pool_band(line, reach, layer.stride[0]))
     if layer.kind not in CONVOLUTIONS:
         return 8 * len(rows)
     of_input = read_together(layers, layer, together)

@@ -140,9 +140,9 @@ def pool_tiles(x, window, stride, padding, ceil_mode):  # type: ignore[no-untype
         )
         result = nl.ndarray((planes, 1, rows.outputs, columns.outputs), dtype=x.dtype, buffer=nl.sbuf)
         if kind == "maximum":
-            max_pool_tile(result, data, rows, columns)
+            max_pool_tile(result, data, rows, columns, whole(rows.outputs))
         else:
-            average_pool_tile(result, data, rows, columns, False)
+            average_pool_tile(result, data, rows, columns, whole(rows.outputs), False)
         out = nl.ndarray((planes, rows.outputs, columns.outputs), dtype=x.dtype, buffer=nl.shared_hbm)
         nisa.dma_copy(dst=out, src=result)
         results.append(out)

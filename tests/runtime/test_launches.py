@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_networks import chains, graphs, labels, model_of, residual
+from random_networks import chains, graphs, labels, model_of, of_kind, residual
 from trninfer import kernels
 from trninfer.models import load_model
 from trninfer.models.files import Model
@@ -132,6 +132,18 @@ def test_batches_of_any_size(name: str, target: str, dtype: str) -> None:
             assert network <= session(model, dtype, batch, "layer", target).time(batch).total_us, f"a batch of {batch}"
         assert network / batch <= ONE_MORE * before, f"a batch of {batch} is slower a picture than a smaller one"
         before = min(before, network / batch)
+
+
+@pytest.mark.parametrize("kind", ["shuffle", "prelu", "elements", "dilated"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_launch_of_each_kind_of_layer(kind: str, dtype: str) -> None:
+    """None is slower than layer by layer in a batch of any size, but for few channels joined of several layers, which
+    have one image on the partitions at a time."""
+    model = of_kind(kind)
+    check(model.network, dtype, 3, "trn2")
+    for batch in (1, 9, 64, 257, 1024)[: 2 if kind == "shuffle" else 5]:
+        network, layers = (session(model, dtype, batch, how).time(batch).total_us for how in ("network", "layer"))
+        assert network <= layers, f"a batch of {batch}"
 
 
 def test_a_row_a_layer_that_add_up() -> None:

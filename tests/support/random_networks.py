@@ -19,12 +19,23 @@ from trninfer.models.network import (
     Network,
     Output,
     Pool,
+    PRelu,
     Shape,
     Softmax,
 )
 from trninfer.models.network.checks import ModelError
 
-KINDS = ["combine", "gate", "concat", "pool", "affine", "activation", "slice", "shuffle"]  # beside convolutions
+KINDS = [
+    "combine",
+    "gate",
+    "concat",
+    "pool",
+    "affine",
+    "activation",
+    "slice",
+    "shuffle",
+    "prelu",
+]  # beside convolutions
 ACTIVATIONS = ["identity", "relu", "gelu", "sigmoid", "tanh", "silu", "hardswish"]
 
 
@@ -57,7 +68,9 @@ def chains(draw: st.DrawFn) -> Network:
             padding = padding if min(window) > 1 else (0, 0, 0, 0)
             method = draw(st.sampled_from(["max", "average"]))
             ceil_mode = draw(st.booleans())
-            layer = Pool(f"l{number}", method, window, draw(st.sampled_from([(2, 2), (1, 1)])), padding, ceil_mode)
+            stride = draw(st.sampled_from([(2, 2), (1, 1)]))
+            dilation = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (2, 3)]))
+            layer = Pool(f"l{number}", method, window, stride, padding, ceil_mode, dilation=dilation)
         try:
             shape = layer.output_shape(shape)  # type: ignore[assignment]
         except ValueError:
@@ -137,7 +150,9 @@ def _of_graph(draw: st.DrawFn, name: str, shapes: dict[str, Shape]) -> Layer:
         window = draw(st.sampled_from([(1, 1), (min(2, shape[1]), min(2, shape[2])), shape[1:]]))
         return Pool(name, method, window, draw(st.sampled_from([(1, 1), (2, 2)])), inputs=(read,))  # type: ignore[arg-type]
     if kind == "affine":
-        return Affine(name, (shape[0],), activation, inputs=(read,))
+        return Affine(name, draw(st.sampled_from([shape[:1], shape])), activation, inputs=(read,))
+    if kind == "prelu":
+        return PRelu(name, shape[0], inputs=(read,))
     if kind == "activation":
         return Activation(name, activation, inputs=(read,))
     if kind == "slice":
@@ -212,3 +227,33 @@ def residual(channels: int = 40, side: int = 12, blocks: int = 3) -> Model:
     layers += [Pool("mean", "average", (side, side), (1, 1)), Flatten("flat"), Dense("dense", channels, 7)]
     image = ImageInput(3, side, side, "none", (0.0,) * 3, (1.0,) * 3)
     return model_of(Network("residual", image, tuple(layers), (), Output("values")))
+
+
+def of_kind(kind: str, channels: int = 24) -> Model:
+    """A stem, two layers of a kind with a convolution between them, a mean and a dense layer."""
+    image = picture(3, 12, 12)
+    layers: list[Layer] = [conv("stem", 3, channels, 3)]
+    for n in range(2):
+        before = layers[-1].name
+        layers += _of_kind(kind, f"{kind}{n}", channels, (before,))
+        layers.append(conv(f"conv{n}", channels, channels, 3))
+    side = 12 if kind != "dilated" else 4
+    layers += [Pool("mean", "average", (side, side), (1, 1)), Flatten("flat"), Dense("dense", channels, 7)]
+    return model_of(Network(kind, image, tuple(layers), labels(7)))
+
+
+def _of_kind(kind: str, name: str, channels: int, inputs: tuple[str, ...]) -> list[Layer]:
+    if kind == "prelu":
+        return [PRelu(name, channels, inputs=inputs)]
+    if kind == "elements":
+        return [Affine(name, (channels, 12, 12), "relu", inputs=inputs)]
+    if kind == "dilated":
+        return [Pool(name, "max", (3, 3), (1, 1), dilation=(2, 2), inputs=inputs)]
+    half = channels // 2
+    return [
+        ChannelSlice(f"{name} left", 0, half, inputs=inputs),
+        ChannelSlice(f"{name} right", half, channels, inputs=inputs),
+        conv(f"{name} conv", half, half, 3),
+        Concat(f"{name} all", inputs=(f"{name} left", f"{name} conv")),
+        ChannelShuffle(name, 2),
+    ]
