@@ -42,6 +42,8 @@ def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
     if not several and values.shape not in wanted:
         shape = ", ".join(map(str, spec.array_shape))
         raise InputError(f"holds an array of shape {list(values.shape)}; the network takes [{shape}] or [N, {shape}]")
+    if several and not len(values):
+        raise InputError(f"holds no example: its shape is {list(values.shape)}")
     with np.errstate(over="ignore"):
         numbers = values.astype(np.float32)
     if not np.isfinite(numbers).all():

@@ -75,6 +75,8 @@ def _expand(argument: str, search: _Search) -> None:
             _search_folder(argument, search)
         elif os.path.lexists(argument):
             search.add(argument)
+        elif "://" in argument:
+            search.fail(argument, "an address; download what is there and name the file")
         elif glob.has_magic(argument):
             _search_glob(argument, search)
         else:

@@ -113,11 +113,16 @@ def _decode(file: BinaryIO) -> Image.Image:
 
 
 def _unknown_format(file: BinaryIO) -> str:
-    """What a file is that Pillow does not know, where that is what phones make, and what to do."""
+    """What a file is that Pillow does not know, where that is what people have for pictures, and what to do."""
     file.seek(0)
-    start = file.read(12)
+    start = file.read(1024)
+    if not start:
+        return "an empty file"
     if start[4:8] == b"ftyp" and start[8:12] in HEIF_BRANDS:
         return "a HEIC or AVIF picture, which is not read; save it as JPEG or PNG"
+    for mark, name in ((b"%PDF-", "a PDF file"), (b"<svg", "an SVG drawing"), (b"<html", "a web page")):
+        if mark in start:
+            return f"{name}, which is not read; save the picture as PNG"
     return f"not a picture in a known format ({', '.join(FORMATS)})"
 
 

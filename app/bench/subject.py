@@ -60,7 +60,8 @@ class BenchSubject:
         typer.Option(
             "--kernel",
             autocompletion=_kernels,
-            help="One kernel, at --shape: conv2d, matmul, transpose, bias_activation, argmax, vector_add or ffnn.",
+            help="One kernel, at --shape: conv2d, matmul, transpose, bias_activation, average_pool, argmax, vector_add "
+            "or ffnn.",
         ),
     ] = None
     shape: Annotated[

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from trninfer.runtime.measure import suites
+from trninfer.runtime.measure.kernel_cases import kernel_names
 from trninfer.runtime.neuron import environment
 
 
@@ -37,6 +38,11 @@ def test_a_kernel_at_a_shape(cli) -> None:
         "fused_conv2d_maxpool", [1, 4, 12, 12], [1, 8, 5, 5], 1,
     )  # fmt: skip
     assert report["model"] is None and report["verify"]["passed"]
+
+
+def test_every_kernel_is_named_in_the_help(cli) -> None:
+    text = cli("bench", "--help").out
+    assert [name for name in kernel_names() if name not in text] == []
 
 
 def test_csv_has_the_layers(cli, feature_model) -> None:

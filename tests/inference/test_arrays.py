@@ -56,6 +56,7 @@ def test_an_archive_and_arrays_that_lie_by_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
+        (np.zeros((0, 3, 5, 4)), r"holds no example: its shape is \[0, 3, 5, 4\]"),
         (np.zeros((3, 4, 5)), r"holds an array of shape \[3, 4, 5\]; the network takes \[3, 5, 4\] or \[N, 3, 5, 4\]"),
         (np.zeros((1, 1, 3, 5, 4)), "the network takes"),
         (np.full((3, 5, 4), np.nan), "holds NaN, infinity"),

@@ -55,11 +55,15 @@ def test_each_once(folder: Path) -> None:
     ]  # fmt: skip
 
 
+URL = "https://host.example/a.png?size=[28]"
+
+
 def test_what_is_not_there_is_told(folder: Path) -> None:
-    found, problems = find_pictures([str(folder / "x.png"), str(folder / "b.png"), f"{folder}/*.gif", "", "a\0b"])
+    found, problems = find_pictures([str(folder / "x.png"), str(folder / "b.png"), f"{folder}/*.gif", "", "a\0b", URL])
     assert [Path(path).name for path in found] == ["b.png"]
     assert [problem.message for problem in problems] == [
-        "no such file or folder", "no file matches", "not the name of a file", "not the name of a file"
+        "no such file or folder", "no file matches", "not the name of a file", "not the name of a file",
+        "an address; download what is there and name the file",
     ]  # fmt: skip
 
 

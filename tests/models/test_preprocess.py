@@ -367,7 +367,10 @@ def png_header(width: int, height: int) -> bytes:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "not a picture in a known format"),
+        (b"", "^an empty file$"),
+        (b"%PDF-1.4\n", "^a PDF file, which is not read; save the picture as PNG$"),
+        (b'<?xml version="1.0"?>\n<svg width="9"></svg>', "^an SVG drawing, which is not read"),
+        (b"<!doctype html>\n<html lang=en>", "^a web page, which is not read"),
         (b"just text, whatever its name", "not a picture in a known format"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not a picture in a known format"),
         (b"\0\0\0\x18ftypheic" + bytes(100), "^a HEIC or AVIF picture, which is not read; save it as JPEG or PNG$"),
