@@ -141,7 +141,9 @@ def main() -> None:
         tensors = [torch.from_numpy(array) for array in case.arrays]
         in_numpy, expected = best_of(partial(case.in_numpy, *case.arrays), options.repeats)
         in_torch, _ = best_of(partial(case.in_torch, *tensors), options.repeats)
-        simulated, run = best_of(partial(simulator.run, case.kernel, *case.arrays, **case.parameters), options.repeats)
+        simulated, run = best_of(
+            partial(simulator.run, case.kernel, *case.arrays, pure=True, **case.parameters), options.repeats
+        )
         error = float(np.max(np.abs(run.outputs[0].astype(np.float64) - expected)))
         print(
             f"{case.name:<44} {in_numpy:8.2f} {in_torch:8.2f} {simulated:9.2f} {simulated / in_numpy:7.1f} "

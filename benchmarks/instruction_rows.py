@@ -62,7 +62,9 @@ def _events(
     **parameters: Any,
 ) -> list[Event]:
     """The events of one kind of instruction, in the order of their start."""
-    run = simulator.run(kernel, *arguments, target=target, dge=dge, profiled=profiled, functional=False, **parameters)
+    run = simulator.run(
+        kernel, *arguments, target=target, dge=dge, profiled=profiled, functional=False, pure=True, **parameters
+    )
     return sorted((event for event in run.timeline if event.op == op), key=lambda event: event.start_ns)
 
 

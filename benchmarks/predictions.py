@@ -85,5 +85,6 @@ def run_of(row: Measurement) -> simulator.Run:
         dge=launch.dge,
         profiled=launch.profiled,
         functional=False,
+        pure=True,
         **launch.parameters,
     )

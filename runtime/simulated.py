@@ -83,7 +83,9 @@ class SimulatedBackend:
     def _run(self, kernel: Any, arrays: tuple[Any, ...], parameters: dict[str, Any], functional: bool) -> simulator.Run:
         try:
             with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
-                return simulator.run(kernel, *arrays, target=self.info.target, functional=functional, **parameters)
+                return simulator.run(
+                    kernel, *arrays, target=self.info.target, functional=functional, pure=True, **parameters
+                )
         except (simulator.NkiValidationError, AssertionError) as error:
             if not str(error):
                 raise  # not a kernel's check of its arguments, which says what is wrong

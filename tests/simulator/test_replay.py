@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -22,6 +23,7 @@ from trninfer.simulator.launch import execute
 from trninfer.simulator.replay import Replayed, Replays
 from trninfer.simulator.targets import find_target
 
+launch = partial(simulator.run, pure=True)
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 
 
@@ -67,7 +69,7 @@ def test_a_replay_gives_what_the_kernel_gives(name: str, dtype: Any, target: str
     kernel = getattr(kernels, name)
     for seed in range(5):
         arrays = [normal(shape, dtype, seed) for shape in shapes]
-        run = simulator.run(kernel, *arrays, target=target, **parameters)
+        run = launch(kernel, *arrays, target=target, **parameters)
         for result, expected in zip(run.outputs, afresh(kernel, *arrays, target=target, **parameters), strict=True):
             assert result is not None and result.dtype == expected.dtype
             np.testing.assert_array_equal(result, expected)
@@ -79,7 +81,7 @@ def test_launches_that_share_memory_do_not_disturb_each_other() -> None:
     for seed in (*range(4), *range(4)):
         for name in ("matmul_fully_optimized", "layer_norm", "argmax"):
             arrays = [normal(shape, np.float32, seed) for shape in CALLS[name][0]]
-            results.append(simulator.run(getattr(kernels, name), *arrays).outputs[0])
+            results.append(launch(getattr(kernels, name), *arrays).outputs[0])
     assert replayed() == 3
     for first, second in zip(results[:12], results[12:], strict=True):
         np.testing.assert_array_equal(first, second)
@@ -89,7 +91,7 @@ def test_times_and_memory_are_told_of_every_launch(monkeypatch: pytest.MonkeyPat
     seen: list[tuple[float, list[str]]] = []
     monkeypatch.setattr(launching, "observers", [lambda run, shapes: seen.append((run.latency_us, shapes))])
     x = normal((130, 70), np.float16, 0)
-    runs = [simulator.run(kernels.transpose, x) for _ in range(4)]
+    runs = [launch(kernels.transpose, x) for _ in range(4)]
     assert replayed() == 1
     assert len({run.latency_us for run in runs}) == len({run.memory for run in runs}) == 1
     assert seen == [(runs[0].latency_us, ["[130, 70] float16"])] * 4
@@ -98,7 +100,7 @@ def test_times_and_memory_are_told_of_every_launch(monkeypatch: pytest.MonkeyPat
 def test_the_callers_arrays_are_neither_kept_nor_changed() -> None:
     x = normal((130, 70), np.float32, 0)
     before = x.copy()
-    results = [simulator.run(kernels.transpose, x).outputs[0] for _ in range(4)]
+    results = [launch(kernels.transpose, x).outputs[0] for _ in range(4)]
     x += 1
     assert replayed() == 1
     for result in results:
@@ -124,7 +126,7 @@ def test_what_depends_on_weights_alone_is_computed_again_where_they_are_others(d
     weights = [[fixed(normal(shape, dtype, seed)) for shape in shapes[1:]] for seed in range(2)]
     for seed, chosen in enumerate((0, 0, 0, 0, 1, 1, 0)):
         arrays = [normal(shapes[0], dtype, seed), *weights[chosen]]
-        (result,) = simulator.run(kernels.depthwise_conv2d, *arrays, **parameters).outputs
+        (result,) = launch(kernels.depthwise_conv2d, *arrays, **parameters).outputs
         (expected,) = afresh(kernels.depthwise_conv2d, *arrays, **parameters)
         np.testing.assert_array_equal(result, expected)
     assert replayed() == 1 and fixed_bytes() > 0
@@ -137,7 +139,7 @@ def test_weights_that_may_be_written_to_are_read_every_time() -> None:
             b = b.copy()
         if b.flags.writeable:
             b += 1
-        (result,) = simulator.run(kernels.matmul_fully_optimized, a, b).outputs
+        (result,) = launch(kernels.matmul_fully_optimized, a, b).outputs
         np.testing.assert_array_equal(result, afresh(kernels.matmul_fully_optimized, a, b)[0])
     assert replayed() == 1 and fixed_bytes() > 0
 
@@ -147,7 +149,7 @@ def test_a_read_only_view_of_what_may_change_is_not_fixed() -> None:
     view = fixed(base[:])
     for _ in range(4):
         base += 1
-        np.testing.assert_array_equal(simulator.run(kernels.transpose, view).outputs[0], base.T)
+        np.testing.assert_array_equal(launch(kernels.transpose, view).outputs[0], base.T)
     assert replayed() == 1 and fixed_bytes() == 0
 
 
@@ -155,14 +157,14 @@ def test_weights_are_not_kept_alive_and_their_tiles_are_bounded(monkeypatch: pyt
     a, b = normal((130, 140), np.float32, 0), fixed(normal((130, 520), np.float32, 1))
     gone = weakref.ref(b)
     for _ in range(3):
-        simulator.run(kernels.matmul_fully_optimized, a, b)
+        launch(kernels.matmul_fully_optimized, a, b)
     del b
     assert gone() is None
     launching._REPLAYS.clear()
     monkeypatch.setattr("trninfer.simulator.replay.MAX_FIXED_BYTES", 1000)
     b = fixed(normal((130, 520), np.float32, 2))
     for _ in range(3):
-        (result,) = simulator.run(kernels.matmul_fully_optimized, a, b).outputs
+        (result,) = launch(kernels.matmul_fully_optimized, a, b).outputs
     np.testing.assert_array_equal(result, afresh(kernels.matmul_fully_optimized, a, b)[0])
     assert replayed() == 1 and fixed_bytes() == 0
 
@@ -181,8 +183,8 @@ def test_what_nothing_wrote_reads_as_nan_every_time() -> None:
     other = [normal((130, 140), np.float32, 0), normal((130, 520), np.float32, 1)]
     for seed in range(5):
         a = normal((4, 7), np.float32, seed)
-        simulator.run(kernels.matmul_fully_optimized, *other)  # leaves numbers in the memory that is shared
-        (result,) = simulator.run(add_in_part, a).outputs
+        launch(kernels.matmul_fully_optimized, *other)  # leaves numbers in the memory that is shared
+        (result,) = launch(add_in_part, a).outputs
         assert result is not None
         np.testing.assert_array_equal(result[:, :7], a)
         assert np.isnan(result[:, 7]).all()
@@ -222,7 +224,7 @@ def scan(a: Any) -> Any:
 def test_what_is_more_than_shapes_runs_as_a_kernel_every_time(kernel: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in range(4):
         a = normal((4, 8), np.float32, seed)
-        (result,) = simulator.run(kernel, a).outputs
+        (result,) = launch(kernel, a).outputs
         np.testing.assert_array_equal(result, afresh(kernel, a)[0])
     assert replayed() == 0
     assert capsys.readouterr().out.count("a [[") == (8 if kernel is show else 0)
@@ -231,7 +233,7 @@ def test_what_is_more_than_shapes_runs_as_a_kernel_every_time(kernel: Any, capsy
 def test_numbers_that_are_equal_but_look_different_are_different_launches() -> None:
     x = np.ones((1, 1, 2, 2), np.float32)
     for value in (0.0, -0.0) * 3:
-        (result,) = simulator.run(kernels.pad, x, padding=(1, 0, 0, 0), value=value).outputs
+        (result,) = launch(kernels.pad, x, padding=(1, 0, 0, 0), value=value).outputs
         assert result is not None and np.signbit(result[0, 0, 0]).all() == (str(value) == "-0.0")
 
 
@@ -240,13 +242,51 @@ def test_any_order_of_launches(shapes: list[tuple[int, int]], dtype: Any) -> Non
     for seed in range(4):
         for shape in shapes:
             x = normal(shape, dtype, seed)
-            np.testing.assert_array_equal(simulator.run(kernels.transpose, x).outputs[0], x.T)
+            np.testing.assert_array_equal(launch(kernels.transpose, x).outputs[0], x.T)
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trninfer.simulator.replay.MAX_LAUNCHES", 3)
     for rows in (*range(1, 9), *range(1, 9)):
-        simulator.run(kernels.transpose, normal((rows, 3), np.float32, 0))
+        launch(kernels.transpose, normal((rows, 3), np.float32, 0))
     assert len(launching._REPLAYS._seen) == 3
     launching._REPLAYS.clear()
     assert not launching._REPLAYS._seen
+
+
+SCALE = 2.0
+
+
+def scaled(tile: Any) -> Any:
+    return nl.multiply(tile, SCALE)
+
+
+class Options:
+    scale = 1.0
+
+
+@nki.jit
+def scaled_twice(a: Any, options: Any = None) -> Any:
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.multiply(scaled(nl.load(a)), options.scale))
+    return out
+
+
+@pytest.mark.parametrize("functional", [True, False])
+def test_a_kernel_that_its_surroundings_change_is_walked_each_time(
+    functional: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a notebook: a global that a kernel reads, a helper that it calls, an object that it is given."""
+    options, a = Options(), np.ones((8, 4), np.float32)
+
+    def outcomes() -> list[Any]:
+        runs = [simulator.run(scaled_twice, a, options=options, functional=functional) for _ in range(4)]
+        return [float(run.outputs[0][0, 0]) if functional else len(run.program) for run in runs]
+
+    first = outcomes()
+    assert len(set(first)) == 1 and (not functional or first[0] == 2.0)
+    monkeypatch.setitem(globals(), "SCALE", 5.0)
+    options.scale = 3.0
+    assert not functional or outcomes() == [15.0] * 4
+    monkeypatch.setitem(globals(), "scaled", lambda tile: nl.add(nl.multiply(tile, 7.0), 1.0))
+    assert outcomes() == ([24.0] * 4 if functional else [first[0] + 1] * 4)
