@@ -102,4 +102,4 @@ def test_a_parameter_whose_fields_change_is_no_launch_seen_before():
     a, factor = np.ones((2, 2), np.float32), Factor(2.0)
     for value in (2.0, 3.0, 4.0, 5.0):  # from the third launch on a known one would be replayed
         factor.value = value
-        assert simulator.run(scale, a, factor=factor).outputs[0][0, 0] == value
+        assert simulator.run(scale, a, factor=factor, pure=True).outputs[0][0, 0] == value
