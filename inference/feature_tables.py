@@ -159,8 +159,9 @@ def _what_is_wrong(record: list[str], row: list[float | None]) -> str:
     """Which cell of a record is no number, as far as the usual causes go with what to do."""
     column = row.index(None)
     cell = record[column]
-    if ";" in cell:
-        return ": semicolons between the values; commas are needed, and points in numbers"
+    for mark, name in ((";", "semicolons"), ("\t", "tabs"), (" ", "spaces")):
+        if mark in cell.strip():
+            return f": {name} between the values; commas are needed, and points in numbers"
     if not cell.strip():
         last = column > 0 and column == len(row) - 1
         return ": ends with a comma, as if a value were missing" if last else f", column {column + 1}: is empty"

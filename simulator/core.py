@@ -6,13 +6,12 @@ model tells when the engines would have run it.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -31,11 +30,11 @@ from .tensor import IndirectTensor, NkiTensor
 from .tensor_indirection import check
 from .timing.capacity import Memory
 from .timing.costs import NO_TIME, Costs
+from .tracebacks import ours
 from .views import integers
 
 _T = TypeVar("_T")
 _TENSOR = engine.tensor
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class NeuronCore:
@@ -279,12 +278,6 @@ def _after_registers(instruction: Instruction, indirect: list[NkiTensor]) -> Non
         loaded = getattr(getattr(tensor, "index", None), "loaded", None)
         if loaded is not None and loaded not in instruction.after:
             instruction.depends_on(loaded)
-
-
-@cache
-def ours(filename: str) -> bool:
-    """Whether code is the simulator's own."""
-    return filename.startswith(_HERE)
 
 
 _state = threading.local()

@@ -40,10 +40,16 @@ def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
     `sanitize=False` leaves it out."""
     if not (request.config.getoption("--nki-simulator") or request.config.getini("nki_simulator")):
         pytest.fail("nki_run needs --nki-simulator, or nki_simulator = true in pytest's settings", pytrace=False)
+    from .errors import NkiValidationError
     from .launch import run
+    from .tracebacks import without_ours
 
     def checked(kernel: Callable[..., Any], *arrays: Any, sanitize: bool = True, **options: Any) -> Run:
-        result = run(kernel, *arrays, sanitize=sanitize, **options)
+        __tracebackhide__ = True
+        try:
+            result = run(kernel, *arrays, sanitize=sanitize, **options)
+        except NkiValidationError as error:
+            raise error.with_traceback(without_ours(error)) from None
         if result.findings:
             pytest.fail("\n".join(map(str, result.findings)), pytrace=False)
         return result

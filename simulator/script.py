@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import install, launch
-from .core import ours
-from .errors import NkiValidationError
 from .run import Run
 from .targets import TARGET_VARIABLE, find_target
+from .tracebacks import without_ours
 
 FAILED, INTERRUPTED = 1, 130
 DEFAULT_TARGET = "trn2"
@@ -67,18 +66,15 @@ def line_of(run: Run, shapes: list[str]) -> str:
 
 
 def _show(error: BaseException, script: str) -> None:
-    """Print the script's own traceback: without the frames that brought us there and those that launched a kernel, and
-    where the kernel broke a rule, or the script is no Python, without those that found it."""
-    shown = traceback.TracebackException.from_exception(error)
-    names = [frame.filename for frame in shown.stack]
-    first = names.index(script) if script in names else len(names)
-    last = max((at for at, name in enumerate(names) if not ours(name)), default=first)
-    end = last + 1 if isinstance(error, NkiValidationError) else len(names)
-    kept = [frame for at, frame in enumerate(shown.stack) if first <= at < end and (at > last or not ours(names[at]))]
-    shown.stack = traceback.StackSummary.from_list(kept)
-    lines = shown.format() if kept else shown.format_exception_only()
-    place = "" if kept or getattr(error, "filename", None) else f"{script}: "
-    print(place + "".join(lines), end="", file=sys.stderr)
+    """The script's own traceback, without the frames that brought us there; none of a script that is no Python."""
+    trace = without_ours(error)
+    while trace is not None and trace.tb_frame.f_code.co_filename != script:
+        trace = trace.tb_next
+    if trace is not None:
+        traceback.print_exception(type(error), error, trace)
+        return
+    place = "" if getattr(error, "filename", None) else f"{script}: "
+    print(place + "".join(traceback.format_exception_only(error)), end="", file=sys.stderr)
 
 
 def _status(code: Any) -> int:

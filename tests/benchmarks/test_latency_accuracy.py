@@ -10,7 +10,7 @@ from trninfer.benchmarks import latency_accuracy, leave_out, predictions
 from trninfer.benchmarks.instruction_rows import ROWS, InstructionPrediction, predict_instructions
 from trninfer.benchmarks.measured_rows import MeasuredRow
 from trninfer.benchmarks.measurements import DATA, Measurement, launch_of, load_all_kernel_rows, load_instruction_rows
-from trninfer.benchmarks.predictions import Change, Prediction
+from trninfer.benchmarks.predictions import Change, PredictedRow
 from trninfer.simulator.timing.constants import Constant, fitted, fitted_constants, scaled
 
 KERNELS = {row.id: row for row in load_all_kernel_rows()}
@@ -98,8 +98,8 @@ def test_every_instruction_row_has_a_prediction_or_a_reason() -> None:
         assert (prediction.predicted_us is not None and prediction.predicted_us > 0) or prediction.remark
 
 
-def made_up(row: str, predicted: float, *fitted: str) -> Prediction:
-    return Prediction(KERNELS[row], predicted, fitted)
+def made_up(row: str, predicted: float, *fitted: str) -> PredictedRow:
+    return PredictedRow(KERNELS[row], predicted, fitted)
 
 
 def test_tables_have_a_line_for_each_row_and_split_them() -> None:
@@ -162,7 +162,7 @@ def errors_left_out(
 ) -> list[float]:
     rows = [replace(KERNELS[i], latency_us=microseconds) for i, microseconds in measured.items()]
     return leave_out.leave_one_out(
-        [Prediction(row, latency(row), ("constant",) if row.id in fitted_rows else ()) for row in rows]
+        [PredictedRow(row, latency(row), ("constant",) if row.id in fitted_rows else ()) for row in rows]
     )
 
 
@@ -203,6 +203,6 @@ def test_a_rate_that_is_left_out_of_the_model_has_no_limit(monkeypatch: pytest.M
     rate = {"trn1": fitted(105, "B/ns", "", "k30"), "trn2": scaled(105, "B/ns", "trn1's")}
     monkeypatch.setattr(leave_out, "constants", lambda name: {"rate": rate[name]})
     rows = [replace(KERNELS["k30"], latency_us=110.0), replace(KERNELS["k20"], latency_us=33.0)]
-    predicted = [Prediction(rows[0], 110.0, ("rate",)), Prediction(rows[1], 33.0, ())]
+    predicted = [PredictedRow(rows[0], 110.0, ("rate",)), PredictedRow(rows[1], 33.0, ())]
     errors = leave_out.leave_one_out(predicted)
     assert max(changes) >= 100 * 105 and errors[0] == pytest.approx(100 * (50 - 110) / 110, abs=0.1)

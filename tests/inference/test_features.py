@@ -92,6 +92,8 @@ BAD = {
     "trailing header.csv": (b"a,b,c,d,\n1,2,3,4,\n", "line 2: ends with a comma"),
     "semicolons.csv": (b"1;2;3;4\n1;2;3;4\n", "semicolons between the values; commas are needed"),
     "decimal commas.csv": (b"1,5;2;3;4\n", "line 1: semicolons between the values"),
+    "tabs.csv": (b"1\t2\t3\t4\n1\t2\t3\t4\n", "line 2: tabs between the values; commas are needed"),
+    "spaces.csv": (b"1 2 3 4\n1 2 3 4\n", "line 2: spaces between the values; commas are needed"),
     "underscore.csv": (b"1,2,3,4\n1,2,1_0,4\n", "line 2, column 3: '1_0' is no number"),
     "digits.csv": ("1,2,3,4\n1,2,\u0661,4\n".encode(), "line 2, column 3: '\u0661' is no number"),
     "narrow.csv": (b"1,2\n", "shape [1, 2]; the network takes [rows, 4]"),

@@ -40,6 +40,10 @@ def test_faulty(nki_run):
     nki_run(doubled, A, rows=64)
 
 
+def test_too_wide(nki_run):
+    nki_run(doubled, np.ones((129, 512), np.float32))
+
+
 def test_faulty_unchecked(nki_run):
     assert np.isnan(nki_run(doubled, A, rows=64, sanitize=False).outputs[0][64:]).all()
 """
@@ -60,7 +64,8 @@ def output(request, tmp_path):
 
 
 def test_a_project_asserts_values_time_and_memory(output):
-    assert "2 failed, 2 passed" in output, output
+    assert "3 failed, 2 passed" in output, output
+    assert "partition dimension 129 exceeds maximum 128" in output and "memory.py" not in output
     assert "uninitialised: tensor_scalar reads" in output and "test_too_slow" in output
 
 
