@@ -193,6 +193,11 @@ class NeuronCore:
         if self.sanitizer is not None:
             self.sanitizer.accumulates(self._line(), dst, found)
 
+    def resumed(self, dst: NkiTensor) -> None:
+        """A matmul is to accumulate since matmuls were the last to write to its tile."""
+        if self.sanitizer is not None:
+            self.sanitizer.resumes(self._line(), dst)
+
     def _clobbered(self, op: str, written: NkiTensor, read: NkiTensor) -> None:
         """An instruction writes elements that it has yet to read."""
         why = f"{op}: dst {written.label} overlaps {read.label}, of which it writes elements before they are read"

@@ -178,7 +178,7 @@ def allocate(
         if len(shape) < 2:
             raise NkiValidationError(
                 f"ndarray {storage.label}: a tensor on chip has a partition and a free dimension, "
-                f"came {len(shape)} dimension(s)"
+                f"came one; (1, {shape[0]}) lies on one partition, ({shape[0]}, 1) on one each"
             )
         if shape[0] > PARTITIONS:
             raise NkiValidationError(

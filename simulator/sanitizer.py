@@ -4,6 +4,7 @@
     overlap         a tensor's elements hold what another tensor at overlapping addresses wrote last
     lost            values are overwritten before anything has read them
     not begun       a matmul accumulates onto what no matmul began
+    resumed         a matmul that is not told whether to accumulate adds to a sum that was read already
     cut short       a sum of matmuls takes some partitions of an operand whose columns hold more
     unwritten       the kernel returns elements that it has never written
     clobbered       an instruction writes elements that it has yet to read
@@ -26,7 +27,7 @@ from .psum_writes import Written
 from .targets import PARTITIONS
 from .tensor import IndirectTensor, NkiTensor
 
-KINDS = ("uninitialised", "overlap", "lost", "not begun", "cut short", "unwritten", "clobbered", "race")
+KINDS = ("uninitialised", "overlap", "lost", "not begun", "resumed", "cut short", "unwritten", "clobbered", "race")
 _NEVER, _ARGUMENT = 0, 1  # writers; instructions follow from 2 on
 
 
@@ -97,6 +98,14 @@ class Sanitizer:
         """A matmul with accumulate=True comes onto a tile of which not all was begun by a matmul."""
         line = _place(instruction_line)
         self._find("not begun", line, "", dst.size * dst._dtype.itemsize, f"{dst.label}: {found.value}")
+
+    def resumes(self, instruction_line: tuple[str, int], dst: Any) -> None:
+        """A matmul without accumulate= adds to what matmuls have left in a tile."""
+        shadow = self._shadow(dst.storage)
+        if not _entries(shadow.unread, dst, shadow.grain).any():
+            last = int(_entries(shadow.writer, dst, shadow.grain).max())
+            why = f"nc_matmul adds to {dst.label}, a sum that was read already: accumulate=False begins another"
+            self._find("resumed", _place(instruction_line), self._line(last), dst.size * dst._dtype.itemsize, why)
 
     def clobbers(self, instruction_line: tuple[str, int], dst: Any, why: str) -> None:
         """An instruction writes elements of `dst` before it has read them (overlap.py)."""

@@ -281,6 +281,8 @@ def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Ar
             adds = storage.written.by_matmul(dst)
         elif found is Written.other and core.target.generation >= 4:
             adds = True
+        if adds is True:
+            core.resumed(dst)
     else:
         adds = bool(accumulate)
         if accumulate:

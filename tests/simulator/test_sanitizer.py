@@ -226,6 +226,33 @@ def test_what_is_returned_unwritten_is_told():
     assert finding.kind == "unwritten" and finding.bytes == 28 * 8 * 4
 
 
+@nki.jit
+def sums_in_one_tile(a, told=False):
+    """a.T @ a for each of a's blocks, one after the other in one tile of PSUM."""
+    out = nl.ndarray((a.shape[0], a.shape[2], a.shape[2]), nl.float32, nl.shared_hbm)
+    total = nl.ndarray(out.shape[1:], nl.float32, nl.psum)
+    for block in range(a.shape[0]):
+        tile = nl.load(a[block])
+        for turn in range(2):
+            nisa.nc_matmul(total, tile, tile, accumulate=turn > 0 if told else None)
+        sums = nl.ndarray(total.shape, total.dtype)
+        nisa.tensor_copy(sums, total)
+        nisa.dma_copy(out[block], sums)
+    return out
+
+
+@pytest.mark.parametrize("functional", [True, False])
+def test_a_sum_that_goes_on_after_it_was_read_is_told(functional):
+    a = np.ones((3, 16, 8), np.float32)
+    run = simulator.run(sums_in_one_tile, a, functional=functional, sanitize=True)
+    (finding,) = run.findings
+    assert finding.kind == "resumed" and finding.line == finding.other
+    assert "nc_matmul adds to psum[8, 8] float32, a sum that was read already: accumulate=False begins" in str(finding)
+    assert not functional or run.outputs[0][:, 0, 0].tolist() == [32.0, 64.0, 96.0]
+    assert not simulator.run(sums_in_one_tile, a, functional=functional, sanitize=True, told=True).findings
+    assert not simulator.run(sums_in_one_tile, a[:1], functional=functional, sanitize=True).findings
+
+
 def test_a_race_names_both_cores():
     @nki.jit
     def kernel(a):
