@@ -2,17 +2,18 @@
 
 One group is layer norm over a whole image, a group a channel instance norm. Channels lie on the partitions. Each sums
 its own pixels; the Tensor Engine then sums over a group's channels by a matrix that has ones where two channels are of
-one group, and leaves the sum on each of them. Groups of up to 128 channels lie whole on the partitions, several side by
-side; wider ones take several tiles, whose sums add up in PSUM.
+one group, and leaves the sum on each of them. The sums of a group that lies in several tiles add up in PSUM.
+
+`group_norm_tiles` works on tiles of channels in SBUF as on those in HBM, of which it loads some pixels at a time.
 """
 
 import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from .tiling.packing import GROUP_NORM_PIXELS
 from .tiling.tiles import PARTITIONS, Tile, check_dtype, even_tiles, tiles
 
-PIXELS = 4096  # of a channel at once: 16 KiB of a partition in float32
 MAX_CHANNELS = 1 << 16
 
 
@@ -35,8 +36,8 @@ def group_norm(x, scale, shift, groups, epsilon=1e-5):
     Pseudocode:
         for some groups whose channels are side by side, or one group:
             for image:
-                mean = same_group^T @ sums(x)
-                variance = same_group^T @ sums((x - mean) ** 2)
+                mean = same_group^T @ sums(x) / count
+                variance = same_group^T @ sums((x - mean) ** 2) / count
                 store (x - mean) * (scale / sqrt(variance + epsilon)) + shift
     """
     assert len(x.shape) == 4, f"x must be [B, C, H, W], got shape {x.shape}"
@@ -49,25 +50,21 @@ def group_norm(x, scale, shift, groups, epsilon=1e-5):
             f"scale and shift must be [{channels}], got shape {vector.shape}"
         )
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    pixels = height * width
-    source, target = x.reshape((batch, channels, pixels)), out.reshape((batch, channels, pixels))
     each = channels // groups
     small = nl.ndarray((PARTITIONS, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=small, value=epsilon, engine=nisa.engine.vector)
     for parts in _parts(channels, each):
-        same = _same_group(each, parts[0].size, 1.0 / (each * pixels))
+        same = group_matrices(parts, each)
         scales, shifts = [], []
         for part in parts:
             scales.append(_column(scale, part))
             shifts.append(_column(shift, part))
         for image in range(batch):
-            means = _over_groups(same, _sums(source[image], parts, None))
-            variances = _over_groups(same, _sums(source[image], parts, means))
-            for t in range(len(parts)):
-                factor = nl.ndarray((parts[t].size, 1), dtype=nl.float32, buffer=nl.sbuf)
-                nisa.activation(dst=factor, op=nl.rsqrt, data=variances[t], bias=small[0 : parts[t].size])
-                nisa.tensor_tensor(dst=factor, data1=factor, data2=scales[t], op=nl.multiply)
-                _store(target[image], source[image], parts[t], means[t], factor, shifts[t])
+            sources, targets = [], []
+            for part in parts:
+                sources.append(_as_tile(x[image : image + 1, part.start : part.end]))
+                targets.append(_as_tile(out[image : image + 1, part.start : part.end]))
+            group_norm_tiles(targets, sources, same, each * height * width, scales, shifts, small, False)
     return out
 
 
@@ -87,84 +84,169 @@ def _parts(channels, each):
     return parts
 
 
-def _same_group(each, size, value):
-    """A matrix [size, size] of `value` where two channels are of one group of `each`, else 0."""
-    matrix = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=matrix, value=value, engine=nisa.engine.vector)
-    if each >= size:
-        return matrix
-    by_group = matrix.reshape((size, size // each, each))
-    pattern = [[-each, size // each], [0, each]]  # of channel p and group g: p - g * each, from 0 to each - 1
-    for bound in range(2):
-        nisa.affine_select(
-            dst=by_group,
-            pattern=pattern,
-            channel_multiplier=1,
-            on_true_tile=by_group,
-            on_false_value=0.0,
-            cmp_op=nl.greater_equal if bound == 0 else nl.less_equal,
-            offset=0 if bound == 0 else 1 - each,
-        )
-    return matrix
-
-
 def _column(vector, part):
     column = nl.ndarray((part.size, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=column, src=vector[part.start : part.end].reshape((part.size, 1)))
     return column
 
 
-def _load(image, part, columns):
-    """Some pixels of a tile of channels."""
-    data = nl.ndarray((part.size, columns.size), dtype=image.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=data, src=image[part.start : part.end, columns.start : columns.end])
+def _as_tile(channels):
+    """Channels of an image in HBM, [1, C, H, W], as [C, 1, 1, pixels]."""
+    _, count, height, width = channels.shape
+    return channels.reshape((count, 1, 1, height * width))
+
+
+def group_matrices(parts, each):
+    """For each tile of channels, those that share groups of `each` channels with it: [index, matrix], ones where two
+    channels are of one group, float32 [channels of that one, channels of this one]."""
+    ones = nl.ndarray((PARTITIONS, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=ones, value=1.0, engine=nisa.engine.vector)
+    matrices = []
+    for part in parts:
+        first, last = part.start // each, (part.end - 1) // each
+        sharing = []
+        for n in range(len(parts)):
+            other = parts[n]
+            start, end = other.start // each, (other.end - 1) // each
+            if start == end and first == last and start == first:
+                sharing.append([n, ones[0 : other.size, 0 : part.size]])
+            elif start <= last and first <= end:
+                sharing.append([n, _same_group(each, other, part, first, last + 1 - first)])
+        matrices.append(sharing)
+    return matrices
+
+
+def _same_group(each, others, channels, first, groups):
+    """Ones where two channels are of one of the `groups` from `first` on, else 0: [others, channels]."""
+    matrix = nl.ndarray((others.size, groups, each), dtype=nl.float32, buffer=nl.sbuf)  # of all channels of the groups
+    nisa.memset(dst=matrix, value=1.0, engine=nisa.engine.vector)
+    away = others.start - first * each  # channel p is p + away - g * each channels into group g: 0 to each - 1 if in it
+    for bound in range(2):
+        nisa.affine_select(
+            dst=matrix,
+            pattern=[[-each, groups], [0, each]],
+            channel_multiplier=1,
+            on_true_tile=matrix,
+            on_false_value=0.0,
+            cmp_op=nl.greater_equal if bound == 0 else nl.less_equal,
+            offset=away if bound == 0 else away + 1 - each,
+        )
+    begin = channels.start - first * each
+    return matrix.reshape((others.size, groups * each))[:, begin : begin + channels.size]
+
+
+def group_norm_tiles(targets, sources, same, count, scales, shifts, epsilon, in_sbuf):
+    """Normalise tiles of channels by the statistics of their groups, for each image.
+
+    targets, sources: [channels, images, rows, columns] of each tile, in SBUF or in HBM. same: as `group_matrices` gives
+    it. count: numbers of a group. scales, shifts: float32 columns of each tile. epsilon: a float32 column [128, 1].
+    """
+    _, images, rows, columns = sources[0].shape
+    most = max(1, GROUP_NORM_PIXELS // (rows * columns))
+    for some in even_tiles(images, min(most, nl.tile_size.psum_bank_fmax)):
+        sums, squares = [], []
+        for t in range(len(sources)):
+            sums.append(_sums(sources[t], some, None, in_sbuf))
+        means = _over_groups(same, sums, 1.0 / count)
+        for t in range(len(sources)):
+            squares.append(_sums(sources[t], some, means[t], in_sbuf))
+        variances = _over_groups(same, squares, 1.0 / count)
+        for t in range(len(sources)):
+            channels = sources[t].shape[0]
+            factor = nl.ndarray((channels, some.size), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.activation(dst=factor, op=nl.rsqrt, data=variances[t], bias=epsilon[0:channels])
+            nisa.tensor_scalar(dst=factor, data=factor, op0=nl.multiply, operand0=scales[t])
+            _normalise(targets[t], sources[t], some, means[t], factor, shifts[t], in_sbuf)
+
+
+def _pieces(tile):
+    """Tiles of rows, and of columns, of which an image of a tile is made: GROUP_NORM_PIXELS at most."""
+    rows, columns = tile.shape[2], tile.shape[3]
+    across = even_tiles(columns, GROUP_NORM_PIXELS)
+    pieces = []
+    for down in even_tiles(rows, max(1, GROUP_NORM_PIXELS // across[0].size)):
+        for part in across:
+            pieces.append((down, part))
+    return pieces
+
+
+def _piece(tile, some, piece):
+    """Some images of a tile, of which a piece of the rows and columns."""
+    rows, columns = piece
+    return tile[:, some.start : some.end, rows.start : rows.end, columns.start : columns.end]
+
+
+def _at_hand(view, in_sbuf):
+    """A view in SBUF: itself, or what it has in HBM."""
+    if in_sbuf:
+        return view
+    data = nl.ndarray(view.shape, dtype=view.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=data, src=view)
     return data
 
 
-def _sums(image, parts, means):
-    """Of each tile of channels a column: the sum of its pixels, or of the squares of what they differ from `means`."""
-    sums = []
-    for t in range(len(parts)):
-        part = parts[t]
-        pieces = even_tiles(image.shape[1], PIXELS)
-        each = nl.ndarray((part.size, len(pieces)), dtype=nl.float32, buffer=nl.sbuf)
-        for piece in pieces:
-            data = _load(image, part, piece)
-            if means is not None:
-                centred = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
-                nisa.tensor_scalar(dst=centred, data=data, op0=nl.subtract, operand0=means[t])
-                data = nl.ndarray(centred.shape, dtype=nl.float32, buffer=nl.sbuf)
-                nisa.activation(dst=data, op=nl.square, data=centred)
-            column = each[:, piece.index : piece.index + 1]
-            nisa.tensor_reduce(dst=column, op=nl.add, data=data, axis=1, keepdims=True)
-        total = each
-        if len(pieces) > 1:
-            total = nl.ndarray((part.size, 1), dtype=nl.float32, buffer=nl.sbuf)
-            nisa.tensor_reduce(dst=total, op=nl.add, data=each, axis=1, keepdims=True)
-        sums.append(total)
-    return sums
+def _on_pixels(numbers, data):
+    """Numbers [P, images] for all pixels."""
+    return numbers.expand_dim(2).expand_dim(3).broadcast(2, data.shape[2]).broadcast(3, data.shape[3])
 
 
-def _over_groups(same, sums):
-    """Columns of what all channels of a group give together, for each tile of channels."""
-    count = same.shape[1]
-    banked = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.psum)
-    for t in range(len(sums)):  # more than one are all of one group
-        nisa.nc_matmul(dst=banked, stationary=same[0 : sums[t].shape[0]], moving=sums[t], accumulate=t > 0)
-    whole = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=whole, src=banked, engine=nisa.engine.vector)
+def _sums(tile, some, means, in_sbuf):
+    """Of each channel and image the sum of its pixels, or of the squares of what they differ from `means`: float32
+    [P, images]."""
+    pieces = _pieces(tile)
+    each = nl.ndarray((tile.shape[0], some.size, len(pieces)), dtype=nl.float32, buffer=nl.sbuf)
+    for n in range(len(pieces)):
+        data = _at_hand(_piece(tile, some, pieces[n]), in_sbuf)
+        if means is not None:
+            centred = _centred(data, means)
+            data = nl.ndarray(centred.shape, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.activation(dst=data, op=nl.square, data=centred)
+        nisa.tensor_reduce(dst=each[:, :, n], op=nl.add, data=data, axis=(2, 3))
+    if len(pieces) == 1:
+        return each[:, :, 0]
+    total = nl.ndarray((tile.shape[0], some.size), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=each, axis=2)
+    return total
+
+
+def _centred(data, means):
+    """data - means, float32."""
+    centred = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
+    if data.shape[1] == 1:
+        nisa.tensor_scalar(dst=centred, data=data, op0=nl.subtract, operand0=means)
+    else:
+        nisa.tensor_tensor(dst=centred, data1=data, data2=_on_pixels(means, data), op=nl.subtract)
+    return centred
+
+
+def _over_groups(same, sums, factor):
+    """What all channels of a group give together, times `factor`, for each tile of channels: float32 [P, images]."""
     totals = []
-    for column in sums:
-        totals.append(whole[0 : column.shape[0]])
+    for t in range(len(sums)):
+        banked = nl.ndarray(sums[t].shape, dtype=nl.float32, buffer=nl.psum)
+        for n in range(len(same[t])):
+            index, matrix = same[t][n]
+            nisa.nc_matmul(dst=banked, stationary=matrix, moving=sums[index], accumulate=n > 0)
+        whole = nl.ndarray(sums[t].shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=whole, data=banked, op0=nl.multiply, operand0=factor)
+        totals.append(whole)
     return totals
 
 
-def _store(out, image, part, mean, factor, shift):
-    """(x - mean) * factor + shift of a tile of channels."""
-    for piece in even_tiles(image.shape[1], PIXELS):
-        data = _load(image, part, piece)
+def _normalise(target, tile, some, means, factors, shift, in_sbuf):
+    """(x - mean) * factor + shift of some images of a tile of channels; `means` and `factors` are [P, images]."""
+    for piece in _pieces(tile):
+        data = _at_hand(_piece(tile, some, piece), in_sbuf)
         normal = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_scalar(dst=normal, data=data, op0=nl.subtract, operand0=mean, op1=nl.multiply, operand1=factor)
-        result = nl.ndarray(data.shape, dtype=out.dtype, buffer=nl.sbuf)
+        if data.shape[1] == 1:
+            nisa.tensor_scalar(
+                dst=normal, data=data, op0=nl.subtract, operand0=means, op1=nl.multiply, operand1=factors
+            )
+        else:
+            factor = _on_pixels(factors, data)
+            nisa.tensor_tensor(dst=normal, data1=_centred(data, means), data2=factor, op=nl.multiply)
+        place = _piece(target, some, piece)
+        result = place if in_sbuf else nl.ndarray(data.shape, dtype=target.dtype, buffer=nl.sbuf)
         nisa.activation(dst=result, op=nl.copy, data=normal, bias=shift)
-        nisa.dma_copy(dst=out[part.start : part.end, piece.start : piece.end], src=result)
+        if not in_sbuf:
+            nisa.dma_copy(dst=place, src=result)

@@ -26,6 +26,7 @@ import nki.language as nl
 from .networks.convolve import convolve, plan_layer
 from .networks.ends import finish, load, load_taps
 from .networks.layers import Layer, Value, joined, store_value, value_in_hbm
+from .networks.normalize import normalize
 from .networks.one_by_one import one_by_one
 from .networks.weights import LayerWeights, Network, constants_of, units_of, weights_of
 from .tiling.packing import round_up
@@ -102,7 +103,10 @@ def _run_pass(network, given, out, number):
             target = out[0] if n == len(network.layers) - 1 else None
             values.append(convolve(network, n, operands, target, label))
         else:
-            value = one_by_one(network, layer, operands, label)
+            if layer.kind == "layer_norm" or layer.kind == "group_norm":
+                value = normalize(network, layer, operands[0], label)
+            else:
+                value = one_by_one(network, layer, operands, label)
             if n == len(network.layers) - 1:
                 store_value(value, _side_by_side(out[0], value))
             values.append(value)

@@ -1,7 +1,7 @@
 """Normalisation: over the channels of each pixel by layer norm and local response, over rows by log-softmax.
 
 Channels lie on the partitions, and a sum over partitions is what the Tensor Engine does: a matrix of ones sums up all
-channels and leaves the sum on every partition at once, one of ones in a band the channels around each. Everything is
+channels and leaves the sum on every partition at once, one of ones in a band the channels around each. Sums are
 float32, and where there are more channels than partitions, their tiles add up in PSUM.
 """
 
@@ -9,12 +9,11 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from .tiling.packing import norm_block
 from .tiling.tiles import PARTITIONS, ceil_div, check_dtype, check_matrix, even_tiles, group_view, row_groups, tiles
 from .tiling.windows import whole
 
 LONGEST_ROW = 12288  # of a log-softmax: three float32 forms of it fit a partition, 144 of the 192 KiB of trn1
-PIXELS = 512  # of all images at once: a PSUM bank (nl.tile_size.psum_fmax), and a matmul's columns
-ELEMENTS = 6144  # of a partition, of all channels' tiles: 24 KiB, so that some four forms of them are in SBUF at once
 MAX_CHANNELS = 1 << 16
 
 
@@ -28,8 +27,8 @@ def _check(x):
 
 
 def _blocks(x):
-    """(images, pixels) tiles of x [B, C, pixels], each of at most PIXELS pixels; with many channels of fewer."""
-    most = min(PIXELS, ELEMENTS // ceil_div(x.shape[1], PARTITIONS))
+    """(images, pixels) tiles of x [B, C, pixels], each of as many pixels as `norm_block` says."""
+    most = norm_block(ceil_div(x.shape[1], PARTITIONS))
     blocks = []
     for pixels in even_tiles(x.shape[2], most):
         for images in even_tiles(x.shape[0], most // pixels.size):
@@ -45,17 +44,13 @@ def _view(x, block, channels):
 
 
 def _load(x, block):
-    """All channels of a block as float32 tiles [channels, images * pixels], of up to 128 channels each."""
+    """All channels of a block as tiles [channels, images, 1, pixels], of up to 128 channels each."""
     loaded = []
     for channels in tiles(x.shape[1], PARTITIONS):
         view = _view(x, block, channels)
         data = nl.ndarray(view.shape, dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=data, src=view)
-        wide = data
-        if x.dtype != nl.float32:
-            wide = nl.ndarray(view.shape, dtype=nl.float32, buffer=nl.sbuf)
-            nisa.tensor_copy(dst=wide, src=data, engine=nisa.engine.vector)
-        loaded.append(wide.reshape((channels.size, view.shape[1] * view.shape[2])))
+        loaded.append(data.expand_dim(2))
     return loaded
 
 
@@ -72,47 +67,55 @@ def _column(vector, channels):
     return column
 
 
-def _tile_of(value, partitions, columns):
-    """A float32 tile that holds one number all over."""
-    tile = nl.ndarray((partitions, columns), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=tile, value=value, engine=nisa.engine.vector)
+def _tile_of(value, partitions, columns, dtype=nl.float32):
+    """A tile that holds one number all over."""
+    tile = nl.ndarray((partitions, columns), dtype=dtype, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=value, engine=nisa.engine.gpsimd)
     return tile
 
 
-def layer_norm_tiles(results, tiles_of_channels, mean_of, scales, shifts, epsilon):
-    """Normalise float32 tiles [channels, pixels] over all channels of each pixel, into `results` of any dtype.
+def layer_norm_tiles(results, tiles_of_channels, ones, channels, scales, shifts, epsilon):
+    """Normalise tiles [channels, images, rows, columns] over all channels of each pixel, into `results` of any dtype.
 
-    mean_of: a matrix [128, 128] of one over the number of channels. scales, shifts: float32 columns of each tile.
-    epsilon: a float32 column [128, 1].
+    ones: two matrices, of the tiles' dtype and float32, one where two partitions are of one image: for all tiles [128,
+    128], or of a single tile in which several images lie side by side. channels: of an image. scales, shifts: float32
+    columns of each tile. epsilon: a float32 column [128, 1].
     """
-    pixels = tiles_of_channels[0].shape[1]
-    mean = _sum_over_channels(tiles_of_channels, mean_of)
+    sums = _sum_over_channels(tiles_of_channels, ones[0])
     centred = []
     squares = []
     for tile in tiles_of_channels:
-        channels = tile.shape[0]
         difference = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_tensor(dst=difference, data1=tile, data2=mean[0:channels], op=nl.subtract)
+        nisa.scalar_tensor_tensor(
+            dst=difference,
+            data=sums[0 : tile.shape[0]],
+            op0=nl.multiply,
+            operand0=1.0 / channels,
+            op1=nl.subtract,
+            operand1=tile,
+            reverse1=True,
+        )
         square = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.activation(dst=square, op=nl.square, data=difference)
         centred.append(difference)
         squares.append(square)
-    variance = _sum_over_channels(squares, mean_of)
-    deviation = nl.ndarray((PARTITIONS, pixels), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=deviation, op=nl.rsqrt, data=variance, bias=epsilon)
+    variance = _sum_over_channels(squares, ones[1])
+    deviation = nl.ndarray(variance.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=deviation, op=nl.rsqrt, data=variance, scale=1.0 / channels, bias=epsilon[0 : ones[1].shape[1]])
     for index in range(len(centred)):
-        channels = centred[index].shape[0]
+        count = centred[index].shape[0]
         normal = nl.ndarray(centred[index].shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_tensor(dst=normal, data1=centred[index], data2=deviation[0:channels], op=nl.multiply)
+        nisa.tensor_tensor(dst=normal, data1=centred[index], data2=deviation[0:count], op=nl.multiply)
         nisa.activation(dst=results[index], op=nl.copy, data=normal, scale=scales[index], bias=shifts[index])
 
 
-def _sum_over_channels(tiles_of_channels, factors):
-    """factors^T @ channels, on all partitions: float32 [128, pixels] in PSUM."""
-    sums = nl.ndarray((PARTITIONS, tiles_of_channels[0].shape[1]), dtype=nl.float32, buffer=nl.psum)
+def _sum_over_channels(tiles_of_channels, ones):
+    """ones^T @ channels: float32 [columns of ones, images, rows, columns] in PSUM."""
+    _, images, rows, columns = tiles_of_channels[0].shape
+    sums = nl.ndarray((ones.shape[1], images, rows, columns), dtype=nl.float32, buffer=nl.psum)
     for index in range(len(tiles_of_channels)):
         tile = tiles_of_channels[index]
-        nisa.nc_matmul(dst=sums, stationary=factors[0 : tile.shape[0]], moving=tile, accumulate=index > 0)
+        nisa.nc_matmul(dst=sums, stationary=ones[0 : tile.shape[0]], moving=tile, accumulate=index > 0)
     return sums
 
 
@@ -143,14 +146,16 @@ def layer_norm(x, scale, shift, epsilon=1e-5):
     for part in tiles(channels, PARTITIONS):
         scales.append(_column(scale, part))
         shifts.append(_column(shift, part))
-    mean_of = _tile_of(1.0 / channels, PARTITIONS, PARTITIONS)
+    ones = []
+    for dtype in (x.dtype, nl.float32):
+        ones.append(_tile_of(1.0, PARTITIONS, PARTITIONS, dtype))
     small = _tile_of(epsilon, PARTITIONS, 1)
     for block in _blocks(source):
         loaded = _load(source, block)
         results = []
         for tile in loaded:
             results.append(nl.ndarray(tile.shape, dtype=x.dtype, buffer=nl.sbuf))
-        layer_norm_tiles(results, loaded, mean_of, scales, shifts, small)
+        layer_norm_tiles(results, loaded, ones, channels, scales, shifts, small)
         for index in range(len(results)):
             _store(target, block, index, results[index])
     return out

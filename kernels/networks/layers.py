@@ -14,12 +14,12 @@ from ..tiling.windows import Span, fill_border
 class Layer(nl.NKIObject):
     """One layer of a program; a plain tuple of these, in this order, describes it outside of the kernel.
 
-    `kind` is "load", "taps", "conv2d", "max_pool", "average_pool", "folded_pool", "combine", "affine", "prelu" or
-    "scores". Each of `sources` is what it reads: the numbers of the layers whose channels stand one after another, -1
-    for the input. A convolution reads its input and, if a second one is there, what is added to its sums. It takes
-    `weights` and the numbers after it in the flat array, and a column of the constants for each 128 output channels;
-    `scores`, the last layer, a column for each class; `affine` two columns, scale and shift, for each tile of channels,
-    `prelu` one, or as many for each element of an image.
+    `kind` is "load", "taps", "conv2d", "max_pool", "average_pool", "folded_pool", "combine", "affine", "prelu",
+    "layer_norm", "group_norm" or "scores". Each of `sources` is what it reads: the numbers of the layers whose channels
+    stand one after another, -1 for the input. A convolution reads its input and, where a second one is there, what is
+    added to its sums. It takes `weights` and the numbers after it in the flat array, and a column of the constants for
+    each 128 output channels; `scores`, the last layer, a column for each class; `affine` and norms two, scale and
+    shift, for each tile of channels, `prelu` one; or as many for each element of an image.
     """
 
     kind: str
@@ -34,7 +34,7 @@ class Layer(nl.NKIObject):
     padding: tuple[int, int, int, int]  # top, left, bottom, right
     pool_size: int
     activation: str
-    parameters: tuple[float, ...]
+    parameters: tuple[float, ...]  # of the activation; a norm's epsilon
     groups: int
     operation: str  # of combine; "elements" of an affine or prelu with numbers for each of them
     weights: int

@@ -23,6 +23,12 @@ IDENTITY_BYTES = (
 
 POOL_ELEMENTS = 2048  # of a partition that a pool in SBUF reads at a time: some 2 us of the Vector Engine
 
+NORM_PIXELS = 512  # a PSUM bank (nl.tile_size.psum_fmax), and a matmul's columns
+GROUP_NORM_PIXELS = 4096  # of a channel at once: 16 KiB of a partition in float32
+NORM_ELEMENTS = (
+    6144  # of a partition, of all channels' tiles: 24 KiB, so that some four forms of them are in SBUF at once
+)
+
 
 def ceil_div(a: int, b: int) -> int:
     """The quotient of two positive integers, rounded up."""
@@ -32,6 +38,11 @@ def ceil_div(a: int, b: int) -> int:
 def round_up(a: int, b: int) -> int:
     """The smallest multiple of b that is at least a."""
     return ceil_div(a, b) * b
+
+
+def norm_block(tiles: int) -> int:
+    """Pixels, of all images, that layer norm takes at a time of so many tiles of channels: a PSUM bank, or fewer."""
+    return max(1, min(NORM_PIXELS, NORM_ELEMENTS // tiles))
 
 
 def pool_band(line: int, reach: int, stride: int) -> int:

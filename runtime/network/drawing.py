@@ -22,7 +22,9 @@ from ...models.network import (
     Conv2d,
     Dense,
     Flatten,
+    GroupNorm,
     Layer,
+    LayerNorm,
     Pool,
     PRelu,
     Shape,
@@ -104,6 +106,8 @@ class _Drawing:
             self._combine(layer)
         elif isinstance(layer, (Affine, Activation)):
             self._affine(layer)
+        elif isinstance(layer, (LayerNorm, GroupNorm)):
+            self._norm(layer)
         elif isinstance(layer, PRelu):
             slope = self._numbers(layer, "slope", 1.0)
             self._append_by_channel("prelu", name, layer.inputs, shape, numbers=(slope,), operation=_by(slope))
@@ -315,6 +319,23 @@ class _Drawing:
             operation=_by(scale),
             activation=layer.activation,
             parameters=layer.activation_parameters,
+        )
+
+    def _norm(self, layer: LayerNorm | GroupNorm) -> None:
+        source = layer.inputs[0]
+        if self.shapes[source][0] != layer.channels:
+            raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) normalises the numbers of a flattened image")
+        by_place = isinstance(layer, GroupNorm) and not self.places[source].are_plain
+        if by_place or not self.places[source].are_all:
+            self._gather(source)
+        self._append_by_channel(
+            layer.kind,
+            layer.name,
+            layer.inputs,
+            self.shapes[source],
+            numbers=(self._numbers(layer, "scale", 0.0), self._numbers(layer, "shift", 0.0)),
+            groups=layer.groups if isinstance(layer, GroupNorm) else 1,
+            parameters=(layer.epsilon,),
         )
 
     def _numbers(self, layer: Layer, name: str, fill: float) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernels.convolution.forms import DIRECT, matrices
-from ...kernels.tiling.packing import IDENTITY_BYTES, PARTITIONS, ceil_div, pool_band
+from ...kernels.tiling.packing import GROUP_NORM_PIXELS, IDENTITY_BYTES, PARTITIONS, ceil_div, norm_block, pool_band
 from ...models.network import Shape
 from ...simulator.targets import find_target
 from .forms import FILTERING_BYTES, combined_bytes
@@ -85,9 +85,19 @@ class Footprint:
         if layer.kind.endswith("_pool"):  # what a band reads with its padding, and both folds of it
             size = 4 if layer.kind == "average_pool" else self._itemsize
             return SCRATCH_BYTES + 3 * _band(layer, images) * size
+        if layer.kind in ("layer_norm", "group_norm"):
+            return SCRATCH_BYTES + self._norm(layer, images)
         wide = layer.kind in ("combine", "prelu") or layer.operation == "elements"
         tiles, size = 1 if layer.kind == "load" else 2, 4 if wide else self._itemsize
         return SCRATCH_BYTES + tiles * images * elements(layer.after) * size
+
+    def _norm(self, layer: Planned, images: int) -> int:
+        """Bytes of a partition of what a norm computes on the way."""
+        tiles = len(heights_of(self._layers, layer.sources[0], self._image[0], self._together))
+        if layer.kind == "layer_norm":  # differences and squares of all tiles, three forms of one; two matrices
+            return (2 * tiles + 3) * norm_block(tiles) * 4 + 2 * PARTITIONS * 4
+        matrices = 4 * PARTITIONS * (3 * tiles + layer.channels // layer.groups // PARTITIONS)
+        return 3 * min(GROUP_NORM_PIXELS, images * elements(layer.before)) * 4 + matrices + 8 * tiles * images * 4
 
     def _input(self, layer: Planned) -> int:
         """Bytes of a partition of one image (and those beside it) of an input that is loaded as a whole."""
@@ -133,6 +143,10 @@ def instructions(laid_out: LaidOut, number: int, image: Shape, together: int, im
     if layer.kind in ("max_pool", "average_pool"):
         line, reach = _line_and_reach(layer, images * together // layer.together)
         return 8 * len(rows) * ceil_div(layer.after[1], pool_band(line, reach, layer.stride[0]))
+    if layer.kind in ("layer_norm", "group_norm"):
+        pixels = images * together // layer.together * layer.after[1] * layer.after[2]
+        most = norm_block(len(rows)) if layer.kind == "layer_norm" else GROUP_NORM_PIXELS
+        return 8 * len(rows) * ceil_div(pixels, most) + 8 * len(rows)
     if layer.kind not in CONVOLUTIONS:
         return 8 * len(rows)
     of_input = read_together(layers, layer, together)

@@ -375,7 +375,8 @@ def _goes(layers: Sequence[Planned], channels: int, together: int) -> bool:
     given = _togethers(layers, together)
     for layer, of_output in zip(layers, given):
         of_input = [together if part < 0 else given[part] for parts in layer.sources for part in parts]
-        if of_input[0] > 1 and (layer.groups > 1 or (layer.channels > PARTITIONS and layer.channels % PARTITIONS)):
+        grouped = layer.groups > 1 and layer.kind in CONVOLUTIONS
+        if of_input[0] > 1 and (grouped or (layer.channels > PARTITIONS and layer.channels % PARTITIONS)):
             return False
         if layer.kind == "scores" and of_input[0] * layer.channels > PSUM_COLUMNS:
             return False

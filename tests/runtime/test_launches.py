@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_networks import chains, graphs, labels, model_of, of_kind, residual
+from random_networks import chains, graphs, labels, model_of, of_kind, picture, residual
 from trninfer import kernels
 from trninfer.models import load_model
 from trninfer.models.files import Model
@@ -18,7 +18,7 @@ from trninfer.models.network import (
     Flatten,
     ImageInput,
     Layer,
-    LayerNorm,
+    LocalResponseNorm,
     Network,
     Output,
     Softmax,
@@ -28,6 +28,7 @@ from trninfer.runtime.network.plan import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
+NORMS = ("layer_norm", "group_norm", "instance_norm")
 TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers near 1, as all layers give them
 
 
@@ -134,7 +135,7 @@ def test_batches_of_any_size(name: str, target: str, dtype: str) -> None:
         before = min(before, network / batch)
 
 
-@pytest.mark.parametrize("kind", ["shuffle", "prelu", "elements", "dilated"])
+@pytest.mark.parametrize("kind", ["shuffle", "prelu", "elements", "dilated", *NORMS])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_launch_of_each_kind_of_layer(kind: str, dtype: str) -> None:
     """None is slower than layer by layer in a batch of any size, but for few channels joined of several layers, which
@@ -166,10 +167,10 @@ def test_a_row_a_layer_that_add_up() -> None:
 
 
 def test_what_has_no_body_runs_layer_by_layer_and_says_why() -> None:
-    layers = (LayerNorm("norm", 16), Dense("b", 16, 3))
-    model = model_of(Network("n", FeatureInput(16), layers, (), Output("values")))
+    layers = (LocalResponseNorm("norm", 3), Flatten("flat"), Dense("b", 72, 3))
+    model = model_of(Network("n", picture(3, 6, 4), layers, (), Output("values")))
     running = session(model)
-    reason = "layer by layer, not in one launch: there is no body for layer 'norm' (layer_norm)"
+    reason = "layer by layer, not in one launch: there is no body for layer 'norm' (local_response_norm)"
     assert running.launches_note == reason
     assert running.rows == session(model, launches="layer").rows
 

@@ -14,8 +14,10 @@ from trninfer.models.network import (
     Conv2d,
     Dense,
     Flatten,
+    GroupNorm,
     ImageInput,
     Layer,
+    LayerNorm,
     Network,
     Output,
     Pool,
@@ -35,7 +37,9 @@ KINDS = [
     "slice",
     "shuffle",
     "prelu",
-]  # beside convolutions
+    "layer_norm",
+    "group_norm",
+]
 ACTIVATIONS = ["identity", "relu", "gelu", "sigmoid", "tanh", "silu", "hardswish"]
 
 
@@ -153,6 +157,11 @@ def _of_graph(draw: st.DrawFn, name: str, shapes: dict[str, Shape]) -> Layer:
         return Affine(name, draw(st.sampled_from([shape[:1], shape])), activation, inputs=(read,))
     if kind == "prelu":
         return PRelu(name, shape[0], inputs=(read,))
+    if kind == "layer_norm":
+        return LayerNorm(name, shape[0], draw(st.sampled_from([1e-5, 0.1])), inputs=(read,))
+    if kind == "group_norm":
+        groups = draw(st.sampled_from([count for count in (1, 2, 5, 13, shape[0]) if shape[0] % count == 0]))
+        return GroupNorm(name, shape[0], groups, draw(st.sampled_from([1e-5, 0.1])), inputs=(read,))
     if kind == "activation":
         return Activation(name, activation, inputs=(read,))
     if kind == "slice":
@@ -245,6 +254,10 @@ def of_kind(kind: str, channels: int = 24) -> Model:
 def _of_kind(kind: str, name: str, channels: int, inputs: tuple[str, ...]) -> list[Layer]:
     if kind == "prelu":
         return [PRelu(name, channels, inputs=inputs)]
+    if kind == "layer_norm":
+        return [LayerNorm(name, channels, 1e-6, inputs=inputs)]
+    if kind in ("group_norm", "instance_norm"):
+        return [GroupNorm(name, channels, 4 if kind == "group_norm" else channels, inputs=inputs)]
     if kind == "elements":
         return [Affine(name, (channels, 12, 12), "relu", inputs=inputs)]
     if kind == "dilated":
