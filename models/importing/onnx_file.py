@@ -1,33 +1,27 @@
 """An ONNX file as plain data: nodes, constants, what goes in and out. Nothing is computed and nothing executed.
 
-The package `onnx`, an optional extra, decodes the file; no other module sees what it gives. Weights beside the file
-("external data", as PyTorch writes them for large models) are read from regular files in the model's own folder or
-below it, and from nowhere else.
+The package `onnx`, an optional extra, decodes the file; only this module and onnx_tensors.py see what it gives.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
-from ..network import ModelError, Shape
+from ..network import ModelError
 from ..regular_files import describe, file_size, open_regular
-from .fold import MAX_PARAMETERS
+from .onnx_tensors import MAX_RANK, TensorReader, UnknownTypeError
 
 if TYPE_CHECKING:
     import onnx
 
 MAX_FILE_BYTES = 2 << 30  # no protobuf message is larger
 MAX_NODES = 10_000
-MAX_RANK = 8
 MIN_OPSET = 7  # before it, Gemm, BatchNormalization and Dropout meant something else
 
 INSTALL_HINT = "reading ONNX files needs the package onnx: pip install 'trninfer[onnx]'"
@@ -40,10 +34,6 @@ Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | np.ndarray
 
 class MissingOnnxError(ModelError):
     """The package onnx is not installed; the message says how to get it."""
-
-
-class UnknownTypeError(ModelError):
-    """A tensor of a type that is not read, such as text; only a node that needs it makes that an error."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +143,7 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
         raise ModelError(f"{len(graph.node)} nodes are too many; at most {MAX_NODES} are allowed")
     if graph.sparse_initializer:
         raise ModelError("sparse weights are not supported")
-    reader = _TensorReader(path.parent)
+    reader = TensorReader(path.parent)
     named = (*graph.input, *graph.output, *graph.initializer)
     _check_text(graph.name, model.producer_name, model.producer_version, *(value.name for value in named))
     constants: dict[str, np.ndarray] = {}
@@ -246,7 +236,7 @@ def _input(value: onnx.ValueInfoProto) -> GraphInput:
     return GraphInput(value.name, sizes, np.dtype(dtypes[tensor.elem_type]) if known else None)
 
 
-def _node(node: onnx.NodeProto, reader: _TensorReader) -> Node:
+def _node(node: onnx.NodeProto, reader: TensorReader) -> Node:
     _check_text(node.op_type, node.domain, node.name, *node.input, *node.output)
     op = node.op_type if node.domain in _ONNX_DOMAINS else f"{node.domain}.{node.op_type}"
     if not any(node.output):
@@ -259,7 +249,7 @@ def _node(node: onnx.NodeProto, reader: _TensorReader) -> Node:
     return Node(op, node.name, plain.inputs, plain.outputs, attributes)
 
 
-def _attribute(entry: onnx.AttributeProto, reader: _TensorReader) -> Attribute:
+def _attribute(entry: onnx.AttributeProto, reader: TensorReader) -> Attribute:
     from onnx import AttributeProto
 
     if entry.type == AttributeProto.INT:
@@ -276,75 +266,3 @@ def _attribute(entry: onnx.AttributeProto, reader: _TensorReader) -> Attribute:
         with contextlib.suppress(UnknownTypeError):
             return reader.read(entry.t)
     return f"<{AttributeProto.AttributeType.Name(entry.type).lower()}>"  # a subgraph, say: of no operation we read
-
-
-class _TensorReader:
-    """Reads the tensors of a file, MAX_PARAMETERS numbers at most: several may name the same bytes beside it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._left = MAX_PARAMETERS
-
-    def read(self, tensor: onnx.TensorProto) -> np.ndarray:
-        """The values of a tensor."""
-        from onnx import TensorProto, numpy_helper
-
-        where = f"tensor {tensor.name!r}"
-        dtypes: dict[int, Any] = {
-            TensorProto.FLOAT: np.float32,
-            TensorProto.FLOAT16: np.float16,
-            TensorProto.BFLOAT16: ml_dtypes.bfloat16,
-            TensorProto.DOUBLE: np.float64,
-            TensorProto.INT64: np.int64,
-            TensorProto.INT32: np.int32,
-            TensorProto.INT16: np.int16,
-            TensorProto.UINT16: np.uint16,
-            TensorProto.INT8: np.int8,
-            TensorProto.UINT8: np.uint8,
-            TensorProto.BOOL: np.bool_,
-        }
-        if tensor.data_type not in dtypes:
-            known = tensor.data_type in TensorProto.DataType.values()
-            kind = TensorProto.DataType.Name(tensor.data_type) if known else tensor.data_type
-            raise UnknownTypeError(f"{where}: type {kind} is not supported; floats and integers of 8 to 64 bits are")
-        shape = tuple(tensor.dims)
-        if len(shape) > MAX_RANK or any(size < 0 for size in shape):
-            raise ModelError(f"{where}: it has no such shape as {list(shape)[: MAX_RANK + 1]}")
-        self._left -= math.prod(shape)
-        if self._left < 0:
-            raise ModelError(f"{where}: too many numbers; at most {MAX_PARAMETERS} are allowed in all tensors")
-        if tensor.data_location == TensorProto.EXTERNAL:
-            return _external(tensor, where, shape, np.dtype(dtypes[tensor.data_type]), self._folder)
-        try:
-            return numpy_helper.to_array(tensor)
-        except (ValueError, TypeError, OverflowError):
-            raise ModelError(f"{where}: its values do not fit its shape {list(shape)}") from None
-
-
-def _external(tensor: onnx.TensorProto, where: str, shape: Shape, dtype: np.dtype[Any], folder: Path) -> np.ndarray:
-    """Values from a file beside the model's."""
-    fields = {entry.key: entry.value for entry in tensor.external_data}
-    location = fields.get("location", "")
-    numbers = [fields.get("offset", "0"), fields.get("length", str(math.prod(shape) * dtype.itemsize))]
-    if not all(number.isascii() and number.isdigit() and len(number) < 20 for number in numbers):
-        raise ModelError(f"{where}: its place in {location!r} is no number")
-    offset, length = map(int, numbers)
-    if length != math.prod(shape) * dtype.itemsize:
-        raise ModelError(f"{where}: {length} bytes do not fit its shape {list(shape)}")
-    try:
-        home = os.path.realpath(folder)
-        target = os.path.realpath(os.path.join(home, location))
-        if not location or os.path.commonpath([home, target]) != home or not os.path.isfile(target):
-            raise ModelError(f"{where}: its values are in {location!r}, which is no file beside the model")
-        with open(target, "rb") as file:
-            if offset + length > os.fstat(file.fileno()).st_size:
-                raise ModelError(f"{where}: {location!r} is too short for it")
-            file.seek(offset)
-            raw = file.read(length)
-    except (OSError, ValueError) as error:
-        if isinstance(error, ModelError):
-            raise
-        raise ModelError(f"{where}: {location!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(raw) != length:
-        raise ModelError(f"{where}: {location!r} is too short for it")
-    return np.frombuffer(raw, dtype.newbyteorder("<") if dtype.kind != "V" else dtype).reshape(shape)

@@ -1,0 +1,99 @@
+"""The tensors of an ONNX file, as arrays.
+
+Weights beside the file ("external data", as PyTorch writes them for large models) are read from regular files in the
+model's own folder or below it, and from nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from ..network import ModelError, Shape
+from .fold import MAX_PARAMETERS
+
+if TYPE_CHECKING:
+    import onnx
+
+MAX_RANK = 8
+
+
+class UnknownTypeError(ModelError):
+    """A tensor of a type that is not read, such as text; only a node that needs it makes that an error."""
+
+
+class TensorReader:
+    """Reads the tensors of a file, MAX_PARAMETERS numbers at most: several may name the same bytes beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._left = MAX_PARAMETERS
+
+    def read(self, tensor: onnx.TensorProto) -> np.ndarray:
+        """The values of a tensor."""
+        from onnx import TensorProto, numpy_helper
+
+        where = f"tensor {tensor.name!r}"
+        dtypes: dict[int, Any] = {
+            TensorProto.FLOAT: np.float32,
+            TensorProto.FLOAT16: np.float16,
+            TensorProto.BFLOAT16: ml_dtypes.bfloat16,
+            TensorProto.DOUBLE: np.float64,
+            TensorProto.INT64: np.int64,
+            TensorProto.INT32: np.int32,
+            TensorProto.INT16: np.int16,
+            TensorProto.UINT16: np.uint16,
+            TensorProto.INT8: np.int8,
+            TensorProto.UINT8: np.uint8,
+            TensorProto.BOOL: np.bool_,
+        }
+        if tensor.data_type not in dtypes:
+            known = tensor.data_type in TensorProto.DataType.values()
+            kind = TensorProto.DataType.Name(tensor.data_type) if known else tensor.data_type
+            raise UnknownTypeError(f"{where}: type {kind} is not supported; floats and integers of 8 to 64 bits are")
+        shape = tuple(tensor.dims)
+        if len(shape) > MAX_RANK or any(size < 0 for size in shape):
+            raise ModelError(f"{where}: it has no such shape as {list(shape)[: MAX_RANK + 1]}")
+        self._left -= math.prod(shape)
+        if self._left < 0:
+            raise ModelError(f"{where}: too many numbers; at most {MAX_PARAMETERS} are allowed in all tensors")
+        if tensor.data_location == TensorProto.EXTERNAL:
+            return _external(tensor, where, shape, np.dtype(dtypes[tensor.data_type]), self._folder)
+        try:
+            return numpy_helper.to_array(tensor)
+        except (ValueError, TypeError, OverflowError):
+            raise ModelError(f"{where}: its values do not fit its shape {list(shape)}") from None
+
+
+def _external(tensor: onnx.TensorProto, where: str, shape: Shape, dtype: np.dtype[Any], folder: Path) -> np.ndarray:
+    """Values from a file beside the model's."""
+    fields = {entry.key: entry.value for entry in tensor.external_data}
+    location = fields.get("location", "")
+    numbers = [fields.get("offset", "0"), fields.get("length", str(math.prod(shape) * dtype.itemsize))]
+    if not all(number.isascii() and number.isdigit() and len(number) < 20 for number in numbers):
+        raise ModelError(f"{where}: its place in {location!r} is no number")
+    offset, length = map(int, numbers)
+    if length != math.prod(shape) * dtype.itemsize:
+        raise ModelError(f"{where}: {length} bytes do not fit its shape {list(shape)}")
+    try:
+        home = os.path.realpath(folder)
+        target = os.path.realpath(os.path.join(home, location))
+        if not location or os.path.commonpath([home, target]) != home or not os.path.isfile(target):
+            raise ModelError(f"{where}: its values are in {location!r}, which is no file beside the model")
+        with open(target, "rb") as file:
+            if offset + length > os.fstat(file.fileno()).st_size:
+                raise ModelError(f"{where}: {location!r} is too short for it")
+            file.seek(offset)
+            raw = file.read(length)
+    except (OSError, ValueError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(f"{where}: {location!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(raw) != length:
+        raise ModelError(f"{where}: {location!r} is too short for it")
+    return np.frombuffer(raw, dtype.newbyteorder("<") if dtype.kind != "V" else dtype).reshape(shape)
