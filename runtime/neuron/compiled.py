@@ -1,6 +1,6 @@
 """What both ways to the chip share: kernels compiled once and cached, run, and timed once for their shapes.
 
-A way (`nrt.py`, `backend.py`) says how a kernel is compiled into a folder, loaded from it, and called.
+A way (`nrt.py`, `pytorch_backend.py`) says how a kernel is compiled into a folder, loaded from it, and called.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from trninfer.app.reports.machine import to_document
 from trninfer.app.reports.report import Report
 from trninfer.kernels import nki_source
 from trninfer.runtime.measure.compare import MEASUREMENT_COLUMNS, BackendComparison, ComparedLaunch
-from trninfer.runtime.neuron import backend as neuron
 from trninfer.runtime.neuron import environment
+from trninfer.runtime.neuron import pytorch_backend as pytorch
 from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.neuron.device_time import DeviceTime
 from trninfer.runtime.session import Result
@@ -49,7 +49,7 @@ def chip(monkeypatch, tmp_path) -> ModuleType:
 def device_times(monkeypatch) -> None:
     """The time on the device is there on the way by PyTorch NeuronX too."""
     told = DeviceTime(17.0, 19.0)
-    monkeypatch.setattr(neuron.NeuronBackend, "_device_time", lambda self, executable, arrays: told)
+    monkeypatch.setattr(pytorch.PyTorchBackend, "_device_time", lambda self, executable, arrays: told)
 
 
 @pytest.fixture
@@ -201,13 +201,13 @@ def test_compared_times_as_csv(cli, chip, pictures, picture_model, tmp_path) -> 
 
 
 def test_outputs_that_differ_are_status_1(cli, chip, feature_model, data, monkeypatch) -> None:
-    to_array = neuron.to_array
+    to_array = pytorch.to_array
 
     def spoil(torch, tensor):
         array = to_array(torch, tensor)
         return array if array.dtype.kind == "i" else array * 2
 
-    monkeypatch.setattr(neuron, "to_array", spoil)
+    monkeypatch.setattr(pytorch, "to_array", spoil)
     arguments = ("ffnn", "--data", data, "--model", feature_model, "--compare-backends")
     outcome = cli(*arguments)
     assert outcome.status == 1 and "DIFFERS" in outcome.out
@@ -217,13 +217,13 @@ def test_outputs_that_differ_are_status_1(cli, chip, feature_model, data, monkey
 
 
 def test_an_output_that_is_not_finite_is_one_line(cli, chip, feature_model, data, monkeypatch) -> None:
-    to_array = neuron.to_array
+    to_array = pytorch.to_array
 
     def spoil(torch, tensor):
         array = to_array(torch, tensor)
         return array if array.dtype.kind == "i" else np.full_like(array, np.nan)
 
-    monkeypatch.setattr(neuron, "to_array", spoil)
+    monkeypatch.setattr(pytorch, "to_array", spoil)
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends", "--quiet")
     assert outcome.status == 2 and "not finite" in outcome.err and len(outcome.err.splitlines()) == 1
 
@@ -240,8 +240,8 @@ def test_an_infinite_error_is_null_in_json() -> None:
 
 
 def test_a_class_that_does_not_exist_is_one_line(cli, chip, feature_model, data, monkeypatch) -> None:
-    to_array = neuron.to_array
-    monkeypatch.setattr(neuron, "to_array", lambda torch, tensor: to_array(torch, tensor) + 3)
+    to_array = pytorch.to_array
+    monkeypatch.setattr(pytorch, "to_array", lambda torch, tensor: to_array(torch, tensor) + 3)
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--quiet")
     assert outcome.status == 2 and outcome.err == "trninfer: argmax on trn2: gave classes outside 0 to 2\n"
 

@@ -7,10 +7,10 @@ import signal
 
 from trninfer.runtime.backend import BackendUnavailable
 from trninfer.runtime.neuron import environment
-from trninfer.runtime.neuron.backend import NeuronBackend
+from trninfer.runtime.neuron.pytorch_backend import PyTorchBackend
 
 
-class CoreBackend(NeuronBackend):
+class CoreBackend(PyTorchBackend):
     """The Neuron backend on the stand-ins for AWS's packages; with the fault "kill" it ends at its first kernel."""
 
     fault: str | None = None
