@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from trninfer.benchmarks.measurements import launch_of, load_all_kernel_rows
-from trninfer.simulator import launch
+from trninfer.simulator import kernel
 from trninfer.simulator.core import NeuronCore, running
 from trninfer.simulator.garbage import uncollected
 from trninfer.simulator.targets import find_target
@@ -38,7 +38,7 @@ def processor_us(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 def walk(measured: Any) -> NeuronCore:
     """The kernel, shapes only, as `simulator.run` walks it; not checked yet."""
     core = NeuronCore(find_target(measured.target), functional=False, dge=measured.dge)
-    arguments = [launch._argument(core, value) for value in measured.arguments]
+    arguments = [kernel.argument(core, value) for value in measured.arguments]
     with running(core):
         measured.kernel.function(*arguments, **measured.parameters)
     return core

@@ -12,7 +12,8 @@ from __future__ import annotations
 import sys
 
 from .errors import CapacityError, NkiValidationError, NotSimulatedError, OutOfBoundsError
-from .launch import Kernel, TensorSpec, jit, run, simulate
+from .kernel import Kernel, TensorSpec, jit, simulate
+from .launch import run
 from .run import Run, write_trace
 from .targets import TARGETS, Target
 from .timing.constants import changed

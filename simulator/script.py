@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import install, launch
+from . import install, kernel
 from .run import Run
 from .targets import TARGET_VARIABLE, find_target
 from .tracebacks import without_ours
@@ -36,9 +36,9 @@ def run_script(arguments: Sequence[str], observe: Observer, target: str | None =
     argv, path = sys.argv, list(sys.path)
     sys.argv = list(arguments)
     sys.path.insert(0, os.path.dirname(script))
-    launch.observers.append(observe)
+    kernel.observers.append(observe)
     try:
-        with launch.sanitized(sanitize):
+        with kernel.sanitized(sanitize):
             runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         return _status(end.code)
@@ -48,7 +48,7 @@ def run_script(arguments: Sequence[str], observe: Observer, target: str | None =
         _show(error, script)
         return FAILED
     finally:
-        launch.observers.remove(observe)
+        kernel.observers.remove(observe)
         sys.argv, sys.path[:] = argv, path
         for name, value in before.items():
             if value is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..launch import jit, simulate
+from ..kernel import jit, simulate
 from . import collectives as collectives
 from . import compiler as compiler
 from . import constants

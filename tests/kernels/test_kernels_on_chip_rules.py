@@ -23,7 +23,7 @@ from trninfer.runtime.network.plan import NetworkPlan
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.instructions import scalar_engine, vector_engine
-from trninfer.simulator.launch import execute
+from trninfer.simulator.kernel import execute
 from trninfer.simulator.targets import TARGETS, find_target
 
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}

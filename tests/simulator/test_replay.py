@@ -19,7 +19,7 @@ from trninfer import kernels, simulator
 from trninfer.simulator import launch as launching
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.instructions.diagonal import without_zeros
-from trninfer.simulator.launch import execute
+from trninfer.simulator.kernel import execute
 from trninfer.simulator.replay import Replayed, Replays
 from trninfer.simulator.targets import find_target
 
@@ -89,7 +89,9 @@ def test_launches_that_share_memory_do_not_disturb_each_other() -> None:
 
 def test_times_and_memory_are_told_of_every_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[float, list[str]]] = []
-    monkeypatch.setattr(launching, "observers", [lambda run, shapes: seen.append((run.latency_us, shapes))])
+    monkeypatch.setattr(
+        "trninfer.simulator.kernel.observers", [lambda run, shapes: seen.append((run.latency_us, shapes))]
+    )
     x = normal((130, 70), np.float16, 0)
     runs = [launch(kernels.transpose, x) for _ in range(4)]
     assert replayed() == 1

@@ -14,7 +14,7 @@ from trninfer import simulator
 from trninfer.simulator import launch as launching
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.instructions.diagonal import without_zeros
-from trninfer.simulator.launch import execute
+from trninfer.simulator.kernel import execute
 from trninfer.simulator.replay import Replayed, Replays
 from trninfer.simulator.targets import find_target
 

@@ -7,7 +7,7 @@ from nki_tensors import new
 from trninfer import simulator
 from trninfer.simulator import CapacityError
 from trninfer.simulator.core import NeuronCore
-from trninfer.simulator.launch import execute
+from trninfer.simulator.kernel import execute
 from trninfer.simulator.targets import TARGETS, find_target
 
 
