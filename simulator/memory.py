@@ -32,7 +32,6 @@ class MemoryRegion(Enum):
 
 PSUM_ALIGNMENT = 4  # bytes, of an address in PSUM (nl.tile_size.psum_min_align; 1 in SBUF)
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
-HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
 class Storage:

@@ -23,17 +23,14 @@ MAX_BYTES = 64 << 20  # of a baseline: a bench of a hundred layers takes 40 KB
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """A layer, or a case of a suite. `status` is one of STATUSES; `change` is relative to the baseline, 0.05 for 5 %
-    slower, and None where there is nothing to compare with."""
+    """A layer, or a case of a suite. `change` is relative to the baseline, 0.05 for 5 % slower, and None where
+    there is nothing to compare with."""
 
     name: str
-    status: str
+    status: str  # same, faster, slower, regression, added or removed
     baseline_us: float | None
     latency_us: float | None
     change: float | None
-
-
-STATUSES = ("same", "faster", "slower", "regression", "added", "removed")
 
 
 @dataclass(frozen=True)
@@ -212,8 +209,8 @@ def render_comparison(comparison: BaselineComparison, stream: Any) -> str:
     records = [
         (
             row.name,
-            _right(row.baseline_us, 11),
-            _right(row.latency_us, 11),
+            _right(row.baseline_us),
+            _right(row.latency_us),
             "" if row.change is None else f"{_percent(row.change):>10}",
             row.status.upper() if row.status == "regression" else row.status,
         )
@@ -235,8 +232,8 @@ def verdict(comparison: BaselineComparison) -> str:
     return f"compare FAILED: more than {allowed} slower: {', '.join(map(printable, slow))}{note}"
 
 
-def _right(value: float | None, width: int) -> str:
-    return f"{'-' if value is None else f'{value:,.2f}':>{width}}"
+def _right(value: float | None) -> str:
+    return f"{'-' if value is None else f'{value:,.2f}':>11}"
 
 
 def _percent(change: float) -> str:

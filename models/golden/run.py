@@ -44,12 +44,11 @@ class GoldenRun(NamedTuple):
 
     logits: np.ndarray  # [B, outputs], what goes into the softmax (or the last layer's output where there is none)
     probabilities: np.ndarray  # [B, outputs]: see `probabilities_of`
-    layers: dict[str, np.ndarray] | None  # each layer's output by name, where asked for
     scores: np.ndarray  # [B, outputs], what the last layer gives
     largest: np.ndarray  # [B], of values, the largest number that any layer gives, without its sign; of others zeros
 
 
-def run_network(network: Network, tensors: Tensors, x: np.ndarray, keep_layers: bool = False) -> GoldenRun:
+def run_network(network: Network, tensors: Tensors, x: np.ndarray) -> GoldenRun:
     """Run a batch [B, *network.input.shape] (float32) through the network."""
     if x.shape[1:] != network.input.shape:
         raise ValueError(
@@ -58,7 +57,6 @@ def run_network(network: Network, tensors: Tensors, x: np.ndarray, keep_layers: 
     last = network.layers[-1]
     values = {INPUT: x.astype(np.float32)}
     left = dict(network.readers())
-    layers: dict[str, np.ndarray] = {}
     logits = values[INPUT]
     largest = np.zeros(len(x), np.float32)
     for layer in network.layers:
@@ -68,14 +66,12 @@ def run_network(network: Network, tensors: Tensors, x: np.ndarray, keep_layers: 
         logits = read[0] if layer is last and isinstance(layer, Softmax) else values[layer.name]
         if network.output.kind == "values":
             np.maximum(largest, np.abs(values[layer.name]).reshape(len(x), -1).max(axis=1, initial=0), out=largest)
-        if keep_layers:
-            layers[layer.name] = values[layer.name]
         for name in layer.inputs:
             left[name] -= 1
             if not left[name]:
                 del values[name]
     scores = values[last.name]
-    return GoldenRun(logits, probabilities_of(scores, network.output), layers if keep_layers else None, scores, largest)
+    return GoldenRun(logits, probabilities_of(scores, network.output), scores, largest)
 
 
 def probabilities_of(scores: np.ndarray, output: Output) -> np.ndarray:

@@ -76,9 +76,9 @@ class _Fusing:
         self.last = renamed.get(self.last, self.last)
         self._drop_unread()
 
-    def source(self, layer: Layer, position: int = 0) -> Layer | None:
-        """The layer that an input of `layer` is, where nothing else reads it."""
-        name = layer.inputs[position]
+    def source(self, layer: Layer) -> Layer | None:
+        """The layer that the first input of `layer` is, where nothing else reads it."""
+        name = layer.inputs[0]
         return self.layers.get(name) if self.reads[name] == 1 and name != self.last else None
 
     def absorb(self, source: Layer, **changes: object) -> str:

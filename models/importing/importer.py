@@ -47,9 +47,9 @@ class Importer:
             )
         return self.views[name]
 
-    def image(self, node: Node, position: int = 0) -> View:
-        """An input as [batch, channels, ...]."""
-        view = self.data(node, position).with_batch()
+    def image(self, node: Node) -> View:
+        """The first input as [batch, channels, ...]."""
+        view = self.data(node).with_batch()
         if not view.batched or len(view.axes) not in (2, 3):
             raise ModelError(f"takes images, but {self.told(view)} comes in")
         return view

@@ -130,10 +130,10 @@ def split_sizes(node: Node, inputs: Sequence[np.ndarray | None], extent: int) ->
     return sizes
 
 
-def axes_of(node: Node, inputs: Sequence[np.ndarray | None], position: int = 1) -> tuple[int, ...] | None:
-    """Axes from an input (newer opsets) or an attribute; None where none are given."""
-    if len(inputs) > position and inputs[position] is not None:
-        return tuple(int(axis) for axis in inputs[position].ravel()[:16])  # type: ignore[union-attr]
+def axes_of(node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[int, ...] | None:
+    """Axes from the second input (newer opsets) or an attribute; None where none are given."""
+    if len(inputs) > 1 and inputs[1] is not None:
+        return tuple(int(axis) for axis in inputs[1].ravel()[:16])
     return listed(node, "axes") if "axes" in node.attributes else None
 
 

@@ -62,13 +62,13 @@ class Sequence:
         layer = Activation(self.builder.name(activation), activation, parameters, inputs=(self.last,))
         self.last = self.builder.add(layer)
 
-    def pool(self, method: str, window: int, stride: int, padding: int = 0) -> None:
+    def pool(self, method: str, window: int, stride: int) -> None:
         """Maximum or average over square windows; a window of 0 is the whole image."""
         if len(self.shape) != 3:
             raise ModelError(f"a pool takes an image, but {self.shape[0]} features come in")
         size = (window, window) if window else (self.shape[1], self.shape[2])
         step = (stride, stride) if window else size
-        layer = Pool(self.builder.name("pool"), method, size, step, (padding,) * 4, inputs=(self.last,))
+        layer = Pool(self.builder.name("pool"), method, size, step, inputs=(self.last,))
         self.last = self.builder.add(layer)
 
     def flatten(self) -> None:

@@ -59,23 +59,21 @@ def _weights(importer: Importer, node: Node, position: int, axis: int) -> np.nda
         raise ModelError("its weights and their scales do not fit") from None
 
 
-def _bias(importer: Importer, node: Node, position: int, scales: np.ndarray) -> np.ndarray | None:
+def _bias(importer: Importer, node: Node, position: int) -> np.ndarray | None:
+    """Whole numbers in the scale of the sums: that of the data by those of the weights."""
+    scales = [importer.constant(node, place) for place in (1, 4)]
+    if scales[0] is None or scales[1] is None:
+        raise ModelError("its scales are missing")
     given = importer.constant(node, position)
     if given is None:
         return None
-    return given.astype(np.float32).reshape(-1) * scales.astype(np.float32).reshape(-1)
-
-
-def _product(importer: Importer, node: Node, x_scale: int, w_scale: int) -> np.ndarray:
-    scales = [importer.constant(node, place) for place in (x_scale, w_scale)]
-    if scales[0] is None or scales[1] is None:
-        raise ModelError("its scales are missing")
-    return scales[0].astype(np.float64) * scales[1].astype(np.float64)
+    product = scales[0].astype(np.float64) * scales[1].astype(np.float64)
+    return given.astype(np.float32).reshape(-1) * product.astype(np.float32).reshape(-1)
 
 
 def _conv(importer: Importer, node: Node) -> None:
     weight = _weights(importer, node, 3, 0)
-    bias = _bias(importer, node, 8, _product(importer, node, 1, 4))
+    bias = _bias(importer, node, 8)
     data, last = importer.image(node), _channels_last(node)
     view = convolve(importer, node, _channels_moved(data, -1, 0) if last else data, weight, bias)
     view = _channels_moved(view, 0, -1) if last else view
@@ -102,7 +100,7 @@ def _matmul(importer: Importer, node: Node) -> None:
 def _gemm(importer: Importer, node: Node) -> None:
     transposed = bool(node.attributes.get("transB", 0))
     weight = _weights(importer, node, 3, 0 if transposed else 1)
-    bias = _bias(importer, node, 6, _product(importer, node, 1, 4))
+    bias = _bias(importer, node, 6)
     view = dense(importer, importer.data(node), weight.T if transposed else weight, bias)
     if importer.constant(node, 7) is not None:
         view = _range(importer, view, importer.constant(node, 7), importer.constant(node, 8))
