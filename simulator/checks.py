@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .core import active
+from .core import NeuronCore, active
 from .dtypes import Array
 from .errors import EarlierNkiWarning, NkiValidationError
 from .instruction import engine
@@ -21,6 +21,15 @@ from .views import dimensions
 
 MAX_COUNT = (1 << 16) - 1
 MAX_STRIDE = (1 << 15) - 1
+
+
+def active_since(op: str, generation: int) -> NeuronCore:
+    """The core that takes an instruction which NeuronCore-v3 or -v4 brought."""
+    core = active(op)
+    if core.target.generation < generation:
+        needed = {3: "v3 (trn2) or newer", 4: "v4 (trn3)"}[generation]
+        raise NkiValidationError(f"{op}: needs NeuronCore-{needed}, came {core.target.name}")
+    return core
 
 
 def tile(op: str, operand: str, tensor: object) -> NkiTensor:

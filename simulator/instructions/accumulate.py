@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import (
+    active_since,
     broadcast_value,
     destination,
     float_values,
@@ -73,10 +74,8 @@ def tensor_scalar_reduce(
     if core.functional:
         with np.errstate(all="ignore"):
             values = apply(operator, float_values(data), scalar, False, len(data.shape))
-            total = accumulate(vector_accumulators(core, data), values, reducer, reduce_cmd, init)
-        dst.write(shaped(values, dst.shape))
-        if reduce_res is not None:
-            reduce_res.write(shaped(-total if reduce_res_negate else total, reduce_res.shape))
+            dst.write(shaped(values, dst.shape))
+            accumulate(core, data, values, reducer, reduce_cmd, init, reduce_res, reduce_res_negate)
     return instruction
 
 
@@ -90,9 +89,7 @@ def exponential(
     name: str | None = None,
 ) -> Instruction:
     """dst = exp(src - max_value); its sum over the free axes can go to the accumulators. NeuronCore-v4 and newer."""
-    core = active("exponential")
-    if core.target.generation < 4:
-        raise NkiValidationError(f"exponential: needs NeuronCore-v4 (trn3), came {core.target.name}")
+    core = active_since("exponential", 4)
     destination("exponential", dst)
     tile("exponential", "src", src)
     same_size("exponential", dst, "src", src)
@@ -119,9 +116,7 @@ def exponential(
         dst.write(shaped(values, dst.shape))
         if reduce_cmd is not _IDLE:
             adds = reduction("exponential", np.add, ("add",))
-            total = accumulate(vector_accumulators(core, src), values, adds, reduce_cmd, init)
-            if reduce_res is not None:
-                reduce_res.write(shaped(total, reduce_res.shape))
+            accumulate(core, src, values, adds, reduce_cmd, init, reduce_res)
     return instruction
 
 
@@ -187,12 +182,24 @@ def start(lanes: Array, operator: AluOperator, command: reduce_cmd, init: Any) -
     return lanes.copy()
 
 
-def accumulate(lanes: Array, values: Array, operator: AluOperator, command: reduce_cmd, init: Any) -> Array:
-    """Reduce values [partitions, ...] into the accumulators `lanes` [partitions], which come back."""
+def accumulate(
+    core: NeuronCore,
+    data: NkiTensor,
+    values: Array,
+    operator: AluOperator,
+    command: reduce_cmd,
+    init: Any,
+    result: NkiTensor | None,
+    negate: bool = False,
+) -> None:
+    """Reduce values [partitions, ...] into the accumulators of the partitions that `data` is in, and write these to
+    `result`."""
     assert operator.reduction is not None
+    lanes = vector_accumulators(core, data)
     state = start(lanes, operator, command, init)
     lanes[:] = operator.compute(state, operator.reduction(values.reshape(len(lanes), -1), axis=(1,)))
-    return lanes
+    if result is not None:
+        result.write(shaped(-lanes if negate else lanes, result.shape))
 
 
 def vector_accumulators(core: NeuronCore, data: NkiTensor) -> Array:

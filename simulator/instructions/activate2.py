@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import broadcast_value, destination, float_values, same_size, scalar_operand, shaped, tile
-from ..core import active
+from ..checks import active_since, broadcast_value, destination, float_values, same_size, scalar_operand, shaped, tile
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction
@@ -47,9 +46,7 @@ def activate2(
     name: str | None = None,
 ) -> Instruction:
     """dst = op((data <op0> imm0) <op1> imm1) in float32; dst reduced over its free axes can go to the accumulators."""
-    core = active("activate2")
-    if core.target.generation < 4:
-        raise NkiValidationError(f"activate2: needs NeuronCore-v4 (trn3), came {core.target.name}")
+    core = active_since("activate2", 4)
     destination("activate2", dst)
     tile("activate2", "data", data)
     same_size("activate2", dst, "data", data)

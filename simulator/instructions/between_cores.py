@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..checks import engine_of, member
-from ..core import NeuronCore, active
+from ..checks import active_since, engine_of, member
+from ..core import NeuronCore
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..memory import SBUF, MemoryRegion
@@ -88,9 +88,7 @@ _GPSIMD, _DMA = engine.gpsimd, engine.dma
 
 
 def _pair(op: str) -> tuple[NeuronCore, Pair]:
-    core = active(op)
-    if core.target.generation < 3:
-        raise NkiValidationError(f"{op}: needs NeuronCore-v3 (trn2) or newer, came {core.target.name}")
+    core = active_since(op, 3)
     if core.pair is None:
         raise NkiValidationError(f"{op}: the kernel runs on one core; launch it on two, kernel[2](...)")
     return core, core.pair

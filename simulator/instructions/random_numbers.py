@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import (
+    active_since,
     broadcast_value,
     destination,
     engine_of,
@@ -57,9 +58,7 @@ def rng(dst: NkiTensor, engine: engine = engine.vector, name: str | None = None)
 
 def rand2(dst: NkiTensor, min: Any, max: Any, name: str | None = None) -> Instruction:
     """dst = uniform random numbers in [min, max]; numbers or one a partition. NeuronCore-v4 and newer."""
-    core = active("rand2")
-    if core.target.generation < 4:
-        raise NkiValidationError(f"rand2: needs NeuronCore-v4 (trn3), came {core.target.name}")
+    core = active_since("rand2", 4)
     destination("rand2", dst)
     if dst.dtype not in _RAND2_TYPES:
         raise NkiValidationError(f"rand2: dst {dst.label} must be one of {', '.join(_RAND2_TYPES)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..checks import in_sbuf, same_partitions, same_size, shaped
+from ..checks import active_since, in_sbuf, same_partitions, same_size, shaped
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
@@ -59,9 +59,7 @@ def nonzero_with_count(
 ) -> Instruction:
     """In partitions 0, 16, ..., 112: dst = the positions of src's nonzero elements (+ index_offset), then padding_val,
     and last their number. NeuronCore-v3 and newer. Its time is not published; counted as one pass over src."""
-    core = active("nonzero_with_count")
-    if core.target.generation < 3:
-        raise NkiValidationError(f"nonzero_with_count: needs NeuronCore-v3 (trn2) or newer, came {core.target.name}")
+    core = active_since("nonzero_with_count", 3)
     in_sbuf("nonzero_with_count", "dst", dst)
     in_sbuf("nonzero_with_count", "src", src)
     same_partitions("nonzero_with_count", dst, "src", src)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import (
+    active_since,
     broadcast_value,
     destination,
     float_values,
@@ -23,7 +24,7 @@ from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..operators import AluOperator, alu_operator
 from ..tensor import NkiTensor
-from .accumulate import _STATE, accumulate, check_command, reduction, vector_accumulators
+from .accumulate import _STATE, accumulate, check_command, reduction
 from .gpsimd_engine import affine_fills, affine_pattern
 from .scalar_engine import reduce_cmd
 
@@ -102,9 +103,7 @@ def select_reduce(
         )
         dst.write(values)
         if reduce_cmd is not _IDLE:
-            total = accumulate(vector_accumulators(core, on_true), values, reducer, reduce_cmd, None)
-            if reduce_res is not None:
-                reduce_res.write(shaped(total, reduce_res.shape))
+            accumulate(core, on_true, values, reducer, reduce_cmd, None, reduce_res)
     return instruction
 
 
@@ -124,9 +123,7 @@ def range_select(
 ) -> Instruction:
     """dst[i] = on_true_tile[i] where range_start + i compares with both bounds, else the least float32 (the one value
     that on_false_value may have); its maximum goes to the accumulators. NeuronCore-v3 and newer."""
-    core = active("range_select")
-    if core.target.generation < 3:
-        raise NkiValidationError(f"range_select: needs NeuronCore-v3 (trn2) or newer, came {core.target.name}")
+    core = active_since("range_select", 3)
     destination("range_select", dst)
     tile("range_select", "on_true_tile", on_true_tile)
     same_size("range_select", dst, "on_true_tile", on_true_tile)
@@ -157,9 +154,7 @@ def range_select(
         values = np.where(inside, data, np.float32(FLOAT32_MIN))
         dst.write(shaped(values, dst.shape))
         if reduce_cmd is not _IDLE:
-            total = accumulate(vector_accumulators(core, on_true_tile), values, reducer, reduce_cmd, None)
-            if reduce_res is not None:
-                reduce_res.write(shaped(total, reduce_res.shape))
+            accumulate(core, on_true_tile, values, reducer, reduce_cmd, None, reduce_res)
     return instruction
 
 
