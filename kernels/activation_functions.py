@@ -33,8 +33,10 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
     if function is not None:
         _on_scalar_engine(dst, data, function, bias, scale)
     elif activation == "clip":  # rounding never changes order: bounds may be taken after the cast, where that is faster
-        x = data if bias is None and scale is None else dst
-        _moved(x, data, bias, scale)
+        x = data
+        if bias is not None or scale is not None:
+            x = nl.ndarray(dst.shape, dtype=dst.dtype, buffer=nl.sbuf)  # parts of dst do not wait for it
+            _moved(x, data, bias, scale)
         low, high = parameters
         nisa.tensor_scalar(dst=dst, data=x, op0=nl.maximum, operand0=low, op1=nl.minimum, operand1=high)
     else:

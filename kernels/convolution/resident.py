@@ -6,12 +6,12 @@ from .plan import Conv2dPlan, psum_block, reach_of, resident_weights, row_groups
 from .problem import Block, steps_of
 
 
-def plan_resident(problem, block, channels, keeps_rows, combined_bytes):
+def plan_resident(problem, block, channels, keeps_rows, combined_bytes, by_rows=False):
     """The plan of a convolution whose input and packed weights lie in SBUF, the input with its padding.
 
     `block`: output channels of a tile. `channels`: of each input tile. `keeps_rows`: the input has all its rows, as the
     layer before gave them, also those that no tap reads. `combined_bytes`: of a partition, for what minimal filtering
-    combines of the input at a time.
+    combines of the input at a time. `by_rows`: all outputs of some rows come before those of the next.
     """
     form = problem.form
     steps = steps_of(problem)
@@ -29,7 +29,9 @@ def plan_resident(problem, block, channels, keeps_rows, combined_bytes):
     psum = psum_block(problem, columns, fitting, form)
     psum.images = max(1, min(problem.batch, psum.images))
     groups = [Block(0, problem.batch, 0, rows, 0, columns)]
-    if fitting < rows:
+    if by_rows and form == DIRECT and psum.rows < rows:
+        groups = row_groups(problem, columns, psum.rows, 1, 1)
+    elif fitting < rows:
         groups = row_groups(problem, columns, psum.rows, 1, fitting // psum.rows)
     elif form != DIRECT:
         images = elements // combined_elements(form, rows, columns, problem.kernel[0])

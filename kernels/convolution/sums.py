@@ -55,11 +55,9 @@ def convolve_tile(result, tiles, weights, tile, bias, group, added=None, pieces=
         left = piece.column // pool_size
         part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
         target = part[:, :, :, left : left + piece.columns // pool_size]
-        # Where sums come faster than the Scalar Engine takes them, the Vector Engine takes every second one.
-        quick = len(tiles) * len(plan.steps) <= QUICK_MATMULS and (group.row // plan.psum.rows + n) % 2 == 1
-        if added is None and quick and pool_size == 1 and plan.problem.activation == "relu":
-            shaped = sums.reshape(target.shape)
-            nisa.tensor_scalar(dst=target, data=shaped, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0)
+        quick = added is None and pool_size == 1 and len(tiles) * len(plan.steps) <= QUICK_MATMULS
+        if quick and _is_for_vector_engine(plan.problem.activation, group.row // plan.psum.rows + n):
+            _finish_on_vector_engine(target, sums.reshape(target.shape), bias, plan.problem)
         elif added is None:
             _finish(target, sums, bias, plan.problem)
         else:
@@ -122,6 +120,24 @@ def _finish(target, sums, bias, problem):
         activate(activated, sums, name, parameters, bias)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(activated), axis=(3, 4))
         nisa.tensor_copy(dst=target, src=largest.reshape(target.shape), engine=nisa.engine.gpsimd)
+
+
+def _is_for_vector_engine(activation, turn):
+    """Whether the Vector Engine finishes a piece: where sums come faster than the Scalar Engine takes them, both do. Of
+    a clip, the Vector Engine has the bounds of every piece."""
+    if activation == "clip":
+        return turn % 3 == 2
+    return activation == "relu" and turn % 2 == 1
+
+
+def _finish_on_vector_engine(target, sums, bias, problem):
+    if problem.activation == "relu":
+        nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0)
+        return
+    low, high = problem.parameters
+    bounded = nl.ndarray(target.shape, dtype=target.dtype, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=bounded, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=low)
+    nisa.tensor_scalar(dst=target, data=bounded, op0=nl.minimum, operand0=high)
 
 
 def _finish_sum(target, sums, bias, added, problem):

@@ -52,7 +52,7 @@ def plan_layer(layer, value, item_bytes):
     block = outputs if layer.kind == "scores" else min(PARTITIONS, layer.channels * layer.together)
     if value.hbm is not None and layer.group_bytes > 0:
         return plan_groups(problem, block, layer.group_bytes)
-    return plan_resident(problem, block, heights(value), value.hbm is None, layer.group_bytes)
+    return plan_resident(problem, block, heights(value), value.hbm is None, layer.group_bytes, layer.unfold > 1)
 
 
 def convolve(network, n, operands, target, label):

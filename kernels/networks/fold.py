@@ -1,7 +1,8 @@
-"""Values of few channels whose rows lie in pairs on the partitions: [2 C, images, pairs of rows, columns].
+"""Values of few channels whose rows lie in groups of F on the partitions: [F C, images, groups of rows, columns].
 
-Pair r of a value of offset o holds rows 2r - o and 2r - o + 1 of the image, the first on partitions [0, C), the second
-on [C, 2 C). Convolutions of such values are convolutions; here is what is not.
+Group r of a value of offset o holds the rows from F r - o on of the image, the first on partitions [0, C), the next on
+[C, 2 C) and so on. Convolutions of such values are convolutions; here is what is not: rows that are none of the image,
+and pools of pairs.
 """
 
 import nki.isa as nisa
@@ -15,12 +16,13 @@ BAND_ELEMENTS = 1024  # of a partition that are pooled at a time: some 1.1 us
 
 
 def blank_rows(layer, value):
-    """Zeros in the rows of the first and of the last pair that are above and below the image."""
-    half = layer.channels // 2
-    if layer.blank[0]:
-        nisa.memset(dst=whole_tile(value, 0)[0:half, :, 0:1], value=0.0, engine=nisa.engine.gpsimd)
-    if layer.blank[1]:
-        last = whole_tile(value, 0)[half : 2 * half, :, layer.rows - 1 : layer.rows]
+    """Zeros in the rows of the first and of the last group that are above and below the image."""
+    above, below, rows = layer.blank
+    each = layer.channels // rows
+    if above > 0:
+        nisa.memset(dst=whole_tile(value, 0)[0 : above * each, :, 0:1], value=0.0, engine=nisa.engine.gpsimd)
+    for row in range(rows - below, rows):
+        last = whole_tile(value, 0)[row * each : (row + 1) * each, :, layer.rows - 1 : layer.rows]
         nisa.memset(dst=last, value=0.0, engine=nisa.engine.gpsimd)
 
 

@@ -49,8 +49,8 @@ class Layer(nl.NKIObject):
     stays: bool  # its weights stay in SBUF for all passes
     group_bytes: int  # of a partition, for an input in HBM that is loaded in groups of rows or images, 0: as a whole;
     # for one in SBUF, what minimal filtering combines of it at a time
-    blank: tuple[bool, bool]  # whether the first row of the first pair, and the second of the last, are padding
-    unfold: int  # 2 where outputs of the first half of the filters are every second row, those of the others the next
+    blank: tuple[int, int, int]  # rows of the first group that are padding, and of the last, of so many each
+    unfold: int  # rows of the outputs that filters come again for: those of the first part are every so many rows
     form: str  # in which filters are multiplied; they come combined, as convolution/forms.py has them
     fold: tuple[int, int, int]  # of a folded_pool: row of its pair of the first tap, offset given or -1, rows in all
     copies: tuple[int, int, int]  # how often what it gives lies on the partitions, each copy so many rows further down
@@ -142,7 +142,7 @@ def copy_down(layer, value):
         nisa.tensor_copy(
             dst=tile[copy * stride : copy * stride + given, :, 0 : tile.shape[2] - copy * shift],
             src=tile[0:given, :, copy * shift : tile.shape[2]],
-            engine=nisa.engine.gpsimd if copy % 2 == 0 else nisa.engine.vector,
+            engine=nisa.engine.vector,
         )
 
 

@@ -1,12 +1,13 @@
-"""Few channels on all partitions: two rows of an image lie side by side where a layer has 64 channels.
+"""Few channels on all partitions: rows of an image lie side by side where a layer has 64 channels, or 32 and less.
 
-A value of C channels and H rows is held as 2 C channels and half as many rows: row r of the pair image has rows 2r - o
-and 2r - o + 1, o being its offset, 0 or 1. A convolution of such values is again a convolution, whose filters take
-pairs of rows to pairs of rows: 3x3 filters become two rows of taps instead of three where the offset changes from
-input to output, and compute two rows of outputs at once. The Tensor Engine then has all its rows and columns in use,
-which also keeps its clock up, and the engines that finish the sums have all their lanes.
+A value of C channels and H rows is held as F C channels and H / F rows, groups: group r has the rows from F r - o to
+F r - o + F - 1, o being its offset, 0 to F - 1; F is 2 for 64 channels (pairs) and 4 for up to 32. A convolution of
+such values is again a convolution, whose filters take groups of rows to groups of rows: 3x3 filters become two rows of
+taps instead of three where the offset changes from input to output, and compute F rows of outputs at once. A filter for
+each channel becomes one for all of them: what is zero costs nothing that was not idle. The Tensor Engine then has all
+its rows and columns in use, which also keeps its clock up, and the engines that finish the sums have all their lanes.
 
-Rows above and below the image, which pairs of an offset have, are blanked: they are padding to whatever reads them.
+Rows above and below the image, which groups of an offset have, are blanked: they are padding to whatever reads them.
 """
 
 from __future__ import annotations
@@ -20,24 +21,35 @@ import numpy as np
 from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, taps_in_partitions
 from .program import Planned
 
-FOLDED_CHANNELS = 64  # of a row: two fill the partitions, and the second begins at one that engines can address
-FEWEST_ROWS = 16  # of an image, below which there is little to gain
-MOST_FREE = 4  # offsets that are tried in all combinations
+PAIRED_CHANNELS = 64  # of a row: two fill the partitions, and the second begins at one that engines can address
+FOUR_CHANNELS = 32  # and less: four
+FEWEST_GROUPS = 8  # of rows, below which there is little to gain
+MOST_COMBINATIONS = 64  # of offsets that are tried
 
-Offsets = dict[int, int]  # of the layers whose rows lie in pairs
+Offsets = dict[int, int]  # of the layers whose rows lie in groups
 
 
 def fold(layers: Sequence[Planned]) -> list[Planned]:
-    """The layers, those of few channels with their rows in pairs, by the offsets that take the fewest matmuls."""
+    """The layers, those of few channels with their rows in groups, by the offsets that take the fewest matmuls."""
     apart = _pools_apart(layers)
     folded = _candidates(apart)
-    free = [n for n in sorted(folded) if not _follows(apart, folded, n)][:MOST_FREE]
     if not folded:
         return list(layers)
-    combinations = itertools.product((0, 1), repeat=len(free))
-    choices = [_offsets(apart, folded, dict(zip(free, choice))) for choice in combinations]
+    combinations: list[Offsets] = [{}]
+    for n in sorted(folded):
+        rows = rows_of(apart[n])
+        if not _follows(apart, folded, n) and len(combinations) * rows <= MOST_COMBINATIONS:
+            combinations = [{**chosen, n: offset} for chosen in combinations for offset in range(rows)]
+    choices = [_offsets(apart, folded, chosen) for chosen in combinations]
     fewest = min(choices, key=lambda offsets: sum(_work(apart, offsets, n) for n in range(len(apart))))
     return [_folded(apart, fewest, n) for n in range(len(apart))]
+
+
+def rows_of(layer: Planned) -> int:
+    """How many rows of what a layer gives would lie side by side; 1 for none."""
+    if layer.channels == PAIRED_CHANNELS:
+        return 2
+    return 4 if layer.channels <= FOUR_CHANNELS else 1
 
 
 def _pools_apart(layers: Sequence[Planned]) -> list[Planned]:
@@ -46,7 +58,7 @@ def _pools_apart(layers: Sequence[Planned]) -> list[Planned]:
     place: dict[int, int] = {-1: -1}
     for n, layer in enumerate(layers):
         layer = replace(layer, sources=tuple(tuple(place[part] for part in parts) for parts in layer.sources))
-        if layer.pool_size == 2 and layer.channels == FOLDED_CHANNELS and _is_plain(layer):
+        if layer.pool_size == 2 and layer.channels == PAIRED_CHANNELS and _is_plain(layer) and _is_positive(layer):
             between = (layer.channels, 2 * layer.after[1], 2 * layer.after[2])
             pool = Planned("max_pool", layer.name, ((len(apart),),), layer.channels, (2, 2), (2, 2))
             apart.append(replace(layer, pool_size=1, after=between, in_hbm=False))
@@ -57,20 +69,28 @@ def _pools_apart(layers: Sequence[Planned]) -> list[Planned]:
 
 
 def _is_plain(layer: Planned) -> bool:
-    """Whether it is a convolution that a change of its filters can fold, and whose output is never below 0."""
-    plain = layer.kind == "conv2d" and layer.groups == 1 and layer.dilation[0] == 1 and layer.activation == "relu"
-    return plain and layer.after[1] >= FEWEST_ROWS and all(len(parts) == 1 for parts in layer.sources)
+    """Whether it is a convolution that a change of its filters can fold."""
+    single = all(len(parts) == 1 for parts in layer.sources)
+    return layer.kind == "conv2d" and layer.dilation[0] == 1 and single and _is_large(layer)
+
+
+def _is_large(layer: Planned) -> bool:
+    return layer.after[1] >= FEWEST_GROUPS * rows_of(layer)
+
+
+def _is_positive(layer: Planned) -> bool:
+    """Whether what it gives is never below 0, so that a blank row is no maximum."""
+    return layer.kind == "max_pool" or layer.activation == "relu"
 
 
 def _candidates(layers: Sequence[Planned]) -> set[int]:
-    """The layers that can give pairs of rows, and all of whose readers can take them."""
+    """The layers that can give groups of rows, and all of whose readers can take them."""
     found = {
         n
         for n, layer in enumerate(layers)
-        if layer.channels == FOLDED_CHANNELS
+        if rows_of(layer) > 1
         and not layer.in_hbm
-        and layer.after[1] >= FEWEST_ROWS
-        and ((_is_plain(layer) and layer.pool_size == 1) or _pools(layer))
+        and ((_is_plain(layer) and layer.pool_size == 1) or (_pools(layer) and _is_large(layer)))
     }
     while True:
         kept = {n for n in found if _can_give(layers, found, n) and _can_be_read(layers, found, n)}
@@ -82,32 +102,46 @@ def _candidates(layers: Sequence[Planned]) -> set[int]:
 def _pools(layer: Planned) -> bool:
     """Whether it is a pool that takes pairs of rows."""
     of_rows = layer.kernel[0] in (2, 3) and layer.stride[0] == 2 and len(layer.sources[0]) == 1
-    return layer.kind == "max_pool" and of_rows and layer.dilation[0] == 1 and not layer.ceil_mode
+    plain = layer.kind == "max_pool" and layer.dilation[0] == 1 and not layer.ceil_mode
+    return plain and of_rows and layer.channels == PAIRED_CHANNELS
 
 
 def _can_give(layers: Sequence[Planned], folded: set[int], number: int) -> bool:
     layer = layers[number]
-    if layer.kind == "max_pool":
+    if layer.kind == "max_pool" or layer.groups > 1:
         return layer.sources[0][0] in folded
     return all(parts[0] in folded for parts in layer.sources[1:])
 
 
 def _can_be_read(layers: Sequence[Planned], folded: set[int], number: int) -> bool:
     readers = [(n, layer) for n, layer in enumerate(layers) for parts in layer.sources if number in parts]
-    return bool(readers) and all(_can_read(layer, n in folded, number) for n, layer in readers)
+    blanks = layers[number].channels in (FOUR_CHANNELS, PAIRED_CHANNELS)  # of which each row begins where engines write
+    return bool(readers) and all(
+        (blanks or not _reads_blanks(layer)) and _can_read(layers, n in folded, layer, number) for n, layer in readers
+    )
 
 
-def _can_read(layer: Planned, is_folded: bool, number: int) -> bool:
-    """Whether a layer can take pairs of rows, and give them or (where not folded) single rows."""
+def _reads_blanks(layer: Planned) -> bool:
+    """Whether a layer reads rows above and below the image."""
+    return layer.kernel[0] > 1
+
+
+def _can_read(layers: Sequence[Planned], is_folded: bool, layer: Planned, number: int) -> bool:
+    """Whether a layer can take groups of rows, and give them or (where not folded) single rows."""
     if _pools(layer):
-        return True
-    if layer.kind != "conv2d" or layer.groups > 1 or layer.dilation[0] > 1 or any(len(p) > 1 for p in layer.sources):
+        return _is_positive(layers[number])
+    if layer.kind != "conv2d" or layer.dilation[0] > 1 or any(len(p) > 1 for p in layer.sources):
         return False
-    if is_folded or layer.stride[0] == 2:
-        return is_folded or all(parts != (number,) for parts in layer.sources[1:])
+    rows, stride = rows_of(layers[number]), layer.stride[0]
+    if is_folded:
+        return stride * rows_of(layer) % rows == 0
+    if layer.groups > 1 or any(parts == (number,) for parts in layer.sources[1:]):
+        return False
+    if stride % rows == 0:
+        return True
     whole_tiles = layer.channels <= PARTITIONS or layer.channels % PARTITIONS == 0
     single = layer.pool_size == 1 and len(layer.sources) == 1 and not layer.in_hbm
-    return layer.stride[0] == 1 and whole_tiles and single and layer.after[1] % 2 == 0
+    return rows % stride == 0 and whole_tiles and single and layer.after[1] % (rows // stride) == 0
 
 
 def _follows(layers: Sequence[Planned], folded: set[int], number: int) -> bool:
@@ -124,9 +158,17 @@ def _offsets(layers: Sequence[Planned], folded: set[int], chosen: Offsets) -> Of
             offsets[n] = chosen.get(n, 0)
         elif len(layer.sources) > 1:
             offsets[n] = offsets[layer.sources[1][0]]
-        else:  # so that the first row that a pair of outputs reads is the first of a pair
-            offsets[n] = (offsets[layer.sources[0][0]] - layer.padding[0]) % 2 if layer.stride[0] % 2 else 0
+        else:  # so that a group of outputs reads as few groups as it can
+            taken, rows = offsets[layer.sources[0][0]], rows_of(layers[layer.sources[0][0]])
+            spans = [_span(layer, rows, taken, rows_of(layer), offset) for offset in range(rows_of(layer))]
+            offsets[n] = min(range(len(spans)), key=lambda offset: spans[offset][1] - spans[offset][0])
     return offsets
+
+
+def _span(layer: Planned, rows: int, taken: int, given_rows: int, given: int) -> tuple[int, int]:
+    """(first, last) group, of `rows` with the offset `taken`, that the first group of outputs reads."""
+    start = taken - layer.stride[0] * given - layer.padding[0]  # row of group 0 of the first tap of the first output
+    return start // rows, (start + (given_rows - 1) * layer.stride[0] + layer.kernel[0] - 1) // rows
 
 
 def _work(layers: Sequence[Planned], offsets: Offsets, number: int) -> int:
@@ -141,95 +183,111 @@ def _work(layers: Sequence[Planned], offsets: Offsets, number: int) -> int:
 
 
 def _folded(layers: Sequence[Planned], offsets: Offsets, number: int, with_filters: bool = True) -> Planned:
-    """A layer as it takes and gives pairs of rows, or single ones."""
+    """A layer as it takes and gives groups of rows, or single ones."""
     layer = layers[number]
-    given = offsets.get(number)
-    if layer.kind == "max_pool" and layer.sources[0][0] in offsets:
-        return _fold_pool(layer, offsets[layer.sources[0][0]], given)
-    if layer.kind != "conv2d":
+    given, source = offsets.get(number), layer.sources[0][0]
+    if layer.kind == "max_pool" and source in offsets:
+        return _fold_pool(layer, offsets[source], given)
+    if layer.kind != "conv2d" or (given is None and source not in offsets):
         return layer
-    taken = offsets.get(layer.sources[0][0])
-    if taken is None:
-        return layer if given is None else _from_rows(layer, given, with_filters)
-    return _from_pairs(layer, taken, given, with_filters)
+    if not with_filters:
+        layer = replace(layer, filters=None)
+    if source not in offsets:
+        return _from_rows(layer, given or 0)
+    return _from_groups(_dense(layer), rows_of(layers[source]), offsets[source], given)
 
 
-def _pairs(rows: int, offset: int) -> int:
-    return ceil_div(rows + offset, 2)
+def _groups(rows: int, each: int, offset: int) -> int:
+    return ceil_div(rows + offset, each)
 
 
-def _in_pairs(layer: Planned, offset: int) -> Planned:
-    """With outputs in pairs: what is told of them."""
+def _dense(layer: Planned) -> Planned:
+    """A convolution of groups of channels as one of all of them."""
+    if layer.groups == 1 or layer.filters is None:
+        return replace(layer, groups=1)
+    count, each = layer.filters.shape[:2]
+    filters = np.zeros((count, each * layer.groups, *layer.kernel), layer.filters.dtype)
+    for output in range(count):
+        first = output // (count // layer.groups) * each
+        filters[output, first : first + each] = layer.filters[output]
+    return replace(layer, groups=1, filters=filters)
+
+
+def _in_groups(layer: Planned, offset: int) -> Planned:
+    """With outputs in groups: what is told of them."""
     channels, rows, columns = layer.after
+    each = rows_of(layer)
+    groups = _groups(rows, each, offset)
     return replace(
         layer,
-        channels=2 * channels,
-        after=(2 * channels, _pairs(rows, offset), columns),
-        numbers=tuple(np.tile(numbers, 2) for numbers in layer.numbers),
-        blank=(offset == 1, (rows + offset) % 2 == 1),
+        channels=each * channels,
+        after=(each * channels, groups, columns),
+        numbers=tuple(np.tile(numbers, each) for numbers in layer.numbers),
+        blank=(offset, groups * each - offset - rows, each) if channels % FOUR_CHANNELS == 0 else (0, 0, each),
     )
 
 
-def _from_rows(layer: Planned, given: int, with_filters: bool) -> Planned:
-    """Single rows in, pairs out: filters that move on by two outputs, the second of them further down."""
-    stride, (height, width) = layer.stride[0], layer.kernel
-    pairs = _pairs(layer.after[1], given)
+def _from_rows(layer: Planned, given: int) -> Planned:
+    """Single rows in, groups out: filters that move on by a group of outputs, each row of them further down."""
+    each, stride, (height, width) = rows_of(layer), layer.stride[0], layer.kernel
+    tall = height + (each - 1) * stride
     top = layer.padding[0] + stride * given
-    bottom = 2 * stride * (pairs - 1) - top + height + stride - layer.before[1]
+    bottom = each * stride * (_groups(layer.after[1], each, given) - 1) - top + tall - layer.before[1]
     filters = layer.filters
-    if with_filters and filters is not None:
+    if filters is not None:
         outputs, inputs = filters.shape[:2]
-        filters = np.zeros((2, outputs, inputs, height + stride, width), filters.dtype)
-        for second in (0, 1):
-            filters[second, :, :, second * stride : second * stride + height] = layer.filters
-        filters = filters.reshape(2 * outputs, inputs, height + stride, width)
+        whole = np.zeros((each, outputs, inputs, tall, width), filters.dtype)
+        for row in range(each):
+            whole[row, :, :, row * stride : row * stride + height] = filters
+        filters = whole.reshape(each * outputs, inputs, tall, width)
     return replace(
-        _in_pairs(layer, given),
-        kernel=(height + stride, width),
-        stride=(2 * stride, layer.stride[1]),
+        _in_groups(layer, given),
+        kernel=(tall, width),
+        stride=(each * stride, layer.stride[1]),
         padding=(top, layer.padding[1], max(0, bottom), layer.padding[3]),
         filters=filters,
     )
 
 
-def _from_pairs(layer: Planned, taken: int, given: int | None, with_filters: bool) -> Planned:
-    """Pairs in; pairs out, or single rows where `given` is None: every second filter then gives every second row."""
+def _from_groups(layer: Planned, rows: int, taken: int, given: int | None) -> Planned:
+    """Groups in; groups out, or single rows where `given` is None: the filters then come again for each row that a
+    group of inputs gives."""
     stride, (height, width) = layer.stride[0], layer.kernel
-    single = given is None and stride == 2
-    offset, outputs_of_step = given or 0, 1 if single else 2
-    start = taken - stride * offset - layer.padding[0]  # row of its pair that the first tap of the first output is
-    first, last = start // 2, (start + (outputs_of_step - 1) * stride + height - 1) // 2
-    moved = 1 if single else stride
-    steps = layer.after[1] * layer.pool_size if single else _pairs(layer.after[1], offset)
-    bottom = moved * (steps - 1) + last - (_pairs(layer.before[1], taken) - 1)
+    unfold = max(1, rows // stride) if given is None else 1
+    each, offset = (unfold, 0) if given is None else (rows_of(layer), given)
+    first, last = _span(layer, rows, taken, each, offset)
+    start = taken - stride * offset - layer.padding[0]
+    moved = each * stride // rows
+    steps = _groups(layer.after[1] * layer.pool_size, each, offset)
+    bottom = moved * (steps - 1) + last - (_groups(layer.before[1], rows, taken) - 1)
     filters = layer.filters
-    if with_filters and filters is not None:
+    if filters is not None:
         outputs, inputs = filters.shape[:2]
-        filters = np.zeros((outputs_of_step, outputs, 2, inputs, last - first + 1, width), filters.dtype)
-        for output, side, down in itertools.product(range(outputs_of_step), (0, 1), range(last - first + 1)):
-            tap = 2 * (first + down) + side - start - stride * output
-            if 0 <= tap < height and layer.filters is not None:
-                filters[output, :, side, :, down] = layer.filters[:, :, tap]
-        filters = filters.reshape(outputs_of_step * outputs, 2 * inputs, last - first + 1, width)
-    channels, rows, columns = layer.before
+        whole = np.zeros((each, outputs, rows, inputs, last - first + 1, width), filters.dtype)
+        for output, side, down in itertools.product(range(each), range(rows), range(last - first + 1)):
+            tap = rows * (first + down) + side - start - stride * output
+            if 0 <= tap < height:
+                whole[output, :, side, :, down] = filters[:, :, tap]
+        filters = whole.reshape(each * outputs, rows * inputs, last - first + 1, width)
+    channels, high, columns = layer.before
     return replace(
-        layer if given is None else _in_pairs(layer, given),
+        layer if given is None else _in_groups(layer, given),
         kernel=(last - first + 1, width),
         stride=(moved, layer.stride[1]),
         padding=(-first, layer.padding[1], max(0, bottom), layer.padding[3]),
-        before=(2 * channels, _pairs(rows, taken), columns),
+        before=(rows * channels, _groups(high, rows, taken), columns),
         filters=filters,
-        unfold=2 if given is None and not single else 1,
+        unfold=unfold,
     )
 
 
 def _fold_pool(layer: Planned, taken: int, given: int | None) -> Planned:
     """A pool of pairs; the rows of its padding count pairs."""
     start = taken - layer.padding[0]
-    pairs = _pairs(layer.before[1], taken)
+    pairs = _groups(layer.before[1], 2, taken)
     bottom = layer.after[1] - 1 + (start + layer.kernel[0] - 1) // 2 - (pairs - 1)
     return replace(
-        layer if given is None else _in_pairs(layer, given),
+        layer if given is None else _in_groups(layer, given),
         kind="folded_pool",
         padding=(-(start // 2), layer.padding[1], max(0, bottom), layer.padding[3]),
         before=(2 * layer.before[0], pairs, layer.before[2]),

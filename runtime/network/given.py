@@ -14,9 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.convolution.forms import TENSOR_NS
 from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, taps_in_partitions
 from ...models.network import Shape
 from .program import Planned
+
+TAP_NS = 93  # of a DMA queue, to start the DMA that brings a tap
+PSUM_NUMBERS = 8 * 512  # float32, of a partition: outputs that are under way at a time
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def with_phases(layers: Sequence[Planned], image: Shape) -> tuple[list[Planned],
         return list(layers), image, Given()
     channels = image[0] * down * across
     kernel = (ceil_div(first.kernel[0], down), ceil_div(first.kernel[1], across))
-    if _steps(channels, kernel) > _steps(image[0], first.kernel):
+    if _cost(channels, kernel, first) > _cost(image[0], first.kernel, first):
         return list(layers), image, Given()
     rows, columns = (side * first.pool_size - 1 + taps for side, taps in zip(first.after[1:], kernel))
     top, left = first.padding[:2]
@@ -75,7 +79,11 @@ def with_phases(layers: Sequence[Planned], image: Shape) -> tuple[list[Planned],
     return [own, *layers[1:]], given, Given(zeros, first.stride)
 
 
-def _steps(channels: int, kernel: tuple[int, int]) -> int:
-    """Matmuls of a filter for a tile of output channels."""
+def _cost(channels: int, kernel: tuple[int, int], layer: Planned) -> float:
+    """Nanoseconds of a filter's matmuls for a tile of output channels, and of the DMAs that bring the taps of about as
+    many outputs as PSUM holds."""
     taps = taps_in_partitions(min(PARTITIONS, channels), *kernel)
-    return ceil_div(channels, PARTITIONS) * len(filter_steps(*kernel, taps[0], taps[1]))
+    tiles = ceil_div(channels, PARTITIONS)
+    columns = layer.after[1] * layer.after[2] * layer.pool_size**2
+    steps = tiles * len(filter_steps(*kernel, taps[0], taps[1]))
+    return steps * columns * TENSOR_NS + tiles * taps[0] * taps[1] * ceil_div(columns, PSUM_NUMBERS) * TAP_NS

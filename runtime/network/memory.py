@@ -62,8 +62,8 @@ class Footprint:
     def _in_groups(self, number: int) -> bool:
         """Whether all weights of a layer are there at a time, for one group of its outputs after the other."""
         layer = self._layers[number]
-        if from_hbm(self._layers, layer):
-            return layer.group_bytes > 0
+        if from_hbm(self._layers, layer) or layer.unfold > 1:
+            return layer.unfold > 1 or layer.group_bytes > 0
         return layer.form != DIRECT and self._combined(layer) > layer.group_bytes
 
     def _combined(self, layer: Planned) -> int:

@@ -22,7 +22,6 @@ from .given import Given, with_phases
 from .layout import LaidOut, heights_of
 from .memory import (
     GROUP_BYTES,
-    PSUM_COLUMNS,
     SMALLEST,
     WHOLE_BYTES,
     Footprint,
@@ -31,11 +30,12 @@ from .memory import (
     sbuf_bytes,
 )
 from .program import CONVOLUTIONS, DoesNotFit, Planned, behind
+from .tails import with_tails
 from .taps import with_taps
+from .together import choices_of, togethers
 
 DEFAULT_INSTRUCTIONS = 50_000  # of a launch, all of which are unrolled
 PASS_COLUMNS = 8 * 1024  # about, that the first layer moves in a pass: its end is hidden behind the one after it
-MAX_TOGETHER = 16  # images side by side
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Segment:
         self._from_host = from_host
         self._dtype = dtype
         self.launch = lru_cache(maxsize=64)(self._launch)
-        loaded = _with_load(layers, image)
+        loaded = _with_load(with_tails(layers), image)
         try:
             self._take(fold(loaded))
         except DoesNotFit:
@@ -123,7 +123,7 @@ class Segment:
 
     def _launch(self, batch: int) -> NetworkLaunch:
         best = self._with(1, batch)
-        for together in _choices(self.layers, self.image, batch):
+        for together in choices_of(self.layers, self.image, batch):
             try:
                 planned = self._with(together, batch)
             except DoesNotFit:
@@ -137,7 +137,7 @@ class Segment:
         return estimate(planned.laid_out, self.image[0], planned.together, itemsize, planned.pictures)
 
     def _with(self, together: int, batch: int) -> NetworkLaunch:
-        layers = [replace(layer, together=own) for layer, own in zip(self.layers, _togethers(self.layers, together))]
+        layers = [replace(layer, together=own) for layer, own in zip(self.layers, togethers(self.layers, together))]
         layers = self._grouped(layers, together)
         images = ceil_div(batch, together)
         whole = LaidOut(self._formed(layers, together), self.image[0], together, self._dtype.itemsize)
@@ -352,48 +352,9 @@ def _may_spill(layers: Sequence[Planned], number: int) -> bool:
     return (
         layer.kind == "conv2d"
         and layer.unfold == 1
-        and not any(layer.blank)
+        and not any(layer.blank[:2])
         and all(
             layers[n].kind == "conv2d" and layers[n].sources[0] == (number,) and (number,) not in layers[n].sources[1:]
             for n in _readers(layers, number)
         )
     )
-
-
-def _choices(layers: Sequence[Planned], image: Shape, batch: int) -> list[int]:
-    """How many images may lie side by side in the input, more than one. Features are transposed."""
-    if image[1:] == (1, 1) or any(len(parts) > 1 for layer in layers for parts in layer.sources):
-        return []
-    choices = [2**n for n in range(1, MAX_TOGETHER.bit_length()) if 2**n < 4 * batch]
-    return [together for together in choices if _goes(layers, image[0], together)]
-
-
-def _goes(layers: Sequence[Planned], channels: int, together: int) -> bool:
-    """Whether so many images fit side by side in the input, and in what each layer gives."""
-    if together * max(channels, layers[0].channels) > PARTITIONS:
-        return False
-    given = _togethers(layers, together)
-    for layer, of_output in zip(layers, given):
-        of_input = [together if part < 0 else given[part] for parts in layer.sources for part in parts]
-        grouped = layer.groups > 1 and layer.kind in CONVOLUTIONS
-        if of_input[0] > 1 and (grouped or (layer.channels > PARTITIONS and layer.channels % PARTITIONS)):
-            return False
-        if layer.kind == "scores" and of_input[0] * layer.channels > PSUM_COLUMNS:
-            return False
-        if layer.kind not in CONVOLUTIONS and any(each != of_output for each in of_input):
-            return False
-        if any(each != of_output for each in of_input[1:]):
-            return False
-    return True
-
-
-def _togethers(layers: Sequence[Planned], together: int) -> list[int]:
-    """Images side by side in what each layer gives: never more than in what it reads."""
-    given: list[int] = []
-    for layer in layers:
-        part = layer.sources[0][0]
-        most = together if part < 0 else given[part]
-        while layer.kind != "scores" and most > 1 and most * layer.channels > PARTITIONS:
-            most //= 2
-        given.append(most)
-    return given

@@ -46,7 +46,7 @@ class Planned:
     in_hbm: bool = False
     stays: bool = False
     group_bytes: int = 0
-    blank: tuple[bool, bool] = (False, False)
+    blank: tuple[int, int, int] = (0, 0, 1)
     unfold: int = 1
     form: str = "direct"
     fold: tuple[int, int, int] = (0, -1, 0)

@@ -1,4 +1,4 @@
-"""Rows in pairs: folded layers give what the golden model gives, and are taken where channels are few."""
+"""Rows in groups: folded layers give what the golden model gives, and are taken where channels are few."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from random_networks import conv, few_channels, labels, model_of, picture
 from trninfer.models.golden import run_network
-from trninfer.models.network import Combine, Conv2d, Dense, Flatten, Network, Pool
+from trninfer.models.network import Combine, Conv2d, Dense, Flatten, Layer, Network, Pool
 from trninfer.runtime.network.plan import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
@@ -43,10 +43,78 @@ def block(rows: int, channels: int = 64) -> Network:
 def test_a_residual_block_of_64_channels_takes_two_rows_of_taps() -> None:
     (segment,) = NetworkPlan(model_of(block(128)), np.dtype(np.float32)).segments
     layers = {layer.name: layer for layer in segment.layers}
-    assert layers["stem"].kernel == (9, 3) and layers["stem"].stride == (4, 2)
+    assert layers["stem"].kernel == (3, 2)  # nine rows and three columns, of phases of four and two
     assert [layers[name].kernel for name in ("a", "b", "down")] == [(2, 3)] * 3
     assert [layers[name].after[0] for name in ("stem", "pool", "a", "b", "down")] == [128] * 5
     assert layers["pool"].kind == "folded_pool"
+
+
+@st.composite
+def depthwise(draw: st.DrawFn) -> Network:
+    """As networks of depthwise convolutions begin: 32 channels and less, then an expansion or a smaller image."""
+    rows = draw(st.sampled_from([32, 33, 35, 38, 64, 67]))
+    stride = draw(st.sampled_from([(1, 1), (2, 2)])) if rows > 38 else (1, 1)
+    activation = draw(st.sampled_from(["relu", "silu", "clip"]))
+    fields: dict[str, object] = {"activation": activation}
+    if activation == "clip":
+        fields["activation_parameters"] = (0.0, 6.0)
+    layers: list[Layer] = [conv("stem", 3, 32, 3, stride=stride)]
+    channels = 32
+    for number in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(["depthwise", "depthwise", "project", "sum", "groups"]))
+        name, before, size = f"l{number}", layers[-1].name, draw(st.sampled_from([2, 3, 5]))
+        padding = (size // 2,) * 4
+        if kind == "project":
+            after = draw(st.sampled_from([8, 16, 24, 32, 64]))
+            layers.append(Conv2d(name, channels, after, (1, 1), **fields))
+            channels = after
+        elif kind == "sum":
+            layers.append(Conv2d(f"{name}a", channels, channels, (1, 1)))
+            layers.append(Combine(name, "add", "relu", inputs=(f"{name}a", before)))
+        else:
+            groups = channels if kind == "depthwise" else channels // 4
+            stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 1)]))
+            layers.append(
+                Conv2d(name, channels, channels, (size, size), padding, groups=groups, stride=stride, **fields)
+            )
+    wide = draw(st.sampled_from([20, 96, 128, 144]))
+    size = draw(st.sampled_from([1, 3]))
+    layers.append(conv("wide", channels, wide, size, stride=draw(st.sampled_from([(1, 1), (2, 2), (4, 4)]))))
+    image = picture(3, rows)
+    shape: tuple[int, ...] = image.shape
+    for layer in layers:
+        shape = layer.output_shape(shape, shape) if isinstance(layer, Combine) else layer.output_shape(shape)
+    layers += [Pool("mean", "average", shape[1:], (1, 1)), Flatten("flat"), Dense("dense", wide, 4)]  # type: ignore[arg-type]
+    return Network("n", image, tuple(layers), labels(4))
+
+
+@settings(max_examples=60)
+@given(depthwise(), st.sampled_from([1, 3]), st.sampled_from(["float32", "bfloat16", "float16"]))
+def test_folded_depthwise_layers_give_what_the_golden_model_gives(network: Network, batch: int, dtype: str) -> None:
+    model = model_of(network)
+    (segment,) = NetworkPlan(model, np.dtype(np.float32)).segments
+    event(f"{sum(layer.before[0] != 3 and layer.blank[2] == 4 for layer in segment.layers)} folded")
+    x = np.random.default_rng(4).standard_normal((batch, *network.input.shape)).astype(np.float32)
+    result = Session(model, SimulatedBackend("trn2"), dtype, batch).run(x)
+    expected = run_network(network, model.tensors, x).probabilities
+    np.testing.assert_allclose(result.probabilities, expected, atol=2e-5 if dtype == "float32" else 4e-2, rtol=0)
+
+
+def test_a_depthwise_layer_of_32_channels_takes_two_rows_of_taps_for_four() -> None:
+    layers = (
+        conv("stem", 3, 32, 3, stride=(2, 2)),
+        Conv2d("each", 32, 32, (3, 3), (1, 1, 1, 1), 1, "relu", groups=32),
+        Conv2d("project", 32, 16, (1, 1)),
+        Conv2d("expand", 16, 96, (1, 1), activation="relu"),
+        Pool("mean", "average", (64, 3), (1, 1)),
+        Flatten("flat"),
+        Dense("dense", 96, 4),
+    )
+    (segment,) = NetworkPlan(model_of(Network("n", picture(3, 128), layers, labels(4))), np.dtype(np.float32)).segments
+    each, project, expand = segment.layers[-5:-2]
+    assert (each.kernel, each.groups, each.after) == ((2, 3), 1, (128, 16, 3))
+    assert (project.kernel, project.after, project.blank) == ((1, 1), (64, 16, 3), (0, 0, 4))
+    assert (expand.kernel, expand.after, expand.unfold) == ((1, 1), (96, 64, 3), 4)
 
 
 @pytest.mark.parametrize(("rows", "channels"), [(48, 64), (128, 48)])
