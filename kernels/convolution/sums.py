@@ -56,6 +56,7 @@ def convolve_tile(result, tiles, weights, tile, bias, group, added=None, pieces=
         part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
         target = part[:, :, :, left : left + piece.columns // pool_size]
         quick = added is None and pool_size == 1 and len(tiles) * len(plan.steps) <= QUICK_MATMULS
+        quick = quick and bias.dtype == nl.float32  # as that engine takes columns
         if quick and _is_for_vector_engine(plan.problem.activation, group.row // plan.psum.rows + n):
             _finish_on_vector_engine(target, sums.reshape(target.shape), bias, plan.problem)
         elif added is None:

@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, taps_in_partitions
+from .filters import ungrouped
 from .program import Planned
 
 PAIRED_CHANNELS = 64  # of a row: two fill the partitions, and the second begins at one that engines can address
@@ -90,7 +91,7 @@ def _candidates(layers: Sequence[Planned]) -> set[int]:
         for n, layer in enumerate(layers)
         if rows_of(layer) > 1
         and not layer.in_hbm
-        and ((_is_plain(layer) and layer.pool_size == 1) or (_pools(layer) and _is_large(layer)))
+        and ((_is_plain(layer) and layer.pool_size == 1) or (_is_large(layer) and (_pools(layer) or _gates(layers, n))))
     }
     while True:
         kept = {n for n in found if _can_give(layers, found, n) and _can_be_read(layers, found, n)}
@@ -108,7 +109,7 @@ def _pools(layer: Planned) -> bool:
 
 def _can_give(layers: Sequence[Planned], folded: set[int], number: int) -> bool:
     layer = layers[number]
-    if layer.kind == "max_pool" or layer.groups > 1:
+    if layer.kind in ("max_pool", "combine") or layer.groups > 1:
         return layer.sources[0][0] in folded
     return all(parts[0] in folded for parts in layer.sources[1:])
 
@@ -117,19 +118,44 @@ def _can_be_read(layers: Sequence[Planned], folded: set[int], number: int) -> bo
     readers = [(n, layer) for n, layer in enumerate(layers) for parts in layer.sources if number in parts]
     blanks = layers[number].channels in (FOUR_CHANNELS, PAIRED_CHANNELS)  # of which each row begins where engines write
     return bool(readers) and all(
-        (blanks or not _reads_blanks(layer)) and _can_read(layers, n in folded, layer, number) for n, layer in readers
+        (blanks or layer.kernel[0] == 1) and _can_read(layers, n in folded, n, number) for n, layer in readers
     )
 
 
-def _reads_blanks(layer: Planned) -> bool:
-    """Whether a layer reads rows above and below the image."""
-    return layer.kernel[0] > 1
+def _gates(layers: Sequence[Planned], number: int) -> bool:
+    """Whether it is a product with a number for each channel, which a convolution gives to it alone."""
+    layer = layers[number]
+    if (layer.kind, layer.operation) != ("combine", "multiply") or any(len(parts) > 1 for parts in layer.sources):
+        return False
+    gate = layer.sources[1][0]
+    readers = [parts for other in layers for parts in other.sources if gate in parts]
+    given = layers[gate]
+    return gate >= 0 and len(readers) == 1 and _is_squeezed(given) and not given.in_hbm
 
 
-def _can_read(layers: Sequence[Planned], is_folded: bool, layer: Planned, number: int) -> bool:
+def _is_squeezed(layer: Planned) -> bool:
+    """Whether it is a convolution of a number for each channel."""
+    plain = (layer.kind, layer.groups, layer.pool_size, layer.before[1:]) == ("conv2d", 1, 1, (1, 1))
+    return plain and len(layer.sources) == 1 and len(layer.sources[0]) == 1 and not any(layer.padding)
+
+
+def _is_mean(layers: Sequence[Planned], number: int) -> bool:
+    """Whether it is the mean of a whole image, and only convolutions read it."""
+    layer = layers[number]
+    whole = layer.kind == "average_pool" and layer.kernel == layer.before[1:] and not any(layer.padding)
+    readers = [other for other in layers for parts in other.sources if number in parts]
+    return whole and all(_is_squeezed(other) for other in readers)
+
+
+def _can_read(layers: Sequence[Planned], is_folded: bool, reader: int, number: int) -> bool:
     """Whether a layer can take groups of rows, and give them or (where not folded) single rows."""
+    layer = layers[reader]
     if _pools(layer):
         return _is_positive(layers[number])
+    if layer.kind == "combine":
+        return is_folded and layer.sources[0] == (number,)
+    if layer.kind == "average_pool":
+        return layer.sources == ((number,),) and _is_mean(layers, reader)
     if layer.kind != "conv2d" or layer.dilation[0] > 1 or any(len(p) > 1 for p in layer.sources):
         return False
     rows, stride = rows_of(layers[number]), layer.stride[0]
@@ -147,7 +173,7 @@ def _can_read(layers: Sequence[Planned], is_folded: bool, layer: Planned, number
 def _follows(layers: Sequence[Planned], folded: set[int], number: int) -> bool:
     """Whether a layer's offset comes from what it reads."""
     layer = layers[number]
-    return layer.kind == "conv2d" and (layer.sources[0][0] in folded or len(layer.sources) > 1)
+    return layer.kind != "max_pool" and (layer.sources[0][0] in folded or len(layer.sources) > 1)
 
 
 def _offsets(layers: Sequence[Planned], folded: set[int], chosen: Offsets) -> Offsets:
@@ -157,7 +183,7 @@ def _offsets(layers: Sequence[Planned], folded: set[int], chosen: Offsets) -> Of
         if n in chosen or not _follows(layers, folded, n):
             offsets[n] = chosen.get(n, 0)
         elif len(layer.sources) > 1:
-            offsets[n] = offsets[layer.sources[1][0]]
+            offsets[n] = offsets[layer.sources[layer.kind == "conv2d"][0]]
         else:  # so that a group of outputs reads as few groups as it can
             taken, rows = offsets[layer.sources[0][0]], rows_of(layers[layer.sources[0][0]])
             spans = [_span(layer, rows, taken, rows_of(layer), offset) for offset in range(rows_of(layer))]
@@ -188,7 +214,13 @@ def _folded(layers: Sequence[Planned], offsets: Offsets, number: int, with_filte
     given, source = offsets.get(number), layer.sources[0][0]
     if layer.kind == "max_pool" and source in offsets:
         return _fold_pool(layer, offsets[source], given)
-    if layer.kind != "conv2d" or (given is None and source not in offsets):
+    if layer.kind in ("combine", "average_pool") and source in offsets:
+        return _fold_values(layer, rows_of(layers[source]), offsets[source])
+    if layer.kind != "conv2d":
+        return layer
+    if _is_squeezed(layer):
+        return _fold_squeezed(layers, offsets, number)
+    if given is None and source not in offsets:
         return layer
     if not with_filters:
         layer = replace(layer, filters=None)
@@ -203,13 +235,7 @@ def _groups(rows: int, each: int, offset: int) -> int:
 
 def _dense(layer: Planned) -> Planned:
     """A convolution of groups of channels as one of all of them."""
-    if layer.groups == 1 or layer.filters is None:
-        return replace(layer, groups=1)
-    count, each = layer.filters.shape[:2]
-    filters = np.zeros((count, each * layer.groups, *layer.kernel), layer.filters.dtype)
-    for output in range(count):
-        first = output // (count // layer.groups) * each
-        filters[output, first : first + each] = layer.filters[output]
+    filters = layer.filters if layer.filters is None else ungrouped(layer.filters, layer.groups)
     return replace(layer, groups=1, filters=filters)
 
 
@@ -279,6 +305,38 @@ def _from_groups(layer: Planned, rows: int, taken: int, given: int | None) -> Pl
         filters=filters,
         unfold=unfold,
     )
+
+
+def _fold_values(layer: Planned, rows: int, taken: int) -> Planned:
+    """A product with a number for each channel, or the mean of each row of the groups."""
+    channels, high, columns = layer.before
+    before = (rows * channels, _groups(high, rows, taken), columns)
+    if layer.kind == "combine":
+        return replace(layer, channels=before[0], before=before, after=before)
+    return replace(layer, channels=before[0], kernel=before[1:], before=before, after=(before[0], 1, 1))
+
+
+def _fold_squeezed(layers: Sequence[Planned], offsets: Offsets, number: int) -> Planned:
+    """A convolution of the means of folded rows, of each of which it takes its share, or that gives a gate for each."""
+    layer = layers[number]
+    pool = layers[layer.sources[0][0]]
+    source = pool.sources[0][0]
+    if pool.kind == "average_pool" and source in offsets:
+        rows, (_, high, _) = rows_of(layers[source]), pool.before
+        share = _groups(high, rows, offsets[source]) / high
+        filters = None if layer.filters is None else np.tile(layer.filters * np.float32(share), (1, rows, 1, 1))
+        layer = replace(layer, before=(rows * layer.before[0], 1, 1), filters=filters)
+    gated = [other for n, other in enumerate(layers) if n in offsets and other.sources[1:] == ((number,),)]
+    if gated and gated[0].kind == "combine":
+        rows = rows_of(gated[0])
+        layer = replace(
+            layer,
+            channels=rows * layer.channels,
+            after=(rows * layer.channels, 1, 1),
+            filters=None if layer.filters is None else np.tile(layer.filters, (rows, 1, 1, 1)),
+            numbers=tuple(np.tile(numbers, rows) for numbers in layer.numbers),
+        )
+    return layer
 
 
 def _fold_pool(layer: Planned, taken: int, given: int | None) -> Planned:

@@ -81,6 +81,8 @@ class Footprint:
         if layer.kind == "folded_pool":  # columns are folded first
             rows = layer.before[1] + layer.padding[0] + layer.padding[2]
             return SCRATCH_BYTES + self._images * (rows + layer.after[1]) * layer.after[2] * self._itemsize
+        if layer.kind == "average_pool" and layer.kernel == layer.before[1:] and not any(layer.padding):
+            return SCRATCH_BYTES  # sums of whole images
         images = self._images * (self._together // layer.together)
         if layer.kind.endswith("_pool"):  # what a band reads with its padding, and both folds of it
             size = 4 if layer.kind == "average_pool" else self._itemsize

@@ -61,13 +61,15 @@ def depthwise(draw: st.DrawFn) -> Network:
     layers: list[Layer] = [conv("stem", 3, 32, 3, stride=stride)]
     channels = 32
     for number in range(draw(st.integers(1, 3))):
-        kind = draw(st.sampled_from(["depthwise", "depthwise", "project", "sum", "groups"]))
+        kind = draw(st.sampled_from(["depthwise", "depthwise", "project", "sum", "groups", "gate"]))
         name, before, size = f"l{number}", layers[-1].name, draw(st.sampled_from([2, 3, 5]))
         padding = (size // 2,) * 4
         if kind == "project":
             after = draw(st.sampled_from([8, 16, 24, 32, 64]))
             layers.append(Conv2d(name, channels, after, (1, 1), **fields))
             channels = after
+        elif kind == "gate":
+            layers += _gate(name, channels, before, _given(layers, picture(3, rows).shape)[1:])
         elif kind == "sum":
             layers.append(Conv2d(f"{name}a", channels, channels, (1, 1)))
             layers.append(Combine(name, "add", "relu", inputs=(f"{name}a", before)))
@@ -81,11 +83,31 @@ def depthwise(draw: st.DrawFn) -> Network:
     size = draw(st.sampled_from([1, 3]))
     layers.append(conv("wide", channels, wide, size, stride=draw(st.sampled_from([(1, 1), (2, 2), (4, 4)]))))
     image = picture(3, rows)
-    shape: tuple[int, ...] = image.shape
-    for layer in layers:
-        shape = layer.output_shape(shape, shape) if isinstance(layer, Combine) else layer.output_shape(shape)
-    layers += [Pool("mean", "average", shape[1:], (1, 1)), Flatten("flat"), Dense("dense", wide, 4)]  # type: ignore[arg-type]
+    layers += [
+        Pool("mean", "average", _given(layers, image.shape)[1:], (1, 1)),
+        Flatten("flat"),
+        Dense("dense", wide, 4),
+    ]  # type: ignore[arg-type]
     return Network("n", image, tuple(layers), labels(4))
+
+
+def _gate(name: str, channels: int, before: str, window: tuple[int, ...]) -> list[Layer]:
+    """Squeeze and excite."""
+    return [
+        Pool(f"{name}mean", "average", window, (1, 1), inputs=(before,)),  # type: ignore[arg-type]
+        Conv2d(f"{name}squeeze", channels, 5, (1, 1), activation="relu"),
+        Conv2d(f"{name}excite", 5, channels, (1, 1), activation="sigmoid"),
+        Combine(name, "multiply", inputs=(before, f"{name}excite")),
+    ]
+
+
+def _given(layers: list[Layer], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """What the last layer gives, of an image of that shape."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer in layers:
+        shape = layer.output_shape(*[shapes[name] for name in layer.inputs] or [shape])
+        shapes[layer.name] = shape
+    return shape
 
 
 @settings(max_examples=60)
