@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from ...network import ModelError, Pad
+from ...network import ModelError, Pad, Shape
 from ..importer import Importer, without_height
-from ..onnx_attributes import integer, integers, listed, numbers, text
+from ..onnx_attributes import integer, integers, listed, number, numbers, text
 from ..onnx_file import Node
 from ..view import View
 from .convolution import add_convolution, geometry
@@ -32,8 +33,8 @@ def _resize(importer: Importer, node: Node) -> None:
     """Resize, and Upsample, its older form."""
     view = importer.data(node)
     way = text(node, "mode", "nearest")
-    if way not in ("nearest", "linear"):
-        raise ModelError(f"its mode {way!r} is not supported, only nearest and linear")
+    if way not in ("nearest", "linear", "cubic"):
+        raise ModelError(f"its mode {way!r} is not supported, only nearest, linear and cubic")
     if integer(node, "antialias", 0) or text(node, "keep_aspect_ratio_policy", "stretch") != "stretch":
         raise ModelError("its antialias or keep_aspect_ratio_policy is not supported")
     extents = (importer.batch, *view.shape) if view.batched else view.shape
@@ -79,11 +80,26 @@ def _interpolation(node: Node, old: bool, way: str, extent: int, size: int, scal
             raise ModelError(f"its nearest_mode {rounding!r} is not known")
         matrix[rows, np.clip(_NEAREST[rounding](place), 0, extent - 1).astype(np.int64)] = 1
         return matrix
+    if way == "cubic":
+        return _cubic(node, matrix, place)
     place = np.clip(place, 0, extent - 1)
     low = np.floor(place).astype(np.int64)
     matrix[rows, low] += 1 - (place - low)
     matrix[rows, np.minimum(low + 1, extent - 1)] += place - low
     return matrix
+
+
+def _cubic(node: Node, matrix: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The matrix, of zeros, with the shares of four pixels around each place (Keys' cubic convolution)."""
+    a, extent = number(node, "cubic_coeff_a", -0.75), matrix.shape[1]
+    low = np.floor(place)
+    for pixel in (low - 1, low, low + 1, low + 2):
+        far = np.abs(place - pixel)
+        share = np.where(far <= 1, ((a + 2) * far - (a + 3)) * far**2 + 1, a * (((far - 5) * far + 8) * far - 4))
+        if integer(node, "exclude_outside", 0):
+            share[(pixel < 0) | (pixel >= extent)] = 0
+        matrix[np.arange(len(place)), np.clip(pixel, 0, extent - 1).astype(np.int64)] += share
+    return matrix / matrix.sum(axis=1, keepdims=True)  # of ones, but for what was excluded
 
 
 def _places(node: Node, old: bool, extent: int, size: int, scale: float) -> np.ndarray:
@@ -106,11 +122,11 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     rank = len(view.axes)
     weight, bias = importer.weight(node, 1, (rank + 1,)), importer.optional(node, 2, (1,))
     groups = integer(node, "group", 1)
-    if text(node, "auto_pad", "NOTSET") != "NOTSET" or "output_shape" in node.attributes:
-        raise ModelError("its auto_pad or output_shape is not supported, only pads")
     if groups < 1 or weight.shape[0] != view.shape[0] or view.shape[0] % groups:
         raise ModelError(f"its weight is {list(weight.shape)} in {groups} groups, but {importer.told(view)} comes in")
-    strides, dilations, pads = geometry(node, weight.shape[2:], view.shape[1:])
+    strides, dilations, pads = geometry(
+        _with_pads(node, weight.shape[2:], view.shape[1:]), weight.shape[2:], view.shape[1:]
+    )
     more = integers(node, "output_padding", rank - 1, (0,) * (rank - 1))
     for axis, stride in zip(range(1, rank), strides[-(rank - 1) :]):
         view = _spread_out(importer, view, axis, stride)
@@ -130,6 +146,29 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     turned = split.reshape(-1, split.shape[2], *filters.shape[2:])[:, :, ::-1, ::-1]
     made = add_convolution(importer, source, turned, bias, around, dilation=dilations, groups=groups)
     importer.give(node, without_height(made, rank))
+
+
+def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
+    """A transposed convolution whose pads are told by the size of its output, with those pads."""
+    way, rank = text(node, "auto_pad", "NOTSET"), len(sides)
+    given = "output_shape" in node.attributes
+    if not given and way in ("NOTSET", "VALID"):
+        return node
+    strides, dilations = (integers(node, name, rank, (1,) * rank) for name in ("strides", "dilations"))
+    more = integers(node, "output_padding", rank, (0,) * rank)
+    sizes = listed(node, "output_shape")[-rank:] if given else tuple(n * step for n, step in zip(sides, strides))
+    if len(sizes) != rank:
+        raise ModelError(f"its output_shape is not {rank} integers")
+    full = [
+        (n - 1) * step + extra + (size - 1) * apart + 1
+        for n, step, extra, size, apart in zip(sides, strides, more, kernel, dilations)
+    ]
+    if given and any(size > most for size, most in zip(sizes, full)):
+        raise ModelError(f"its output_shape is {list(sizes)}, but at most {full} come of {list(sides)}")
+    wanted = [max(0, most - size) for size, most in zip(sizes, full)]
+    small, large = [pad // 2 for pad in wanted], [pad - pad // 2 for pad in wanted]
+    pads = (*small, *large) if way == "SAME_UPPER" else (*large, *small)
+    return replace(node, attributes={**node.attributes, "auto_pad": "NOTSET", "pads": pads})
 
 
 def _spread_out(importer: Importer, view: View, axis: int, stride: int) -> View:

@@ -27,7 +27,7 @@ def ends(chain: Chain, folder: Path, opset: int = 20, batch: int = 2) -> None:
 @given(
     side=st.tuples(SIDE, SIDE),
     size=st.tuples(SIDE, SIDE),
-    mode=st.sampled_from(["nearest", "linear"]),
+    mode=st.sampled_from(["nearest", "linear", "cubic"]),
     places=st.sampled_from(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]),
     rounding=st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
 )
@@ -36,6 +36,7 @@ def test_images_of_any_size_made_of_any_size(side, size, mode, places, rounding,
     chain.add("Relu")
     how = {"mode": mode, "coordinate_transformation_mode": places}
     how |= {"nearest_mode": rounding} if mode == "nearest" else {}
+    how |= {"cubic_coeff_a": -0.5, "exclude_outside": side[0] % 2} if mode == "cubic" and side[1] % 3 else {}
     chain.add("Resize", "", "", chain.constant([1, 3, *size]), **how)
     batch = 1  # a size of the batch is told
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = batch
@@ -95,6 +96,26 @@ def test_transposed_convolutions(side, kernel, strides, dilations, pads, more, g
     ends(chain, tmp_path)
 
 
+@SETTINGS
+@given(
+    side=st.tuples(st.integers(1, 7), st.integers(1, 7)),
+    kernel=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    strides=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    less=st.none() | st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    way=st.sampled_from(["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]),
+)
+def test_transposed_convolutions_to_a_size(side, kernel, strides, less, way, tmp_path: Path) -> None:
+    """`less`: by how much the output_shape is below what there is; without it the way of padding tells the size."""
+    full = [(n - 1) * step + size for n, step, size in zip(side, strides, kernel)]
+    how = {"strides": strides} | ({} if way == "NOTSET" else {"auto_pad": way})
+    if less is not None:
+        how["output_shape"] = [most - fewer for most, fewer in zip(full, less)]
+        assume(min(how["output_shape"]) >= 1)
+    chain = Chain(2, *side)
+    chain.add("ConvTranspose", chain.weight(2, 3, *kernel), chain.weight(3), **how)
+    ends(chain, tmp_path)
+
+
 def test_a_transposed_convolution_of_sound(tmp_path: Path) -> None:
     chain = Chain(4, 9)
     chain.add("ConvTranspose", chain.weight(4, 2, 5), strides=[3], pads=[1, 2], output_padding=[1])
@@ -132,14 +153,15 @@ def test_depth_to_space_and_back(mode: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("add", "says"),
     [
-        (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 2.0, 2.0]), mode="cubic"), "its mode 'cubic' is not"),
+        (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 2.0, 2.0]), mode="area"), "its mode 'area' is not"),
         (lambda c: c.add("Resize", "", c.constant([2.0, 1.0, 1.0, 1.0])), "changes the size of the batch"),
         (lambda c: c.add("Resize", "", c.constant([2.0, 2.0])), "one for each axis"),
         (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 0.1, 1.0])), "makes 0 of 4 pixels"),
         (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 1e5, 1.0])), "makes 400000 of 4 pixels; 1 to 4096"),
         (lambda c: c.add("Resize", "", "", c.constant([1, 2, 9, -1])), "resizes 4 pixels by -1"),
         (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 2.0, 2.0]), antialias=1, mode="linear"), "its antialias"),
-        (lambda c: c.add("ConvTranspose", c.weight(2, 3, 2, 2), output_shape=[9, 9]), "output_shape is not supported"),
+        (lambda c: c.add("ConvTranspose", c.weight(2, 3, 2, 2), output_shape=[9, 9]), "but at most"),
+        (lambda c: c.add("ConvTranspose", c.weight(2, 3, 2, 2), output_shape=[9]), "is not 2 integers"),
         (lambda c: c.add("ConvTranspose", c.weight(3, 3, 2, 2)), "in 1 groups, but"),
         (lambda c: c.add("ConvTranspose", c.weight(2, 3, 2, 2), strides=[2000, 1]), "above 1024"),
         (lambda c: c.add("Pad", c.constant([0, 0, 4, 0, 0, 0, 0, 0]), mode="reflect"), "pads 4 entries by 4 and 0"),
