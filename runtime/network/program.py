@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,9 @@ CONVOLUTIONS = ("conv2d", "scores")
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One layer of the program, by the names of `kernels.networks.layers.Layer`'s fields.
-
-    Filters are [Cout, Cin / groups, kh, kw], `bias` a number for each output; `columns_of` the numbers of an affine.
+class KernelLayer:
+    """What the kernel is told of a layer: the fields of `kernels.networks.layers.Layer` in their order, but for the
+    rows and columns that it gives, which `Planned.after` has.
     """
 
     kind: str
@@ -51,48 +50,26 @@ class Planned:
     form: str = "direct"
     fold: tuple[int, int, int] = (0, -1, 0)
     copies: tuple[int, int, int] = (1, 0, 0)
+
+
+@dataclass(frozen=True)
+class Planned(KernelLayer):
+    """One layer of the program, and what is known of it on the host."""
+
     shown: str = ""  # the kind as the table has it
     told: tuple[Shape, Shape] = ((), ())  # what it reads and gives, as the table has it
     before: Shape = ()  # what its parts give, read or not
     after: Shape = ()
-    filters: np.ndarray | None = None
+    filters: np.ndarray | None = None  # [Cout, Cin / groups, kh, kw]
     numbers: tuple[np.ndarray, ...] = ()  # the bias of a convolution; scale and shift of an affine
 
     def fields(self) -> tuple[Any, ...]:
-        """What the kernel is told."""
-        return (
-            self.kind,
-            self.name,
-            self.sources,
-            self.channels,
-            self.after[1],
-            self.after[2],
-            self.kernel,
-            self.stride,
-            self.dilation,
-            self.padding,
-            self.pool_size,
-            self.activation,
-            self.parameters,
-            self.groups,
-            self.operation,
-            self.weights,
-            self.constants,
-            self.taps,
-            self.together,
-            self.margin,
-            self.count_include_pad,
-            self.ceil_mode,
-            self.softmax,
-            self.in_hbm,
-            self.stays,
-            self.group_bytes,
-            self.blank,
-            self.unfold,
-            self.form,
-            self.fold,
-            self.copies,
-        )
+        """What the kernel is told, with the rows and columns after the channels."""
+        values = [getattr(self, name) for name in _FIELDS]
+        return (*values[:4], *self.after[1:], *values[4:])
+
+
+_FIELDS = tuple(field.name for field in fields(KernelLayer))
 
 
 class DoesNotFit(ValueError):  # noqa: N818 (a finding, after which the network runs layer by layer)
