@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,7 +79,7 @@ def doctor(
 
 
 def _tell(rows: list[dict[str, Any]], form: options.Format, output: Path | None) -> None:
-    from .output import write_output, write_stdout
+    from .output import stream_of, write_output
     from .reports.console import render_records
     from .reports.emit import emit_rows
 
@@ -89,10 +88,7 @@ def _tell(rows: list[dict[str, Any]], form: options.Format, output: Path | None)
         return
     records = [(row["check"], row["status"], row["detail"]) for row in rows]
     columns = ("check", "status", "detail")
-    if output is None:
-        write_stdout(render_records("this machine", columns, records, sys.stdout))
-    else:
-        write_output(render_records("this machine", columns, records, None), output)
+    write_output(render_records("this machine", columns, records, stream_of(output)), output)
 
 
 def _checks() -> list[dict[str, Any]]:

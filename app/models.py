@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from . import options
@@ -24,7 +23,7 @@ def models(form: options.FormatOption = "table", output: options.OutputOption = 
     """
     from ..models.bundled import bundled_models
     from ..models.network import describe_shape
-    from .output import check_output, write_output, write_stdout
+    from .output import check_output, stream_of, write_output
     from .reports.console import render_records
     from .reports.emit import emit_rows
 
@@ -59,10 +58,7 @@ def models(form: options.FormatOption = "table", output: options.OutputOption = 
         )
         for row in rows
     ]
-    if output is None:
-        write_stdout(render_records("bundled models", columns, records, sys.stdout))
-    else:
-        write_output(render_records("bundled models", columns, records, None), output)
+    write_output(render_records("bundled models", columns, records, stream_of(output)), output)
 
 
 def _scores(accuracy: list[dict[str, Any]]) -> str:

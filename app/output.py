@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from .errors import UsageError, reason
 
@@ -66,6 +66,11 @@ def is_special(path: Path) -> bool:
     """Whether there is something other than a file: a device or a pipe, which is written to and never replaced."""
     target = Path(os.path.realpath(path))
     return target.exists() and not stat.S_ISREG(target.stat().st_mode)
+
+
+def stream_of(output: Path | None) -> IO[str] | None:
+    """Whose width and colours a text is laid out for: those of standard output; None for a file."""
+    return sys.stdout if output is None else None
 
 
 def write_output(text: str, path: Path | None) -> None:

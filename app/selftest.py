@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -24,7 +23,7 @@ from ..runtime.selftest.run import check_kernels, check_network, count_checks
 from .backends import open_backend
 from .errors import complain
 from .options import RunOptions
-from .output import check_output, write_bytes, write_output, write_stdout
+from .output import check_output, stream_of, write_bytes, write_output
 from .progress import progress_bar
 from .redact import Redactor
 from .reports.selftest import SelfTest, document_of, render, render_machine
@@ -66,10 +65,8 @@ def run_selftest(options: RunOptions, archive: Path | None, machine: list[dict[s
     write_bytes(_zip({name: redactor.text(text) for name, text in files.items()}), path, "--archive")
     if options.form != "table":
         write_output(render_machine(document, options.form), options.output)
-    elif options.output is None:
-        write_stdout(render(test, sys.stdout))
     else:
-        write_output(render(test, None), options.output)
+        write_output(render(test, stream_of(options.output)), options.output)
     if test.stopped:
         complain(f"the self-test did not come to its end: {test.stopped}")
     complain(f"{path}: {test.what_to_do}")

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from ..options import RunOptions
-from ..output import write_output, write_stderr, write_stdout
+from ..output import stream_of, write_output, write_stderr
 from ..reports import machine as report_machine
 from ..reports import table as report_table
 from ..reports.regression import BaselineComparison, render_comparison
@@ -29,10 +29,10 @@ def write_bench(
     also as a table, which a machine format leaves to standard error."""
     output = options.output
     if options.form == "table":
-        stream = sys.stdout if output is None else None
+        stream = stream_of(output)
         text = report_table.render(report, options.quiet, stream)
         text += render_comparison(comparison, stream) if comparison is not None else ""
-        write_stdout(text) if output is None else write_output(text, output)
+        write_output(text, output)
         return
     sections = {"bench": section} if comparison is None else {"bench": section, "compare": comparison.section()}
     text = report_machine.render(report, options.form)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import complain
 from ..options import Format
-from ..output import write_output, write_stderr, write_stdout
+from ..output import stream_of, write_output, write_stderr
 from .report import Report
 
 
@@ -21,10 +21,8 @@ def emit(report: Report, form: Format, output: Path | None, quiet: bool) -> None
         write_output(report_machine.render(report, form), output)
         if not quiet:
             write_stderr(report_table.render_layers(report, sys.stderr))
-    elif output is None:
-        write_stdout(report_table.render(report, quiet, sys.stdout))
     else:
-        write_output(report_table.render(report, quiet, None), output)
+        write_output(report_table.render(report, quiet, stream_of(output)), output)
     for problem in report.errors:
         complain(f"{problem.input}: {problem.message}")
 
