@@ -92,6 +92,13 @@ def kinds(imported: Imported) -> list[type]:
     return [type(layer) for layer in imported.network.layers]
 
 
+def ends(chain: Chain, features: int, folder: Path, **options: object) -> Imported:
+    """The graph with a dense layer at its end, imported and compared."""
+    chain.add("Flatten")
+    chain.gemm(features, 4)
+    return assert_imports(chain, folder, **options)
+
+
 def vgg(width: int = 4, side: int = 32) -> Chain:
     """A narrow VGG-13 with batch normalization, as PyTorch exports it."""
     chain = Chain(3, side, side)

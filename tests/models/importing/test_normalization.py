@@ -5,17 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from onnx_chain import Chain, assert_imports, kinds
+from onnx_chain import Chain, ends, kinds
 from trninfer.models import Dense
 from trninfer.models.importing import import_network
 from trninfer.models.network import Affine, Flatten, GroupNorm, ModelError
-
-
-def ends(chain: Chain, features: int, folder: Path, opset: int = 20):
-    """The graph with a dense layer at its end, imported and compared."""
-    chain.add("Flatten")
-    chain.gemm(features, 4)
-    return assert_imports(chain, folder, opset)
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -49,7 +42,7 @@ def test_group_norm_as_one_operator(opset: int, tmp_path: Path) -> None:
     chain = Chain(6, 5, 4)
     count = 3 if opset < 21 else 6  # numbers of groups, then of channels
     chain.add("GroupNormalization", chain.weight(count), chain.weight(count), num_groups=3, epsilon=1e-2)
-    ends(chain, 120, tmp_path, opset)
+    ends(chain, 120, tmp_path, opset=opset)
 
 
 def test_layer_norm_over_a_whole_image(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
-from onnx_chain import Chain, assert_imports, kinds, run_onnx
+from onnx import TensorProto, helper
+from onnx_chain import Chain, assert_imports, ends, kinds, run_onnx
 from onnx_runtime_faults import OLD, miscounts
 from trninfer.models import Conv2d, Dense, Flatten, Pool, Softmax, run_network
 from trninfer.models.importing import ImportOptions, PreprocessingOptions, import_network
@@ -25,15 +25,6 @@ from trninfer.models.network import (
     Output,
     Transpose,
 )
-
-FLAT = "Flatten"
-
-
-def ends(chain: Chain, features: int, folder: Path, **options: object):
-    """The graph with a dense layer at its end, imported and compared."""
-    chain.add(FLAT)
-    chain.gemm(features, 4)
-    return assert_imports(chain, folder, **options)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -230,61 +221,6 @@ def test_zeros_around_an_image_go_into_the_layer_that_reads_it(tmp_path: Path) -
     assert imported.network.layers[0].padding == (1, 1, 0, 2)
 
 
-ACTIVATIONS = {
-    "Relu": {},
-    "LeakyRelu": {"alpha": 0.2},
-    "Elu": {"alpha": 0.7},
-    "Selu": {},
-    "Softplus": {},
-    "Softsign": {},
-    "Mish": {},
-    "HardSwish": {},
-    "HardSigmoid": {"alpha": 0.3},
-    "Gelu": {"approximate": "tanh"},
-    "Sigmoid": {},
-    "Tanh": {},
-    "Exp": {},
-    "Abs": {},
-    "ThresholdedRelu": {"alpha": 0.0},
-}
-
-
-@pytest.mark.parametrize("op", list(ACTIVATIONS))
-def test_activations(op: str, tmp_path: Path) -> None:
-    chain = Chain(6)
-    chain.gemm(6, 9)
-    chain.add(op, **ACTIVATIONS[op])
-    chain.gemm(9, 3)
-    assert kinds(assert_imports(chain, tmp_path)) == [Dense, Dense]
-
-
-def test_activations_that_exporters_spell_out(tmp_path: Path) -> None:
-    chain = Chain(4, 6, 6)
-    wanted = []
-    for spelled in ("silu", "hardswish", "hardswish too", "mish"):
-        chain.conv((4, 4), (1, 1))
-        x = chain.value
-        if spelled == "silu":
-            chain.add("Sigmoid")
-            chain.add("Mul", x)
-        elif spelled == "mish":
-            chain.add("Softplus")
-            chain.add("Tanh")
-            chain.add("Mul", chain.value, first=x)
-        else:
-            chain.add("Add", chain.constant(3.0))
-            chain.add("Clip", chain.constant(0.0), chain.constant(6.0))
-            if spelled == "hardswish":
-                chain.add("Div", chain.constant(6.0))
-                chain.add("Mul", x)
-            else:
-                chain.add("Mul", x)
-                chain.add("Div", chain.constant(6.0))
-        wanted.append(spelled.removesuffix(" too"))
-    imported = ends(chain, 144, tmp_path)
-    assert [layer.activation for layer in imported.network.layers[:4]] == wanted
-
-
 def test_slopes_by_channel_and_normalisation_by_neighbours(tmp_path: Path) -> None:
     chain = Chain(5, 4, 4)
     chain.add("PRelu", chain.weight(5, 1, 1))
@@ -370,7 +306,7 @@ def test_softmax_over_channels_before_the_flatten(tmp_path: Path) -> None:
     chain.conv((3, 5))
     chain.add("GlobalAveragePool")
     chain.add("Softmax", axis=1)
-    chain.add(FLAT)
+    chain.add("Flatten")
     assert kinds(assert_imports(chain, tmp_path)) == [Conv2d, Pool, Flatten, Softmax]
 
 
@@ -418,7 +354,7 @@ def test_sides_that_the_file_leaves_open(tmp_path: Path) -> None:
     chain = Chain(3, "height", "width")
     chain.conv((3, 4), pads=[1] * 4)
     chain.add("GlobalAveragePool")
-    chain.add(FLAT)
+    chain.add("Flatten")
     path = chain.save(tmp_path)
     imported = import_network(path, PreprocessingOptions(size=(12, 10)))
     assert imported.network.input.shape == (3, 12, 10)
@@ -435,7 +371,7 @@ def test_pixels_are_not_normalised_twice(numbers: float, range_: tuple[int, int]
     chain.add("Sub", chain.constant(numbers))
     chain.conv((3, 4))
     chain.add("GlobalAveragePool")
-    chain.add(FLAT)
+    chain.add("Flatten")
     imported = assert_imports(chain, tmp_path)
     source = imported.network.input
     assert f"the network's first steps take pixels of 0 to {range_[1]} (--input-range)" in imported.notes
@@ -480,7 +416,7 @@ def test_onnx_runtimes_own_operators(tmp_path: Path) -> None:
     chain.add("FusedConv", weight, bias, relu, activation="Relu", pads=[1] * 4, **domain)
     chain.add("FusedConv", weight, bias, activation="LeakyRelu", activation_params=[0.2], **domain)
     chain.add("FusedConv", weight, activation="Clip", activation_params=[0.0, 1.0], pads=[1] * 4, **domain)
-    chain.add(FLAT)
+    chain.add("Flatten")
     chain.add("FusedGemm", chain.weight(64, 8), chain.weight(8), activation="Relu", **domain)
     chain.add("FusedMatMul", chain.weight(5, 8), transB=1, alpha=0.5, **domain)
     chain.add("BiasGelu", chain.weight(5), **domain)
@@ -509,145 +445,6 @@ def test_layer_normalisation_that_is_spelled_out(axis: int, square: str, tmp_pat
     shape = (6,) if axis == -1 else (6, 1, 1)
     chain.add("Mul", chain.weight(*shape))
     chain.add("Add", chain.weight(*shape))
-    chain.add(FLAT)
+    chain.add("Flatten")
     chain.gemm(72, 4)
     assert kinds(assert_imports(chain, tmp_path, 13))[:2] == [Conv2d, LayerNorm]
-
-
-def test_two_classes_of_scikit_learn_are_a_chance_and_the_rest(tmp_path: Path) -> None:
-    chain = Chain(5)
-    chain.gemm(5, 1)
-    chance = chain.add("Sigmoid")
-    chain.add("Sub", chance, first=chain.constant([1.0]))
-    chain.add("Concat", chance, axis=1)
-    assert assert_imports(chain, tmp_path).network.output == Output("classes", "softmax")
-
-
-def test_whole_numbers_by_operators_of_their_own(tmp_path: Path) -> None:
-    """QLinear operators, as the quantiser of ONNX Runtime writes them."""
-    chain = Chain(4, 6, 6)
-    domain = {"domain": "com.microsoft"}
-    scale, zero = chain.constant(0.05), numpy_zero(chain, 128)
-    chain.add("QuantizeLinear", scale, zero)
-    weight = np.random.default_rng(0).integers(-127, 128, (4, 4, 3, 3)).astype(np.int8)
-    chain.weights.append(numpy_helper.from_array(weight, "w"))
-    chain.weights.append(numpy_helper.from_array(np.array(0, np.int8), "wz"))
-    numbers = (scale, zero, "w", chain.constant(0.003), "wz", scale, zero)
-    x = chain.add("QLinearConv", *numbers, pads=[1] * 4)
-    y = chain.add("QLinearLeakyRelu", scale, zero, scale, zero, alpha=0.1, **domain)
-    chain.add("QLinearAdd", scale, zero, y, scale, zero, scale, zero, first=x, **domain)
-    chain.add("QLinearConcat", zero, chain.value, scale, zero, y, scale, zero, first=scale, axis=1, **domain)
-    chain.add("QLinearGlobalAveragePool", scale, zero, scale, zero, **domain)
-    chain.add("QLinearSigmoid", scale, zero, chain.constant(1 / 256), numpy_zero(chain, 0), **domain)
-    chain.add("DequantizeLinear", chain.constant(1 / 256), numpy_zero(chain, 0))
-    chain.add(FLAT)
-    chain.gemm(8, 4)
-    model = chain.model(13)
-    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    path = tmp_path / "m.onnx"
-    path.write_bytes(model.SerializeToString())
-    imported = import_network(path)
-    assert imported.comparison.passed and not imported.comparison.skipped
-    assert imported.comparison.max_abs_error < 0.05 * imported.comparison.largest_output
-
-
-def quantised(chain: Chain, scale: float, zero: int) -> None:
-    numbers = (chain.constant(scale), numpy_zero(chain, zero))
-    chain.add("QuantizeLinear", *numbers)
-    chain.add("DequantizeLinear", *numbers)
-
-
-def numpy_zero(chain: Chain, zero: int) -> str:
-    chain.weights.append(numpy_helper.from_array(np.array(zero, np.uint8), f"zero{len(chain.weights)}"))
-    return chain.weights[-1].name
-
-
-def test_whole_numbers_are_computed_as_what_they_stand_for(tmp_path: Path) -> None:
-    """QDQ: a zero point of 0 is all that is left of the relu, and must not be lost."""
-    chain = Chain(3, 8, 8)
-    quantised(chain, 0.04, 128)
-    random = np.random.default_rng(0)
-    weight = random.integers(-127, 128, (6, 3, 3, 3)).astype(np.int8)
-    scales = random.uniform(0.001, 0.003, 6).astype(np.float32)
-    chain.weights += [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(scales, "s")]
-    chain.nodes.append(helper.make_node("DequantizeLinear", ["w", "s"], ["wf"], axis=0))
-    chain.add("Conv", "wf")
-    quantised(chain, 0.02, 0)
-    chain.add("GlobalAveragePool")
-    chain.add(FLAT)
-    chain.gemm(6, 4)
-    imported = import_network(chain.save(tmp_path))
-    assert any("whole numbers (int8) are computed as the floating point" in note for note in imported.notes)
-    assert imported.comparison.passed and imported.comparison.max_abs_error < 0.05 * imported.comparison.largest_output
-    first = imported.network.layers[1]
-    assert first.activation == "clip" and first.activation_parameters[0] == 0
-    np.testing.assert_allclose(imported.tensors["conv1.weight"], weight * scales[:, None, None, None])
-
-
-def test_skl2onnx_scalers_and_linear_models(tmp_path: Path) -> None:
-    chain = Chain(5)
-    ml = {"domain": "ai.onnx.ml"}
-    chain.add("Scaler", offset=[0.1, 0.2, 0.3, 0.4, 0.5], scale=[2.0, 1.0, 0.5, 0.25, 3.0], **ml)
-    coefficients = np.random.default_rng(0).standard_normal(15)
-    label = chain.add(
-        "LinearClassifier",
-        coefficients=coefficients.tolist(),
-        intercepts=[0.1, 0.2, 0.3],
-        classlabels_ints=[0, 1, 2],
-        post_transform="SOFTMAX",
-        outputs=2,
-        **ml,
-    )
-    chain.add("Normalizer", first=f"{label}'", norm="L1", **ml)
-    model = chain.model()
-    model.graph.output.insert(0, helper.make_tensor_value_info(label, TensorProto.INT64, None))
-    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
-    path = tmp_path / "m.onnx"
-    path.write_bytes(model.SerializeToString())
-    imported = import_network(path)
-    assert kinds(imported) == [Affine, Dense, Softmax] and imported.network.output == Output("classes", "softmax")
-    assert imported.comparison.passed and not imported.comparison.skipped
-
-
-def test_two_classes_with_opposite_scores_are_classes(tmp_path: Path) -> None:
-    """A logistic regression of two classes: sigmoids of a score and of its opposite."""
-    chain = Chain(4)
-    ml = {"domain": "ai.onnx.ml"}
-    half = np.random.default_rng(0).standard_normal(4)
-    label = chain.add(
-        "LinearClassifier",
-        coefficients=[*(-half).tolist(), *half.tolist()],
-        intercepts=[-0.3, 0.3],
-        classlabels_ints=[0, 1],
-        post_transform="LOGISTIC",
-        outputs=2,
-        **ml,
-    )
-    model = chain.model(output=f"{label}'")
-    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
-    path = tmp_path / "m.onnx"
-    path.write_bytes(model.SerializeToString())
-    imported = import_network(path)
-    assert imported.network.output == Output("classes", "softmax")
-    assert imported.comparison.passed and not imported.comparison.skipped
-
-
-def test_whole_numbers_added_to_weights_and_probabilities_of_them(tmp_path: Path) -> None:
-    chain = Chain(6)
-    microsoft = {"domain": "com.microsoft"}
-    scale, zero = chain.constant(0.05), numpy_zero(chain, 128)
-    data = chain.add("QuantizeLinear", scale, zero)
-    chain.weights.append(numpy_helper.from_array(np.arange(100, 106, dtype=np.uint8), "numbers"))
-    names = [scale, zero, "numbers", scale, zero, scale, zero]
-    chain.add("QLinearAdd", *names, first=data, **microsoft)
-    chain.add("QLinearMul", *names, **microsoft)
-    steps = chain.constant(1 / 256), numpy_zero(chain, 0)
-    chain.add("QLinearSoftmax", scale, zero, *steps, axis=1, opset=13, **microsoft)
-    chain.add("DequantizeLinear", *steps)
-    model = chain.model()
-    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    path = tmp_path / "m.onnx"
-    path.write_bytes(model.SerializeToString())
-    imported = import_network(path)
-    assert imported.network.output == Output("classes", "softmax")
-    assert imported.comparison.passed and not imported.comparison.skipped

@@ -8,20 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx_chain import Chain, assert_imports, kinds
+from onnx_chain import Chain, assert_imports, ends, kinds
 from trninfer.models import Conv2d, Pool
 from trninfer.models.importing import import_network
 from trninfer.models.network import ModelError
 
 REDUCTIONS = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare")
 FILES = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def ends(chain: Chain, features: int, folder: Path):
-    """The graph with a dense layer at its end, imported and compared."""
-    chain.add("Flatten")
-    chain.gemm(features, 4)
-    return assert_imports(chain, folder)
 
 
 @FILES

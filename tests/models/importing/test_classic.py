@@ -1,0 +1,72 @@
+"""Operators of scikit-learn's models, as skl2onnx writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper
+from onnx_chain import Chain, assert_imports, kinds
+from trninfer.models import Dense, Softmax
+from trninfer.models.importing import import_network
+from trninfer.models.network import (
+    Affine,
+    Output,
+)
+
+
+def test_two_classes_of_scikit_learn_are_a_chance_and_the_rest(tmp_path: Path) -> None:
+    chain = Chain(5)
+    chain.gemm(5, 1)
+    chance = chain.add("Sigmoid")
+    chain.add("Sub", chance, first=chain.constant([1.0]))
+    chain.add("Concat", chance, axis=1)
+    assert assert_imports(chain, tmp_path).network.output == Output("classes", "softmax")
+
+
+def test_skl2onnx_scalers_and_linear_models(tmp_path: Path) -> None:
+    chain = Chain(5)
+    ml = {"domain": "ai.onnx.ml"}
+    chain.add("Scaler", offset=[0.1, 0.2, 0.3, 0.4, 0.5], scale=[2.0, 1.0, 0.5, 0.25, 3.0], **ml)
+    coefficients = np.random.default_rng(0).standard_normal(15)
+    label = chain.add(
+        "LinearClassifier",
+        coefficients=coefficients.tolist(),
+        intercepts=[0.1, 0.2, 0.3],
+        classlabels_ints=[0, 1, 2],
+        post_transform="SOFTMAX",
+        outputs=2,
+        **ml,
+    )
+    chain.add("Normalizer", first=f"{label}'", norm="L1", **ml)
+    model = chain.model()
+    model.graph.output.insert(0, helper.make_tensor_value_info(label, TensorProto.INT64, None))
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    imported = import_network(path)
+    assert kinds(imported) == [Affine, Dense, Softmax] and imported.network.output == Output("classes", "softmax")
+    assert imported.comparison.passed and not imported.comparison.skipped
+
+
+def test_two_classes_with_opposite_scores_are_classes(tmp_path: Path) -> None:
+    """A logistic regression of two classes: sigmoids of a score and of its opposite."""
+    chain = Chain(4)
+    ml = {"domain": "ai.onnx.ml"}
+    half = np.random.default_rng(0).standard_normal(4)
+    label = chain.add(
+        "LinearClassifier",
+        coefficients=[*(-half).tolist(), *half.tolist()],
+        intercepts=[-0.3, 0.3],
+        classlabels_ints=[0, 1],
+        post_transform="LOGISTIC",
+        outputs=2,
+        **ml,
+    )
+    model = chain.model(output=f"{label}'")
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    imported = import_network(path)
+    assert imported.network.output == Output("classes", "softmax")
+    assert imported.comparison.passed and not imported.comparison.skipped
