@@ -149,7 +149,6 @@ class NetworkLaunches:
         self._tells_layers = info.tells_layers
         self._operands: dict[Hashable, tuple[np.ndarray, np.ndarray]] = {}
         shape = model.network.input.shape
-        self._image = self._plan.image
         self._of_values = model.network.output.kind == "values"
         before, after = (BATCH, *shape), (BATCH, model.network.outputs)
         if info.tells_layers:
@@ -163,7 +162,7 @@ class NetworkLaunches:
         scores, classes, results = [], [], []
         step = self._plan.images(len(data))
         for first in range(0, len(data), step):
-            value: Any = data[first : first + step].reshape(-1, *self._image)
+            value: Any = self._plan.image.of(data[first : first + step])
             size = len(value)
             for number, segment in enumerate(self._plan.segments):
                 planned = segment.launch(size)

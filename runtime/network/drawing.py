@@ -29,9 +29,11 @@ from ...models.network import (
     PRelu,
     Shape,
     Softmax,
+    Transpose,
 )
 from .channels import Channels, joined
 from .filters import ungrouped
+from .given import InputImage
 from .layout import heights_of
 from .program import DoesNotFit, Planned
 
@@ -41,14 +43,19 @@ MOST_COLUMNS = 4096  # of float32 numbers for each element, 16 KiB of a partitio
 MOST_GATHERED = 2048  # channels that are laid out anew: filters of 8 MiB in 16 bits
 
 
-def image_of(model: Model) -> Shape:
-    """The input as (C, H, W): features, or an image of which nothing but its flattened form is read, are (F, 1, 1)."""
+def image_of(model: Model) -> InputImage:
+    """The input as an image: features, or an image of which nothing but its flattened form is read, are (F, 1, 1).
+    Where all that reads it is a transpose, the host turns its axes around."""
     network = model.network
-    shape = network.input.shape
+    split = network.input.shape
+    name, shape, order = INPUT, split, tuple(range(len(split)))
     readers = [layer for layer in network.layers if INPUT in layer.inputs]
+    if len(readers) == 1 and isinstance(readers[0], Transpose):
+        name, split, shape, order = readers[0].name, readers[0].split, readers[0].shape, readers[0].order
+        readers = [layer for layer in network.layers if name in layer.inputs]
     if len(shape) == 3 and not all(isinstance(layer, Flatten) for layer in readers):
-        return shape
-    return (math.prod(shape), 1, 1)
+        return InputImage(shape, split, order)
+    return InputImage((math.prod(shape), 1, 1), split, order)
 
 
 def draw(model: Model, dtype: np.dtype[Any], image: Shape) -> list[Planned]:
@@ -82,7 +89,8 @@ class _Drawing:
         """The next layer of the network; DoesNotFit where the kernel has no body for it."""
         name, source = layer.name, layer.inputs[0]
         shape = self.shapes[source]
-        if isinstance(layer, Flatten):
+        turned = isinstance(layer, Transpose) and self.model.network.readers()[INPUT] == 1 and source == INPUT
+        if isinstance(layer, Flatten) or turned:
             self.places[name], self.shapes[name] = self.places[source], shape
         elif isinstance(layer, Conv2d):
             self._convolution(layer)

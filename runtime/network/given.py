@@ -24,6 +24,20 @@ PSUM_NUMBERS = 8 * 512  # float32, of a partition: outputs that are under way at
 
 
 @dataclass(frozen=True)
+class InputImage:
+    """An input as an image (C, H, W): what comes in seen as axes of `split`, these in another order."""
+
+    shape: Shape
+    split: Shape
+    order: tuple[int, ...]
+
+    def of(self, data: np.ndarray) -> np.ndarray:
+        """Inputs [B, ...] as images [B, C, H, W]."""
+        turned = data.reshape(len(data), *self.split).transpose(0, *(axis + 1 for axis in self.order))
+        return np.ascontiguousarray(turned).reshape(len(data), *self.shape)
+
+
+@dataclass(frozen=True)
 class Given:
     """An input [C, H, W] as a launch is given it: `zeros` on top, left, at the bottom (where below 0, rows that nothing
     reads are left out) and right, then its phases, (C, row, column) of so many, as channels."""

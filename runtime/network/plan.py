@@ -243,7 +243,7 @@ class NetworkPlan:
         than directly (kernels/convolution/forms.py). `target`: whose SBUF there is room in."""
         self._room = sbuf_bytes(target)
         self.image = image_of(model)
-        self.layers = tuple(draw(model, dtype, self.image))
+        self.layers = tuple(draw(model, dtype, self.image.shape))
         self.most = most
         self._forms = tuple(forms)
         self.segments = self._cut(dtype)
@@ -277,7 +277,7 @@ class NetworkPlan:
         """As few segments as instructions and SBUF allow: each takes all layers up to the last border that it can."""
         segments: list[Segment] = []
         borders = [n + 1 for n in range(len(self.layers)) if _is_border(self.layers, n)]
-        first, image = 0, self.image
+        first, image = 0, self.image.shape
         while first < len(self.layers):
             found: Segment | None = None
             reason: DoesNotFit | None = None

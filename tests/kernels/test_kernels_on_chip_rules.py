@@ -15,6 +15,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from random_networks import KINDS_OF_LAYERS, of_kind
 from trninfer import kernels, simulator
 from trninfer.models import load_model
 from trninfer.models.layout import pack_conv2d
@@ -139,15 +140,20 @@ NETWORKS = {
     "network of one picture": ("digits-cnn", 1),
     "network of pictures side by side": ("digits-cnn", 32),
     "network of rows": ("digits-ffnn", 140),
+    "network with slopes": ("prelu", 3),
+    "network with layer norm": ("layer_norm", 3),
+    "network with group norm": ("group_norm", 3),
+    "network of one picture with group norm": ("group_norm", 1),
 }
 
 
 def _network(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     name, batch = NETWORKS[case]
-    (segment,) = NetworkPlan(load_model(name), RUNTIME_DTYPES[dtype]).segments
+    model = of_kind(name) if name in KINDS_OF_LAYERS else load_model(name)
+    (segment,) = NetworkPlan(model, RUNTIME_DTYPES[dtype]).segments
     launch = segment.launch(batch)
     weights, constants = launch.laid_out.weights(RUNTIME_DTYPES[dtype]), launch.laid_out.constants()
-    arrays = (TensorSpec((batch, *segment.image), DTYPES[dtype]), TensorSpec(weights.shape, DTYPES[dtype]))
+    arrays = (TensorSpec((launch.images, *segment.image), DTYPES[dtype]), TensorSpec(weights.shape, DTYPES[dtype]))
     return kernels.run_network, (*arrays, TensorSpec(constants.shape, "float32")), launch.parameters()
 
 

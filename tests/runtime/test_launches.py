@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_networks import chains, graphs, labels, model_of, of_kind, picture, residual
+from random_networks import KINDS_OF_LAYERS, chains, graphs, labels, model_of, of_kind, picture, residual
 from trninfer import kernels
 from trninfer.models import load_model
 from trninfer.models.files import Model
@@ -28,7 +28,6 @@ from trninfer.runtime.network.plan import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
-NORMS = ("layer_norm", "group_norm", "instance_norm")
 TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers near 1, as all layers give them
 
 
@@ -135,7 +134,7 @@ def test_batches_of_any_size(name: str, target: str, dtype: str) -> None:
         before = min(before, network / batch)
 
 
-@pytest.mark.parametrize("kind", ["shuffle", "prelu", "elements", "dilated", *NORMS])
+@pytest.mark.parametrize("kind", KINDS_OF_LAYERS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_launch_of_each_kind_of_layer(kind: str, dtype: str) -> None:
     """None is slower than layer by layer in a batch of any size, but for few channels joined of several layers, which

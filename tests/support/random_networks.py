@@ -238,6 +238,9 @@ def residual(channels: int = 40, side: int = 12, blocks: int = 3) -> Model:
     return model_of(Network("residual", image, tuple(layers), (), Output("values")))
 
 
+KINDS_OF_LAYERS = ("shuffle", "prelu", "elements", "dilated", "layer_norm", "group_norm", "instance_norm")
+
+
 def of_kind(kind: str, channels: int = 24) -> Model:
     """A stem, two layers of a kind with a convolution between them, a mean and a dense layer."""
     image = picture(3, 12, 12)

@@ -15,10 +15,14 @@ from trninfer.models.network import (
     Dense,
     FeatureInput,
     Flatten,
+    GroupNorm,
     Layer,
+    LayerNorm,
     Network,
     Pool,
+    PRelu,
     Shape,
+    Transpose,
 )
 from trninfer.runtime.network.drawing import draw
 from trninfer.runtime.session import Session
@@ -155,14 +159,60 @@ def test_a_network_that_ends_in_a_shuffle() -> None:
     checked([conv("a", 3, 12, 3), window, ChannelShuffle("turned", 3), Flatten("flat")], 3, ends=False)
 
 
+def test_norms_of_channels_in_another_order() -> None:
+    """Layer norm takes any order of all channels; groups, and channels that others stand between, are laid out anew."""
+    layers: list[Layer] = [
+        conv("stem", 3, 24, 3),
+        ChannelShuffle("turned", 4),
+        LayerNorm("layer", 24),
+        GroupNorm("group", 24, 3),
+        ChannelSlice("some", 3, 20),
+        LayerNorm("again", 17),
+    ]
+    assert checked(layers, 3)[:6] == ["conv2d", "layer_norm", "gather", "group_norm", "channel_slice", "layer_norm"]
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(130, 13), (192, 32), (260, 2), (300, 1), (300, 300)])
+def test_groups_over_several_tiles(channels: int, groups: int) -> None:
+    layers: list[Layer] = [conv("stem", 3, channels, 1), GroupNorm("norm", channels, groups), PRelu("slopes", channels)]
+    assert checked(layers, 3, batch=3)[:3] == ["conv2d", "group_norm", "prelu"]
+
+
+@pytest.mark.parametrize("batch", [1, 70])
+def test_norms_and_slopes_of_features(batch: int) -> None:
+    layers: tuple[Layer, ...] = (
+        Dense("a", 20, 130),
+        LayerNorm("norm", 130, 1e-6),
+        PRelu("slopes", 130),
+        Dense("b", 130, 5),
+        LayerNorm("last", 5),
+    )
+    assert_right(Network("n", FeatureInput(20), layers, labels(5)), (20,), batch)
+
+
+@pytest.mark.parametrize("shape", [(12, 1, 9), (108,)])
+def test_the_host_turns_the_axes_of_an_input(shape: Shape) -> None:
+    """Tokens by channels, as [9, 12], become channels by tokens, or features in another order."""
+    turn = Transpose("turn", (9, 12), (1, 0), shape)
+    first = conv("a", 12, 30, 1) if len(shape) == 3 else Dense("a", 108, 30)
+    after: tuple[Layer, ...] = (LayerNorm("norm", 30), Flatten("flat"), Dense("b", 270 if len(shape) == 3 else 30, 5))
+    assert_right(Network("n", picture(1, 9, 12), (turn, first, *after), labels(5)), (1, 9, 12), 3)
+
+
+def assert_right(network: Network, shape: Shape, batch: int) -> None:
+    """In one launch, in all dtypes."""
+    model = model_of(network)
+    x = np.random.default_rng(4).standard_normal((batch, *shape)).astype(np.float32)
+    expected = run_network(model.network, model.tensors, x).probabilities
+    for dtype, tolerance in TOLERANCES.items():
+        session = Session(model, SimulatedBackend("trn2"), dtype, batch)
+        assert session.launches_note is None
+        np.testing.assert_allclose(session.run(x).probabilities, expected, atol=tolerance, rtol=0)
+
+
 def test_features_in_slices() -> None:
     layers = (Dense("a", 20, 30, "relu"), ChannelSlice("some", 7, 29), Dense("b", 22, 5))
-    model = model_of(Network("n", FeatureInput(20), layers, labels(5)))
-    x = np.random.default_rng(4).standard_normal((3, 20)).astype(np.float32)
-    session = Session(model, SimulatedBackend("trn2"), "float32", 3)
-    assert session.launches_note is None
-    expected = run_network(model.network, model.tensors, x).probabilities
-    np.testing.assert_allclose(session.run(x).probabilities, expected, atol=2e-5)
+    assert_right(Network("n", FeatureInput(20), layers, labels(5)), (20,), 3)
 
 
 def test_slices_of_a_flattened_image() -> None:
