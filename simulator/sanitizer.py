@@ -104,7 +104,7 @@ class Sanitizer:
         shadow = self._shadow(dst.storage)
         if not _entries(shadow.unread, dst, shadow.grain).any():
             last = int(_entries(shadow.writer, dst, shadow.grain).max())
-            why = f"nc_matmul adds to {dst.label}, a sum that was read already: accumulate=False begins another"
+            why = f"nc_matmul adds to {dst.label}, a sum that was read: accumulate=False begins another, True goes on"
             self._find("resumed", _place(instruction_line), self._line(last), dst.size * dst._dtype.itemsize, why)
 
     def clobbers(self, instruction_line: tuple[str, int], dst: Any, why: str) -> None:

@@ -80,10 +80,13 @@ class FunctionScope:
         return resolved.dotted if isinstance(resolved, External) else None
 
     def is_captured(self, name: str) -> bool:
-        """Whether a name belongs to a function around this one (imports there aside)."""
-        if name in self.locals:
-            return False
-        return any(name in bindings and not isinstance(bindings[name], Import) for bindings in self._outer)
+        """Whether a name belongs to a function around this one, imports there among them: the compiler has the names of
+        modules alone."""
+        return name not in self.locals and any(name in bindings for bindings in self._outer)
+
+    def is_import(self, name: str) -> bool:
+        """Whether a function around this one imports a name."""
+        return any(isinstance(bindings.get(name), Import) for bindings in self._outer)
 
     def changed_global(self, name: str) -> int | None:
         """The line that changes a global variable, for a name that means one."""

@@ -270,7 +270,8 @@ class _Subset(ast.NodeVisitor):
         if dotted is not None and dotted.startswith("builtins.") and node.id not in BUILTINS:
             scope.report(node, "builtin", f"the NKI compiler has no builtin {node.id!r}")
         elif scope.is_captured(node.id):
-            message = f"{node.id!r} belongs to the function around this one: pass it as an argument"
+            instead = "import it at the top of the module" if scope.is_import(node.id) else "pass it as an argument"
+            message = f"{node.id!r} belongs to the function around this one: {instead}"
             scope.report(node, "closure", message)
         elif changed is not None:
             message = f"the global {node.id!r} changes, in line {changed}: pass it as an argument"

@@ -170,6 +170,11 @@ BROKEN_FILES = [
         "        print(half(4))  # <-\n        return a\n    return kernel\n",
     ),
     (
+        "closure",
+        "def make():\n    import nki.language as own\n    @nki.jit\n    def kernel(a):\n"
+        "        print(own.float32)  # <-\n        return own.float32\n    return kernel\n",
+    ),
+    (
         "class-base",
         "class Plan:  # <-\n    size = 4\n\n@nki.jit\ndef kernel(a):\n    print(Plan().size)\n    return a\n",
     ),
