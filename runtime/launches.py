@@ -16,8 +16,8 @@ from ..models.network import INPUT
 from ..simulator.targets import find_target
 from .backend import DTYPES, ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
 from .layer_launches import plan_layers
+from .network.cut import DEFAULT_INSTRUCTIONS, NetworkPlan
 from .network.layout import LaidOut
-from .network.plan import DEFAULT_INSTRUCTIONS, NetworkPlan
 from .network.program import DoesNotFit
 from .timing import BATCH, Row, add_times, with_batch
 

@@ -19,7 +19,7 @@ from ...models.golden import run_layer, run_network
 from ...models.layout import pack_conv2d
 from ...models.network import Combine, Conv2d, Dense, Flatten, ImageInput, Layer, Network, Softmax
 from ..measure.kernel_cases import kernel_case
-from ..network.plan import NetworkPlan
+from ..network.cut import NetworkPlan
 from . import layer_checks
 
 SIZES = ("small", "odd")

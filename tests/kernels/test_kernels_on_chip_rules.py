@@ -20,7 +20,7 @@ from trninfer import kernels, simulator
 from trninfer.models import load_model
 from trninfer.models.layout import pack_conv2d
 from trninfer.runtime.backend import DTYPES as RUNTIME_DTYPES
-from trninfer.runtime.network.plan import NetworkPlan
+from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.instructions import scalar_engine, vector_engine

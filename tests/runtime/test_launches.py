@@ -24,7 +24,7 @@ from trninfer.models.network import (
     Softmax,
 )
 from trninfer.runtime.launches import LaunchOptions, plan_launches
-from trninfer.runtime.network.plan import NetworkPlan
+from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 

@@ -20,7 +20,7 @@ from trninfer.models.network import (
     Pool,
 )
 from trninfer.runtime.launches import LaunchOptions
-from trninfer.runtime.network.plan import NetworkPlan
+from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 

@@ -9,8 +9,8 @@ from random_networks import labels, model_of
 from trninfer.models import load_model
 from trninfer.models.golden import run_network
 from trninfer.models.network import Combine, Conv2d, Dense, Flatten, ImageInput, Layer, Network
+from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.runtime.network.given import Given
-from trninfer.runtime.network.plan import NetworkPlan
 from trninfer.runtime.network.program import Planned
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
