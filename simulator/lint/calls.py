@@ -155,6 +155,28 @@ class _Calls(ast.NodeVisitor):
                 self._scope.report(node, "unknown-name", wrong)
         self.generic_visit(node)
 
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if not isinstance(node.op, ast.MatMult):  # which is told whatever its operands are
+            self._check_operands(node, node.left, node.right)
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if not isinstance(node.op, ast.MatMult):
+            self._check_operands(node, node.value)
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if any(isinstance(operator, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for operator in node.ops):
+            self._check_operands(node, node.left, *node.comparators)
+        self.generic_visit(node)
+
+    def _check_operands(self, node: ast.expr | ast.stmt, *operands: ast.expr) -> None:
+        if any(self.tensors.of(operand) is not None for operand in operands):
+            message = (
+                f"{ast.unparse(node)}: tensors have no operators: take a function of nki.language or an instruction"
+            )
+            self._scope.report(node, "tensor-operator", message)
+
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
         dotted = self._nki_name(node.func)

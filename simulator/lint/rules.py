@@ -37,6 +37,7 @@ RULES: dict[str, str] = {
     "too-many-arguments": "More positional arguments than the function has.",
     "alu-operator": "An operator that the engines' ALUs do not have, such as divide.",
     "activation-function": "A function that the Scalar Engine does not have.",
+    "tensor-operator": "An operator of Python on a tensor, as in a + b or a > 0.",
     "not-on-chip": "A function that works in AWS's simulator but does not compile for the chip.",
     "memset-value": "A memset of an integer tensor with a float.",
     "output-buffer": "A kernel's output that is not in nl.shared_hbm.",

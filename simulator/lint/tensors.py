@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from .api import api, arguments_of
 from .source import External, FunctionNode, Resolved, parameters, stored_names
 
-CREATORS = frozenset(f"nki.language.{name}" for name in ("ndarray", "zeros", "ones", "full", "rand"))
+CREATORS = frozenset(f"nki.language.{name}" for name in ("ndarray", "zeros", "ones", "full", "rand", "load"))
 Resolve = Callable[[ast.expr], "Resolved | None"]
 
 

@@ -38,6 +38,9 @@ def marked(text: str, rule: str) -> list[tuple[int, str]]:
 
 # Lines inside an otherwise clean kernel. The line that breaks the rule ends in `# <-`.
 BROKEN_LINES = [
+    ("tensor-operator", "print(2 * tile[:, 0:1])  # <-"),
+    ("tensor-operator", "n += nl.load(a)  # <-"),
+    ("tensor-operator", "if tile[0, 0] > 0:  # <-\n    n = 1"),
     ("unsupported-statement", "raise ValueError(n)  # <-"),
     ("unsupported-statement", "try:  # <-\n    n = 1\nexcept ValueError:\n    n = 2"),
     ("unsupported-statement", "import math  # <-"),
@@ -197,6 +200,7 @@ BROKEN_FILES = [
         "@nki.jit\ndef kernel(a):\n    out = nl.zeros(a.shape, a.dtype, buffer=nl.psum)\n"
         "    return a, out.reshape((8, 8))  # <-\n",
     ),
+    ("output-buffer", "@nki.jit\ndef kernel(a):\n    tile = nl.load(a)\n    return tile  # <-\n"),
     (
         "lost-output",
         "@nki.jit\ndef kernel(a):\n    out = nl.zeros(a.shape, a.dtype, buffer=nl.shared_hbm)  # <-\n"
