@@ -153,6 +153,7 @@ def execute(
     arguments: list[tuple[Any, NkiTensor]] = []
 
     def enter(value: Any) -> Any:
+        value = array_of(value) if is_tensor(value) else value
         if not isinstance(value, (np.ndarray, TensorSpec)):
             return value
         tensor = argument(core, value)

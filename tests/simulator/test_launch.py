@@ -205,6 +205,8 @@ def test_pytorch_tensors_come_back_as_such_and_are_updated(name):
     assert result.dtype == dtype
     assert torch.equal(result.float(), row.float() + 1)
     assert torch.equal(total.float(), result.float())
+    (outputs,) = simulator.run(accumulate, total, (row,)).outputs
+    np.testing.assert_array_equal(outputs["sum"].astype(np.float32), total.float() + row.float())
 
 
 @pytest.mark.parametrize("precise", ["1", "0"])
