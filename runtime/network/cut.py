@@ -10,7 +10,8 @@ import numpy as np
 
 from ...kernels.tiling.packing import ceil_div
 from ...models.files import Model
-from .drawing import draw, image_of
+from .drawing import draw
+from .given import image_of
 from .memory import SMALLEST, sbuf_bytes
 from .plan import Segment
 from .program import DoesNotFit, Planned

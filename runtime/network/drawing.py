@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +34,6 @@ from ...models.network import (
 )
 from .channels import Channels, joined
 from .filters import ungrouped
-from .given import InputImage
 from .layout import heights_of
 from .program import DoesNotFit, Planned
 
@@ -41,21 +41,6 @@ SCORES_BYTES = 136 * 1024  # of a partition for the weights of the last layer, w
 MOST_SCORES = 2048  # float32 numbers of half of PSUM's banks, so that two blocks of images are under way
 MOST_COLUMNS = 4096  # of float32 numbers for each element, 16 KiB of a partition
 MOST_GATHERED = 2048  # channels that are laid out anew: filters of 8 MiB in 16 bits
-
-
-def image_of(model: Model) -> InputImage:
-    """The input as an image: features, or an image of which nothing but its flattened form is read, are (F, 1, 1).
-    Where all that reads it is a transpose, the host turns its axes around."""
-    network = model.network
-    split = network.input.shape
-    name, shape, order = INPUT, split, tuple(range(len(split)))
-    readers = [layer for layer in network.layers if INPUT in layer.inputs]
-    if len(readers) == 1 and isinstance(readers[0], Transpose):
-        name, split, shape, order = readers[0].name, readers[0].split, readers[0].shape, readers[0].order
-        readers = [layer for layer in network.layers if name in layer.inputs]
-    if len(shape) == 3 and not all(isinstance(layer, Flatten) for layer in readers):
-        return InputImage(shape, split, order)
-    return InputImage((math.prod(shape), 1, 1), split, order)
 
 
 def draw(model: Model, dtype: np.dtype[Any], image: Shape) -> list[Planned]:
@@ -87,40 +72,9 @@ class _Drawing:
 
     def add(self, layer: Layer) -> None:
         """The next layer of the network; DoesNotFit where the kernel has no body for it."""
-        name, source = layer.name, layer.inputs[0]
-        shape = self.shapes[source]
-        turned = isinstance(layer, Transpose) and self.model.network.readers()[INPUT] == 1 and source == INPUT
-        if isinstance(layer, Flatten) or turned:
-            self.places[name], self.shapes[name] = self.places[source], shape
-        elif isinstance(layer, Conv2d):
-            self._convolution(layer)
-        elif isinstance(layer, Dense):
-            self._dense(layer)
-        elif isinstance(layer, Pool):
-            self._pooling(layer)
-        elif isinstance(layer, Softmax):
-            self._softmax(layer)
-        elif isinstance(layer, Concat):
-            self.places[name] = joined([self.places[read] for read in layer.inputs])
-            self.shapes[name] = (sum(self.shapes[read][0] for read in layer.inputs), *shape[1:])
-            if len({self.shapes[read][1:] for read in layer.inputs}) > 1:
-                raise DoesNotFit(f"layer {name!r} ({layer.kind}) joins what has no place side by side")
-        elif isinstance(layer, ChannelSlice):
-            self._slice(layer)
-        elif isinstance(layer, ChannelShuffle):
-            turned = np.arange(shape[0]).reshape(layer.groups, -1).T.ravel()
-            self.places[name], self.shapes[name] = self.places[source].picked(turned), shape
-        elif isinstance(layer, Combine):
-            self._combine(layer)
-        elif isinstance(layer, (Affine, Activation)):
-            self._affine(layer)
-        elif isinstance(layer, (LayerNorm, GroupNorm)):
-            self._norm(layer)
-        elif isinstance(layer, PRelu):
-            slope = self._numbers(layer, "slope", 1.0)
-            self._append_by_channel("prelu", name, layer.inputs, shape, numbers=(slope,), operation=_by(slope))
-        else:
-            raise DoesNotFit(f"there is no body for layer {name!r} ({layer.kind})")
+        if type(layer) not in _BODIES:
+            raise DoesNotFit(f"there is no body for layer {layer.name!r} ({layer.kind})")
+        _BODIES[type(layer)](self, layer)
 
     def add_identity(self, name: str, source: str, softmax: str) -> None:
         """The last layer where none is dense: what comes in, with images on the partitions."""
@@ -172,6 +126,34 @@ class _Drawing:
         first, last = layer.first // each, layer.last // each
         self.places[layer.name] = self.places[source].picked(np.arange(first, last))
         self.shapes[layer.name] = (last - first, *window)
+
+    def _view(self, layer: Layer) -> None:
+        """The layer gives what it reads."""
+        source = layer.inputs[0]
+        self.places[layer.name], self.shapes[layer.name] = self.places[source], self.shapes[source]
+
+    def _transpose(self, layer: Transpose) -> None:
+        """The host turns the axes of an input that nothing else reads."""
+        if layer.inputs != (INPUT,) or self.model.network.readers()[INPUT] > 1:
+            raise DoesNotFit(f"there is no body for layer {layer.name!r} ({layer.kind})")
+        self._view(layer)
+
+    def _concat(self, layer: Concat) -> None:
+        shapes = [self.shapes[read] for read in layer.inputs]
+        if len({shape[1:] for shape in shapes}) > 1:
+            raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) joins what has no place side by side")
+        self.places[layer.name] = joined([self.places[read] for read in layer.inputs])
+        self.shapes[layer.name] = (sum(shape[0] for shape in shapes), *shapes[0][1:])
+
+    def _shuffle(self, layer: ChannelShuffle) -> None:
+        self._view(layer)
+        order = np.arange(self.shapes[layer.name][0]).reshape(layer.groups, -1).T.ravel()
+        self.places[layer.name] = self.places[layer.name].picked(order)
+
+    def _prelu(self, layer: PRelu) -> None:
+        slope = self._numbers(layer, "slope", 1.0)
+        after = self.shapes[layer.inputs[0]]
+        self._append_by_channel("prelu", layer.name, layer.inputs, after, numbers=(slope,), operation=_by(slope))
 
     def _convolution(self, layer: Conv2d) -> None:
         read, groups = layer.inputs[0], layer.groups
@@ -368,6 +350,25 @@ class _Drawing:
             self.planned[-1] = replace(last, kind="scores", softmax=kind)
         else:
             self.add_identity(layer.name, layer.inputs[0], kind)
+
+
+_BODIES: dict[type[Layer], Callable[[_Drawing, Any], None]] = {
+    Flatten: _Drawing._view,
+    Transpose: _Drawing._transpose,
+    Conv2d: _Drawing._convolution,
+    Dense: _Drawing._dense,
+    Pool: _Drawing._pooling,
+    Softmax: _Drawing._softmax,
+    Concat: _Drawing._concat,
+    ChannelSlice: _Drawing._slice,
+    ChannelShuffle: _Drawing._shuffle,
+    Combine: _Drawing._combine,
+    Affine: _Drawing._affine,
+    Activation: _Drawing._affine,
+    LayerNorm: _Drawing._norm,
+    GroupNorm: _Drawing._norm,
+    PRelu: _Drawing._prelu,
+}
 
 
 def _gives_scores(layer: Planned, itemsize: int) -> bool:

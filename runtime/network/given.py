@@ -8,6 +8,7 @@ channels fill the Tensor Engine's rows. Both are the numbers that came in, in an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,8 @@ import numpy as np
 
 from ...kernels.convolution.forms import TENSOR_NS
 from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, taps_in_partitions
-from ...models.network import Shape
+from ...models.files import Model
+from ...models.network import INPUT, Flatten, Shape, Transpose
 from .program import Planned
 
 TAP_NS = 93  # of a DMA queue, to start the DMA that brings a tap
@@ -35,6 +37,21 @@ class InputImage:
         """Inputs [B, ...] as images [B, C, H, W]."""
         turned = data.reshape(len(data), *self.split).transpose(0, *(axis + 1 for axis in self.order))
         return np.ascontiguousarray(turned).reshape(len(data), *self.shape)
+
+
+def image_of(model: Model) -> InputImage:
+    """The input as an image: features, or an image of which nothing but its flattened form is read, are (F, 1, 1).
+    Where all that reads it is a transpose, the host turns its axes around."""
+    network = model.network
+    split = network.input.shape
+    name, shape, order = INPUT, split, tuple(range(len(split)))
+    readers = [layer for layer in network.layers if INPUT in layer.inputs]
+    if len(readers) == 1 and isinstance(readers[0], Transpose):
+        name, split, shape, order = readers[0].name, readers[0].split, readers[0].shape, readers[0].order
+        readers = [layer for layer in network.layers if name in layer.inputs]
+    if len(shape) == 3 and not all(isinstance(layer, Flatten) for layer in readers):
+        return InputImage(shape, split, order)
+    return InputImage((math.prod(shape), 1, 1), split, order)
 
 
 @dataclass(frozen=True)
