@@ -10,12 +10,13 @@ from typing import IO, Any
 from rich.box import Box
 from rich.console import Console
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from ..text import printable
 
-TIGHT = 60  # below it, tables of layers show times and shares alone
+TIGHT = 60  # below it, tables of layers show times and shares alone, and records are no tables
 NARROW = 40  # a window that is narrower wraps what it shows
 WIDE = 200  # of a file or a pipe, which have no width of their own
 
@@ -23,9 +24,17 @@ BOX = Box("    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True)
 
 
 def render_records(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], stream: IO[str] | None) -> str:
-    """A plain table of records, whose last column takes the room that is left."""
+    """A plain table of records, whose last column takes the room that is left; in a window narrower than TIGHT a line
+    for each value instead."""
 
     def fill(console: Console) -> None:
+        if console.width < TIGHT:
+            print_line(console, title, "bold")
+            for first, *rest in rows:
+                print_line(console, str(first))
+                for column, value in zip(columns[1:], rest, strict=True):
+                    console.print(Padding(cell(f"{column}: {value}"), (0, 0, 0, 2)))
+            return
         table = new_table(title)
         for column in columns:
             table.add_column(column, overflow="fold")

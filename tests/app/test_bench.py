@@ -168,6 +168,14 @@ def test_models(cli) -> None:
     assert max(map(len, cli("models").out.splitlines())) <= 80
 
 
+def test_a_narrow_window_has_a_line_for_each_value_and_breaks_no_words(cli, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    for command, told in (("models", "  parameters: 19,210"), ("doctor", "  status: ok")):
+        lines = cli(command).out.splitlines()
+        assert max(map(len, lines)) <= 40 and told in lines
+    assert "117,307" in cli("models").out and "https://pip.repos.neuron.amazonaws.com" in cli("doctor").out
+
+
 def test_doctor(cli, monkeypatch) -> None:
     placeholder = environment.Package("nki", "0.0.1", "placeholder", "0.6", None)
     others = tuple(package for package in environment.neuron_packages() if package.name != "nki")
