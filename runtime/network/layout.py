@@ -24,6 +24,7 @@ from ...models.layout import pack_side_by_side
 from .filters import as_multiplied, ungrouped
 from .program import CONVOLUTIONS, Parts, Planned
 
+LYING_ANEW = (*CONVOLUTIONS, "folded_pool", "taps")  # kinds that cut their channels into tiles anew
 COPY_NS = 300  # that copying on the Vector Engine takes beside the elements until the Tensor Engine can read them
 
 
@@ -36,9 +37,29 @@ def _given(layers: Sequence[Planned], part: int, channels: int, together: int) -
     if part < 0:
         return _cut(channels * together)
     layer = layers[part]
-    if layer.kind in CONVOLUTIONS or layer.kind in ("folded_pool", "taps"):
+    if layer.kind in LYING_ANEW:
         return _cut(layer.channels * layer.together)
     return heights_of(layers, layer.sources[0], channels, together)
+
+
+def leaves(layers: Sequence[Planned], parts: Parts, channels: int) -> list[int]:
+    """Channels of each piece that lies by itself, with all images that lie side by side, of what a layer reads."""
+    pieces: list[int] = []
+    for part in parts:
+        own = part < 0 or layers[part].kind in LYING_ANEW
+        pieces += (
+            [channels if part < 0 else layers[part].channels]
+            if own
+            else leaves(layers, layers[part].sources[0], channels)
+        )
+    return pieces
+
+
+def _lying(pieces: Sequence[int], together: int) -> np.ndarray:
+    """Of each row of what images side by side give, (piece, image, channel), its number as (image, channel)."""
+    numbers = np.arange(together * sum(pieces)).reshape(together, -1)
+    ends = np.cumsum(pieces)
+    return np.concatenate([numbers[:, end - size : end].ravel() for end, size in zip(ends, pieces)])
 
 
 def _cut(rows: int) -> list[int]:
@@ -154,7 +175,8 @@ class LaidOut:
         whole = np.zeros((PARTITIONS, max(1, self.columns)), np.float32)
         for layer in self.layers:
             rows = heights_of(self.layers, layer.sources[0], self._channels, self._together)
-            for number, column in enumerate(_constants(layer, rows)):
+            lying = _lying(leaves(self.layers, layer.sources[0], self._channels), layer.together)
+            for number, column in enumerate(_constants(layer, rows, lying)):
                 whole[: len(column), layer.constants + number] = column
         return whole
 
@@ -164,6 +186,9 @@ class LaidOut:
         starts = np.cumsum([0, *heights])
         block = _block(layer, of_input)
         dense = _dense(layer, of_input, block) if of_input > 1 or layer.taps[0] * layer.taps[1] > 1 else None
+        pieces = leaves(self.layers, layer.sources[0], self._channels)
+        if dense is not None and len(pieces) > 1:
+            dense = [tile[_lying(pieces, of_input)] for tile in dense]
         start = 0
         for _, rows, size, units in loads:
             load = room[start : start + rows * size].reshape(rows, size)
@@ -241,7 +266,7 @@ def _columns(layer: Planned, rows: list[int]) -> int:
     return len(rows) * sum(numbers.size // len(numbers) for numbers in layer.numbers)
 
 
-def _constants(layer: Planned, rows: list[int]) -> list[np.ndarray]:
+def _constants(layer: Planned, rows: list[int], lying: np.ndarray) -> list[np.ndarray]:
     """The columns of a layer, up to 128 numbers each: biases by partition, or of the last layer by column."""
     if layer.kind == "scores":
         return [np.full(PARTITIONS, number) for number in layer.numbers[0]]
@@ -249,5 +274,5 @@ def _constants(layer: Planned, rows: list[int]) -> list[np.ndarray]:
         side_by_side = np.tile(layer.numbers[0], layer.together)
         return [side_by_side[first : first + PARTITIONS] for first in range(0, len(side_by_side), PARTITIONS)]
     ends = np.cumsum(rows)
-    tiled = [np.tile(numbers.reshape(len(numbers), -1), (layer.together, 1)) for numbers in layer.numbers]
+    tiled = [np.tile(numbers.reshape(len(numbers), -1), (layer.together, 1))[lying] for numbers in layer.numbers]
     return [column for end, size in zip(ends, rows) for numbers in tiled for column in numbers[end - size : end].T]

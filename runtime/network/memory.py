@@ -10,7 +10,7 @@ from ...models.network import Shape
 from ...simulator.targets import find_target
 from .forms import FILTERING_BYTES, combined_bytes
 from .layout import LaidOut, from_hbm, heights_of, read_together, steps_of
-from .program import CONVOLUTIONS, Planned
+from .program import CONVOLUTIONS, NORMS, Planned
 
 SMALLEST = "trn1"  # the target with the least SBUF
 SCRATCH_BYTES = 12 * 1024  # of them for sums on their way from PSUM, and what else lives briefly
@@ -87,7 +87,7 @@ class Footprint:
         if layer.kind.endswith("_pool"):  # what a band reads with its padding, and both folds of it
             size = 4 if layer.kind == "average_pool" else self._itemsize
             return SCRATCH_BYTES + 3 * _band(layer, images) * size
-        if layer.kind in ("layer_norm", "group_norm"):
+        if layer.kind in NORMS:
             return SCRATCH_BYTES + self._norm(layer, images)
         wide = layer.kind in ("combine", "prelu") or layer.operation == "elements"
         tiles, size = 1 if layer.kind == "load" else 2, 4 if wide else self._itemsize
@@ -145,7 +145,7 @@ def instructions(laid_out: LaidOut, number: int, image: Shape, together: int, im
     if layer.kind in ("max_pool", "average_pool"):
         line, reach = _line_and_reach(layer, images * together // layer.together)
         return 8 * len(rows) * ceil_div(layer.after[1], pool_band(line, reach, layer.stride[0]))
-    if layer.kind in ("layer_norm", "group_norm"):
+    if layer.kind in NORMS:
         pixels = images * together // layer.together * layer.after[1] * layer.after[2]
         most = norm_block(len(rows)) if layer.kind == "layer_norm" else GROUP_NORM_PIXELS
         return 8 * len(rows) * ceil_div(pixels, most) + 8 * len(rows)

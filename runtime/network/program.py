@@ -13,6 +13,7 @@ from ...models.network import Shape
 Parts = tuple[int, ...]  # layers whose channels stand one after another; -1 is the input
 
 CONVOLUTIONS = ("conv2d", "scores")
+NORMS = ("layer_norm", "group_norm")
 
 
 @dataclass(frozen=True)

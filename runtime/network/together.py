@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ...kernels.tiling.packing import PARTITIONS
 from ...models.network import Shape
+from .layout import leaves
 from .memory import PSUM_COLUMNS
-from .program import CONVOLUTIONS, Planned
+from .program import CONVOLUTIONS, NORMS, Planned
 
 MAX_TOGETHER = 16  # images side by side
 
@@ -27,7 +28,7 @@ def _goes(layers: Sequence[Planned], channels: int, together: int) -> bool:
     given = togethers(layers, together)
     for layer, of_output in zip(layers, given):
         of_input = [together if part < 0 else given[part] for parts in layer.sources for part in parts]
-        if any(len(parts) > 1 for parts in layer.sources) and max(of_input) > 1:
+        if of_input[0] > 1 and layer.kind in NORMS and len(leaves(layers, layer.sources[0], channels)) > 1:
             return False
         grouped = layer.groups > 1 and layer.kind in CONVOLUTIONS
         if of_input[0] > 1 and (grouped or (layer.channels > PARTITIONS and layer.channels % PARTITIONS)):
@@ -36,18 +37,37 @@ def _goes(layers: Sequence[Planned], channels: int, together: int) -> bool:
             return False
         if layer.kind not in CONVOLUTIONS and any(each != of_output for each in of_input):
             return False
-        if any(each != of_output for each in of_input[1:]):
+        if any(each != of_input[0] for each in of_input[: len(layer.sources[0])]):
+            return False
+        if any(each != of_output for each in of_input[len(layer.sources[0]) :]):
             return False
     return True
 
 
 def togethers(layers: Sequence[Planned], together: int) -> list[int]:
-    """Images side by side in what each layer gives: never more than in what it reads."""
+    """Images side by side in what each layer gives: never more than in what it reads, and as many in all layers whose
+    channels stand one after another."""
+    most = [together] * len(layers)
+    while True:
+        given = _given(layers, together, most)
+        fewest = list(given)
+        for parts in (parts for layer in layers for parts in layer.sources if len(parts) > 1):
+            least = min(together if part < 0 else fewest[part] for part in parts)
+            for part in parts:
+                if part >= 0:
+                    fewest[part] = least
+        if fewest == given:
+            return given
+        most = fewest
+
+
+def _given(layers: Sequence[Planned], together: int, most: Sequence[int]) -> list[int]:
+    """Images side by side in what each layer gives, at most so many."""
     given: list[int] = []
-    for layer in layers:
+    for layer, own in zip(layers, most):
         part = layer.sources[0][0]
-        most = together if part < 0 else given[part]
-        while layer.kind != "scores" and most > 1 and most * layer.channels > PARTITIONS:
-            most //= 2
-        given.append(most)
+        own = min(own, together if part < 0 else given[part])
+        while layer.kind != "scores" and own > 1 and own * layer.channels > PARTITIONS:
+            own //= 2
+        given.append(own)
     return given

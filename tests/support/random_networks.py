@@ -241,6 +241,44 @@ def residual(channels: int = 40, side: int = 12, blocks: int = 3) -> Model:
 KINDS_OF_LAYERS = ("shuffle", "prelu", "elements", "dilated", "layer_norm", "group_norm", "instance_norm")
 
 
+@st.composite
+def joined_channels(draw: st.DrawFn) -> Network:
+    """Few channels of two layers side by side, then layers of all kinds that leave them where they lie."""
+    first, second = draw(st.sampled_from([1, 4, 12, 24])), draw(st.sampled_from([3, 8, 30]))
+    channels = first + second
+    layers: list[Layer] = [
+        conv("a", 3, first, 3, inputs=("input",)),
+        conv("b", first, second, draw(st.sampled_from([1, 3]))),
+        Concat("both", inputs=draw(st.sampled_from([("a", "b"), ("b", "a")]))),
+    ]
+    kinds = ["affine", "elements", "prelu", "pool", "activation", "shuffle", "layer_norm", "group_norm", "sum", "again"]
+    for number in range(draw(st.integers(1, 3))):
+        kind, name, before = draw(st.sampled_from(kinds)), f"l{number}", layers[-1].name
+        if kind == "sum":
+            layers.append(Combine(name, "multiply", "tanh", inputs=(before, "both")))
+        elif kind == "again":
+            layers += [conv(f"{name} conv", channels, 5, 3), conv(f"{name} back", 5, first, 1)]
+            layers += [
+                ChannelSlice(f"{name} part", 0, second, inputs=(before,)),
+                Concat(name, inputs=(f"{name} part", f"{name} back")),
+            ]
+        else:
+            made = {
+                "affine": Affine(name, (channels,), "relu"),
+                "elements": Affine(name, (channels, 6, 5), "sigmoid"),
+                "prelu": PRelu(name, channels),
+                "pool": Pool(name, "max", (3, 3), (1, 1), (1, 1, 1, 1)),
+                "activation": Activation(name, "gelu"),
+                "shuffle": ChannelShuffle(name, next(n for n in range(2, channels + 1) if channels % n == 0)),
+                "layer_norm": LayerNorm(name, channels),
+                "group_norm": GroupNorm(name, channels, 1),
+            }
+            layers.append(made[kind])
+    layers.append(conv("wide", channels, draw(st.sampled_from([4, 40])), 3))
+    layers += [Pool("mean", "average", (6, 5), (1, 1)), Flatten("flat"), Dense("dense", layers[-1].out_channels, 4)]  # type: ignore[attr-defined]
+    return Network("n", picture(3, 6), tuple(layers), labels(4))
+
+
 def of_kind(kind: str, channels: int = 24) -> Model:
     """A stem, two layers of a kind with a convolution between them, a mean and a dense layer."""
     image = picture(3, 12, 12)
