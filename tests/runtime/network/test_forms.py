@@ -26,6 +26,7 @@ from trninfer.models.network import (
 )
 from trninfer.runtime.launches import LaunchOptions, plan_launches
 from trninfer.runtime.network import forms, plan
+from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
@@ -34,7 +35,7 @@ DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat
 
 def taken(network: Network, dtype: str, batch: int, asked: Sequence[str]) -> dict[str, str]:
     """The form of each layer."""
-    segments = plan.NetworkPlan(model_of(network), DTYPES[dtype], forms=asked).segments
+    segments = NetworkPlan(model_of(network), DTYPES[dtype], forms=asked).segments
     return {layer.name: layer.form for segment in segments for layer in segment.launch(batch).laid_out.layers}
 
 
@@ -166,7 +167,7 @@ def test_an_input_that_lies_in_hbm_is_combined_as_it_comes() -> None:
         Dense("dense", 8, 4),
     )
     network = Network("large", picture(3, 220, 220), layers, labels(4))
-    programs = plan.NetworkPlan(model_of(network), DTYPES["float32"], forms=(PAIRS, SQUARES)).segments
+    programs = NetworkPlan(model_of(network), DTYPES["float32"], forms=(PAIRS, SQUARES)).segments
     layers = {layer.name: layer for layer in programs[0].launch(1).laid_out.layers}
     assert layers["stem"].in_hbm and layers["a"].form != DIRECT
     check(model_of(network), "float32", 1, 2e-5)
