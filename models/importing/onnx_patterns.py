@@ -1,4 +1,4 @@
-"""Operations that exporters spell out in several nodes, as the one they are: gelu, softplus, layer norm.
+"""Operations that exporters spell out in several nodes, as the one they are: gelu, softplus, layer norm, pools.
 
 Gelu is 0.5 * x * (1 + erf(x / sqrt 2)), in five nodes; layer normalisation, before opset 17, is (x - mean) /
 sqrt(mean of squares + epsilon) * scale + shift, in nine. PyTorch's softplus is x where x is above 20.
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from .onnx_adaptive import adaptive_pool
 from .onnx_file import Node
 
 NORM_OVER_AXIS = "trninfer.NormOverAxis"  # a layer normalisation over one axis, the last or another
@@ -32,6 +33,8 @@ def join_patterns(nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) ->
             found = search.norm_around(node)
         elif node.op == "Where" and len(node.inputs) == 3:
             found = search.softplus_before(node)
+        elif node.op == "GatherND" and len(node.inputs) == 2:
+            found = search.adaptive_pool(node)
         if found and search.is_closed(found[1]):
             whole, members = found
             joined[id(members[-1])] = whole
@@ -55,6 +58,10 @@ class _Search:
             return None
         source, members = found
         return Node("Gelu", members[-1].name, (source,), members[-1].outputs, {}), members
+
+    def adaptive_pool(self, gather: Node) -> tuple[Node, list[Node]] | None:
+        """(one node, the nodes in order) where a GatherND is part of adaptive average pooling."""
+        return adaptive_pool(gather, self._producer.get(gather.inputs[0]), self._readers, self._constants)
 
     def softplus_before(self, where: Node) -> tuple[Node, list[Node]] | None:
         """(a Softplus node, the three nodes in order) where a Where gives x for softplus(x) of a large x."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...network import ModelError, Pad, Shape
 from ..importer import Importer, without_height
+from ..onnx_adaptive import WEIGHTED_PIXELS
 from ..onnx_attributes import integer, integers, listed, number, numbers, text
 from ..onnx_file import Node
 from ..view import View
@@ -171,6 +172,20 @@ def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
     return replace(node, attributes={**node.attributes, "auto_pad": "NOTSET", "pads": pads})
 
 
+def _weighted_pixels(importer: Importer, node: Node) -> None:
+    """Adaptive average pooling: rows and columns made of shares of others."""
+    view = importer.image(node)
+    for axis, name in ((1, "row"), (2, "column")):
+        places, shares = (np.asarray(node.attributes[name + kind]) for kind in ("s", "_shares"))
+        extent = importer.image(node).shape[axis]
+        if not (places >= -extent).all() or not (places < extent).all() or max(extent, len(places)) > MAX_SELECTED:
+            raise ModelError(f"takes {name}s that {importer.told(view)} does not have, or more than {MAX_SELECTED}")
+        matrix = np.zeros((len(places), extent))
+        np.add.at(matrix, (np.arange(len(places))[:, None], places), shares)
+        view = mix_entries(importer, view, axis, matrix)
+    importer.give(node, view)
+
+
 def _spread_out(importer: Importer, view: View, axis: int, stride: int) -> View:
     """Zeros between the entries of an axis."""
     extent = view.shape[axis]
@@ -216,6 +231,7 @@ def _image_and_block(importer: Importer, node: Node) -> tuple[View, int]:
 
 
 OPERATORS = {
+    WEIGHTED_PIXELS: _weighted_pixels,
     "Resize": _resize,
     "Upsample": _resize,
     "ConvTranspose": _transposed_convolution,

@@ -1,0 +1,130 @@
+"""Adaptive average pooling as torch.export spells it out, in dozens of nodes: windows that are not all of one size.
+
+The pixels of all windows are gathered, [N, C, rows, window rows, columns, window columns], what fills up the smaller
+windows is set to zero, and the window's pixels are added one by one and divided by their number; or their mean is
+taken, where the windows are of one size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from .onnx_file import Node
+
+WEIGHTED_PIXELS = "trninfer.WeightedPixels"  # attributes rows, columns: pixels [out, some]; row_shares, column_shares
+
+Readers = Mapping[str, Sequence[Node]]
+Constants = Mapping[str, np.ndarray]
+
+
+def adaptive_pool(
+    gather: Node, before: Node | None, readers: Readers, constants: Constants
+) -> tuple[Node, list[Node]] | None:
+    """(a node of WEIGHTED_PIXELS, the nodes in order) where a GatherND, after the node `before`, is part of a pool."""
+    places = constants.get(gather.inputs[1]) if len(gather.inputs) == 2 else None
+    if before is None or before.op != "Transpose" or before.attributes.get("perm") != (2, 3, 0, 1) or places is None:
+        return None
+    if places.ndim != 5 or places.shape[4] != 2 or gather.attributes.get("batch_dims", 0) or 0 in places.shape:
+        return None
+    rows, columns = places[:, :, :1, :1, :1], places[:1, :1, :, :, 1:]
+    if (places[..., :1] != rows).any() or (places[..., 1:] != columns).any():
+        return None
+    turned = _only(readers, gather)
+    if turned is None or turned.op != "Transpose" or turned.attributes.get("perm") != (4, 5, 0, 1, 2, 3):
+        return None
+    members, left_out = [before, gather, turned], np.zeros(places.shape[:4], bool)
+    while (found := _zeroed(_only(readers, members[-1]), members[-1], left_out.shape, constants)) is not None:
+        members.append(found[0])
+        left_out |= found[1]
+    counted = (~left_out).sum(axis=(1, 3))
+    last = _mean(members, readers, constants) or _quotient(members, readers, constants, left_out.shape, counted)
+    row_left_out, column_left_out = (np.asarray(left_out.all(axis=axes)) for axes in ((2, 3), (0, 1)))
+    separate = row_left_out[:, :, None, None] | column_left_out
+    if last is None or (separate != left_out).any() or not counted.all() or (left_out.any() and last.op != "Div"):
+        return None
+    attributes = {
+        "rows": rows[:, :, 0, 0, 0], "row_shares": _shares(row_left_out),
+        "columns": columns[0, 0, :, :, 0], "column_shares": _shares(column_left_out),
+    }  # fmt: skip
+    return Node(WEIGHTED_PIXELS, last.name, (before.inputs[0],), last.outputs, attributes), members
+
+
+def _shares(left_out: np.ndarray) -> np.ndarray:
+    """Of each pixel in the mean of its window."""
+    shares: np.ndarray = ~left_out / np.maximum(1, (~left_out).sum(axis=1, keepdims=True))
+    return shares
+
+
+def _only(readers: Readers, node: Node) -> Node | None:
+    found = readers.get(node.outputs[0], ())
+    return found[0] if len(found) == 1 else None
+
+
+def _zeroed(
+    where: Node | None, source: Node, shape: tuple[int, ...], constants: Constants
+) -> tuple[Node, np.ndarray] | None:
+    """(a Where that sets some of what `source` gives to zero, which ones)."""
+    if where is None or where.op != "Where" or len(where.inputs) != 3 or where.inputs[2] != source.outputs[0]:
+        return None
+    chosen, value = (constants.get(name) for name in where.inputs[:2])
+    if chosen is None or value is None or value.size != 1 or value.any() or chosen.ndim > 4:
+        return None
+    try:
+        return where, np.broadcast_to(chosen.astype(bool), shape)
+    except ValueError:
+        return None
+
+
+def _mean(members: list[Node], readers: Readers, constants: Constants) -> Node | None:
+    """The mean over the windows, which is added to the members."""
+    mean = _only(readers, members[-1])
+    if mean is None or mean.op != "ReduceMean" or mean.attributes.get("keepdims", 1):
+        return None
+    given = constants.get(mean.inputs[1]) if len(mean.inputs) > 1 else np.asarray(mean.attributes.get("axes", ()))
+    if given is None or sorted(axis % 6 for axis in given.ravel().tolist()) != [3, 5]:
+        return None
+    members.append(mean)
+    return mean
+
+
+def _quotient(
+    members: list[Node], readers: Readers, constants: Constants, shape: tuple[int, ...], counted: np.ndarray
+) -> Node | None:
+    """The sum of all pixels of a window over their number; the nodes from the windows on are added to the members."""
+    sums: dict[str, Counter[tuple[int, int]]] = {}  # what has been added up of a window, by the value's name
+    rows = {}  # which row of the windows a value has
+    source = members[-1].outputs[0]
+    waiting = list(readers.get(source, ()))
+    while waiting:
+        node = waiting.pop(0)
+        entry = constants.get(node.inputs[1]) if len(node.inputs) == 2 else None
+        name = node.outputs[0]
+        if name in sums or name in rows:
+            continue
+        if node.op == "Gather" and entry is not None and entry.ndim == 0:
+            number, axis = int(entry), node.attributes.get("axis", 0)
+            if node.inputs[0] == source and axis == 3:
+                rows[name] = number % shape[1]
+            elif node.inputs[0] in rows and axis == 4:
+                sums[name] = Counter([(rows[node.inputs[0]], number % shape[3])])
+            else:
+                return None
+        elif node.op == "Add" and all(given in sums for given in node.inputs):
+            sums[name] = sums[node.inputs[0]] + sums[node.inputs[1]]
+        elif node.op == "Add":
+            continue  # the other one comes later, and this node with it
+        elif node.op == "Div" and node.inputs[0] in sums and entry is not None:
+            each = {(row, column) for row in range(shape[1]) for column in range(shape[3])}
+            fits = sums[node.inputs[0]] == Counter(each) and entry.ndim <= 2
+            if not fits or not np.array_equal(np.broadcast_to(entry, counted.shape), counted):
+                return None
+            members.append(node)
+            return node
+        else:
+            return None
+        members.append(node)
+        waiting += readers.get(name, ())
+    return None
