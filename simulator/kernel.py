@@ -17,8 +17,9 @@ from .errors import EarlierNkiWarning, NkiValidationError, NotSimulatedError
 from .instruction import Instruction
 from .memory import MemoryRegion
 from .pair import CORES, Pair
+from .program_timing import PairTiming, ProgramTiming
 from .replay import never_changes
-from .run import PairTiming, ProgramTiming, Run
+from .run import Run
 from .sanitizer import Sanitizer, SanitizerFinding
 from .targets import default_target
 from .tensor import NkiTensor

@@ -12,8 +12,9 @@ from .core import NeuronCore
 from .garbage import uncollected
 from .instructions.prepared import prepared
 from .kernel import Kernel, TensorSpec, execute, findings_of, predict, sanitizing, tell
+from .program_timing import ProgramTiming
 from .replay import Recording, Replayed, Replays
-from .run import ProgramTiming, Run
+from .run import Run
 from .sanitizer import Sanitizer
 from .targets import Target, find_target
 from .timing.constants import changed, overrides

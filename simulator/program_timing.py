@@ -1,0 +1,185 @@
+"""When each instruction of a program runs, on one core or two.
+
+Nothing is scheduled before somebody asks for a time, so a functional run that nobody times does not pay for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from .garbage import uncollected
+from .instruction import Instruction, engine
+from .targets import Target
+from .timing.capacity import Memory
+from .timing.constants import machine, overrides
+from .timing.pair_schedule import pair_schedule
+from .timing.schedule import DMA, QUEUES, SECOND, Schedule, schedule
+
+
+class Event(NamedTuple):
+    """One instruction on the timeline, in nanoseconds from the kernel's first trigger.
+
+    On an engine, `start_ns` to `end_ns` is how long it is taken. A DMA is triggered at `issued_ns` and its data move
+    from `start_ns` to `end_ns`; `engine` is then a queue, "dma load 0" or "dma store 0", as many as there are DMAs
+    under way at a time. What the instruction writes can be read at `done_ns`. No two events of one `engine` overlap.
+    """
+
+    engine: str  # tensor, vector, scalar, gpsimd, or a DMA queue
+    op: str
+    start_ns: float
+    end_ns: float
+    done_ns: float
+    issued_ns: float
+    flops: int
+    bytes: int  # that a DMA moves
+    line: tuple[str, int]  # of the kernel: file, number
+    name: str  # that the kernel gave it
+    load: bool  # of a DMA: towards the chip
+    position: int = -1  # in the program; -1 for what is no instruction of it
+
+
+class EngineUse(NamedTuple):
+    """How long a resource was busy, and as a share of the kernel without its launch."""
+
+    busy_ns: float
+    share: float
+
+
+class ProgramTiming:
+    """The timing of one program on one target, however often it is launched."""
+
+    cores = 1
+
+    def __init__(self, program: list[Instruction], target: Target, memory: Memory) -> None:
+        self.program = program
+        self.target = target
+        self.memory = memory
+        self.machine = machine(target.name)  # as it is now: constants may be overridden later
+        self.changed = any(of == target.name for of, _, _ in overrides())
+        self.blank_outputs: tuple[Any, ...] = ()  # of a shape-only run
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        with uncollected():
+            return schedule(self.program, self.target, self.machine)
+
+    @property
+    def makespan(self) -> float:
+        """Nanoseconds from the first trigger to the last result."""
+        return self.schedule.makespan
+
+    @cached_property
+    def timeline(self) -> tuple[Event, ...]:
+        return tuple(_events(self.program, self.schedule))
+
+    @cached_property
+    def engines(self) -> dict[str, EngineUse]:
+        makespan = self.makespan
+        busy = _busy(self.schedule)
+        return {name: EngineUse(time, time / makespan if makespan else 0.0) for name, time in busy.items()}
+
+    @cached_property
+    def flops(self) -> int:
+        return sum(i.flops for i in self.program)
+
+    @cached_property
+    def matmul_flops(self) -> int:
+        return sum(i.flops for i in self.program if i.engine is engine.tensor)
+
+    @cached_property
+    def hbm_bytes(self) -> int:
+        return sum(i.hbm_bytes for i in self.program)
+
+
+class PairTiming(ProgramTiming):
+    """The timing of a launch on two cores. `program` is core 0's instructions, then core 1's."""
+
+    cores = 2
+
+    def __init__(
+        self,
+        programs: tuple[list[Instruction], list[Instruction]],
+        meetings: list[tuple[int, int]],
+        target: Target,
+        memory: Memory,
+    ) -> None:
+        super().__init__([*programs[0], *programs[1]], target, memory)
+        self.programs = programs
+        self.meetings = meetings
+
+    @cached_property
+    def schedules(self) -> tuple[Schedule, Schedule]:
+        """Of core 0 and of core 1."""
+        with uncollected():
+            return pair_schedule(self.programs, self.meetings, self.target, self.machine)
+
+    @property
+    def schedule(self) -> Schedule:
+        """Of the core that ends last."""
+        return max(self.schedules, key=lambda s: s.makespan)
+
+    @cached_property
+    def timeline(self) -> tuple[Event, ...]:
+        """The events of both, on "core 0 tensor" and so on."""
+        events = [
+            event._replace(engine=f"core {core} {event.engine}")
+            for core, program in enumerate(self.programs)
+            for event in _events(program, self.schedules[core])
+        ]
+        return tuple(sorted(events, key=lambda event: (event.start_ns, event.engine)))
+
+    @cached_property
+    def engines(self) -> dict[str, EngineUse]:
+        """The mean of both cores."""
+        first, second = (_busy(s) for s in self.schedules)
+        makespan = self.makespan
+        mean = {name: (first[name] + second[name]) / 2 for name in first}
+        return {name: EngineUse(time, time / makespan if makespan else 0.0) for name, time in mean.items()}
+
+
+def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
+    """One event an instruction, and the Scalar Engine's table loads, by start."""
+    events = [
+        Event("scalar", "load_table", start, end, end, start, 0, 0, ("", 0), "", False) for start, end in s.tables
+    ]
+    for index, i in enumerate(program):
+        issued, end, done = s.start[index], s.end[index], s.done[index]
+        if i.dma is None:
+            unit = QUEUES[s.queue[index]]
+            events.append(Event(unit, i.op, issued, end, done, issued, i.flops, 0, i.line, i.name or "", False, index))
+        else:
+            if i.dma.software:
+                events.append(Event("gpsimd", "descriptors", issued, end, end, issued, 0, 0, i.line, "", False))
+            start, end = s.moving[index]
+            unit = "dma load" if i.dma.load else "dma store"
+            events.append(
+                Event(
+                    unit, i.op, start, end, done, issued, i.flops, i.dma.bytes, i.line, i.name or "", i.dma.load, index
+                )
+            )
+    events.sort(key=lambda event: (event.start_ns, event.engine))
+    return _with_queues(events)
+
+
+def _busy(s: Schedule) -> dict[str, float]:
+    """Nanoseconds that each engine was busy, and DMA in three senses."""
+    busy = dict(zip(QUEUES, s.busy))
+    return busy | {"dma": s.dma_active, "dma_issue": max(s.busy[DMA], s.busy[SECOND]), "dma_engines": max(s.dma_busy)}
+
+
+def _with_queues(events: list[Event]) -> Iterator[Event]:
+    """The events, in order, with DMAs spread over queues so that those of one queue do not overlap."""
+    free: dict[str, list[tuple[float, int]]] = {"dma load": [], "dma store": []}
+    for event in events:
+        queues = free.get(event.engine)
+        if queues is None:
+            yield event
+            continue
+        number = len(queues)
+        if queues and queues[0][0] <= event.start_ns:
+            number = heapq.heappop(queues)[1]
+        heapq.heappush(queues, (event.end_ns, number))
+        yield event._replace(engine=f"{event.engine} {number}")
