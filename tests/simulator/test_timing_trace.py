@@ -132,7 +132,7 @@ def test_figures_of_a_run() -> None:
 def test_shape_only_runs_are_remembered_by_what_they_depend_on() -> None:
     def walk(**changes: Any) -> simulator.Run:
         spec = TensorSpec((2560,), changes.pop("dtype", "float32"))
-        return simulator.run(vector_add_stream, spec, spec, functional=False, **{"free": 10, **changes})
+        return simulator.run(vector_add_stream, spec, spec, functional=False, pure=True, **{"free": 10, **changes})
 
     first = walk()
     assert walk().prediction is first.prediction
