@@ -14,10 +14,11 @@ from ...kernels.convolution.forms import DIRECT
 from ...kernels.tiling.packing import PARTITIONS, ceil_div, round_up
 from ...models.network import Shape
 from .estimate import estimate
+from .filters import ungrouped
 from .fold import fold
 from .forms import COMBINED_BYTES, quickest, widest_padding
 from .given import Given, with_phases
-from .layout import LaidOut, heights_of
+from .layout import LaidOut, heights_of, read_together
 from .memory import GROUP_BYTES, WHOLE_BYTES, Footprint, input_bytes, instructions
 from .program import CONVOLUTIONS, DoesNotFit, Planned, behind
 from .tails import with_tails
@@ -127,6 +128,7 @@ class Segment:
 
     def _with(self, together: int, batch: int) -> NetworkLaunch:
         layers = [replace(layer, together=own) for layer, own in zip(self.layers, togethers(self.layers, together))]
+        layers = [_of_all_groups(layer) if read_together(layers, layer, together) > 1 else layer for layer in layers]
         layers = self._grouped(layers, together)
         images = ceil_div(batch, together)
         whole = LaidOut(self._formed(layers, together), self.image[0], together, self._dtype.itemsize)
@@ -224,6 +226,14 @@ def _with_load(layers: Sequence[Planned], image: Shape) -> list[Planned]:
         return list(layers)
     load = Planned("load", layers[0].name, ((-1,),), image[0], shown="load", before=image, after=image)
     return behind(load, layers)
+
+
+def _of_all_groups(layer: Planned) -> Planned:
+    """A convolution whose filters have zeros for the channels of other groups: those of images side by side stand on
+    the diagonal as groups do."""
+    if layer.kind not in CONVOLUTIONS or layer.groups == 1 or layer.filters is None:
+        return layer
+    return replace(layer, filters=ungrouped(layer.filters, layer.groups), groups=1)
 
 
 def _with_margins(layers: Sequence[Planned], filtering: bool) -> list[Planned]:

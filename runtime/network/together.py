@@ -30,8 +30,7 @@ def _goes(layers: Sequence[Planned], channels: int, together: int) -> bool:
         of_input = [together if part < 0 else given[part] for parts in layer.sources for part in parts]
         if of_input[0] > 1 and layer.kind in NORMS and len(leaves(layers, layer.sources[0], channels)) > 1:
             return False
-        grouped = layer.groups > 1 and layer.kind in CONVOLUTIONS
-        if of_input[0] > 1 and (grouped or (layer.channels > PARTITIONS and layer.channels % PARTITIONS)):
+        if of_input[0] > 1 and layer.channels > PARTITIONS and layer.channels % PARTITIONS:
             return False
         if layer.kind == "scores" and of_input[0] * layer.channels > PSUM_COLUMNS:
             return False

@@ -307,7 +307,7 @@ def _of_kind(kind: str, name: str, channels: int, inputs: tuple[str, ...]) -> li
     return [
         ChannelSlice(f"{name} left", 0, half, inputs=inputs),
         ChannelSlice(f"{name} right", half, channels, inputs=inputs),
-        conv(f"{name} conv", half, half, 3),
+        conv(f"{name} conv", half, half, 3, groups=half),
         Concat(f"{name} all", inputs=(f"{name} left", f"{name} conv")),
         ChannelShuffle(name, 2),
     ]
