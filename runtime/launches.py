@@ -18,6 +18,7 @@ from .backend import DTYPES, ArraySpec, Backend, BackendInfo, LaunchResult, Laun
 from .layer_launches import plan_layers
 from .network.cut import DEFAULT_INSTRUCTIONS, NetworkPlan
 from .network.layout import LaidOut
+from .network.plan import NetworkLaunch
 from .network.program import DoesNotFit
 from .timing import BATCH, Row, add_times, with_batch
 
@@ -166,10 +167,10 @@ class NetworkLaunches:
             size = len(value)
             for number, segment in enumerate(self._plan.segments):
                 planned = segment.launch(size)
-                value = segment.filled_up(value, planned.images)
+                value = segment.filled_up(value, planned)
                 operands = self._operands_of(number, planned.laid_out)
                 result = backend.launch(self._kernel, value, *operands, **planned.parameters())
-                results.append((number, result))
+                results.append((number, planned, result))
                 value = result.outputs[0]
                 progress((first + size * (number + 1) / len(self._plan.segments)) / len(data))
             scores.append(np.asarray(value)[:size])
@@ -185,10 +186,11 @@ class NetworkLaunches:
             size = min(step, batch - first)
             for number, segment in enumerate(self._plan.segments):
                 planned = segment.launch(size)
-                x = ArraySpec((planned.images, *segment.image), self._dtype)
+                x = ArraySpec((planned.images, *planned.image), self._dtype)
                 weights = ArraySpec((max(1, planned.laid_out.numbers),), self._dtype)
                 constants = ArraySpec((PARTITIONS, max(1, planned.laid_out.columns)), np.dtype(np.float32))
-                results.append((number, backend.time(self._kernel, x, weights, constants, **planned.parameters())))
+                result = backend.time(self._kernel, x, weights, constants, **planned.parameters())
+                results.append((number, planned, result))
         return self._rows_of(results)
 
     def _operands_of(self, segment: int, laid_out: LaidOut) -> tuple[np.ndarray, np.ndarray]:
@@ -200,26 +202,30 @@ class NetworkLaunches:
         return self._operands[key]
 
     def _rows_of(
-        self, results: list[tuple[int, LaunchResult]]
+        self, results: list[tuple[int, NetworkLaunch, LaunchResult]]
     ) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
-        """The times of all launches, each with the number of its segment, by row; the timelines of each segment's first
-        launch stand at its first row."""
+        """The times of all launches, each with the number of its segment and how it was planned, by row; the timelines
+        of each segment's first launch stand at its first row."""
         if not self._tells_layers:
-            (time,) = add_times([(result.time,) for _, result in results])
-            return (time,), (results[0][1].timeline,)
-        segments = len(self._plan.segments)
-        parts = [[result for n, result in results if n == number] for number in range(segments)]
-        times: list[LaunchTime] = [*add_times([(_launch_of(result),) for _, result in results])]
-        timelines: list[object | None] = [parts[0][0].timeline]
-        for number, launches in enumerate(parts):
-            # How sure a prediction is, is known of the launch as a whole: each row has that.
-            layers = [
-                tuple(replace(layer, latency_error=result.time.latency_error) for layer in result.layers)
-                for result in launches
-            ]
+            (time,) = add_times([(result.time,) for *_, result in results])
+            return (time,), (results[0][2].timeline,)
+        times: list[LaunchTime] = [*add_times([(_launch_of(result),) for *_, result in results])]
+        timelines: list[object | None] = [results[0][2].timeline]
+        for number in range(len(self._plan.segments)):
+            launches = [(planned, result) for n, planned, result in results if n == number]
+            layers = [_layers_of(planned, result) for planned, result in launches]
             times += add_times(layers)
-            timelines += [launches[0].timeline if number and not n else None for n in range(len(layers[0]))]
+            first = launches[0][1].timeline if number else None
+            timelines += [None if n else first for n in range(len(layers[0]))]
         return tuple(times), tuple(timelines)
+
+
+def _layers_of(planned: NetworkLaunch, result: LaunchResult) -> tuple[LaunchTime, ...]:
+    """The times of a launch's layers. How sure a prediction is, is known of the launch: each row has that."""
+    error = result.time.latency_error
+    return tuple(
+        replace(layer, latency_error=error, form=form) for layer, form in zip(result.layers, planned.forms, strict=True)
+    )
 
 
 def _launch_of(result: LaunchResult) -> LaunchTime:

@@ -27,7 +27,8 @@ class LayerTiming:
     Shapes have all inputs on their batch axis; flops, bytes and microseconds are sums over the batches. `share` is of
     the whole time, `bound_by` that of the longest batch, `mfu` the one that the sums give. `device_us` is the time on
     the device alone where a chip's backend was asked for it; `latency_us` is then the host round trip.
-    `latency_error` is the expected error of a predicted time, as a share of it.
+    `latency_error` is the expected error of a predicted time, as a share of it; `form` how a convolution multiplies its
+    filters, in the longest batch.
     """
 
     name: str
@@ -43,6 +44,7 @@ class LayerTiming:
     mfu: float | None
     device_us: float | None = None
     latency_error: float | None = None
+    form: str | None = None
 
 
 class Totals:
@@ -51,7 +53,7 @@ class Totals:
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = tuple(rows)
         self._sums: list[LaunchTime] = []
-        self._longest: list[float] = []  # microseconds of the batch that each row's `bound_by` is from
+        self._longest: list[float] = []  # microseconds of the batch that each row's `bound_by` and `form` are from
         self._worker_us: dict[int, float] = {}
         self.count = 0  # inputs so far
 
@@ -66,8 +68,8 @@ class Totals:
             return
         for position, time in enumerate(times):
             longer = time.latency_us > self._longest[position]
-            bound_by = (time if longer else self._sums[position]).bound_by
-            self._sums[position] = _sum(self._sums[position], time, bound_by)
+            longest = time if longer else self._sums[position]
+            self._sums[position] = _sum(self._sums[position], time, longest)
             self._longest[position] = max(self._longest[position], time.latency_us)
 
     @property
@@ -98,6 +100,7 @@ class Totals:
                 mfu=time.mfu,
                 device_us=time.device_us,
                 latency_error=time.latency_error,
+                form=time.form,
             )
             for row, time in zip(self._rows, self._sums)
         )
@@ -123,7 +126,7 @@ def named_timelines(rows: Sequence[Row], timelines: Iterable[object | None]) -> 
     return tuple((row.name, timeline) for row, timeline in zip(rows, timelines, strict=True) if timeline is not None)
 
 
-def _sum(one: LaunchTime, other: LaunchTime, bound_by: str | None) -> LaunchTime:
+def _sum(one: LaunchTime, other: LaunchTime, longest: LaunchTime) -> LaunchTime:
     latency = one.latency_us + other.latency_us
     used = _plus(*(None if time.mfu is None else time.mfu * time.latency_us for time in (one, other)))
     return LaunchTime(
@@ -133,9 +136,10 @@ def _sum(one: LaunchTime, other: LaunchTime, bound_by: str | None) -> LaunchTime
         device_us_p99=_plus(one.device_us_p99, other.device_us_p99),
         flops=one.flops + other.flops,
         hbm_bytes=one.hbm_bytes + other.hbm_bytes,
-        bound_by=bound_by,
+        bound_by=longest.bound_by,
         mfu=used / latency if used is not None and latency else None,
         latency_error=mean_error([(one.latency_us, one.latency_error), (other.latency_us, other.latency_error)]),
+        form=longest.form,
     )
 
 

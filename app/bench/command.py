@@ -20,7 +20,9 @@ are predicted, and only shapes are walked unless --verify asks for the values to
 
 A row is one launch of a kernel: its time with the launch, what bounds it (tensor, vector, scalar, gpsimd, dma,
 or latency where no engine is busy for half of it), its share of the whole, MFU (of the bfloat16 peak in every
-dtype), bytes moved to and from HBM and the bandwidth that makes.
+dtype), bytes moved to and from HBM and the bandwidth that makes. Below a table stands
+which layers multiply their filters otherwise than directly, one tap after the
+other (`form` in JSON; docs/convolutions.md).
 
 \b
 Examples:

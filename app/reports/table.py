@@ -131,10 +131,21 @@ def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> 
             bound = {"hbm": "what must cross HBM once", "tensor": "multiply-accumulates at full clock"}
             least = f"{_microseconds(table.floor.latency_us)} us, a launch and {bound[table.floor.bound_by]}"
             print_line(console, f"{table.times_floor:.2f} x floor ({least})")
+        for line in _form_lines(table):
+            print_line(console, line)
         if report.cores is not None:
             elapsed = _microseconds(report.cores.elapsed_us)
             print_line(console, f"elapsed {elapsed} us: {report.cores.count} cores work at once; total adds them up")
         console.print()
+
+
+def _form_lines(table: LayerTable) -> list[str]:
+    """Which layers multiply their filters in another form than directly, a line a form."""
+    forms: dict[str, list[str]] = {}
+    for layer in table.layers:
+        if layer.form is not None:
+            forms.setdefault(layer.form, []).append(layer.name)
+    return [f"{form}: {', '.join(names)}" for form, names in forms.items() if form != "direct"]
 
 
 def _shape_column(layers: LayerTable) -> Columns:

@@ -115,6 +115,13 @@ def piece_of(form: str, pool_size: int, rows: int, columns: int, rows_fitting: i
     return most // matmul_columns(form, rows, wide), high, wide
 
 
+def matmuls_ns(item_bytes: int, columns: float, count: int = 1, outputs: int = LEAST_COLUMNS_FLOAT32) -> float:
+    """Nanoseconds of the Tensor Engine for `count` matmuls of so many columns in all, whose filters give `outputs`
+    channels: loading those takes as long as the least columns."""
+    least = min(LEAST_COLUMNS_FLOAT32, outputs) if item_bytes == 4 else LEAST_COLUMNS
+    return max(count * least, columns) * (4 if item_bytes == 4 else 1) * TENSOR_NS
+
+
 def engines_ns(
     form: str,
     item_bytes: int,
@@ -134,10 +141,7 @@ def engines_ns(
     if images == 1:
         pieces = pieces * ceil_div(outputs[1], piece[1]) * ceil_div(outputs[2], piece[2])
     columns = matmul_columns(form, piece[1], piece[2]) * images
-    tensor = max(LEAST_COLUMNS, columns) * TENSOR_NS
-    if item_bytes == 4:
-        tensor = max(LEAST_COLUMNS_FLOAT32, columns) * 4 * TENSOR_NS
-    tensor = inputs * output_tiles * matrices(form, steps) * pieces * tensor
+    tensor = inputs * output_tiles * matrices(form, steps) * pieces * matmuls_ns(item_bytes, columns)
     if form == DIRECT:
         return tensor, 0.0, 0.0, 0.0
     pooled = pool_size == 2

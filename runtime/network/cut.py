@@ -91,7 +91,7 @@ class NetworkPlan:
     def _note(self) -> str | None:
         if len(self.segments) == 1:
             return None
-        ends = [segment.layers[-1].name for segment in self.segments[:-1]]
+        ends = [segment.last for segment in self.segments[:-1]]
         return f"{len(self.segments)} launches of at most {self.most} instructions: cut after {', '.join(ends)}"
 
 

@@ -6,21 +6,35 @@ fit, and the matmuls of those that do read zeros for the others; fewer side by s
 
 from __future__ import annotations
 
-from ...kernels.convolution.forms import LEAST_COLUMNS, TENSOR_NS, VECTOR_NS, matmul_columns, matrices
+from ...kernels.convolution.forms import (
+    DIRECT,
+    SCALAR_NS,
+    START_NS,
+    VECTOR_NS,
+    engines_ns,
+    matmul_columns,
+    matmuls_ns,
+    matrices,
+    piece_of,
+)
 from ...kernels.tiling.packing import PARTITIONS, ceil_div
+from .forms import DMA_BYTES_NS
 from .layout import COPY_NS, LaidOut, heights_of, read_together, steps_of
 from .memory import PSUM_COLUMNS
 from .program import CONVOLUTIONS, Planned
 
-BYTES_NS = 1 / 368  # of all DMA engines
 ENGINE_BYTES_NS = 1 / 27.2  # of one, which serves eight partitions
 SERVED = 8
+BLANK_NS = (
+    150  # of the GpSimd Engine, beside the elements, to blank a row; what it takes of them is the Scalar Engine's
+)
+RUN_NS = 14  # to describe what a partition reads of an image, all DMAs one after the other
 FINISH_NS = 250  # of the Vector and the Scalar Engine, beside the elements, to finish sums
 
 
 def estimate(laid_out: LaidOut, channels: int, together: int, itemsize: int, batch: int) -> float:
     """Nanoseconds, as if one engine worked at a time; `channels` and `together` are those of the input."""
-    total = laid_out.numbers * itemsize * BYTES_NS
+    total = laid_out.numbers * itemsize / DMA_BYTES_NS
     for layer in laid_out.layers:
         images = ceil_div(batch, layer.together)
         if layer.kind == "taps":
@@ -37,7 +51,8 @@ def _loading(layer: Planned, images: int, itemsize: int) -> float:
     elements = images * layer.after[1] * layer.after[2]
     given = layer.channels * layer.together
     spread = layer.copies[2] > given
-    return min(SERVED, given) * elements * itemsize * ENGINE_BYTES_NS + spread * elements / 2 * VECTOR_NS
+    moved = min(SERVED, given) * elements * itemsize * ENGINE_BYTES_NS
+    return max(moved, layer.copies[0] * given * images * RUN_NS) + spread * elements / 2 * VECTOR_NS
 
 
 def _convolving(layer: Planned, inputs: int, apart: int, images: int, itemsize: int) -> float:
@@ -47,10 +62,17 @@ def _convolving(layer: Planned, inputs: int, apart: int, images: int, itemsize: 
     high, wide = (side * layer.pool_size for side in layer.after[1:])
     columns = images * tiles * high * wide
     pieces = max(tiles * min(apart, images), ceil_div(columns, PSUM_COLUMNS))
-    least, pace = (LEAST_COLUMNS, 1) if itemsize == 2 else (min(PARTITIONS, outputs), 4)
     contracted = 1 if layer.taps[0] * layer.taps[1] > 1 else max(1, inputs // layer.groups)
     moved = columns * matmul_columns(layer.form, high, wide) / (high * wide)
-    matmuls = matrices(layer.form, steps_of(layer, layer.taps)) * contracted
-    multiplied = matmuls * max(moved, pieces * least) * pace * TENSOR_NS
+    steps = steps_of(layer, layer.taps)
+    multiplied = matrices(layer.form, steps) * contracted * matmuls_ns(itemsize, moved, pieces, outputs)
+    if layer.form != DIRECT:
+        work = (contracted, tiles, steps, layer.pool_size)
+        piece = piece_of(layer.form, layer.pool_size, high, wide, high)
+        multiplied = (
+            max(engines_ns(layer.form, itemsize, (images, high, wide), piece, work, True)) + START_NS[layer.form]
+        )
+    above, below, _ = layer.blank
+    blanked = ((above > 0) + below) * (BLANK_NS + images * layer.after[2] * SCALAR_NS)
     copied = (layer.copies[0] - 1) * (columns / layer.pool_size**2 * VECTOR_NS / 2 + COPY_NS)
-    return multiplied + columns * VECTOR_NS + pieces * FINISH_NS + copied
+    return multiplied + columns * VECTOR_NS + pieces * FINISH_NS + copied + blanked

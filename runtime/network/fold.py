@@ -20,11 +20,11 @@ import numpy as np
 
 from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, taps_in_partitions
 from .filters import ungrouped
-from .program import Planned
+from .program import CONVOLUTIONS, Planned
 
 PAIRED_CHANNELS = 64  # of a row: two fill the partitions, and the second begins at one that engines can address
 FOUR_CHANNELS = 32  # and less: four
-FEWEST_GROUPS = 8  # of rows, below which there is little to gain
+FEWEST_GROUPS = 2  # of rows, below which there is little to gain
 MOST_COMBINATIONS = 64  # of offsets that are tried
 
 Offsets = dict[int, int]  # of the layers whose rows lie in groups
@@ -130,12 +130,12 @@ def _gates(layers: Sequence[Planned], number: int) -> bool:
     gate = layer.sources[1][0]
     readers = [parts for other in layers for parts in other.sources if gate in parts]
     given = layers[gate]
-    return gate >= 0 and len(readers) == 1 and _is_squeezed(given) and not given.in_hbm
+    return gate >= 0 and len(readers) == 1 and _is_squeezed(given) and given.kind == "conv2d" and not given.in_hbm
 
 
 def _is_squeezed(layer: Planned) -> bool:
     """Whether it is a convolution of a number for each channel."""
-    plain = (layer.kind, layer.groups, layer.pool_size, layer.before[1:]) == ("conv2d", 1, 1, (1, 1))
+    plain = layer.kind in CONVOLUTIONS and (layer.groups, layer.pool_size, layer.before[1:]) == (1, 1, (1, 1))
     return plain and len(layer.sources) == 1 and len(layer.sources[0]) == 1 and not any(layer.padding)
 
 
@@ -216,10 +216,10 @@ def _folded(layers: Sequence[Planned], offsets: Offsets, number: int, with_filte
         return _fold_pool(layer, offsets[source], given)
     if layer.kind in ("combine", "average_pool") and source in offsets:
         return _fold_values(layer, rows_of(layers[source]), offsets[source])
-    if layer.kind != "conv2d":
-        return layer
     if _is_squeezed(layer):
         return _fold_squeezed(layers, offsets, number)
+    if layer.kind != "conv2d":
+        return layer
     if given is None and source not in offsets:
         return layer
     if not with_filters:

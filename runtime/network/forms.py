@@ -25,15 +25,22 @@ from .layout import from_hbm, steps_of
 from .program import Planned
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # of a partition, for what is combined of an input at a time; two of them live
-DMA_BYTES_NS = 370.0  # at which filters come from HBM, combined by the host
+DMA_BYTES_NS = 368.0  # that all DMA engines bring
+MANY_COLUMNS = 4 * 1024  # of a layer's outputs in a batch, from which float32 matmuls hide what combining them takes
 FILTERING_BYTES = 16 * 1024  # for sums on their way to the output
 
 
 def quickest(
-    layers: Sequence[Planned], number: int, rows: list[int], choices: Sequence[tuple[str, int]], itemsize: int
+    layers: Sequence[Planned],
+    number: int,
+    rows: list[int],
+    choices: Sequence[tuple[str, int]],
+    itemsize: int,
+    images: int = 1,
 ) -> Planned:
     """A layer in the form that is predicted to be the quickest: the direct one, or one of `choices`, each with what may
-    be combined of the input at a time, in bytes of a partition. `rows`: channels of each tile that it reads.
+    be combined of the input at a time, in bytes of a partition. `rows`: channels of each tile that it reads; `images`:
+    along the free axis.
     """
     layer = layers[number]
     if not _is_plain(layer) or layers[layer.sources[0][0]].kind == "taps":
@@ -44,6 +51,8 @@ def quickest(
     if len(rows) == 1:
         taps = taps_in_partitions(rows[0], *layer.kernel) if loaded else copies_in_partitions(rows[0], layer.kernel[0])
     outputs = ceil_div(layer.channels * layer.together * layer.unfold, PARTITIONS)
+    if itemsize == 2 or images * high * wide < MANY_COLUMNS:
+        images = 1  # the additions of more of them would not be hidden
     best, least = layer, 0.0
     for form, room in [(DIRECT, 0), *choices]:
         fitting = high
@@ -57,13 +66,35 @@ def quickest(
         steps = steps_of(layer, taps)
         loads = len(rows) * outputs * matrices(form, steps) * PARTITIONS**2 * itemsize / DMA_BYTES_NS
         work = (len(rows), outputs, steps, layer.pool_size)
-        busiest = max(loads, *engines_ns(form, itemsize, (1, high, wide), piece, work, True)) + START_NS[form]
+        busiest = max(loads, *engines_ns(form, itemsize, (images, high, wide), piece, work, True)) + START_NS[form]
         if form == DIRECT:
             least = busiest
         elif busiest * GAIN < least:
             padding, room = widest_padding(layer), layer.group_bytes or room
             best, least = replace(layer, form=form, padding=padding, group_bytes=room), busiest
     return best
+
+
+def form_of(parts: Sequence[Planned]) -> str | None:
+    """How a layer of a network, or the parts that it runs in, multiplies its filters: one of the forms of
+    kernels/convolution/forms.py, and what shares the Tensor Engine; None where it multiplies none."""
+    convolutions = [part for part in parts if part.kind == "conv2d"]
+    if not convolutions:
+        return None
+    first = convolutions[0]
+    words = [first.form]
+    taps = max(part.taps[0] * part.taps[1] for part in convolutions)
+    columns = next((part.kernel[1] for part in parts if part.kind == "taps"), 1)
+    rows = max(first.blank[2], first.unfold)
+    if first.groups > 1:
+        words.append("diagonals")
+    if taps * columns > 1:
+        words.append(f"{taps * columns} taps a matmul")
+    if rows > 1:
+        words.append(f"{rows} rows side by side")
+    if first.together > 1:
+        words.append(f"{first.together} images side by side")
+    return ", ".join(words)
 
 
 def _outputs(layer: Planned) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.convolution.forms import TENSOR_NS
+from ...kernels.convolution.forms import matmuls_ns
 from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, taps_in_partitions
 from ...models.files import Model
 from ...models.network import INPUT, Flatten, Shape, Transpose
@@ -112,9 +112,9 @@ def with_phases(layers: Sequence[Planned], image: Shape) -> tuple[list[Planned],
 
 def _cost(channels: int, kernel: tuple[int, int], layer: Planned) -> float:
     """Nanoseconds of a filter's matmuls for a tile of output channels, and of the DMAs that bring the taps of about as
-    many outputs as PSUM holds."""
+    many outputs as PSUM holds, both in 16 bits: float32 takes twice as long for both, or longer."""
     taps = taps_in_partitions(min(PARTITIONS, channels), *kernel)
     tiles = ceil_div(channels, PARTITIONS)
     columns = layer.after[1] * layer.after[2] * layer.pool_size**2
     steps = tiles * len(filter_steps(*kernel, taps[0], taps[1]))
-    return steps * columns * TENSOR_NS + tiles * taps[0] * taps[1] * ceil_div(columns, PSUM_NUMBERS) * TAP_NS
+    return steps * matmuls_ns(2, columns) + tiles * taps[0] * taps[1] * ceil_div(columns, PSUM_NUMBERS) * TAP_NS

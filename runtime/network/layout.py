@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.convolution.forms import DIRECT, LEAST_COLUMNS, TENSOR_NS, VECTOR_NS, matrices
+from ...kernels.convolution.forms import DIRECT, VECTOR_NS, matmuls_ns, matrices
 from ...kernels.networks.weight_loads import Load, tiles_read, weight_loads
 from ...kernels.tiling.packing import (
     PARTITIONS,
@@ -137,18 +137,18 @@ class LaidOut:
         if layer.kind != "conv2d" or layer.form != DIRECT:
             return False
         spared = steps_of(layer, (1, 1, taps[2])) - steps_of(layer, taps)
-        float32 = self._itemsize == 4
         columns = layer.after[1] * layer.after[2] * layer.pool_size**2 // layer.unfold
         outputs = read_together(self._all, layer, self._together) * layer.channels * layer.unfold
-        least = min(PARTITIONS, outputs) if float32 else LEAST_COLUMNS
-        matmuls = ceil_div(outputs, PARTITIONS) * max(least, columns) * TENSOR_NS * (4 if float32 else 1)
-        copied = prod(layer.before[1:]) * VECTOR_NS / (2 if float32 else 4)
+        matmuls = ceil_div(outputs, PARTITIONS) * matmuls_ns(self._itemsize, columns, 1, outputs)
+        copied = prod(layer.before[1:]) * VECTOR_NS / (2 if self._itemsize == 4 else 4)
         return spared * matmuls > COPY_NS + copied
 
     @property
     def arrangement(self) -> Hashable:
         """What of the same layers' weights and constants may differ: equal for equal arrays."""
-        return self._together, tuple((layer.taps, layer.together, layer.form) for layer in self.layers)
+        return self._together, tuple(
+            (layer.taps, layer.together, layer.form, layer.kernel, layer.channels) for layer in self.layers
+        )
 
     def run_bytes(self, number: int) -> tuple[int, int]:
         """Elements of a partition that a layer's weights take: all, and the most that must be there at a time."""

@@ -1,4 +1,5 @@
-"""How layers go into one launch, as the chip has room for them: a program for `kernels.run_network`."""
+"""Layers that are one launch: how their rows and images lie side by side, what of them stays in SBUF, and in how many
+passes the images of a batch go through it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from ...models.network import Shape
 from .estimate import estimate
 from .filters import ungrouped
 from .fold import fold
-from .forms import COMBINED_BYTES, quickest, widest_padding
+from .forms import COMBINED_BYTES, form_of, quickest, widest_padding
 from .given import Given, with_phases
 from .layout import LaidOut, heights_of, read_together
 from .memory import GROUP_BYTES, WHOLE_BYTES, Footprint, input_bytes, instructions
@@ -24,6 +25,7 @@ from .program import CONVOLUTIONS, DoesNotFit, Planned, behind
 from .tails import with_tails
 from .taps import with_taps
 from .together import choices_of, togethers
+from .widen import widened
 
 PASS_COLUMNS = 8 * 1024  # about, that the first layer moves in a pass: its end is hidden behind the one after it
 
@@ -38,11 +40,22 @@ class NetworkLaunch:
     images_at_once: int
     instructions: int  # about so many, of one pass
     pictures: int
+    image: Shape  # of x
+    given: Given  # how the host makes x of what comes in
+    nanoseconds: float  # that it takes, about: what it is compared by
 
     @property
     def images(self) -> int:
         """Images of x: the pictures filled up to a multiple of those that lie side by side."""
         return round_up(self.pictures, self.together)
+
+    @property
+    def forms(self) -> list[str | None]:
+        """How each layer that the kernel names multiplies its filters, in their order."""
+        parts: dict[str, list[Planned]] = {}
+        for layer in self.laid_out.layers:
+            parts.setdefault(layer.name, []).append(layer)
+        return [form_of(own) for own in parts.values()]
 
     def parameters(self) -> dict[str, Any]:
         """What the kernel is told beside its operands."""
@@ -68,38 +81,60 @@ class Segment:
     ) -> None:
         """DoesNotFit where the layers cannot be one launch. `room`: bytes of a partition of SBUF. `forms`: of
         convolutions, beside the direct one. `from_host`: the host gives the input, and may pad it."""
-        self._room = room
-        self.image = image
-        self._came = image
-        self.given = Given()  # how the host makes the image of what comes in
-        self._forms = tuple(forms)
-        self.output = layers[-1].after
-        self._from_host = from_host
-        self._dtype = dtype
+        self._came, self._dtype, self._from_host = image, dtype, from_host
+        self.output, self.last = layers[-1].after, layers[-1].name
         self.launch = lru_cache(maxsize=64)(self._launch)
-        loaded = _with_load(with_tails(layers), image)
-        try:
-            self._take(fold(loaded))
-        except DoesNotFit:
-            self._take(loaded)
+        self._ways: list[_Way] = []
+        reason = DoesNotFit("nothing of it fits")
+        for drawn in _ways_of(_with_load(with_tails(layers), image)):
+            try:
+                self._ways.append(_Way(drawn, image, dtype, room, forms, from_host))
+            except DoesNotFit as why:
+                reason = why
+        if not self._ways:
+            raise reason
 
-    def filled_up(self, value: Any, size: int) -> Any:
-        """What comes in, [pictures, ...], as the kernel takes it: `size` images, those that there are not zeros."""
-        if not self._from_host and len(value) == size:
-            return value.reshape((size, *self.image))  # what the launch before gave may stay on the device
-        return self.given.arranged(np.asarray(value).reshape(-1, *self._came), size, self._dtype)
+    def filled_up(self, value: Any, planned: NetworkLaunch) -> Any:
+        """What comes in, [pictures, ...], as the kernel takes it: a launch's images, those that there are not zeros."""
+        if not self._from_host and len(value) == planned.images:
+            return value.reshape((planned.images, *planned.image))  # what the launch before gave may stay on the device
+        return planned.given.arranged(np.asarray(value).reshape(-1, *self._came), planned.images, self._dtype)
 
-    def _take(self, layers: Sequence[Planned]) -> None:
-        """DoesNotFit where even one image of these layers does not."""
-        if self._from_host:
-            layers, self.image, self.given = with_phases(layers, self._came)
-            layers, self.image, zeros = with_taps(layers, self.image, self._dtype.itemsize)
+    def _launch(self, batch: int) -> NetworkLaunch:
+        return min((way.launch(batch) for way in self._ways), key=lambda planned: planned.nanoseconds)
+
+
+def _ways_of(layers: list[Planned]) -> list[list[Planned]]:
+    """The same layers with the rows of some side by side, where they can be, and as they are."""
+    wide = widened(layers)
+    as_wide = [layers] if wide is None else [layers, wide]
+    folded = [fold(way) for way in as_wide]
+    return [*(way for way in folded if any(layer.blank[2] > 1 for layer in way)), layers]
+
+
+class _Way:
+    """Layers as a launch may run them, and the image that they are given."""
+
+    def __init__(
+        self,
+        layers: Sequence[Planned],
+        image: Shape,
+        dtype: np.dtype[Any],
+        room: int,
+        forms: Sequence[str],
+        from_host: bool,
+    ) -> None:
+        """DoesNotFit where even one image of these layers does not. As `Segment` has them."""
+        self._room, self._dtype, self._forms = room, dtype, tuple(forms)
+        self.image, self.given = image, Given()
+        if from_host:
+            layers, self.image, self.given = with_phases(layers, image)
+            layers, self.image, zeros = with_taps(layers, self.image, dtype.itemsize)
             if any(zeros):
                 self.given = Given(zeros)
         self.layers = tuple(_with_margins(layers, bool(self._forms)))
         self._check()
-        self.launch.cache_clear()
-        self.launch(1)
+        self._one = self._with(1, 1)
 
     def _check(self) -> None:
         for layer in self.layers:
@@ -111,27 +146,24 @@ class Segment:
                 if own != other:
                     raise DoesNotFit(f"the channels that layer {layer.name!r} ({layer.shown}) combines lie apart")
 
-    def _launch(self, batch: int) -> NetworkLaunch:
-        best = self._with(1, batch)
+    def launch(self, batch: int) -> NetworkLaunch:
+        """The quickest launch of so many pictures, by the images that lie side by side."""
+        best = self._one if batch == 1 else self._with(1, batch)
         for together in choices_of(self.layers, self.image, batch):
             try:
                 planned = self._with(together, batch)
             except DoesNotFit:
                 continue
-            if self._estimate(planned) < self._estimate(best):
+            if planned.nanoseconds < best.nanoseconds:
                 best = planned
         return best
-
-    def _estimate(self, planned: NetworkLaunch) -> float:
-        itemsize = self._dtype.itemsize
-        return estimate(planned.laid_out, self.image[0], planned.together, itemsize, planned.pictures)
 
     def _with(self, together: int, batch: int) -> NetworkLaunch:
         layers = [replace(layer, together=own) for layer, own in zip(self.layers, togethers(self.layers, together))]
         layers = [_of_all_groups(layer) if read_together(layers, layer, together) > 1 else layer for layer in layers]
         layers = self._grouped(layers, together)
         images = ceil_div(batch, together)
-        whole = LaidOut(self._formed(layers, together), self.image[0], together, self._dtype.itemsize)
+        whole = LaidOut(self._formed(layers, together, images), self.image[0], together, self._dtype.itemsize)
         held = sum(whole.run_bytes(n)[0] for n in range(len(layers))) * self._dtype.itemsize
         first = next(layer for layer in layers if layer.kind != "taps")
         columns = images * first.after[1] * first.after[2] * first.pool_size**2
@@ -144,17 +176,20 @@ class Segment:
         laid_out = LaidOut(layers, self.image[0], together, self._dtype.itemsize)
         count = sum(instructions(laid_out, n, self.image, together, at_once) for n in range(len(layers)))
         program = tuple(layer.fields() for layer in laid_out.layers)
-        return NetworkLaunch(laid_out, program, together, at_once, count, batch)
+        time = estimate(laid_out, self.image[0], together, self._dtype.itemsize, batch)
+        return NetworkLaunch(laid_out, program, together, at_once, count, batch, self.image, self.given, time)
 
     def _formed(
-        self, layers: list[Planned], together: int, refused: Sequence[tuple[int, str, int]] = ()
+        self, layers: list[Planned], together: int, images: int, refused: Sequence[tuple[int, str, int]] = ()
     ) -> list[Planned]:
-        """The layers with the form in which each multiplies its filters; `refused`: for which SBUF has no room."""
+        """The layers with the form in which each multiplies its filters, for `images` and those beside them; `refused`:
+        for which SBUF has no room."""
         formed = []
         for n, layer in enumerate(layers):
             rows = heights_of(layers, layer.sources[0], self.image[0], together)
             choices = [each for each in product(self._forms, COMBINED_BYTES) if (n, *each) not in refused]
-            formed.append(quickest(layers, n, rows, choices, self._dtype.itemsize))
+            count = images * together // layer.together
+            formed.append(quickest(layers, n, rows, choices, self._dtype.itemsize, count))
         return formed
 
     def _grouped(self, layers: list[Planned], together: int) -> list[Planned]:
@@ -174,7 +209,7 @@ class Segment:
         """The most images that SBUF has room for at a time, and the layers, some of which may give to HBM."""
         refused: list[tuple[int, str, int]] = []
         while True:
-            formed = self._formed(layers, together, refused)
+            formed = self._formed(layers, together, images, refused)
             laid_out = LaidOut(formed, self.image[0], together, self._dtype.itemsize)
 
             def peak(count: int, laid_out: LaidOut = laid_out) -> tuple[int, int]:

@@ -215,7 +215,7 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
     def probabilities() -> np.ndarray:
         return run_network(network, tensors, x[:given].astype(np.float32)).probabilities
 
-    operands = (part.filled_up(x, planned.images), planned.laid_out.weights(dtype), planned.laid_out.constants())
+    operands = (part.filled_up(x, planned), planned.laid_out.weights(dtype), planned.laid_out.constants())
     return Check(
         "run_network",
         size,

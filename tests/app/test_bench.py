@@ -24,6 +24,14 @@ def test_one_model(cli, picture_model) -> None:
     assert report["verify"]["passed"] and report["predictions"] == []
 
 
+def test_the_forms_of_convolutions(cli) -> None:
+    layers = cli("bench", "--model", "digits-cnn", "--format", "json").json()["layers"]
+    forms = {layer["name"]: layer["form"] for layer in layers}
+    assert forms["launch"] is None and forms["output"] is None
+    assert (forms["conv1"], forms["conv4"]) == ("direct, 9 taps a matmul", "direct, 2 taps a matmul")
+    assert "direct, 9 taps a matmul: conv1\n" in cli("bench", "--model", "digits-cnn").out
+
+
 def test_two_tables_in_80_columns(cli) -> None:
     outcome = cli("bench")
     assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80

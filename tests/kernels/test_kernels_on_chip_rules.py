@@ -153,7 +153,7 @@ def _network(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any
     (segment,) = NetworkPlan(model, RUNTIME_DTYPES[dtype]).segments
     launch = segment.launch(batch)
     weights, constants = launch.laid_out.weights(RUNTIME_DTYPES[dtype]), launch.laid_out.constants()
-    arrays = (TensorSpec((launch.images, *segment.image), DTYPES[dtype]), TensorSpec(weights.shape, DTYPES[dtype]))
+    arrays = (TensorSpec((launch.images, *launch.image), DTYPES[dtype]), TensorSpec(weights.shape, DTYPES[dtype]))
     return kernels.run_network, (*arrays, TensorSpec(constants.shape, "float32")), launch.parameters()
 
 

@@ -124,7 +124,8 @@ def test_logarithms_of_a_softmax_at_the_end(last: tuple[Layer, ...], dtype: str)
 
 
 SIZES = (1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 33, 48, 64, 65, 100, 129, 257, 513, 1024)
-ONE_MORE = 1.12  # a picture after a multiple of those side by side: its layers take as long as theirs
+TRN1_PAIRS = 1.04  # 12 rows in pairs are 7 where the first is padding, and no form takes fewer matmuls there
+ONE_MORE = 1.08  # a picture after a multiple of those side by side: its layers take as long as theirs
 
 
 @pytest.mark.parametrize("name", ["digits-cnn", "digits-ffnn", "residual"])
@@ -136,10 +137,10 @@ def test_batches_of_any_size(name: str, target: str, dtype: str) -> None:
     before = np.inf
     for batch in SIZES:
         network = session(model, dtype, batch, "network", target).time(batch).total_us
-        # 40 channels three times over fill 120 partitions, where a load can bring them and no engine can copy them.
-        loads_taps = name == "residual" and dtype == "float32"
-        if batch % 8 in (0, 1) and not loads_taps:
-            assert network <= session(model, dtype, batch, "layer", target).time(batch).total_us, f"a batch of {batch}"
+        if batch % 8 in (0, 1):
+            slower = TRN1_PAIRS if target == "trn1" and name == "residual" and dtype == "float32" else 1.0
+            layers = session(model, dtype, batch, "layer", target).time(batch).total_us
+            assert network <= slower * layers, f"a batch of {batch}"
         assert network / batch <= ONE_MORE * before, f"a batch of {batch} is slower a picture than a smaller one"
         before = min(before, network / batch)
 
@@ -165,7 +166,7 @@ def test_a_row_a_layer_that_add_up() -> None:
     whole = SimulatedBackend("trn2")
     (segment,) = NetworkPlan(load_model("digits-cnn"), np.dtype(np.float32)).segments
     planned = segment.launch(48)
-    x = np.zeros((48, *segment.image), np.float32)
+    x = np.zeros((48, *planned.image), np.float32)
     weights = planned.laid_out.weights(np.dtype(np.float32))
     launch = whole.launch(kernels.run_network, x, weights, planned.laid_out.constants(), **planned.parameters())
     assert launch.time.latency_us == pytest.approx(result.total_us)

@@ -27,11 +27,11 @@ def test_what_is_not_known_of_one_batch_is_not_known_of_the_sum() -> None:
     assert (row.flops, row.hbm_bytes, row.bound_by, row.share) == (101, 1001, "tensor", 1.0)
 
 
-def test_the_longest_batch_says_what_bounds_a_row() -> None:
+def test_the_longest_batch_says_what_bounds_a_row_and_in_which_form_it_ran() -> None:
     totals = Totals(ROWS[:1])
-    for latency, bound in ((10.0, "dma"), (30.0, None), (20.0, "tensor")):
-        totals.add(1, [LaunchTime(latency, bound_by=bound)])
-    assert totals.layers()[0].bound_by is None
+    for latency, bound, form in ((10.0, "dma", "direct"), (30.0, None, "pairs"), (20.0, "tensor", "squares")):
+        totals.add(1, [LaunchTime(latency, bound_by=bound, form=form)])
+    assert totals.layers()[0].bound_by is None and totals.layers()[0].form == "pairs"
 
 
 def test_workers_are_told_apart() -> None:

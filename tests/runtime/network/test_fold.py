@@ -17,7 +17,8 @@ from trninfer.runtime.simulated import SimulatedBackend
 def test_folded_networks_give_what_the_golden_model_gives(network: Network, batch: int, target: str) -> None:
     model = model_of(network)
     (segment,) = NetworkPlan(model, np.dtype(np.float32)).segments
-    event(f"{sum(layer.name != 'stem' and layer.before[0] in (64, 128) for layer in segment.layers)} folded")
+    layers = segment.launch(batch).laid_out.layers
+    event(f"{sum(layer.name != 'stem' and layer.before[0] in (64, 128) for layer in layers)} folded")
     x = np.random.default_rng(4).standard_normal((batch, *network.input.shape)).astype(np.float32)
     result = Session(model, SimulatedBackend(target), "float32", batch).run(x)
     expected = run_network(network, model.tensors, x).probabilities
@@ -42,7 +43,7 @@ def block(rows: int, channels: int = 64) -> Network:
 
 def test_a_residual_block_of_64_channels_takes_two_rows_of_taps() -> None:
     (segment,) = NetworkPlan(model_of(block(128)), np.dtype(np.float32)).segments
-    layers = {layer.name: layer for layer in segment.layers}
+    layers = {layer.name: layer for layer in segment.launch(1).laid_out.layers}
     assert layers["stem"].kernel == (3, 2)  # nine rows and three columns, of phases of four and two
     assert [layers[name].kernel for name in ("a", "b", "down")] == [(2, 3)] * 3
     assert [layers[name].after[0] for name in ("stem", "pool", "a", "b", "down")] == [128] * 5
@@ -115,7 +116,9 @@ def _given(layers: list[Layer], shape: tuple[int, ...]) -> tuple[int, ...]:
 def test_folded_depthwise_layers_give_what_the_golden_model_gives(network: Network, batch: int, dtype: str) -> None:
     model = model_of(network)
     (segment,) = NetworkPlan(model, np.dtype(np.float32)).segments
-    event(f"{sum(layer.before[0] != 3 and layer.blank[2] == 4 for layer in segment.layers)} folded")
+    event(
+        f"{sum(layer.before[0] != 3 and layer.blank[2] == 4 for layer in segment.launch(batch).laid_out.layers)} folded"
+    )
     x = np.random.default_rng(4).standard_normal((batch, *network.input.shape)).astype(np.float32)
     result = Session(model, SimulatedBackend("trn2"), dtype, batch).run(x)
     expected = run_network(network, model.tensors, x).probabilities
@@ -128,18 +131,19 @@ def test_a_depthwise_layer_of_32_channels_takes_two_rows_of_taps_for_four() -> N
         Conv2d("each", 32, 32, (3, 3), (1, 1, 1, 1), 1, "relu", groups=32),
         Conv2d("project", 32, 16, (1, 1)),
         Conv2d("expand", 16, 96, (1, 1), activation="relu"),
-        Pool("mean", "average", (64, 3), (1, 1)),
+        Pool("mean", "average", (64, 64), (1, 1)),
         Flatten("flat"),
         Dense("dense", 96, 4),
     )
-    (segment,) = NetworkPlan(model_of(Network("n", picture(3, 128), layers, labels(4))), np.dtype(np.float32)).segments
-    each, project, expand = segment.layers[-5:-2]
-    assert (each.kernel, each.groups, each.after) == ((2, 3), 1, (128, 16, 3))
-    assert (project.kernel, project.after, project.blank) == ((1, 1), (64, 16, 3), (0, 0, 4))
-    assert (expand.kernel, expand.after, expand.unfold) == ((1, 1), (96, 64, 3), 4)
+    network = Network("n", picture(3, 128, 128), layers, labels(4))
+    (segment,) = NetworkPlan(model_of(network), np.dtype(np.float32)).segments
+    each, project, expand = segment.launch(1).laid_out.layers[-5:-2]
+    assert (each.kernel, each.groups, each.after) == ((2, 3), 1, (128, 16, 64))
+    assert (project.kernel, project.after, project.blank) == ((1, 1), (64, 16, 64), (0, 0, 4))
+    assert (expand.kernel, expand.after, expand.unfold) == ((1, 1), (96, 64, 64), 4)
 
 
-@pytest.mark.parametrize(("rows", "channels"), [(48, 64), (128, 48)])
+@pytest.mark.parametrize(("rows", "channels"), [(8, 64), (128, 65)])
 def test_small_images_and_odd_numbers_of_channels_stay_as_they_are(rows: int, channels: int) -> None:
     (segment,) = NetworkPlan(model_of(block(rows, channels)), np.dtype(np.float32)).segments
-    assert {layer.name: layer for layer in segment.layers}["a"].kernel == (3, 3)
+    assert {layer.name: layer for layer in segment.launch(1).laid_out.layers}["a"].kernel == (3, 3)

@@ -1,6 +1,7 @@
 """Minimal filtering within a launch: every form gives what the golden model gives, and is taken where it is quicker."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -27,6 +28,8 @@ from trninfer.models.network import (
 from trninfer.runtime.launches import LaunchOptions, plan_launches
 from trninfer.runtime.network import forms, plan
 from trninfer.runtime.network.cut import NetworkPlan
+from trninfer.runtime.network.forms import form_of
+from trninfer.runtime.network.program import Planned
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
@@ -182,3 +185,20 @@ def test_targets_take_the_forms_that_pay_there(target: str, dtype: str) -> None:
         for form in ("quickest", "direct")
     ]
     assert totals[0] == totals[1] if (target, dtype) == ("trn1", "bfloat16") else totals[0] < totals[1]
+
+
+def test_what_is_told_of_a_layer_is_how_it_multiplies_its_filters() -> None:
+    conv = Planned("conv2d", "a", ((-1,),), 8)
+    taps = Planned("taps", "a", ((-1,),), 3, (3, 3))
+    assert form_of([Planned("max_pool", "a", ((-1,),), 8)]) is None
+    assert form_of([conv]) == "direct"
+    assert form_of([replace(conv, form="pairs", blank=(1, 0, 2)), Planned("folded_pool", "a", ((0,),), 8)]) == (
+        "pairs, 2 rows side by side"
+    )
+    assert form_of([taps, replace(conv, taps=(3, 1, 42), together=2)]) == (
+        "direct, 9 taps a matmul, 2 images side by side"
+    )
+    assert form_of([replace(conv, groups=8), replace(conv, groups=8, taps=(3, 1, 32))]) == (
+        "direct, diagonals, 3 taps a matmul"
+    )
+    assert form_of([replace(conv, unfold=4)]) == "direct, 4 rows side by side"

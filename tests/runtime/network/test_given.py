@@ -77,8 +77,8 @@ def test_phases_are_given_where_they_take_no_more_matmuls(
 ) -> None:
     network = strided((channels, 40, 40), Conv2d("first", channels, 8, kernel, stride=stride))
     (segment,) = NetworkPlan(model_of(network), FLOAT32).segments
-    assert segment.given.phases == phases
-    assert segment.image[0] == channels * phases[0] * phases[1]
+    assert segment.launch(1).given.phases == phases
+    assert segment.launch(1).image[0] == channels * phases[0] * phases[1]
 
 
 def test_what_is_read_twice_comes_as_it_is() -> None:
@@ -87,4 +87,5 @@ def test_what_is_read_twice_comes_as_it_is() -> None:
     both = Combine("sum", "add", "relu", inputs=("first", "other"))
     layers = (first, other, both, Flatten("flat"), Dense("dense", 8 * 400, 4))
     (segment,) = NetworkPlan(model_of(Network("n", picture(3, 40, 40), layers, labels(4))), FLOAT32).segments
-    assert (segment.image, segment.given) == ((3, 40, 40), Given())
+    planned = segment.launch(1)
+    assert (planned.image, planned.given) == ((3, 40, 40), Given())

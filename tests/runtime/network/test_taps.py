@@ -77,7 +77,8 @@ def test_any_taps_against_the_golden_model(tried: Network, dtype: str, batch: in
 
 def test_the_zeros_of_a_small_image_come_with_it() -> None:
     (segment,) = NetworkPlan(load_model("digits-cnn"), FLOAT32).segments
-    assert (segment.image, segment.given) == ((1, 34, 34), Given((1, 1, 1, 1)))
+    planned = segment.launch(1)
+    assert (planned.image, planned.given) == ((1, 34, 34), Given((1, 1, 1, 1)))
     load, first = segment.launch(1).laid_out.layers[:2]
     assert (load.kind, load.channels, load.copies) == ("taps", 3, (3, 1, 42))  # three columns, and these three rows
     assert (first.kernel, first.padding, first.taps) == ((3, 1), (0, 0, 0, 0), (3, 1, 42))
@@ -94,7 +95,8 @@ def test_the_zeros_of_a_small_image_come_with_it() -> None:
 )
 def test_other_images_come_as_they_are(shape: tuple[int, int, int], layer: Conv2d) -> None:
     (segment,) = NetworkPlan(model_of(network(shape, [layer])), FLOAT32).segments
-    assert (segment.image, segment.given) == (shape, Given())
+    planned = segment.launch(1)
+    assert (planned.image, planned.given) == (shape, Given())
 
 
 def test_copies_are_made_where_they_save_more_than_they_cost() -> None:
