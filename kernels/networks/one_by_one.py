@@ -4,7 +4,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..activation_functions import activate, slope_below_zero
-from ..elementwise import combine_tiles, scale_and_shift_tiles
+from ..elementwise import combine_column, combine_tiles, scale_and_shift_tiles
 from ..pooling import average_pool_tile, lowest, max_pool_tile
 from ..tiling.packing import pool_band
 from ..tiling.tiles import even_tiles
@@ -13,6 +13,10 @@ from .ends import load_plain
 from .fold import blank_rows, pool_pairs
 from .layers import heights, inside, make_room, whole_tile
 from .weights import constants_of
+
+MANY_PIXELS = (
+    96  # of an image, from which an instruction for each, a number a partition, is quicker than one of tensors
+)
 
 
 def one_by_one(network, layer, operands, label):
@@ -63,11 +67,17 @@ def _on_all(numbers, data):
 
 def _combine(layer, result, a, b):
     """activation(a operation b); b may have one number for each channel of each image."""
-    if b.shape != a.shape:
-        b = b.broadcast(2, a.shape[2]).broadcast(3, a.shape[3])
     exact = layer.activation == "identity" or layer.activation == "relu"  # relu of what is rounded is relu rounded
     total = result if exact else nl.ndarray(result.shape, dtype=nl.float32, buffer=nl.sbuf)
-    combine_tiles(total, a, b, layer.operation)
+    if b.shape == a.shape:
+        combine_tiles(total, a, b, layer.operation)
+    elif a.shape[2] * a.shape[3] < MANY_PIXELS:
+        combine_tiles(total, a, b.broadcast(2, a.shape[2]).broadcast(3, a.shape[3]), layer.operation)
+    else:
+        columns = nl.ndarray((b.shape[0], b.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=columns, src=b[:, :, 0, 0], engine=nisa.engine.vector)
+        for i in range(a.shape[1]):
+            combine_column(total[:, i : i + 1], a[:, i : i + 1], columns[:, i : i + 1], layer.operation)
     if layer.activation != "identity":
         activate(result, total, layer.activation, layer.parameters)
 
