@@ -42,7 +42,8 @@ def fold(layers: Sequence[Planned]) -> list[Planned]:
         if not _follows(apart, folded, n) and len(combinations) * rows <= MOST_COMBINATIONS:
             combinations = [{**chosen, n: offset} for chosen in combinations for offset in range(rows)]
     choices = [_offsets(apart, folded, chosen) for chosen in combinations]
-    fewest = min(choices, key=lambda offsets: sum(_work(apart, offsets, n) for n in range(len(apart))))
+    depending = [n for n, layer in enumerate(apart) if n in folded or layer.sources[0][0] in folded]
+    fewest = min(choices, key=lambda offsets: sum(_work(apart, offsets, n) for n in depending))
     return [_folded(apart, fewest, n) for n in range(len(apart))]
 
 
