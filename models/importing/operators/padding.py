@@ -29,6 +29,28 @@ def _pad(importer: Importer, node: Node) -> None:
         importer.give(node, _pad_by_pixels(importer, view, pads, mode))
         return
     before, after = pads[view.batched : rank], pads[rank + view.batched :]
+    if rank > 4:  # axes of one that stay so lie anywhere
+        kept = [axis for axis, extent in enumerate(view.shape) if extent > 1 or before[axis] or after[axis]]
+        padded = _pad_with(
+            importer,
+            View(view.layer, tuple(view.axes[axis] for axis in kept), view.batched),
+            [before[axis] for axis in kept],
+            [after[axis] for axis in kept],
+            value,
+        )
+        axes = iter(padded.axes)
+        importer.give(
+            node,
+            View(
+                padded.layer, tuple(next(axes) if axis in kept else () for axis in range(len(view.axes))), view.batched
+            ),
+        )
+        return
+    importer.give(node, _pad_with(importer, view, before, after, value))
+
+
+def _pad_with(importer: Importer, view: View, before: list[int], after: list[int], value: float) -> View:
+    """A view with a number before and after the entries of each axis."""
     order = view.order()
     if len(order) not in (2, 3):
         raise ModelError(f"pads {importer.told(view)}; images are supported")
@@ -45,7 +67,7 @@ def _pad(importer: Importer, node: Node) -> None:
     made = View.of(source, importer.builder.shapes[source], view.batched)
     if len(order) == 2:
         made = View(made.layer, (made.axes[0], made.axes[2]), made.batched)
-    importer.give(node, made.permuted(tuple(order.index(axis) for axis in range(len(order)))))
+    return made.permuted(tuple(order.index(axis) for axis in range(len(order))))
 
 
 def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]:

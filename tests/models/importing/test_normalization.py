@@ -59,3 +59,29 @@ def test_numbers_that_do_not_fit(tmp_path: Path) -> None:
     for fields, says in (((6, 4), "4 groups do not divide 6 channels"), ((6, 2, 0.0), "epsilon is 0.0")):
         with pytest.raises(ModelError, match=says):
             GroupNorm("n", *fields)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_local_response_as_pytorch_spells_it(size: int, tmp_path: Path) -> None:
+    chain = Chain(6, 5, 4)
+    source = chain.add("Relu")
+    chain.add("Mul", source)
+    chain.add("Reshape", chain.constant([0, 1, 6, 5, -1]))
+    chain.add("Pad", chain.constant([0, 0, size // 2, 0, 0, 0, 0, (size - 1) // 2, 0, 0]))
+    chain.add("AveragePool", kernel_shape=[size, 1, 1], strides=[1, 1, 1], count_include_pad=1)
+    chain.add("Squeeze", chain.constant([1]))
+    chain.add("Mul", chain.constant(0.5))
+    chain.add("Add", chain.constant(2.0))
+    chain.add("Pow", chain.constant(0.75))
+    chain.add("Div", chain.value, first=source)
+    ends(chain, 120, tmp_path)
+
+
+@pytest.mark.parametrize("how", [{"kernel_shape": [2, 1, 2]}, {"kernel_shape": [2, 1, 1], "strides": [2, 1, 1]}])
+def test_windows_over_several_of_three_sides_are_refused(how: dict[str, list[int]], tmp_path: Path) -> None:
+    chain = Chain(6, 5, 4)
+    chain.add("Unsqueeze", chain.constant([1]))
+    chain.add("AveragePool", **how)
+    chain.add("Flatten")
+    with pytest.raises(ModelError, match="windows of one side are supported"):
+        import_network(chain.save(tmp_path))
