@@ -20,7 +20,13 @@ from trninfer.benchmarks.expected_errors import coverage_line, records_of, save
 from trninfer.benchmarks.instruction_rows import InstructionPrediction, predict_instructions
 from trninfer.benchmarks.leave_out import Study, leave_one_out, leave_out
 from trninfer.benchmarks.measured_rows import MeasuredRow, compare_measured
-from trninfer.benchmarks.measurements import family, kernel_name, load_all_kernel_rows, load_instruction_rows
+from trninfer.benchmarks.measurements import (
+    Measurement,
+    family,
+    kernel_name,
+    load_all_kernel_rows,
+    load_instruction_rows,
+)
 from trninfer.benchmarks.predictions import PredictedRow, predict_all
 from trninfer.simulator.timing.constants import TARGETS, constants
 
@@ -99,14 +105,7 @@ def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float],
         row = prediction.row
         lines.append(
             (
-                row.id,
-                row.kernel,
-                row.variant,
-                row.shapes,
-                row.dtype,
-                row.device,
-                row.metric,
-                _number(row.latency_us),
+                *_described(row),
                 _number(prediction.predicted_us),
                 f"{prediction.error:+.1f}",
                 "" if prediction.expected_error is None else f"{100 * prediction.expected_error:.0f}",
@@ -160,23 +159,8 @@ def instruction_table(predictions: Iterable[InstructionPrediction]) -> Table:
     """A line for each instruction row, with a remark where there is nothing to compare or the two must differ."""
     lines: list[Sequence[str]] = []
     for p in predictions:
-        row = p.row
         predicted, error = ("", "") if p.predicted_us is None else (_number(p.predicted_us), f"{p.error:+.1f}")
-        lines.append(
-            (
-                row.id,
-                row.kernel.removeprefix("micro: "),
-                row.variant,
-                row.shapes,
-                row.dtype,
-                row.device,
-                row.metric,
-                _number(row.latency_us),
-                predicted,
-                error,
-                p.remark,
-            )
-        )
+        lines.append((*_described(p.row), predicted, error, p.remark))
     return (*_ROW_HEADER, "error %", "remark"), lines
 
 
@@ -197,6 +181,12 @@ def _summary(predictions: Sequence[PredictedRow]) -> ErrorSummary:
 
 def _mean_magnitude(errors: Sequence[float]) -> float:
     return sum(abs(error) for error in errors) / len(errors)
+
+
+def _described(row: Measurement) -> tuple[str, ...]:
+    """The columns of a row that was measured, up to its latency."""
+    kernel = row.kernel.removeprefix("micro: ")
+    return row.id, kernel, row.variant, row.shapes, row.dtype, row.device, row.metric, _number(row.latency_us)
 
 
 def _number(microseconds: float) -> str:
