@@ -72,8 +72,14 @@ def _zeroed(
     chosen, value = (constants.get(name) for name in where.inputs[:2])
     if chosen is None or value is None or value.size != 1 or value.any() or chosen.ndim > 4:
         return None
+    left_out = _spread(chosen.astype(bool), shape)
+    return None if left_out is None else (where, left_out)
+
+
+def _spread(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """An array broadcast to a shape, if it can be."""
     try:
-        return where, np.broadcast_to(chosen.astype(bool), shape)
+        return np.broadcast_to(array, shape)
     except ValueError:
         return None
 
@@ -112,14 +118,14 @@ def _quotient(
                 sums[name] = Counter([(rows[node.inputs[0]], number % shape[3])])
             else:
                 return None
-        elif node.op == "Add" and all(given in sums for given in node.inputs):
+        elif node.op == "Add" and len(node.inputs) == 2 and all(given in sums for given in node.inputs):
             sums[name] = sums[node.inputs[0]] + sums[node.inputs[1]]
         elif node.op == "Add":
             continue  # the other one comes later, and this node with it
         elif node.op == "Div" and node.inputs[0] in sums and entry is not None:
             each = {(row, column) for row in range(shape[1]) for column in range(shape[3])}
-            fits = sums[node.inputs[0]] == Counter(each) and entry.ndim <= 2
-            if not fits or not np.array_equal(np.broadcast_to(entry, counted.shape), counted):
+            divisor = _spread(entry, counted.shape)
+            if sums[node.inputs[0]] != Counter(each) or divisor is None or (divisor != counted).any():
                 return None
             members.append(node)
             return node

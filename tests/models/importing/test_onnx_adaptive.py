@@ -51,7 +51,8 @@ def pool(chain: Chain, sides: tuple[int, int], sizes: tuple[int, int], wrong: st
             pixel = chain.add("Gather", chain.constant(column), first=line, axis=4)
             total = chain.add("Add", pixel, first=total) if total else pixel
     counted = (~no_row).sum(axis=1)[:, None] * (~no_column).sum(axis=1).astype(np.float32)
-    chain.add("Div", chain.constant(counted + (wrong == "count")), first=total)
+    counted = counted[:-1] if wrong == "counts" else counted + (wrong == "count")
+    chain.add("Div", chain.constant(counted), first=total)
 
 
 @SETTINGS
@@ -63,7 +64,7 @@ def test_pools_of_any_size(sides: tuple[int, int], sizes: tuple[int, int], tmp_p
     assert len(assert_imports(chain, tmp_path).network.layers) <= 7  # no layer a pixel
 
 
-@pytest.mark.parametrize("wrong", ["places", "mask", "zero", "count"])
+@pytest.mark.parametrize("wrong", ["places", "mask", "zero", "count", "counts"])
 def test_what_is_no_pool_is_refused(wrong: str, tmp_path: Path) -> None:
     chain = Chain(3, 8, 5)
     pool(chain, (8, 5), (3, 5), wrong)
