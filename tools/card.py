@@ -12,6 +12,7 @@ from ..models.network import Conv2d, Dense, Layer, Network
 from . import shapes, signs
 from .calibration import Bin, calibration_error
 from .fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, VALIDATION_FAMILIES
+from .lookalikes import MAX_LIKENESS, SQUEEZES, TURNS, VARIANTS
 from .render_digits import HELD_OUT_PICTURES, Rendering
 from .render_glyphs import FURTHER_SCRIPTS
 from .render_nondigits import COUNTS, NONE
@@ -143,7 +144,9 @@ def _of_families() -> dict[str, str]:
         "training_shapes": len(shapes.TRAINING_SHAPES),
         "validation_shapes": len(shapes.VALIDATION_SHAPES),
         "held_out_shapes": len(shapes.HELD_OUT_SHAPES),
-        "likeness": signs.MAX_LIKENESS,
+        "likeness": MAX_LIKENESS,
+        "variants": VARIANTS,
+        "distortions": 2 * len(TURNS) * len(SQUEEZES),
     }
     return {
         **{name: str(value) for name, value in counts.items()},

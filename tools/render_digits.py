@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Collection
 from multiprocessing import Pool
 from pathlib import Path
 from typing import NamedTuple
@@ -20,12 +19,18 @@ from PIL import Image, ImageDraw, ImageFilter
 from ..models.network import ImageInput
 from ..models.preprocess import InputError, preprocess
 from .digits import as_picture, enlarge, load_split
-from .fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, find_fonts, load_font
+from .fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, VALIDATION_FAMILIES, find_fonts, load_font
 
 INPUT = ImageInput(channels=1, height=32, width=32, preprocess="digit", mean=(0.0,), std=(1.0,))
 
 # Streams of random numbers: a picture depends on its stream and its index alone, whatever order they are made in.
-STREAMS = {"training fonts": 1, "held-out fonts": 2, "training handwriting": 3, "small training fonts": 4}
+STREAMS = {
+    "training fonts": 1,
+    "held-out fonts": 2,
+    "training handwriting": 3,
+    "small training fonts": 4,
+    "validation fonts": 5,
+}
 HELD_OUT_PICTURES = 2000
 
 INK_SIDE = 192
@@ -165,11 +170,6 @@ def font_picture(stream: str, index: int, fonts: dict[str, list[Path]]) -> tuple
     return photograph(font_ink(digit, files[int(rng.integers(len(files)))]), rng, sizes=sizes), digit
 
 
-def family_of(stream: str, index: int, fonts: Collection[str]) -> str:
-    """The family that picture number `index` of a stream is in."""
-    return list(fonts)[int(np.random.default_rng([STREAMS[stream], index]).integers(len(fonts)))]
-
-
 def handwriting_picture(index: int, features: np.ndarray, labels: np.ndarray) -> tuple[Image.Image, int]:
     """Picture number `index` of distorted handwriting, from the training digits in turn."""
     rng = np.random.default_rng([STREAMS["training handwriting"], index])
@@ -207,9 +207,17 @@ def collect(examples: list[tuple[np.ndarray | None, int]]) -> Rendering:
     )
 
 
+def families_of(stream: str) -> dict[str, str]:
+    """The families of a stream: those held out, those for validation, or those that are trained on."""
+    if stream == "held-out fonts":
+        return HELD_OUT_FAMILIES
+    judged = stream == "validation fonts"
+    return {name: at for name, at in TRAINING_FAMILIES.items() if (name in VALIDATION_FAMILIES) == judged}
+
+
 def render_fonts(stream: str, count: int, processes: int = 2) -> Rendering:
     """`count` renderings of a stream, preprocessed."""
-    fonts = find_fonts(HELD_OUT_FAMILIES if stream == "held-out fonts" else TRAINING_FAMILIES)
+    fonts = find_fonts(families_of(stream))
     with Pool(processes) as pool:
         return collect(pool.map(_font_example, [(stream, index, fonts) for index in range(count)], chunksize=50))
 

@@ -5,7 +5,9 @@ centred at once, so that a network sees ten times as many shapes of digits, and 
 
 - digits: every font family that is trained on; handwriting: the training forms;
 - letters, scripts (those of `signs.py` that are trained on, and FURTHER_SCRIPTS) and pictograms;
-- variants: 0 with a slash or a dot, 1 as a bar or with little flag and foot, 7 with a crossbar;
+- common signs: COMMON, however some strange font draws its 4 or its 8;
+- drawings: the kinds of `shapes.py` that are trained on;
+- variants: digits as hands write them and few fonts draw them (`variants.py`);
 - turned digits: mirrored, upside down or lying, where that is no digit;
 - strokes: a few random lines, arcs and loops, as a script that nobody writes would have them;
 - overlaps: two glyphs across each other.
@@ -29,22 +31,26 @@ from ..models.preprocess import centre_ink
 from . import signs
 from .digits import enlarge, load_split
 from .fonts import TRAINING_FAMILIES, VALIDATION_FAMILIES, find_fonts
+from .lookalikes import is_confusable, lookalikes
 from .render_digits import INK_SIDE, Rendering, change_strokes, collect, distort_ink, fit_ink, font_ink
 from .render_nondigits import NONE
+from .shapes import TRAINING_SHAPES, draw_shape
+from .variants import draw_variant, varied_digit
 
 COUNTS = {
-    "digits": 30000,
+    "digits": 36000,
     "handwriting": 8000,
-    "letters": 6000,
-    "scripts": 13000,
-    "pictograms": 5000,
+    "letters": 7000,
+    "scripts": 15000,
+    "pictograms": 6000,
     "turned digits": 3000,
     "strokes": 6000,
     "overlaps": 3000,
-    "variants": 8000,
+    "variants": 14000,
+    "drawings": 6000,
+    "common signs": 3000,
 }
 DIGIT_KINDS = ("digits", "handwriting", "variants")
-VARIED = (0, 1, 0, 1, 7)  # the digits of variants, in turn
 STREAM = 201  # before the kind's number, for the seeds
 SIDE = 72  # of the canvas that a glyph is distorted on, in pixels
 # Below this likeness to every digit, made-up glyphs are surely none.
@@ -91,6 +97,12 @@ FURTHER_SCRIPTS = (
     "Yezidi",
 )
 
+# Signs of fonts whose digits are trained on: Han, Kana and Hangul, printed and written.
+FURTHER_FONTS = ("AR PL UKai", "Kouzan Mouhitsu", "Nanum Brush", "Nanum Myeongjo", "Reggae One")
+
+# Letters and signs that people try first.
+COMMON = "AEFHKMNRTWXYadefhkmnptwxy$%&*+=?@^~"
+
 # How a digit is turned so that it is none: mirrored, upside down, or lying on either side.
 TURNS: dict[int, tuple[Image.Transpose, ...]] = {
     2: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),
@@ -112,18 +124,21 @@ class Glyphs:
         rng = np.random.default_rng([STREAM, list(COUNTS).index(kind), index])
         label = NONE
         if kind in DIGIT_KINDS:
-            label = VARIED[index % len(VARIED)] if kind == "variants" else index % 10
+            label = varied_digit(index) if kind == "variants" else index % 10
         make: dict[str, Callable[[np.random.Generator], Image.Image]] = {
+            "variants": lambda rng: self._variant(index, rng),
             "letters": lambda rng: self._sign("letters", rng),
             "scripts": lambda rng: self._sign("scripts", rng),
             "pictograms": lambda rng: self._sign("pictograms", rng),
             "turned digits": self._turned,
             "strokes": self._strokes,
             "overlaps": self._overlap,
+            "drawings": self._drawing,
+            "common signs": self._common,
         }
         while True:
             try:
-                return as_input(self._digit(kind, label, rng) if kind in DIGIT_KINDS else make[kind](rng), rng), label
+                return as_input(make[kind](rng) if kind in make else self._digit(kind, label, rng), rng), label
             except (ValueError, OSError):  # nothing is drawn, or it looks like a digit
                 continue
 
@@ -136,7 +151,10 @@ class Glyphs:
         scripts = signs.script_patterns(signs.TRAINING_SCRIPTS + FURTHER_SCRIPTS)
         return {
             "letters": self._fonts,
-            "scripts": {name: signs.find_files(at) for name, at in scripts.items()},
+            "scripts": {
+                **{name: signs.find_files(at) for name, at in scripts.items()},
+                **find_fonts({name: TRAINING_FAMILIES[name] for name in FURTHER_FONTS}),
+            },
             "pictograms": {name: signs.find_files(at) for name, at in signs.TRAINING_PICTOGRAMS.items()},
         }
 
@@ -145,51 +163,26 @@ class Glyphs:
         features, labels = load_split()[0]
         return features, labels
 
-    @cached_property
-    def _lookalikes(self) -> signs.Lookalikes:
-        return signs.Lookalikes([font_ink(digit, files[0]) for files in self._fonts.values() for digit in range(10)])
-
     def _digit(self, kind: str, digit: int, rng: np.random.Generator) -> Image.Image:
-        if kind == "variants":
-            return draw_one(rng) if digit == 1 else self._varied(digit, rng)
         if kind == "handwriting":
             features, labels = self._handwriting
             written = rng.choice(np.flatnonzero(labels == digit))
             return fit_ink(enlarge(features[written], INK_SIDE, margin=int(rng.integers(2))))
         return font_ink(digit, _any_file(self._fonts, rng))
 
-    def _varied(self, digit: int, rng: np.random.Generator) -> Image.Image:
-        """A 0 with a slash or a dot in it, a 7 with a bar across."""
-        ink = ImageOps.expand(self._digit("handwriting" if rng.random() < 0.2 else "digits", digit, rng), INK_SIDE // 4)
-        wide, high = (side - INK_SIDE // 2 for side in ink.size)
-        x, y = ink.width / 2, ink.height / 2
-        pen = int(rng.uniform(0.05, 0.13) * high)
-        draw = ImageDraw.Draw(ink)
-        if digit == 7:
-            x, y = x + rng.uniform(-0.05, 0.15) * wide, y + rng.uniform(-0.1, 0.12) * high
-            across, lean = rng.uniform(0.2, 0.45) * wide, rng.uniform(-0.08, 0.08) * high
-            draw.line((x - across, y + lean, x + across, y - lean), fill=255, width=max(4, pen))
-        elif rng.random() < 0.3:
-            reach = (rng.uniform(0.06, 0.15) * wide, rng.uniform(0.06, 0.2) * high)
-            draw.ellipse((x - reach[0], y - reach[1], x + reach[0], y + reach[1]), fill=255)
-        else:
-            reach = (rng.uniform(0.25, 0.6) * wide, rng.uniform(0.25, 0.55) * high)
-            side = -1 if rng.random() < 0.15 else 1
-            draw.line(
-                (x - side * reach[0], y + reach[1], x + side * reach[0], y - reach[1]), fill=255, width=max(4, pen)
-            )
-        return fit_ink(ink)
+    def _variant(self, index: int, rng: np.random.Generator) -> Image.Image:
+        def plain(digit: int) -> Image.Image:
+            return self._digit("handwriting" if rng.random() < 0.2 else "digits", digit, rng)
+
+        return draw_variant(index, plain, rng)
 
     def _sign(self, group: str, rng: np.random.Generator) -> Image.Image:
         path = _any_file(self._sign_fonts[group], rng)
         characters = _characters(group, path)
         if not characters:
             raise ValueError("a font without signs")
-        ink = font_ink(characters[int(rng.integers(len(characters)))], path)
-        return self._none(ink, signs.MAX_LIKENESS)
-
-    def _none(self, ink: Image.Image, most: float) -> Image.Image:
-        if self._lookalikes.likeness(ink) > most:
+        ink = _sign_ink(characters[int(rng.integers(len(characters)))], path)
+        if ink is None:
             raise ValueError("like a digit")
         return ink
 
@@ -197,10 +190,24 @@ class Glyphs:
         digit = int(rng.choice(list(TURNS)))
         turns = TURNS[digit]
         ink = self._digit("handwriting" if rng.random() < 0.3 else "digits", digit, rng)
-        return self._none(ink.transpose(turns[int(rng.integers(len(turns)))]), MAX_LIKENESS)
+        return _none(ink.transpose(turns[int(rng.integers(len(turns)))]))
+
+    def _common(self, rng: np.random.Generator) -> Image.Image:
+        path = _any_file(self._fonts, rng)
+        known = [character for character in COMMON if character in _characters("letters", path)]
+        if not known:
+            raise ValueError("a font without signs")
+        return font_ink(known[int(rng.integers(len(known)))], path)
+
+    def _drawing(self, rng: np.random.Generator) -> Image.Image:
+        kind = TRAINING_SHAPES[int(rng.integers(len(TRAINING_SHAPES)))]
+        ink = fit_ink(draw_shape(kind, rng))
+        if lookalikes()(ink):
+            raise ValueError("like a digit")
+        return ink
 
     def _strokes(self, rng: np.random.Generator) -> Image.Image:
-        return self._none(fit_ink(draw_strokes(rng)), MAX_LIKENESS)
+        return _none(fit_ink(draw_strokes(rng)))
 
     def _overlap(self, rng: np.random.Generator) -> Image.Image:
         """A digit and another glyph, each moved from the middle."""
@@ -211,7 +218,14 @@ class Glyphs:
         for ink in (first, second):
             at = [int(INK_SIDE - side / 2 + rng.uniform(-0.3, 0.3) * INK_SIDE) for side in ink.size]
             canvas.paste(255, (at[0], at[1]), ink)
-        return self._none(fit_ink(canvas), MAX_LIKENESS)
+        return _none(fit_ink(canvas))
+
+
+def _none(ink: Image.Image) -> Image.Image:
+    """Made-up ink that is surely no digit; ValueError where it may be."""
+    if lookalikes().alike(ink) > MAX_LIKENESS:
+        raise ValueError("like a digit")
+    return ink
 
 
 def as_input(ink: Image.Image, rng: np.random.Generator) -> np.ndarray:
@@ -258,31 +272,18 @@ def draw_strokes(rng: np.random.Generator) -> Image.Image:
     return ImageOps.expand(canvas, 4)
 
 
-def draw_one(rng: np.random.Generator) -> Image.Image:
-    """A 1: an upright bar, straight or tapered, half of them with a little flag or a foot."""
-    canvas = Image.new("L", (INK_SIDE, INK_SIDE))
-    draw = ImageDraw.Draw(canvas)
-    x, top, bottom = INK_SIDE / 2, 4.0, INK_SIDE - 4.0
-    upper, lower = np.array([1, rng.uniform(0.6, 1.1)]) * rng.uniform(0.025, 0.14) * INK_SIDE
-    draw.polygon([(x - upper, top), (x + upper, top), (x + lower, bottom), (x - lower, bottom)], fill=255)
-    if rng.random() < 0.3:
-        for y, half in ((top, upper), (bottom, lower)):
-            draw.ellipse((x - half, y - half, x + half, y + half), fill=255)
-    pen = max(4, int(rng.uniform(0.7, 1.6) * upper))
-    if rng.random() < 0.35:
-        flag = rng.uniform(0.08, 0.3, 2) * INK_SIDE
-        draw.line((x, top + pen / 2, x - upper - flag[0], top + flag[1]), fill=255, width=pen)
-    if rng.random() < 0.2:
-        foot = lower + rng.uniform(0.05, 0.2) * INK_SIDE
-        draw.line((x - foot, bottom - pen / 2, x + foot, bottom - pen / 2), fill=255, width=pen)
-    return fit_ink(canvas)
+@cache
+def _sign_ink(character: str, path: Path) -> Image.Image | None:
+    """A sign in a font as ink; None where it looks like a digit."""
+    ink = font_ink(character, path)
+    return None if lookalikes()(ink) else ink
 
 
 @cache
 def _characters(group: str, path: Path) -> str:
     """The characters of a font that are taken as signs of a group."""
     every = {"letters": signs.text_signs, "scripts": signs.script_signs, "pictograms": signs.pictogram_signs}
-    return "".join(filter(signs.teaches, every[group](path)))
+    return "".join(c for c in every[group](path) if signs.teaches(c) and not is_confusable(c))
 
 
 def _any_file(fonts: dict[str, list[Path]], rng: np.random.Generator) -> Path:

@@ -21,14 +21,15 @@ from PIL import Image, ImageDraw
 from . import shapes, signs
 from .digits import FORM_STARTS, enlarge, load_split
 from .fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, VALIDATION_FAMILIES, find_fonts, load_font
+from .lookalikes import MAX_LIKENESS, is_confusable, lookalikes
 from .render_digits import INK_SIDE, Rendering, collect, fit_ink, font_ink, photograph, try_preprocess
 
 NONE = 10  # the class of what is no digit; its label is "-"
 SIDES = {"training": 101, "validation": 102, "held-out": 103}
 GROUPS = {"letters": 1, "scripts": 2, "pictograms": 3, "drawings": 4, "parts of digits": 5, "several digits": 6}
 COUNTS = {
-    "training": (3000, 3500, 2500, 2000, 1500, 1200),
-    "validation": (200, 400, 250, 250, 150, 150),
+    "training": (2500, 2500, 2500, 1000, 700, 400),
+    "validation": (400, 900, 600, 300, 200, 150),
     "held-out": (200, 1200, 700, 300, 200, 200),
 }
 SIGN_GROUPS = ("scripts", "pictograms")  # whose held-out families are alphabets and symbols never trained on
@@ -66,14 +67,8 @@ class NonDigits:
                 ink = make[group](rng)
             except (ValueError, OSError):  # nothing is drawn, or the font has no outline for it
                 continue
-            if group == "several digits" or not self.lookalikes(ink):
+            if group == "several digits" or not lookalikes()(ink):
                 return photograph(ink, rng)
-
-    @cached_property
-    def lookalikes(self) -> signs.Lookalikes:
-        """What coincides with a digit of the training fonts."""
-        fonts = find_fonts(TRAINING_FAMILIES).values()
-        return signs.Lookalikes([font_ink(digit, files[0]) for files in fonts for digit in range(10)])
 
     @cached_property
     def _text_fonts(self) -> _Fonts:
@@ -144,9 +139,10 @@ class NonDigits:
         (path,) = signs.find_files(signs.HELD_OUT_PICTOGRAMS["Noto Color Emoji"])
         font = load_font(path, EMOJI_SIZE)
         drawing = Image.new("RGBA", (160, 160))
-        ImageDraw.Draw(drawing).text(
-            (12, 12), _any_sign(signs.pictogram_signs(path), rng), "black", font, embedded_color=True
-        )
+        while drawing.getbbox() is None or lookalikes()(_contrast(drawing)):
+            drawing = Image.new("RGBA", (160, 160))
+            sign = _any_sign(signs.pictogram_signs(path), rng)
+            ImageDraw.Draw(drawing).text((12, 12), sign, "black", font, embedded_color=True)
         side = int(rng.integers(40, 120))
         paper = np.array(rng.uniform(200, 255, 3) if rng.random() < 0.7 else rng.uniform(0, 60, 3))
         size = (round(side * rng.uniform(1.2, 2.5)), round(side * rng.uniform(1.2, 2.5)))
@@ -198,7 +194,16 @@ def _any_file(fonts: _Fonts, rng: np.random.Generator) -> Path:
 def _any_sign(characters: str, rng: np.random.Generator) -> str:
     if not characters:
         raise ValueError("a font without signs")
-    return characters[int(rng.integers(len(characters)))]
+    sign = characters[int(rng.integers(len(characters)))]
+    if is_confusable(sign):
+        raise ValueError("a sign that may pass for a digit")
+    return sign
+
+
+def _contrast(drawing: Image.Image) -> Image.Image:
+    """A coloured drawing (mode RGBA) on white paper as ink without margin, its darkest full ink."""
+    values = (255 - np.asarray(drawing.convert("L"), np.float32)) * (np.asarray(drawing.getchannel("A")) / 255)
+    return fit_ink(Image.fromarray((values * (255 / max(float(values.max()), 1))).astype(np.uint8)))
 
 
 _SIDES: dict[str, NonDigits] = {}  # one a process, with its fonts
@@ -208,17 +213,17 @@ def _example(task: tuple[str, str, int]) -> tuple[np.ndarray | None, int]:
     side, group, index = task
     made = _SIDES.setdefault(side, NonDigits(side))
     image = try_preprocess(made.picture(group, index))
-    if image is not None and side == "training" and not _teaches(image, group, made.lookalikes):
+    if image is not None and side == "training" and not _teaches(image, group):
         image = None
     return image, NONE
 
 
-def _teaches(image: np.ndarray, group: str, lookalikes: signs.Lookalikes) -> bool:
+def _teaches(image: np.ndarray, group: str) -> bool:
     """Whether what the network gets is no digit either: accents, rings and neighbours may have been left out."""
     rows, columns = np.nonzero(image[0] > 0.2)
     if group == "several digits" and np.ptp(columns) < ROW_ASPECT * np.ptp(rows):
         return False
-    return not lookalikes(fit_ink(Image.fromarray((image[0] * 255).astype(np.uint8))))
+    return lookalikes().alike(fit_ink(Image.fromarray((image[0] * 255).astype(np.uint8)))) <= MAX_LIKENESS
 
 
 def render_nondigits(side: str, group: str, processes: int = 2) -> Rendering:

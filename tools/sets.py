@@ -9,11 +9,9 @@ import numpy as np
 
 from .calibration import Bin, calibration_error, reliability, softmax
 from .digits import load_split
-from .fonts import TRAINING_FAMILIES, VALIDATION_FAMILIES
 from .render_digits import (
     HELD_OUT_PICTURES,
     Rendering,
-    family_of,
     plain_handwriting,
     render_fonts,
     render_handwriting,
@@ -23,9 +21,10 @@ from .render_glyphs import render_glyphs
 from .render_nondigits import GROUPS, NONE, SIGN_GROUPS, render_nondigits
 from .scoring import Answers, Score
 
-HANDWRITING_PICTURES = 8000
-FONT_PICTURES = 12000
-SMALL_PICTURES = 2500
+HANDWRITING_PICTURES = 6000
+FONT_PICTURES = 9000
+SMALL_PICTURES = 1500
+VALIDATION_PICTURES = 3000
 SCORED_ON_DIGITS = "UCI digits enlarged, held-out forms"
 SCORED_ON_FONTS = "distorted renderings, held-out fonts"
 SCORED_ON_SIGNS = "non-digits refused, held-out scripts and pictograms"
@@ -59,38 +58,20 @@ class Sets:
         }
 
 
-def chosen(rendering: Rendering, keep: np.ndarray) -> Rendering:
-    """Those of a rendering that are to be kept, bool [N]."""
-    return Rendering(rendering.images[keep], rendering.labels[keep], rendering.numbers[keep], 0)
-
-
 def joined(renderings: list[Rendering]) -> Rendering:
     """Several renderings as one."""
     images, labels, numbers = (np.concatenate([each[part] for each in renderings]) for part in range(3))
     return Rendering(images, labels, numbers, sum(each.refused for each in renderings))
 
 
-def in_validation(stream: str, rendering: Rendering) -> np.ndarray:
-    """Which pictures of a stream of fonts are in the VALIDATION_FAMILIES, bool [N]."""
-    return np.array([family_of(stream, int(n), TRAINING_FAMILIES) in VALIDATION_FAMILIES for n in rendering.numbers])
+def _fonts(sets: Sets, stream: str, count: int) -> Rendering:
+    return sets.get(stream, lambda: render_fonts(stream, count))
 
 
-def _fonts(sets: Sets, stream: str, count: int) -> tuple[Rendering, np.ndarray]:
-    """The pictures of a stream of training fonts, and which of them are for validation, bool [N]."""
-    rendering = sets.get(stream, lambda: render_fonts(stream, count))
-    return rendering, in_validation(stream, rendering)
-
-
-def training_sets(sets: Sets) -> dict[str, Rendering]:
-    """What is trained on: handwriting, fonts, small pictures of fonts, what is no digit, and glyphs of each kind."""
-    fonts, held = _fonts(sets, "training fonts", FONT_PICTURES)
-    small, small_held = _fonts(sets, "small training fonts", SMALL_PICTURES)
+def glyph_sets(sets: Sets) -> dict[str, Rendering]:
+    """What is trained on first: plain handwriting, and glyphs of each kind."""
     return {
         "plain handwriting": plain_handwriting(*load_split()[0]),
-        "handwriting": sets.get("training handwriting", lambda: render_handwriting(HANDWRITING_PICTURES)),
-        "fonts": chosen(fonts, ~held),
-        "small fonts": chosen(small, ~small_held),
-        "no digits": joined(list(sets.nondigits("training").values())),
         **{
             f"glyphs, {kind}": sets.get(f"glyphs {kind}", lambda kind=kind: render_glyphs(kind))  # type: ignore[misc]
             for kind in GLYPHS
@@ -98,10 +79,19 @@ def training_sets(sets: Sets) -> dict[str, Rendering]:
     }
 
 
+def picture_sets(sets: Sets) -> dict[str, Rendering]:
+    """What is trained on besides: pictures of handwriting, of fonts, small ones of fonts, and of what is no digit."""
+    return {
+        "handwriting": sets.get("training handwriting", lambda: render_handwriting(HANDWRITING_PICTURES)),
+        "fonts": _fonts(sets, "training fonts", FONT_PICTURES),
+        "small fonts": _fonts(sets, "small training fonts", SMALL_PICTURES),
+        "no digits": joined(list(sets.nondigits("training").values())),
+    }
+
+
 def validation_sets(sets: Sets) -> dict[str, Rendering]:
     """What settings are chosen by and the temperature is fitted to: fonts, and what is no digit by group."""
-    fonts, held = _fonts(sets, "training fonts", FONT_PICTURES)
-    return {"fonts": chosen(fonts, held), **sets.nondigits("validation")}
+    return {"fonts": _fonts(sets, "validation fonts", VALIDATION_PICTURES), **sets.nondigits("validation")}
 
 
 def held_out_sets(sets: Sets) -> dict[str, Rendering]:
@@ -109,7 +99,7 @@ def held_out_sets(sets: Sets) -> dict[str, Rendering]:
     held_out = load_split()[1]
     return {
         SCORED_ON_DIGITS: plain_handwriting(*held_out),
-        SCORED_ON_FONTS: sets.get("held-out fonts", lambda: render_fonts("held-out fonts", HELD_OUT_PICTURES)),
+        SCORED_ON_FONTS: _fonts(sets, "held-out fonts", HELD_OUT_PICTURES),
         **sets.nondigits("held-out"),
     }
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFilter
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 SIDE = 192
 MIDDLE = SIDE / 2
@@ -168,6 +168,118 @@ def squares(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
             draw.rectangle(box, outline=255, width=width)
 
 
+def composition(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
+    """Three to nine areas and lines of several tones over each other, as emoji are drawn; often on one large area."""
+    if rng.random() < 0.6:
+        _area(draw, rng, (MIDDLE, MIDDLE), rng.uniform(60, 90, 2), int(rng.integers(90, 256)))
+    for _ in range(int(rng.integers(2, 9))):
+        middle, tone = rng.uniform(35, SIDE - 35, 2), int(rng.choice([0, 0, 110, 170, 255, 255]))
+        if rng.random() < 0.7:
+            _area(draw, rng, (middle[0], middle[1]), rng.uniform(6, 45, 2), tone)
+        else:
+            start, reach = rng.uniform(0, 360), rng.uniform(15, 55, 2)
+            box = (middle[0] - reach[0], middle[1] - reach[1], middle[0] + reach[0], middle[1] + reach[1])
+            draw.arc(box, start, start + rng.uniform(60, 300), tone, int(rng.integers(4, 12)))
+
+
+def _area(draw: ImageDraw.ImageDraw, rng: np.random.Generator, middle: Point, reach: np.ndarray, tone: int) -> None:
+    """An ellipse, a rounded box or a polygon of a tone, mirrored left and right half the time."""
+    kind, mirrored = rng.random(), rng.random() < 0.5
+    angles = np.sort(rng.uniform(0, 2 * math.pi, int(rng.integers(3, 7))))
+    for x in (middle[0], SIDE - middle[0])[: 1 + mirrored]:
+        box = (x - reach[0], middle[1] - reach[1], x + reach[0], middle[1] + reach[1])
+        if kind < 0.5:
+            draw.ellipse(box, fill=tone)
+        elif kind < 0.75:
+            draw.rounded_rectangle(box, float(reach.min()) / 2, fill=tone)
+        else:
+            corners = [(x + reach[0] * math.cos(a), middle[1] + reach[1] * math.sin(a)) for a in angles]
+            draw.polygon(corners, fill=tone)
+
+
+def badge(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
+    """A filled disc or box, or a broad ring off its middle, with something cut out of it or inside it."""
+    reach = rng.uniform(60, 92, 2)
+    box = (MIDDLE - reach[0], MIDDLE - reach[1], MIDDLE + reach[0], MIDDLE + reach[1])
+    if rng.random() < 0.65:
+        draw.ellipse(box, fill=255)
+    else:
+        draw.rounded_rectangle(box, rng.uniform(4, 45), fill=255)
+    tone = 0
+    if rng.random() < 0.35:
+        share, off = rng.uniform(0.4, 0.85), rng.uniform(-0.12, 0.12, 2) * reach
+        middle, inner = off + MIDDLE, share * reach * rng.uniform(0.85, 1.0, 2)
+        draw.ellipse((*(middle - inner), *(middle + inner)), fill=0)
+        tone = 255
+    _emblem(draw, rng, 0.5 * float(reach.min()), tone)
+
+
+def _emblem(draw: ImageDraw.ImageDraw, rng: np.random.Generator, size: float, tone: int) -> None:
+    """A small sign in the middle: a letter, an arrow, a star, a few strokes, or an area."""
+    kind, turn = int(rng.integers(5)), rng.uniform(0, 2 * math.pi)
+    if kind == 0:
+        font = ImageFont.load_default(round(2 * size))
+        draw.text((MIDDLE, MIDDLE), str(rng.choice(list("?!&AEFHKMNRTWXYaefhkmtwy"))), tone, font, anchor="mm")
+    elif kind == 1:
+        corners = int(rng.integers(3, 6))
+        inner = rng.uniform(0.3, 0.8) * size
+        draw.polygon(_ring(2 * corners, lambda k: inner if k % 2 else size, turn), fill=tone)
+    elif kind == 2:
+        tip = (MIDDLE + size * math.cos(turn), MIDDLE + size * math.sin(turn))
+        draw.line((2 * MIDDLE - tip[0], 2 * MIDDLE - tip[1], *tip), fill=tone, width=_pen(rng))
+        for side in (2.4, -2.4):
+            end = (tip[0] + 0.7 * size * math.cos(turn + side), tip[1] + 0.7 * size * math.sin(turn + side))
+            draw.line((*tip, *end), fill=tone, width=_pen(rng))
+    elif kind == 3:
+        for _ in range(int(rng.integers(2, 5))):
+            ends = rng.uniform(MIDDLE - size, MIDDLE + size, 4)
+            draw.line(tuple(ends.tolist()), fill=tone, width=_pen(rng))
+    else:
+        _area(draw, rng, (MIDDLE, MIDDLE), rng.uniform(0.4, 1.0, 2) * size, tone)
+
+
+def eye(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
+    """Two lids, and a pupil with a light in it."""
+    wide, high, width = rng.uniform(70, 92), rng.uniform(30, 65), _pen(rng)
+    x = np.linspace(-1, 1, 40)
+    lid = [(MIDDLE + wide * float(a), MIDDLE - high * float(1 - a * a)) for a in x]
+    lower = [(a, 2 * MIDDLE - b) for a, b in reversed(lid)]
+    _closed(draw, lid + lower, rng)
+    full = rng.random() < 0.5
+    pupil = rng.uniform(0.45, 0.8) * high
+    draw.ellipse((MIDDLE - pupil, MIDDLE - pupil, MIDDLE + pupil, MIDDLE + pupil), 255 if full else 0, 255, width // 2)
+    light = rng.uniform(0.2, 0.5) * pupil
+    draw.ellipse((MIDDLE - light, MIDDLE - light, MIDDLE + light, MIDDLE + light), fill=0 if full else 255)
+
+
+def gear(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
+    """A wheel with teeth or scallops and a hole."""
+    teeth, depth = int(rng.integers(6, 17)), rng.uniform(0.72, 0.92)
+    _closed(draw, _ring(4 * teeth, lambda k: 88.0 if k % 4 < 2 else 88.0 * depth, rng.uniform(0, 1)), rng)
+    hole = rng.uniform(15, 55)
+    draw.ellipse((MIDDLE - hole, MIDDLE - hole, MIDDLE + hole, MIDDLE + hole), fill=int(rng.choice([0, 255])))
+
+
+def tool(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
+    """A long thing that lies aslant: a shaft with a tip, a head or bands across."""
+    angle = rng.uniform(0.45, 1.2) * rng.choice([-1, 1])
+    along, across = np.array([math.cos(angle), math.sin(angle)]), np.array([-math.sin(angle), math.cos(angle)])
+    half = rng.uniform(8, 24)
+
+    def at(length: float, side: float) -> Point:
+        x, y = MIDDLE + 88 * length * along + half * side * across
+        return float(x), float(y)
+
+    tip = rng.uniform(0.4, 0.8)
+    _closed(draw, [at(-1, -1), at(tip, -1), at(1, 0), at(tip, 1), at(-1, 1)], rng)
+    for length in rng.uniform(-0.9, tip, int(rng.integers(0, 4))):
+        draw.line((*at(length, -1), *at(length, 1)), fill=int(rng.choice([0, 255])), width=_pen(rng) // 2 + 2)
+    if rng.random() < 0.5:
+        x, y = at(-1, 0)
+        head = rng.uniform(1.1, 2.0) * half
+        draw.ellipse((x - head, y - head, x + head, y + head), fill=int(rng.choice([0, 255])), outline=255, width=7)
+
+
 def spiral(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
     """Two to four turns outwards."""
     turns, sign = rng.uniform(2, 4), rng.choice([-1, 1])
@@ -268,6 +380,11 @@ TRAINING_SHAPES: tuple[Drawing, ...] = (
     disc,
     texture,
     squares,
+    composition,
+    badge,
+    eye,
+    gear,
+    tool,
 )
 VALIDATION_SHAPES: tuple[Drawing, ...] = (spiral, heart, house)
 HELD_OUT_SHAPES: tuple[Drawing, ...] = (flower, tree, comb, fish, crescents, hatching)

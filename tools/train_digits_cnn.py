@@ -1,31 +1,29 @@
 """Train `digits-cnn`: a picture of a digit, preprocessed to 1x32x32, to ten digits or none ("-").
 
 `python -m trninfer.tools.train_digits_cnn` writes weights/digits-cnn.safetensors, its card weights/digits-cnn.md and
-docs/digits-cnn-reliability.svg. Seeds 0, 1 and 2. Trained on
-- the first eleven forms of the UCI digits that scikit-learn ships (1,415 digits), as plain pictures and as 8,000
+docs/digits-cnn-reliability.svg. Seeds 0 to 2. Trained on
+- the first eleven forms of the UCI digits that scikit-learn ships (1,415 digits), as plain pictures and as 6,000
   distorted and badly lit ones,
-- 14,500 distorted and badly lit pictures of digits in the fonts of TRAINING_FAMILIES (`fonts.py`), 2,500 of them small,
-  those of VALIDATION_FAMILIES in the last of three rounds alone,
-- some 12,000 pictures of what is no digit (`render_nondigits.py`),
-- 82,000 glyphs of both, which no picture was made of (`render_glyphs.py`),
+- 10,500 distorted and badly lit pictures of digits in the fonts of TRAINING_FAMILIES (`fonts.py`), 1,500 of them small,
+- some 9,000 pictures of what is no digit (`render_nondigits.py`),
+- 115,000 glyphs of both, which no picture was made of (`render_glyphs.py`),
 each put through the preprocessing that a user's picture goes through, or its last step, and distorted a little more in
 every batch. Scored on the last three forms (382 digits), as plain pictures, on 2,000 pictures of digits in the fonts of
 HELD_OUT_FAMILIES, and on 2,800 pictures of what is no digit, of families that are never trained on; a digit that is
 refused, or in which no ink is found, counts as wrong.
 
-Settings are chosen, and the temperature is fitted, on the fonts of VALIDATION_FAMILIES and the validation side of what
-is no digit, after two rounds of training without them; a short third one takes those fonts in as well. `--validate`
-stops before anything held out is scored, and writes nothing. `--cache DIRECTORY` keeps the rendered pictures, which
-take most of the time, and checkpoints of the training. `--score` trains nothing: it scores the network that is there,
-and writes its figures again.
+Three rounds: glyphs alone, all of these, and a short one with the pictures of VALIDATION_FAMILIES as well.
+Settings are chosen, and the offset of none and the temperature are fitted, after the second round, on those fonts and
+the validation side of what is no digit. `--validate` stops before anything held out is scored, and writes nothing.
+`--cache DIRECTORY` keeps the rendered pictures, which take half of the time, and checkpoints of the training. `--score`
+trains nothing: it scores the network that is there, and writes its figures again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -41,9 +39,8 @@ from .fonts import TRAINING_FAMILIES
 from .render_digits import INPUT, Rendering
 from .render_nondigits import NONE
 from .scoring import Answers, accuracy_metadata, answer, classes_by_kernels
-from .sets import Sets, held_out_scores, held_out_sets, joined, print_parts, training_sets, validation_sets
+from .sets import Sets, glyph_sets, held_out_scores, held_out_sets, joined, picture_sets, print_parts, validation_sets
 from .training import (
-    SLIGHT,
     Batch,
     Checkpoint,
     Distortion,
@@ -54,28 +51,46 @@ from .training import (
     train,
 )
 
-STEPS = (10000, 4000, 1500)  # of three rounds
-KEPT_EVERY = 500  # steps
-MAX_REFUSED = 0.003  # of the validation fonts' digits
-MARGIN = 0.02  # by which the offset of none is smaller, so that a ring that was a smiley is none
-SHARES = {  # of each batch
+STEPS = (16000, 20000, 2000)  # of three rounds
+CYCLES = (17000, 20000, 2000)  # of the learning rate: the first round ends before it is low
+RATES = (5e-3, 3e-3, 1e-3)  # the highest of each round
+RISING = (0.3, 0.05, 0.3)  # the share of a cycle in which it rises
+KEPT_EVERY = 2000  # steps
+MAX_REFUSED = 0.006  # of the validation fonts' digits
+FIRST_SHARES = {  # of each batch
+    "plain handwriting": 24,
+    "glyphs, digits": 84,
+    "glyphs, handwriting": 20,
+    "glyphs, variants": 26,
+    "glyphs, letters": 18,
+    "glyphs, scripts": 42,
+    "glyphs, pictograms": 18,
+    "glyphs, drawings": 14,
+    "glyphs, turned digits": 5,
+    "glyphs, strokes": 7,
+    "glyphs, overlaps": 5,
+}
+SECOND_SHARES = {
     "plain handwriting": 24,
     "handwriting": 20,
     "fonts": 40,
-    "small fonts": 12,
-    "no digits": 46,
-    "glyphs, digits": 44,
+    "small fonts": 10,
+    "no digits": 44,
+    "glyphs, digits": 40,
     "glyphs, handwriting": 10,
-    "glyphs, letters": 10,
-    "glyphs, scripts": 26,
-    "glyphs, pictograms": 8,
-    "glyphs, turned digits": 5,
-    "glyphs, strokes": 7,
+    "glyphs, variants": 20,
+    "glyphs, letters": 9,
+    "glyphs, common signs": 5,
+    "glyphs, scripts": 24,
+    "glyphs, pictograms": 14,
+    "glyphs, drawings": 11,
+    "glyphs, turned digits": 3,
+    "glyphs, strokes": 4,
     "glyphs, overlaps": 4,
 }
-SECOND_SHARES = {**SHARES, "glyphs, variants": 16}
-LAST_SHARES = {**SECOND_SHARES, "fonts": 56}  # with the validation fonts among them
-# Of the later rounds, in which glyphs are bent to other fonts' shapes.
+LAST_SHARES = {**SECOND_SHARES, "fonts": 56}  # the validation fonts among the fonts
+SHARES = (FIRST_SHARES, SECOND_SHARES, LAST_SHARES)
+# Glyphs are bent to other fonts' shapes.
 MORE = Distortion(rotation=0.09, scale=0.1, shear=0.1, shift_x=0.08, shift_y=0.08, bend=0.045)
 DIAGRAM = WEIGHTS_DIRECTORY.parent / "docs" / "digits-cnn-reliability.svg"
 
@@ -86,7 +101,8 @@ NETWORK = Network(
         Conv2d("conv1", 1, 8, kernel_size=(3, 3), padding=(1, 1, 1, 1), pool_size=2, activation="relu"),
         Conv2d("conv2", 8, 32, kernel_size=(3, 3), padding=(1, 1, 1, 1), pool_size=2, activation="relu"),
         Conv2d("conv3", 32, 64, kernel_size=(3, 3), padding=(1, 1, 1, 1), pool_size=2, activation="relu"),
-        Conv2d("conv4", 64, 128, kernel_size=(3, 3), padding=(1, 1, 1, 1), activation="relu"),
+        Conv2d("conv4", 64, 64, kernel_size=(3, 3), padding=(1, 1, 1, 1), activation="relu"),
+        Conv2d("conv5", 64, 128, kernel_size=(3, 3), padding=(1, 1, 1, 1), activation="relu"),
         Flatten("flatten"),
         Dense("output", 128 * 4 * 4, 11),
         Softmax("softmax"),
@@ -122,11 +138,11 @@ def batches(sources: dict[str, Rendering], shares: Mapping[str, int], limits: Di
 def _out_of_focus(x: torch.Tensor) -> torch.Tensor:
     """A quarter of the images with thicker strokes, a fifth thinner, a quarter blurred, one in eight coarse."""
     n = len(x)
-    stroke, change = torch.rand(n, 1, 1, 1), 0.6 * torch.rand(n, 1, 1, 1)
-    thicker, thinner = F.max_pool2d(x, 3, 1, 1), -F.max_pool2d(-x, 3, 1, 1)
-    x = torch.where(stroke < 0.25, x.lerp(thicker, change), torch.where(stroke > 0.8, x.lerp(thinner, change), x))
-    blurred = x.lerp(F.avg_pool2d(x, 3, 1, 1), torch.rand(n, 1, 1, 1))
-    x = torch.where(torch.rand(n, 1, 1, 1) < 0.25, blurred, x)
+    stroke, change = torch.rand(n), 0.6 * torch.rand(n, 1, 1, 1)
+    thick, thin, blurred = stroke < 0.25, stroke > 0.8, torch.rand(n) < 0.25
+    x[thick] = x[thick].lerp(F.max_pool2d(x[thick], 3, 1, 1), change[thick])
+    x[thin] = x[thin].lerp(-F.max_pool2d(-x[thin], 3, 1, 1), change[thin])
+    x[blurred] = x[blurred].lerp(F.avg_pool2d(x[blurred], 3, 1, 1), torch.rand(n, 1, 1, 1)[blurred])
     coarse = torch.rand(n) < 0.125
     side = int(torch.randint(8, 20, ()))
     small = F.interpolate(x[coarse], size=(side, side), mode="area")
@@ -135,50 +151,49 @@ def _out_of_focus(x: torch.Tensor) -> torch.Tensor:
 
 
 def train_on(
-    sources: dict[str, Rendering], judged: dict[str, Rendering], kept: Path | None
-) -> tuple[nn.Sequential, nn.Sequential]:
-    """The network trained on the sources in two rounds, and after a third with the validation fonts among them.
+    rounds: Iterable[Callable[[], dict[str, Rendering]]], judged: dict[str, Rendering], kept: Path | None
+) -> list[nn.Sequential]:
+    """The networks after each round; its sources are rendered when it begins, with the average of the one before.
 
-    Each round begins with the average of the one before. With `kept`, it goes on from its checkpoint in this folder,
-    and is scored by `judged` whenever one is kept.
+    With `kept`, each round goes on from its checkpoint in this folder, and is scored by `judged` whenever one is kept.
     """
 
     def watch(average: nn.Sequential) -> None:
         calibrate(tensors_of(NETWORK, average), judged)
 
-    def go(number: int, before: nn.Sequential | None, source: Iterator[Batch], learning_rate: float) -> nn.Sequential:
-        seed_everything(number - 1)
+    trained: list[nn.Sequential] = []
+    for number, sources in enumerate(rounds):
+        source = batches(sources(), SHARES[number], MORE)
+        seed_everything(number)
         module = module_for(NETWORK, dropout=0.2, normalize=True)
-        if before is not None:
-            module.load_state_dict(before.state_dict())
-        return train(
+        if trained:
+            module.load_state_dict(trained[-1].state_dict())
+        average = train(
             module,
-            lambda: source,
-            STEPS[number - 1],
-            learning_rate,
+            lambda source=source: source,  # type: ignore[misc]
+            STEPS[number],
+            RATES[number],
             weight_decay=2e-2,
             bfloat16=True,
             smoothing=0.0,
             average_decay=0.999,
-            checkpoint=Checkpoint(kept / f"round-{number}.pt", KEPT_EVERY, watch) if kept else None,
+            checkpoint=Checkpoint(kept / f"round-{number + 1}.pt", KEPT_EVERY, watch) if kept else None,
+            cycle=CYCLES[number],
+            rising=RISING[number],
         )
-
-    first = go(1, None, batches(sources, SHARES, SLIGHT), 5e-3)
-    second = go(2, first, batches(sources, SECOND_SHARES, MORE), 3e-3)
-    every = {**sources, "fonts": joined([sources["fonts"], judged["fonts"]])}
-    return second, go(3, second, batches(every, LAST_SHARES, MORE), 1e-3)
+        trained.append(average)
+    return trained
 
 
 def calibrate(tensors: dict[str, np.ndarray], judged: dict[str, Rendering]) -> tuple[float, float]:
     """(what is taken off the logit of none, temperature), by the validation split; prints its scores with them.
 
-    The offset is the smallest with which at most MAX_REFUSED of the validation fonts' digits are refused, less MARGIN
-    and rounded down to a twentieth.
+    The offset is the smallest with which at most MAX_REFUSED of the validation fonts' digits are refused.
     """
     results = {name: _answer(tensors, each) for name, each in judged.items()}
     digits = results["fonts"].logits
     lead = np.sort(digits[:, NONE] - digits[:, :NONE].max(axis=1))
-    offset = max(0.0, math.floor(20 * (float(lead[-1 - int(MAX_REFUSED * len(lead))]) - MARGIN)) / 20)
+    offset = max(0.0, float(lead[-1 - int(MAX_REFUSED * len(lead))]))
     shifted = {name: _shift(result, offset) for name, result in results.items()}
     for name, result in shifted.items():
         told = result.count_none(NONE)
@@ -187,7 +202,7 @@ def calibrate(tensors: dict[str, np.ndarray], judged: dict[str, Rendering]) -> t
     labels = np.concatenate([result.labels for result in shifted.values()])
     temperature = fit_temperature(logits, labels)
     error = calibration_error(reliability(softmax(logits, temperature), labels))
-    print(f"validation, offset {offset}, temperature {temperature}: expected calibration error {error:.4f}")
+    print(f"validation, offset {offset:.3f}, temperature {temperature}: calibration error {error:.4f}", flush=True)
     return offset, temperature
 
 
@@ -216,14 +231,26 @@ def main() -> None:
     parser.add_argument("--score", action="store_true", help="score the network that is there, and write its figures")
     options = parser.parse_args()
     sets = Sets(options.cache)
-    sources = training_sets(sets)
     if options.score:
         model = load_model(NETWORK.name)
         fitted = json.loads(model.metadata["calibration"])
+        sources = {**glyph_sets(sets), **picture_sets(sets)}
         write(sets, model.tensors, _training(sources, fitted["offset"], fitted["temperature"]))
         return
-    judged = validation_sets(sets)
-    judged_module, module = train_on(sources, judged, options.cache)
+    judged, sources = validation_sets(sets), {}
+
+    def glyphs() -> dict[str, Rendering]:
+        sources.update(glyph_sets(sets))
+        return sources
+
+    def pictures() -> dict[str, Rendering]:
+        sources.update(picture_sets(sets))
+        return sources
+
+    def every() -> dict[str, Rendering]:
+        return {**sources, "fonts": joined([sources["fonts"], judged["fonts"]])}
+
+    _, judged_module, module = train_on((glyphs, pictures, every), judged, options.cache)
     offset, temperature = calibrate(tensors_of(NETWORK, judged_module), judged)
     if options.validate:
         return
@@ -233,7 +260,7 @@ def main() -> None:
 
 
 def _training(sources: dict[str, Rendering], offset: float, temperature: float) -> Training:
-    return Training(sources, (SHARES, SECOND_SHARES, LAST_SHARES), STEPS, MAX_REFUSED, offset, temperature)
+    return Training(sources, SHARES, STEPS, MAX_REFUSED, offset, temperature)
 
 
 def write(sets: Sets, tensors: dict[str, np.ndarray], training: Training) -> None:

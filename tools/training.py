@@ -164,15 +164,20 @@ def train(
     smoothing: float = SMOOTHING,
     average_decay: float = AVERAGE_DECAY,
     checkpoint: Checkpoint | None = None,
+    cycle: int | None = None,
+    rising: float = 0.3,
 ) -> nn.Sequential:
     """Train for a fixed number of steps (AdamW, one cycle) and return the running average of the weights.
+
+    The learning rate rises for a share `rising` of the cycle, then falls; with a cycle longer than the steps, they end
+    while it is still high.
 
     With `bfloat16`, convolutions and products are computed in it, in half the time; the weights stay float32.
     """
     if bfloat16:
         module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload, unused-ignore]
     optimizer = torch.optim.AdamW(module.parameters(), learning_rate, weight_decay=weight_decay)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, cycle or steps, pct_start=rising)
     average = copy.deepcopy(module).eval()
     run = Run(module, average, optimizer, schedule)
     first = run.restore(checkpoint.path) if checkpoint and checkpoint.path.is_file() else 0

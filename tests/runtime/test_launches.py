@@ -158,8 +158,8 @@ def test_a_launch_of_each_kind_of_layer(kind: str, dtype: str) -> None:
 
 def test_a_row_a_layer_that_add_up() -> None:
     result = session(load_model("digits-cnn"), batch=48).time(48)
-    assert [row.name for row in result.layers] == ["launch", "conv1", "conv2", "conv3", "conv4", "output"]
-    assert [row.kernel for row in result.layers] == ["run_network", *["conv2d"] * 4, "dense"]
+    assert [row.name for row in result.layers] == ["launch", "conv1", "conv2", "conv3", "conv4", "conv5", "output"]
+    assert [row.kernel for row in result.layers] == ["run_network", *["conv2d"] * 5, "dense"]
     assert result.layers[2].output_shape == (48, 32, 8, 8) and result.layers[-1].output_shape == (48, 11)
     assert sum(row.latency_us for row in result.layers) == pytest.approx(result.total_us)
     assert sum(row.share for row in result.layers) == pytest.approx(1)

@@ -63,7 +63,7 @@ def test_the_card_has_the_figures(tmp_path: Path) -> None:
         "7 images of digits and 6 of what is none",
         "| a | 9 | 5 | 6 | 0 |",
         "| b | 4 | 0 | 8 | 9 |",
-        "AdamW: 1,000 steps, 200 with glyphs bent further, and 30 with the pictures",
+        "AdamW: 1,000 steps on glyphs, 200 on everything, and 30 with the pictures",
         "2 of these 40 answers are another class",
         "| accuracy, held-out fonts | 1990 of 2000, 99.50 % |",
         "| letters refused | 190 of 200, 95.00 % |",

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import trninfer
 from trninfer.tools import digits
-from trninfer.tools.fonts import DEBIAN_PACKAGES, HELD_OUT_FAMILIES, TRAINING_FAMILIES
+from trninfer.tools.font_packages import DEBIAN_PACKAGES
+from trninfer.tools.fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES
 
 
 def test_the_sample_batch_is_the_held_out_forms() -> None:

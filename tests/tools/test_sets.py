@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from trninfer.tools import sets
-from trninfer.tools.fonts import TRAINING_FAMILIES, VALIDATION_FAMILIES
-from trninfer.tools.render_digits import Rendering, family_of
+from trninfer.tools.fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, VALIDATION_FAMILIES
+from trninfer.tools.render_digits import Rendering, families_of
 from trninfer.tools.render_nondigits import GROUPS, NONE
 from trninfer.tools.scoring import Answers
 
@@ -38,15 +38,13 @@ def test_a_set_is_made_once(tmp_path: Path) -> None:
 def test_parts_and_sums_of_sets() -> None:
     both = sets.joined([rendering([1, 2], 1), rendering([3], 4)])
     assert both.labels.tolist() == [1, 2, 3] and both.refused == 5
-    assert sets.chosen(both, both.labels > 1).labels.tolist() == [2, 3]
 
 
-def test_the_validation_families_are_told_by_the_number_of_a_picture() -> None:
-    pictures = rendering([0] * 200)
-    held = sets.in_validation("training fonts", pictures)
-    families = [family_of("training fonts", number, TRAINING_FAMILIES) for number in range(200)]
-    assert 5 < held.sum() < 60
-    assert held.tolist() == [family in VALIDATION_FAMILIES for family in families]
+def test_the_families_of_a_stream_are_of_its_side() -> None:
+    training, judged = families_of("training fonts"), families_of("validation fonts")
+    assert families_of("small training fonts") == training and families_of("held-out fonts") == HELD_OUT_FAMILIES
+    assert tuple(sorted(judged)) == tuple(sorted(VALIDATION_FAMILIES))
+    assert {**training, **judged} == TRAINING_FAMILIES and len(training) + len(judged) == len(TRAINING_FAMILIES)
 
 
 def answers(classes: list[int], labels: list[int], refused: int = 0) -> Answers:

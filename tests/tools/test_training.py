@@ -102,6 +102,17 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again[name], tensor)
 
 
+def test_a_longer_cycle_ends_while_the_learning_rate_is_high(tmp_path: Path) -> None:
+    rates = []
+    for cycle in (None, 40):
+        kept = Checkpoint(tmp_path / f"{cycle}.pt", 20, lambda average: None)
+        seed_everything(0)
+        train(module_for(NETWORK, dropout=0.1), batches, 20, 1e-2, 1e-2, checkpoint=kept, cycle=cycle, rising=0.1)
+        optimizer = torch.load(kept.path, weights_only=True)[4]
+        rates.append(optimizer["param_groups"][0]["lr"])
+    assert rates[0] < 1e-4 < 4e-3 < rates[1]
+
+
 def test_no_distortion_changes_nothing() -> None:
     images = torch.rand(3, 1, 9, 9)
     moved = distort(images, Distortion(0, 0, 0, 0, 0, 0))

@@ -1,0 +1,118 @@
+"""Which signs look like a digit, and are left out of what is none on every side: no reader could tell them.
+
+Two ways tell them, both without any network. Unicode's own: its table of confusables (UTS #39) gives a character a
+skeleton, and what has the skeleton of a digit may be one, and so may what has that of a letter that one hand writes as
+another writes a digit (`is_confusable`). And likeness of shape (`Lookalikes`): a sign's ink, distorted as these
+pictures are, against the digits of the training fonts and the variants that hands write.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from itertools import product
+
+import numpy as np
+from PIL import Image, ImageFilter
+
+from .fonts import TRAINING_FAMILIES, find_fonts
+from .render_digits import font_ink
+from .variants import VARIED, draw_variant
+
+# How far a sign, distorted, may correlate with a digit before it counts as one.
+MAX_LIKENESS = 0.85
+LIKENESS_SIDE = 20
+VARIANTS = 300
+
+# Of the confusables those whose skeleton is that of a digit or of a letter in `signs.ALSO_DIGITS`, combining marks left
+# out; numbers, these letters and their compatibility forms are not repeated. From confusables.txt of Unicode 13.0.0,
+# (c) 2020 Unicode, Inc., Unicode License (https://www.unicode.org/license.txt).
+_CONFUSABLES = """
+    D8 F8 142 180 182 183 184 18D 196 197 19A 19F 1A7 1B5 1B6 1B7 1BB 1BC 1BD 1C0 1C3 1E4 1E5 1FE 21C 222 223 224
+    225 253 260 261 268 269 26A 26B 26D 275 282 290 2A0 2DB 37A 392 396 3C3 3E8 411 412 42C 462 463 472 473 48C 48D
+    498 499 4CF 4E0 4E8 4E9 50C 51B 54F 555 563 566 581 585 5C0 5D5 5DF 5E1 623 625 627 647 673 6BE 6C1 6C2 6D5 6FF
+    7CA B03 B20 C02 C82 D02 D20 D82 101D 10FF 12D0 13A5 13BE 13C0 13C3 13CE 13CF 13D5 13DA 13EB 13EE 13F3 13F4 1472
+    1473 14BF 15AF 15F7 16C1 1D08 1D0F 1D11 1D22 1D74 1D76 1D7B 1D7C 1D83 2108 2296 229D 236C 2373 2378 23FD 2C92
+    2C9E 2C9F 2CCA 2CCC 2CD2 2D31 2D41 2D4F 2D51 2D54 A4D0 A4D6 A4DC A4E2 A4F2 A4F3 A644 A647 A731 A74A A74B A75A
+    A76A A76E A7AB A7B4 AB3D AB3E AB74 AB75 AB8E AB93 ABAA ABBB FBA6 FBA7 FBA8 FBA9 FBAA FBAB FBAC FBAD FCD9 FD3C
+    FD3D FE87 FE88 FE8D FE8E FEE9 FEEA FEEB FEEC FFE8 10282 1028A 10292 10296 102A1 102AB 10301 10309 1031A 10404
+    10420 1042C 10448 104C2 104D2 104EA 10516 118A9 118AC 118AF 118B5 118BB 118C1 118C3 118C4 118C6 118C8 118CA
+    118CC 118D5 118D6 118D7 16F28 16F3A 16F3B 1D206 1D212 1D21A 1D6A9 1D6AD 1D6D4 1D6E3 1D6E7 1D70E 1D71D 1D721
+    1D748 1D757 1D75B 1D782 1D791 1D795 1D7BC 1EE00 1EE24 1EE64 1EE80 1EE84 1F714
+"""
+CONFUSABLES = frozenset(chr(int(code, 16)) for code in _CONFUSABLES.split())
+
+# The distortions that likeness is the largest over, within those of `render_digits.distort_ink`: (degrees, shear).
+TURNS = ((0, 0), (8, 0), (-8, 0), (15, 0), (-15, 0), (0, 0.2), (0, -0.2), (10, -0.2), (-10, 0.2))
+SQUEEZES = (-0.16, 0.0, 0.16)
+_INK_SIDE = 48  # that ink is distorted at
+
+
+def is_confusable(character: str) -> bool:
+    """Whether Unicode holds a character to be confusable with a digit, or with a letter that may pass for one."""
+    return character in CONFUSABLES
+
+
+def centred(ink: Image.Image) -> np.ndarray:
+    """Ink without margin as a unit vector of LIKENESS_SIDE squared, its mean taken off, for comparing shapes."""
+    side = LIKENESS_SIDE
+    small = ink.copy()
+    small.thumbnail((side, side), Image.Resampling.BOX)
+    canvas = Image.new("L", (side, side))
+    canvas.paste(small, ((side - small.width) // 2, (side - small.height) // 2))
+    values = np.asarray(canvas, np.float32).ravel()
+    values = values - values.mean()
+    return values / max(float(np.linalg.norm(values)), 1e-6)
+
+
+def distorted(ink: Image.Image) -> list[Image.Image]:
+    """Ink without margin turned, sheared and squeezed in all of TURNS and SQUEEZES, as it is and bolder."""
+    small = ink.copy()
+    small.thumbnail((_INK_SIDE, _INK_SIDE), Image.Resampling.BOX)
+    made = []
+    for (degrees, shear), squeeze in product(TURNS, SQUEEZES):
+        angle = math.radians(degrees)
+        turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+        backward = np.linalg.inv(turn @ np.array([[1, shear], [0, 1]]) @ np.diag(np.exp([squeeze, -squeeze])))
+        offset = np.array(small.size) / 2 - backward @ np.full(2, float(_INK_SIDE))
+        terms = (*backward[0], offset[0], *backward[1], offset[1])
+        side = 2 * _INK_SIDE
+        one = small.transform((side, side), Image.Transform.AFFINE, terms, Image.Resampling.BILINEAR)
+        for each in (one, one.filter(ImageFilter.MaxFilter(3))):
+            box = each.point(lambda tone: 255 if tone > 40 else 0).getbbox()
+            if box is not None:
+                made.append(each.crop(box))
+    return made
+
+
+class Lookalikes:
+    """Tells signs that look like a digit: their ink coincides with that of one of the digits given."""
+
+    def __init__(self, digits: list[Image.Image]) -> None:
+        self._digits = np.stack([centred(ink) for ink in digits])
+
+    def alike(self, ink: Image.Image) -> float:
+        """The largest correlation of ink, as it is, with that of a digit, -1..1."""
+        return float((self._digits @ centred(ink)).max())
+
+    def likeness(self, ink: Image.Image) -> float:
+        """The same, the largest over the distortions."""
+        every = [centred(each) for each in distorted(ink)]
+        return max(float((np.stack(every) @ self._digits.T).max()) if every else -1.0, self.alike(ink))
+
+    def __call__(self, ink: Image.Image) -> bool:
+        """Whether ink looks like a digit."""
+        return self.likeness(ink) > MAX_LIKENESS
+
+
+@cache
+def lookalikes() -> Lookalikes:
+    """What looks like a digit of a training font, or like one of the variants: the same for every side."""
+    fonts = [files[0] for files in find_fonts(TRAINING_FAMILIES).values()]
+    inks = [font_ink(digit, font) for font in fonts for digit in range(10)]
+    for index in range(VARIANTS):
+        font = fonts[index // len(VARIED) % len(fonts)]
+        inks.append(
+            draw_variant(index, lambda digit, font=font: font_ink(digit, font), np.random.default_rng([211, index]))  # type: ignore[misc]
+        )
+    return Lookalikes(inks)
