@@ -22,6 +22,7 @@ from .errors import InputError as InputError  # also for those who open pictures
 from .ink import Box, InkError, find_blob
 from .network import ImageInput
 from .photo import PhotoError, photo
+from .plates import find_plate
 
 MAX_PIXELS = 64_000_000
 MAX_SIDE = 65_535  # JPEG's own limit; decoders take a single row of millions of pixels badly
@@ -140,9 +141,7 @@ def _digit(image: Image.Image, height: int, width: int) -> np.ndarray:
         what = "small" if min(image.size) < MIN_SIDE else "narrow"
         raise InputError(f"no ink found: a picture of {image.width}x{image.height} pixels is too {what}")
     try:
-        plain = _plain(image)
-        box = _locate(plain)
-        ink, found = _look_closer(plain, box)
+        ink, found = _look_closer(*_locate(_plain(image)))
     except InkError as error:
         raise InputError(f"no ink found: {error}") from None
     return centre_ink(ink, found, height, width)
@@ -185,19 +184,26 @@ def _pixels(image: Image.Image) -> np.ndarray:
     return values[:, :, None] if values.ndim == 2 else values
 
 
-def _locate(image: Image.Image) -> Box:
-    """Where the digit is, in pixels of the whole picture."""
+def _locate(image: Image.Image) -> tuple[Image.Image, Box]:
+    """Where the digit is, in pixels of a picture: the whole one, or the ground of the round plate that it stands on."""
     scale = min(1.0, LOCATE_SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     small = image.resize(size, Image.Resampling.BOX) if scale < 1 else image
     if min(size) >= 64:  # enough pixels to give a few up against noise
         small = small.filter(ImageFilter.GaussianBlur(0.7))
-    blob = find_blob(_pixels(small))
+    pixels = _pixels(small)
+    blob = find_blob(pixels)
+    x, y = image.width / size[0], image.height / size[1]
+    box = Box(
+        int(blob.box.left * x), int(blob.box.top * y), -int(-blob.box.right * x // 1), -int(-blob.box.bottom * y // 1)
+    )
+    plate = find_plate(pixels, blob)
+    if plate is not None:
+        ground = np.rint(plate._replace(box=box).ground(_pixels(image)) * 255).astype(np.uint8)
+        return _locate(_plain(Image.fromarray(ground[:, :, 0] if image.mode == "L" else ground)))
     if blob.several:
         raise InputError("several digits or signs; one digit is read at a time")
-    box = blob.box
-    x, y = image.width / size[0], image.height / size[1]
-    return Box(int(box.left * x), int(box.top * y), -int(-box.right * x // 1), -int(-box.bottom * y // 1))
+    return image, box
 
 
 def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:

@@ -1,0 +1,86 @@
+"""Round plates: a disc or a ring around a sign (a button, a ball, a road sign), on whose ground the sign is read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .ink import Blob, Box, InkError, connected_components, find_blob
+
+PLATE = 0.93  # roundness of a plate at least
+MAX_WIDTH = 2.2  # of its height
+RIMS = (0.92, 0.84, 0.76, 0.68, 0.6)  # shares of a plate's size at which its ground may begin
+RIM = 0.06  # of the plate's size, the width of the rim that is looked at
+MAX_SPREAD = 0.06  # of the light along the rim, which the sign does not touch
+MIN_HEIGHT = 0.25  # of a sign, as a share of the plate's
+MAX_FILLED = 0.7  # of its box by a sign: the inside of a 0, hearts and dots are filled more
+MAX_COVERED = 0.3  # of the ground by a sign: the inside of a 0 with a bar leaves less
+MIN_CONTRAST = 0.15  # of light between a sign and the ground, which noise does not reach
+
+
+class Plate(NamedTuple):
+    """Where a plate's ground is."""
+
+    box: Box  # of the whole plate
+    share: float  # of the box's ellipse that is ground
+    colour: np.ndarray  # float32 [channels], the ground's
+
+    def ground(self, pixels: np.ndarray) -> np.ndarray:
+        """The plate cut out of a picture [H, W, channels], all but its ground in the ground's colour."""
+        inside = pixels[self.box.top : self.box.bottom, self.box.left : self.box.right].copy()
+        inside[~_ellipse(inside.shape, self.share)] = self.colour
+        return inside
+
+
+def find_plate(pixels: np.ndarray, blob: Blob) -> Plate | None:
+    """The plate that a picture's blob of ink is, None where it is none or where no sign is on it.
+
+    pixels: float32 [H, W, channels] of 0..1.
+    """
+    if _roundness(blob) <= PLATE:
+        return None
+    part = pixels[blob.box.top : blob.box.bottom, blob.box.left : blob.box.right]
+    for share in RIMS:
+        rim = part[_ellipse(part.shape, share) & ~_ellipse(part.shape, share - RIM)]
+        low, colour, high = np.quantile(rim, [0.03, 0.5, 0.97], axis=0)
+        if (high - low).max() <= MAX_SPREAD:
+            plate = Plate(blob.box, share - RIM / 2, colour.astype(np.float32))
+            return plate if _has_sign(plate.ground(pixels), plate) else None
+    return None
+
+
+def _has_sign(ground: np.ndarray, plate: Plate) -> bool:
+    """Whether something stands on the ground that may be a sign, or a smaller plate."""
+    try:
+        sign = find_blob(ground)
+    except InkError:
+        return False
+    if _roundness(sign) > PLATE:
+        return find_plate(ground, sign) is not None
+    area = float(sign.mask.sum())
+    return (
+        sign.box.height >= MIN_HEIGHT * ground.shape[0]
+        and area <= MAX_FILLED * sign.box.width * sign.box.height
+        and area <= MAX_COVERED * float(_ellipse(ground.shape, plate.share).sum())
+        and np.abs(np.median(ground[sign.mask], axis=0) - plate.colour).max() >= MIN_CONTRAST
+    )
+
+
+def _roundness(blob: Blob) -> float:
+    """What a blob, whatever is inside, shares with the ellipse in its box, of what they cover together; 0 where that is
+    a standing ellipse, as a 0 is."""
+    box = blob.box
+    if not 0.75 * box.height < box.width < MAX_WIDTH * box.height:
+        return 0.0
+    mask = np.pad(blob.mask[box.top : box.bottom, box.left : box.right], 1)
+    outside = connected_components(~mask)[0]
+    whole = (outside != outside[0, 0])[1:-1, 1:-1]
+    ellipse = _ellipse(whole.shape, 1.0)
+    return float((whole & ellipse).sum() / (whole | ellipse).sum())
+
+
+def _ellipse(shape: tuple[int, ...], share: float) -> np.ndarray:
+    """The ellipse in a rectangle [H, W, ...], shrunk to a share of it, bool [H, W]."""
+    y, x = ((np.arange(n) + 0.5) * 2 / n - 1 for n in shape[:2])
+    return np.asarray(y[:, None] ** 2 + x[None] ** 2 <= share * share)
