@@ -60,6 +60,9 @@ def check_form(form: str, dtype: Any, shape: tuple[int, ...], outputs: int, padd
     output = convolve(x, w, bias, form=form, padding=padding, **parameters)
     expected = exact(x, w, padding) + bias.astype(np.float64)[:, None, None]
     size = np.sqrt(exact(np.square(x.astype(np.float64)), np.square(w.astype(np.float64)), padding)) + abs(expected)
+    # What outputs side by side are made of is rounded for all of them together, at a border too, where one has less.
+    around = np.pad(size, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge")
+    size = sliding_window_view(around, (3, 3), axis=(2, 3)).max(axis=(4, 5))
     pool_size = parameters.get("pool_size", 1)
     if pool_size == 2:
         rows, columns = (side // 2 * 2 for side in expected.shape[2:])

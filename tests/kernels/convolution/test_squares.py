@@ -20,6 +20,10 @@ def test_odd_sizes(dtype: Any, height: int, width: int) -> None:
     check_form("squares", dtype, (1, 65, height, width), 3, 1)
 
 
+def test_a_column_in_wide_padding() -> None:
+    check_form("squares", np.float32, (3, 128, 14, 1), 128, 3, target="trn1")
+
+
 def test_a_row_must_fit_half_a_bank() -> None:
     x, w = np.zeros((1, 65, 3, 515), np.float32), np.zeros((4, 65, 3, 3), np.float32)
     with pytest.raises(AssertionError, match=r"squares need 3x3 filters .* whole rows in SBUF"):
