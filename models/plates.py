@@ -9,6 +9,7 @@ import numpy as np
 from .ink import Blob, Box, InkError, connected_components, find_blob
 
 PLATE = 0.93  # roundness of a plate at least
+MIN_SIDE = 24  # pixels of a plate, fewer of which leave none for a rim
 MAX_WIDTH = 2.2  # of its height
 RIMS = (0.92, 0.84, 0.76, 0.68, 0.6)  # shares of a plate's size at which its ground may begin
 RIM = 0.06  # of the plate's size, the width of the rim that is looked at
@@ -38,7 +39,7 @@ def find_plate(pixels: np.ndarray, blob: Blob) -> Plate | None:
 
     pixels: float32 [H, W, channels] of 0..1.
     """
-    if _roundness(blob) <= PLATE:
+    if min(blob.box.width, blob.box.height) < MIN_SIDE or _roundness(blob) <= PLATE:
         return None
     part = pixels[blob.box.top : blob.box.bottom, blob.box.left : blob.box.right]
     for share in RIMS:

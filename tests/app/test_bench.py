@@ -181,7 +181,7 @@ def test_a_narrow_window_has_a_line_for_each_value_and_breaks_no_words(cli, monk
     for command, told in (("models", "  parameters: 19,210"), ("doctor", "  status: ok")):
         lines = cli(command).out.splitlines()
         assert max(map(len, lines)) <= 40 and told in lines
-    assert "117,307" in cli("models").out and "https://pip.repos.neuron.amazonaws.com" in cli("doctor").out
+    assert "https://pip.repos.neuron.amazonaws.com" in cli("doctor").out
 
 
 def test_doctor(cli, monkeypatch) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 from trninfer.models import ImageInput
-from trninfer.models.ink import find_blob
+from trninfer.models.ink import InkError, find_blob
 from trninfer.models.plates import find_plate
 from trninfer.models.preprocess import InputError, preprocess
 
@@ -131,6 +131,20 @@ def test_the_ground_is_the_plate_without_its_rim() -> None:
 def test_several_digits_on_a_plate_are_several(paint: Callable[[Pen], None], pen: str) -> None:
     with pytest.raises(InputError, match="several digits"):
         preprocess(picture(paint, "50", pen, 80), SPEC)
+
+
+@pytest.mark.parametrize("side", range(3, 40))
+def test_a_disc_of_any_size(side: int) -> None:
+    pixels = np.ones((48, 48, 1), np.float32)
+    y, x = np.indices((side, side)) - (side - 1) / 2
+    pixels[4 : 4 + side, 4 : 4 + side, 0][x * x + y * y <= side * side / 4] = 0
+    pixels[4 + side // 2, 4 + side // 2] = 0.9
+    try:
+        blob = find_blob(pixels)
+    except InkError:  # too small to be ink
+        assert side < 8
+    else:
+        assert find_plate(pixels, blob) is None
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P"])
