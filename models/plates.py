@@ -14,7 +14,8 @@ MAX_WIDTH = 2.2  # of its height
 RIMS = (0.92, 0.84, 0.76, 0.68, 0.6)  # shares of a plate's size at which its ground may begin
 RIM = 0.06  # of the plate's size, the width of the rim that is looked at
 MAX_SPREAD = 0.06  # of the light along the rim, which the sign does not touch
-MIN_HEIGHT = 0.25  # of a sign, as a share of the plate's
+MIN_HEIGHT = 0.25  # of a sign, as a share of a ring's; less is the dot of a 0
+MIN_HEIGHT_ON_DISC = 0.1  # where the ground has a colour of its own, as in no 0
 MAX_FILLED = 0.7  # of its box by a sign: the inside of a 0, hearts and dots are filled more
 MAX_COVERED = 0.3  # of the ground by a sign: the inside of a 0 with a bar leaves less
 MIN_CONTRAST = 0.15  # of light between a sign and the ground, which noise does not reach
@@ -26,6 +27,7 @@ class Plate(NamedTuple):
     box: Box  # of the whole plate
     share: float  # of the box's ellipse that is ground
     colour: np.ndarray  # float32 [channels], the ground's
+    is_disc: bool  # and not what is around it
 
     def ground(self, pixels: np.ndarray) -> np.ndarray:
         """The plate cut out of a picture [H, W, channels], all but its ground in the ground's colour."""
@@ -46,7 +48,9 @@ def find_plate(pixels: np.ndarray, blob: Blob) -> Plate | None:
         rim = part[_ellipse(part.shape, share) & ~_ellipse(part.shape, share - RIM)]
         low, colour, high = np.quantile(rim, [0.03, 0.5, 0.97], axis=0)
         if (high - low).max() <= MAX_SPREAD:
-            plate = Plate(blob.box, share - RIM / 2, colour.astype(np.float32))
+            around = np.median(part[~_ellipse(part.shape, 1.05)], axis=0)
+            is_disc = bool(np.abs(around - colour).max() >= MIN_CONTRAST)
+            plate = Plate(blob.box, share - RIM / 2, colour.astype(np.float32), is_disc)
             return plate if _has_sign(plate.ground(pixels), plate) else None
     return None
 
@@ -60,8 +64,9 @@ def _has_sign(ground: np.ndarray, plate: Plate) -> bool:
     if _roundness(sign) > PLATE:
         return find_plate(ground, sign) is not None
     area = float(sign.mask.sum())
+    least = MIN_HEIGHT_ON_DISC if plate.is_disc else MIN_HEIGHT
     return (
-        sign.box.height >= MIN_HEIGHT * ground.shape[0]
+        sign.box.height >= least * ground.shape[0]
         and area <= MAX_FILLED * sign.box.width * sign.box.height
         and area <= MAX_COVERED * float(_ellipse(ground.shape, plate.share).sum())
         and np.abs(np.median(ground[sign.mask], axis=0) - plate.colour).max() >= MIN_CONTRAST
