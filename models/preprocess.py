@@ -22,7 +22,7 @@ from .errors import InputError as InputError  # also for those who open pictures
 from .ink import Box, InkError, find_blob
 from .network import ImageInput
 from .photo import PhotoError, photo
-from .plates import find_plate
+from .plates import MIN_HEIGHT, find_plate
 
 MAX_PIXELS = 64_000_000
 MAX_SIDE = 65_535  # JPEG's own limit; decoders take a single row of millions of pixels badly
@@ -184,7 +184,7 @@ def _pixels(image: Image.Image) -> np.ndarray:
     return values[:, :, None] if values.ndim == 2 else values
 
 
-def _locate(image: Image.Image) -> tuple[Image.Image, Box]:
+def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Box]:
     """Where the digit is, in pixels of a picture: the whole one, or the ground of the round plate that it stands on."""
     scale = min(1.0, LOCATE_SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
@@ -200,8 +200,9 @@ def _locate(image: Image.Image) -> tuple[Image.Image, Box]:
     plate = find_plate(pixels, blob)
     if plate is not None:
         ground = np.rint(plate._replace(box=box).ground(_pixels(image)) * 255).astype(np.uint8)
-        return _locate(_plain(Image.fromarray(ground[:, :, 0] if image.mode == "L" else ground)))
-    if blob.several:
+        return _locate(_plain(Image.fromarray(ground[:, :, 0] if image.mode == "L" else ground)), on_plate=True)
+    # What is small on a plate is a face's mouth rather than one of several digits.
+    if blob.several and not (on_plate and blob.box.height < MIN_HEIGHT * size[1]):
         raise InputError("several digits or signs; one digit is read at a time")
     return image, box
 
