@@ -50,6 +50,10 @@ class Box(NamedTuple):
         """Rows."""
         return self.bottom - self.top
 
+    def cut(self, values: np.ndarray) -> np.ndarray:
+        """The part of an array [H, W, ...] that is in the box, as a view."""
+        return values[self.top : self.bottom, self.left : self.right]
+
 
 class Blob(NamedTuple):
     """The ink that is meant."""

@@ -31,7 +31,7 @@ class Plate(NamedTuple):
 
     def ground(self, pixels: np.ndarray) -> np.ndarray:
         """The plate cut out of a picture [H, W, channels], all but its ground in the ground's colour."""
-        inside = pixels[self.box.top : self.box.bottom, self.box.left : self.box.right].copy()
+        inside = self.box.cut(pixels).copy()
         inside[~_ellipse(inside.shape, self.share)] = self.colour
         return inside
 
@@ -43,7 +43,7 @@ def find_plate(pixels: np.ndarray, blob: Blob) -> Plate | None:
     """
     if min(blob.box.width, blob.box.height) < MIN_SIDE or _roundness(blob) <= PLATE:
         return None
-    part = pixels[blob.box.top : blob.box.bottom, blob.box.left : blob.box.right]
+    part = blob.box.cut(pixels)
     for share in RIMS:
         rim = part[_ellipse(part.shape, share) & ~_ellipse(part.shape, share - RIM)]
         low, colour, high = np.quantile(rim, [0.03, 0.5, 0.97], axis=0)
@@ -79,7 +79,7 @@ def _roundness(blob: Blob) -> float:
     box = blob.box
     if not 0.75 * box.height < box.width < MAX_WIDTH * box.height:
         return 0.0
-    mask = np.pad(blob.mask[box.top : box.bottom, box.left : box.right], 1)
+    mask = np.pad(box.cut(blob.mask), 1)
     outside = connected_components(~mask)[0]
     whole = (outside != outside[0, 0])[1:-1, 1:-1]
     ellipse = _ellipse(whole.shape, 1.0)

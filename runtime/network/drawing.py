@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.convolution.forms import TENSOR_NS, VECTOR_NS
+from ...kernels.convolution.forms import VECTOR_NS, matmuls_ns
 from ...kernels.tiling.packing import PARTITIONS, ceil_div
 from ...models.files import Model
 from ...models.network import (
@@ -34,7 +34,7 @@ from ...models.network import (
 )
 from .channels import Channels, joined
 from .filters import ungrouped
-from .layout import heights_of
+from .layout import heights_of, tile_heights
 from .program import DoesNotFit, Planned
 
 SCORES_BYTES = 136 * 1024  # of a partition for the weights of the last layer, which are there all at a time
@@ -195,7 +195,7 @@ class _Drawing:
         if read == fewest:
             return False
         tiles = 1 if is_depthwise else ceil_div(layer.out_channels, PARTITIONS)
-        column = TENSOR_NS * (4 if self.dtype.itemsize == 4 else 1)
+        column = matmuls_ns(self.dtype.itemsize, 1, 0)
         gathering = math.prod(shape[1:]) * fewest * (read * column + VECTOR_NS)
         return gathering < pixels * (read - fewest) * taps * tiles * column
 
@@ -219,8 +219,7 @@ class _Drawing:
     def _is_gathered_already(self, name: str) -> bool:
         """Whether channels lie as a convolution gives them."""
         place = self.places[name]
-        tiles = [min(PARTITIONS, place.total - first) for first in range(0, place.total, PARTITIONS)]
-        return place.are_plain and self._heights(place) == tiles
+        return place.are_plain and self._heights(place) == tile_heights(place.total)
 
     def _dense(self, layer: Dense) -> None:
         channels, *window = self.shapes[layer.inputs[0]]

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, taps_in_partitions
 from .filters import ungrouped
-from .program import CONVOLUTIONS, Planned
+from .program import CONVOLUTIONS, Planned, readers_of
 
 PAIRED_CHANNELS = 64  # of a row: two fill the partitions, and the second begins at one that engines can address
 FOUR_CHANNELS = 32  # and less: four
@@ -116,10 +116,10 @@ def _can_give(layers: Sequence[Planned], folded: set[int], number: int) -> bool:
 
 
 def _can_be_read(layers: Sequence[Planned], folded: set[int], number: int) -> bool:
-    readers = [(n, layer) for n, layer in enumerate(layers) for parts in layer.sources if number in parts]
+    readers = readers_of(layers, number)
     blanks = layers[number].channels in (FOUR_CHANNELS, PAIRED_CHANNELS)  # of which each row begins where engines write
     return bool(readers) and all(
-        (blanks or layer.kernel[0] == 1) and _can_read(layers, n in folded, n, number) for n, layer in readers
+        (blanks or layers[n].kernel[0] == 1) and _can_read(layers, n in folded, n, number) for n, _ in readers
     )
 
 
@@ -129,9 +129,9 @@ def _gates(layers: Sequence[Planned], number: int) -> bool:
     if (layer.kind, layer.operation) != ("combine", "multiply") or any(len(parts) > 1 for parts in layer.sources):
         return False
     gate = layer.sources[1][0]
-    readers = [parts for other in layers for parts in other.sources if gate in parts]
     given = layers[gate]
-    return gate >= 0 and len(readers) == 1 and _is_squeezed(given) and given.kind == "conv2d" and not given.in_hbm
+    alone = gate >= 0 and len(readers_of(layers, gate)) == 1
+    return alone and _is_squeezed(given) and given.kind == "conv2d" and not given.in_hbm
 
 
 def _is_squeezed(layer: Planned) -> bool:
@@ -144,8 +144,7 @@ def _is_mean(layers: Sequence[Planned], number: int) -> bool:
     """Whether it is the mean of a whole image, and only convolutions read it."""
     layer = layers[number]
     whole = layer.kind == "average_pool" and layer.kernel == layer.before[1:] and not any(layer.padding)
-    readers = [other for other in layers for parts in other.sources if number in parts]
-    return whole and all(_is_squeezed(other) for other in readers)
+    return whole and all(_is_squeezed(layers[n]) for n, _ in readers_of(layers, number))
 
 
 def _can_read(layers: Sequence[Planned], is_folded: bool, reader: int, number: int) -> bool:

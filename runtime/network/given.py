@@ -19,7 +19,7 @@ from ...kernels.convolution.forms import matmuls_ns
 from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, taps_in_partitions
 from ...models.files import Model
 from ...models.network import INPUT, Flatten, Shape, Transpose
-from .program import Planned
+from .program import Planned, readers_of
 
 TAP_NS = 93  # of a DMA queue, to start the DMA that brings a tap
 PSUM_NUMBERS = 8 * 512  # float32, of a partition: outputs that are under way at a time
@@ -82,8 +82,8 @@ def with_phases(layers: Sequence[Planned], image: Shape) -> tuple[list[Planned],
     """Layers whose first filters move by one over an image of phases, that image, and how the host makes it; all as
     they came where that takes more matmuls, or something else reads the input too."""
     first = layers[0]
-    readers = [parts for layer in layers for parts in layer.sources if -1 in parts]
-    plain = first.kind == "conv2d" and first.groups == 1 and max(first.dilation) == 1 and readers == [(-1,)]
+    plain = first.kind == "conv2d" and first.groups == 1 and max(first.dilation) == 1
+    plain = plain and readers_of(layers, -1) == [(0, (-1,))]
     down, across = first.stride
     if not plain or max(first.stride) == 1:
         return list(layers), image, Given()

@@ -22,7 +22,7 @@ from ...kernels.tiling.packing import (
 )
 from ...models.layout import pack_side_by_side
 from .filters import as_multiplied, ungrouped
-from .program import CONVOLUTIONS, Parts, Planned
+from .program import CONVOLUTIONS, Parts, Planned, readers_of
 
 LYING_ANEW = (*CONVOLUTIONS, "folded_pool", "taps")  # kinds that cut their channels into tiles anew
 COPY_NS = 300  # that copying on the Vector Engine takes beside the elements until the Tensor Engine can read them
@@ -35,10 +35,10 @@ def heights_of(layers: Sequence[Planned], parts: Parts, channels: int, together:
 
 def _given(layers: Sequence[Planned], part: int, channels: int, together: int) -> list[int]:
     if part < 0:
-        return _cut(channels * together)
+        return tile_heights(channels * together)
     layer = layers[part]
     if layer.kind in LYING_ANEW:
-        return _cut(layer.channels * layer.together)
+        return tile_heights(layer.channels * layer.together)
     return heights_of(layers, layer.sources[0], channels, together)
 
 
@@ -62,7 +62,8 @@ def _lying(pieces: Sequence[int], together: int) -> np.ndarray:
     return np.concatenate([numbers[:, end - size : end].ravel() for end, size in zip(ends, pieces)])
 
 
-def _cut(rows: int) -> list[int]:
+def tile_heights(rows: int) -> list[int]:
+    """Partitions of each tile of so many rows that begin a tile of their own."""
     return [min(PARTITIONS, rows - first) for first in range(0, rows, PARTITIONS)]
 
 
@@ -127,7 +128,7 @@ class LaidOut:
     def _may_give(self, number: int, copies: tuple[int, int, int]) -> bool:
         """Whether a layer is a convolution that can give such copies, and all that read it go by partitions."""
         given = self.layers[number]
-        readers = [other for other in self._all for parts in other.sources if number in parts]
+        readers = [self._all[n] for n, _ in readers_of(self._all, number)]
         plain = all(other.kind == "conv2d" and (number,) in other.sources for other in readers)
         return given.kind == "conv2d" and not given.in_hbm and plain and given.copies in ((1, 0, 0), copies)
 

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from ...kernels.convolution.forms import DIRECT
-from ...kernels.tiling.packing import PARTITIONS, ceil_div, round_up
+from ...kernels.tiling.packing import ceil_div, round_up
 from ...models.network import Shape
 from .estimate import estimate
 from .filters import ungrouped
 from .fold import fold
 from .forms import COMBINED_BYTES, form_of, quickest, widest_padding
 from .given import Given, with_phases
-from .layout import LaidOut, heights_of, read_together
+from .layout import LaidOut, heights_of, read_together, tile_heights
 from .memory import GROUP_BYTES, WHOLE_BYTES, Footprint, input_bytes, instructions
-from .program import CONVOLUTIONS, DoesNotFit, Planned, behind
+from .program import CONVOLUTIONS, DoesNotFit, Planned, behind, readers_of
 from .tails import with_tails
 from .taps import with_taps
 from .together import choices_of, togethers
@@ -142,7 +142,7 @@ class _Way:
                 other = heights_of(self.layers, layer.sources[1], self.image[0], 1)
                 own = heights_of(self.layers, layer.sources[0], self.image[0], 1)
                 if layer.kind == "conv2d":
-                    own = [min(PARTITIONS, layer.channels - n) for n in range(0, layer.channels, PARTITIONS)]
+                    own = tile_heights(layer.channels)
                 if own != other:
                     raise DoesNotFit(f"the channels that layer {layer.name!r} ({layer.shown}) combines lie apart")
 
@@ -238,7 +238,8 @@ class _Way:
         """The largest of what lies in SBUF while a layer runs goes through HBM."""
         footprint = Footprint(laid_out, self.image, together, self._dtype.itemsize, 1)
         candidates = [n for n in range(number + 1) if _may_spill(layers, n) and not layers[n].in_hbm]
-        alive = [n for n in candidates if footprint.given(n) and max(_readers(layers, n), default=n) >= number]
+        last = {n: max((reader for reader, _ in readers_of(layers, n)), default=n) for n in candidates}
+        alive = [n for n in candidates if footprint.given(n) and last[n] >= number]
         if not alive or together > 1:
             name, kind = layers[number].name, layers[number].shown
             needed, there = footprint.at(number) // 1024, self._room // 1024
@@ -256,7 +257,7 @@ class _Way:
 
 def _with_load(layers: Sequence[Planned], image: Shape) -> list[Planned]:
     """An input that is not just the first operand of one convolution is loaded by a layer of its own."""
-    reading = [layer for layer in layers for parts in layer.sources if -1 in parts]
+    reading = [layers[n] for n, _ in readers_of(layers, -1)]
     if len(reading) == 1 and reading[0].sources[0] == (-1,) and reading[0].kind in CONVOLUTIONS:
         return list(layers)
     load = Planned("load", layers[0].name, ((-1,),), image[0], shown="load", before=image, after=image)
@@ -281,10 +282,6 @@ def _with_margins(layers: Sequence[Planned], filtering: bool) -> list[Planned]:
     return [replace(layer, margin=tuple(max(sides) for sides in zip(*own))) for layer, own in zip(layers, wanted)]
 
 
-def _readers(layers: Sequence[Planned], number: int) -> list[int]:
-    return [n for n, layer in enumerate(layers) for parts in layer.sources if number in parts]
-
-
 def _may_spill(layers: Sequence[Planned], number: int) -> bool:
     """Whether what a layer gives may go through HBM: a convolution's, to convolutions alone."""
     layer = layers[number]
@@ -294,6 +291,6 @@ def _may_spill(layers: Sequence[Planned], number: int) -> bool:
         and not any(layer.blank[:2])
         and all(
             layers[n].kind == "conv2d" and layers[n].sources[0] == (number,) and (number,) not in layers[n].sources[1:]
-            for n in _readers(layers, number)
+            for n, _ in readers_of(layers, number)
         )
     )

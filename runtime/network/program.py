@@ -64,6 +64,11 @@ class Planned(KernelLayer):
     filters: np.ndarray | None = None  # [Cout, Cin / groups, kh, kw]
     numbers: tuple[np.ndarray, ...] = ()  # the bias of a convolution; scale and shift of an affine
 
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether it is a convolution by filters for each channel."""
+        return self.groups == self.channels == self.before[0] > 1
+
     def fields(self) -> tuple[Any, ...]:
         """What the kernel is told, with the rows and columns after the channels."""
         values = [getattr(self, name) for name in _FIELDS]
@@ -75,6 +80,12 @@ _FIELDS = tuple(field.name for field in fields(KernelLayer))
 
 class DoesNotFit(ValueError):  # noqa: N818 (a finding, after which the network runs layer by layer)
     """Why a network is not one launch; the message is a clause for the user."""
+
+
+def readers_of(layers: Sequence[Planned], number: int) -> list[tuple[int, Parts]]:
+    """What reads a layer, or the input: of each of a reader's sources that it is among, the reader's number and the
+    source's parts."""
+    return [(n, parts) for n, layer in enumerate(layers) for parts in layer.sources if number in parts]
 
 
 def behind(first: Planned, layers: Sequence[Planned]) -> list[Planned]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.tiling.packing import PARTITIONS, copies_in_partitions
-from .program import Planned
+from .program import Planned, readers_of
 
 
 def with_tails(layers: Sequence[Planned]) -> list[Planned]:
@@ -41,7 +41,7 @@ def _pairs(layers: Sequence[Planned]) -> list[tuple[int, int]]:
         source = layer.sources[0][0]
         if (
             layer.kind == "conv2d"
-            and layer.groups == layer.channels == layer.before[0]
+            and layer.is_depthwise
             and copies_in_partitions(layer.channels % PARTITIONS or PARTITIONS, layer.kernel[0])[0] > 1
             and layer.channels > PARTITIONS
             and layer.sources == ((source,),)
@@ -54,7 +54,7 @@ def _pairs(layers: Sequence[Planned]) -> list[tuple[int, int]]:
 
 def _may_be_cut(layers: Sequence[Planned], number: int) -> bool:
     layer = layers[number]
-    readers = [parts for other in layers for parts in other.sources if number in parts]
+    readers = readers_of(layers, number)
     return (layer.kind, layer.groups, len(layer.sources), len(readers)) == ("conv2d", 1, 1, 1) and not layer.in_hbm
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ...kernels.tiling.packing import PARTITIONS
 from ...models.network import Shape
 from .memory import WHOLE_BYTES, elements
-from .program import Planned, behind
+from .program import Planned, behind, readers_of
 
 FEWEST_CHANNELS = 8  # that a layer is given however many images lie side by side: the most are 16
 
@@ -23,9 +23,9 @@ def with_taps(
 ) -> tuple[list[Planned], Shape, tuple[int, int, int, int]]:
     """Layers, the image that they are given, and the zeros around the input that make it so: (0, 0, 0, 0) for none."""
     first = layers[0]
-    readers = [parts for layer in layers for parts in layer.sources if -1 in parts]
     channels = first.kernel[1] * image[0]
-    plain = first.kind == "conv2d" and first.groups == 1 and first.group_bytes == 0 and readers == [(-1,)]
+    plain = first.kind == "conv2d" and first.groups == 1 and first.group_bytes == 0
+    plain = plain and readers_of(layers, -1) == [(0, (-1,))]
     few = channels <= max(FEWEST_CHANNELS, first.channels) and channels <= PARTITIONS
     if not plain or not few or first.kernel[1] == 1 or elements(image, first.padding) * itemsize > WHOLE_BYTES:
         return list(layers), image, (0, 0, 0, 0)

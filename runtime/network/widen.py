@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from .fold import FOUR_CHANNELS, PAIRED_CHANNELS
-from .program import CONVOLUTIONS, Planned
+from .program import CONVOLUTIONS, Planned, readers_of
 
 FEWEST_CHANNELS = 9  # below which more than four rows would have to lie side by side
 NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations that may give what zero weights do not take away
@@ -42,24 +42,19 @@ def _more(channels: int) -> int:
     return PAIRED_CHANNELS - channels if FOUR_CHANNELS < channels <= PAIRED_CHANNELS else 0
 
 
-def _is_depthwise(layer: Planned) -> bool:
-    return layer.groups == layer.channels == layer.before[0] > 1
-
-
 def _may(layer: Planned) -> bool:
     """Whether zeros may be among what a layer gives."""
-    alone = (layer.groups == 1 or _is_depthwise(layer)) and all(len(parts) == 1 for parts in layer.sources)
+    alone = (layer.groups == 1 or layer.is_depthwise) and all(len(parts) == 1 for parts in layer.sources)
     return alone and (layer.kind.endswith("_pool") or (layer.kind == "conv2d" and layer.activation not in NOT_OF_ZERO))
 
 
 def _fits(layers: Sequence[Planned], wide: set[int], number: int) -> bool:
     """Whether all that a layer reads as it is has as many channels, and what reads it can take more."""
     layer = layers[number]
-    as_it_is = layer.sources if layer.kind != "conv2d" or _is_depthwise(layer) else layer.sources[1:]
+    as_it_is = layer.sources if layer.kind != "conv2d" or layer.is_depthwise else layer.sources[1:]
     if not all(parts[0] in wide for parts in as_it_is):
         return False
-    readers = [(n, other) for n, other in enumerate(layers) if any(number in parts for parts in other.sources)]
-    return all(n in wide or _can_read(other, number) for n, other in readers)
+    return all(n in wide or _can_read(layers[n], number) for n, _ in readers_of(layers, number))
 
 
 def _can_read(layer: Planned, number: int) -> bool:
