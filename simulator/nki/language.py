@@ -155,6 +155,10 @@ def empty_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = 
 
 def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
     """A tile in SBUF with the values of a tensor in HBM, whose first dimension becomes the partitions."""
+    if src.shape[0] > PARTITIONS:
+        raise NkiValidationError(
+            f"nl.load: src {src.label} has more than {PARTITIONS} rows, one a partition; load slices"
+        )
     tile = ndarray(src.shape, dtype or src.dtype, sbuf)
     dma_copy(tile, src)
     return tile
@@ -277,6 +281,12 @@ def _binary(name: str) -> Callable[..., NkiTensor]:
         tensors = [operand for operand in (x, y) if isinstance(operand, NkiTensor)]
         if not tensors:
             raise NkiValidationError(f"nl.{name}: x or y must be a tile")
+        sizes = {operand.free_size for operand in tensors}
+        if tensors[0].shape[0] != tensors[-1].shape[0] or len(sizes - {1}) > 1:
+            raise NkiValidationError(
+                f"nl.{name}: x {x.label} and y {y.label} must have the same number of partitions and of elements in "
+                "each, or one of them one element; nl.broadcast_to repeats elements"
+            )
         if len(tensors) == 2 and x.free_size == y.free_size:
             result = _tile_like(x, dtype)
             tensor_tensor(result, x, y, function)
@@ -354,6 +364,7 @@ def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
     """x @ y (x.T @ y where transpose_x) of two tiles in SBUF, into PSUM."""
+    _matmul_rules(x, y, transpose_x)
     if not transpose_x:
         turned = transpose(x)
         x = _tile_like(turned, None)
@@ -361,6 +372,23 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
     result = ndarray((x.free_size, y.free_size), float32, psum)
     nc_matmul(result, x, y)
     return result
+
+
+def _matmul_rules(x: NkiTensor, y: NkiTensor, transpose_x: bool) -> None:
+    """The limits that the instructions of nl.matmul have, told of its own operands."""
+    for name, tile, limit in (("x", x, STATIONARY_COLUMNS), ("y", y, tile_size.gemm_moving_fmax)):
+        if not isinstance(tile, NkiTensor) or not is_sbuf(tile.buffer):
+            raise NkiValidationError(f"nl.matmul: {name} must be a tile in SBUF, came {getattr(tile, 'label', tile)}")
+        if tile.free_size > limit:
+            raise NkiValidationError(
+                f"nl.matmul: {name} {tile.label} has {tile.free_size} elements in each partition, more than {limit}"
+            )
+    summed, what = (x.shape[0], "partitions") if transpose_x else (x.free_size, "elements in each partition")
+    if summed != y.shape[0]:
+        raise NkiValidationError(
+            f"nl.matmul: x {x.label} has {summed} {what}, y {y.label} has {y.shape[0]} partitions; "
+            f"{'x.T' if transpose_x else 'x'} @ y sums over both, so they must be equal"
+        )
 
 
 def __getattr__(name: str) -> Any:
