@@ -11,6 +11,7 @@ import numpy as np
 
 from ..network import (
     INPUT,
+    MAX_AXES,
     MAX_ELEMENTS,
     MAX_LABELS,
     Affine,
@@ -74,12 +75,24 @@ class NetworkBuilder:
     def arrange(self, view: View, shape: Shape) -> str:
         """The layer that gives the view's numbers in their logical order, in `shape`; one is added where needed."""
         arrangement = view.arrangement()
+        while arrangement is not None and len(arrangement[0]) > MAX_AXES:
+            view = self._with_an_axis_less(view, *arrangement)
+            arrangement = view.arrangement()
         if arrangement is None and self.shapes[view.layer] == shape:
             return view.layer
         key = (dataclasses.replace(view, batched=True), shape)
         if key not in self._arranged:
             self._arranged[key] = self.add(self._arranging(view, shape, arrangement))
         return self._arranged[key]
+
+    def _with_an_axis_less(self, view: View, split: Shape, order: tuple[int, ...]) -> View:
+        """The same numbers of a layer that has what is innermost beside what comes before it, as one axis of memory."""
+        before, last = order[-2:]
+        memory = [axis for axis in range(len(split)) if axis != last]
+        memory.insert(memory.index(before) + 1, last)
+        moved = View.of(view.layer, split).permuted(tuple(memory))
+        layer = self.arrange(moved, self.shapes[view.layer])
+        return View.of(layer, moved.shape).permuted(tuple(memory.index(axis) for axis in order))
 
     def _arranging(self, view: View, shape: Shape, arrangement: tuple[Shape, tuple[int, ...]] | None) -> Layer:
         inputs = (view.layer,)

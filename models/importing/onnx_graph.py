@@ -50,16 +50,15 @@ _REMEDIES = {
     "TopK": "--output-name can name the scores before it",
     "ArgMax": "--output-name can name the scores before it",
     "LSTM": "recurrent networks are not supported",
-    "Einsum": "attention is not supported",
+    "Attention": "attention is not supported",
 }
 _ALIKE = {
     "Loop": "If",
     "Scan": "If",
     "GRU": "LSTM",
     "RNN": "LSTM",
-    "Attention": "Einsum",
-    "com.microsoft.Attention": "Einsum",
-    "com.microsoft.MultiHeadAttention": "Einsum",
+    "com.microsoft.Attention": "Attention",
+    "com.microsoft.MultiHeadAttention": "Attention",
 }
 _PLAIN = "this operator is not supported (docs/networks.md lists those that are)"
 
@@ -248,7 +247,7 @@ def _remedy(op: str) -> str:
 def _told(blockers: dict[tuple[str, str], list[Node]]) -> str:
     """All that stands in the way, in one line."""
     lines = []
-    first = sorted(blockers.items(), key=lambda entry: entry[0][1] not in (OF_TWO_VALUES, _REMEDIES["Einsum"]))
+    first = sorted(blockers.items(), key=lambda entry: entry[0][1] not in (OF_TWO_VALUES, _REMEDIES["Attention"]))
     for (_, message), nodes in first[:MAX_TOLD]:
         more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
         lines.append(f"{nodes[0]}{more}: {message}")

@@ -7,7 +7,7 @@ entry in `kinds.LAYER_KINDS`, and its arithmetic in `golden/`.
 """
 
 from .activation import ACTIVATION_PARAMETERS, ACTIVATIONS, MONOTONE, Activation, PRelu
-from .arrange import ChannelShuffle, ChannelSlice, Concat, Flatten, Pad, Reshape, Transpose
+from .arrange import MAX_AXES, ChannelShuffle, ChannelSlice, Concat, Flatten, Pad, Reshape, Transpose
 from .checks import (
     INPUT,
     MAX_CHANNELS,
@@ -36,6 +36,7 @@ __all__ = [
     "ACTIVATION_PARAMETERS",
     "INPUT",
     "LAYER_KINDS",
+    "MAX_AXES",
     "MAX_CHANNELS",
     "MAX_ELEMENTS",
     "MAX_FEATURES",

@@ -20,7 +20,7 @@ from .checks import (
 )
 from .layer import Layer
 
-MAX_AXES = 6  # of a transpose's split
+MAX_AXES = 5  # of a transpose's split: of a DMA's access pattern
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from trninfer.models.golden import run_network
 from trninfer.models.network import (
     ACTIVATION_PARAMETERS,
     INPUT,
+    MAX_AXES,
     Activation,
     Affine,
     ChannelShuffle,
@@ -128,6 +129,9 @@ KINDS: dict[str, Network] = {
     "channel_shuffle": of_image(ChannelShuffle("a", 3)),
     "reshape": of_image(Reshape("a", (3, 2 * H, W))),
     "transpose": of_image(Transpose("a", (C, H, W), (1, 2, 0), (H, W, C))),
+    "transpose of as many axes as may be": of_features(
+        Transpose("a", (2,) * MAX_AXES, tuple(range(MAX_AXES))[::-1], (2**MAX_AXES,)), width=2**MAX_AXES
+    ),
     "pad": of_image(Pad("a", (1, 0, -1, 2), 0.5)),
     "local_response_norm": of_image(LocalResponseNorm("a", 3, 0.1)),
     "layer_norm": of_image(LayerNorm("a", C)),

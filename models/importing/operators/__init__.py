@@ -9,6 +9,7 @@ from . import (
     arithmetic,
     classic,
     convolution,
+    einsum,
     normalization,
     padding,
     pooling,
@@ -22,6 +23,7 @@ Operator = Callable[[Importer, Node], None]
 
 OPERATORS: dict[str, Operator] = {
     **convolution.OPERATORS,
+    **einsum.OPERATORS,
     **pooling.OPERATORS,
     **reducing.OPERATORS,
     **activations.OPERATORS,

@@ -77,10 +77,12 @@ def power(importer: Importer, view: View, exponent: float) -> View:
 
 
 def _sum(importer: Importer, node: Node) -> None:
-    """Any number of values."""
+    """Any number of values, or their mean."""
     total = importer.data(node)
     for position in range(1, len(node.inputs)):
         total = combine_views(importer, "add", total, importer.data(node, position))
+    if node.op == "Mean":
+        total = affine_view(importer, total, np.full(1, 1 / len(node.inputs)), np.zeros(1))
     importer.give(node, total)
 
 
@@ -91,6 +93,7 @@ def _negate(importer: Importer, node: Node) -> None:
 OPERATORS = {
     **dict.fromkeys(_NAMES, _binary),
     "Sum": _sum,
+    "Mean": _sum,
     "Neg": _negate,
     "Pow": _pow,
     "Reciprocal": lambda importer, node: importer.give(node, power(importer, importer.data(node), -1)),

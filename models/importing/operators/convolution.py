@@ -185,20 +185,26 @@ def _gemm(importer: Importer, node: Node) -> None:
 
 
 def _matmul(importer: Importer, node: Node) -> None:
-    if node.inputs[0] not in importer.views:
-        raise ModelError("multiplies weights by data, in this order; supported is data by weights")
-    if len(node.inputs) > 1 and node.inputs[1] in importer.views:
+    left = node.inputs[0] not in importer.views  # weights first: (x.T @ weights.T).T
+    if not left and len(node.inputs) > 1 and node.inputs[1] in importer.views:
         raise ModelError(OF_TWO_VALUES)
     if any(integer(node, name, 0) for name in ("transA", "transBatchA", "transBatchB")):
         raise ModelError("its transA or transBatch is not supported")
-    weight = importer.weight(node, 1, (1, 2, 3, 4))
+    view = importer.data(node, int(left)).with_batch()
+    weight = importer.weight(node, int(not left), (1, 2, 3, 4))
     if weight.ndim > 2 and all(extent == 1 for extent in weight.shape[:-2]):
         weight = weight.reshape(weight.shape[-2:])
     if weight.ndim != 2:
         raise ModelError(f"its weight is {list(weight.shape)}; one matrix is supported")
-    weight = weight.T if integer(node, "transB", 0) else weight
-    alpha = np.float32(number(node, "alpha", 1.0))
-    importer.give(node, dense(importer, importer.data(node), weight * alpha if alpha != 1 else weight, None))
+    axes = len(view.axes)
+    if left and (axes < 2 or integer(node, "transB", 0)):
+        raise ModelError(
+            f"multiplies weights {list(weight.shape)} by {importer.told(view)}, whose rows are the batch's"
+        )
+    weight = weight.T if left or integer(node, "transB", 0) else weight
+    weight = weight * np.float32(number(node, "alpha", 1.0))
+    order = (*range(axes - 2), axes - 1, axes - 2) if left else tuple(range(axes))
+    importer.give(node, dense(importer, view.permuted(order), weight, None).permuted(order))
 
 
 OPERATORS = {

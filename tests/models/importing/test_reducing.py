@@ -55,6 +55,15 @@ def test_experts_weighted_by_a_softmax(tmp_path: Path) -> None:
     assert Softmax not in kinds(imported)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_mean_of_values(count: int, tmp_path: Path) -> None:
+    chain = Chain(3, 4, 5)
+    others = [chain.add("Mul", chain.weight(3, 1, 1), first="x") for _ in range(count)]
+    chain.add("Mean", *others[1:], first=others[0])
+    chain.add("Flatten")
+    assert_imports(chain, tmp_path)
+
+
 @pytest.mark.parametrize("groups", [2, 4])
 def test_keras_spells_group_normalisation_out_with_five_axes(groups: int, tmp_path: Path) -> None:
     chain = Chain(5, 6, 8)

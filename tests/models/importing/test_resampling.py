@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from onnx_chain import Chain, assert_imports
 from trninfer.models.importing import import_network
-from trninfer.models.network import ModelError
+from trninfer.models.network import MAX_AXES, ModelError, Transpose
 
 SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SIDE = st.integers(1, 9)
@@ -148,6 +148,16 @@ def test_depth_to_space_and_back(mode: str, tmp_path: Path) -> None:
     chain.add("DepthToSpace", blocksize=2, mode=mode)
     chain.add("SpaceToDepth", blocksize=3)
     ends(chain, tmp_path)
+
+
+def test_more_axes_than_a_dma_takes_move_in_several_steps(tmp_path: Path) -> None:
+    chain = Chain(8, 4, 8)
+    chain.add("DepthToSpace", blocksize=2, mode="CRD")
+    chain.add("SpaceToDepth", blocksize=4)
+    chain.add("Flatten")
+    network = assert_imports(chain, tmp_path).network
+    splits = [len(layer.split) for layer in network.layers if isinstance(layer, Transpose)]
+    assert len(splits) > 1 and max(splits) <= MAX_AXES
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""Einsum of data and weights, as Keras's EinsumDense and graph convolutions have it: a product by one matrix."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from ...network import ModelError
+from ..importer import Importer
+from ..onnx_attributes import text
+from ..onnx_file import Node
+from .convolution import OF_TWO_VALUES, dense
+from .rearranging import reshaped
+
+_AXES = "ABCDEFGH"  # for those that `...` stands for
+
+
+def _einsum(importer: Importer, node: Node) -> None:
+    """Axes that both have and the result has not are summed over; the data's others stay, the weights' are new."""
+    equation = text(node, "equation", "").replace(" ", "")
+    places = [place for place, name in enumerate(node.inputs) if name in importer.views]
+    if len(places) > 1:
+        raise ModelError(OF_TWO_VALUES)
+    if len(node.inputs) != 2 or equation.split("->")[0].count(",") != 1:
+        raise ModelError(f"its equation {equation!r} is not supported; data times one weight is")
+    view = importer.data(node, places[0])
+    weight = importer.weight(node, 1 - places[0])
+    equation = equation.replace(
+        "...", _AXES[: max(0, view.rank - len(equation.split("->")[0].split(",")[places[0]]) + 3)]
+    )
+    terms, result = _terms(equation)
+    letters, others = terms[places[0]], terms[1 - places[0]]
+    extents = dict(zip(others, weight.shape))
+    kept = letters.translate(str.maketrans("", "", others))
+    summed = letters.translate(str.maketrans("", "", kept))
+    new = others.translate(str.maketrans("", "", letters))
+    first = int(view.batched)
+    if (
+        (len(letters), len(others)) != (view.rank, weight.ndim)
+        or max(Counter(letters).values(), default=0) > 1
+        or len(extents) != weight.ndim
+        or not summed
+        or sorted(result) != sorted(kept + new)
+        or result[:first] != kept[:first]
+        or (first and letters[0] != kept[:1])
+    ):
+        raise ModelError(
+            f"its equation {equation!r} of {importer.told(view)} and weights {list(weight.shape)} is not supported; "
+            "a sum over axes that both have, and the result has not, is"
+        )
+    sizes = dict(zip(letters[first:], view.shape))
+    if any(sizes[letter] != extents[letter] for letter in summed):
+        raise ModelError(f"multiplies {importer.told(view)} by {list(weight.shape)} as {equation!r}")
+    rows, depth = kept[first:], math.prod(extents[letter] for letter in summed)
+    ordered = view.permuted(tuple(letters.index(letter) - first for letter in rows + summed))
+    outer = tuple(sizes[letter] for letter in rows)
+    matrix = weight.transpose([others.index(letter) for letter in summed + new]).reshape(depth, -1)
+    made = dense(importer, reshaped(importer, ordered, (*outer, depth), view.batched), matrix, None)
+    spread = reshaped(importer, made, (*outer, *(extents[letter] for letter in new)), view.batched)
+    importer.give(node, spread.permuted(tuple((rows + new).index(letter) for letter in result[first:])))
+
+
+def _terms(equation: str) -> tuple[list[str], str]:
+    """The letters of each input and of the result, which are those that come once where it is left out."""
+    inputs, arrow, result = equation.partition("->")
+    counts = Counter(inputs.replace(",", ""))
+    return inputs.split(","), result if arrow else "".join(sorted(letter for letter in counts if counts[letter] == 1))
+
+
+OPERATORS = {"Einsum": _einsum}

@@ -1,0 +1,89 @@
+"""Einsum of data and weights, and weights times data, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from onnx_chain import Chain, assert_imports, ends
+from trninfer.models import ModelError
+from trninfer.models.importing import import_network
+
+
+@pytest.mark.parametrize(
+    ("equation", "shape", "weight", "features"),
+    [
+        ("bchw,oc->bohw", (3, 5, 7), (4, 3), 140),  # a convolution of one pixel
+        ("bchw,oc->bhow", (3, 5, 7), (4, 3), 140),
+        ("nctv,vw->nctw", (3, 5, 7), (7, 7), 105),  # a graph's neighbours, as ST-GCN sums them
+        ("nkctv,kvw->nctw", (2, 3, 4, 5), (2, 5, 6), 72),
+        ("...c, cd -> ...d", (3, 5, 7), (7, 4), 60),
+        ("abc,cde->abde", (3, 8), (8, 2, 5), 30),  # Keras's EinsumDense, to several heads
+        ("abde,dec->abc", (3, 2, 5), (2, 5, 4), 12),
+        ("bi,ij", (6,), (6, 4), 4),
+        ("bij,ij->b", (5, 6), (5, 6), 1),
+    ],
+)
+def test_data_and_weights(
+    equation: str, shape: tuple[int, ...], weight: tuple[int, ...], features: int, tmp_path: Path
+):
+    chain = Chain(*shape) if len(shape) < 4 else Chain(shape[0] * shape[1], *shape[2:])
+    if len(shape) == 4:
+        chain.add("Reshape", chain.constant([-1, *shape]))
+    chain.add("Einsum", chain.weight(*weight), equation=equation)
+    if equation.endswith("->b"):
+        chain.add("Reshape", chain.constant([-1, 1]))
+        assert_imports(chain, tmp_path)
+    else:
+        ends(chain, features, tmp_path)
+
+
+def test_weights_that_come_first(tmp_path: Path) -> None:
+    chain = Chain(5, 6)
+    chain.add("Einsum", "x", first=chain.weight(4, 6), equation="oc,btc->bto")
+    ends(chain, 20, tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6)])
+def test_weights_times_data(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """A graph convolution of fixed neighbours: A @ x @ W."""
+    chain = Chain(*shape)
+    chain.add("MatMul", "x", first=chain.weight(5, 5))
+    chain.add("MatMul", chain.weight(6, 3))
+    chain.add("Relu")
+    chain.add("MatMul", chain.value, first=chain.weight(4, 5))
+    ends(chain, 12 * (1 if len(shape) == 2 else 2), tmp_path)
+
+
+def test_weights_times_a_batch_of_rows_are_refused(tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 3
+    chain.add("MatMul", "x", first=chain.weight(5, 3))
+    with pytest.raises(ModelError, match=r"multiplies weights \[5, 3\] by \[batch, 6\], whose rows are the batch's"):
+        import_network(chain.save(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("equation", "weight", "says"),
+    [
+        ("bchw,bc->bhw", (2, 3), "is not supported; a sum over axes that both have"),
+        ("bchw,ch->bchw", (3, 8), "is not supported; a sum over axes"),
+        ("bchw,oc->bow", (4, 3), "is not supported; a sum over axes"),
+        ("bchw,oc->obhw", (4, 3), "is not supported; a sum over axes"),
+        ("bchw,oc->bohw", (4, 5), r"multiplies \[batch, 3, 8, 8\] by \[4, 5\] as 'bchw,oc->bohw'"),
+        ("bcw,oc->bow", (4, 3), r"of \[batch, 3, 8, 8\] and weights \[4, 3\] is not supported"),
+        ("bchw->bc", None, "data times one weight is"),
+    ],
+)
+def test_what_is_no_such_product_is_refused(equation: str, weight: tuple[int, ...] | None, says: str, tmp_path: Path):
+    chain = Chain(3, 8, 8)
+    chain.add("Einsum", *([chain.weight(*weight)] if weight else []), equation=equation)
+    with pytest.raises(ModelError, match=rf"node 'n0' \(Einsum\): .*{says}"):
+        import_network(chain.save(tmp_path))
+
+
+def test_two_values_of_the_input_are_attention(tmp_path: Path) -> None:
+    chain = Chain(3, 8)
+    chain.add("Einsum", "x", equation="bij,bkj->bik")
+    with pytest.raises(ModelError, match="as attention does"):
+        import_network(chain.save(tmp_path))
