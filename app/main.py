@@ -66,13 +66,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name that the locale cannot show is no reason to fail
+    words = None if arguments is None else list(arguments)
     try:
-        words = None if arguments is None else list(arguments)
         status: Any = app(args=words, prog_name="trninfer", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except _WrongCommandLine as error:
-        complain(_describe(error))
+        complain(_describe(error, sys.argv[1:] if words is None else words))
         return BAD_USAGE
     except Exception as error:
         known = exit_status(error)
@@ -93,11 +93,14 @@ def _told(error: Exception) -> str:
     return str(error)
 
 
-def _describe(error: Any) -> str:
-    """A wrong command line in one line, with where to read on."""
+def _describe(error: Any, words: Sequence[str]) -> str:
+    """A wrong command line in one line, with where to read on; a file that looks like an option is told."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "trninfer"
     message = " ".join(error.format_message().split()).rstrip(".")
+    files = [word for word in words if word.startswith("-") and word != "-" and os.path.lexists(word)]
+    if files and hasattr(error, "option_name"):
+        message += f"; the file {files[0]} goes by ./{files[0]}"
     return f"{message.replace(': Value error, ', ': ')} (see {command} --help)"  # pydantic's words, by way of typer
 
 

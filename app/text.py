@@ -1,13 +1,15 @@
 """Words for people: names that no terminal can be tricked with, and numbers of things."""
 
 
-def printable(text: str) -> str:
-    """`text` as one line that no terminal can be tricked with: control characters and stray bytes are spelled out.
+def printable(text: str, encoding: str = "utf-8") -> str:
+    """`text` as one line that no terminal can be tricked with: control characters, stray bytes and characters that
+    `encoding` lacks are spelled out.
 
     File names may hold newlines, escape sequences and bytes that are no UTF-8.
     """
     known = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in known)
+    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in known)
+    return shown.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def spell(name: str) -> str:

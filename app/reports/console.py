@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import IO, Any
 
 from rich.box import Box
@@ -19,6 +20,8 @@ from ..text import printable
 TIGHT = 60  # below it, tables of layers show times and shares alone, and records are no tables
 NARROW = 40  # a window that is narrower wraps what it shows
 WIDE = 200  # of a file or a pipe, which have no width of their own
+
+_ENCODING = ContextVar("encoding of what is printed to", default="utf-8")
 
 BOX = Box("    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True)
 
@@ -65,7 +68,11 @@ def to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
         highlight=False,
         legacy_windows=False,
     )
-    fill(console)
+    before = _ENCODING.set(getattr(stream, "encoding", None) or "utf-8")
+    try:
+        fill(console)
+    finally:
+        _ENCODING.reset(before)
     if terminal:
         return text.getvalue()
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
@@ -85,8 +92,8 @@ def new_table(title: str) -> Table:
 
 
 def cell(value: str, style: str = "") -> Text:
-    """Text as it is: no markup, no control characters."""
-    return Text(printable(value), style)
+    """Text as it is: no markup, no control characters; what cannot be printed is spelled out, and so has a width."""
+    return Text(printable(value, _ENCODING.get()), style)
 
 
 def print_line(console: Console, message: str, style: str = "") -> None:

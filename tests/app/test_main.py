@@ -50,6 +50,25 @@ def test_wrong_usage_is_one_line_and_status_2(cli, arguments, message) -> None:
     assert len(outcome.err.splitlines()) == 1 and outcome.err.startswith("trninfer: ")
 
 
+def test_a_file_that_looks_like_an_option_is_told(cli, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-dash.png").write_bytes(b"")
+    told = "No such option: -d; the file -dash.png goes by ./-dash.png (see trninfer classify --help)"
+    assert told in cli("classify", "-dash.png").err
+    assert "goes by" not in cli("classify", "-dish.png").err
+    assert "./-dash.png: an empty file" in cli("classify", "./-dash.png").err
+
+
+def test_names_that_a_terminal_cannot_show_stay_in_their_column(process, pictures, picture_model, tmp_path) -> None:
+    names = ["plain.png", "七.png"]
+    for name in names:
+        shutil.copy(next(pictures.glob("*.png")), tmp_path / name)
+    done = process("classify", *names, "--model", picture_model, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
+    header, _, *rows = done.communicate()[0].decode("ascii").splitlines()[:4]
+    assert [row.split()[0] for row in rows] == ["plain.png", r"\u4e03.png"]
+    assert all(re.search(r"  (\S+) ", row).start(1) == header.index("label") for row in rows)
+
+
 def test_a_backend_that_is_not_there_is_status_3(cli, feature_model, monkeypatch) -> None:
     monkeypatch.setattr("trninfer.runtime.neuron.environment.neuron_devices", lambda: ())
     outcome = cli("bench", "--model", feature_model, "--backend", "neuron")
