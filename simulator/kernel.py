@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -173,6 +173,9 @@ def execute(
             return made.function(*args, **kwargs)
 
     returned = on_core(0) if core.pair is None else core.pair.run(on_core)[0]
+    if isinstance(returned, (Generator, Coroutine)):  # nothing of it has run
+        returned.close()
+        raise NkiValidationError(f"{made.__name__}: a function that yields or awaits is no kernel; return the outputs")
     if core.recording is not None:
         core.recording.arguments = [tensor for _, tensor in arguments]
         core.recording.fixed = [never_changes(array) for array, _ in arguments]

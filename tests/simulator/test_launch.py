@@ -34,6 +34,22 @@ def twice(a):
 
 
 @nki.jit
+def yields(a):
+    yield add(a, a)
+
+
+@nki.jit
+async def awaits(a):
+    return add(a, a)
+
+
+@pytest.mark.parametrize("kernel", [yields, awaits])
+def test_what_only_makes_a_generator_is_no_kernel(kernel):
+    with pytest.raises(NkiValidationError, match="s: a function that yields or awaits is no kernel"):
+        simulator.run(kernel, A)
+
+
+@nki.jit
 def accumulate(total, rows):
     """total += every row tile, in place; their sum comes back too."""
     held = nl.load(total)
