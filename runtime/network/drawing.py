@@ -28,6 +28,7 @@ from ...models.network import (
     LayerNorm,
     Pool,
     PRelu,
+    Reshape,
     Shape,
     Softmax,
     Transpose,
@@ -131,6 +132,12 @@ class _Drawing:
         """The layer gives what it reads."""
         source = layer.inputs[0]
         self.places[layer.name], self.shapes[layer.name] = self.places[source], self.shapes[source]
+
+    def _reshape(self, layer: Reshape) -> None:
+        """Features lie as an image of one pixel already, so that a gate made of them is no other layer."""
+        if len(layer.shape) == 3 and layer.shape != self.shapes[layer.inputs[0]]:
+            raise DoesNotFit(f"there is no body for layer {layer.name!r} ({layer.kind})")
+        self._view(layer)
 
     def _transpose(self, layer: Transpose) -> None:
         """The host turns the axes of an input that nothing else reads."""
@@ -353,6 +360,7 @@ class _Drawing:
 
 _BODIES: dict[type[Layer], Callable[[_Drawing, Any], None]] = {
     Flatten: _Drawing._view,
+    Reshape: _Drawing._reshape,
     Transpose: _Drawing._transpose,
     Conv2d: _Drawing._convolution,
     Dense: _Drawing._dense,

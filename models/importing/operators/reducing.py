@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...network import Conv2d, ModelError, Pool
+from ...network import Conv2d, Dense, ModelError, Pool
 from ..importer import Importer
 from ..onnx_attributes import integer
 from ..onnx_constants import axes_of
@@ -22,6 +22,8 @@ def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str
     """The mean or maximum of a view over some or all of its axes, which are counted without the batch."""
     if method == "average" and _are_channels(importer, view, axes):
         return _mean_of_channels(importer, view, axes[0], keep)
+    if method == "average" and len(view.axes) == len(axes) == len(importer.shape(view)) == 1:
+        return _mean_of_features(importer, view, keep)
     rest = tuple(axis for axis in view.order() if axis not in axes)
     inner = tuple(axis for axis in view.order() if axis in axes)
     ordered = view.permuted((*rest, *inner))
@@ -69,6 +71,14 @@ def _mean_of_channels(importer: Importer, view: View, axis: int, keep: bool) -> 
     spread = made.reshaped(left, view.batched)
     kept = spread.permuted(tuple(rest.index(other) for other in sorted(rest)))
     return _kept(kept, (axis,), len(view.axes)) if keep else kept
+
+
+def _mean_of_features(importer: Importer, view: View, keep: bool) -> View:
+    """The mean of a row: a product with one over its length, which moves nothing."""
+    count = view.shape[0]
+    layer = Dense(importer.name("mean"), count, 1, inputs=(importer.rows(view),))
+    tensors = {"weight": np.full((count, 1), 1 / count, np.float32), "bias": np.zeros(1, np.float32)}
+    return importer.add(layer, tensors).reshaped((1,) if keep else (), view.batched)
 
 
 def _mean(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:

@@ -10,7 +10,7 @@ from onnx import helper
 from onnx_chain import Chain, assert_imports, kinds
 from trninfer.models import Softmax
 from trninfer.models.importing import import_network
-from trninfer.models.network import Output
+from trninfer.models.network import Output, Pool, Reshape, Transpose
 
 
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
@@ -53,6 +53,14 @@ def test_experts_weighted_by_a_softmax(tmp_path: Path) -> None:
     chain.add("Sum", *scaled[1:], first=scaled[0])
     imported = assert_imports(chain, tmp_path)
     assert Softmax not in kinds(imported)
+
+
+@pytest.mark.parametrize("features", [1, 2, 9])
+def test_the_norm_of_a_row_moves_nothing(features: int, tmp_path: Path) -> None:
+    chain = Chain(7)
+    chain.gemm(7, features)
+    chain.add("LpNormalization", axis=1)
+    assert not {Pool, Reshape, Transpose} & set(kinds(assert_imports(chain, tmp_path)))
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -21,6 +21,7 @@ from trninfer.models.network import (
     Network,
     Pool,
     PRelu,
+    Reshape,
     Shape,
     Transpose,
 )
@@ -230,3 +231,27 @@ def test_slices_of_a_flattened_image() -> None:
         assert (session.launches_note is not None) == note
         expected = run_network(model.network, model.tensors, x).probabilities
         np.testing.assert_allclose(session.run(x).probabilities, expected, atol=2e-5)
+
+
+def test_a_gate_of_dense_layers_is_no_other_launch() -> None:
+    """Squeeze and excite as it was first written: features go back to an image of one pixel."""
+    kinds = checked(
+        [
+            conv("a", 3, 12, 3),
+            Pool("squeeze", "average", (6, 5), (6, 5)),
+            Flatten("flatten"),
+            Dense("less", 12, 3, "relu"),
+            Dense("more", 3, 12, "sigmoid"),
+            Reshape("gate", (12, 1, 1)),
+            Combine("b", "multiply", inputs=("a", "gate")),
+        ],
+        3,
+    )
+    assert kinds == ["conv2d", "average_pool", "dense", "dense", "combine", "average_pool", "dense"]
+
+
+def test_an_image_in_other_sizes_is_another_launch() -> None:
+    layers = (conv("a", 3, 4, 1), Reshape("b", (6, 4, 5)), Flatten("flat"), Dense("dense", 120, 4))
+    model = model_of(Network("n", picture(3, 6), layers, labels(4)))
+    note = Session(model, SimulatedBackend("trn2")).launches_note
+    assert note is not None and "there is no body for layer 'b' (reshape)" in note
