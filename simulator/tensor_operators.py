@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from .errors import OperatorError
+from .errors import OperatorError, UnknownNameError
 from .strided import StridedMemory
 
 _COMPARED = "what it holds is not known while a kernel is traced"
@@ -22,6 +22,14 @@ _INSTEAD = {  # Python's method: the operator, and what NKI has in its place
     "gt": (">", f"{_COMPARED}, nl.greater compares elements on the chip"),
     "ge": (">=", f"{_COMPARED}, nl.greater_equal compares elements on the chip"),
 }
+_METHODS = {  # of NumPy's and PyTorch's tensors
+    **dict.fromkeys(("T", "t", "transpose"), "nl.transpose and nisa.dma_transpose"),
+    **dict.fromkeys(("astype", "to", "float", "copy", "clone"), "nl.copy(tile, dtype)"),
+    **{name: f"nl.{name}(tile, axis)" for name in ("sum", "mean", "max", "min", "prod", "var")},
+    **{name: f"nl.{name}(tile)" for name in ("abs", "exp", "sqrt")},
+    **dict.fromkeys(("unsqueeze", "squeeze"), "expand_dim and squeeze_dim"),
+    **dict.fromkeys(("item", "tolist", "numpy"), f"nl.device_print: {_COMPARED}"),
+}
 
 
 class WithoutOperators(StridedMemory):
@@ -30,6 +38,12 @@ class WithoutOperators(StridedMemory):
     __slots__ = ()
 
     __iter__: ClassVar[None] = None  # else Python goes through the partitions by their indices
+
+    if not TYPE_CHECKING:  # for which any attribute would be there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = f"; NKI has {_METHODS[name]}" if name in _METHODS else ""
+            raise UnknownNameError(f"a tensor has no {name!r}{hint}")
 
     def __array_ufunc__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
         raise OperatorError(f"numpy.{function.__name__} of {self.label}: NumPy runs on the host, not in a kernel")

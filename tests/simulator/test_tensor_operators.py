@@ -1,10 +1,11 @@
 """Python's operators and NumPy's functions on tensors are refused with what NKI has instead."""
 
 import operator
+import re
 
 import numpy as np
 import pytest
-from trninfer.simulator import NkiValidationError
+from trninfer.simulator import NkiValidationError, tensor_operators
 from trninfer.simulator.nki import language as nl
 
 
@@ -34,3 +35,26 @@ def test_an_operator_is_refused_and_says_what_to_call(core, use, text):
     with pytest.raises(TypeError, match=text) as caught:
         use(nl.zeros((64, 8), nl.float32))
     assert isinstance(caught.value, NkiValidationError) or use is list
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("astype", r"a tensor has no 'astype'; NKI has nl.copy\(tile, dtype\)"),
+        ("sum", r"nl.sum\(tile, axis\)"),
+        ("T", "nl.transpose"),
+        ("item", "nl.device_print: what it holds is not known"),
+        ("nonsense", "a tensor has no 'nonsense'$"),
+    ],
+)
+def test_a_method_that_tensors_lack_says_what_to_call(core, name, text):
+    tensor = nl.zeros((64, 8), nl.float32)
+    assert not hasattr(tensor, name)
+    with pytest.raises(NkiValidationError, match=text):
+        getattr(tensor, name)
+
+
+def test_every_function_that_is_named_is_there():
+    for hint in tensor_operators._METHODS.values():
+        for name in re.findall(r"nl\.(\w+)", hint):
+            assert hasattr(nl, name)
