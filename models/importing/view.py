@@ -61,7 +61,7 @@ class View:
 
     def reshaped(self, shape: Shape, batched: bool) -> View:
         """The same numbers, in the same logical order, in other axes; ModelError where the factors cannot be split."""
-        left = [factor for axis in self.axes for factor in axis]
+        left = list(_joined([factor for axis in self.axes for factor in axis]))
         axes = []
         for extent in shape:
             axis: list[Factor] = []

@@ -107,6 +107,17 @@ def test_channels_last_arithmetic_pooling_and_concatenation(tmp_path: Path) -> N
     assert Transpose not in kinds(imported) and LayerNorm in kinds(imported)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3, 7), (2, 21), (6, 7), (3, 14)])
+def test_axes_that_share_no_factors(shape: tuple[int, ...], turned: bool, tmp_path: Path) -> None:
+    chain = Chain(7, 2, 3)
+    if turned:
+        chain.add("Transpose", perm=[0, 3, 1, 2])
+    chain.add("Reshape", chain.constant([-1, *shape]))
+    chain.add("MatMul", chain.weight(shape[-1], 2))
+    ends(chain, 42 // shape[-1] * 2, tmp_path)
+
+
 @pytest.mark.parametrize("shape", [(28,), (1, 28), (5, 7), (3, 6, 6), (1, 6, 6)])
 def test_inputs_of_other_ranks(shape: tuple[int, ...], tmp_path: Path) -> None:
     """Without a batch, or [batch, height, width]."""
