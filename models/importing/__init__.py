@@ -16,7 +16,7 @@ from ..regular_files import describe, open_regular
 from ..tensor_file import read_table
 from .builder import NetworkBuilder
 from .onnx_file import Graph, read_onnx
-from .onnx_graph import Walk, cut_graph
+from .onnx_graph import Walk, cut_graph, unsupported
 from .onnx_input import graph_input
 from .onnx_runtime import Comparison, RejectedError, compare
 from .picture import PreprocessingOptions, assumed
@@ -98,7 +98,11 @@ def _import_onnx(
     path: Path, graph: Graph, pictures: PreprocessingOptions, labels: tuple[str, ...] | None, options: ImportOptions
 ) -> Imported:
     part = cut_graph(graph, options.output_name)
-    source = graph_input(graph, part, pictures)
+    try:
+        source = graph_input(graph, part, pictures)
+    except ModelError as error:
+        more = unsupported(graph, part)
+        raise ModelError(f"{error}; besides, {more}" if more else str(error)) from None
     walk = Walk(graph, part, NetworkBuilder(source.input), source.view, source.batch)
     last, output = walk.run()
     notes = [*part.notes, *walk.importer.notes]

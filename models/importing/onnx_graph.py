@@ -121,6 +121,19 @@ def _choose(graph: Graph, producers: dict[str, Node], output_name: str | None) -
     return output, tuple(notes)
 
 
+def unsupported(graph: Graph, cut: Cut) -> str:
+    """The operators of a cut that no input's sizes would make supported, in words; empty where there are none."""
+    blockers: dict[tuple[str, str], list[Node]] = {}
+    for node in join_patterns(cut.nodes, graph.constants):
+        if not _is_known(node):
+            blockers.setdefault((node.op, _remedy(node.op)), []).append(node)
+    return _told(blockers) if blockers else ""
+
+
+def _is_known(node: Node) -> bool:
+    return node.op in OPERATORS or node.op in CONSTANT_OPS or node.op in ("Shape", "Size")
+
+
 class Walk:
     """Goes through the nodes of a cut, and gathers what stands in the way."""
 
@@ -163,9 +176,9 @@ class Walk:
         try:
             if any(name in self._unknown for name in node.inputs):
                 self._unknown.update(node.outputs)
-                if node.op not in OPERATORS and node.op not in CONSTANT_OPS and node.op != "Shape":
+                if not _is_known(node):
                     raise ModelError(_remedy(node.op))
-                if node.op == "MatMul" and not any(name in self.importer.constants for name in node.inputs):
+                if node.op in ("MatMul", "Einsum") and not any(name in self.importer.constants for name in node.inputs):
                     raise ModelError(OF_TWO_VALUES)
                 return
             self._step(node)

@@ -94,9 +94,18 @@ def test_attention_is_told_first_also_behind_what_is_not_known(tmp_path: Path) -
     token = chain.add("Concat", "x", first=chain.weight(1, 3, 8, 8), axis=1)  # a vision transformer's class token
     keys = chain.add("Relu", first=token)
     chain.add("MatMul", keys, first=token)
+    chain.add("Einsum", token, equation="bchw,bcij->bhw")
     text = says(tmp_path / "m.onnx", chain.model())
     attention, concat = "node 'n2' (MatMul): multiplies two values", "node 'n0' (Concat): puts numbers beside data"
-    assert 0 < text.index(attention) < text.index(concat)
+    assert 0 < text.index(attention) < text.index("node 'n3' (Einsum): multiplies two") < text.index(concat)
+
+
+def test_what_no_size_would_mend_is_told_beside_sizes_that_are_not_fixed(tmp_path: Path) -> None:
+    chain = Chain("length", 3)
+    chain.add("LSTM", chain.weight(1, 16, 3), chain.weight(1, 16, 4), hidden_size=4)
+    text = says(tmp_path / "m.onnx", chain.model())
+    assert "its input 'x' has sizes that are not fixed: " in text
+    assert text.endswith("; besides, node 'n0' (LSTM): recurrent networks are not supported")
 
 
 def test_the_graph_as_a_whole(tmp_path: Path) -> None:
