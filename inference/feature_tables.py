@@ -144,7 +144,9 @@ def _parse(text: TextIO) -> np.ndarray:
             raise ValueError(
                 f"line {reader.line_num}: more numbers than fit {MAX_LOADED_BYTES} bytes; use .bin or .npy"
             )
-    return np.frombuffer(values, np.float64).reshape(-1, width) if values else np.empty((0, 0))
+    if not values:
+        raise ValueError("holds no rows of numbers (a first line without any is taken for names)")
+    return np.frombuffer(values, np.float64).reshape(-1, width)
 
 
 def _number(cell: str) -> float | None:

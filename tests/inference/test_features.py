@@ -97,7 +97,11 @@ BAD = {
     "underscore.csv": (b"1,2,3,4\n1,2,1_0,4\n", "line 2, column 3: '1_0' is no number"),
     "digits.csv": ("1,2,3,4\n1,2,\u0661,4\n".encode(), "line 2, column 3: '\u0661' is no number"),
     "narrow.csv": (b"1,2\n", "shape [1, 2]; the network takes [rows, 4]"),
-    "nothing.csv": (b"", "shape [0, 0]"),
+    "nothing.csv": (b"", "holds no rows of numbers"),
+    "one line of semicolons.csv": (
+        b"1;2;3;4\n",
+        "holds no rows of numbers (a first line without any is taken for names)",
+    ),
     "bytes.csv": (b"\xff\xfe1,2", "not a table of numbers in UTF-8"),
     "nan.csv": (b"1,2,3,4\n1,nan,3,4\n", "row 1, column 1 is nan"),
     "inf.csv": (b"1,2,3,1e39\n", "row 0, column 3 is 1e+39; all must be finite in float32"),
