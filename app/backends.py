@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.launch_options import LaunchOptions
 from .errors import UsageError, complain
 from .options import AnswerOptions, RunOptions
 from .output import write_stderr
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from ..models.files import Model
     from ..runtime.backend import Backend
     from ..runtime.cluster.worker import Prepare
-    from ..runtime.launches import LaunchOptions
     from ..runtime.session import BatchSession, Session
     from .reports.report import Cores
 
@@ -77,8 +77,6 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
 
 
 def _launch_options(options: RunOptions) -> LaunchOptions:
-    from ..runtime.launches import LaunchOptions
-
     return LaunchOptions(options.launches, options.instructions, options.convolutions)
 
 

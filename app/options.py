@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from ..runtime.launch_options import DEFAULT_LAUNCHES, Form, Per
 from .errors import UsageError
 from .option_groups import whole
 from .output import check_files, check_kept
@@ -61,9 +62,9 @@ class RunOptions:
     dtype: DtypeOption = "float32"
     batch_size: BatchSizeOption = 1
     launches: Annotated[
-        Literal["network", "layer"],
+        Per,
         typer.Option("--launches", help="As few launches as the network takes, or one or more for each layer."),
-    ] = "network"
+    ] = DEFAULT_LAUNCHES.per
     instructions: Annotated[
         int,
         typer.Option(
@@ -72,11 +73,11 @@ class RunOptions:
             metavar="N",
             help="Of a launch of a network, at most; what takes more is cut between layers or inputs.",
         ),
-    ] = 50_000
+    ] = DEFAULT_LAUNCHES.instructions
     convolutions: Annotated[
-        Literal["quickest", "direct"],
+        Form,
         typer.Option("--form", help="Of 3x3 convolutions: with fewer matmuls where that is quicker, or direct always."),
-    ] = "quickest"
+    ] = DEFAULT_LAUNCHES.form
     backend: BackendOption = "auto"
     target: TargetOption = None
     warmup: Annotated[

@@ -25,10 +25,10 @@ import nki.language as nl
 
 from .networks.convolve import convolve, plan_layer
 from .networks.ends import finish, load, load_taps
-from .networks.layers import Layer, Value, joined, store_value, value_in_hbm
+from .networks.layers import ProgramLayer, Value, joined, store_value, value_in_hbm
 from .networks.normalize import normalize
 from .networks.one_by_one import one_by_one
-from .networks.weights import LayerWeights, Network, constants_of, units_of, weights_of
+from .networks.weights import LayerWeights, LoadedNetwork, constants_of, units_of, weights_of
 from .tiling.packing import round_up
 from .tiling.tiles import even_tiles, itemsize
 
@@ -44,8 +44,8 @@ def run_network(x, weights, constants, program, together, images_at_once, pictur
         x: [B, C, H, W] in HBM, float32, bfloat16 or float16; features are [B, F, 1, 1].
         weights: [numbers] of x's dtype: those of all layers, in the order of their loads (weight_loads.py).
         constants: [128, columns] float32, biases, scales and shifts: by partition, of `scores` by column.
-        program: a tuple of layers, each a tuple of the fields of `Layer`. The last one of a network is "scores", a
-            dense layer; that of a part of a network is `in_hbm`.
+        program: a tuple of layers, each a tuple of the fields of `ProgramLayer`. The last one of a network is "scores",
+            a dense layer; that of a part of a network is `in_hbm`.
         together: images side by side in x.
         images_at_once: images / together that are in SBUF at a time, 1 or more.
         pictures: images that count; those after them fill x up.
@@ -55,7 +55,7 @@ def run_network(x, weights, constants, program, together, images_at_once, pictur
     """
     layers = []
     for fields in program:
-        layers.append(Layer(*fields))
+        layers.append(ProgramLayer(*fields))
     last = layers[len(layers) - 1]
     batch, channels, height, width = x.shape
     assert batch == round_up(pictures, together), (
@@ -65,7 +65,7 @@ def run_network(x, weights, constants, program, together, images_at_once, pictur
     side_by_side = x.reshape((batch // together, together * channels, height, width))
     loaded: list[LayerWeights] = []
     columns: list[nl.NkiTensor] = []
-    network = Network(layers, loaded, weights, constants, columns)
+    network = LoadedNetwork(layers, loaded, weights, constants, columns)
     if last.kind == "scores":
         out = nl.ndarray((given, last.channels), dtype=x.dtype, buffer=nl.shared_hbm)
         classes = nl.ndarray((given,), dtype=nl.int32, buffer=nl.shared_hbm)

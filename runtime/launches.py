@@ -15,31 +15,15 @@ from ..models.files import Model
 from ..models.network import INPUT
 from ..simulator.targets import find_target
 from .backend import DTYPES, ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
+from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .layer_launches import plan_layers
-from .network.cut import DEFAULT_INSTRUCTIONS, NetworkPlan
+from .network.cut import NetworkPlan
 from .network.layout import LaidOut
 from .network.plan import NetworkLaunch
 from .network.program import DoesNotFit
 from .timing import BATCH, Row, add_times, with_batch
 
-LAUNCHES = ("network", "layer")
-
 Progress = Callable[[float], None]  # is given the share of a batch that is done
-
-
-@dataclass(frozen=True)
-class LaunchOptions:
-    """How a network is launched: per "network", in as few launches as have at most so many `instructions` each, or per
-    "layer". In the `form` "quickest", 3x3 filters are combined where that is predicted to be quicker
-    (docs/convolutions.md); in "direct", nowhere.
-    """
-
-    per: str = "network"  # of LAUNCHES
-    instructions: int = DEFAULT_INSTRUCTIONS
-    form: str = QUICKEST
-
-
-DEFAULT_LAUNCHES = LaunchOptions()
 
 
 @dataclass(frozen=True)

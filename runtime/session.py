@@ -12,7 +12,8 @@ from ..models.files import Model
 from ..models.golden import probabilities_of
 from ..models.network import describe_shape
 from .backend import DTYPES, Backend, BackendInfo, KernelError, LaunchTime
-from .launches import DEFAULT_LAUNCHES, LaunchOptions, plan_launches
+from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
+from .launches import plan_launches
 from .timing import LayerTiming, Row, Totals, named_timelines
 
 DEFAULT_BATCH_SIZE = 64

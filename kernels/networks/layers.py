@@ -11,7 +11,7 @@ from ..tiling.windows import Span, fill_border
 
 
 @dataclass
-class Layer(nl.NKIObject):
+class ProgramLayer(nl.NKIObject):
     """One layer of a program; a plain tuple of these, in this order, describes it outside of the kernel.
 
     `kind` is "load", "taps", "conv2d", "max_pool", "average_pool", "folded_pool", "combine", "affine", "prelu",

@@ -13,7 +13,7 @@ from ..convolution.forms import matrices
 from ..convolution.plan import Conv2dPlan, rows_of_taps
 from ..convolution.weights import WeightStream
 from ..tiling.tiles import load_early
-from .layers import Layer, heights
+from .layers import ProgramLayer, heights
 from .weight_loads import tiles_read, weight_loads
 
 
@@ -31,10 +31,10 @@ class LayerWeights(nl.NKIObject):
 
 
 @dataclass
-class Network(nl.NKIObject):
-    """The layers and what stays for all passes."""
+class LoadedNetwork(nl.NKIObject):
+    """The layers, and of their weights and constants what stays for all passes."""
 
-    layers: list[Layer]
+    layers: list[ProgramLayer]
     loaded: list[LayerWeights]  # one a layer, None where it has no weights, or they do not stay
     weights: nl.NkiTensor  # in HBM
     constants: nl.NkiTensor  # in HBM

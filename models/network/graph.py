@@ -128,11 +128,6 @@ class Network:
         """Names and shapes of all tensors, in the order of the layers."""
         return {name: shape for layer in self.layers for name, shape in layer.tensor_shapes().items()}
 
-    def layer_shapes(self) -> list[tuple[Shape, Shape]]:
-        """(shape of the first input, output shape) of each layer, in order."""
-        shapes = self.shapes()
-        return [(shapes[layer.inputs[0]], shapes[layer.name]) for layer in self.layers]
-
     def to_json(self) -> str:
         """The network as one line of JSON, which `from_json` reads back to an equal network."""
         return json.dumps(

@@ -25,7 +25,7 @@ from ...kernels.nki_source import simulator_is_preferred
 from ...models.files import Model
 from ..backend import resolve_target
 from ..choose import decide
-from ..launches import DEFAULT_LAUNCHES, LaunchOptions
+from ..launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from ..neuron.backend import open_neuron_backend
 from ..neuron.system import pick_cores
 from ..session import BatchAnswer, Progress

@@ -14,7 +14,7 @@ import numpy as np
 from ...models.files import Model
 from ...version import __version__
 from ..backend import Backend, BackendInfo, BackendUnavailable, KernelError
-from ..launches import DEFAULT_LAUNCHES, LaunchOptions
+from ..launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from ..session import BatchAnswer, OverflowedError, Session
 from ..timing import Row
 

@@ -18,7 +18,7 @@ import numpy as np
 from ...models.files import Model
 from ...version import __version__
 from ..backend import DTYPES, ArraySpec, Backend, LaunchResult
-from ..launches import LaunchOptions
+from ..launch_options import LaunchOptions
 from ..layer_launches import LayerLaunch, plan_layers
 from ..neuron.compiled import DEVICE_LABEL
 from ..session import DEFAULT_BATCH_SIZE, Result, Session

@@ -10,13 +10,12 @@ import numpy as np
 
 from ...kernels.tiling.packing import ceil_div
 from ...models.files import Model
+from ..launch_options import DEFAULT_LAUNCHES
 from .drawing import draw
 from .given import image_of
 from .memory import SMALLEST, sbuf_bytes
 from .plan import Segment
 from .program import DoesNotFit, Planned
-
-DEFAULT_INSTRUCTIONS = 50_000  # of a launch, all of which are unrolled
 
 
 class NetworkPlan:
@@ -26,7 +25,7 @@ class NetworkPlan:
         self,
         model: Model,
         dtype: np.dtype[Any],
-        most: int = DEFAULT_INSTRUCTIONS,
+        most: int = DEFAULT_LAUNCHES.instructions,
         forms: Sequence[str] = (),
         target: str = SMALLEST,
     ) -> None:

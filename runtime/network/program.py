@@ -18,8 +18,8 @@ NORMS = ("layer_norm", "group_norm")
 
 @dataclass(frozen=True)
 class KernelLayer:
-    """What the kernel is told of a layer: the fields of `kernels.networks.layers.Layer` in their order, but for the
-    rows and columns that it gives, which `Planned.after` has.
+    """What the kernel is told of a layer: the fields of `kernels.networks.layers.ProgramLayer` in their order, but for
+    the rows and columns that it gives, which `Planned.after` has.
     """
 
     kind: str

@@ -44,12 +44,13 @@ def small_network() -> Network:
 
 def test_shapes_follow_the_layers() -> None:
     network = small_network()
-    assert network.layer_shapes() == [
-        ((1, 32, 32), (4, 16, 16)),
-        ((4, 16, 16), (1024,)),
-        ((1024,), (2,)),
-        ((2,), (2,)),
-    ]
+    assert network.shapes() == {
+        "input": (1, 32, 32),
+        "conv": (4, 16, 16),
+        "flatten": (1024,),
+        "dense": (2,),
+        "softmax": (2,),
+    }
     assert network.tensor_shapes() == {
         "conv.weight": (4, 1, 3, 3),
         "conv.bias": (4,),

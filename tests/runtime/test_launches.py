@@ -33,7 +33,8 @@ from trninfer.models.network import (
     Output,
     Softmax,
 )
-from trninfer.runtime.launches import LaunchOptions, plan_launches
+from trninfer.runtime.launch_options import LaunchOptions
+from trninfer.runtime.launches import plan_launches
 from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend

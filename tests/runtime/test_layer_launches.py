@@ -1,6 +1,6 @@
 """Every kind of layer, and graphs of them, on the kernels: what comes out is the golden model's."""
 
-from typing import Any
+from typing import Any, get_args
 
 import ml_dtypes
 import numpy as np
@@ -39,7 +39,7 @@ from trninfer.models.network import (
 )
 from trninfer.models.network.kinds import LAYER_KINDS
 from trninfer.runtime.backend import DTYPES
-from trninfer.runtime.launches import LAUNCHES, LaunchOptions
+from trninfer.runtime.launch_options import LaunchOptions, Per
 from trninfer.runtime.layer_launches import plan_layers
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
@@ -73,7 +73,7 @@ def assert_as_golden(network: Network, dtype: str = "float32", count: int = 3) -
     x = np.random.default_rng(7).standard_normal((count, *network.input.shape)).astype(np.float32)
     expected = run_network(network, model.tensors, x).probabilities
     tolerance = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 6e-2}[dtype]
-    for launches in LAUNCHES:
+    for launches in get_args(Per):
         result = Session(model, SimulatedBackend("trn2"), dtype, 2, LaunchOptions(launches)).run(x)
         np.testing.assert_allclose(result.probabilities, expected, rtol=tolerance, atol=tolerance)
         largest = np.full(count, -1) if network.output.kind == "values" else result.probabilities.argmax(axis=1)

@@ -11,7 +11,7 @@ from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Mo
 from trninfer.models.layout import pack_conv2d
 from trninfer.runtime import layer_launches
 from trninfer.runtime.backend import BackendInfo, LaunchResult, LaunchTime
-from trninfer.runtime.launches import LaunchOptions
+from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.layer_launches import plan_layers
 from trninfer.runtime.session import OverflowedError, Session
 from trninfer.runtime.simulated import SimulatedBackend

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from trninfer.models import load_model
-from trninfer.runtime.launches import LaunchOptions
+from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from trninfer.runtime.cluster.crew import QUEUE, Crew, Task, WorkerDied, _reason
 from trninfer.runtime.cluster.worker import Setup
-from trninfer.runtime.launches import LaunchOptions
+from trninfer.runtime.launch_options import LaunchOptions
 
 
 class Ended(Exception):  # noqa: N818 (as Ray's errors are called here)

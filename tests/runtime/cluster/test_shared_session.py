@@ -12,7 +12,7 @@ from trninfer.runtime.backend import BackendInfo, BackendUnavailable, KernelErro
 from trninfer.runtime.cluster.crew import WorkerDied
 from trninfer.runtime.cluster.shared_session import WINDOW, share_out
 from trninfer.runtime.cluster.worker import WorkerFault
-from trninfer.runtime.launches import LaunchOptions
+from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.session import Session, split_batches
 from trninfer.runtime.timing import LayerTiming, Totals
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from trninfer.runtime.backend import BackendUnavailable, KernelError
 from trninfer.runtime.cluster.worker import Setup, Worker, WorkerFault
-from trninfer.runtime.launches import LaunchOptions
+from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.version import __version__
 
 

@@ -25,7 +25,8 @@ from trninfer.models.network import (
     Output,
     Pool,
 )
-from trninfer.runtime.launches import LaunchOptions, plan_launches
+from trninfer.runtime.launch_options import LaunchOptions
+from trninfer.runtime.launches import plan_launches
 from trninfer.runtime.network import forms, plan
 from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.runtime.network.forms import form_of

@@ -16,7 +16,7 @@ from trninfer.benchmarks.workloads import residual_network
 from trninfer.models import load_model
 from trninfer.models.golden import run_network
 from trninfer.runtime.backend import BackendUnavailable
-from trninfer.runtime.launches import LaunchOptions
+from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.neuron.device import Device, DeviceArray
