@@ -16,6 +16,10 @@ def main() -> None:
         if sys.stderr is not None:
             os.write(2, b"trninfer: interrupted\n")
         sys.exit(INTERRUPTED)
+    finally:
+        # Python ends `python -m` by a signal, whatever the exit status, where Ctrl-C came while text was executed, as
+        # dataclasses do while they load; text that runs through makes it forget that.
+        exec("")
 
 
 if __name__ == "__main__":

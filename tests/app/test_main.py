@@ -196,3 +196,14 @@ main()
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "trninfer: interrupted\n")
+
+
+def test_an_interruption_of_executed_text_is_a_status_and_no_signal(tmp_path) -> None:
+    (tmp_path / "interrupted.py").write_text("""
+import trninfer.app.main
+from trninfer.__main__ import main
+trninfer.app.main.main = lambda: exec("raise KeyboardInterrupt")  # as where a dataclass is being made
+main()
+""")
+    ended = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "trninfer: interrupted\n")
