@@ -2,7 +2,8 @@
 
 In the order in which a network goes through them:
 
-    drawing   its layers as those of the kernel (program), slices and shuffles an order of channels (channels)
+    drawing   its layers, each kind in its way, as those of the kernel (program), added to those before (drawn);
+        slices and shuffles are an order of channels (channels)
     cut       as few launches as SBUF and the number of instructions allow, each with a plan of its own
     plan      the quickest of the ways in which the layers of a launch may run, for the batch that came:
         tails, widen, fold    layers written otherwise, so that few channels fill the partitions
