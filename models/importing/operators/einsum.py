@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from string import ascii_uppercase
 
 from ...network import ModelError
 from ..importer import Importer
@@ -12,8 +13,6 @@ from ..onnx_file import Node
 from .convolution import OF_TWO_VALUES, dense
 from .rearranging import reshaped
 
-_AXES = "ABCDEFGH"  # for those that `...` stands for
-
 
 def _einsum(importer: Importer, node: Node) -> None:
     """Axes that both have and the result has not are summed over; the data's others stay, the weights' are new."""
@@ -21,15 +20,17 @@ def _einsum(importer: Importer, node: Node) -> None:
     places = [place for place, name in enumerate(node.inputs) if name in importer.views]
     if len(places) > 1:
         raise ModelError(OF_TWO_VALUES)
-    if len(node.inputs) != 2 or equation.split("->")[0].count(",") != 1:
+    inputs, arrow, result = equation.partition("->")
+    terms = inputs.split(",")
+    if len(node.inputs) != 2 or len(terms) != 2:
         raise ModelError(f"its equation {equation!r} is not supported; data times one weight is")
-    view = importer.data(node, places[0])
-    weight = importer.weight(node, 1 - places[0])
-    equation = equation.replace(
-        "...", _AXES[: max(0, view.rank - len(equation.split("->")[0].split(",")[places[0]]) + 3)]
-    )
-    terms, result = _terms(equation)
-    letters, others = terms[places[0]], terms[1 - places[0]]
+    place = places[0]
+    view = importer.data(node, place)
+    weight = importer.weight(node, 1 - place)
+    unused = "".join(letter for letter in ascii_uppercase if letter not in equation)
+    dots = unused[: max(0, view.rank - len(terms[place]) + 3)]
+    letters, others = (terms[at].replace("...", dots) for at in (place, 1 - place))
+    result = (result if arrow else _implicit(inputs)).replace("...", dots)
     extents = dict(zip(others, weight.shape))
     kept = letters.translate(str.maketrans("", "", others))
     summed = letters.translate(str.maketrans("", "", kept))
@@ -60,11 +61,11 @@ def _einsum(importer: Importer, node: Node) -> None:
     importer.give(node, spread.permuted(tuple((rows + new).index(letter) for letter in result[first:])))
 
 
-def _terms(equation: str) -> tuple[list[str], str]:
-    """The letters of each input and of the result, which are those that come once where it is left out."""
-    inputs, arrow, result = equation.partition("->")
-    counts = Counter(inputs.replace(",", ""))
-    return inputs.split(","), result if arrow else "".join(sorted(letter for letter in counts if counts[letter] == 1))
+def _implicit(inputs: str) -> str:
+    """The result of an equation that leaves it out: the letters that come once, after what `...` stands for."""
+    counts = Counter(inputs.replace(",", "").replace(".", ""))
+    once = sorted(letter for letter in counts if counts[letter] == 1)
+    return "".join(["..." if "..." in inputs else "", *once])
 
 
 OPERATORS = {"Einsum": _einsum}

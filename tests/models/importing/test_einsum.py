@@ -18,6 +18,7 @@ from trninfer.models.importing import import_network
         ("nctv,vw->nctw", (3, 5, 7), (7, 7), 105),  # a graph's neighbours, as ST-GCN sums them
         ("nkctv,kvw->nctw", (2, 3, 4, 5), (2, 5, 6), 72),
         ("...c, cd -> ...d", (3, 5, 7), (7, 4), 60),
+        ("...A,AB->...B", (3, 5, 7), (7, 4), 60),
         ("abc,cde->abde", (3, 8), (8, 2, 5), 30),  # Keras's EinsumDense, to several heads
         ("abde,dec->abc", (3, 2, 5), (2, 5, 4), 12),
         ("bi,ij", (6,), (6, 4), 4),
