@@ -291,17 +291,19 @@ def _meaning(importer: Importer, view: View) -> Output:
     if isinstance(layer, Softmax):
         return Output("classes", "log_softmax" if layer.log else "softmax")
     inputs = importer.builder.shapes[INPUT]
-    image = len(view.shape) == 3 and max(view.shape[1:]) > 1 and not isinstance(layer, Pool)
+    shape = view.shape
+    array = len(shape) == 3 and max(shape[1:]) > 1 and not isinstance(layer, Pool)
+    array = array or (len(shape) == 2 and min(shape) > 1)  # an image; or a table, of boxes or points
     again = len(inputs) == 3 and count == math.prod(inputs) > 1  # an image from an image, perhaps as a row
     if isinstance(layer, Activation) and layer.activation in ("sigmoid", "hardsigmoid"):
-        return Output("values" if image or again else "sigmoid")
+        return Output("values" if array or again else "sigmoid")
     if isinstance(layer, Concat) and _is_a_chance_and_the_rest(importer, layer):
         return Output("classes", "softmax")
     while isinstance(layer, Affine) and layer.activation == "identity":  # an action from -2 to 2, say
         layer = importer.builder.layers.get(layer.inputs[0])
     values = isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")
     values = values or (isinstance(layer, Combine) and layer.operation == "divide")  # by its norm, as embeddings are
-    if count == 1 or values or image or count == math.prod(inputs):
+    if count == 1 or values or array or count == math.prod(inputs):
         return Output("values")
     importer.note(f"its {count} numbers are raw scores of classes (a softmax makes probabilities of them)")
     return Output("classes", "raw")

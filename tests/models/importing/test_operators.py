@@ -282,6 +282,16 @@ def test_the_last_layer_says_what_the_output_is(last: str, tmp_path: Path) -> No
     assert told.network.output == Output("values") and told.comparison.passed
 
 
+@pytest.mark.parametrize("last", ["Sigmoid", "nothing"])
+def test_a_table_is_values_and_a_row_of_it_classes(last: str, tmp_path: Path) -> None:
+    for rows, kind in ((1, "sigmoid" if last == "Sigmoid" else "classes"), (3, "values")):
+        chain = Chain(rows, 6)
+        chain.add("MatMul", chain.weight(6, 4))
+        if last == "Sigmoid":
+            chain.add("Sigmoid")
+        assert assert_imports(chain, tmp_path).network.output.kind == kind
+
+
 def test_one_output_and_as_many_as_inputs_are_values(tmp_path: Path) -> None:
     chain = Chain(6)
     chain.gemm(6, 1)
