@@ -19,7 +19,6 @@ from .network import (
     Output,
     Pool,
     Softmax,
-    output_shape,
 )
 
 __all__ = [
@@ -40,7 +39,6 @@ __all__ = [
     "Softmax",
     "bundled_models",
     "load_model",
-    "output_shape",
     "run_network",
     "save_model",
 ]

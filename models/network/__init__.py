@@ -25,7 +25,7 @@ from .checks import (
 from .convolution import Conv2d, Dense
 from .elementwise import OPERATIONS, Affine, Combine
 from .ends import FeatureInput, ImageInput, Input, Output
-from .graph import Network, output_shape
+from .graph import Network
 from .kinds import LAYER_KINDS
 from .layer import Layer
 from .normalize import GroupNorm, LayerNorm, LocalResponseNorm, Softmax
@@ -74,5 +74,4 @@ __all__ = [
     "Softmax",
     "Transpose",
     "describe_shape",
-    "output_shape",
 ]

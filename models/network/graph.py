@@ -167,11 +167,6 @@ class Network:
         return Network(fields["name"], build(INPUT_KINDS, INPUT, fields["input"]), tuple(built), tuple(labels), output)
 
 
-def output_shape(layer: Layer, *input_shapes: Shape) -> Shape:
-    """Shape after `layer` of one example of `input_shapes`; ModelError where they do not fit."""
-    return layer.output_shape(*input_shapes)
-
-
 def _told_by(layers: Sequence[Layer]) -> Output:
     """What the last layer's numbers are where nobody said: classes, by softmax or as raw scores."""
     last = layers[-1] if layers else None

@@ -21,7 +21,6 @@ from trninfer.models.network import (
     Output,
     Pool,
     Softmax,
-    output_shape,
 )
 
 IMAGE = ImageInput(1, 32, 32, "digit", (0.0,), (1.0,))
@@ -60,7 +59,7 @@ def test_shapes_follow_the_layers() -> None:
 
 
 def test_pool_drops_rows_left_over() -> None:
-    assert output_shape(Conv2d("c", 3, 5, (3, 3), pool_size=2), (3, 9, 12)) == (5, 3, 5)
+    assert Conv2d("c", 3, 5, (3, 3), pool_size=2).output_shape((3, 9, 12)) == (5, 3, 5)
 
 
 @pytest.mark.parametrize(
