@@ -73,9 +73,13 @@ def assert_as_golden(network: Network, dtype: str = "float32", count: int = 3) -
     x = np.random.default_rng(7).standard_normal((count, *network.input.shape)).astype(np.float32)
     expected = run_network(network, model.tensors, x).probabilities
     tolerance = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 6e-2}[dtype]
+    # A normalization of values that nearly cancel enlarges the rounding before it: by how much, rounded operands tell.
+    rounded = {name: tensor.astype(DTYPES[dtype]).astype(np.float32) for name, tensor in model.tensors.items()}
+    by_operands = run_network(network, rounded, x.astype(DTYPES[dtype]).astype(np.float32)).probabilities - expected
+    allowed = tolerance + 2 * float(np.abs(by_operands).max(initial=0))
     for launches in get_args(Per):
         result = Session(model, SimulatedBackend("trn2"), dtype, 2, LaunchOptions(launches)).run(x)
-        np.testing.assert_allclose(result.probabilities, expected, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(result.probabilities, expected, rtol=tolerance, atol=allowed)
         largest = np.full(count, -1) if network.output.kind == "values" else result.probabilities.argmax(axis=1)
         np.testing.assert_array_equal(result.classes, largest)
 
