@@ -108,7 +108,9 @@ def _places(node: Node, old: bool, extent: int, size: int, scale: float) -> np.n
     rule = text(node, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
     new = np.arange(size, dtype=np.float64)
     if rule == "half_pixel" or (rule == "pytorch_half_pixel" and size > 1):
-        return (new + 0.5) / scale - 0.5
+        # In float32, as ONNX Runtime has it: a floor tells 3 from 2.9999998.
+        half = np.float32(0.5)
+        return (new.astype(np.float32) + half) / np.float32(scale) - half
     if rule == "pytorch_half_pixel":
         return new * 0
     if rule == "asymmetric":
