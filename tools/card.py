@@ -32,12 +32,27 @@ IN_SHORT = {
 }
 
 
+class Round(NamedTuple):
+    """A part of the training: which network, by whom it is taught, and for how long."""
+
+    network: Network
+    steps: int
+    rate: float  # the highest learning rate
+    rising: float  # the share of the steps in which it rises
+    seed: int = 0
+    after: int | None = None  # the round whose average it begins with
+    taught_by: tuple[int, ...] = ()  # the rounds whose averages give the answers to learn; none: the labels
+    shares: int = 0  # which of the training's shares its batches have
+    sure: tuple[str, ...] = ()  # the sources whose labels are learned although there are teachers
+    validation_fonts: bool = False  # the pictures of these families are among the fonts
+
+
 class Training(NamedTuple):
-    """What a network was trained on and how: the sources, their shares of a batch and the steps of each round."""
+    """What a network was trained on and how: the sources, their shares of a batch, the rounds, and what was fitted."""
 
     sources: Mapping[str, Rendering]
     shares: Sequence[Mapping[str, int]]
-    steps: Sequence[int]
+    rounds: Sequence[Round]
     most_refused: float  # share of the validation fonts' digits
     offset: float
     temperature: float
@@ -120,10 +135,20 @@ def _of_sources(training: Training) -> dict[str, str]:
         "digits": f"{sum(counts.values()) - none:,}",
         "none": f"{none:,}",
         "sources": "\n".join(rows),
-        "first_steps": f"{training.steps[0]:,}",
-        "second_steps": f"{training.steps[1]:,}",
-        "last_steps": f"{training.steps[2]:,}",
+        "rounds": "\n".join(_describe_round(number, each) for number, each in enumerate(training.rounds, 1)),
     }
+
+
+def _describe_round(number: int, each: Round) -> str:
+    """A row of the table of rounds, which are numbered from 1."""
+    channels = ", ".join(str(layer.out_channels) for layer in each.network.layers if isinstance(layer, Conv2d))
+    begins = "random weights" if each.after is None else f"the average of round {each.after + 1}"
+    teachers = " and ".join(str(teacher + 1) for teacher in each.taught_by)
+    learns = f"the answers of round {teachers}" if teachers else "the labels"
+    learns += f", the labels of {' and '.join(each.sure)}" if each.sure else ""
+    fonts = ", the validation fonts as well" if each.validation_fonts else ""
+    batch = "ABC"[each.shares]
+    return f"| {number} | {channels} | {begins} | {learns}{fonts} | {batch} | {each.steps:,} | {each.rate:g} |"
 
 
 def _of_families() -> dict[str, str]:

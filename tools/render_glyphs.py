@@ -10,7 +10,8 @@ centred at once, so that a network sees ten times as many shapes of digits, and 
 - variants: digits as hands write them and few fonts draw them (`variants.py`);
 - turned digits: mirrored, upside down or lying, where that is no digit;
 - strokes: a few random lines, arcs and loops, as a script that nobody writes would have them;
-- overlaps: two glyphs across each other.
+- overlaps: two glyphs across each other;
+- written digits, made-up signs: stroke by stroke, with the same pens (`strokes.py`).
 
 All are trained on; no family of the validation or held-out side is among them.
 """
@@ -35,6 +36,7 @@ from .lookalikes import is_confusable, lookalikes
 from .render_digits import INK_SIDE, Rendering, change_strokes, collect, distort_ink, fit_ink, font_ink
 from .render_nondigits import NONE
 from .shapes import TRAINING_SHAPES, draw_shape
+from .strokes import draw_made_up_sign, draw_written_digit
 from .variants import draw_variant, varied_digit
 
 COUNTS = {
@@ -49,8 +51,10 @@ COUNTS = {
     "variants": 14000,
     "drawings": 6000,
     "common signs": 3000,
+    "written digits": 20000,
+    "made-up signs": 15000,
 }
-DIGIT_KINDS = ("digits", "handwriting", "variants")
+DIGIT_KINDS = ("digits", "handwriting", "variants", "written digits")
 STREAM = 201  # before the kind's number, for the seeds
 SIDE = 72  # of the canvas that a glyph is distorted on, in pixels
 # Below this likeness to every digit, made-up glyphs are surely none.
@@ -135,6 +139,8 @@ class Glyphs:
             "overlaps": self._overlap,
             "drawings": self._drawing,
             "common signs": self._common,
+            "written digits": lambda rng: draw_written_digit(label, rng),
+            "made-up signs": lambda rng: _none(draw_made_up_sign(rng)),
         }
         while True:
             try:

@@ -37,10 +37,6 @@ class Distortion(NamedTuple):
     bend: float = 0.05  # standard deviation of the elastic displacement at 5x5 points
 
 
-# For pictures that were rotated, sheared and squeezed when they were rendered.
-SLIGHT = Distortion(rotation=0.07, scale=0.06, shear=0.07, shift_x=0.08, shift_y=0.08, bend=0.03)
-
-
 def module_for(network: Network, dropout: float, normalize: bool = False) -> nn.Sequential:
     """The network as a PyTorch module that gives logits, with dropout before each dense layer but an input one.
 
@@ -164,20 +160,18 @@ def train(
     smoothing: float = SMOOTHING,
     average_decay: float = AVERAGE_DECAY,
     checkpoint: Checkpoint | None = None,
-    cycle: int | None = None,
     rising: float = 0.3,
 ) -> nn.Sequential:
     """Train for a fixed number of steps (AdamW, one cycle) and return the running average of the weights.
 
-    The learning rate rises for a share `rising` of the cycle, then falls; with a cycle longer than the steps, they end
-    while it is still high.
+    The learning rate rises for a share `rising` of the steps, then falls.
 
     With `bfloat16`, convolutions and products are computed in it, in half the time; the weights stay float32.
     """
     if bfloat16:
         module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload, unused-ignore]
     optimizer = torch.optim.AdamW(module.parameters(), learning_rate, weight_decay=weight_decay)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, cycle or steps, pct_start=rising)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, steps, pct_start=rising)
     average = copy.deepcopy(module).eval()
     run = Run(module, average, optimizer, schedule)
     first = run.restore(checkpoint.path) if checkpoint and checkpoint.path.is_file() else 0

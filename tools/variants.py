@@ -114,7 +114,7 @@ def draw_nine(rng: np.random.Generator) -> Image.Image:
     turns = np.linspace(rng.uniform(-0.9, -0.2), 2 * math.pi + rng.uniform(-0.5, 0.1), 40)
     bowl = np.stack([wide * np.cos(turns), -0.25 + high * -np.sin(turns)], 1)
     side, deep, back = wide + rng.uniform(-0.03, 0.05), rng.uniform(0.35, 0.6), rng.uniform(0.3, 0.75)
-    tail = _smooth(
+    tail = smooth(
         [
             (side, rng.uniform(-0.5, -0.3)),
             (side, 0.0),
@@ -142,7 +142,7 @@ def draw_five(rng: np.random.Generator) -> Image.Image:
     """A 5 as one smooth curve, close to an S, with a short or a missing bar at the top."""
     wide, neck = rng.uniform(0.22, 0.34), rng.uniform(-0.2, -0.05)
     left = -wide + rng.uniform(0.0, 0.12)
-    body = _smooth(
+    body = smooth(
         [
             (left + rng.uniform(0.35, 0.75), -0.5 + rng.uniform(-0.06, 0.04)),
             (left + 0.12, -0.48),
@@ -157,7 +157,7 @@ def draw_five(rng: np.random.Generator) -> Image.Image:
     return _written([body], rng)
 
 
-def _smooth(points: list[tuple[float, float]]) -> np.ndarray:
+def smooth(points: list[tuple[float, float]] | np.ndarray) -> np.ndarray:
     """A smooth curve through points: Catmull and Rom's, [N, 2]."""
     ends = np.array([points[0], *points, points[-1]])
     t = np.linspace(0, 1, 10, endpoint=False)[:, None]

@@ -11,7 +11,7 @@ pytest.importorskip("sklearn")
 
 from trninfer.models.network import Conv2d, Dense, Flatten, ImageInput, Network, Softmax
 from trninfer.tools.calibration import Bin
-from trninfer.tools.card import Training, describe_layers, verdict, write_card
+from trninfer.tools.card import Round, Training, describe_layers, verdict, write_card
 from trninfer.tools.render_digits import Rendering
 from trninfer.tools.render_nondigits import NONE
 from trninfer.tools.scoring import Score
@@ -54,21 +54,31 @@ def test_what_was_reached_is_told_apart() -> None:
 
 def test_the_card_has_the_figures(tmp_path: Path) -> None:
     training = Training(
-        {"a": source(7, 2), "b": source(0, 4)}, ({"a": 5}, {"a": 6, "b": 8}, {"b": 9}), (1000, 200, 30), 0.005, 1.5, 0.7
+        {"a": source(7, 2), "b": source(0, 4)},
+        ({"a": 5}, {"a": 6, "b": 9}),
+        (
+            Round(NETWORK, 1000, 4e-3, 0.2, shares=1),
+            Round(NETWORK, 30, 1e-3, 0.3, after=0, taught_by=(0, 0), sure=("b",), validation_fonts=True),
+        ),
+        0.005,
+        1.5,
+        0.7,
     )
     write_card(tmp_path / "card.md", NETWORK, training, *scores(1990, 9), [Bin(10, 0.9, 0.8), Bin(30, 0.5, 0.5)], 2)
     card = (tmp_path / "card.md").read_text("utf-8")
     for part in (
         "| parameters | 128 (float32) |",
         "7 images of digits and 6 of what is none",
-        "| a | 9 | 5 | 6 | 0 |",
-        "| b | 4 | 0 | 8 | 9 |",
-        "AdamW: 1,000 steps on glyphs, 200 on everything, and 30 with the pictures",
+        "| a | 9 | 5 | 6 |",
+        "| b | 4 | 0 | 9 |",
+        "| 1 | 3 | random weights | the labels | B | 1,000 | 0.004 |",
+        "| 2 | 3 | the average of round 1 | the answers of round 1 and 1, the labels of b",
+        "the labels of b, the validation fonts as well | A | 30 | 0.001 |",
         "2 of these 40 answers are another class",
         "| accuracy, held-out fonts | 1990 of 2000, 99.50 % |",
         "| letters refused | 190 of 200, 95.00 % |",
         "| expected calibration error | 0.0250 |",
-        "1.50 is taken off",
+        "1.50 is\ntaken off",
         "temperature of 0.70",
         "at most 0.5 %",
         "over all 40 held-out",

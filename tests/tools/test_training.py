@@ -102,15 +102,21 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again[name], tensor)
 
 
-def test_a_longer_cycle_ends_while_the_learning_rate_is_high(tmp_path: Path) -> None:
-    rates = []
-    for cycle in (None, 40):
-        kept = Checkpoint(tmp_path / f"{cycle}.pt", 20, lambda average: None)
-        seed_everything(0)
-        train(module_for(NETWORK, dropout=0.1), batches, 20, 1e-2, 1e-2, checkpoint=kept, cycle=cycle, rising=0.1)
-        optimizer = torch.load(kept.path, weights_only=True)[4]
-        rates.append(optimizer["param_groups"][0]["lr"])
-    assert rates[0] < 1e-4 < 4e-3 < rates[1]
+def test_the_learning_rate_rises_for_its_share_and_ends_low(tmp_path: Path) -> None:
+    rates: dict[int, float] = {}
+    kept = Checkpoint(tmp_path / "checkpoint.pt", 2, lambda average: None)
+
+    def watched() -> Iterator[Batch]:
+        for step, batch in enumerate(batches()):
+            if kept.path.is_file():
+                rates[step] = torch.load(kept.path, weights_only=True)[4]["param_groups"][0]["lr"]
+            yield batch
+
+    seed_everything(0)
+    train(module_for(NETWORK, dropout=0.1), watched, 20, 1e-2, 1e-2, checkpoint=kept, rising=0.5)
+    assert rates[2] < rates[6] < rates[10] > rates[14] > rates[18]
+    assert rates[10] == pytest.approx(1e-2, rel=0.1)
+    assert torch.load(kept.path, weights_only=True)[4]["param_groups"][0]["lr"] < 5e-4
 
 
 def test_no_distortion_changes_nothing() -> None:
