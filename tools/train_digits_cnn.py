@@ -15,9 +15,8 @@ refused, or in which no ink is found, counts as wrong.
 Two larger networks are trained, and teach the small one: ROUNDS. Settings are chosen, and the offset of none and the
 temperature are fitted, after the round before the last, on the fonts of VALIDATION_FAMILIES and the validation side of
 what is no digit; the last round learns these fonts as well. `--validate` stops before anything held out is scored, and
-writes nothing.
-`--cache DIRECTORY` keeps the rendered pictures, which take half of the time, and checkpoints of the training. `--score`
-trains nothing: it scores the network that is there, and writes its figures again.
+writes nothing. `--cache DIRECTORY` keeps the rendered pictures and checkpoints of the training. `--score` trains
+nothing: it scores the network that is there, and writes its figures again.
 """
 
 from __future__ import annotations
