@@ -95,9 +95,8 @@ def any_pen(rng: np.random.Generator) -> Pen:
     return Pen(wide, max(2.5, contrast * wide), float(angle))
 
 
-def written(strokes: Strokes, rng: np.random.Generator, pen: Pen | None = None) -> Image.Image:
-    """Strokes as ink without margin, by any pen; the pen is a polygon that is dragged along each."""
-    pen = pen or any_pen(rng)
+def written(strokes: Strokes, pen: Pen) -> Image.Image:
+    """Strokes as ink without margin: the pen is a polygon that is dragged along each."""
     every = np.concatenate(strokes)
     low, scale = every.min(axis=0), 0.8 * INK_SIDE / max(np.ptp(every, axis=0).max(), 1e-6)
     around = np.linspace(0, 2 * math.pi, 16, endpoint=False)
@@ -209,20 +208,20 @@ def sign_strokes(rng: np.random.Generator) -> Strokes:
 @cache
 def _plain_digits() -> Lookalikes:
     rngs = [np.random.default_rng([5, number]) for number in range(800)]
-    return Lookalikes([written(digit_strokes(number % 10, rng), rng, PLAIN) for number, rng in enumerate(rngs)])
+    return Lookalikes([written(digit_strokes(number % 10, rng), PLAIN) for number, rng in enumerate(rngs)])
 
 
 def draw_written_digit(digit: int, rng: np.random.Generator) -> Image.Image:
     """A digit as ink without margin, by any pen."""
-    return _finished(written(digit_strokes(digit, rng), rng), rng)
+    return _finished(written(digit_strokes(digit, rng), any_pen(rng)), rng)
 
 
 def draw_made_up_sign(rng: np.random.Generator) -> Image.Image:
     """A made-up sign as ink without margin, by any pen; ValueError where it looks like a digit."""
     strokes = sign_strokes(rng)
-    if _plain_digits().alike(written(strokes, rng, PLAIN)) > MAX_LIKENESS:
+    if _plain_digits().alike(written(strokes, PLAIN)) > MAX_LIKENESS:
         raise ValueError("like a digit")
-    return _finished(written(strokes, rng), rng)
+    return _finished(written(strokes, any_pen(rng)), rng)
 
 
 def _finished(ink: Image.Image, rng: np.random.Generator) -> Image.Image:

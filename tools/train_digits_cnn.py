@@ -140,6 +140,8 @@ def batches(
         name: (torch.from_numpy(source.images), torch.from_numpy(source.labels).long())
         for name, source in sources.items()
     }
+    # Constant: which rows of a batch learn their labels although there are teachers.
+    by_label = torch.cat([torch.full((share, 1), name in sure) for name, share in shares.items()])
     while True:
         images, targets = [], []
         for name, share in shares.items():
@@ -154,8 +156,7 @@ def batches(
         x = x.clamp(0, 1)
         y = torch.cat(targets)
         if teachers:
-            told = torch.cat([torch.full((share, 1), name in sure) for name, share in shares.items()])
-            y = torch.where(told, F.one_hot(y, NONE + 1), _taught(teachers, x))
+            y = torch.where(by_label, F.one_hot(y, NONE + 1), _taught(teachers, x))
         yield x, y
 
 

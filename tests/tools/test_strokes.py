@@ -32,7 +32,7 @@ def test_a_written_digit_is_ink_without_margin(digit: int) -> None:
 @pytest.mark.parametrize("digit", range(10))
 def test_a_written_digit_is_like_itself(digit: int) -> None:
     """By the average over many; some ways to write a 4 or a 6 are as much like another digit of this one font."""
-    inks = [written(digit_strokes(digit, rng), rng, PLAIN) for rng in map(np.random.default_rng, range(60))]
+    inks = [written(digit_strokes(digit, rng), PLAIN) for rng in map(np.random.default_rng, range(60))]
     likeness = [np.mean([look.alike(ink) for ink in inks]) for look in FONT]
     assert likeness[digit] > 0.2 and digit in np.argsort(likeness)[-2:]
 
@@ -47,7 +47,7 @@ def test_a_made_up_sign_is_like_no_digit_or_is_refused() -> None:
             refused += 1
         else:
             drawn += 1
-            plain = written(sign_strokes(np.random.default_rng(seed)), np.random.default_rng(0), PLAIN)
+            plain = written(sign_strokes(np.random.default_rng(seed)), PLAIN)
             assert max(ink.size) == INK_SIDE
             assert max(look.alike(plain) for look in FONT) < MAX_LIKENESS + 0.15
     assert drawn > 20 and refused > 2
@@ -55,7 +55,7 @@ def test_a_made_up_sign_is_like_no_digit_or_is_refused() -> None:
 
 def test_a_flat_pen_writes_thick_and_thin() -> None:
     strokes = [np.array([[0.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 1.0]])]
-    ink = np.asarray(written(strokes, np.random.default_rng(0), Pen(20.0, 4.0, 0.0))) > 127
+    ink = np.asarray(written(strokes, Pen(20.0, 4.0, 0.0))) > 127
     upright = ink[: len(ink) // 2].sum(axis=1).mean()
     lying = ink[:, ink.shape[1] // 2 :].sum(axis=0).mean()
     assert upright > 3 * lying > 0

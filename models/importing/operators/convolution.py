@@ -202,7 +202,8 @@ def _matmul(importer: Importer, node: Node) -> None:
             f"multiplies weights {list(weight.shape)} by {importer.told(view)}, whose rows are the batch's"
         )
     weight = weight.T if left or integer(node, "transB", 0) else weight
-    weight = weight * np.float32(number(node, "alpha", 1.0))
+    alpha = np.float32(number(node, "alpha", 1.0))
+    weight = weight if alpha == 1 else weight * alpha  # large ones are not copied for nothing
     order = (*range(axes - 2), axes - 1, axes - 2) if left else tuple(range(axes))
     importer.give(node, dense(importer, view.permuted(order), weight, None).permuted(order))
 
