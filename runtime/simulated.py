@@ -24,15 +24,14 @@ from .layer_times import layer_parts, layer_times
 
 
 @contextmanager
-def what_if(constants: Mapping[str, float], target: str | None = None) -> Iterator[None]:
-    """While it lasts, predictions for a target (all without one) are of a machine with these constants
-    (simulator/timing/constants/), and say so. KernelError for a name that there is not or a value that cannot be."""
+def what_if(constants: Mapping[str, float], target: str) -> Iterator[None]:
+    """While it lasts, predictions for a target are of a machine with these constants (simulator/timing/constants/), and
+    say so. KernelError for a name that there is not or a value that cannot be."""
     with ExitStack() as stack:
-        for name in simulator.TARGETS if target is None else (target,):
-            try:
-                stack.enter_context(simulator.changed(name, constants))
-            except simulator.NkiValidationError as error:
-                raise KernelError(str(error)) from None
+        try:
+            stack.enter_context(simulator.changed(target, constants))
+        except simulator.NkiValidationError as error:
+            raise KernelError(str(error)) from None
         yield
 
 

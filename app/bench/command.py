@@ -38,6 +38,8 @@ Examples:
     trninfer bench --model digits-cnn --report report.html
   What if DMA moved 500 bytes a nanosecond (names and values: simulator/timing/constants/)?
     trninfer bench --model digits-cnn --set dma_sustained=500
+  As version 0.2's first timing model had it?
+    trninfer bench --set @benchmarks/data/earlier-constants.json
   On a chip: median and 99th percentile of 100 calls, and times on the device:
     trninfer bench --backend neuron --warmup 10 --iters 100 --device-times
   Keep a baseline, and fail where a later run is more than 2 % slower:
@@ -71,8 +73,9 @@ def bench(
         list[str] | None,
         typer.Option(
             "--set",
-            metavar="NAME=VALUE",
-            help="Predict for another machine: a constant of the timing model with this value; may be given again.",
+            metavar="NAME=VALUE|@FILE",
+            help="Predict with another value of a constant of the timing model, or with those of a JSON file, by name "
+            "or by target and name; may be given again.",
         ),
     ] = None,
     *,

@@ -14,16 +14,14 @@ from .kernel import bench_kernel
 from .networks import bench_networks
 from .subject import BenchSubject
 from .suite import bench_suite
-from .what_if import another_machine
+from .what_if import Values, another_machine
 
 Timelines = list[tuple[str, object]]  # row and timeline, in the order of the launches
 
 
-def measure(
-    subject: BenchSubject, options: RunOptions, started: float, constants: dict[str, float]
-) -> tuple[Report, Timelines]:
+def measure(subject: BenchSubject, options: RunOptions, started: float, constants: Values) -> tuple[Report, Timelines]:
     """The report on what was timed, and its timelines where the backend keeps them; predicted with other `constants`
-    of the timing model where there are any."""
+    of the timing model, by target, where there are any."""
     if subject.suite is not None:
         if (ignored := subject.ignored(options)) and not options.quiet:
             complain(f"{', '.join(ignored)}: no effect on a suite, whose cases have their own")

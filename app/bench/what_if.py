@@ -1,33 +1,82 @@
-"""`bench --set name=value`: predictions for a machine whose constants are others."""
+"""`bench --set`: predictions for a machine with other constants of the timing model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, reason
 from ..text import parse_number
 
+_TARGETS = ("trn1", "trn2", "trn3")
+_MOST_BYTES = 1 << 20  # of a file of constants
 
-def parse_constants(given: Sequence[str]) -> dict[str, float]:
-    """["dma_sustained=500"] as {"dma_sustained": 500.0}; UsageError for what is no number of a name."""
-    values: dict[str, float] = {}
+Values = dict[str, dict[str, float]]  # by target, then by name
+
+
+def parse_constants(given: Sequence[str]) -> Values:
+    """The values of every `--set`, by target.
+
+    `name=value` holds for all targets. `@FILE` names a JSON file: {"name": value, ...} for all targets, or an object of
+    these for each target. What is given later replaces what a file has. UsageError for anything else.
+    """
+    values: Values = {target: {} for target in _TARGETS}
+    named: set[str] = set()
     for part in given:
+        if part.strip().startswith("@"):
+            for target, constants in _read(Path(part.strip()[1:])).items():
+                values[target].update(constants)
+            continue
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
-            raise UsageError(f"--set: {part!r} is not of the form name=value, as in dma_sustained=500")
-        if name in values:
+            raise UsageError(
+                f"--set: {part!r} is not of the form name=value, as in dma_sustained=500, nor @FILE, a file of these"
+            )
+        if name in named:
             raise UsageError(f"--set: {name} is given twice")
+        named.add(name)
         try:
-            values[name] = parse_number(value)
+            number = parse_number(value)
         except ValueError:
             raise UsageError(f"--set: {name} must be a number, came {value!r}") from None
-    return values
+        for constants in values.values():
+            constants[name] = number
+    return values if any(values.values()) else {}
+
+
+def _read(path: Path) -> Values:
+    """The constants in a file, by target."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise UsageError(f"--set: {path} is larger than {_MOST_BYTES} bytes: no file of constants")
+        document = json.loads(content)
+    except OSError as error:
+        raise UsageError(f"--set: cannot read {path}: {reason(error)}") from None
+    except (ValueError, RecursionError):
+        raise UsageError(f"--set: {path} is no JSON") from None
+    if isinstance(document, dict) and document and set(document) <= set(_TARGETS):
+        return {target: _numbers(path, constants, f"{target}: ") for target, constants in document.items()}
+    return {target: _numbers(path, document, "") for target in _TARGETS}
+
+
+def _numbers(path: Path, constants: Any, where: str) -> dict[str, float]:
+    if not isinstance(constants, dict):
+        raise UsageError(f'--set: {path}: {where}must be an object of constants, as {{"dma_sustained": 500}}')
+    for name, value in constants.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise UsageError(f"--set: {path}: {where}{name} must be a number, came {value!r}")
+    return {name: float(value) for name, value in constants.items()}
 
 
 @contextmanager
-def another_machine(backend: str, target: str | None, constants: dict[str, float]) -> Iterator[None]:
-    """Predict with these constants of the timing model; UsageError where nothing is predicted or one is impossible."""
+def another_machine(backend: str, target: str | None, constants: Mapping[str, Mapping[str, float]]) -> Iterator[None]:
+    """Predict for `target`, all targets without one, with these constants, by target; UsageError where nothing is
+    predicted or a constant is impossible."""
     if not constants:
         yield
         return
@@ -37,8 +86,9 @@ def another_machine(backend: str, target: str | None, constants: dict[str, float
     from ...runtime.simulated import what_if
 
     with ExitStack() as stack:
-        try:
-            stack.enter_context(what_if(constants, target))
-        except KernelError as error:
-            raise UsageError(f"--set: {str(error).removeprefix('constants: ')}") from None
+        for name in _TARGETS if target is None else (target,):
+            try:
+                stack.enter_context(what_if(constants.get(name, {}), name))
+            except KernelError as error:
+                raise UsageError(f"--set: {str(error).removeprefix('constants: ')}") from None
         yield

@@ -3,11 +3,14 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
+from trninfer.app.bench.what_if import parse_constants
 from trninfer.runtime.measure import suites
 from trninfer.runtime.measure.kernel_cases import kernel_names
 from trninfer.runtime.neuron import environment
+from trninfer.simulator.timing.constants import TABLE, TARGETS
 
 
 def test_all_bundled_networks(cli) -> None:
@@ -141,6 +144,38 @@ def test_what_if_the_machine_were_another(cli) -> None:
     for given, message in wrong.items():
         refused = cli(*shape, "--set", given)
         assert refused.status == 2 and message in refused.err
+
+
+def test_constants_come_from_a_file(cli, tmp_path) -> None:
+    shape = ("bench", "--kernel", "vector_add", "--shape", "n=1280000", "--format", "json")
+    file = tmp_path / "machine.json"
+
+    def total(content: object, *more: str) -> float:
+        file.write_text(json.dumps(content), encoding="utf-8")
+        return cli(*shape, "--set", f"@{file}", *more).json()["total_us"]
+
+    faster = cli(*shape, "--set", "dma_sustained=500").json()["total_us"]
+    assert total({"dma_sustained": 500}) == total({"trn2": {"dma_sustained": 500}, "trn1": {}}) == faster
+    assert total({"dma_sustained": 100}, "--set", "dma_sustained=500") == faster
+    assert total({"trn1": {"dma_sustained": 500}}) == cli(*shape).json()["total_us"]
+    for content, message in (
+        ("{", "is no JSON"),
+        ("[1]", "must be an object of constants"),
+        ('{"launch_ns": "1"}', "launch_ns must be a number, came '1'"),
+        ('{"trn2": {"launch_ns": true}}', "trn2: launch_ns must be a number, came True"),
+        ('{"no_such": 1}', "no constant"),
+    ):
+        file.write_text(content, encoding="utf-8")
+        refused = cli(*shape, "--set", f"@{file}")
+        assert refused.status == 2 and message in refused.err, refused
+        assert len(refused.err.splitlines()) == 1 and refused.out == ""
+    assert "cannot read" in cli(*shape, "--set", f"@{tmp_path / 'none.json'}").err
+
+
+def test_the_earlier_constants_name_every_constant() -> None:
+    file = Path(__file__).parents[2] / "benchmarks" / "data" / "earlier-constants.json"
+    earlier = parse_constants([f"@{file}"])
+    assert {target: set(values) for target, values in earlier.items()} == {key: set(TABLE) for key in TARGETS}
 
 
 def test_quiet_alone_would_tell_nothing(cli, feature_model) -> None:

@@ -16,6 +16,7 @@ from .movement import MOVEMENT
 
 TABLE: dict[str, Row] = {**MOVEMENT, **ENGINES}
 TARGETS = ("trn1", "trn2", "trn3")
+_SHOWN = 8  # constants that a note names
 
 
 class Machine:
@@ -64,6 +65,8 @@ def scaled_note(target: str) -> str | None:
             for of, name, value in overrides()
             if of == one
         ]
+        if len(told) > _SHOWN:
+            told = [*told[:_SHOWN], f"and {len(told) - _SHOWN} more"]
         if told:
             notes.append(f"another machine than {one}: {', '.join(told)}")
     return "; ".join(notes) or None
@@ -77,7 +80,8 @@ def change(target: str, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         _possible(target, name, value)
     for name, value in values.items():
-        override(target, name, float(value))
+        own = constants(target)[name].value
+        override(target, name, None if value == own else float(value))
 
 
 @contextmanager
