@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.networks.output_order import OutputOrder
 from ..kernels.tiling.packing import PARTITIONS, output_blocks, packed_layout, packed_rows
 
 
@@ -52,17 +53,20 @@ def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[N
     return np.ascontiguousarray(np.concatenate(columns, axis=1)), np.ascontiguousarray(bias_packed.T)
 
 
-def pack_side_by_side(w: NDArray[Any], together: int, taps: tuple[int, int, int], block: int) -> NDArray[Any]:
-    """Filters [Cout, Cin, kh, kw] for `together` images side by side on the partitions: [rows, steps * outputs].
+def pack_side_by_side(w: NDArray[Any], order: OutputOrder, taps: tuple[int, int, int], block: int) -> NDArray[Any]:
+    """Filters for images that are packed along the partitions: [rows, steps * outputs].
 
-    Rows and outputs are (image, channel); an output has zeros where the input channel is another image's. Columns are
-    in blocks of `block` outputs, each ordered (step, output). `taps` as `taps_in_partitions` gives it.
+    `w` is [order.rows * order.channels, Cin, kh, kw], filter rows outermost. Rows of the result are (image, channel) of
+    the input; an output has zeros where the input channel is another image's. Columns are in blocks of `block`
+    outputs in the order of `order`, each block ordered (step, output). `taps` as `taps_in_partitions` returns it.
     """
-    out_channels, in_channels, *kernel = w.shape
-    filters = np.zeros((together, out_channels, together, in_channels, *kernel), w.dtype)
+    in_channels, *kernel = w.shape[1:]
+    together = order.phases * order.images
+    filters = np.zeros((together, len(w), together, in_channels, *kernel), w.dtype)
     for image in range(together):
         filters[image, :, image] = w
-    filters = filters.reshape(together * out_channels, together * in_channels, *kernel)
+    apart = filters.reshape(order.phases, order.images, order.rows, order.channels, together * in_channels, *kernel)
+    filters = apart.swapaxes(1, 2).reshape(together * len(w), together * in_channels, *kernel)
     rows = packed_rows(together * in_channels, *taps)
     return np.concatenate(_pack_section(filters, taps, rows, block), axis=1)
 

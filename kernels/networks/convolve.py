@@ -21,6 +21,7 @@ from ..tiling.warm_up import warm_bank
 from .ends import load
 from .fold import blank_rows
 from .layers import copy_down, heights, inside, make_room, value_in_hbm, whole_tile
+from .output_order import OutputOrder
 from .weights import constants_of, stream_of, units_of, weights_of
 
 
@@ -75,19 +76,19 @@ def convolve(network, n, operands, target, label):
         given = _room_in_hbm(layer, target, value.pictures, dtype)
     else:
         given = make_room(layer, value.pictures, partitions, layer.rows, layer.columns, label, dtype)
-    apart = value.together // layer.together  # of the images side by side, so many groups no longer are
+    order = OutputOrder(value.together // layer.together, layer.unfold, layer.together, layer.channels)
+    apart = order.phases
     out_tiles = plan.weights.out_tiles
     for index in range(len(plan.groups)):
         for out_tile in out_tiles:
             look_ahead(inputs, index, out_tile.index, len(out_tiles))
-            place = out_tile.index % len(partitions)
-            phase = out_tile.index // len(partitions)
-            first = plan.groups[index].image * apart + (phase if layer.unfold == 1 else 0)
+            phase, row, place = order.position(out_tile.index)
+            first = plan.groups[index].image * apart + phase
             group = _filled(plan.groups[index], ceil_div(given.images - first, apart))
             if group is None:  # none of its pictures is there
                 continue
             images_out = (first, first + (group.images - 1) * apart + 1, apart)
-            rows_out = (0, 1) if layer.unfold == 1 else (phase, layer.unfold)
+            rows_out = (row, order.rows)
             stream = stream_of(weights, plan, out_tile.index)
             chosen = inputs.tiles[weights.reads[out_tile.index][0] : weights.reads[out_tile.index][1]]
             result = _place(layer, given, place, out_tile.size, (images_out, rows_out), group, label, dtype)

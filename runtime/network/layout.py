@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.convolution.forms import DIRECT, VECTOR_NS, matmuls_ns, matrices
+from ...kernels.networks.output_order import OutputOrder
 from ...kernels.networks.weight_loads import Load, tiles_read, weight_loads
 from ...kernels.tiling.packing import (
     PARTITIONS,
@@ -213,13 +214,18 @@ def _block(layer: Planned, of_input: int) -> int:
     return of_input * layer.channels if layer.kind == "scores" else min(PARTITIONS, layer.together * layer.channels)
 
 
+def output_order(layer: Planned, of_input: int) -> OutputOrder:
+    """Return the order of a convolution's outputs, `of_input` images being packed along the partitions of its input."""
+    return OutputOrder(of_input // layer.together, layer.unfold, layer.together, layer.channels)
+
+
 def _reads(layer: Planned, rows: list[int], of_input: int) -> tuple[list[int], list[tuple[int, int]]]:
     """Channels of each output tile, and the input tiles that it reads."""
-    outputs, block = of_input * layer.channels * layer.unfold, _block(layer, of_input)
-    first = range(0, outputs, block)
-    columns = [min(block, outputs - start) for start in first]
+    of_scores = [of_input * layer.channels]
+    columns = of_scores if layer.kind == "scores" else output_order(layer, of_input).tile_sizes()
+    ends = np.cumsum(columns)
     channels = (layer.before[0], layer.channels)
-    reads = [tiles_read(rows, channels, layer.groups, start, start + size) for start, size in zip(first, columns)]
+    reads = [tiles_read(rows, channels, layer.groups, end - size, end) for end, size in zip(ends, columns)]
     return columns, reads
 
 
@@ -229,7 +235,7 @@ def _dense(layer: Planned, of_input: int, block: int) -> list[np.ndarray]:
     filters = layer.filters
     if layer.groups > 1:
         filters = ungrouped(filters, layer.groups)
-    packed = pack_side_by_side(filters, of_input, layer.taps, block)
+    packed = pack_side_by_side(filters, output_order(layer, of_input), layer.taps, block)
     width = block * steps_of(layer, layer.taps)
     return [packed[:, first : first + width] for first in range(0, packed.shape[1], width)]
 

@@ -132,7 +132,7 @@ class _Way:
             layers, self.image, zeros = with_taps(layers, self.image, dtype.itemsize)
             if any(zeros):
                 self.given = Given(zeros)
-        self.layers = tuple(_with_margins(layers, bool(self._forms)))
+        self.layers = tuple(layers)
         self._check()
         self._one = self._with(1, 1)
 
@@ -161,7 +161,7 @@ class _Way:
     def _with(self, together: int, batch: int) -> NetworkLaunch:
         layers = [replace(layer, together=own) for layer, own in zip(self.layers, togethers(self.layers, together))]
         layers = [_of_all_groups(layer) if read_together(layers, layer, together) > 1 else layer for layer in layers]
-        layers = self._grouped(layers, together)
+        layers = self._grouped(_with_margins(layers, bool(self._forms)), together)
         images = ceil_div(batch, together)
         whole = LaidOut(self._formed(layers, together, images), self.image[0], together, self._dtype.itemsize)
         held = sum(whole.run_bytes(n)[0] for n in range(len(layers))) * self._dtype.itemsize

@@ -9,9 +9,14 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted([*ROOT.rglob("kernels/**/*.py"), *ROOT.glob("benchmarks/kernels/*.py")])
 
 
+# Rules of NKI 0.6's front end alone: from 0.7 on kernels are traced by running them as Python.
+OF_THE_PARSER = {"class-base", "unsupported-expression"}
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_of_kernels_has_no_findings(path):
-    assert [str(finding) for finding in examine_file(path).findings] == []
+    findings = examine_file(path).findings
+    assert [str(finding) for finding in findings if finding.rule not in OF_THE_PARSER] == []
 
 
 def test_kernels_are_there_to_be_checked():

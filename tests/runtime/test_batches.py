@@ -1,0 +1,57 @@
+"""Each picture of a batch gets its own answer: random networks against ONNX Runtime.
+
+`pytest tests/runtime/test_batches.py --networks 500 --all-combinations` tries more of them, in every dtype on every
+target with every size of batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from batched_networks import RandomNetwork
+from trninfer.models import Model
+from trninfer.models.importing import ImportOptions, import_network
+from trninfer.runtime.backend import DTYPES
+from trninfer.runtime.session import Session
+from trninfer.runtime.simulated import SimulatedBackend
+from trninfer.runtime.tolerances import network_tolerance
+
+BATCHES = (1, 2, 3, 4, 7, 16)
+COMBINATIONS = tuple(itertools.product(DTYPES, ("trn1", "trn2", "trn3")))
+FLOAT32 = 1e-4  # of a score: a probability is then off by less than the 2e-3 that are allowed
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test a network, `--networks` of them."""
+    count = metafunc.config.getoption("--networks")
+    metafunc.parametrize("seed", range(count))
+
+
+def test_each_picture_of_a_batch_is_answered_as_onnx_runtime_answers_it(
+    seed: int, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    network = RandomNetwork(seed)
+    path = network.saved(tmp_path)
+    golden = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    imported = import_network(path, options=ImportOptions(output_kind="values"))
+    model = Model(imported.network, imported.tensors, {})
+    random = np.random.default_rng(seed)
+    combinations, batches = list(COMBINATIONS), list(BATCHES)
+    if not pytestconfig.getoption("--all-combinations"):
+        combinations = [COMBINATIONS[seed % 9], COMBINATIONS[int(random.integers(9))]]
+        batches = [int(size) for size in random.permutation(BATCHES)[:3]]
+    wrong = []
+    for dtype, target in combinations:
+        session = Session(model, SimulatedBackend(target), dtype, max(BATCHES))
+        for batch in batches:
+            x = random.standard_normal((batch, *network.shape)).astype(np.float32)
+            (expected,) = golden.run(None, {"x": x})
+            error = np.abs(session.run(x).probabilities - expected).max()
+            tolerance = FLOAT32 if dtype == "float32" else network_tolerance(dtype)
+            if not error <= tolerance * max(1.0, np.abs(expected).max()):
+                wrong.append(f"{dtype} on {target}, {batch} pictures: off by {error:.3g}")
+    assert not wrong, "\n".join([*network.words, *wrong])

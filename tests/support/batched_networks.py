@@ -1,0 +1,124 @@
+"""Random small ONNX networks, for the test that each picture of a batch gets its own answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper
+from onnx_chain import Chain
+
+CHANNELS = (4, 5, 8, 12, 16, 24, 32, 40, 64)
+
+
+class RandomNetwork:
+    """A network drawn from a seed: convolutions, pools, residual sums and gates on images of odd and even sizes.
+
+    `saved` writes it as an ONNX file with a symbolic batch; `shape` is (C, H, W) of its input, `words` its layers in
+    order, for the message of a test that fails.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = random = np.random.default_rng(seed)
+        size = int(random.integers(5, 49))
+        self.shape = (int(random.choice([1, 3, 4])), size, size + int(random.choice([0, 0, 1, 3])))
+        self._chain = Chain(*self.shape, seed=seed)
+        self._channels, self._high, self._wide = self.shape
+        self.words: list[str] = [f"{self.shape}"]
+        blocks = [
+            self._convolve,
+            self._convolve,
+            self._convolve,
+            self._pool,
+            self._residual,
+            self._gate,
+            self._depthwise,
+        ]
+        self._convolve()
+        for _ in range(int(random.integers(1, 5))):
+            blocks[int(random.integers(len(blocks)))]()
+        self._end()
+
+    def saved(self, folder: Path) -> Path:
+        """Write the network to a file in `folder`."""
+        path = folder / "network.onnx"
+        model = self._chain.model()
+        last = helper.make_tensor_value_info(self._chain.value, TensorProto.FLOAT, None)
+        model.graph.output[0].CopyFrom(last)
+        path.write_bytes(model.SerializeToString())
+        return path
+
+    def _conv(self, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
+        """A convolution whose outputs have about the spread of its inputs."""
+        chain, each = self._chain, self._channels // groups
+        padding = kernel // 2 if self._random.random() < 0.8 or min(self._high, self._wide) < kernel else 0
+        scale = 1.4 / (each * kernel * kernel) ** 0.5
+        weight = chain.weight(outputs, each, kernel, kernel, scale=scale)
+        bias = chain.weight(outputs, scale=0.2)
+        chain.add("Conv", weight, bias, pads=[padding] * 4, strides=[stride] * 2, group=groups)
+        self._channels = outputs
+        self._high, self._wide = ((side + 2 * padding - kernel) // stride + 1 for side in (self._high, self._wide))
+        self.words.append(f"conv {kernel}x{kernel} /{stride} g{groups} p{padding} -> {outputs}")
+
+    def _activate(self) -> None:
+        name = str(self._random.choice(["Relu", "Relu", "Relu", "Sigmoid", "HardSwish", "LeakyRelu", ""]))
+        if name:
+            self._chain.add(name)
+            self.words.append(name)
+
+    def _convolve(self) -> None:
+        kernel = int(self._random.choice([1, 1, 3, 3, 5]))
+        stride = int(self._random.choice([1, 1, 2])) if min(self._high, self._wide) > 3 else 1
+        self._conv(int(self._random.choice(CHANNELS)), kernel, stride)
+        self._activate()
+
+    def _depthwise(self) -> None:
+        self._conv(self._channels, 3, groups=self._channels)
+        self._activate()
+
+    def _pool(self) -> None:
+        window = int(self._random.choice([2, 3]))
+        if min(self._high, self._wide) < 2 * window:
+            return
+        kind = str(self._random.choice(["MaxPool", "MaxPool", "AveragePool"]))
+        self._chain.add(kind, kernel_shape=[window] * 2, strides=[2, 2])
+        self._high, self._wide = ((side - window) // 2 + 1 for side in (self._high, self._wide))
+        self.words.append(f"{kind} {window}")
+
+    def _residual(self) -> None:
+        before, channels, size = self._chain.value, self._channels, (self._high, self._wide)
+        self._conv(channels, int(self._random.choice([1, 3])))
+        if (self._high, self._wide) == size:
+            self._chain.add("Add", before)
+            self.words.append("+ before")
+        self._activate()
+
+    def _gate(self) -> None:
+        """Squeeze and excite."""
+        chain, before = self._chain, self._chain.value
+        channels, high, wide = self._channels, self._high, self._wide
+        chain.add("GlobalAveragePool")
+        self._high = self._wide = 1
+        self._conv(max(2, channels // 4), 1)
+        chain.add("Relu")
+        self._conv(channels, 1)
+        chain.add("Sigmoid")
+        chain.add("Mul", before)
+        self._high, self._wide = high, wide
+        self.words.append("* before")
+
+    def _end(self) -> None:
+        features = self._channels
+        if self._random.random() < 0.4:
+            self._chain.add("GlobalAveragePool")
+            self.words.append("mean")
+        else:
+            features *= self._high * self._wide
+        self._chain.add("Flatten")
+        outputs = int(self._random.choice([2, 5, 10]))
+        self._chain.add(
+            "Gemm",
+            self._chain.weight(features, outputs, scale=2 / features**0.5),
+            self._chain.weight(outputs, scale=0.2),
+        )
+        self.words.append(f"dense -> {outputs}")
