@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from .inference.answers import Answers, Picture, classify, predict
     from .inference.classifier import Classifier
     from .inference.predictions import LabelProbability, Prediction
-    from .models.errors import InputError
+    from .models.errors import InputError, ModelError
     from .models.files import Model, load_model
-    from .models.network import ModelError
     from .runtime.backend import BackendUnavailable, KernelError, TargetError
     from .runtime.session import OverflowedError
     from .runtime.timing import LayerTiming
@@ -39,9 +38,8 @@ _HOMES = {
     ".inference.answers": ("Answers", "Picture", "classify", "predict"),
     ".inference.classifier": ("Classifier",),
     ".inference.predictions": ("LabelProbability", "Prediction"),
-    ".models.errors": ("InputError",),
+    ".models.errors": ("InputError", "ModelError"),
     ".models.files": ("Model", "load_model"),
-    ".models.network": ("ModelError",),
     ".runtime.backend": ("BackendUnavailable", "KernelError", "TargetError"),
     ".runtime.session": ("OverflowedError",),
     ".runtime.timing": ("LayerTiming",),

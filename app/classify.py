@@ -97,7 +97,7 @@ def classify(
 
     from ..inference.pictures import ignore_warnings
     from ..models.files import load_model
-    from ..models.network import ImageInput
+    from ..models.inputs import ImageInput
     from .answering import answer_inputs, begin
     from .picture_inputs import PictureInputs, find_named_pictures
 

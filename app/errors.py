@@ -22,8 +22,7 @@ def exit_status(error: BaseException) -> int | None:
     if isinstance(error, (UsageError, OSError, MemoryError)):  # the last two: a machine that is full, a file that went
         return BAD_USAGE
     # Imported when something went wrong, not before: the help must come up without NumPy.
-    from ..models.errors import InputError
-    from ..models.network import ModelError
+    from ..models.errors import InputError, ModelError
     from ..runtime.backend import BackendUnavailable, KernelError, TargetError
 
     if isinstance(error, BackendUnavailable):

@@ -92,7 +92,7 @@ def ffnn(
 
     from ..inference.features import read_features, read_labels, read_weights
     from ..models.files import load_model
-    from ..models.network import FeatureInput
+    from ..models.inputs import FeatureInput
     from .answering import answer_inputs, begin
     from .row_inputs import RowInputs
 

@@ -15,7 +15,8 @@ from .text import printable
 
 if TYPE_CHECKING:
     from ..models.importing import Comparison, Imported
-    from ..models.network import ImageInput, Network
+    from ..models.inputs import ImageInput
+    from ..models.network import Network
 
 HELP = """Make a model file of a network from elsewhere: ONNX, or PyTorch weights in .safetensors.
 
@@ -70,7 +71,8 @@ def import_model(
 
 def _summary(imported: Imported, output: Path, labelled: bool) -> str:
     """What was read, assumed, checked and written."""
-    from ..models.network import ImageInput, describe_shape
+    from ..models.checks import describe_shape
+    from ..models.inputs import ImageInput
 
     network = imported.network
     parameters = sum(tensor.size for tensor in imported.tensors.values())

@@ -22,7 +22,7 @@ def models(form: options.FormatOption = "table", output: options.OutputOption = 
         trninfer models --format csv | tail -n +2 | cut -d, -f1
     """
     from ..models.bundled import bundled_models
-    from ..models.network import describe_shape
+    from ..models.checks import describe_shape
     from .output import check_output, stream_of, write_output
     from .reports.console import render_records
     from .reports.emit import emit_rows

@@ -13,7 +13,7 @@ from ..inference.predictions import Prediction
 from ..inference.search import STANDARD_INPUT, InputProblem, find_pictures
 from ..inference.shipping import PictureSources, decoder
 from ..inference.stream import Batch, SourceBatch
-from ..models.network import ImageInput
+from ..models.inputs import ImageInput
 from ..models.regular_files import describe, open_regular
 from .errors import UsageError
 from .journal.identity import Identity

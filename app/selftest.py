@@ -15,7 +15,7 @@ import numpy as np
 from ..inference.pictures import PictureBatches, ignore_warnings
 from ..models.bundled import SAMPLES
 from ..models.files import Model, load_model
-from ..models.network import ImageInput
+from ..models.inputs import ImageInput
 from ..runtime.backend import BackendUnavailable
 from ..runtime.beside import SimulatorBeside
 from ..runtime.neuron.compile_cache import FAILURE_LOG, cache_folder

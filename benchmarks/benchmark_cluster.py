@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 from ..inference.pictures import PictureBatches
 from ..inference.shipping import PictureSources, decoder
 from ..models.files import Model, load_model
-from ..models.network import ImageInput
+from ..models.inputs import ImageInput
 from ..runtime.choose import choose_backend
 from ..runtime.cluster.shared_session import SharedSession, share_out
 from ..runtime.session import BatchSession, Session

@@ -9,7 +9,10 @@ import numpy as np
 from PIL import Image
 
 from ..models.files import Model
-from ..models.network import Combine, Conv2d, Dense, Flatten, ImageInput, Layer, Network, Output, Pool, Softmax
+from ..models.inputs import ImageInput
+from ..models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool, Softmax
+from ..models.network import Network
+from ..models.outputs import Output
 
 CLASSES = 10
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ..models.errors import InputError
+from ..models.errors import InputError, ModelError
 from ..models.files import Model, load_model
-from ..models.network import FeatureInput, ImageInput, ModelError
+from ..models.inputs import FeatureInput, ImageInput
 from ..models.preprocess import preprocess
 from ..runtime.backend import BACKENDS, DTYPES
 from ..runtime.choose import choose_backend

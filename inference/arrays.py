@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ..models.errors import InputError
-from ..models.network import ImageInput
+from ..models.inputs import ImageInput
 from ..models.regular_files import describe
 from .feature_tables import read_npy, read_npz
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..models.errors import ModelError
 from ..models.files import Model, load_model
-from ..models.network import ImageInput, ModelError
+from ..models.inputs import ImageInput
 from ..runtime.choose import choose_backend
 from ..runtime.session import Session
 from .predictions import Prediction, make_predictions

@@ -8,7 +8,9 @@ import numpy as np
 
 from ..models.errors import InputError
 from ..models.files import Model
-from ..models.network import Dense, FeatureInput, Network, Softmax
+from ..models.inputs import FeatureInput
+from ..models.layers import Dense, Softmax
+from ..models.network import Network
 from ..models.regular_files import describe, file_size, open_regular
 from .feature_rows import MAX_LOADED_BYTES, FeatureRows, check_finite
 from .feature_tables import read_csv, read_npy, read_npz

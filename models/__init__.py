@@ -5,38 +5,63 @@ Nothing here knows of a kernel or a backend. `preprocess`, which needs Pillow, i
 """
 
 from .bundled import Accuracy, BundledModel, bundled_models
+from .errors import ModelError
 from .files import Model, load_model, save_model
 from .golden import GoldenRun, run_network
-from .network import (
+from .inputs import FeatureInput, ImageInput
+from .layers import (
+    Activation,
+    Affine,
+    ChannelShuffle,
+    ChannelSlice,
+    Combine,
+    Concat,
     Conv2d,
     Dense,
-    FeatureInput,
     Flatten,
-    ImageInput,
+    GroupNorm,
     Layer,
-    ModelError,
-    Network,
-    Output,
+    LayerNorm,
+    LocalResponseNorm,
+    Pad,
     Pool,
+    PRelu,
+    Reshape,
     Softmax,
+    Transpose,
 )
+from .network import Network
+from .outputs import Output
 
 __all__ = [
     "Accuracy",
+    "Activation",
+    "Affine",
     "BundledModel",
+    "ChannelShuffle",
+    "ChannelSlice",
+    "Combine",
+    "Concat",
     "Conv2d",
     "Dense",
     "FeatureInput",
     "Flatten",
     "GoldenRun",
+    "GroupNorm",
     "ImageInput",
     "Layer",
+    "LayerNorm",
+    "LocalResponseNorm",
     "Model",
     "ModelError",
     "Network",
     "Output",
+    "PRelu",
+    "Pad",
     "Pool",
+    "Reshape",
     "Softmax",
+    "Transpose",
     "bundled_models",
     "load_model",
     "run_network",

@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from .errors import ModelError
 from .files import WEIGHTS_DIRECTORY, read_header
-from .network import ModelError, Network
+from .network import Network
 
 SAMPLES = WEIGHTS_DIRECTORY.parent / "samples"  # pictures, and rows of features, that the bundled models read
 

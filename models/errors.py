@@ -1,4 +1,8 @@
-"""What is wrong with an input, as one line for the user."""
+"""Errors that users see: one line each, what is wrong with a model or an input."""
+
+
+class ModelError(ValueError):
+    """A network or a model file that cannot be used; the message is one line for the user."""
 
 
 class InputError(ValueError):

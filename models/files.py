@@ -17,7 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .network import ModelError, Network, Shape
+from .checks import Shape
+from .errors import ModelError
+from .network import Network
 from .tensor_file import TensorFile, check_types, read_table, read_tensors
 
 FORMAT_VERSION = "2"

@@ -20,7 +20,7 @@ from PIL import Image, ImageFilter, ImageOps, UnidentifiedImageError
 
 from .errors import InputError as InputError  # also for those who open pictures
 from .ink import Box, InkError, find_blob
-from .network import ImageInput
+from .inputs import ImageInput
 from .photo import PhotoError, photo
 from .plates import MIN_HEIGHT, find_plate
 

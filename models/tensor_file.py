@@ -18,7 +18,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from .network import ModelError, Shape
+from .checks import Shape
+from .errors import ModelError
 from .regular_files import describe, open_regular
 
 # Even with the labels of a thousand classes and hundreds of tensors a header has some tens of kilobytes.

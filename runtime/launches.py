@@ -11,8 +11,8 @@ import numpy as np
 
 from ..kernels.convolution.forms import QUICKEST, worthwhile
 from ..kernels.tiling.packing import PARTITIONS
+from ..models.checks import INPUT
 from ..models.files import Model
-from ..models.network import INPUT
 from ..simulator.targets import find_target
 from .backend import DTYPES, ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions

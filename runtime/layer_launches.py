@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ..models.checks import INPUT, Shape
 from ..models.files import Model
-from ..models.layout import pack_conv2d
-from ..models.network import (
-    INPUT,
+from ..models.layers import (
     Activation,
     Affine,
     ChannelShuffle,
@@ -34,10 +33,10 @@ from ..models.network import (
     Pool,
     PRelu,
     Reshape,
-    Shape,
     Softmax,
     Transpose,
 )
+from ..models.layout import pack_conv2d
 from .timing import BATCH, Row
 
 CONCAT_AT_ONCE = 8  # tensors that the kernel takes

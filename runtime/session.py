@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
+from ..models.checks import describe_shape
 from ..models.files import Model
 from ..models.golden import probabilities_of
-from ..models.network import describe_shape
 from .backend import DTYPES, Backend, BackendInfo, KernelError, LaunchTime
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .launches import plan_launches

@@ -8,7 +8,8 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from ..models.network import Conv2d, Dense, Layer, Network
+from ..models.layers import Conv2d, Dense, Layer
+from ..models.network import Network
 from . import shapes, signs
 from .calibration import Bin, calibration_error
 from .fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, VALIDATION_FAMILIES

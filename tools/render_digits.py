@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from ..models.network import ImageInput
+from ..models.inputs import ImageInput
 from ..models.preprocess import InputError, preprocess
 from .digits import as_picture, enlarge, load_split
 from .fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, VALIDATION_FAMILIES, find_fonts, load_font

@@ -33,7 +33,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..models.files import WEIGHTS_DIRECTORY, load_model, save_model
-from ..models.network import Conv2d, Dense, Flatten, Network, Output, Softmax
+from ..models.layers import Conv2d, Dense, Flatten, Softmax
+from ..models.network import Network
+from ..models.outputs import Output
 from .calibration import calibration_error, draw_reliability, fit_temperature, reliability, softmax
 from .card import Round, Training, write_card
 from .fonts import TRAINING_FAMILIES

@@ -18,7 +18,9 @@ import torch
 import torch.nn.functional as F
 
 from ..models.files import WEIGHTS_DIRECTORY, save_model
-from ..models.network import Dense, FeatureInput, Network, Softmax
+from ..models.inputs import FeatureInput
+from ..models.layers import Dense, Softmax
+from ..models.network import Network
 from .digits import FORM_STARTS, Digits, load_split
 from .scoring import accuracy_metadata, answer
 from .training import Batch, Distortion, distort, module_for, seed_everything, tensors_of, train

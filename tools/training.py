@@ -18,7 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..models.network import Conv2d, Dense, Flatten, Network
+from ..models.layers import Conv2d, Dense, Flatten
+from ..models.network import Network
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 

@@ -27,7 +27,7 @@ import typer.models
 from ..app.main import app
 from ..app.output import write_output
 from ..models.bundled import bundled_models
-from ..models.network import describe_shape
+from ..models.checks import describe_shape
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

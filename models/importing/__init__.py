@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ..errors import ModelError
 from ..files import check_tensors
-from ..network import ModelError, Network, Output
+from ..network import Network
+from ..outputs import Output
 from ..regular_files import describe, open_regular
 from ..tensor_file import read_table
 from .builder import NetworkBuilder

@@ -9,25 +9,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..network import (
-    INPUT,
-    MAX_AXES,
-    MAX_ELEMENTS,
-    MAX_LABELS,
-    Affine,
-    ChannelShuffle,
-    Concat,
-    Flatten,
-    Input,
-    Layer,
-    ModelError,
-    Network,
-    Output,
-    Reshape,
-    Shape,
-    Transpose,
-    describe_shape,
-)
+from ..checks import INPUT, MAX_ELEMENTS, MAX_LABELS, Shape, describe_shape
+from ..errors import ModelError
+from ..inputs import Input
+from ..layers import MAX_AXES, Affine, ChannelShuffle, Concat, Flatten, Layer, Reshape, Transpose
+from ..network import Network
+from ..outputs import Output
 from .fold import MAX_PARAMETERS
 from .fuse import fuse_layers
 from .view import View

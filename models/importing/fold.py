@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..network import ModelError
+from ..errors import ModelError
 
 MAX_PARAMETERS = 1 << 29  # of a network: 2 GiB in float32, over three times a VGG-19
 

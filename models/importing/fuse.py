@@ -14,21 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ..network import (
-    INPUT,
-    MONOTONE,
-    Activation,
-    Affine,
-    Combine,
-    Conv2d,
-    Dense,
-    GroupNorm,
-    Layer,
-    LayerNorm,
-    Pad,
-    Pool,
-    Shape,
-)
+from ..checks import INPUT, Shape
+from ..layers import MONOTONE, Activation, Affine, Combine, Conv2d, Dense, GroupNorm, Layer, LayerNorm, Pad, Pool
 from . import fold
 
 _Activated = (Conv2d, Dense, Affine, Combine)

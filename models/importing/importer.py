@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
-from ..network import Layer, ModelError, Shape
+from ..checks import Shape
+from ..errors import ModelError
+from ..layers import Layer
 from .builder import NetworkBuilder
 from .onnx_file import Node
 from .view import View

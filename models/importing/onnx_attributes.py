@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..network import ModelError
+from ..errors import ModelError
 from .onnx_file import Node
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..network import ModelError
+from ..errors import ModelError
 from .onnx_attributes import integer, integers, listed, number
 from .onnx_file import Node
 

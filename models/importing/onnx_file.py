@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..network import ModelError
+from ..errors import ModelError
 from ..regular_files import describe, file_size, open_regular
 from .onnx_tensors import MAX_RANK, TensorReader, UnknownTypeError
 

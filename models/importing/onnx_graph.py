@@ -13,20 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..network import (
-    INPUT,
-    Activation,
-    Affine,
-    Combine,
-    Concat,
-    Flatten,
-    ModelError,
-    Output,
-    Pool,
-    Reshape,
-    Softmax,
-    Transpose,
-)
+from ..checks import INPUT
+from ..errors import ModelError
+from ..layers import Activation, Affine, Combine, Concat, Flatten, Pool, Reshape, Softmax, Transpose
+from ..outputs import Output
 from .builder import NetworkBuilder
 from .importer import Importer
 from .onnx_attributes import integer

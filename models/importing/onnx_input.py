@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..network import INPUT, Input, ModelError
+from ..checks import INPUT
+from ..errors import ModelError
+from ..inputs import Input
 from .onnx_file import Graph, GraphInput, Node
 from .onnx_graph import Cut
 from .picture import PreprocessingOptions, network_input

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ..errors import ModelError
 from ..golden import run_network
-from ..network import FeatureInput, ImageInput, ModelError, Network
+from ..inputs import FeatureInput, ImageInput
+from ..network import Network
 from .onnx_file import Graph, GraphInput, cut
 from .onnx_graph import Cut
 from .operators.quantized import NOTE as WHOLE_NUMBERS

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from ..network import ModelError, Shape
+from ..checks import Shape
+from ..errors import ModelError
 from .fold import MAX_PARAMETERS
 
 if TYPE_CHECKING:

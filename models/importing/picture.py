@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..network import MAX_CHANNELS, MAX_SIDE, FeatureInput, ImageInput, Input, ModelError
+from ..checks import MAX_CHANNELS, MAX_SIDE
+from ..errors import ModelError
+from ..inputs import FeatureInput, ImageInput, Input
 
 # Means and deviations of red, green and blue over ImageNet, as torchvision's and timm's presets have them.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)

@@ -6,7 +6,10 @@ import math
 
 import numpy as np
 
-from ..network import INPUT, Activation, Affine, Conv2d, Dense, Input, ModelError, Pool, Softmax
+from ..checks import INPUT
+from ..errors import ModelError
+from ..inputs import Input
+from ..layers import Activation, Affine, Conv2d, Dense, Pool, Softmax
 from . import fold
 from .builder import NetworkBuilder
 from .view import View

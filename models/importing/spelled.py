@@ -12,7 +12,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..network import ACTIVATION_PARAMETERS, MAX_SIDE, ModelError, Output, Shape
+from ..checks import MAX_SIDE, Shape
+from ..errors import ModelError
+from ..layers import ACTIVATION_PARAMETERS
+from ..outputs import Output
 from ..tensor_file import TensorFile, read_tensors
 from .fold import batch_norm
 from .picture import PreprocessingOptions, network_input

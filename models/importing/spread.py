@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..network import MAX_KERNEL_SIZE, Conv2d, Dense, ModelError, Shape
+from ..checks import MAX_KERNEL_SIZE, Shape
+from ..errors import ModelError
+from ..layers import Conv2d, Dense
 from .importer import Importer
 
 

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..network import ACTIVATION_PARAMETERS, ModelError, Output, Shape
+from ..checks import Shape
+from ..errors import ModelError
+from ..layers import ACTIVATION_PARAMETERS
+from ..outputs import Output
 from ..tensor_file import TensorFile, check_types, read_tensors
 from .builder import NetworkBuilder
 from .fold import batch_norm

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..network import MAX_ELEMENTS, Activation, Affine, Combine, ModelError, Shape
+from ..checks import MAX_ELEMENTS, Shape
+from ..errors import ModelError
+from ..layers import Activation, Affine, Combine
 from .importer import Importer
 from .spread import spread
 from .view import View

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..network import ModelError, Shape
+from ..checks import Shape
+from ..errors import ModelError
 
 
 @dataclass(frozen=True)

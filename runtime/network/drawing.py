@@ -11,9 +11,9 @@ import numpy as np
 
 from ...kernels.convolution.forms import VECTOR_NS, matmuls_ns
 from ...kernels.tiling.packing import PARTITIONS, ceil_div
+from ...models.checks import INPUT, Shape
 from ...models.files import Model
-from ...models.network import (
-    INPUT,
+from ...models.layers import (
     Activation,
     Affine,
     ChannelShuffle,
@@ -29,7 +29,6 @@ from ...models.network import (
     Pool,
     PRelu,
     Reshape,
-    Shape,
     Softmax,
     Transpose,
 )

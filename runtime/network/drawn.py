@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ...models.checks import INPUT, Shape
 from ...models.files import Model
-from ...models.network import INPUT, Layer, Shape
+from ...models.layers import Layer
 from .channels import Channels
 from .layout import heights_of, tile_heights
 from .program import DoesNotFit, Planned

@@ -17,8 +17,9 @@ import numpy as np
 
 from ...kernels.convolution.forms import matmuls_ns
 from ...kernels.tiling.packing import PARTITIONS, ceil_div, filter_steps, taps_in_partitions
+from ...models.checks import INPUT, Shape
 from ...models.files import Model
-from ...models.network import INPUT, Flatten, Shape, Transpose
+from ...models.layers import Flatten, Transpose
 from .program import Planned, readers_of
 
 TAP_NS = 93  # of a DMA queue, to start the DMA that brings a tap

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...kernels.convolution.forms import DIRECT
 from ...kernels.tiling.packing import ceil_div, round_up
-from ...models.network import Shape
+from ...models.checks import Shape
 from .estimate import estimate
 from .filters import ungrouped
 from .fold import fold

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...models.network import Shape
+from ...models.checks import Shape
 
 Parts = tuple[int, ...]  # layers whose channels stand one after another; -1 is the input
 

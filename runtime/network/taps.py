@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.tiling.packing import PARTITIONS
-from ...models.network import Shape
+from ...models.checks import Shape
 from .memory import WHOLE_BYTES, elements
 from .program import Planned, behind, readers_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernels.tiling.packing import PARTITIONS
-from ...models.network import Shape
+from ...models.checks import Shape
 from .layout import leaves
 from .memory import PSUM_COLUMNS
 from .program import CONVOLUTIONS, NORMS, Planned

@@ -16,8 +16,10 @@ import numpy as np
 from ...kernels.tiling.packing import round_up
 from ...models.files import Model
 from ...models.golden import run_layer, run_network
+from ...models.inputs import ImageInput
+from ...models.layers import Combine, Conv2d, Dense, Flatten, Layer, Softmax
 from ...models.layout import pack_conv2d
-from ...models.network import Combine, Conv2d, Dense, Flatten, ImageInput, Layer, Network, Softmax
+from ...models.network import Network
 from ..measure.kernel_cases import kernel_case
 from ..network.cut import NetworkPlan
 from . import layer_checks

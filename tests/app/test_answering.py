@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from trninfer.app.main import run
 from trninfer.models.files import save_model
-from trninfer.models.network import Dense, FeatureInput, Network, Output
+from trninfer.models.inputs import FeatureInput
+from trninfer.models.layers import Dense
+from trninfer.models.network import Network
+from trninfer.models.outputs import Output
 
 ROWS = np.array([[9, 0, 0], [0, 9, 0], [0, 0, 9], [9, 0, 1], [0, 0, 9]], np.float32)
 

@@ -222,7 +222,7 @@ def test_without_onnx_runtime_it_imports_and_says_that_it_was_not_checked(cli, t
 
 def test_an_import_that_differs_is_not_written(cli, tmp_path: Path, monkeypatch) -> None:
     source, model = write_onnx(tmp_path / "net.onnx"), tmp_path / "m.safetensors"
-    monkeypatch.setattr("trninfer.models.golden.convolution.activate", lambda x, *activation: x)  # no relu anywhere
+    monkeypatch.setattr("trninfer.models.layers.conv2d.activate", lambda x, *activation: x)  # no relu anywhere
     outcome = cli("import", source, "-o", model)
     assert outcome.status == 1 and "differs from ONNX Runtime; nothing was written" in outcome.err
     assert outcome.out == "" and not model.exists()

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from trninfer.models import Dense, FeatureInput, Network, Output, Softmax, save_model
 from trninfer.models.golden import run_network
-from trninfer.models.network import Conv2d, Flatten, ImageInput
+from trninfer.models.inputs import ImageInput
+from trninfer.models.layers import Conv2d, Flatten
 
 ROWS = np.random.default_rng(0).standard_normal((7, 4)).astype(np.float32)
 

@@ -9,7 +9,7 @@ import pytest
 from trninfer.inference.arrays import read_arrays
 from trninfer.inference.pictures import PictureBatches
 from trninfer.models.errors import InputError
-from trninfer.models.network import ImageInput
+from trninfer.models.inputs import ImageInput
 
 
 def spec(layout: str = "CHW", channels: int = 3, height: int = 5, width: int = 4) -> ImageInput:

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from trninfer.inference.pictures import PictureBatches
 from trninfer.inference.shipping import PictureSources, decode_sources, decoder
-from trninfer.models.network import ImageInput
+from trninfer.models.inputs import ImageInput
 
 SPEC = ImageInput(1, 16, 16, "digit", (0.0,), (1.0,))
 

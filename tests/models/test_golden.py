@@ -1,15 +1,11 @@
-"""The golden model against ONNX Runtime, operation by operation."""
+"""Whole networks in the golden model against ONNX Runtime."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-import onnxruntime
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import helper
+from onnx_layer import TOLERANCE, normal, run_nodes, run_onnx
 from trninfer.models import (
     Conv2d,
     Dense,
@@ -17,6 +13,7 @@ from trninfer.models import (
     Flatten,
     ImageInput,
     Network,
+    Output,
     Softmax,
     golden,
     load_model,
@@ -24,26 +21,6 @@ from trninfer.models import (
 )
 
 ONNX_ACTIVATION = {"relu": "Relu", "gelu": "Gelu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
-SIZES = st.sampled_from([1, 2, 3, 5, 16, 127, 128, 129])
-ACTIVATIONS = st.sampled_from(["identity", *ONNX_ACTIVATION])
-
-# float32 sums of a few hundred terms in another order.
-TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
-
-
-def run_onnx(nodes: list, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    """The last node's output, computed by ONNX Runtime; every array is a float32 input of the graph."""
-    graph = helper.make_graph(
-        nodes,
-        "golden",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape) for name, array in inputs.items()],
-        [helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, None)],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)[0]
 
 
 def activation_nodes(activation: str, source: str) -> list:
@@ -85,80 +62,6 @@ def network_nodes(network: Network) -> list:
     return nodes
 
 
-def normal(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
-    return np.random.default_rng([seed, *shape]).normal(scale=scale, size=shape).astype(np.float32)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    channels=st.tuples(SIZES, SIZES),
-    image=st.tuples(st.integers(1, 20), st.integers(1, 20)),
-    batch=st.integers(1, 3),
-    k=st.integers(1, 5),
-    padding=st.integers(0, 3),
-    pool_size=st.integers(1, 2),
-    activation=ACTIVATIONS,
-    seed=st.integers(0, 99),
-)
-def test_conv2d(channels, image, batch, k, padding, pool_size, activation, seed) -> None:
-    k = min(k, *(side + 2 * padding for side in image))
-    if any((side + 2 * padding - k + 1) // pool_size < 1 for side in image):
-        pool_size = 1
-    layer = Conv2d("conv", *channels, (k, k), (padding,) * 4, pool_size, activation)
-    x = normal(seed, batch, channels[0], *image)
-    w = normal(seed, channels[1], channels[0], k, k, scale=1 / math.sqrt(channels[0] * k * k))
-    bias = normal(seed, channels[1])
-    expected = run_onnx(conv_nodes(layer, "x"), {"x": x, "conv.weight": w, "conv.bias": bias})
-    result = golden.conv2d(x, w, bias, padding, pool_size, activation)
-    assert result.dtype == np.float32
-    np.testing.assert_allclose(result, expected, **TOLERANCE)
-
-
-def test_conv2d_in_many_bands_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, w, bias = normal(1, 2, 3, 45, 31), normal(1, 7, 3, 3, 3), normal(1, 7)
-    whole = golden.conv2d(x, w, bias, 1, 2, "gelu")
-    monkeypatch.setattr("trninfer.models.golden.convolution.UNFOLD_BYTES", 20_000)
-    np.testing.assert_allclose(golden.conv2d(x, w, bias, 1, 2, "gelu"), whole, **TOLERANCE)
-
-
-@settings(max_examples=25, deadline=None)
-@given(sizes=st.tuples(SIZES, SIZES, SIZES), activation=ACTIVATIONS, seed=st.integers(0, 99))
-def test_dense(sizes, activation, seed) -> None:
-    batch, inputs, outputs = sizes
-    x, bias = normal(seed, batch, inputs), normal(seed, outputs)
-    w = normal(seed, inputs, outputs, scale=1 / math.sqrt(inputs))
-    layer = Dense("dense", inputs, outputs, activation)
-    expected = run_onnx(dense_nodes(layer, "x"), {"x": x, "dense.weight": w, "dense.bias": bias})
-    np.testing.assert_allclose(golden.dense(x, w, bias, activation), expected, **TOLERANCE)
-
-
-@pytest.mark.parametrize("activation", list(ONNX_ACTIVATION))
-def test_activations_over_their_whole_range(activation: str) -> None:
-    x = np.concatenate([np.linspace(-20, 20, 4001), [-1e4, -100, -0.0, 100, 1e4]]).astype(np.float32)
-    result = golden.activate(x, activation)
-    assert result.dtype == np.float32
-    np.testing.assert_allclose(result, run_onnx(activation_nodes(activation, "x"), {"x": x}), rtol=2e-6, atol=1e-6)
-
-
-def test_gelu_keeps_its_precision_far_below_zero() -> None:
-    # x/2 * erfc(-x / sqrt 2) at -8 by a table of erfc to 40 digits: erfc(5.6568542494923802) = 1.2441921148543569e-15
-    result = golden.activate(np.array([-8.0], np.float32), "gelu")
-    np.testing.assert_allclose(result, [-4 * 1.2441921148543569e-15], rtol=1e-6)
-
-
-def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown activation 'swish'; known are identity"):
-        golden.activate(np.zeros(1, np.float32), "swish")
-
-
-@settings(max_examples=25, deadline=None)
-@given(shape=st.tuples(SIZES, SIZES), scale=st.sampled_from([0.1, 10.0, 1000.0]), seed=st.integers(0, 99))
-def test_softmax(shape, scale, seed) -> None:
-    x = normal(seed, *shape, scale=scale)
-    expected = run_onnx([helper.make_node("Softmax", ["x"], ["y"], axis=-1)], {"x": x})
-    np.testing.assert_allclose(golden.softmax(x), expected, rtol=1e-4, atol=1e-6)
-
-
 def test_argmax_takes_the_first_of_equals() -> None:
     result = golden.argmax(np.array([[0, 2, 2, 1], [3, 3, 3, 3], [-2, -1, -5, -1]], np.float32))
     assert result.dtype == np.int32
@@ -188,17 +91,17 @@ def test_a_network(activation: str) -> None:
     network, tensors = example_network(activation)
     x = normal(4, 6, 3, 15, 16)
     run = run_network(network, tensors, x)
-    expected = run_onnx(network_nodes(network), {"x": x, **tensors})
+    expected = run_nodes(network_nodes(network), {"x": x, **tensors})
     np.testing.assert_allclose(run.probabilities, expected, **TOLERANCE)
     np.testing.assert_array_equal(run.probabilities, run.scores)
-    np.testing.assert_allclose(run_onnx(network_nodes(network)[:-1], {"x": x, **tensors}), run.logits, **TOLERANCE)
+    np.testing.assert_allclose(run_nodes(network_nodes(network)[:-1], {"x": x, **tensors}), run.logits, **TOLERANCE)
 
 
 def test_a_network_without_softmax_has_logits_and_probabilities() -> None:
     network, tensors = example_network(ends_in_softmax=False)
     x = normal(5, 2, 3, 15, 16)
     run = run_network(network, tensors, x)
-    np.testing.assert_allclose(run.logits, run_onnx(network_nodes(network), {"x": x, **tensors}), **TOLERANCE)
+    np.testing.assert_allclose(run.logits, run_nodes(network_nodes(network), {"x": x, **tensors}), **TOLERANCE)
     np.testing.assert_array_equal(run.probabilities, golden.softmax(run.logits))
 
 
@@ -216,6 +119,17 @@ def test_the_bundled_networks(name: str) -> None:
     high = 16 if name == "digits-ffnn" else 1
     x = rng.uniform(0, high, (20, *model.network.input.shape)).astype(np.float32)
     run = run_network(model.network, model.tensors, x)
-    expected = run_onnx(network_nodes(model.network), {"x": x, **model.tensors})
+    expected = run_nodes(network_nodes(model.network), {"x": x, **model.tensors})
     np.testing.assert_allclose(run.probabilities, expected, **TOLERANCE)
     np.testing.assert_array_equal(golden.argmax(run.probabilities), expected.argmax(axis=1))
+
+
+def test_what_outputs_mean() -> None:
+    scores = normal(15, 4, 7, scale=5)
+    probabilities = run_onnx("Softmax", scores, axis=-1)
+    logarithms = golden.run_layer(Softmax("s", log=True), {}, scores)
+    for given, kind in ((scores, "raw"), (logarithms, "log_softmax")):
+        found = golden.probabilities_of(given, Output("classes", kind))
+        np.testing.assert_allclose(found, probabilities, **TOLERANCE)
+    for output in (Output("classes", "softmax"), Output("sigmoid"), Output("values")):
+        assert golden.probabilities_of(scores, output) is scores

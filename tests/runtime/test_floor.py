@@ -1,7 +1,10 @@
 """The floor of a network, by hand."""
 
 import pytest
-from trninfer.models.network import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Network, Output
+from trninfer.models.inputs import FeatureInput, ImageInput
+from trninfer.models.layers import Conv2d, Dense, Flatten
+from trninfer.models.network import Network
+from trninfer.models.outputs import Output
 from trninfer.runtime.floor import floor_of
 from trninfer.simulator.timing.constants import machine
 

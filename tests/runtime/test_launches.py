@@ -21,18 +21,10 @@ from trninfer import kernels
 from trninfer.models import load_model
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
-from trninfer.models.network import (
-    Conv2d,
-    Dense,
-    FeatureInput,
-    Flatten,
-    ImageInput,
-    Layer,
-    LocalResponseNorm,
-    Network,
-    Output,
-    Softmax,
-)
+from trninfer.models.inputs import FeatureInput, ImageInput
+from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, LocalResponseNorm, Softmax
+from trninfer.models.network import Network
+from trninfer.models.outputs import Output
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.launches import plan_launches
 from trninfer.runtime.network.cut import NetworkPlan

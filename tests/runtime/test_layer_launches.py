@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trninfer.models.checks import INPUT
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
-from trninfer.models.network import (
+from trninfer.models.inputs import FeatureInput, ImageInput
+from trninfer.models.layers import (
     ACTIVATION_PARAMETERS,
-    INPUT,
+    LAYER_KINDS,
     MAX_AXES,
     Activation,
     Affine,
@@ -21,15 +23,11 @@ from trninfer.models.network import (
     Concat,
     Conv2d,
     Dense,
-    FeatureInput,
     Flatten,
     GroupNorm,
-    ImageInput,
     Layer,
     LayerNorm,
     LocalResponseNorm,
-    Network,
-    Output,
     Pad,
     Pool,
     PRelu,
@@ -37,7 +35,8 @@ from trninfer.models.network import (
     Softmax,
     Transpose,
 )
-from trninfer.models.network.kinds import LAYER_KINDS
+from trninfer.models.network import Network
+from trninfer.models.outputs import Output
 from trninfer.runtime.backend import DTYPES
 from trninfer.runtime.launch_options import LaunchOptions, Per
 from trninfer.runtime.layer_launches import plan_layers

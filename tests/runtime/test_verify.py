@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax, run_network
-from trninfer.models.network import Output
+from trninfer.models.outputs import Output
 from trninfer.runtime.tolerances import network_tolerance
 from trninfer.runtime.verify import Verification, Verifier, merge
 

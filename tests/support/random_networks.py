@@ -3,8 +3,11 @@
 import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
+from trninfer.models.checks import Shape
+from trninfer.models.errors import ModelError
 from trninfer.models.files import Model
-from trninfer.models.network import (
+from trninfer.models.inputs import ImageInput
+from trninfer.models.layers import (
     Activation,
     Affine,
     ChannelShuffle,
@@ -15,17 +18,14 @@ from trninfer.models.network import (
     Dense,
     Flatten,
     GroupNorm,
-    ImageInput,
     Layer,
     LayerNorm,
-    Network,
-    Output,
     Pool,
     PRelu,
-    Shape,
     Softmax,
 )
-from trninfer.models.network.checks import ModelError
+from trninfer.models.network import Network
+from trninfer.models.outputs import Output
 
 KINDS = [
     "combine",

@@ -9,7 +9,9 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from trninfer.models.network import Conv2d, Dense, Flatten, ImageInput, Network, Softmax
+from trninfer.models.inputs import ImageInput
+from trninfer.models.layers import Conv2d, Dense, Flatten, Softmax
+from trninfer.models.network import Network
 from trninfer.tools.calibration import Bin
 from trninfer.tools.card import Round, Training, describe_layers, verdict, write_card
 from trninfer.tools.render_digits import Rendering

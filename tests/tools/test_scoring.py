@@ -6,7 +6,9 @@ import json
 
 import numpy as np
 import pytest
-from trninfer.models.network import Dense, FeatureInput, Network
+from trninfer.models.inputs import FeatureInput
+from trninfer.models.layers import Dense
+from trninfer.models.network import Network
 from trninfer.tools.scoring import Answers, accuracy_metadata, answer, classes_by_kernels
 
 NONE = 2

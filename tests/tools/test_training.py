@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from trninfer.models.golden import run_network
-from trninfer.models.network import Conv2d, Dense, Flatten, ImageInput, Network, Softmax
+from trninfer.models.inputs import ImageInput
+from trninfer.models.layers import Conv2d, Dense, Flatten, Softmax
+from trninfer.models.network import Network
 
 torch = pytest.importorskip("torch")
 

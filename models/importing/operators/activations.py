@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...network import ModelError, PRelu
+from ...errors import ModelError
+from ...layers import PRelu
 from ..importer import Importer
 from ..onnx_attributes import integer, number, text
 from ..onnx_file import Node

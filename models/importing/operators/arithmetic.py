@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...network import ModelError
+from ...errors import ModelError
 from ..importer import Importer
 from ..onnx_file import Node
 from ..steps import activate, affine_view, clip, combine_views

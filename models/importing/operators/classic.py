@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...network import ModelError, Softmax
+from ...errors import ModelError
+from ...layers import Softmax
 from ..importer import Importer
 from ..onnx_attributes import numbers, text
 from ..onnx_file import Node

@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
-from ...network import MAX_KERNEL_ELEMENTS, MAX_KERNEL_SIZE, MAX_STRIDE, Conv2d, Dense, ModelError
+from ...checks import MAX_KERNEL_ELEMENTS, MAX_KERNEL_SIZE, MAX_STRIDE
+from ...errors import ModelError
+from ...layers import Conv2d, Dense
 from ..importer import Importer, without_height
 from ..onnx_attributes import integer, integers, number, numbers, text
 from ..onnx_file import Node

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from string import ascii_uppercase
 
-from ...network import ModelError
+from ...errors import ModelError
 from ..importer import Importer
 from ..onnx_attributes import text
 from ..onnx_file import Node

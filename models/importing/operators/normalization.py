@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 
-from ...network import GroupNorm, LayerNorm, LocalResponseNorm, ModelError, Softmax
+from ...errors import ModelError
+from ...layers import GroupNorm, LayerNorm, LocalResponseNorm, Softmax
 from .. import fold
 from ..importer import Importer
 from ..onnx_attributes import integer, number

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...network import ModelError, Pad
+from ...errors import ModelError
+from ...layers import Pad
 from ..importer import Importer
 from ..onnx_attributes import integers, text
 from ..onnx_file import Node

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...network import ModelError, Pool
+from ...errors import ModelError
+from ...layers import Pool
 from ..importer import Importer, without_height
 from ..onnx_attributes import integer, integers
 from ..onnx_file import Node

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...network import ModelError, Softmax
+from ...errors import ModelError
+from ...layers import Softmax
 from ..importer import Importer
 from ..onnx_constants import dequantize
 from ..onnx_file import Node

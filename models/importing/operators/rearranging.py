@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
-from ...network import ChannelSlice, Concat, Conv2d, Dense, ModelError, Pad, Pool, Shape
+from ...checks import Shape
+from ...errors import ModelError
+from ...layers import ChannelSlice, Concat, Conv2d, Dense, Pad, Pool
 from ..importer import Importer
 from ..onnx_attributes import integer, integers
 from ..onnx_constants import axes_of, slice_parts, split_sizes

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...network import Conv2d, Dense, ModelError, Pool
+from ...errors import ModelError
+from ...layers import Conv2d, Dense, Pool
 from ..importer import Importer
 from ..onnx_attributes import integer
 from ..onnx_constants import axes_of

@@ -13,7 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...network import ModelError, Pad, Shape
+from ...checks import Shape
+from ...errors import ModelError
+from ...layers import Pad
 from ..importer import Importer, without_height
 from ..onnx_adaptive import WEIGHTED_PIXELS
 from ..onnx_attributes import integer, integers, listed, number, numbers, text

@@ -9,10 +9,8 @@ from onnx import TensorProto, helper
 from onnx_chain import Chain, assert_imports, kinds
 from trninfer.models import Dense, Softmax
 from trninfer.models.importing import import_network
-from trninfer.models.network import (
-    Affine,
-    Output,
-)
+from trninfer.models.layers import Affine
+from trninfer.models.outputs import Output
 
 
 def test_two_classes_of_scikit_learn_are_a_chance_and_the_rest(tmp_path: Path) -> None:

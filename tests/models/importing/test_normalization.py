@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from onnx_chain import Chain, ends, kinds
 from trninfer.models import Dense
+from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
-from trninfer.models.network import Affine, Flatten, GroupNorm, ModelError
+from trninfer.models.layers import Affine, Flatten, GroupNorm
 
 
 @pytest.mark.parametrize("last", [False, True])

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
 from onnx_chain import Chain, assert_imports
+from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
-from trninfer.models.network import ModelError
 
 SETTINGS = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -12,19 +12,11 @@ from onnx import TensorProto, helper
 from onnx_chain import Chain, assert_imports, ends, kinds, run_onnx
 from onnx_runtime_faults import OLD, miscounts
 from trninfer.models import Conv2d, Dense, Flatten, Pool, Softmax, run_network
+from trninfer.models.errors import ModelError
 from trninfer.models.importing import ImportOptions, PreprocessingOptions, import_network
-from trninfer.models.network import (
-    Affine,
-    ChannelShuffle,
-    ChannelSlice,
-    Combine,
-    Concat,
-    FeatureInput,
-    LayerNorm,
-    ModelError,
-    Output,
-    Transpose,
-)
+from trninfer.models.inputs import FeatureInput
+from trninfer.models.layers import Affine, ChannelShuffle, ChannelSlice, Combine, Concat, LayerNorm, Transpose
+from trninfer.models.outputs import Output
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,9 +8,7 @@ import numpy as np
 from onnx import helper, numpy_helper
 from onnx_chain import Chain
 from trninfer.models.importing import import_network
-from trninfer.models.network import (
-    Output,
-)
+from trninfer.models.outputs import Output
 
 
 def test_whole_numbers_by_operators_of_their_own(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from onnx import helper
 from onnx_chain import Chain, assert_imports, kinds
 from trninfer.models import Softmax
 from trninfer.models.importing import import_network
-from trninfer.models.network import Output, Pool, Reshape, Transpose
+from trninfer.models.layers import Pool, Reshape, Transpose
+from trninfer.models.outputs import Output
 
 
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from onnx_chain import Chain, assert_imports
+from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
-from trninfer.models.network import MAX_AXES, ModelError, Transpose
+from trninfer.models.layers import MAX_AXES, Transpose
 
 SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SIDE = st.integers(1, 9)

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx_chain import Chain, assert_imports, ends, kinds
 from trninfer.models import Conv2d, Dense
+from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
-from trninfer.models.network import ModelError
 
 REDUCTIONS = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare")
 FILES = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

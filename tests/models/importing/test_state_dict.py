@@ -27,7 +27,8 @@ from trninfer.models import (
 )
 from trninfer.models.importing import ImportOptions, PreprocessingOptions, import_network
 from trninfer.models.importing.spelled import NORM_PARTS
-from trninfer.models.network import ImageInput, Output
+from trninfer.models.inputs import ImageInput
+from trninfer.models.outputs import Output
 
 Tensors = dict[str, np.ndarray]
 

@@ -4,8 +4,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from random_networks import conv, labels, model_of, picture
+from trninfer.models.checks import Shape
 from trninfer.models.golden import run_network
-from trninfer.models.network import (
+from trninfer.models.inputs import FeatureInput
+from trninfer.models.layers import (
     Affine,
     ChannelShuffle,
     ChannelSlice,
@@ -13,18 +15,16 @@ from trninfer.models.network import (
     Concat,
     Conv2d,
     Dense,
-    FeatureInput,
     Flatten,
     GroupNorm,
     Layer,
     LayerNorm,
-    Network,
     Pool,
     PRelu,
     Reshape,
-    Shape,
     Transpose,
 )
+from trninfer.models.network import Network
 from trninfer.runtime.network.drawing import draw
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend

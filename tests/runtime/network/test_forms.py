@@ -13,18 +13,9 @@ from random_networks import conv, few_channels, labels, model_of, picture
 from trninfer.kernels.convolution.forms import DIRECT, PAIRS, SQUARES
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
-from trninfer.models.network import (
-    Activation,
-    Combine,
-    Concat,
-    Conv2d,
-    Dense,
-    Flatten,
-    Layer,
-    Network,
-    Output,
-    Pool,
-)
+from trninfer.models.layers import Activation, Combine, Concat, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.network import Network
+from trninfer.models.outputs import Output
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.launches import plan_launches
 from trninfer.runtime.network import forms, plan

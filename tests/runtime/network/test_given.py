@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_networks import conv, labels, model_of, picture
 from trninfer.models.golden import run_network
-from trninfer.models.network import Combine, Conv2d, Dense, Flatten, Network
+from trninfer.models.layers import Combine, Conv2d, Dense, Flatten
+from trninfer.models.network import Network
 from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.runtime.network.given import Given
 from trninfer.runtime.session import Session

@@ -9,16 +9,10 @@ from random_networks import model_of, residual
 from trninfer.models import load_model
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
-from trninfer.models.network import (
-    Conv2d,
-    Dense,
-    FeatureInput,
-    Flatten,
-    ImageInput,
-    Network,
-    Output,
-    Pool,
-)
+from trninfer.models.inputs import FeatureInput, ImageInput
+from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
+from trninfer.models.network import Network
+from trninfer.models.outputs import Output
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.runtime.session import Session

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from random_networks import labels, model_of
 from trninfer.models import load_model
 from trninfer.models.golden import run_network
-from trninfer.models.network import Combine, Conv2d, Dense, Flatten, ImageInput, Layer, Network
+from trninfer.models.inputs import ImageInput
+from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer
+from trninfer.models.network import Network
 from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.runtime.network.given import Given
 from trninfer.runtime.network.program import Planned

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_networks import labels, model_of, picture
 from trninfer.models.golden import run_network
-from trninfer.models.network import Combine, Conv2d, Dense, Flatten, Layer, Network, Pool
+from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.network import Network
 from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.runtime.network.program import Planned
 from trninfer.runtime.network.widen import widened

@@ -1,4 +1,4 @@
-"""Layers that are matrix multiplications: convolution and dense."""
+"""Two-dimensional convolution, with its activation and max pooling."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .activation import check_activation
-from .checks import (
+import numpy as np
+
+from ..checks import (
     MAX_CHANNELS,
-    MAX_FEATURES,
     MAX_KERNEL_ELEMENTS,
     MAX_KERNEL_SIZE,
     MAX_STRIDE,
-    ModelError,
     Shape,
     check_each,
     check_range,
     describe_shape,
 )
-from .layer import Layer
+from ..errors import ModelError
+from .activation import activate, check_activation
+from .layer import Layer, Tensors
+
+# The reference unfolds this much of its input at a time, so that a large image needs no more memory than a small one.
+UNFOLD_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Conv2d(Layer):
 
     Tensors: `<name>.weight` [out_channels, in_channels / groups, kh, kw] and `<name>.bias` [out_channels].
     The activation comes before the pool, as in the networks that people train; only one that is not monotone, such as
-    gelu, can tell the difference.
+    gelu, gives another result after it.
     """
 
     in_channels: int
@@ -68,20 +72,20 @@ class Conv2d(Layer):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is square, padded alike on all sides, of stride and dilation 1, in one group."""
+        """True if it is square, padded alike on all sides, of stride and dilation 1, in one group."""
         height, width = self.kernel_size
         ones = (*self.stride, *self.dilation, self.groups)
         return height == width and len(set(self.padding)) == 1 and set(ones) == {1}
 
-    def tensor_shapes(self) -> dict[str, Shape]:
-        """Names and shapes of the tensors that this layer reads."""
+    def tensors(self) -> dict[str, Shape]:
+        """One filter and one bias per output channel."""
         return {
-            f"{self.name}.weight": (self.out_channels, self.in_channels // self.groups, *self.kernel_size),
-            f"{self.name}.bias": (self.out_channels,),
+            "weight": (self.out_channels, self.in_channels // self.groups, *self.kernel_size),
+            "bias": (self.out_channels,),
         }
 
     def convolved_shape(self, shape: Shape) -> tuple[int, int, int]:
-        """(C, H, W) in, (C', H', W') before the pool; sizes may come out below 1."""
+        """Return the shape (C', H', W') before the pool, for an input (C, H, W); sizes may be below 1."""
         top, left, bottom, right = self.padding
         sides = [
             (side + pads - dilation * (kernel - 1) - 1) // stride + 1
@@ -111,48 +115,66 @@ class Conv2d(Layer):
         return (channels, sides[0], sides[1])
 
     def multiply_accumulates(self, *shapes: Shape) -> int:
-        """Multiply-accumulates for one example."""
+        """Return the multiply-accumulates for one example."""
         taps = math.prod(self.kernel_size) * (self.in_channels // self.groups)
         return math.prod(self.convolved_shape(shapes[0])) * taps
 
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Convolve, add the bias, activate and pool; in bands of rows, so that little of the input is unfolded."""
+        (x,) = inputs
+        w, bias = tensors["weight"], tensors["bias"]
+        pool, width = self.pool_size, self.output_shape(x.shape[1:])[2]
+        result = np.empty((len(x), *self.output_shape(x.shape[1:])), np.float32)
+        top, left, bottom, right = self.padding
+        padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+        filters = w.reshape(self.groups, -1, *w.shape[1:])
+        row_bytes = 4 * w.size // self.out_channels * width * pool * pool
+        rows = max(1, UNFOLD_BYTES // max(1, row_bytes))
+        for image, out in zip(padded, result, strict=True):
+            windows = self._windows(image.reshape(self.groups, -1, *padded.shape[2:]))
+            for first in range(0, out.shape[1], rows):
+                last = min(first + rows, out.shape[1])
+                band = windows[:, :, first * pool : last * pool, : width * pool]
+                sums = _multiply(filters, band).reshape(self.out_channels, -1)
+                values = activate(sums + bias[:, None], self.activation, self.activation_parameters)
+                pooled = values.reshape(self.out_channels, last - first, pool, width, pool)
+                out[:, first:last] = pooled.max(axis=(2, 4))
+        return result
 
-@dataclass(frozen=True)
-class Dense(Layer):
-    """y = activation(x @ weight + bias).
+    def _windows(self, image: np.ndarray) -> np.ndarray:
+        """Return the window that each output pixel reads: a view [groups, Cin / groups, H', W', kh, kw] of an image."""
+        reach = tuple(step * (size - 1) + 1 for step, size in zip(self.dilation, self.kernel_size))
+        windows = np.lib.stride_tricks.sliding_window_view(image, reach, axis=(2, 3))
+        down, across = self.stride
+        return windows[:, :, ::down, ::across, :: self.dilation[0], :: self.dilation[1]]
 
-    Tensors: `<name>.weight` [in_features, out_features] and `<name>.bias` [out_features].
+
+def conv2d(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray,
+    padding: int = 0,
+    pool_size: int = 1,
+    activation: str = "identity",
+) -> np.ndarray:
+    """Convolution with stride 1, bias, activation, then max pooling with stride = size.
+
+    x [B, Cin, H, W], w [Cout, Cin, kh, kw], bias [Cout] -> [B, Cout, H', W']. `padding` is that of all sides. The
+    result is float32.
     """
+    outputs, inputs, *kernel = w.shape
+    layer = Conv2d("conv2d", inputs, outputs, (kernel[0], kernel[1]), (padding,) * 4, pool_size, activation)
+    return layer.run({"weight": w, "bias": bias}, x)
 
-    in_features: int
-    out_features: int
-    activation: str = "identity"
-    activation_parameters: tuple[float, ...] = ()
 
-    kind: ClassVar[str] = "dense"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self.name, "in_features", self.in_features, 1, MAX_FEATURES)
-        check_range(self.name, "out_features", self.out_features, 1, MAX_FEATURES)
-        check_activation(self.name, self.activation, self.activation_parameters)
-
-    def tensor_shapes(self) -> dict[str, Shape]:
-        """Names and shapes of the tensors that this layer reads."""
-        return {
-            f"{self.name}.weight": (self.in_features, self.out_features),
-            f"{self.name}.bias": (self.out_features,),
-        }
-
-    def output_shape(self, *shapes: Shape) -> Shape:
-        """(F,) in, (F',) out; ModelError where the input does not fit."""
-        if shapes[0] != (self.in_features,):
-            hint = "; put a flatten before it" if len(shapes[0]) == 3 else ""
-            raise ModelError(
-                f"layer {self.name!r}: takes {self.in_features} features, but what comes before gives "
-                f"{describe_shape(shapes[0])}{hint}"
-            )
-        return (self.out_features,)
-
-    def multiply_accumulates(self, *shapes: Shape) -> int:
-        """Multiply-accumulates for one example."""
-        return self.in_features * self.out_features
+def _multiply(filters: np.ndarray, windows: np.ndarray) -> np.ndarray:
+    """Multiply filters [groups, Cout / groups, Cin / groups, kh, kw] by windows: [groups, Cout / groups, H', W']."""
+    groups, outputs, inputs, *kernel = filters.shape
+    height, width = windows.shape[2:4]
+    if inputs == outputs == 1:  # depthwise: a tap at a time, on all channels at once, unfolds nothing
+        total = np.zeros((groups, height, width), np.float32)
+        for row, column in np.ndindex(*kernel):
+            total += filters[:, 0, 0, row, column, None, None] * windows[:, 0, :, :, row, column]
+        return total
+    unfolded = windows.transpose(0, 1, 4, 5, 2, 3).reshape(groups, -1, height * width)
+    return filters.reshape(groups, outputs, -1) @ unfolded

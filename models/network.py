@@ -1,4 +1,8 @@
-"""A network: an input, layers in topological order, labels, and what its output means; checked when it is built."""
+"""Networks as data: an input, layers in topological order, labels and an output; checked when they are built.
+
+Nothing here computes. The reference (`golden.py`), the lowering and the importer read the same description. Shapes are
+those of one example, without the batch: (C, H, W) for an image, (F,) for features.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from .checks import (
     INPUT,
@@ -16,15 +21,15 @@ from .checks import (
     MAX_LABELS,
     MAX_LAYERS,
     MAX_MULTIPLY_ACCUMULATES,
-    ModelError,
     Shape,
     describe_shape,
 )
-from .ends import INPUT_KINDS, Input, Output
+from .errors import ModelError
+from .inputs import INPUT_KINDS, Input
 from .json_fields import build, fields_of, fill
-from .kinds import LAYER_KINDS, from_schema_1
-from .layer import Layer
-from .normalize import Softmax
+from .layers import LAYER_KINDS, Layer, Softmax
+from .outputs import Output
+from .schema_1 import from_schema_1
 
 SCHEMA = 2
 _FIELDS = ("schema", "name", "input", "layers", "labels", "output")
@@ -34,9 +39,9 @@ _FIELDS = ("schema", "name", "input", "layers", "labels", "output")
 class Network:
     """An input, the layers, and a label for each output; ModelError when anything does not fit.
 
-    The last layer gives the output. Every layer reads earlier ones, and all but the last are read. After construction
-    each layer's `inputs` are filled in. Without `output`, the last layer tells it: probabilities after a softmax, else
-    raw scores of classes.
+    The output is that of the last layer. Every layer reads earlier ones, and all but the last are read. After
+    construction each layer's `inputs` are filled in. Without `output`, it follows from the last layer: probabilities
+    after a softmax, raw scores of classes otherwise.
     """
 
     name: str
@@ -57,7 +62,7 @@ class Network:
         )
         object.__setattr__(self, "layers", wired)
         if self.output is None:
-            object.__setattr__(self, "output", _told_by(wired))
+            object.__setattr__(self, "output", _default_output(wired))
         self._check_reads()
         self._check_output(self.shapes()[wired[-1].name])
 
@@ -94,16 +99,16 @@ class Network:
 
     @property
     def answer_labels(self) -> tuple[str, ...]:
-        """The labels that answers choose from; none where the output is values."""
+        """The labels that answers are chosen from; none where the output is values."""
         return () if self.output.kind == "values" else self.labels
 
     @cached_property
     def outputs(self) -> int:
-        """How many numbers come out for one example."""
+        """The number of values in the output for one example."""
         return self.shapes()[self.layers[-1].name][0]
 
     def shapes(self) -> dict[str, Shape]:
-        """Shape of the input (under "input") and of each layer's output, by name; ModelError where they do not fit."""
+        """Return the shapes of the input ("input") and of each layer's output; ModelError where they do not fit."""
         shapes: dict[str, Shape] = {INPUT: self.input.shape}
         work = 0
         for layer in self.layers:
@@ -121,15 +126,15 @@ class Network:
         return shapes
 
     def readers(self) -> Mapping[str, int]:
-        """How often the input (under "input") and each layer are read by layers."""
+        """Return how often layers read the input ("input") and each layer."""
         return Counter(name for layer in self.layers for name in layer.inputs)
 
     def tensor_shapes(self) -> dict[str, Shape]:
-        """Names and shapes of all tensors, in the order of the layers."""
+        """Return the shapes of all tensors by name, in the order of the layers."""
         return {name: shape for layer in self.layers for name, shape in layer.tensor_shapes().items()}
 
     def to_json(self) -> str:
-        """The network as one line of JSON, which `from_json` reads back to an equal network."""
+        """Return the network as one line of JSON, which `from_json` converts back to an equal network."""
         return json.dumps(
             {
                 "schema": SCHEMA,
@@ -143,7 +148,7 @@ class Network:
 
     @staticmethod
     def from_json(text: str) -> Network:
-        """Read what `to_json` wrote, or a sequence of schema 1; ModelError for unknown or missing fields and kinds."""
+        """Read the JSON of `to_json`, or of schema 1; ModelError for unknown or missing fields and kinds."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -163,13 +168,23 @@ class Network:
         for number, layer in enumerate(layers, start=1):
             where = f"layer number {number}"
             built.append(build(LAYER_KINDS, where, from_schema_1(where, layer) if schema == 1 else layer))
-        output = fill(Output, "output", fields["output"]) if "output" in fields else _told_by(built[-1:])
+        output = fill(Output, "output", fields["output"]) if "output" in fields else _default_output(built[-1:])
         return Network(fields["name"], build(INPUT_KINDS, INPUT, fields["input"]), tuple(built), tuple(labels), output)
 
 
-def _told_by(layers: Sequence[Layer]) -> Output:
-    """What the last layer's numbers are where nobody said: classes, by softmax or as raw scores."""
+def _default_output(layers: Sequence[Layer]) -> Output:
+    """Return the output that follows from the last layer: classes, by softmax or as raw scores."""
     last = layers[-1] if layers else None
     if not isinstance(last, Softmax):
         return Output("classes", "raw")
     return Output("classes", "log_softmax" if last.log else "softmax")
+
+
+def __getattr__(name: str) -> Any:
+    # Earlier releases had layers, inputs and outputs here; scripts that build networks may still import them from here.
+    from . import checks, errors, inputs, layers, outputs
+
+    for home in (layers, inputs, outputs, checks, errors):
+        if hasattr(home, name):
+            return getattr(home, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

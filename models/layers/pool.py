@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from .checks import MAX_SIDE, ModelError, Shape, check_choice, check_each, describe_shape
-from .layer import Layer
+from ..checks import MAX_SIDE, Shape, check_choice, check_each, describe_shape
+from ..errors import ModelError
+from .layer import Layer, Tensors
 
 POOL_METHODS = ("max", "average")
 
@@ -17,10 +18,10 @@ POOL_METHODS = ("max", "average")
 class Pool(Layer):
     """Maximum or average over windows of each channel. A window as large as the image is a global pool. No tensors.
 
-    `window`, `stride` and `dilation` are (height, width), `padding` is (top, left, bottom, right) and below what a
-    window spans; of a dilated window, every so many pixels count. With `ceil_mode`, a window may reach over the padded
-    image's end as long as it begins inside the image or the padding before it. The maximum never counts padding; the
-    average counts it with `count_include_pad`, but never what lies beyond it.
+    `window`, `stride` and `dilation` are (height, width), `padding` is (top, left, bottom, right) and smaller than the
+    span of a window. With `ceil_mode`, a window may extend beyond the end of the padded image if it begins inside the
+    image or the padding before it. The maximum never counts padding; the average counts it with `count_include_pad`,
+    but never pixels beyond the padding.
     """
 
     method: str
@@ -47,13 +48,13 @@ class Pool(Layer):
 
     @property
     def spans(self) -> tuple[int, int]:
-        """The rows and columns from a window's first pixel to its last."""
+        """Rows and columns from the first pixel of a window to its last."""
         down, across = ((size - 1) * step + 1 for size, step in zip(self.window, self.dilation))
         return down, across
 
     @property
     def is_plain(self) -> bool:
-        """Whether windows lie side by side, without padding, and rows and columns left over are dropped."""
+        """True if windows neither overlap nor leave gaps, there is no padding, and what is left over is dropped."""
         beside = self.window == self.stride and self.dilation == (1, 1)
         return beside and not any(self.padding) and not self.ceil_mode
 
@@ -77,7 +78,7 @@ class Pool(Layer):
         return (channels, pooled[0], pooled[1])
 
     def counts(self, shape: Shape) -> np.ndarray:
-        """How many pixels each window of an average is divided by: float32 [H', W'], for an input (C, H, W)."""
+        """Return the number of pixels that each window is divided by: float32 [H', W'], for an input (C, H, W)."""
         _, *pooled = self.output_shape(shape)
         lengths = [
             self._reached(axis, side, count, self.count_include_pad)
@@ -86,7 +87,7 @@ class Pool(Layer):
         return np.outer(*lengths).astype(np.float32)
 
     def _reached(self, axis: int, side: int, count: int, with_padding: bool) -> np.ndarray:
-        """How many pixels, perhaps of the padding too, each of `count` windows along an axis reaches."""
+        """Return how many pixels each of `count` windows along an axis covers, those of the padding on request."""
         before, after = self._pads(axis)
         low, high = (-before, side + after) if with_padding else (0, side)
         first = np.arange(count) * self.stride[axis] - before
@@ -96,12 +97,40 @@ class Pool(Layer):
         end = np.minimum(self.window[axis], -((first - high) // step))
         return np.maximum(0, end - start)
 
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Pool every channel."""
+        (x,) = inputs
+        _, height, width = self.output_shape(x.shape[1:])
+        is_max = self.method == "max"
+        padded = self._pad(x, (height, width), -np.inf if is_max else 0.0)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, self.spans, axis=(2, 3))
+        windows = windows[:, :, :: self.stride[0], :: self.stride[1]][:, :, :height, :width]
+        windows = windows[..., :: self.dilation[0], :: self.dilation[1]]
+        if is_max:
+            return windows.max(axis=(4, 5))
+        return windows.sum(axis=(4, 5), dtype=np.float32) / self.counts(x.shape[1:])
+
+    def _pad(self, x: np.ndarray, counts: tuple[int, int], value: float) -> np.ndarray:
+        """Pad images as far as `counts` windows down and across reach."""
+        sides = []
+        for axis, count in enumerate(counts):
+            before = self.padding[axis]
+            after = (count - 1) * self.stride[axis] + self.spans[axis] - before - x.shape[2 + axis]
+            sides.append((before, max(0, after)))
+        return np.pad(x, ((0, 0), (0, 0), *sides), constant_values=value)
+
     def _pads(self, axis: int) -> tuple[int, int]:
         return self.padding[axis], self.padding[axis + 2]
 
 
+def average_pool(x: np.ndarray, window_height: int, window_width: int) -> np.ndarray:
+    """Average over windows without overlap: x [B, C, H, W] -> [B, C, H // window_height, W // window_width]."""
+    window = (window_height, window_width)
+    return Pool("pool", "average", window, window).run({}, x)
+
+
 def _windows(side: int, window: int, stride: int, pads: tuple[int, int], ceil_mode: bool) -> int:
-    """How many windows there are along an axis; below 1 where none fits."""
+    """Return the number of windows along an axis; below 1 where none fits."""
     room = side + sum(pads) - window
     if not ceil_mode or room < 0:
         return room // stride + 1

@@ -1,4 +1,4 @@
-"""The two ends of a network: what goes in and how a picture becomes it, and what the numbers that come out mean."""
+"""The input of a network: its shape, and how a picture is converted to it."""
 
 from __future__ import annotations
 
@@ -10,30 +10,28 @@ from .checks import (
     MAX_CHANNELS,
     MAX_FEATURES,
     MAX_SIDE,
-    ModelError,
     Shape,
     check_choice,
     check_numbers,
     check_range,
 )
+from .errors import ModelError
 
 PREPROCESSING = ("digit", "photo", "none")
 LAYOUTS = ("CHW", "HWC", "HW", "CW")
 CHANNEL_ORDERS = ("rgb", "bgr")
-OUTPUT_KINDS = ("classes", "sigmoid", "values")
-CLASS_SCORES = ("raw", "softmax", "log_softmax")
 
 
 @dataclass(frozen=True)
 class ImageInput:
-    """An image [channels, height, width] and how a picture becomes it.
+    """An image [channels, height, width], and how a picture is converted to it.
 
-    `preprocess` names the way (see `preprocess.py`; "none": no picture becomes it, only arrays do); its result, in
-    0..1, is then (value - mean) / std by channel; a std below 0 turns light into dark. `resize` is for "photo" alone:
-    the shorter side of the picture, in pixels, before height x width are cut from its middle. `channel_order` is that
-    of the colours, of a photo of three channels. `layout` is how an array of one example lies in a file made for the
-    network as it was trained: "HWC" has the channels last, "HW" no axis for the one channel, "CW" none for the one
-    row. The layers always read [channels, height, width].
+    `preprocess` names the conversion (see `preprocess.py`; "none": only arrays are accepted, no pictures); its result,
+    in 0..1, is then (value - mean) / std by channel; a std below 0 turns light into dark. `resize` is for "photo"
+    alone: the shorter side of the picture, in pixels, before height x width are cut from its centre. `channel_order`
+    is that of the colours, of a photo of three channels. `layout` is the order of axes of one example in a file of
+    arrays made for the network as it was trained: "HWC" has the channels last, "HW" no axis for the one channel, "CW"
+    none for the one row. The layers always read [channels, height, width].
     """
 
     channels: int
@@ -80,14 +78,14 @@ class ImageInput:
 
     @property
     def array_shape(self) -> Shape:
-        """The shape of one example in a file of arrays, as `layout` has it."""
+        """The shape of one example in a file of arrays, in the order of `layout`."""
         sizes = dict(zip("CHW", self.shape))
         return tuple(sizes[axis] for axis in self.layout)
 
 
 @dataclass(frozen=True)
 class FeatureInput:
-    """A row of numbers, used as it comes."""
+    """A row of numbers, used as it is."""
 
     features: int
 
@@ -104,23 +102,3 @@ class FeatureInput:
 
 Input = ImageInput | FeatureInput
 INPUT_KINDS: dict[str, type[Input]] = {kind.kind: kind for kind in (ImageInput, FeatureInput)}
-
-
-@dataclass(frozen=True)
-class Output:
-    """What the last layer's numbers mean.
-
-    "classes": one of several; `scores` says whether they are raw scores, probabilities (softmax) or their logarithms.
-    "sigmoid": independent probabilities, one for each label, or a single one. "values": numbers that stand for
-    themselves, such as a regression's or an embedding.
-
-    Of classes, `none` may name the label that says that the input is none of the others.
-    """
-
-    kind: str = "classes"
-    scores: str = ""
-    none: str = ""
-
-    def __post_init__(self) -> None:
-        check_choice("output", "kind", self.kind, OUTPUT_KINDS)
-        check_choice("output", "scores", self.scores, CLASS_SCORES if self.kind == "classes" else ("",))

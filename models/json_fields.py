@@ -1,4 +1,4 @@
-"""JSON objects as dataclasses: every field named, present and of its type, or a ModelError that says which is not."""
+"""JSON objects as dataclasses; a ModelError names the field that is unknown, missing or of another type."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from .checks import ModelError
+from .errors import ModelError
 
 _Kind = TypeVar("_Kind")
 
 
 def fields_of(where: str, data: Any, allowed: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The fields of a JSON object, which must be exactly the allowed ones (but for optional ones left out)."""
+    """Return the fields of a JSON object; ModelError unless they are the allowed ones (`optional` may be missing)."""
     if not isinstance(data, dict):
         raise ModelError(f"{where} must be a JSON object, not {type(data).__name__}")
     unknown = [key for key in data if key not in allowed]
@@ -28,7 +28,7 @@ def fields_of(where: str, data: Any, allowed: tuple[str, ...], optional: tuple[s
 
 
 def build(kinds: Mapping[str, type[_Kind]], where: str, data: Any) -> _Kind:
-    """An input or a layer from its JSON object, by its `kind`."""
+    """Build an input or a layer from its JSON object, by its `kind`."""
     kind = data.get("kind") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
         raise ModelError(f"{where}: unknown kind {kind!r}; known are {', '.join(kinds)}")
@@ -36,7 +36,7 @@ def build(kinds: Mapping[str, type[_Kind]], where: str, data: Any) -> _Kind:
 
 
 def fill(cls: type[_Kind], where: str, data: Any) -> _Kind:
-    """A dataclass from a JSON object, with every field's type checked."""
+    """Build a dataclass from a JSON object; ModelError where a field is unknown, missing or of another type."""
     declared = dataclasses.fields(cls)  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     optional = tuple(field.name for field in declared if field.default is not dataclasses.MISSING)
@@ -48,7 +48,7 @@ _WORDS = {int: "a whole number", str: "a string", float: "a number", bool: "true
 
 
 def typed(where: str, key: str, value: Any, hint: Any) -> Any:
-    """`value` as the field's type: int, float, str, bool, or a tuple of one of them. A bool is no number."""
+    """Return `value` as the field's type: int, float, str, bool, or a tuple of one of them. A bool is not a number."""
     item = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else hint
     values = value if item is not hint else [value]
     if isinstance(values, list):
@@ -60,7 +60,7 @@ def typed(where: str, key: str, value: Any, hint: Any) -> Any:
 
 
 def _scalar(value: Any, kind: type) -> Any:
-    """`value` where it is of the kind, whole numbers as floats too; TypeError where it is not."""
+    """Return `value` if it is of the kind, a whole number as a float where one is wanted; TypeError otherwise."""
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:

@@ -1,45 +1,14 @@
-"""The kinds of layer by the names that files have for them, those of schema 1 among them."""
+"""Layers in JSON of schema 1, in which networks were plain sequences and kernels and paddings single numbers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .activation import Activation, PRelu
-from .arrange import ChannelShuffle, ChannelSlice, Concat, Flatten, Pad, Reshape, Transpose
-from .convolution import Conv2d, Dense
-from .elementwise import Affine, Combine
 from .json_fields import fields_of, typed
-from .layer import Layer
-from .normalize import GroupNorm, LayerNorm, LocalResponseNorm, Softmax
-from .pooling import Pool
-
-LAYER_KINDS: dict[str, type[Layer]] = {
-    kind.kind: kind
-    for kind in (
-        Conv2d,
-        Dense,
-        Pool,
-        Flatten,
-        Softmax,
-        Activation,
-        PRelu,
-        Combine,
-        Affine,
-        Concat,
-        ChannelSlice,
-        ChannelShuffle,
-        Reshape,
-        Transpose,
-        Pad,
-        LocalResponseNorm,
-        LayerNorm,
-        GroupNorm,
-    )
-}
 
 
 def from_schema_1(where: str, layer: Any) -> Any:
-    """A layer of schema 1 as one of schema 2: there, kernels and paddings were single numbers."""
+    """Convert the JSON object of a layer of schema 1 to schema 2."""
     kind = layer.get("kind") if isinstance(layer, dict) else None
     if kind == "conv2d":
         allowed = ("kind", "name", "in_channels", "out_channels", "kernel_size", "padding", "pool_size", "activation")

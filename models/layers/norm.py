@@ -1,19 +1,15 @@
-"""Normalisation by what comes in itself: across channels, and softmax."""
+"""Normalisation by statistics of the input itself: over channels, over groups, or over neighbouring channels."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .checks import MAX_CHANNELS, MAX_FEATURES, ModelError, Shape, check_numbers, check_range, describe_shape
-from .layer import Layer
+import numpy as np
 
-
-def check_epsilon(where: str, epsilon: float) -> None:
-    """ModelError unless a variance and this number are above 0 together."""
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise ModelError(f"layer {where!r}: epsilon is {epsilon}, but it must be above 0")
+from ..checks import MAX_CHANNELS, MAX_FEATURES, Shape, check_epsilon, check_numbers, check_range
+from ..errors import ModelError
+from .layer import Layer, Tensors, by_channel
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,14 @@ class LocalResponseNorm(Layer):
         """(C, H, W) in and out; ModelError for features."""
         return self.image(shapes[0])
 
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Divide by the sums of squares."""
+        (x,) = inputs
+        around = self.size // 2
+        squares = np.pad(x * x, ((0, 0), (around, around), (0, 0), (0, 0)))
+        sums = np.lib.stride_tricks.sliding_window_view(squares, self.size, axis=1).sum(axis=-1)
+        return x / (np.float32(self.bias) + np.float32(self.alpha / self.size) * sums) ** np.float32(self.beta)
+
 
 @dataclass(frozen=True)
 class LayerNorm(Layer):
@@ -61,9 +65,9 @@ class LayerNorm(Layer):
         check_range(self.name, "channels", self.channels, 1, MAX_FEATURES)
         check_epsilon(self.name, self.epsilon)
 
-    def tensor_shapes(self) -> dict[str, Shape]:
-        """Names and shapes of the tensors that this layer reads."""
-        return {f"{self.name}.scale": (self.channels,), f"{self.name}.shift": (self.channels,)}
+    def tensors(self) -> dict[str, Shape]:
+        """One scale and one shift per channel."""
+        return {"scale": (self.channels,), "shift": (self.channels,)}
 
     def output_shape(self, *shapes: Shape) -> Shape:
         """(C, H, W) or (C,) in, the same out; ModelError for another number of channels."""
@@ -72,6 +76,14 @@ class LayerNorm(Layer):
                 f"layer {self.name!r}: normalises {self.channels} channels, but {shapes[0][0]} channels come in"
             )
         return shapes[0]
+
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Normalise over the channels."""
+        (x,) = inputs
+        centred = x - x.mean(axis=1, keepdims=True)
+        variance = (centred * centred).mean(axis=1, keepdims=True)
+        normal = centred / np.sqrt(variance + np.float32(self.epsilon))
+        return normal * by_channel(tensors["scale"], x) + by_channel(tensors["shift"], x)
 
 
 @dataclass(frozen=True)
@@ -96,9 +108,9 @@ class GroupNorm(Layer):
             raise ModelError(f"layer {self.name!r}: {self.groups} groups do not divide {self.channels} channels")
         check_epsilon(self.name, self.epsilon)
 
-    def tensor_shapes(self) -> dict[str, Shape]:
-        """Names and shapes of the tensors that this layer reads."""
-        return {f"{self.name}.scale": (self.channels,), f"{self.name}.shift": (self.channels,)}
+    def tensors(self) -> dict[str, Shape]:
+        """One scale and one shift per channel."""
+        return {"scale": (self.channels,), "shift": (self.channels,)}
 
     def output_shape(self, *shapes: Shape) -> Shape:
         """(C, H, W) in and out; ModelError for features, or another number of channels."""
@@ -107,19 +119,11 @@ class GroupNorm(Layer):
             raise ModelError(f"layer {self.name!r}: normalises {self.channels} channels, but {channels} come in")
         return shapes[0]
 
-
-@dataclass(frozen=True)
-class Softmax(Layer):
-    """Probabilities over the features, or their logarithms with `log`; always the last layer. No tensors."""
-
-    log: bool = False
-
-    kind: ClassVar[str] = "softmax"
-
-    def output_shape(self, *shapes: Shape) -> Shape:
-        """(F,) in, (F,) out; ModelError for an image."""
-        if len(shapes[0]) != 1:
-            raise ModelError(
-                f"layer {self.name!r}: takes features, but what comes before gives {describe_shape(shapes[0])}"
-            )
-        return shapes[0]
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Normalise over the pixels of each group."""
+        (x,) = inputs
+        grouped = x.reshape(len(x), self.groups, -1)
+        centred = grouped - grouped.mean(axis=2, keepdims=True)
+        variance = (centred * centred).mean(axis=2, keepdims=True)
+        normal = (centred / np.sqrt(variance + np.float32(self.epsilon))).reshape(x.shape)
+        return normal * by_channel(tensors["scale"], x) + by_channel(tensors["shift"], x)

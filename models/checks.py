@@ -1,9 +1,11 @@
-"""What every part of a network is checked with: shapes in words, bounds, and the error that users see."""
+"""Checks of the fields of networks, the bounds they are held to, and shapes in words for messages."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+
+from .errors import ModelError
 
 Shape = tuple[int, ...]
 
@@ -20,22 +22,18 @@ MAX_READS = 1_000  # layers that one layer reads
 MAX_LABELS = 65_536  # classes; ImageNet has 21,841 at its largest
 MAX_MULTIPLY_ACCUMULATES = 1 << 41  # for one example: a hundred times a VGG-19
 
-INPUT = "input"  # what a layer names to read what goes into the network
-
-
-class ModelError(ValueError):
-    """A network or a model file that cannot be used; the message is one line for the user."""
+INPUT = "input"  # the name by which layers read the input of the network
 
 
 def describe_shape(shape: Shape) -> str:
-    """A shape in words, for messages: '64 features' or 'an image of 1x32x32'."""
+    """Return a shape in words, for messages: '64 features' or 'an image of 1x32x32'."""
     if len(shape) == 1:
         return f"{shape[0]} features"
     return f"an image of {'x'.join(map(str, shape))}"
 
 
 def check_name(name: str) -> None:
-    """ModelError unless `name` can stand in a table."""
+    """Raise ModelError unless `name` can be printed in a table."""
     if not name or not name.isprintable() or name != name.strip() or name == INPUT:
         raise ModelError(
             f"layer name {name!r} must be printable, not empty, without spaces at its ends, and not {INPUT!r}"
@@ -43,34 +41,46 @@ def check_name(name: str) -> None:
 
 
 def check_range(where: str, field: str, value: int, low: int, high: int) -> None:
-    """ModelError unless low <= value <= high."""
+    """Raise ModelError unless low <= value <= high."""
     if not low <= value <= high:
         raise ModelError(f"{_place(where)}: {field} is {value}; {low} to {high} are allowed")
 
 
 def check_each(where: str, field: str, values: Sequence[int], count: int, low: int, high: int) -> None:
-    """ModelError unless there are `count` values, each from low to high."""
+    """Raise ModelError unless there are `count` values, each from low to high."""
     if len(values) != count or any(not low <= value <= high for value in values):
         shown = ", ".join(map(str, values[:8]))
         raise ModelError(f"{_place(where)}: {field} is {shown or 'empty'}; {count} of {low} to {high} are allowed")
 
 
 def check_choice(where: str, field: str, value: str, allowed: Sequence[str]) -> None:
-    """ModelError unless `value` is one of `allowed`."""
+    """Raise ModelError unless `value` is one of `allowed`."""
     if value not in allowed:
         raise ModelError(f"{_place(where)}: {field} is {value!r}; allowed are {', '.join(allowed)}")
 
 
 def check_numbers(where: str, field: str, values: Sequence[float], count: int) -> None:
-    """ModelError unless there are `count` finite numbers."""
+    """Raise ModelError unless there are `count` finite numbers."""
     if len(values) != count or not all(math.isfinite(value) for value in values):
         raise ModelError(f"{_place(where)}: {field} is {values}, but {count} finite numbers are needed")
 
 
 def check_shape(where: str, field: str, shape: Shape) -> None:
-    """ModelError unless `shape` is (C, H, W) or (F,) within the bounds."""
+    """Raise ModelError unless `shape` is (C, H, W) or (F,) within the bounds."""
     if len(shape) not in (1, 3) or min(shape) < 1 or math.prod(shape) > MAX_ELEMENTS:
         raise ModelError(f"{_place(where)}: {field} is {list(shape)[:8]}, neither features nor an image that fits")
+
+
+def check_count(where: str, before: Shape, after: Shape) -> None:
+    """Raise ModelError unless both shapes have the same number of elements."""
+    if math.prod(before) != math.prod(after):
+        raise ModelError(f"{_place(where)}: {list(before)} and {list(after)} do not have as many numbers")
+
+
+def check_epsilon(where: str, epsilon: float) -> None:
+    """Raise ModelError unless `epsilon`, which is added to a variance, is finite and above 0."""
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise ModelError(f"{_place(where)}: epsilon is {epsilon}, but it must be above 0")
 
 
 def _place(where: str) -> str:

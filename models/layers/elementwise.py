@@ -1,23 +1,35 @@
-"""Arithmetic on every element: two layers combined, or numbers for each channel."""
+"""Elementwise arithmetic: two layers combined, or a scale and shift per channel."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .activation import check_activation
-from .checks import ModelError, Shape, check_choice, check_shape, describe_shape
-from .layer import Layer
+import numpy as np
 
-OPERATIONS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+from ..checks import Shape, check_choice, check_shape, describe_shape
+from ..errors import ModelError
+from .activation import activate, check_activation
+from .layer import Layer, Tensors, by_channel
+
+_FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+OPERATIONS = tuple(_FUNCTIONS)
 
 
 @dataclass(frozen=True)
 class Combine(Layer):
     """activation(first operation second) of two layers, element by element: a residual sum, say. No tensors.
 
-    They have one shape, or the second has one number for each channel of the first, (C, 1, 1), as in squeeze and
-    excite.
+    They have the same shape, or the second has one number per channel of the first, (C, 1, 1), as the gate of squeeze
+    and excite.
     """
 
     operation: str
@@ -45,12 +57,17 @@ class Combine(Layer):
             "one shape are needed, or one number a channel as the second"
         )
 
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Combine the two and activate."""
+        result = _FUNCTIONS[self.operation](*inputs)
+        return activate(result, self.activation, self.activation_parameters)
+
 
 @dataclass(frozen=True)
 class Affine(Layer):
-    """y = activation(x * scale + shift), with a number of each for a channel (or feature), or for every element.
+    """y = activation(x * scale + shift), with one scale and shift per channel (or feature), or per element.
 
-    `shape` is that of both tensors: (C,) for one number a channel, or the whole (C, H, W).
+    `shape` is that of both tensors: (C,) for one number per channel, or the whole (C, H, W).
     Tensors: `<name>.scale` and `<name>.shift`.
     """
 
@@ -65,9 +82,9 @@ class Affine(Layer):
         check_shape(self.name, "shape", self.shape)
         check_activation(self.name, self.activation, self.activation_parameters)
 
-    def tensor_shapes(self) -> dict[str, Shape]:
-        """Names and shapes of the tensors that this layer reads."""
-        return {f"{self.name}.scale": self.shape, f"{self.name}.shift": self.shape}
+    def tensors(self) -> dict[str, Shape]:
+        """The scale and the shift."""
+        return {"scale": self.shape, "shift": self.shape}
 
     def output_shape(self, *shapes: Shape) -> Shape:
         """(C, H, W) or (F,) in, the same out; ModelError where the numbers do not fit."""
@@ -77,3 +94,9 @@ class Affine(Layer):
                 f"{describe_shape(shapes[0])}"
             )
         return shapes[0]
+
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Scale, shift and activate."""
+        (x,) = inputs
+        scale, shift = by_channel(tensors["scale"], x), by_channel(tensors["shift"], x)
+        return activate(x * scale + shift, self.activation, self.activation_parameters)

@@ -1,0 +1,89 @@
+"""The golden model: networks run layer by layer in NumPy float32, independent of every kernel.
+
+What a layer computes is in its file in `layers/`. Arrays carry the batch first: images [B, C, H, W], features [B, F].
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .checks import INPUT, describe_shape
+from .layers import Layer, Softmax
+from .layers.activation import activate
+from .layers.conv2d import conv2d
+from .layers.dense import dense
+from .layers.layer import Tensors
+from .layers.pool import average_pool
+from .layers.softmax import log_softmax, softmax
+from .network import Network
+from .outputs import Output
+
+__all__ = [
+    "GoldenRun",
+    "activate",
+    "argmax",
+    "average_pool",
+    "conv2d",
+    "dense",
+    "log_softmax",
+    "probabilities_of",
+    "run_layer",
+    "run_network",
+    "softmax",
+]
+
+
+class GoldenRun(NamedTuple):
+    """The results of a network for a batch."""
+
+    logits: np.ndarray  # [B, outputs], the input of the final softmax (the last layer's output where there is none)
+    probabilities: np.ndarray  # [B, outputs]: see `probabilities_of`
+    scores: np.ndarray  # [B, outputs], the last layer's output
+    largest: np.ndarray  # [B], for values the largest magnitude in any layer's output; for others zeros
+
+
+def run_network(network: Network, tensors: Tensors, x: np.ndarray) -> GoldenRun:
+    """Run a batch [B, *network.input.shape] (float32) through the network."""
+    if x.shape[1:] != network.input.shape:
+        raise ValueError(
+            f"network {network.name!r} takes {describe_shape(network.input.shape)}, not {describe_shape(x.shape[1:])}"
+        )
+    last = network.layers[-1]
+    values = {INPUT: x.astype(np.float32)}
+    left = dict(network.readers())  # values that no layer reads any more are deleted
+    logits = values[INPUT]
+    largest = np.zeros(len(x), np.float32)
+    for layer in network.layers:
+        read = [values[name] for name in layer.inputs]
+        values[layer.name] = run_layer(layer, layer.own_tensors(tensors), *read)
+        logits = read[0] if layer is last and isinstance(layer, Softmax) else values[layer.name]
+        if network.output.kind == "values":
+            np.maximum(largest, np.abs(values[layer.name]).reshape(len(x), -1).max(axis=1, initial=0), out=largest)
+        for name in layer.inputs:
+            left[name] -= 1
+            if not left[name]:
+                del values[name]
+    scores = values[last.name]
+    return GoldenRun(logits, probabilities_of(scores, network.output), scores, largest)
+
+
+def run_layer(layer: Layer, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+    """Run one layer on batches `inputs`, with its own tensors by the last part of their names; float32."""
+    return layer.run(tensors, *inputs).astype(np.float32, copy=False)
+
+
+def probabilities_of(scores: np.ndarray, output: Output) -> np.ndarray:
+    """Convert the last layer's numbers [B, outputs] to probabilities of classes; others are returned as they are.
+
+    Raw scores go through a softmax, logarithms through the exponential.
+    """
+    if output.scores == "raw":
+        return softmax(scores)
+    return np.exp(scores) if output.scores == "log_softmax" else scores
+
+
+def argmax(x: np.ndarray) -> np.ndarray:
+    """Index of the largest value over the last axis, the first of equals; int32."""
+    return np.argmax(x, axis=-1).astype(np.int32)

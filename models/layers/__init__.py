@@ -1,0 +1,54 @@
+"""Layer kinds, one file each (or one for a tight family): fields, output shape, tensors, and the NumPy reference.
+
+A new kind is a file here: its modules are found by themselves, and `LAYER_KINDS` has every subclass of `Layer` in them.
+The names imported below are a convenience for those who build networks by hand.
+"""
+
+import importlib
+import pkgutil
+
+from .activation import ACTIVATION_PARAMETERS, ACTIVATIONS, MONOTONE, Activation, PRelu, activate
+from .channels import ChannelShuffle, ChannelSlice, Concat
+from .conv2d import Conv2d
+from .dense import Dense
+from .elementwise import OPERATIONS, Affine, Combine
+from .layer import Layer
+from .norm import GroupNorm, LayerNorm, LocalResponseNorm
+from .pad import Pad
+from .pool import Pool
+from .reshape import MAX_AXES, Flatten, Reshape, Transpose
+from .softmax import Softmax
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+LAYER_KINDS: dict[str, type[Layer]] = {layer.kind: layer for layer in Layer.__subclasses__()}
+
+__all__ = [
+    "ACTIVATIONS",
+    "ACTIVATION_PARAMETERS",
+    "LAYER_KINDS",
+    "MAX_AXES",
+    "MONOTONE",
+    "OPERATIONS",
+    "Activation",
+    "Affine",
+    "ChannelShuffle",
+    "ChannelSlice",
+    "Combine",
+    "Concat",
+    "Conv2d",
+    "Dense",
+    "Flatten",
+    "GroupNorm",
+    "Layer",
+    "LayerNorm",
+    "LocalResponseNorm",
+    "PRelu",
+    "Pad",
+    "Pool",
+    "Reshape",
+    "Softmax",
+    "Transpose",
+    "activate",
+]

@@ -1,0 +1,88 @@
+"""Channels (or features) concatenated, selected or reordered. No tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..checks import MAX_CHANNELS, MAX_READS, Shape, check_range, describe_shape
+from ..errors import ModelError
+from .layer import Layer, Tensors
+
+
+@dataclass(frozen=True)
+class Concat(Layer):
+    """The channels (or features) of several layers, one after another."""
+
+    kind: ClassVar[str] = "concat"
+
+    def reads(self) -> tuple[int, int]:
+        """One layer or more."""
+        return 1, MAX_READS
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        """Shapes that agree but for the channels; ModelError where they do not."""
+        for shape in shapes:
+            if len(shape) != len(shapes[0]) or shape[1:] != shapes[0][1:]:
+                raise ModelError(
+                    f"layer {self.name!r}: the channels of {describe_shape(shapes[0])} and of {describe_shape(shape)} "
+                    "cannot stand one after another"
+                )
+        return (sum(shape[0] for shape in shapes), *shapes[0][1:])
+
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Concatenate the channels."""
+        return np.concatenate(inputs, axis=1)
+
+
+@dataclass(frozen=True)
+class ChannelSlice(Layer):
+    """Channels (or features) `first` to `last - 1`."""
+
+    first: int
+    last: int
+
+    kind: ClassVar[str] = "channel_slice"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self.name, "first", self.first, 0, 1 << 24)
+        check_range(self.name, "last", self.last, self.first + 1, 1 << 24)
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        """(C, H, W) or (C,) in, (last - first, H, W) out; ModelError where there are fewer channels."""
+        if self.last > shapes[0][0]:
+            raise ModelError(f"layer {self.name!r}: reads channels up to {self.last}, but {shapes[0][0]} come in")
+        return (self.last - self.first, *shapes[0][1:])
+
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Select the channels."""
+        return inputs[0][:, self.first : self.last]
+
+
+@dataclass(frozen=True)
+class ChannelShuffle(Layer):
+    """Channels seen as [groups, C / groups], and read group by group: 0, C/groups, 2C/groups, …, 1, C/groups + 1, …"""
+
+    groups: int
+
+    kind: ClassVar[str] = "channel_shuffle"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self.name, "groups", self.groups, 1, MAX_CHANNELS)
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        """(C, H, W) in and out; ModelError where the groups do not divide the channels."""
+        channels, _, _ = self.image(shapes[0])
+        if channels % self.groups:
+            raise ModelError(f"layer {self.name!r}: {self.groups} groups do not divide {channels} channels")
+        return shapes[0]
+
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Swap the groups and the channels within them."""
+        batch, channels, *sides = inputs[0].shape
+        split = inputs[0].reshape(batch, self.groups, channels // self.groups, *sides)
+        return split.swapaxes(1, 2).reshape(inputs[0].shape)

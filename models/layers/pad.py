@@ -1,0 +1,48 @@
+"""Constant padding and cropping. No tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..checks import MAX_SIDE, Shape, check_each, check_numbers, describe_shape
+from ..errors import ModelError
+from .layer import Layer, Tensors
+
+
+@dataclass(frozen=True)
+class Pad(Layer):
+    """`value` around an image; `padding` is (top, left, bottom, right), and one below 0 cuts pixels off."""
+
+    padding: tuple[int, int, int, int]
+    value: float = 0.0
+
+    kind: ClassVar[str] = "pad"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_each(self.name, "padding", self.padding, 4, -MAX_SIDE, MAX_SIDE)
+        check_numbers(self.name, "value", (self.value,), 1)
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        """(C, H, W) in, (C, H + top + bottom, W + left + right) out; ModelError where nothing is left."""
+        channels, height, width = self.image(shapes[0])
+        top, left, bottom, right = self.padding
+        sides = (height + top + bottom, width + left + right)
+        kept = (height + min(top, 0) + min(bottom, 0), width + min(left, 0) + min(right, 0))
+        if min(kept) < 1 or max(sides) > 2 * MAX_SIDE:
+            raise ModelError(
+                f"layer {self.name!r}: padding {list(self.padding)} does not fit {describe_shape(shapes[0])}"
+            )
+        return (channels, *sides)
+
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Pad or crop every image."""
+        (x,) = inputs
+        top, left, bottom, right = self.padding
+        height, width = x.shape[2:]
+        kept = x[:, :, max(0, -top) : height + min(0, bottom), max(0, -left) : width + min(0, right)]
+        sides = ((0, 0), (0, 0), (max(0, top), max(0, bottom)), (max(0, left), max(0, right)))
+        return np.pad(kept, sides, constant_values=self.value)

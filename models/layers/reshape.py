@@ -1,0 +1,88 @@
+"""The same numbers in another shape or order of axes. No tensors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..checks import Shape, check_count, check_shape
+from ..errors import ModelError
+from .layer import Layer, Tensors
+
+MAX_AXES = 5  # of a transpose's split: of a DMA's access pattern
+
+
+@dataclass(frozen=True)
+class Flatten(Layer):
+    """(C, H, W) to (C * H * W,), channel by channel and row by row."""
+
+    kind: ClassVar[str] = "flatten"
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        """Any shape in, one axis out."""
+        return (math.prod(shapes[0]),)
+
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Flatten every example."""
+        (x,) = inputs
+        return x.reshape(len(x), -1)
+
+
+@dataclass(frozen=True)
+class Reshape(Layer):
+    """The same numbers in the same order under another shape, (C, H, W) or (F,)."""
+
+    shape: tuple[int, ...]
+
+    kind: ClassVar[str] = "reshape"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_shape(self.name, "shape", self.shape)
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        """As many numbers in as `shape` has; ModelError where there are others."""
+        check_count(self.name, shapes[0], self.shape)
+        return self.shape
+
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """View every example in the other shape."""
+        (x,) = inputs
+        return x.reshape(len(x), *self.shape)
+
+
+@dataclass(frozen=True)
+class Transpose(Layer):
+    """The input seen as axes of `split`, these in another order (`order[i]` is the axis that comes i-th), then `shape`.
+
+    (C, H, W) to channels last, as features: split (C, H, W), order (1, 2, 0), shape (H * W * C,).
+    """
+
+    split: tuple[int, ...]
+    order: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    kind: ClassVar[str] = "transpose"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_shape(self.name, "shape", self.shape)
+        if not 1 <= len(self.split) <= MAX_AXES or sorted(self.order) != list(range(len(self.split))):
+            raise ModelError(f"layer {self.name!r}: order {list(self.order)[:8]} is none of the axes of split")
+        if min(self.split) < 1:
+            raise ModelError(f"layer {self.name!r}: split {list(self.split)} has sizes below 1")
+        check_count(self.name, self.split, self.shape)
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        """As many numbers in as `shape` has; ModelError where there are others."""
+        check_count(self.name, shapes[0], self.shape)
+        return self.shape
+
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Split, reorder and reshape every example."""
+        (x,) = inputs
+        order = (0, *(axis + 1 for axis in self.order))
+        return x.reshape(len(x), *self.split).transpose(order).reshape(len(x), *self.shape)

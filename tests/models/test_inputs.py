@@ -1,0 +1,47 @@
+"""Descriptions of inputs are checked when they are built."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from trninfer.models.errors import ModelError
+from trninfer.models.inputs import FeatureInput, ImageInput
+
+PHOTO = ImageInput(3, 8, 9, "photo", (0.5,) * 3, (0.25,) * 3, resize=10)
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: ImageInput(1, 32, 32, "guess", (0.0,), (1.0,)), "preprocess is 'guess'; allowed are digit"),
+        (lambda: ImageInput(1, 32, 32, "digit", (0.0,), (0.0,)), "std"),
+        (lambda: ImageInput(1, 32, 32, "digit", (0.0, 1.0), (1.0,)), "mean"),
+        (lambda: FeatureInput(1 << 40), "features is"),
+        (lambda: dataclasses.replace(PHOTO, resize=8), "resize is 8; 9 to 16384"),
+        (lambda: dataclasses.replace(PHOTO, preprocess="none"), "resize is 10; 0 to 0"),
+        (lambda: dataclasses.replace(PHOTO, channel_order="grb"), "channel_order is 'grb'; allowed are rgb, bgr"),
+        (lambda: ImageInput(1, 8, 9, "photo", (0.0,), (1.0,), 9, channel_order="bgr"), "photos of three channels"),
+        (lambda: ImageInput(2, 8, 9, "photo", (0.0,) * 2, (1.0,) * 2, 9), "channels is 2; a photo has 3"),
+        (lambda: ImageInput(3, 8, 9, "none", (0.0,) * 3, (1.0,) * 3, layout="HW"), "layout HW leaves out an axis"),
+    ],
+)
+def test_fields_are_checked(build, says: str) -> None:
+    with pytest.raises(ModelError, match=says) as error:
+        build()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "expected"),
+    [
+        ("CHW", (3, 8, 9), (3, 8, 9)),
+        ("HWC", (3, 8, 9), (8, 9, 3)),
+        ("HW", (1, 8, 9), (8, 9)),
+        ("CW", (3, 1, 9), (3, 9)),
+    ],
+)
+def test_arrays_have_the_axes_of_the_layout(layout: str, shape, expected) -> None:
+    image = ImageInput(*shape, "none", (0.0,) * shape[0], (1.0,) * shape[0], layout=layout)
+    assert image.array_shape == expected and image.shape == shape
+    assert FeatureInput(7).shape == (7,)

@@ -1,0 +1,18 @@
+"""Descriptions of outputs are checked when they are built."""
+
+import pytest
+from trninfer.models.errors import ModelError
+from trninfer.models.outputs import Output
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (("boxes",), "kind is 'boxes'; allowed are classes, sigmoid, values"),
+        (("classes",), "scores is ''; allowed are raw, softmax, log_softmax"),
+        (("values", "raw"), "scores is 'raw'"),
+    ],
+)
+def test_fields_are_checked(fields: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        Output(*fields)
