@@ -15,9 +15,9 @@ from typing import Any
 
 from trninfer.benchmarks.measurements import launch_of, load_all_kernel_rows
 from trninfer.simulator import kernel
+from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore, running
 from trninfer.simulator.garbage import uncollected
-from trninfer.simulator.targets import find_target
 from trninfer.simulator.timing.capacity import check
 from trninfer.simulator.timing.schedule import schedule
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import nki.isa as nisa
 import nki.language as nl
 from trninfer.benchmarks.error_statistics import percentage_error
+from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore, running
 from trninfer.simulator.instruction import Cost
-from trninfer.simulator.targets import find_target
 from trninfer.simulator.tensor import NkiTensor
 from trninfer.simulator.timing.constants import machine
 from trninfer.simulator.timing.dma import element_time

@@ -123,7 +123,7 @@ def resolve_target(target: str | None) -> str:
     TargetError where there is no such target.
     """
     from ..simulator import NkiValidationError
-    from ..simulator.targets import find_target
+    from ..simulator.chip import find_target
 
     try:
         return find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET).name

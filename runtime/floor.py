@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..kernels.tiling.packing import PARTITIONS
 from ..models.network import Network
-from ..simulator.targets import find_target
+from ..simulator.chip import find_target
 from ..simulator.timing.constants import machine
 from .backend import DTYPES
 

@@ -13,7 +13,7 @@ from ..kernels.convolution.forms import QUICKEST, worthwhile
 from ..kernels.tiling.packing import PARTITIONS
 from ..models.checks import INPUT
 from ..models.files import Model
-from ..simulator.targets import find_target
+from ..simulator.chip import find_target
 from .backend import DTYPES, ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .layer_launches import plan_layers

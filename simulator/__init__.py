@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import sys
 
+from .chip import TARGETS, Target
 from .errors import CapacityError, NkiValidationError, NotSimulatedError, OutOfBoundsError
 from .kernel import Kernel, TensorSpec, jit, simulate
 from .launch import run
 from .run import Run, write_trace
-from .targets import TARGETS, Target
 from .timing.constants import changed
 
 __all__ = [

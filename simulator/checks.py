@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .chip import PARTITIONS
 from .core import NeuronCore, active
 from .dtypes import Array
 from .errors import EarlierNkiWarning, NkiValidationError
 from .instruction import engine
 from .memory import PSUM, PSUM_ALIGNMENT, SBUF
-from .targets import PARTITIONS
 from .tensor import MAX_DIMENSIONS, NkiTensor
 from .views import dimensions
 

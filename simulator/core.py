@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .chip import Target
 from .dtypes import Array, lookup
 from .errors import NkiValidationError, UndefinedOnChipWarning
 from .instruction import Allocation, Cost, Instruction, Options, Told, Transfer, engine
@@ -25,7 +26,6 @@ from .overlap import clobbers
 from .pair import Pair
 from .psum_writes import Written
 from .replay import Recording
-from .targets import Target
 from .tensor import IndirectTensor, NkiTensor
 from .tensor_indirection import check
 from .timing.capacity import Memory

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .chip import default_target
 from .core import NeuronCore, is_active, running
 from .dtypes import Array, hold, lookup, name_of_array, release
 from .errors import EarlierNkiWarning, NkiValidationError, NotSimulatedError
@@ -21,7 +22,6 @@ from .program_timing import PairTiming, ProgramTiming
 from .replay import never_changes
 from .run import Run
 from .sanitizer import Sanitizer, SanitizerFinding
-from .targets import default_target
 from .tensor import NkiTensor
 from .timing.capacity import Memory, check
 from .torch_tensors import array_of, is_tensor, tensor_of

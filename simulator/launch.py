@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .chip import Target, find_target
 from .core import NeuronCore
 from .garbage import uncollected
 from .instructions.prepared import prepared
@@ -16,7 +17,6 @@ from .program_timing import ProgramTiming
 from .replay import Recording, Replayed, Replays
 from .run import Run
 from .sanitizer import Sanitizer
-from .targets import Target, find_target
 from .timing.constants import changed, overrides
 
 _PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # of shape-only runs, oldest first

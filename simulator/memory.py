@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from .chip import PARTITIONS, PSUM_BANK_BYTES, Target
 from .dtypes import Array, DType
 from .errors import CapacityError, NkiValidationError
 from .instruction import Told, label_of
 from .psum_writes import PsumWrites
-from .targets import PARTITIONS, PSUM_BANK_BYTES, Target
 
 
 class MemoryRegion(Enum):

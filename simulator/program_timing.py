@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from .chip import Target
 from .garbage import uncollected
 from .instruction import Instruction, engine
-from .targets import Target
 from .timing.capacity import Memory
 from .timing.constants import machine, overrides
 from .timing.pair_schedule import pair_schedule

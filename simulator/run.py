@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import html
+from .chip import PARTITIONS
 from .instruction import Instruction
 from .program_timing import EngineUse, Event, ProgramTiming
 from .sanitizer import SanitizerFinding
-from .targets import PARTITIONS
 from .timing import trace
 from .timing.capacity import Memory
 from .timing.constants import scaled_note

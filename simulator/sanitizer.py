@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .chip import PARTITIONS
 from .dtypes import Array
 from .instruction import Instruction, engine
 from .memory import MemoryRegion, Storage
 from .psum_writes import Written
-from .targets import PARTITIONS
 from .tensor import IndirectTensor, NkiTensor
 
 KINDS = ("uninitialised", "overlap", "lost", "not begun", "resumed", "cut short", "unwritten", "clobbered", "race")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import install, kernel
+from .chip import TARGET_VARIABLE, find_target
 from .run import Run
-from .targets import TARGET_VARIABLE, find_target
 from .tracebacks import without_ours
 
 FAILED, INTERRUPTED = 1, 130

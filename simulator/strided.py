@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from .chip import PARTITIONS
 from .dtypes import DTYPES, Array, DType, convert, lookup
 from .instruction import Access
 from .memory import PSUM, PSUM_ALIGNMENT, SBUF, MemoryRegion, Storage
 from .objects import NKIObject
-from .targets import PARTITIONS
 from .views import comb, is_row_major, row_major
 
 

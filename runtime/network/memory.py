@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...kernels.convolution.forms import DIRECT, matrices
 from ...kernels.tiling.packing import GROUP_NORM_PIXELS, IDENTITY_BYTES, PARTITIONS, ceil_div, norm_block, pool_band
 from ...models.checks import Shape
-from ...simulator.targets import find_target
+from ...simulator.chip import find_target
 from .forms import FILTERING_BYTES, combined_bytes
 from .layout import LaidOut, from_hbm, heights_of, read_together, steps_of
 from .program import CONVOLUTIONS, NORMS, Planned

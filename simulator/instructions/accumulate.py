@@ -21,12 +21,12 @@ from ..checks import (
     shaped,
     tile,
 )
+from ..chip import PARTITIONS
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..operators import AluOperator, alu_operator
-from ..targets import PARTITIONS
 from ..tensor import NkiTensor
 from .scalar_engine import reduce_cmd
 from .tensor_scalar import apply, operand_of

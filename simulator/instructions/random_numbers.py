@@ -23,11 +23,11 @@ from ..checks import (
     shaped,
     tile,
 )
+from ..chip import PARTITIONS
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
-from ..targets import PARTITIONS
 from ..tensor import NkiTensor
 
 WORDS = 6  # of one generator's state: five of the shift register and a counter

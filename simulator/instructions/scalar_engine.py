@@ -18,12 +18,12 @@ from ..checks import (
     shaped,
     tile,
 )
+from ..chip import PARTITIONS
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Cost, Instruction, engine
 from ..operators import ActivationFunction, activation_function, alu_operator
-from ..targets import PARTITIONS
 from ..tensor import NkiTensor
 
 

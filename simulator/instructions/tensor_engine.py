@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..checks import destination, in_sbuf, member, shaped
+from ..chip import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
 from ..core import NeuronCore, active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Cost, Instruction, engine
 from ..memory import PSUM
 from ..psum_writes import Written
-from ..targets import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
 from ..tensor import ColumnsTensor, IndirectTensor, NkiTensor
 from ..tensor_indirection import check
 

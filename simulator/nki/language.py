@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..chip import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, STATIONARY_COLUMNS, Target, default_target
 from ..core import active, is_active
 from ..dtypes import DTYPES, hold, lookup, name_of_array
 from ..errors import NkiValidationError
@@ -24,7 +25,6 @@ from ..instructions.vector_engine import memset, tensor_copy, tensor_reduce, ten
 from ..memory import PSUM_ALIGNMENT, MemoryRegion
 from ..objects import DynamicSlice, NKIObject
 from ..operators import ACTIVATIONS, ALU
-from ..targets import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, STATIONARY_COLUMNS, Target, default_target
 from ..tensor import NkiTensor
 from ..timing.transfers import constant_load
 from . import tile_functions

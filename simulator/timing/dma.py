@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from ..chip import PARTITIONS
 from ..instruction import Transfer
-from ..targets import PARTITIONS
 from .constants import Machine
 
 ENGINES = 16

@@ -6,8 +6,8 @@ That is repeated until no start moves any more. Both cores draw on one stack of 
 
 from __future__ import annotations
 
+from ..chip import Target
 from ..instruction import Instruction
-from ..targets import Target
 from .constants import Machine
 from .schedule import Schedule, schedule
 

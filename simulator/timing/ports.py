@@ -7,9 +7,9 @@ other, as nobody has published what else it costs.
 
 from __future__ import annotations
 
+from ..chip import PSUM_BANK_BYTES, PSUM_BANKS
 from ..instruction import Instruction, engine
 from ..memory import PSUM, SBUF
-from ..targets import PSUM_BANK_BYTES, PSUM_BANKS
 from .dependencies import Version
 
 _AT_PSUM = (engine.vector, engine.scalar)

@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ..chip import PARTITIONS, Target
 from ..instruction import Instruction, engine
 from ..memory import PSUM, SBUF
-from ..targets import PARTITIONS, Target
 from .buffers import Buffers
 from .clock import PeClock
 from .constants import Machine, machine

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..chip import Target
 from ..instruction import Transfer
-from ..targets import Target
 from .constants import machine
 
 

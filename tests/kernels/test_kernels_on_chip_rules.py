@@ -22,10 +22,10 @@ from trninfer.models.layout import pack_conv2d
 from trninfer.runtime.backend import DTYPES as RUNTIME_DTYPES
 from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.simulator import TensorSpec
+from trninfer.simulator.chip import TARGETS, find_target
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.instructions import scalar_engine, vector_engine
 from trninfer.simulator.kernel import execute
-from trninfer.simulator.targets import TARGETS, find_target
 
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 NARROW = ("bfloat16", "float16")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from nki_tensors import hbm, new, normal, on, psum, tile, uniform
 from trninfer.simulator import NkiValidationError
+from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore, running
 from trninfer.simulator.errors import UndefinedOnChipWarning
-from trninfer.simulator.targets import find_target
 
 BROKEN = {
     "129 partitions": (lambda: new((129, 4)), "partition dimension 129 exceeds maximum 128"),

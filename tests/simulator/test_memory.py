@@ -9,8 +9,8 @@ import pytest
 from nki_tensors import new
 from trninfer import simulator
 from trninfer.simulator import CapacityError, NkiValidationError
+from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore, running
-from trninfer.simulator.targets import find_target
 
 
 @nki.jit

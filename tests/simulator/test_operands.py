@@ -5,8 +5,8 @@ import nki.language as nl
 import pytest
 from nki_tensors import hbm, new, psum
 from trninfer.simulator import NkiValidationError
+from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore, running
-from trninfer.simulator.targets import find_target
 
 WRONG = {
     # memset: the value has the type of dst (nki/migration/index.rst)

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from random_arrays import normal
 from trninfer import kernels, simulator
 from trninfer.simulator import launch as launching
+from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.instructions.diagonal import without_zeros
 from trninfer.simulator.kernel import execute
 from trninfer.simulator.replay import Replayed, Replays
-from trninfer.simulator.targets import find_target
 
 launch = partial(simulator.run, pure=True)
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]

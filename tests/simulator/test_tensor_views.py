@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import counted, tile
 from trninfer.simulator import NkiValidationError, OutOfBoundsError
+from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore, running
-from trninfer.simulator.targets import find_target
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from trninfer import simulator
 from trninfer.simulator import launch as launching
+from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.instructions.prepared import prepared
 from trninfer.simulator.kernel import execute
 from trninfer.simulator.replay import Replayed, Replays
-from trninfer.simulator.targets import find_target
 
 SIZES = st.sampled_from([1, 3, 7, 16])
 

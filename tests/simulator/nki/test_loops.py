@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nki_tensors import counted, indices
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError
+from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore, running
-from trninfer.simulator.targets import find_target
 
 
 @nki.jit

@@ -6,9 +6,9 @@ import pytest
 from nki_tensors import new
 from trninfer import simulator
 from trninfer.simulator import CapacityError
+from trninfer.simulator.chip import TARGETS, find_target
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.kernel import execute
-from trninfer.simulator.targets import TARGETS, find_target
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -4,8 +4,8 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore, running
-from trninfer.simulator.targets import find_target
 
 VECTOR_GHZ, GPSIMD_GHZ = find_target("trn2").vector_ghz, find_target("trn2").gpsimd_ghz
 
