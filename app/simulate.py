@@ -9,7 +9,7 @@ import typer
 
 from .errors import CHECK_FAILED, UsageError
 from .option_groups import takes_options
-from .options import Target
+from .options import NkiVersion, Target
 from .output import check_files, check_kept, write_output
 from .text import printable
 
@@ -17,7 +17,7 @@ HELP = """Run a script with `import nki` on the simulated NeuronCore; a line for
 
 The script runs as `python FILE ARGS` would, and its kernels with it; no Neuron package is needed. Options stand
 before FILE. A line tells the kernel, its arguments, the predicted time and what bounds it. The last tells what
-`trninfer lint` finds: the kernel ran as Python, and the NKI compiler refuses, or computes otherwise, some of that.
+`trninfer lint` finds: what the NKI compiler refuses although the kernel runs here.
 
 \b
 Examples:
@@ -51,6 +51,7 @@ def simulate(
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="Look for races, overlaps and lost values in every launch.")
     ] = False,
+    nki: NkiVersion = None,
 ) -> None:
     """Run a file, tell each launch, and write the trace and page that were asked for."""
     from ..simulator import NkiValidationError, Run, write_trace
@@ -76,13 +77,13 @@ def simulate(
 
     counts: list[int] = []
     try:
-        status = run_script([str(file), *(arguments or [])], observe, target, sanitize)
+        status = run_script([str(file), *(arguments or [])], observe, target, sanitize, nki)
     except NkiValidationError as error:
         raise UsageError(str(error)) from None
     if not counts and not status:
         call = "the script has to call one with arrays, as in kernel(np.ones((128, 512), np.float32))"
         typer.echo(f"{file}: no kernel was launched; {call}", err=True)
-    _tell_lint(file)
+    _tell_lint(file, nki)
     if trace is not None:
         write_trace(trace, runs)
     if report is not None:
@@ -92,12 +93,12 @@ def simulate(
     raise typer.Exit(status)
 
 
-def _tell_lint(file: Path) -> None:
+def _tell_lint(file: Path, nki: str | None) -> None:
     """A line about what no run shows: the simulator runs Python itself, the compiler a part of it."""
     from ..simulator.lint import SourceError, check_file
 
     try:
-        findings = sorted(check_file(file))
+        findings = sorted(finding for finding in check_file(file, nki) if not finding.is_warning)
     except SourceError:
         return
     if findings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from .dtypes import Array, hold, lookup, name_of_array, release
 from .errors import EarlierNkiWarning, NkiValidationError, NotSimulatedError
 from .instruction import Instruction
 from .memory import MemoryRegion
+from .nki_version import is_traced
 from .pair import CORES, Pair
 from .program_timing import PairTiming, ProgramTiming
 from .replay import never_changes
@@ -152,19 +154,22 @@ def execute(
     """Run a kernel on `core`: arrays go to HBM, everything else is passed as is; what it returns comes back as arrays
     (None for a tensor where the core does not compute)."""
     arguments: list[tuple[Any, NkiTensor]] = []
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
 
     def enter(value: Any) -> Any:
         value = array_of(value) if is_tensor(value) else value
         if not isinstance(value, (np.ndarray, TensorSpec)):
+            _check_object(made.__name__, value)
             return value
         tensor = argument(core, value)
         arguments.append((value, tensor))
         return tensor
 
-    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    for name, value in (*enumerate(args), *kwargs.items()):
+    for name, value in (*enumerate(args), *kwargs.items()) if not is_traced() else ():
         if _holds_list(value):
-            raise NkiValidationError(f"{made.__name__}: argument {name} holds a list, no kernel argument; pass a tuple")
+            raise NkiValidationError(
+                f"{made.__name__}: argument {name} holds a list, no kernel argument up to NKI 0.6; pass a tuple"
+            )
     cores = _cores(core, made)
     args, kwargs = _each(args, enter), _each(kwargs, enter)
 
@@ -256,9 +261,20 @@ def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
 
 
 def _holds_list(value: Any) -> bool:
-    """Whether there is a list in what a kernel is called with: none since NKI 0.3 (nki/migration/index.rst)."""
+    """True if there is a list in what a kernel is called with: none from NKI 0.3 to 0.6 (nki/migration/index.rst)."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ()
     return isinstance(value, list) or any(map(_holds_list, items))
+
+
+def _check_object(kernel: str, value: Any) -> None:
+    """Refuse an object with arrays in it: only arguments, and those in tuples, lists and dicts, go to HBM."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            if isinstance(getattr(value, field.name, None), np.ndarray):
+                raise NkiValidationError(
+                    f"{kernel}: {type(value).__name__}.{field.name} is an array; pass arrays as arguments of the "
+                    "kernel, and in objects what is known when it is compiled"
+                )
 
 
 def argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:

@@ -13,6 +13,7 @@ from .core import NeuronCore
 from .garbage import uncollected
 from .instructions.prepared import prepared
 from .kernel import Kernel, TensorSpec, execute, findings_of, predict, sanitizing, tell
+from .nki_version import current, using
 from .program_timing import ProgramTiming
 from .replay import Recording, Replayed, Replays
 from .run import Run
@@ -34,6 +35,7 @@ def run(
     constants: Mapping[str, float] | None = None,
     sanitize: bool = False,
     pure: bool = False,
+    nki: str | None = None,
     **parameters: Any,
 ) -> Run:
     """Run a kernel on the simulator and predict its time on the chip. PyTorch tensors are taken as arrays are.
@@ -44,10 +46,11 @@ def run(
     constants (timing/constants/), for a machine that might be; the run's note then says so. `pure`: the kernel depends
     on its arguments alone, not on helpers that change in a notebook: a launch seen before is replayed, not walked.
     `sanitize`: look for races, overlaps, lost and uninitialised values (sanitizer.py); `findings` of the run has them.
+    `nki`: the version of NKI that the kernel is written in, "0.7" or "0.6"; else as nki_version.py says.
     """
     found = find_target(target)
     sanitize = sanitize or sanitizing[0]
-    with changed(found.name, constants or {}):
+    with changed(found.name, constants or {}), using(nki):
         key = _key(kernel, arrays, found, dge, parameters) if pure and not sanitize else None
         return _run(kernel, arrays, found, dge, profiled, functional, sanitize, parameters, key)
 
@@ -101,7 +104,7 @@ def _key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parame
     ]
     if isinstance(kernel, Kernel):
         kernel = (kernel.function, kernel.programs, kernel.schedule)
-    key = (kernel, target.name, dge, overrides(), len(arrays), tuple(parameters), tuple(shapes))
+    key = (kernel, target.name, dge, current(), overrides(), len(arrays), tuple(parameters), tuple(shapes))
     try:
         hash(key)
     except TypeError:

@@ -11,6 +11,7 @@ from typing import Any
 
 from . import install, kernel
 from .chip import TARGET_VARIABLE, find_target
+from .nki_version import checked, using
 from .run import Run
 from .tracebacks import without_ours
 
@@ -20,15 +21,25 @@ DEFAULT_TARGET = "trn2"
 Observer = Callable[[Run, list[str]], None]
 
 
-def run_script(arguments: Sequence[str], observe: Observer, target: str | None = None, sanitize: bool = False) -> int:
+def run_script(
+    arguments: Sequence[str],
+    observe: Observer,
+    target: str | None = None,
+    sanitize: bool = False,
+    nki: str | None = None,
+) -> int:
     """Run a script, `arguments` being its path and what it is to find in sys.argv; the exit status.
 
     `observe` is shown every launch. The target is `target`, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2. The
     script finds NKI_SIMULATOR set, as AWS documents it for code that asks where it runs. Its errors are printed to
-    standard error with its own frames alone. NkiValidationError where the target is not known.
+    standard error with its own frames alone. `nki`: the version of NKI that its kernels are written in.
+
+    Raises:
+        NkiValidationError: the target or the version is not known.
     """
     script = os.path.abspath(arguments[0])
     found = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET)
+    nki = checked(nki) if nki else None
     install()
     changed = {TARGET_VARIABLE: found.name, "NKI_SIMULATOR": os.environ.get("NKI_SIMULATOR", "1")}
     before = {name: os.environ.get(name) for name in changed}
@@ -38,7 +49,7 @@ def run_script(arguments: Sequence[str], observe: Observer, target: str | None =
     sys.path.insert(0, os.path.dirname(script))
     kernel.observers.append(observe)
     try:
-        with kernel.sanitized(sanitize):
+        with kernel.sanitized(sanitize), using(nki):
             runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         return _status(end.code)

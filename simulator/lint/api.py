@@ -1,16 +1,16 @@
-"""The NKI 0.6 API as the checker needs it: which names there are, and whether a call fits a signature."""
+"""The NKI API as the checker needs it: which names there are, and whether a call fits a signature."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
-from ..nki.api import suggestion, table
+from ..nki.api import other_version, suggestion, table
 
-MODULES = ("nki.language", "nki.isa", "nki.collectives")
-OPAQUE = ("nki.typing", "nki.compiler", "nki.meta")
+MODULES = ("nki.language", "nki.isa", "nki.collectives", "nki.compiler")
+OPAQUE = ("nki.typing", "nki.meta", "nki.dtype", "nki.simulator")
 """Parts of the package whose names the table does not list; nothing is checked in them."""
 
 
@@ -26,18 +26,21 @@ class Parameter:
 @dataclass(frozen=True)
 class Api:
     """`names`: each module's names. `members`: what an enum or `nl.tile_size` has. `signatures`: by dotted name,
-    methods of tensors as "NkiTensor.<name>". `views`: methods that give a view of the tensor."""
+    methods of tensors as "NkiTensor.<name>". `views`: methods that give a view of the tensor. `deprecated`: functions
+    that still work, and what to use instead."""
 
+    version: str
     names: dict[str, frozenset[str]]
     members: dict[str, frozenset[str]]
     signatures: dict[str, tuple[Parameter, ...]]
     views: frozenset[str]
+    deprecated: dict[str, str]
 
 
-@lru_cache(maxsize=1)
-def api() -> Api:
-    """The API, from the table that the simulator's modules are checked against."""
-    data = table()
+@cache
+def api(version: str) -> Api:
+    """The API of a version of NKI, from the table that the simulator's modules are checked against."""
+    data = table(version)
     names: dict[str, set[str]] = {module: set() for module in (*MODULES, "nki")}
     names["nki"].update(module.split(".")[1] for module in (*MODULES, *OPAQUE))
     members: dict[str, set[str]] = {}
@@ -65,6 +68,7 @@ def api() -> Api:
     members["nki.language.NkiTensor"].add("address")  # nki/library/kernel-utils/allocator.rst; the stubs leave it out
     members["nki.language.tile_size"] = members["nki.language._TileSize"]
     return Api(
+        version,
         {module: frozenset(own) for module, own in names.items()},
         {name: frozenset(own) for name, own in members.items()},
         signatures,
@@ -73,20 +77,22 @@ def api() -> Api:
             for entry in data["functions"]
             if entry.get("class") == "NkiTensor" and entry.get("returns") == "NkiTensor"
         ),
+        data["deprecated"],
     )
 
 
-def unknown_name(dotted: str) -> str | None:
+def unknown_name(dotted: str, known_api: Api) -> str | None:
     """What is wrong with a dotted name that begins with "nki", or None where the API has it."""
     if dotted == "nki" or dotted.startswith(OPAQUE):
         return None
     module, name, rest = _split(dotted)
     if not name:
         return None
-    known = api().names[module]
+    known = known_api.names[module]
     if name not in known:
-        return f"{module} has no {name!r}{suggestion(name, known)}"
-    members = api().members.get(f"{module}.{name}")
+        other = other_version(f"{module}.{name}", known_api.version)
+        return other or f"{module} has no {name!r}{suggestion(name, known)}"
+    members = known_api.members.get(f"{module}.{name}")
     if members is not None and rest and rest[0] not in members:
         return f"{module}.{name} has no {rest[0]!r}{suggestion(rest[0], members)}"
     return None
@@ -99,9 +105,9 @@ def _split(dotted: str) -> tuple[str, str, list[str]]:
     return ".".join(parts[:size]), parts[size] if len(parts) > size else "", parts[size + 1 :]
 
 
-def tensor_member(name: str) -> str | None:
+def tensor_member(name: str, known_api: Api) -> str | None:
     """What is wrong with an attribute of a tensor, or None where tensors have it."""
-    known = api().members["nki.language.NkiTensor"]
+    known = known_api.members["nki.language.NkiTensor"]
     return None if name in known else f"a tensor has no {name!r}{suggestion(name, known)}"
 
 
@@ -111,7 +117,8 @@ def arguments_of(call: ast.Call, parameters: tuple[Parameter, ...]) -> dict[str,
     for parameter, argument in zip(parameters, call.args, strict=False):
         if isinstance(argument, ast.Starred):
             break
-        bound[parameter.name] = argument
+        if parameter.kind == "positional":
+            bound[parameter.name] = argument
     bound.update({keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None})
     return bound
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from ..nki.dialect import ENUMS, old_argument, old_name
 from ..operators import ACTIVATIONS, ALU
-from .api import api, arguments_of, misfits, tensor_member, unknown_name
+from .api import arguments_of, misfits, tensor_member, unknown_name
 from .scope import FunctionScope
 from .source import parameters
-from .tensors import LocalTensors
+from .tensors import LocalTensors, Tensor
 
 # Operators by the parameter that takes them. Source: nki/api/nki.api.shared.rst and the parameters' descriptions.
 REDUCTIONS = frozenset(name for name, operator in ALU.items() if operator.reduction is not None)
@@ -36,8 +36,22 @@ SIMULATED_ONLY = {  # release notes of NKI, known issues of nki.language
     "nki.language.fmod": "there is no such instruction",
     "nki.language.mod": "there is no such instruction",
 }
-DMA_SOURCES = {"nki.isa.dma_copy": "src", "nki.isa.dma_transpose": "src", "nki.isa.dma_compute": "srcs"}
+DMA_SOURCES = {
+    "nki.isa.dma_copy": "src",
+    "nki.isa.dma_transpose": "src",
+    "nki.isa.dma_compute": "srcs",
+    "nki.language.store": "value",
+}
+GPSIMD_ONLY = frozenset(  # instructions that no other engine runs, and nl.rsqrt, which is one of them
+    f"nki.isa.{name}"
+    for name in ("affine_select", "iota", "local_gather", "nc_n_gather", "nonzero_with_count", "sequence_bounds")
+) | {"nki.isa.topk", "nki.isa.tensor_partition_reduce", "nki.language.rsqrt"}
+IN_MEMORY = frozenset(  # parameters that are tensors which an engine reads or writes
+    {"dst", "src", "data", "data1", "data2", "x", "val_dst", "idx_dst", "on_true_tile", "src_buffer", "index"}
+    | {"indices", "segment_ids", "operand0", "operand1"}
+)
 TILES = ("dst", "src", "data", "data1", "data2", "stationary", "moving")  # parameters of the engines' instructions
+VECTOR_TRANSPOSE = 32  # rows and columns that the Vector Engine turns at most (nisa.nc_transpose)
 INTEGERS = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
 OUTPUT_BUFFER = "shared_hbm"
 
@@ -51,7 +65,7 @@ def check_calls(scope: FunctionScope) -> None:
 
 def check_outputs(scope: FunctionScope) -> None:
     """Check that a kernel returns what it made for that, and that this is where outputs of kernels must be."""
-    tensors = LocalTensors(scope.function, scope.resolve)
+    tensors = LocalTensors(scope.function, scope.resolve, scope.api)
     nodes = [node for statement in scope.function.body for node in _own(statement)]
     outputs = [node.value for node in nodes if isinstance(node, ast.Return) and node.value is not None]
     for output in outputs:
@@ -95,7 +109,7 @@ def takes_tiles(scope: FunctionScope) -> bool:
         if not isinstance(node, ast.Call):
             continue
         function = modern(scope.external(node.func) or "")
-        signature = api().signatures.get(function)
+        signature = scope.api.signatures.get(function)
         if signature is None or not function.startswith("nki.isa.") or function.startswith("nki.isa.dma_"):
             continue
         bound = arguments_of(node, signature)
@@ -112,14 +126,15 @@ def _base(expression: ast.expr) -> str:
 
 
 def modern(dotted: str) -> str:
-    """The present name of a module of the first NKI."""
-    return dotted.removeprefix("neuronxcc.") if dotted.startswith("neuronxcc.nki") else dotted
+    """The name by which the API lists what goes by another: `neuronxcc.nki` of the first NKI, `nki.isa.constants`."""
+    dotted = dotted.removeprefix("neuronxcc.") if dotted.startswith("neuronxcc.nki") else dotted
+    return dotted.replace("nki.isa.constants.", "nki.isa.", 1)
 
 
 class _Calls(ast.NodeVisitor):
     def __init__(self, scope: FunctionScope) -> None:
         self._scope = scope
-        self.tensors = LocalTensors(scope.function, scope.resolve)
+        self.tensors = LocalTensors(scope.function, scope.resolve, scope.api)
 
     def _nki_name(self, expression: ast.expr) -> str | None:
         dotted = modern(self._scope.external(expression) or "")
@@ -130,9 +145,12 @@ class _Calls(ast.NodeVisitor):
         if old is not None:
             self._scope.report(node, "old-dialect", old)
             return
-        wrong = unknown_name(dotted)
+        wrong = unknown_name(dotted, self._scope.api)
         if wrong is not None:
-            self._scope.report(node, "unknown-name", wrong)
+            self._scope.report(node, "old-dialect" if " is gone since " in wrong else "unknown-name", wrong)
+        instead = self._scope.api.deprecated.get(dotted)
+        if instead is not None:
+            self._scope.report(node, "deprecated", f"{dotted} is deprecated since NKI {self._scope.version}: {instead}")
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         self.visit(node.target)
@@ -150,19 +168,17 @@ class _Calls(ast.NodeVisitor):
             self._check_name(node, dotted)
             return  # the parts of the chain are parts of this name
         if isinstance(node.value, ast.Name) and self.tensors.of(node.value) is not None:
-            wrong = tensor_member(node.attr)
+            wrong = tensor_member(node.attr, self._scope.api)
             if wrong is not None:
                 self._scope.report(node, "unknown-name", wrong)
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        if not isinstance(node.op, ast.MatMult):  # which is told whatever its operands are
-            self._check_operands(node, node.left, node.right)
+        self._check_operands(node, node.left, node.right)
         self.generic_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        if not isinstance(node.op, ast.MatMult):
-            self._check_operands(node, node.value)
+        self._check_operands(node, node.value)
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
@@ -170,7 +186,9 @@ class _Calls(ast.NodeVisitor):
             self._check_operands(node, node.left, *node.comparators)
         self.generic_visit(node)
 
-    def _check_operands(self, node: ast.expr | ast.stmt, *operands: ast.expr) -> None:
+    def _check_operands(self, node: ast.BinOp | ast.AugAssign | ast.Compare, *operands: ast.expr) -> None:
+        if self._scope.version == "0.6" and isinstance(getattr(node, "op", None), ast.MatMult):
+            return  # which 0.6 refuses whatever its operands are
         if any(self.tensors.of(operand) is not None for operand in operands):
             message = (
                 f"{ast.unparse(node)}: tensors have no operators: take a function of nki.language or an instruction"
@@ -181,17 +199,17 @@ class _Calls(ast.NodeVisitor):
         self.generic_visit(node)
         dotted = self._nki_name(node.func)
         if dotted is not None:
-            if dotted in api().signatures:
+            if dotted in self._scope.api.signatures:
                 self._check_call(node, dotted)
         elif isinstance(node.func, ast.Attribute) and self.tensors.of(node.func.value) is not None:
-            signature = api().signatures.get(f"NkiTensor.{node.func.attr}")
+            signature = self._scope.api.signatures.get(f"NkiTensor.{node.func.attr}")
             if signature is not None:
                 for rule, message in misfits(f"a tensor's {node.func.attr}", node, signature):
                     self._scope.report(node, rule, message)
 
     def _check_call(self, node: ast.Call, function: str) -> None:
         report = self._scope.report
-        signature = api().signatures[function]
+        signature = self._scope.api.signatures[function]
         known = {parameter.name for parameter in signature}
         kept = []
         for keyword in node.keywords:
@@ -215,6 +233,7 @@ class _Calls(ast.NodeVisitor):
         source = bound.get(DMA_SOURCES.get(function, ""))
         if source is not None:
             self._check_dma(node, function, source)
+        self._check_engine(node, function, bound)
 
     def _check_values(self, bound: dict[str, ast.expr]) -> None:
         for name, value in bound.items():
@@ -249,7 +268,7 @@ class _Calls(ast.NodeVisitor):
         listed = f"use nl.{own}" if own in allowed else f"there are {', '.join(sorted(allowed))}"
         if module == "numpy":
             self._scope.report(value, "old-dialect", f"{name}={dotted} is no operator of nki.language: {listed}")
-        elif module == "nki.language" and operator in api().names[module] and operator not in allowed:
+        elif module == "nki.language" and operator in self._scope.api.names[module] and operator not in allowed:
             self._scope.report(value, rule, f"{name}=nl.{operator} is no {kind}: {listed}")
 
     def _check_memset(self, node: ast.Call, bound: dict[str, ast.expr]) -> None:
@@ -267,3 +286,37 @@ class _Calls(ast.NodeVisitor):
             if tensor is not None and tensor.buffer == "psum":
                 message = f"{function} cannot read {ast.unparse(one)} in PSUM: copy it to SBUF first"
                 self._scope.report(node, "dma-reads-psum", message)
+
+    def _check_engine(self, node: ast.Call, function: str, bound: dict[str, ast.expr]) -> None:
+        """Memories that the engine of an instruction has no path to."""
+        if function in ("nki.isa.nc_matmul", "nki.isa.nc_transpose") and "dst" in bound:
+            tensor = self.tensors.of(bound["dst"])
+            moved = function == "nki.isa.nc_transpose" and not self._is_tensor_transpose(tensor, bound.get("engine"))
+            if tensor is not None and tensor.buffer not in (None, "psum") and not moved:
+                shown = f"{function}: dst {ast.unparse(bound['dst'])} is in nl.{tensor.buffer}"
+                message = f"{shown}: the Tensor Engine writes to nl.psum; nisa.tensor_copy moves it on"
+                self._scope.report(node, "matmul-output", message)
+        if not self._runs_on_gpsimd(function, bound):
+            return
+        for name in sorted(IN_MEMORY & bound.keys()):
+            tensor = self.tensors.of(bound[name])
+            if tensor is not None and tensor.buffer == "psum":
+                shown = ast.unparse(bound[name])
+                message = f"{function}: {name} {shown} is in PSUM, to which GpSimd has no path: copy it to SBUF first"
+                self._scope.report(node, "gpsimd-psum", message)
+
+    def _is_tensor_transpose(self, dst: Tensor | None, chosen: ast.expr | None) -> bool:
+        """True if a transpose runs on the Tensor Engine: told to, or too large for the Vector Engine."""
+        large = dst is not None and dst.shape is not None and max(dst.shape) > VECTOR_TRANSPOSE
+        return large if chosen is None else self._is_member(chosen, "engine.tensor")
+
+    def _runs_on_gpsimd(self, function: str, bound: dict[str, ast.expr]) -> bool:
+        if function in GPSIMD_ONLY or self._is_member(bound.get("engine"), "engine.gpsimd"):
+            return True
+        operators = [bound.get(name) for name in ("op0", "op1")] if function == "nki.isa.tensor_scalar" else []
+        return any(self._is_member(operator, "rsqrt") for operator in operators) and "engine" not in bound
+
+    def _is_member(self, value: ast.expr | None, name: str) -> bool:
+        """True if an argument is a name of nki.isa or nki.language."""
+        dotted = modern(self._scope.external(value) or "") if value is not None else ""
+        return dotted in (f"nki.isa.{name}", f"nki.language.{name}", f"nki.isa.{name.replace('engine.', '')}_engine")

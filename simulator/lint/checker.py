@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..nki.dialect import old_argument
+from ..nki_version import checked, current
 from .calls import check_calls, check_outputs, modern, takes_tiles
 from .rules import Finding
 from .scope import FunctionScope
 from .source import Definition, External, Files, FunctionNode, Module, Resolved, SourceError, parse_module
 from .subset import check_subset
+from .tracing import check_tracing
 from .values import check_values
 
 
@@ -27,30 +29,37 @@ class Examination:
     files: tuple[Path, ...]
 
 
-def examine_file(path: Path | str) -> Examination:
+def examine_file(path: Path | str, nki: str | None = None) -> Examination:
     """Check the kernels of a Python file and every function that they call, in other files too.
+
+    Args:
+        path: the file.
+        nki: the version of NKI that it is written for, "0.7" or "0.6"; None for the one that holds (nki_version.py).
 
     Raises:
         SourceError: the file, or one that a kernel needs, is missing or not Python; the message is one line.
+        NkiValidationError: there is no such version.
     """
     files = Files()
-    return _Check(files).run(files.read(Path(path), str(path)))
+    return _Check(files, checked(nki or current())).run(files.read(Path(path), str(path)))
 
 
-def check_file(path: Path | str) -> list[Finding]:
-    """The findings of `examine_file`, sorted by file and line. Raises SourceError as it does."""
-    return list(examine_file(path).findings)
+def check_file(path: Path | str, nki: str | None = None) -> list[Finding]:
+    """The findings of `examine_file`, sorted by file and line. Raises as it does."""
+    return list(examine_file(path, nki).findings)
 
 
-def check_source(text: str, path: Path | str = "<source>") -> list[Finding]:
-    """The findings in a text that is, or could be, the file `path`. Raises SourceError where it is not Python."""
+def check_source(text: str, path: Path | str = "<source>", nki: str | None = None) -> list[Finding]:
+    """The findings in a text that is, or could be, the file `path`. Raises as `examine_file` does."""
     place = Path(path) if str(path) != "<source>" else None
-    return list(_Check(Files()).run(parse_module(text, str(path), place)).findings)
+    module = parse_module(text, str(path), place)
+    return list(_Check(Files(), checked(nki or current())).run(module).findings)
 
 
 class _Check:
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, version: str) -> None:
         self._files = files
+        self._version = version
         self._findings: set[Finding] = set()
         self._seen: set[int] = set()  # ids of what has been checked
         self._reached: set[Path] = set()
@@ -103,7 +112,7 @@ class _Check:
 
     def _outside(self, module: Module, enclosing: tuple[FunctionNode, ...]) -> FunctionScope:
         """The scope that a function's decorators are evaluated in."""
-        return FunctionScope(module, None, enclosing, self._files, self._findings.add)
+        return FunctionScope(module, None, enclosing, self._files, self._findings.add, self._version)
 
     def _has_jit(self, definition: Definition) -> bool:
         if isinstance(definition.node, ast.ClassDef):
@@ -130,13 +139,17 @@ class _Check:
     # Functions and classes
 
     def _inside(self, definition: Definition, node: FunctionNode) -> FunctionScope:
-        return FunctionScope(definition.module, node, definition.enclosing, self._files, self._findings.add)
+        enclosing = definition.enclosing
+        return FunctionScope(definition.module, node, enclosing, self._files, self._findings.add, self._version)
 
     def _check_function(self, definition: Definition, node: FunctionNode, jitted: bool) -> None:
         scope = self._inside(definition, node)
         self._check_imports(definition.module)
-        check_subset(scope, jitted)
-        check_values(scope)
+        if self._version == "0.6":
+            check_subset(scope, jitted)
+            check_values(scope)
+        else:
+            check_tracing(scope)
         check_calls(scope)
         for resolved in _references(scope):
             if isinstance(resolved, Definition):
@@ -159,6 +172,9 @@ class _Check:
     def _check_class(self, definition: Definition, node: ast.ClassDef) -> None:
         module = definition.module
         add = self._findings.add
+        if self._version != "0.6":
+            self._check_traced_class(definition, node)
+            return
         names = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
         if not names or not all("NKIObject" in name or "Enum" in name for name in names):
             message = f"the class {node.name!r} is used in a kernel and must derive from nl.NKIObject or Enum alone"
@@ -170,6 +186,17 @@ class _Check:
                 kind = type(statement).__name__
                 message = f"the NKI compiler takes fields and methods in a class, got a statement {kind}"
                 add(Finding(module.shown, statement.lineno, "unsupported-statement", message))
+
+    def _check_traced_class(self, definition: Definition, node: ast.ClassDef) -> None:
+        """Its methods, and the classes that it derives from."""
+        scope = self._outside(definition.module, definition.enclosing)
+        for base in node.bases:
+            resolved = scope.resolve(base)
+            if isinstance(resolved, Definition):
+                self._waiting.append((resolved, False))
+        for statement in node.body:
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self._waiting.append((Definition(definition.module, statement, definition.enclosing), False))
 
 
 def _is_constant(statement: ast.stmt) -> bool:

@@ -7,7 +7,8 @@ import builtins
 from collections.abc import Callable
 from typing import TypeAlias
 
-from .rules import RULES, Finding
+from .api import Api, api
+from .rules import RULES, Finding, holds
 from .source import (
     Assigned,
     Definition,
@@ -35,13 +36,16 @@ class FunctionScope:
         enclosing: tuple[FunctionNode, ...],
         files: Files,
         add: Callable[[Finding], None],
+        version: str = "0.7",
     ) -> None:
         self.module = module
+        self.version = version  # of NKI
         self._function = function
         self.locals = local_names(function) if function is not None else set()
+        self._imports = _imports_of(function) if function is not None else {}
         self._outer = [{**bindings_of(outer.body), **_parameter_bindings(outer)} for outer in enclosing]
         self._enclosing = enclosing
-        self._files = files
+        self.files = files
         self._add = add
 
     @property
@@ -50,28 +54,36 @@ class FunctionScope:
         assert self._function is not None
         return self._function
 
+    @property
+    def api(self) -> Api:
+        """The NKI API of the version that the kernel is written for."""
+        return api(self.version)
+
     def report(self, node: Located, rule: str, message: str) -> None:
-        """Add a finding about a node."""
+        """Add a finding about a node, where the rule is one of the kernel's version of NKI."""
         assert rule in RULES, rule
-        self._add(Finding(self.module.shown, node.lineno, rule, message))
+        if holds(rule, self.version):
+            self._add(Finding(self.module.shown, node.lineno, rule, message))
 
     def resolve(self, expression: ast.expr) -> Resolved | None:
         """What a name or a chain of attributes means; None for locals and where nothing can be told."""
         if isinstance(expression, ast.Attribute):
-            return self._files.attribute(self.resolve(expression.value), expression.attr)
+            return self.files.attribute(self.resolve(expression.value), expression.attr)
         if not isinstance(expression, ast.Name) or expression.id in self.locals:
             return None
         name = expression.id
+        if name in self._imports:
+            return self.files.imported(self.module, self._imports[name])
         for depth in reversed(range(len(self._outer))):
             binding = self._outer[depth].get(name)
             if isinstance(binding, Import):
-                return self._files.imported(self.module, binding)
+                return self.files.imported(self.module, binding)
             if isinstance(binding, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 return Definition(self.module, binding, self._enclosing[: depth + 1])
             if binding is not None:
                 return None
         if name in self.module.bindings:
-            return self._files.member(self.module, name)
+            return self.files.member(self.module, name)
         return External(f"builtins.{name}") if hasattr(builtins, name) else None
 
     def external(self, expression: ast.expr) -> str | None:
@@ -96,3 +108,9 @@ class FunctionScope:
 
 def _parameter_bindings(function: FunctionNode) -> dict[str, Assigned]:
     return {argument.arg: Assigned() for argument in parameters(function.args)}
+
+
+def _imports_of(function: FunctionNode) -> dict[str, Import]:
+    """What a function imports by itself."""
+    found = bindings_of(node for node in ast.walk(function) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    return {name: binding for name, binding in found.items() if isinstance(binding, Import)}

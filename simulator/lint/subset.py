@@ -14,6 +14,8 @@ import sys
 
 from .scope import FunctionScope
 from .source import FunctionNode, blocks_of
+from .tracing import NUMPY_DTYPES
+from .values import Containers
 
 BUILTINS = frozenset(
     {"range", "len", "min", "max", "abs", "divmod", "print", "isinstance", "type", "slice"}
@@ -23,10 +25,6 @@ MATH = frozenset(f"math.{name}" for name in ("ceil", "floor", "gcd", "log2", "lo
 HOST_LIBRARIES = (
     frozenset({"numpy", "torch", "jax", "ml_dtypes", "scipy", "tensorflow"}) | sys.stdlib_module_names
 ) - {"builtins"}
-NUMPY_DTYPES = frozenset(
-    {"numpy.bool_", "numpy.float16", "numpy.float32", "numpy.float64"}
-    | {f"numpy.{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-)
 HELPER_DECORATORS = frozenset({"nki.jit", "neuronxcc.nki.jit", "builtins.staticmethod", "dataclasses.dataclass"})
 LOOP_CALLS = frozenset({"nki.language.fori_loop", "nki.language.while_loop"})
 
@@ -102,6 +100,7 @@ def _check_signature(scope: FunctionScope, node: FunctionNode, entry: bool) -> N
 class _Subset(ast.NodeVisitor):
     def __init__(self, scope: FunctionScope) -> None:
         self._scope = scope
+        self._containers = Containers(scope)
         self._loop_bodies = self._find_loop_bodies()
         self._told: set[str] = set()  # names that a finding has been made of: once a function is enough
 
@@ -165,6 +164,20 @@ class _Subset(ast.NodeVisitor):
         for statement in node.body:
             self.visit(statement)
 
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            if isinstance(target, (ast.Tuple, ast.List)):
+                self._check_unpacked(target)
+        self.generic_visit(node)
+
+    def _check_unpacked(self, target: ast.Tuple | ast.List) -> None:
+        for element in target.elts:
+            if isinstance(element, (ast.Tuple, ast.List)):
+                self._check_unpacked(element)
+            elif not isinstance(element, (ast.Name, ast.Starred)):
+                message = f"the NKI compiler unpacks into names, got {ast.unparse(element)}: assign it by itself"
+                self._scope.report(element, "assign-target", message)
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         self.visit(node.target)  # the annotation is not evaluated
         if node.value is not None:
@@ -198,6 +211,10 @@ class _Subset(ast.NodeVisitor):
                 message = "the NKI compiler does not take `in` in a chained comparison: join two with `and`"
                 self._scope.report(node, "membership-chain", message)
                 break
+            elif isinstance(operator, (ast.In, ast.NotIn)) and self._containers.of(operands[index + 1]) == "dict":
+                shown = ast.unparse(node)
+                message = f"{shown}: the NKI compiler takes `in` a string, list or tuple: use .get, or a list of keys"
+                self._scope.report(node, "dict-membership", message)
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
@@ -233,10 +250,11 @@ class _Subset(ast.NodeVisitor):
     def _check_starred(self, elements: list[ast.expr]) -> None:
         for element in elements:
             if isinstance(element, ast.Starred):
-                message = f"the NKI compiler takes *{ast.unparse(element.value)} as an argument of a call only"
+                message = f"the NKI compiler does not take *{ast.unparse(element.value)}: it expands no tuples"
                 self._scope.report(element, "unsupported-expression", message)
 
     def visit_Call(self, node: ast.Call) -> None:
+        self._check_starred(node.args)
         for keyword in node.keywords:
             if keyword.arg is None:
                 message = f"the NKI compiler does not take **{ast.unparse(keyword.value)} in a call"

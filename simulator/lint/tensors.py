@@ -1,4 +1,4 @@
-"""Which memory and dtype the local tensors of a function have, as far as their allocations tell.
+"""What the local names of a function hold: tensors with their memory and dtype, and numbers that only the device has.
 
 No flow is followed: a name counts as a tensor of a memory only if every assignment to it in the function says so.
 """
@@ -6,30 +6,56 @@ No flow is followed: a name counts as a tensor of a memory only if every assignm
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from .api import api, arguments_of
+from ..nki import tile_functions
+from ..operators import ACTIVATIONS, ALU
+from .api import Api, arguments_of
 from .source import External, FunctionNode, Resolved, parameters, stored_names
 
 CREATORS = frozenset(f"nki.language.{name}" for name in ("ndarray", "zeros", "ones", "full", "rand", "load"))
+LIKE = frozenset({"nki.language.zeros_like", "nki.language.empty_like"})
+IN_PSUM = frozenset({"nki.language.transpose", "nki.language.matmul"})
+OF_TILES = frozenset(
+    f"nki.language.{name}"
+    for name in (*ALU, *ACTIVATIONS, *tile_functions.__all__, "sum", "max", "min", "prod", "transpose", "matmul")
+    if name not in ("prelu", "random_seed", "rand")
+)
+"""Functions that compute a fresh tile, in SBUF but for those of IN_PSUM."""
+REGISTERS = frozenset({"nki.isa.register_alloc"})
+SCALARS = frozenset({"nki.isa.scalar_load"})
+LOOPS = frozenset({"nki.language.fori_loop", "nki.language.while_loop"})
 Resolve = Callable[[ast.expr], "Resolved | None"]
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor's memory ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm") and dtype, None where not told."""
+    """A tensor's memory ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm"), dtype and shape, None where not told."""
 
     buffer: str | None
     dtype: str | None
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class DeviceNumber:
+    """A register or a scalar: a number that only the device knows. `shown`: what a message calls it."""
+
+    shown: str
+
+
+Value = Tensor | DeviceNumber
 
 
 class LocalTensors:
-    """The tensors of one function."""
+    """The tensors and device numbers of one function."""
 
-    def __init__(self, function: FunctionNode, resolve: Resolve) -> None:
+    def __init__(self, function: FunctionNode, resolve: Resolve, api: Api) -> None:
         self._resolve = resolve
-        self._assigned: dict[str, list[ast.expr | None]] = {}
+        self._api = api
+        self._assigned: dict[str, list[ast.expr | Value | None]] = {}
+        self._bodies = _loop_bodies(function, resolve)
         for argument in parameters(function.args):
             self._assigned.setdefault(argument.arg, []).append(None)
         for statement in function.body:
@@ -39,15 +65,24 @@ class LocalTensors:
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 self._assign(target, node.value)
-        elif isinstance(node, ast.AnnAssign):
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
             self._assign(node.target, node.value)
-        elif isinstance(node, (ast.For, ast.AugAssign, ast.NamedExpr, ast.AsyncFor)):
+        elif isinstance(node, (ast.For, ast.AugAssign, ast.AsyncFor, ast.comprehension)):
             self._assign(node.target, None)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for argument in parameters(node.args):
-                self._assigned.setdefault(argument.arg, []).append(None)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                if item.optional_vars is not None:
+                    self._assign(item.optional_vars, None)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            self._parameters(node)
         for child in ast.iter_child_nodes(node):
             self._collect(child)
+
+    def _parameters(self, node: FunctionNode | ast.Lambda) -> None:
+        given = self._bodies.get(node if isinstance(node, ast.Lambda) else node.name)
+        for position, argument in enumerate(parameters(node.args)):
+            known = DeviceNumber(given) if given is not None and position == 0 else None
+            self._assigned.setdefault(argument.arg, []).append(known)
 
     def _assign(self, target: ast.expr, value: ast.expr | None) -> None:
         for name in stored_names(target):
@@ -55,42 +90,120 @@ class LocalTensors:
 
     def of(self, expression: ast.expr) -> Tensor | None:
         """The tensor that an expression is or is a view of; None where that cannot be told."""
-        return self._of(expression, frozenset())
+        value = self._of(expression, frozenset())
+        return value if isinstance(value, Tensor) else None
 
-    def _of(self, expression: ast.expr, seen: frozenset[str]) -> Tensor | None:
+    def device_number(self, expression: ast.expr) -> DeviceNumber | None:
+        """The register or scalar that an expression is; None where that cannot be told."""
+        value = self._of(expression, frozenset())
+        return value if isinstance(value, DeviceNumber) else None
+
+    def _of(self, expression: ast.expr, seen: frozenset[str]) -> Value | None:
         if isinstance(expression, ast.Call):
-            resolved = self._resolve(expression.func)
-            if isinstance(resolved, External):
-                return self._created(resolved.dotted, expression) if resolved.dotted in CREATORS else None
-            if isinstance(expression.func, ast.Attribute) and expression.func.attr in api().views:
-                base = self._of(expression.func.value, seen)
-                changes = expression.func.attr in ("view", "ap")  # either may give another dtype
-                return replace(base, dtype=None) if base is not None and changes else base
-            return None
+            return self._of_call(expression, seen)
         if isinstance(expression, ast.Subscript):
-            return self._of(expression.value, seen)
+            value = self._of(expression.value, seen)
+            return replace(value, shape=None) if isinstance(value, Tensor) else None
+        if isinstance(expression, ast.BinOp):
+            sides = (self._of(side, seen) for side in (expression.left, expression.right))
+            return next((side for side in sides if isinstance(side, DeviceNumber)), None)
         if isinstance(expression, ast.Name) and expression.id in self._assigned and expression.id not in seen:
-            tensors = [
-                self._of(value, seen | {expression.id}) if value is not None else None
-                for value in self._assigned[expression.id]
-            ]
-            known = [tensor for tensor in tensors if tensor is not None]
-            if len(known) < len(tensors):
-                return None
-            buffers = {tensor.buffer for tensor in known}
-            dtypes = {tensor.dtype for tensor in known}
-            return Tensor(buffers.pop() if len(buffers) == 1 else None, dtypes.pop() if len(dtypes) == 1 else None)
+            return self._of_name(expression.id, seen)
         return None
 
-    def _created(self, function: str, call: ast.Call) -> Tensor:
-        bound = arguments_of(call, api().signatures[function])
+    def _of_name(self, name: str, seen: frozenset[str]) -> Value | None:
+        values = [
+            self._of(value, seen | {name}) if isinstance(value, ast.expr) else value for value in self._assigned[name]
+        ]
+        if all(isinstance(value, DeviceNumber) for value in values):
+            return values[0]
+        known = [value for value in values if isinstance(value, Tensor)]
+        if len(known) < len(values):
+            return None
+        buffers = {tensor.buffer for tensor in known}
+        dtypes = {tensor.dtype for tensor in known}
+        shapes = {tensor.shape for tensor in known}
         return Tensor(
-            self._language_name(bound["buffer"]) if "buffer" in bound else "sbuf",
-            self._language_name(bound["dtype"]) if "dtype" in bound else None,
+            buffers.pop() if len(buffers) == 1 else None,
+            dtypes.pop() if len(dtypes) == 1 else None,
+            shapes.pop() if len(shapes) == 1 else None,
         )
+
+    def _of_call(self, call: ast.Call, seen: frozenset[str]) -> Value | None:
+        resolved = self._resolve(call.func)
+        if isinstance(resolved, External):
+            return self._of_function(resolved.dotted, call, seen)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in self._api.views:
+            base = self._of(call.func.value, seen)
+            changes = call.func.attr in ("view", "ap")  # either may give another dtype
+            if isinstance(base, Tensor):
+                return replace(base, shape=None, dtype=None if changes else base.dtype)
+        return None
+
+    def _of_function(self, function: str, call: ast.Call, seen: frozenset[str]) -> Value | None:
+        if function in REGISTERS:
+            return DeviceNumber("a register")
+        if function in SCALARS:
+            return DeviceNumber("a scalar of the device")
+        if function not in self._api.signatures:
+            return None
+        bound = arguments_of(call, self._api.signatures[function])
+        if function in CREATORS:
+            return Tensor(
+                self._language_name(bound["buffer"]) if "buffer" in bound else "sbuf",
+                self._dtype(bound),
+                _literal_shape(bound.get("shape")),
+            )
+        if function in LIKE or function == "nki.language.expand_dims":
+            base = self._of(bound["x"], seen) if "x" in bound else None
+            tensor = base if isinstance(base, Tensor) else Tensor(None, None)
+            if "buffer" in bound:
+                tensor = replace(tensor, buffer=self._language_name(bound["buffer"]))
+            return replace(tensor, dtype=self._dtype(bound)) if "dtype" in bound else tensor
+        if function in OF_TILES:
+            return Tensor("psum" if function in IN_PSUM else "sbuf", self._result_dtype(bound, seen))
+        return None
+
+    def _result_dtype(self, bound: dict[str, ast.expr], seen: frozenset[str]) -> str | None:
+        """The dtype of a function of tiles: the one asked for, else that of its first tile."""
+        if "dtype" in bound:
+            return self._dtype(bound)
+        operands = [self._of(bound[name], seen) for name in ("x", "data", "condition") if name in bound]
+        return operands[0].dtype if operands and isinstance(operands[0], Tensor) else None
+
+    def _dtype(self, bound: dict[str, ast.expr]) -> str | None:
+        return self._language_name(bound["dtype"]) if "dtype" in bound else None
 
     def _language_name(self, expression: ast.expr) -> str | None:
         resolved = self._resolve(expression)
         if isinstance(resolved, External) and resolved.dotted.startswith("nki.language."):
             return resolved.dotted.removeprefix("nki.language.").removeprefix("MemoryRegion.")
         return None
+
+
+def _literal_shape(expression: ast.expr | None) -> tuple[int, ...] | None:
+    """A shape that is written in numbers."""
+    if not isinstance(expression, (ast.Tuple, ast.List)):
+        return None
+    extents = [element.value if isinstance(element, ast.Constant) else None for element in expression.elts]
+    return tuple(extents) if all(type(extent) is int for extent in extents) else None  # type: ignore[arg-type]
+
+
+def _loop_bodies(function: FunctionNode, resolve: Resolve) -> dict[str | ast.Lambda, str]:
+    """Nested functions that a device loop calls, and what the loop hands to them."""
+    bodies: dict[str | ast.Lambda, str] = {}
+    for loop, call in _loops(function, resolve):
+        given = "the index of nl.fori_loop" if loop.endswith("fori_loop") else "the condition of nl.while_loop"
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+            if isinstance(argument, ast.Name):
+                bodies[argument.id] = given
+            elif isinstance(argument, ast.Lambda):
+                bodies[argument] = given
+    return bodies
+
+
+def _loops(function: FunctionNode, resolve: Resolve) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(function):
+        resolved = resolve(node.func) if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and isinstance(resolved, External) and resolved.dotted in LOOPS:
+            yield resolved.dotted, node

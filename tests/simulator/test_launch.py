@@ -1,6 +1,7 @@
 """Ways to run a kernel: jit, simulate, run."""
 
 import warnings
+from dataclasses import dataclass
 
 import ml_dtypes
 import nki
@@ -9,7 +10,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from trninfer import simulator
-from trninfer.simulator import NkiValidationError
+from trninfer.simulator import NkiValidationError, nki_version
 from trninfer.simulator.errors import EarlierNkiWarning
 
 A = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -206,10 +207,85 @@ def test_an_array_that_cannot_be_updated_is_told():
 
 
 @pytest.mark.parametrize("given", [{"rows": [A]}, {"rows": (A, [A])}, {"rows": {"all": ([],)}}])
-def test_lists_are_no_kernel_arguments(given):  # nki/migration/index.rst, "Replace list kernel arguments with tuples"
+def test_lists_are_no_kernel_arguments_up_to_0_6(given):  # nki/migration/index.rst, "Replace list kernel arguments"
     for launch in (nki.simulate(accumulate), accumulate, lambda a, **b: simulator.run(accumulate, a, **b)):
-        with pytest.raises(NkiValidationError, match=r"accumulate: argument rows holds a list, .*; pass a tuple"):
+        with (
+            nki_version.using("0.6"),
+            pytest.raises(NkiValidationError, match=r"accumulate: argument rows holds a list, .*; pass a tuple"),
+        ):
             launch(A.copy(), **given)
+
+
+def test_lists_are_kernel_arguments_where_kernels_are_traced():
+    row = np.full((4, 3), 2.0, np.float32)
+    result = accumulate(np.ones((4, 3), np.float32), [row, row])
+    assert result["count"] == 2 and (result["sum"] == 5).all()
+    assert (simulator.run(accumulate, row.copy(), rows=[row]).outputs[0]["sum"] == 4).all()
+
+
+@dataclass(frozen=True)
+class Window:
+    first: int
+    last: int
+
+    @property
+    def columns(self):
+        return slice(self.first, self.last)
+
+
+@dataclass(frozen=True)
+class ScaledWindow(Window):
+    factor: float = 2.0
+
+    def tiles(self, a, *, step=2):
+        for start in range(self.first, self.last, step):
+            yield nl.load(a[:, start : min(start + step, self.last)])
+
+
+@nki.jit
+def scaled_windows(a, windows, *, offset=0.0):
+    """The columns of each window, times its factor, plus an offset; the others are 0."""
+    out = nl.zeros(a.shape, a.dtype, nl.shared_hbm)
+
+    def result(tile, factor):
+        return nl.add(nl.multiply(tile, factor), offset)
+
+    for window in sorted(windows, key=lambda w: w.first):
+        tiles = [result(tile, window.factor) for tile in window.tiles(a)]
+        for tile, (first, last) in zip(tiles, ((s, min(s + 2, window.last)) for s in range(*_ends(window), 2))):
+            nl.store(out[:, first:last], tile)
+    return out
+
+
+def _ends(window):
+    return window.first, window.last
+
+
+def test_kernels_take_objects_and_any_python():
+    """Frozen dataclasses with inheritance, generators, closures, comprehensions, lambdas, keyword-only parameters."""
+    a = np.arange(28, dtype=np.float32).reshape(4, 7)
+    windows = (ScaledWindow(4, 7, 3.0), ScaledWindow(0, 3))
+    expected = np.zeros_like(a)
+    expected[:, 4:7], expected[:, 0:3] = a[:, 4:7] * 3 + 1, a[:, 0:3] * 2 + 1
+    for pure in (False, True, True):
+        run = simulator.run(scaled_windows, a, windows=windows, offset=1.0, pure=pure)
+        np.testing.assert_array_equal(run.outputs[0], expected)
+    walked = simulator.run(scaled_windows, a, windows=windows, offset=1.0, functional=False)
+    assert walked.latency_us == run.latency_us
+    other = simulator.run(scaled_windows, a, windows=windows[:1], offset=1.0, pure=True).outputs[0]
+    assert not other[:, 0:3].any()
+
+
+def test_an_array_inside_an_object_is_refused():
+    with pytest.raises(
+        NkiValidationError, match=r"scaled_windows: ScaledWindow.factor is an array; pass arrays as arg"
+    ):
+        scaled_windows(A, (ScaledWindow(0, 2, A),))
+
+
+def test_a_version_of_nki_that_is_not_simulated_is_refused():
+    with pytest.raises(NkiValidationError, match=r"NKI '0\.5' is not simulated; allowed: 0\.7, 0\.6"):
+        simulator.run(accumulate, A.copy(), rows=(), nki="0.5")
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int32", "uint8"])

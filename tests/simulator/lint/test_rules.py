@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trninfer.simulator.lint import RULES, SourceError, check_source
+from trninfer.simulator.lint.rules import ONLY_0_6, ONLY_0_7
 
 HEADER = """\
 import nki
 import nki.isa as nisa
 import nki.language as nl
+import numpy as np
 """
 BODY = '''
 @nki.jit
@@ -27,8 +29,13 @@ def kernel(a, n=4, mode="relu", table=None):
 '''
 
 
-def findings_of(text: str) -> list[tuple[int, str]]:
-    return [(finding.line, finding.rule) for finding in check_source(text)]
+def findings_of(text: str, nki: str) -> list[tuple[int, str]]:
+    return [(finding.line, finding.rule) for finding in check_source(text, nki=nki)]
+
+
+def versions_of(rule: str) -> list[str]:
+    """The versions of NKI that have a rule."""
+    return [version for version, others in (("0.7", ONLY_0_6), ("0.6", ONLY_0_7)) if rule not in others]
 
 
 def marked(text: str, rule: str) -> list[tuple[int, str]]:
@@ -41,6 +48,11 @@ BROKEN_LINES = [
     ("tensor-operator", "print(2 * tile[:, 0:1])  # <-"),
     ("tensor-operator", "n += nl.load(a)  # <-"),
     ("tensor-operator", "if tile[0, 0] > 0:  # <-\n    n = 1"),
+    ("tensor-operator", "e = nl.exp(tile)\nn = e * 2.0  # <-"),
+    ("tensor-operator", "e = nl.sum(nl.load(a), axis=1)\nn = 1 - e  # <-"),
+    ("tensor-operator", "e = nl.zeros_like(tile)\nn = e / tile  # <-"),
+    ("tensor-operator", "n = nl.where(tile, 1.0, tile) > 0  # <-"),
+    ("tensor-operator", "e = nl.matmul(tile, tile)[:, 0:1]\nn += e  # <-"),
     ("unsupported-statement", "raise ValueError(n)  # <-"),
     ("unsupported-statement", "try:  # <-\n    n = 1\nexcept ValueError:\n    n = 2"),
     ("unsupported-statement", "import math  # <-"),
@@ -60,6 +72,11 @@ BROKEN_LINES = [
     ("unsupported-expression", "a @= a  # <-"),
     ("unsupported-expression", "sizes = [*a.shape, 1]  # <-"),
     ("unsupported-expression", "print(**table)  # <-"),
+    ("unsupported-expression", "print(*a.shape)  # <-"),
+    ("assign-target", "table.low, n = 1, 2  # <-"),
+    ("assign-target", "[n, table['high']] = 1, 2  # <-"),
+    ("dict-membership", "sizes = {'a': 1}\nn = 1 if 'a' in sizes else 2  # <-"),
+    ("dict-membership", "options = dict()\nassert 'a' not in options  # <-"),
     ("unsupported-constant", "n = 2j  # <-"),
     ("unsupported-constant", "name = b'ab'  # <-"),
     ("unsupported-constant", "n = 2147483648  # <-"),
@@ -137,6 +154,32 @@ BROKEN_LINES = [
     ("old-dialect", "nki.benchmark(kernel)  # <-"),
 ]
 
+BROKEN_LINES += [
+    ("device-condition", "reg = nisa.register_alloc(4)\nwhile reg:  # <-\n    n = 1"),
+    ("device-condition", "reg = nisa.register_alloc(4)\nif n and reg > 2:  # <-\n    n = 1"),
+    ("device-condition", "i = nisa.scalar_load(tile[0:1, 0:1])\nn = 1 if i + 1 == 4 else 2  # <-"),
+    ("device-condition", "i = nisa.scalar_load(tile[0:1, 0:1])\nfor k in range(2 * i):  # <-\n    n = k"),
+    ("device-condition", "i = nisa.register_alloc()\nassert i  # <-"),
+    ("device-condition", "i = nisa.register_alloc()\nn = int(i)  # <-"),
+    ("device-condition", "def body(i):\n    if not i:  # <-\n        print(i)\n\nnl.fori_loop(0, n, body)"),
+    ("device-condition", "if nl.greater(tile, 0.0):  # <-\n    n = 1"),
+    ("deprecated", "for i in nl.affine_range(n):  # <-\n    n = i"),
+    ("deprecated", "nested = kernel[2](a)  # <-"),
+    ("gpsimd-psum", "acc = nl.ndarray((128, 8), nl.float32, nl.psum)\nroot = nl.rsqrt(acc)  # <-"),
+    ("gpsimd-psum", "nisa.tensor_copy(tile, nl.matmul(tile, tile), engine=nisa.engine.gpsimd)  # <-"),
+    ("gpsimd-psum", "nisa.tensor_scalar(tile, nl.transpose(tile), nl.rsqrt, 0.0)  # <-"),
+    ("gpsimd-psum", "acc = nl.zeros((128, 8), nl.float32, nl.psum)\nnisa.iota(acc, [[1, 8]], offset=0)  # <-"),
+    ("matmul-output", "nisa.nc_matmul(dst=tile, stationary=tile, moving=tile)  # <-"),
+    ("matmul-output", "turned = nl.ndarray((128, 128), nl.float32)\nnisa.nc_transpose(turned, tile)  # <-"),
+    ("matmul-output", "nisa.nc_transpose(tile[0:8, 0:8], tile[0:8, 0:8], nisa.engine.tensor)  # <-"),
+    ("dma-reads-psum", "nl.store(result, nl.matmul(tile, tile))  # <-"),
+    ("unknown-name", "n = nl.dtypes  # <-"),
+    ("unknown-name", "n = nisa.constants.oob_mode.skipped  # <-"),
+    ("old-dialect", "nisa.register_move(n, n, imm=1)  # <-"),
+    ("numpy-dtype", "n = nl.load(a, dtype=np.float32)  # <-"),
+    ("numpy-dtype", "n = 1 if a.dtype == np.float32 else 2  # <-"),
+]
+
 # Whole files, below the imports of HEADER.
 BROKEN_FILES = [
     ("signature", "@nki.jit\ndef kernel(a, *rest):  # <-\n    return a\n"),
@@ -149,11 +192,11 @@ BROKEN_FILES = [
         "import functools\n\n@functools.lru_cache  # <-\ndef half(n):\n    return n // 2\n\n"
         "@nki.jit\ndef kernel(a):\n    print(half(a.shape[0]))\n    return a\n",
     ),
-    ("host-call", "import numpy as np\n\n@nki.jit\ndef kernel(a):\n    print(np.prod(a.shape))  # <-\n    return a\n"),
+    ("host-call", "@nki.jit\ndef kernel(a):\n    print(np.prod(a.shape))  # <-\n    return a\n"),
     ("host-call", "import math\n\n@nki.jit\ndef kernel(a):\n    print(math.prod((2, 3)))  # <-\n    return a\n"),
     (
         "numpy-dtype",
-        "import numpy as np\n\n@nki.jit\ndef kernel(a):\n    t = nl.zeros((8, 8), np.float32)  # <-\n    return a\n",
+        "@nki.jit\ndef kernel(a):\n    t = nl.zeros((8, 8), np.float32)  # <-\n    return a\n",
     ),
     ("global-state", "CALLS = []\n\n@nki.jit\ndef kernel(a):\n    CALLS.append(a.shape)  # <-\n    return a\n"),
     (
@@ -191,6 +234,18 @@ BROKEN_FILES = [
         "class Plan(nl.NKIObject):\n    print(1)  # <-\n\n@nki.jit\ndef kernel(a):\n    print(Plan())\n    return a\n",
     ),
     ("output-buffer", "@nki.jit\ndef kernel(a):\n    out = nl.ndarray(a.shape, a.dtype)\n    return out  # <-\n"),
+    ("frozen-value", "import time\n\n@nki.jit\ndef kernel(a):\n    print(time.time())  # <-\n    return a\n"),
+    (
+        "frozen-value",
+        "import os\nimport random\n\n@nki.jit\ndef kernel(a):\n    print(os.environ['N'])  # <-\n"
+        "    print(random.random())  # <-\n    print(np.random.rand(3))  # <-\n"
+        "    print(np.random.default_rng(0).normal(size=3))\n    return a\n",
+    ),
+    (
+        "own-equality",
+        "class Plan(nl.NKIObject):\n    size: int = 4\n\n@nki.jit\ndef kernel(a):\n    p = Plan()\n"
+        "    print(p == Plan(5))  # <-\n    return a\n",
+    ),
     (
         "output-buffer",
         "@nki.jit\ndef kernel(a):\n    out = nl.ndarray(a.shape, a.dtype, nl.hbm)\n    return out[0:8]  # <-\n",
@@ -229,14 +284,24 @@ def case_id(case: tuple[str, str]) -> str:
 def test_a_line_that_breaks_a_rule_is_its_only_finding(case):
     rule, lines = case
     text = kernel_with(lines)
-    assert findings_of(text) == marked(text, rule) != []
+    for version in versions_of(rule):
+        assert findings_of(text, version) == marked(text, rule) != []
 
 
 @pytest.mark.parametrize("case", BROKEN_FILES, ids=case_id)
 def test_a_file_that_breaks_a_rule_has_it_as_its_only_finding(case):
     rule, text = case
     text = HEADER + text
-    assert findings_of(text) == marked(text, rule) != []
+    for version in versions_of(rule):
+        assert findings_of(text, version) == marked(text, rule) != []
+
+
+@pytest.mark.parametrize("case", BROKEN_LINES + BROKEN_FILES, ids=case_id)
+def test_a_rule_of_one_version_says_nothing_in_the_other(case):
+    rule, lines = case
+    text = HEADER + lines if case in BROKEN_FILES else kernel_with(lines)
+    for version in {"0.6", "0.7"} - set(versions_of(rule)):
+        assert rule not in [finding.rule for finding in check_source(text, nki=version)]
 
 
 def test_every_rule_has_a_kernel_that_breaks_it():
@@ -254,8 +319,6 @@ CLEAN_LINES = [
     "assert mode in ('relu', 'gelu') and n not in (0,), f'got {mode}'",
     "n = 1 if table is None else 2",
     "assert 0 < n < 8 and isinstance(n, int)",
-    "print(*a.shape)",
-    "nisa.tensor_copy(*(tile, tile))",
     "nisa.tensor_scalar(tile, tile, op0=nl.add, operand0=1.0, op1=nl.bypass, operand1=None)",
     "nisa.tensor_reduce(dst=tile, op=nl.maximum if n else nl.add, data=tile, axis=1)",
     "nisa.memset(dst=nl.zeros((128, 8), dtype=nl.int32), value=1)",
@@ -266,7 +329,7 @@ CLEAN_LINES = [
     "acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\nnisa.tensor_copy(dst=tile, src=acc)",
     "acc = tile\nif n:\n    acc = nl.zeros((128, 8), nl.float32, buffer=nl.psum)\nnisa.dma_copy(dst=result, src=acc)",
     "n = nl.tile_size.pmax + nl.tile_size.sbuf_fmax_bytes",
-    "n = min([1, 2, 3]) + max(n, 2) + max(a.shape) + min(*a.shape)",
+    "n = min([1, 2, 3]) + max(n, 2) + max(a.shape)",
     "sizes = [1]\nsizes.append(n)\nn = sizes.pop() + sizes.index(1)\nsizes.reverse()\nsizes.extend((1, 2))",
     "options = dict()\noptions['a'] = options.setdefault('b', 1)\nfor key in options.keys():\n    print(key)",
     "sizes = []\nif n:\n    sizes = table\nsizes.insert(0, n)  # what it is then is not told",
@@ -278,12 +341,36 @@ CLEAN_LINES = [
 
 @pytest.mark.parametrize("lines", CLEAN_LINES)
 def test_a_clean_kernel_has_no_findings(lines):
-    assert check_source(kernel_with(lines)) == []
+    for version in ("0.7", "0.6"):
+        assert check_source(kernel_with(lines), nki=version) == []
+
+
+CLEAN_TRACED = [
+    "sizes = [i * 2 for i, _ in enumerate(a.shape) if i]",
+    "def part(i, *, size=4):\n    nisa.memset(dst=tile[:, nl.ds(i * size, size)], value=float(n))\n\npart(0)",
+    "try:\n    n = {1: 2}[n]\nexcept KeyError:\n    raise ValueError(f'{n:>4}') from None",
+    "import math\nfor i, size in zip(range(n), sorted(a.shape, key=lambda s: -s)):\n    n = math.prod((i, size))",
+    "n = sum(x for x in reversed(a.shape)) if (m := len(a.shape)) > 1 else 7 // -2",
+    "sizes = {*a.shape}\nprint(*sizes, **{'end': ''})\nn = 'relu'.upper() is mode",
+    "tile = [tile for _ in range(2)][0]\ntile + 1  # what a list holds is not told",
+    "t = nl.exp(tile)\nsizes = [t + 1 for t in range(3)]",
+    "reg = nisa.register_alloc(4)\nnl.fori_loop(0, reg, lambda i: nisa.memset(dst=tile, value=0.0))",
+    "reg = None\nif reg is None:\n    reg = nisa.register_alloc(4)",
+    "assert nl.equal(tile, tile)",
+    "c = nl.zeros((32, 32), nl.float32)\nnisa.nc_transpose(dst=c, data=tile[0:32, 0:32])",
+    "n = nisa.constants.oob_mode.skip",
+    "from nki.isa.constants import dge_mode as modes\nimport nki.language as own\nn = modes.none, own.float32",
+]
+
+
+@pytest.mark.parametrize("lines", CLEAN_TRACED)
+def test_any_python_is_clean_where_it_is_traced(lines):
+    assert check_source(kernel_with(lines), nki="0.7") == []
 
 
 def test_a_finding_reads_path_line_rule_message():
-    (finding,) = check_source(kernel_with("del n"), "some/kernel.py")
-    assert str(finding) == "some/kernel.py:12: unsupported-statement: the NKI compiler does not take `del`"
+    (finding,) = check_source(kernel_with("del n"), "some/kernel.py", nki="0.6")
+    assert str(finding) == "some/kernel.py:13: unsupported-statement: the NKI compiler does not take `del`"
 
 
 def test_messages_say_what_replaces_an_old_name_and_suggest_near_ones():

@@ -12,9 +12,9 @@ from trninfer import simulator
 from trninfer.simulator.nki.api import table
 
 MODULES = {"nki": nki, "nki.isa": nisa, "nki.language": nl, "nki.collectives": nki.collectives}
-FUNCTIONS = [f for f in table()["functions"] if f["kind"] == "function" and f["module"] in MODULES]
+FUNCTIONS = [f for f in table("0.6")["functions"] if f["kind"] == "function" and f["module"] in MODULES]
 SIMULATED = [f for f in FUNCTIONS if f["name"] in vars(MODULES[f["module"]])]
-METHODS = [f for f in table()["functions"] if f.get("class") == "NkiTensor" and f["name"] != "__init__"]
+METHODS = [f for f in table("0.6")["functions"] if f.get("class") == "NkiTensor" and f["name"] != "__init__"]
 
 
 def shown(default):
@@ -59,7 +59,7 @@ def test_the_instructions_of_every_kernel_here_are_simulated():
 
 
 @pytest.mark.parametrize(
-    "constant", [c for c in table()["constants"] if c["module"] == "nki.language"], ids=lambda c: c["name"]
+    "constant", [c for c in table("0.6")["constants"] if c["module"] == "nki.language"], ids=lambda c: c["name"]
 )
 def test_language_constants_exist(constant):
     assert hasattr(nl, constant["name"])
@@ -67,7 +67,7 @@ def test_language_constants_exist(constant):
 
 @pytest.mark.parametrize(
     "entry",
-    [c for c in table()["classes"] if c["module"] == "nki.isa" and c["bases"] == ["Enum"]],
+    [c for c in table("0.6")["classes"] if c["module"] == "nki.isa" and c["bases"] == ["Enum"]],
     ids=lambda c: c["name"],
 )
 def test_enums_have_the_documented_members(entry):

@@ -1,0 +1,220 @@
+"""What tracing makes of a kernel's Python, since NKI 0.7: it runs, before any value on the device is known.
+
+Sources: nki/migration/index.rst and announce-nki-specialization-change.rst of SDK 2.33. What type a name has is told by
+what a function assigns to it; where that is not told, nothing is said.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from .scope import FunctionScope
+from .source import Definition
+from .tensors import LocalTensors
+
+CONVERSIONS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.range"})
+CHANGING = (  # what gives something else in the next run
+    "time.",
+    "random.",
+    "secrets.",
+    "uuid.uuid1",
+    "uuid.uuid4",
+    "numpy.random.",
+    "datetime.datetime.now",
+    "datetime.datetime.utcnow",
+    "datetime.date.today",
+    "os.environ",
+    "os.getenv",
+    "os.urandom",
+)
+SEEDED = frozenset({"numpy.random.default_rng", "numpy.random.RandomState", "random.Random"})
+NUMPY_DTYPES = frozenset(
+    {"numpy.bool_", "numpy.float16", "numpy.float32", "numpy.float64"}
+    | {f"numpy.{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+
+
+def check_tracing(scope: FunctionScope) -> None:
+    """Check what a function does while it is traced."""
+    visitor = _Tracing(scope)
+    for statement in scope.function.body:
+        visitor.visit(statement)
+
+
+class _Tracing(ast.NodeVisitor):
+    def __init__(self, scope: FunctionScope) -> None:
+        self._scope = scope
+        self._tensors = LocalTensors(scope.function, scope.resolve, scope.api)
+        self._classes = _constructed(scope)
+        self._told: set[str] = set()
+
+    # Values of the device in Python's control flow
+
+    def visit_If(self, node: ast.If) -> None:
+        self._check_condition(node.test, "if")
+        self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._check_condition(node.test, "if")
+        self.generic_visit(node)
+
+    def visit_While(self, node: ast.While) -> None:
+        self._check_condition(node.test, "while", "; nl.while_loop runs on the device")
+        self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        if (
+            self._tensors.of(node.test) is None
+        ):  # of tiles it says something in a simulator, as in nki.language's examples
+            self._check_condition(node.test, "assert")
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        for value in node.values[:-1]:
+            self._check_condition(value, "and" if isinstance(node.op, ast.And) else "or")
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if isinstance(node.op, ast.Not):
+            self._check_condition(node.operand, "not")
+        self.generic_visit(node)
+
+    def _check_condition(self, test: ast.expr, what: str, instead: str = "") -> None:
+        if isinstance(test, ast.Compare):
+            if any(isinstance(operator, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for operator in test.ops):
+                return
+            for operand in (test.left, *test.comparators):
+                number = self._tensors.device_number(operand)
+                if number is not None:
+                    self._report_condition(test, what, number.shown, instead)
+                    return
+            return
+        if isinstance(test, (ast.BoolOp, ast.UnaryOp)):
+            values = test.values[-1:] if isinstance(test, ast.BoolOp) else []
+            for value in values:  # the others are visited
+                self._check_condition(value, what, instead)
+            return
+        number = self._tensors.device_number(test)
+        if number is not None:
+            self._report_condition(test, what, number.shown, instead)
+        elif self._tensors.of(test) is not None:
+            self._report_condition(test, what, "a tensor", instead or "; nl.where selects on the device")
+
+    def _report_condition(self, node: ast.expr, what: str, kind: str, instead: str) -> None:
+        message = f"`{what} {ast.unparse(node)}`: {kind} has no value while the kernel is traced{instead}"
+        self._scope.report(node, "device-condition", message)
+
+    # Calls
+
+    def visit_Call(self, node: ast.Call) -> None:
+        dotted = self._scope.external(node.func) or ""
+        if dotted in CONVERSIONS:
+            for argument in node.args:
+                number = self._tensors.device_number(argument)
+                if number is not None:
+                    name = dotted.removeprefix("builtins.")
+                    instead = "; nl.fori_loop runs on the device" if name == "range" else ""
+                    shown = f"{name}({ast.unparse(argument)})"
+                    message = f"{shown}: {number.shown} has no value while the kernel is traced{instead}"
+                    self._scope.report(node, "device-condition", message)
+        if dotted in SEEDED and (node.args or node.keywords):
+            pass
+        elif dotted.startswith(CHANGING):
+            self._frozen(node, dotted)
+        if dotted.startswith("nki."):
+            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+                self._check_dtype(argument)
+        self._check_grid(node)
+        self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        dotted = self._scope.external(node.value) or ""
+        if dotted == "os.environ":
+            self._frozen(node, dotted)
+        self.generic_visit(node)
+
+    def _frozen(self, node: ast.expr, dotted: str) -> None:
+        message = f"{dotted} is read once, while tracing, and compiled into the kernel: pass the value as an argument"
+        self._scope.report(node, "frozen-value", message)
+
+    def _check_grid(self, node: ast.Call) -> None:
+        """`kernel[2](...)`."""
+        if not isinstance(node.func, ast.Subscript):
+            return
+        called = self._scope.resolve(node.func.value)
+        if isinstance(called, Definition) and _is_jitted(called, self._scope):
+            message = "launch grids in brackets are being deprecated: NEURON_LOGICAL_NC_CONFIG sets the cores"
+            self._scope.report(node, "deprecated", message)
+
+    # Data types, globals and objects
+
+    def _check_dtype(self, value: ast.expr) -> None:
+        dotted = self._scope.external(value) or ""
+        if dotted in NUMPY_DTYPES:
+            own = dotted.removeprefix("numpy.")
+            instead = "a dtype of nki.language" if own == "float64" else f"nl.{own}"
+            self._scope.report(value, "numpy-dtype", f"{dotted} is no dtype of NKI: use {instead}")
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        operands = [node.left, *node.comparators]
+        if any(isinstance(operator, (ast.Eq, ast.NotEq)) for operator in node.ops):
+            for operand in operands:
+                self._check_dtype(operand)
+            named = {self._class_of(operand) for operand in operands} - {None}
+            for name in sorted(str(name) for name in named):
+                message = (
+                    f"{ast.unparse(node)}: {name} has no __eq__, so objects are compared by identity; NKI 0.6 compared "
+                    "their fields: make it a dataclass"
+                )
+                self._scope.report(node, "own-equality", message)
+                break
+        self.generic_visit(node)
+
+    def _class_of(self, expression: ast.expr) -> str | None:
+        """The class without equality of its own that an object is of."""
+        if isinstance(expression, ast.Name):
+            return self._classes.get(expression.id)
+        return _plain_class(self._scope, expression)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if not isinstance(node.ctx, ast.Load) or node.id in self._told:
+            return
+        changed = self._scope.changed_global(node.id)
+        if changed is not None:
+            self._told.add(node.id)
+            message = f"the global {node.id!r} changes, in line {changed}: pass it as an argument"
+            self._scope.report(node, "global-state", message)
+
+
+def _is_jitted(definition: Definition, scope: FunctionScope) -> bool:
+    node = definition.node
+    decorators = [] if isinstance(node, ast.ClassDef) else node.decorator_list
+    outside = FunctionScope(definition.module, None, definition.enclosing, scope.files, lambda _: None, scope.version)
+    names = [decorator.func if isinstance(decorator, ast.Call) else decorator for decorator in decorators]
+    return any(outside.external(name) in ("nki.jit", "neuronxcc.nki.jit") for name in names)
+
+
+def _constructed(scope: FunctionScope) -> dict[str, str]:
+    """Local names that hold nothing but objects of a class without equality of its own, and its name."""
+    found: dict[str, set[str | None]] = {}
+    for node in ast.walk(scope.function):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, set()).add(_plain_class(scope, node.value))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.setdefault(node.id, set())
+    single = {name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1}
+    return {name: kind for name, kind in single.items() if kind is not None}
+
+
+def _plain_class(scope: FunctionScope, value: ast.expr) -> str | None:
+    """The class that a call makes an object of, where it defines no equality: no dataclass, no Enum, no __eq__."""
+    resolved = scope.resolve(value.func) if isinstance(value, ast.Call) else None
+    if not isinstance(resolved, Definition) or not isinstance(resolved.node, ast.ClassDef):
+        return None
+    node = resolved.node
+    bases = [ast.unparse(base) for base in node.bases]
+    plain = all(base == "object" or base.endswith("NKIObject") for base in bases)
+    methods = {statement.name for statement in node.body if isinstance(statement, ast.FunctionDef)}
+    return node.name if plain and not node.decorator_list and "__eq__" not in methods else None
