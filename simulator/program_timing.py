@@ -15,8 +15,10 @@ from .garbage import uncollected
 from .instruction import Instruction, engine
 from .timing.capacity import Memory
 from .timing.constants import machine, overrides
+from .timing.critical_path import Step, critical_path, pair_critical_path
 from .timing.pair_schedule import pair_schedule
 from .timing.schedule import DMA, QUEUES, SECOND, Schedule, schedule
+from .timing.what_if import faster_machine, faster_program
 
 
 class Event(NamedTuple):
@@ -72,6 +74,17 @@ class ProgramTiming:
         return self.schedule.makespan
 
     @cached_property
+    def critical_path(self) -> tuple[Step, ...]:
+        """What each nanosecond of the makespan was spent on, from the first trigger on."""
+        return critical_path(self.program, self.schedule)
+
+    def faster_makespan(self, resource: str, times: float) -> float:
+        """The makespan in nanoseconds with a resource (timing/critical_path.py) that many times as fast."""
+        with uncollected():
+            program = faster_program(self.program, resource, times)
+            return schedule(program, self.target, faster_machine(self.machine, resource, times)).makespan
+
+    @cached_property
     def timeline(self) -> tuple[Event, ...]:
         return tuple(_events(self.program, self.schedule))
 
@@ -120,6 +133,19 @@ class PairTiming(ProgramTiming):
     def schedule(self) -> Schedule:
         """Of the core that ends last."""
         return max(self.schedules, key=lambda s: s.makespan)
+
+    @cached_property
+    def critical_path(self) -> tuple[Step, ...]:
+        """Of both cores; positions are those in `program`."""
+        return pair_critical_path(self.programs, self.schedules, self.meetings)
+
+    def faster_makespan(self, resource: str, times: float) -> float:
+        """See `ProgramTiming.faster_makespan`; on both cores."""
+        with uncollected():
+            first, second = (faster_program(program, resource, times) for program in self.programs)
+            constants = faster_machine(self.machine, resource, times)
+            schedules = pair_schedule((first, second), self.meetings, self.target, constants)
+            return max(each.makespan for each in schedules)
 
     @cached_property
     def timeline(self) -> tuple[Event, ...]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import html
 from .chip import PARTITIONS
+from .errors import require
 from .instruction import Instruction
 from .program_timing import EngineUse, Event, ProgramTiming
 from .sanitizer import SanitizerFinding
 from .timing import trace
 from .timing.capacity import Memory
 from .timing.constants import scaled_note
+from .timing.critical_path import RESOURCES, Step, critical_times
 from .timing.expected_error import expected_error, kind_of
 from .timing.schedule import QUEUES
 
-BOUND_SHARE = 0.5  # a resource that is busy for less of the kernel does not bound it: latencies do
+BUSY_SHARE = 0.5  # of the kernel, from which an engine counts as the one that bounds it for expected errors
 
 
 class Parts(NamedTuple):
@@ -26,6 +29,14 @@ class Parts(NamedTuple):
 
     spans: tuple[tuple[str, float, float], ...]
     owners: tuple[int, ...]
+
+
+class Critical(NamedTuple):
+    """Microseconds of the critical path, its launch included, by resource (timing/critical_path.py), and by line of
+    the kernel, (file, number), and resource; both add up to the latency."""
+
+    by_resource: dict[str, float]
+    by_line: dict[tuple[str, int], dict[str, float]]
 
 
 _TWO_CORES = "what two cores take to meet is scaled: nobody has published it"
@@ -69,8 +80,8 @@ class Run:
 
     @property
     def latency_us(self) -> float:
-        """Predicted device time in microseconds, launch included."""
-        return self.launch_us + self.prediction.makespan / 1000
+        """Predicted device time in microseconds, launch included, in whole picoseconds."""
+        return round(self.launch_us + self.prediction.makespan / 1000, 6)
 
     @property
     def timeline(self) -> tuple[Event, ...]:
@@ -111,13 +122,37 @@ class Run:
         return self.hbm_bytes / (self.prediction.machine.hbm_stack_rate * 1000 * self.latency_us)
 
     @property
+    def critical_path(self) -> tuple[Step, ...]:
+        """What each nanosecond of the kernel was spent on, from its first trigger to its last result: steps without
+        gaps, each of one instruction and one resource (timing/critical_path.py)."""
+        return self.prediction.critical_path
+
+    @cached_property
+    def critical(self) -> Critical:
+        """The time on the critical path by resource and by line of the kernel; the launch is of no line, ("", 0)."""
+        lines = critical_times(self.critical_path, lambda step: step.line)
+        launch = round(1e6 * self.latency_us) - sum(sum(spent.values()) for spent in lines.values())
+        lines.setdefault(("", 0), {})["launch"] = launch
+        total = {name: sum(spent.get(name, 0) for spent in lines.values()) for name in RESOURCES}
+        return Critical(_microseconds(total), {line: _microseconds(spent) for line, spent in lines.items()})
+
+    @property
     def bound_by(self) -> str:
-        """tensor, vector, scalar, gpsimd or dma: whichever is busy for the largest share of the kernel without its
-        launch, DMA by its triggers or by the time in which data move; "latency" where that is less than half."""
-        shares = {name: self.engines[name].share for name in QUEUES}
-        shares["dma"] = max(shares["dma"], self.engines["dma_issue"].share)
-        name = max(shares, key=lambda key: shares[key])
-        return name if shares[name] >= BOUND_SHARE else "latency"
+        """The resource with most of the critical time: launch, dma_issue, dma_latency, dma_bandwidth, tensor, vector,
+        scalar, gpsimd, semaphore or other_core."""
+        spent = self.critical.by_resource
+        return max(spent, key=lambda name: spent[name], default="launch")
+
+    def what_if(self, resource: str, times: float = 2.0) -> float:
+        """The latency in microseconds with a resource that many times as fast: the same instructions, scheduled anew.
+
+        NkiValidationError for a resource that there is not, and for a factor that is no positive number.
+        """
+        require(resource in RESOURCES, f"what_if: resource {resource!r}; allowed: {', '.join(RESOURCES)}")
+        require(0 < times < float("inf"), f"what_if: times={times!r} must be a positive number")
+        if resource == "launch":
+            return round(self.latency_us - self.launch_us * (1 - 1 / times), 6)
+        return round(self.launch_us + self.prediction.faster_makespan(resource, times) / 1000, 6)
 
     def _repr_html_(self) -> str:
         """The figures and the timeline, as a notebook shows them."""
@@ -131,9 +166,14 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """What bounds the launch, as expected errors tell kernels apart (timing/expected_error.py)."""
+        """What bounds the launch, as expected errors tell kernels apart (timing/expected_error.py): the engine, or DMA
+        by its triggers or moving data, that is busy for the largest share of the kernel."""
         issues = self.engines["dma_issue"].share >= self.engines["dma_engines"].share
-        return kind_of(self.bound_by, issues, self.launch_us, self.latency_us)
+        shares = {name: self.engines[name].share for name in QUEUES}
+        shares["dma"] = max(shares["dma"], self.engines["dma_issue"].share)
+        busiest = max(shares, key=lambda key: shares[key])
+        bound = busiest if shares[busiest] >= BUSY_SHARE else "latency"
+        return kind_of(bound, issues, self.launch_us, self.latency_us)
 
     def trace(self) -> dict[str, Any]:
         """The timeline as a Chrome trace (an object that json.dumps takes), for Perfetto."""
@@ -142,6 +182,11 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run of {self.name} on {self.target}: {len(self.program)} instructions>"
+
+
+def _microseconds(spent: dict[str, int]) -> dict[str, float]:
+    """Picoseconds by resource, in the order of RESOURCES, as microseconds; without those of which there are none."""
+    return {name: spent[name] / 1e6 for name in RESOURCES if spent.get(name)}
 
 
 def write_trace(path: str | Path, runs: Iterable[Run]) -> None:

@@ -16,6 +16,7 @@ from ..chip import PSUM_BANK_BYTES, PSUM_BANKS
 from .dependencies import Version
 
 _NEVER = float("inf")
+Given = tuple[int, "Version | None"]
 
 
 class Buffers:
@@ -42,9 +43,10 @@ class Buffers:
             if version.free_at < self.next_release:
                 self.next_release = version.free_at
 
-    def give(self, time: float) -> list[int]:
-        """Take back what is free at `time` and give it out again: the instructions whose versions got their buffer."""
-        given: list[int] = []
+    def give(self, time: float) -> list[Given]:
+        """Take back what is free at `time` and give it out again: the instructions whose versions got their buffer, and
+        the version that made room for it, None where there was room."""
+        given: list[Given] = []
         for memory in (self._sbuf, self._psum):
             if memory.next_release <= time or not memory.full:
                 memory.give(time, given)
@@ -83,16 +85,18 @@ class _Memory:
         heapq.heappush(self._releases, (version.free_at, self._count, version))
         self.next_release = self._releases[0][0]
 
-    def give(self, time: float, given: list[int]) -> None:
+    def give(self, time: float, given: list[Given]) -> None:
         waiting, releases = self.waiting, self._releases
+        freed = None
         while waiting:
             if not self.full:
                 while waiting and self.take(waiting[0][1]):
-                    given.append(waiting.popleft()[0])
+                    given.append((waiting.popleft()[0], freed))
                 self.full = True
             if not waiting or not releases or releases[0][0] > time:
                 break
-            self.put_back(heapq.heappop(releases)[2])
+            freed = heapq.heappop(releases)[2]
+            self.put_back(freed)
             self.full = False
         self.next_release = releases[0][0] if waiting and releases else _NEVER
 

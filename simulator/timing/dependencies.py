@@ -33,13 +33,14 @@ BUCKETS = 64  # pieces of an HBM tensor's extent, to find overlapping accesses b
 class Version:
     """One buffer's worth of a tile: from its first write to its last access."""
 
-    __slots__ = ("bank", "free_at", "left", "psum", "size", "whole")
+    __slots__ = ("bank", "free_at", "last", "left", "psum", "size", "whole")
 
     def __init__(self, size: int, psum: bool) -> None:
         self.size = size
         self.psum = psum
         self.left = 0  # accesses that are not scheduled yet
         self.free_at = 0.0
+        self.last = -1  # the instruction whose access frees it
         self.bank = -1  # where it lies in one bank of PSUM; PSUM_BANKS where there was no room
         self.whole: list[int] = []  # the banks that it takes, where it is larger
 

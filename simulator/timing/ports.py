@@ -24,6 +24,8 @@ class Ports:
         self._shared = generation == 2
         self._placed = psum_placed  # whether the kernel chose addresses of tiles in PSUM
         self._free = [0.0] * PSUM_BANKS
+        self._holders = [-1] * PSUM_BANKS  # the instruction that took each last
+        self.held_by = -1  # the instruction that the last `take` had to wait for
 
     def take(
         self, instruction: Instruction, unit: engine, versions: list[Version], start: float, interval: float
@@ -36,9 +38,11 @@ class Ports:
         else:
             return start
         for port in held:
-            start = max(start, self._free[port])
+            if self._free[port] > start:
+                start, self.held_by = self._free[port], self._holders[port]
         for port in held:
             self._free[port] = start + interval
+            self._holders[port] = instruction.index
         return start
 
     def _whole(self, instruction: Instruction) -> list[int]:

@@ -45,11 +45,49 @@ _UNITS = (engine.tensor, engine.vector, engine.scalar, engine.gpsimd, engine.dma
 _NEVER = float("inf")
 
 
+# What an instruction waited for last, beside the kinds of dependencies.py (RAW, WAR, WAW, ORDER).
+ENGINE = 4  # its engine was at work
+BUFFER = 5  # SBUF or PSUM was full
+PORT = 6  # another engine held a port of its memory
+TABLE = 7  # the Scalar Engine loaded its table
+OTHER_CORE = 8  # the other core came later
+KINDS = 16
+NOTHING = -1
+
+# What the last byte of a DMA waited for, beside one of the 16 engines.
+PIPE, CHANNEL, DESCRIPTORS = 16, 17, 18
+
+
+class Phases(NamedTuple):
+    """When a DMA got on: its first byte may move at `first_byte`, `latency` after its first descriptors were made; the
+    engines from `place` on began it at `begins`, all of them together at `pipe_begin`; the last byte arrived at `last`,
+    as `bound` (an engine, PIPE, CHANNEL or DESCRIPTORS) allowed."""
+
+    first_byte: float
+    latency: float
+    place: int
+    begins: list[float]
+    pipe_begin: float
+    last: float
+    bound: int
+
+    def begun(self, on: int) -> float:
+        """When the data began to move on an engine, in the PIPE or out of the CHANNEL."""
+        if on == CHANNEL:
+            return self.first_byte
+        return self.pipe_begin if on == PIPE else self.begins[on - self.place]
+
+
 class Schedule(NamedTuple):
     """Times in nanoseconds from the first trigger. Instruction i takes its engine, QUEUES[queue[i]], from `start[i]` to
     `end[i]`; what it writes can be read at `done[i]`. A DMA's trigger takes start to end, its data move during
     `moving[i]`. `tables` are the Scalar Engine's table loads; `busy` is of each queue of QUEUES and of SECOND,
-    `dma_busy` of each DMA engine, `dma_active` the time in which any data moved."""
+    `dma_busy` of each DMA engine, `dma_active` the time in which any data moved.
+
+    For critical_path.py: the last thing that instruction i waited for was over at `since[i]`; `cause[i]` is whose,
+    times KINDS, plus what it was, NOTHING where it waited for none. `phases` are of the DMAs, in the order of their
+    triggers.
+    """
 
     queue: list[int]
     start: list[float]
@@ -63,6 +101,9 @@ class Schedule(NamedTuple):
     makespan: float
     sbuf_peak: int
     psum_peak: int
+    cause: list[int]
+    since: list[float]
+    phases: dict[int, Phases]
 
 
 def schedule(
@@ -91,11 +132,16 @@ class _Simulation:
         self.cost = [instruction.cost for instruction in program]
         self.queued = [0.0] * (SECOND + 1)  # work of each engine that waits its turn, of what was left open
         self.ready = [0.0] * count  # when the last thing awaited so far lets it start
+        self.cause, self.since = [NOTHING] * count, [0.0] * count
+        self.phases: dict[int, Phases] = {}
         for index, time in releases.items():
-            self.ready[index] = time
+            self.ready[index] = self.since[index] = time
+            self.cause[index] = NOTHING * KINDS + OTHER_CORE
         self.waits = self.graph.waits
         self._look_ahead(int(m.lookahead))
         self.free = [0.0] * (SECOND + 1)
+        self.last = [NOTHING] * (SECOND + 1)  # instruction that each engine took last
+        self.previous = NOTHING  # the one before it on the engine that took one last
         self.now: list[list[int]] = [[] for _ in range(SECOND + 1)]  # could start at once, by program order
         self.later: list[list[tuple[float, int]]] = [[] for _ in range(SECOND + 1)]  # (when ready, which)
         self.next = [_NEVER] * (SECOND + 1)  # when each engine can start an instruction
@@ -124,7 +170,8 @@ class _Simulation:
             release = buffers.next_release
             if release <= time:
                 if release == _NEVER:  # fragments of PSUM banks: take what the program holds in order anyway
-                    self._awaited(buffers.force(max(self.free)), max(self.free))
+                    time = max(self.free)
+                    self._awaited(buffers.force(time), time, time, self.last[self.free.index(time)] * KINDS + BUFFER)
                 else:
                     self._give_buffers(release)
                 continue
@@ -150,6 +197,9 @@ class _Simulation:
             makespan,
             self.buffers.sbuf_peak,
             self.buffers.psum_peak,
+            self.cause,
+            self.since,
+            self.phases,
         )
 
     def _look_ahead(self, limit: int) -> None:
@@ -178,16 +228,22 @@ class _Simulation:
             reach = first + self.limit
             first += 1
             if reach < len(order):
-                self._awaited(order[reach], time)
+                self._awaited(order[reach], time, time, index * KINDS + ORDER)
         self.first_waiting[home] = first
 
     def _give_buffers(self, time: float) -> None:
-        for index in self.buffers.give(time):
-            self._awaited(index, time)
+        for index, freed in self.buffers.give(time):
+            if freed is None:
+                self._awaited(index, time, time, NOTHING)
+            else:
+                self._awaited(index, time, freed.free_at, freed.last * KINDS + BUFFER)
 
-    def _awaited(self, index: int, time: float) -> None:
+    def _awaited(self, index: int, time: float, since: float, cause: int) -> None:
+        """One thing less to wait for: what `cause` says was over at `since`, and lets it start at `time`."""
         if time > self.ready[index]:
             self.ready[index] = time
+            self.since[index] = since
+            self.cause[index] = cause
         self.waits[index] -= 1
         if not self.waits[index]:
             self._enter(index)
@@ -216,6 +272,10 @@ class _Simulation:
     def _issue(self, index: int, queue: int, time: float) -> None:
         instruction = self.program[index]
         is_dma = instruction.dma is not None
+        if self.ready[index] < time:
+            self.since[index] = time
+            self.cause[index] = self.last[queue] * KINDS + ENGINE
+        self.previous, self.last[queue] = self.last[queue], index
         start = (_Simulation._run_dma if is_dma else _RUN[queue])(self, index, instruction, time)
         end, done = self.end[index], self.done[index]
         self.start[index] = start
@@ -228,20 +288,21 @@ class _Simulation:
 
         hops = self.landed if is_dma else self.hops
         read = done if is_dma else end
-        ready, waits, queues = self.ready, self.waits, self.queue
+        ready, waits, queues, sinces, causes = self.ready, self.waits, self.queue, self.since, self.cause
         for packed in self.graph.successors[index]:
             successor, kind = packed >> 2, packed & 3
             to = queues[successor]
             if kind == ORDER:
-                when = start
+                since = when = start
             elif to == queue and not is_dma and (queue == PE or kind != RAW):
-                when = end  # one engine writes and reads in order
-            elif kind == WAR:
-                when = read + hops[to]
+                since = when = end  # one engine writes and reads in order
             else:
-                when = done + hops[to]
+                since = read if kind == WAR else done
+                when = since + hops[to]
             if when > ready[successor]:
                 ready[successor] = when
+                sinces[successor] = since
+                causes[successor] = index * KINDS + kind
             left = waits[successor] = waits[successor] - 1
             if not left:
                 self._enter(successor)
@@ -249,6 +310,7 @@ class _Simulation:
             left = version.left = version.left - 1
             if done > version.free_at:
                 version.free_at = done
+                version.last = index
             if not left:
                 self.buffers.release(version)
 
@@ -265,7 +327,11 @@ class _Simulation:
 
     def _run_elementwise(self, index: int, instruction: Instruction, start: float) -> float:
         interval, latency, _, _ = self.cost[index]
-        start = self.ports.take(instruction, _UNITS[self.queue[index]], self.graph.uses[index], start, interval)
+        unit, ports = _UNITS[self.queue[index]], self.ports
+        taken = ports.take(instruction, unit, self.graph.uses[index], start, interval)
+        if taken > start:
+            start = self.since[index] = taken
+            self.cause[index] = ports.held_by * KINDS + PORT
         self.end[index], self.done[index] = start + interval, start + latency
         return start
 
@@ -276,7 +342,10 @@ class _Simulation:
             self.table = table
             self.tables.append((loading, loading + self.machine.table_load_ns))
             self.busy[ACT] += self.machine.table_load_ns
-            start = max(start, loading + self.machine.table_load_ns)
+            loaded = loading + self.machine.table_load_ns
+            if loaded > start:
+                start, self.since[index] = loaded, loading
+                self.cause[index] = self.previous * KINDS + TABLE
         return self._run_elementwise(index, instruction, start)
 
     def _run_dma(self, index: int, instruction: Instruction, start: float) -> float:
@@ -300,23 +369,29 @@ class _Simulation:
             latency = (m.load_first_byte_static_ns if transfer.load else m.store_first_byte_static_ns) - m.trigger_ns
         # The engines begin with the first descriptors while the others are made.
         first_byte = ready + rate * min(transfer.descriptors, PARTITIONS) + latency
-        moving, last_byte = _NEVER, issued + latency
-        free, busy = self.dma_free, self.dma_busy
+        moving, last_byte, bound = _NEVER, issued + latency, DESCRIPTORS
+        free, busy, begins, first = self.dma_free, self.dma_busy, [], place
         for time in times:
-            finished = free[place]
-            if finished < first_byte:
-                finished = first_byte
-            if finished < moving:
-                moving = finished
-            finished += time
+            begin = free[place]
+            if begin < first_byte:
+                begin = first_byte
+            begins.append(begin)
+            if begin < moving:
+                moving = begin
+            finished = begin + time
             free[place] = finished
             busy[place] += time
             if finished > last_byte:
-                last_byte = finished
+                last_byte, bound = finished, place
             place += 1
         rate = m.pitched_rate if transfer.pitched else m.dma_sustained
-        self.pipe_free = max(self.pipe_free, first_byte) + transfer.bytes / rate
-        last_byte = max(last_byte, self.pipe_free, first_byte + in_channels)
+        begin = max(self.pipe_free, first_byte)
+        self.pipe_free = begin + transfer.bytes / rate
+        if self.pipe_free > last_byte:
+            last_byte, bound = self.pipe_free, PIPE
+        if first_byte + in_channels > last_byte:
+            last_byte, bound = first_byte + in_channels, CHANNEL
+        self.phases[index] = Phases(first_byte, latency, first, begins, begin, last_byte, bound)
         last_byte += m.load_landing_ns if transfer.load else m.store_landing_ns
         self.moving[index] = moving, last_byte
         if last_byte > self.last_moved:

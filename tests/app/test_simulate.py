@@ -70,7 +70,7 @@ def test_a_launch_is_a_line_and_the_target_is_trn2(folder):
     done = start(folder, "kernel.py", "--size", "7")
     assert (done.returncode, done.stdout) == (0, "1024.0 ['--size', '7']\n"), done.stderr
     (line,) = done.stderr.splitlines()
-    assert line.startswith("doubled([128, 4] float32) on trn2: ") and "us predicted, bound by latency" in line
+    assert line.startswith("doubled([128, 4] float32) on trn2: ") and "us predicted, bound by launch" in line
     assert " on trn1: " in start(folder, "--target", "trn1", "kernel.py").stderr
     assert " on trn3: " in start(folder, "kernel.py", NEURON_PLATFORM_TARGET_OVERRIDE="trn3").stderr
 

@@ -94,7 +94,7 @@ def test_prefill(row: str) -> None:
 def test_decode_runs_and_is_bound_by_its_elements() -> None:
     launch = launch_of(ROWS["o01"])
     timed = simulator.run(launch.kernel, *launch.arguments, functional=False, profiled=True)
-    assert timed.bound_by == "dma" and launch.kernel is attention_decode
+    assert timed.bound_by == "dma_bandwidth" and launch.kernel is attention_decode
     elements = [i.dma.descriptors for i in timed.program if i.dma is not None]
     assert elements.count(D * 2048) == 8  # the output weights, 2 bytes a piece
 

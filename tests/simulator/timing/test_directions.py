@@ -178,7 +178,7 @@ def test_loading_once_beats_loading_for_every_matmul() -> None:
 
 def test_small_dmas_are_bound_by_their_issue_and_dge_makes_it_slower() -> None:
     on, off = (walk(vector_add_stream, (25600,), (25600,), free=2, dge=dge) for dge in (True, False))
-    assert on.bound_by == "dma"
+    assert on.bound_by == "dma_issue"
     assert 4 < work(on) / work(off) < 7
 
 

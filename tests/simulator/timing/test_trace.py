@@ -164,7 +164,7 @@ def test_a_script_runs_on_the_simulator(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == "512.0 ['one', '--two']\n"
     assert done.stderr.startswith("copied([128, 4] float32) on trn2: ")
-    assert "us predicted, bound by latency" in done.stderr
+    assert "us predicted, bound by launch" in done.stderr
     assert "scaled" in start(script(tmp_path, SCRIPT), NEURON_PLATFORM_TARGET_OVERRIDE="trn3").stderr
 
 

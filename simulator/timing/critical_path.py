@@ -1,0 +1,212 @@
+"""The critical path of a schedule: what each nanosecond from the first trigger to the last result was spent on.
+
+Walked back from the instruction that ends last. From there each step is to what the instruction waited for last: an
+operand, its engine, a buffer, a DMA queue, the other core. The time between is one of these, and belongs to the
+instruction that spent it:
+
+tensor, vector,    an engine at work, until the next instruction or the reader of the result could go on; on the Scalar
+scalar, gpsimd     Engine also the loading of a table, on GpSimd descriptors made by software
+dma_issue          a DMA's trigger and the generation of its descriptors by hardware
+dma_latency        from descriptors to the first byte, and from the last byte to the semaphore
+dma_bandwidth      data on the move on the DMA engines and in HBM, also that of earlier DMAs in the queue
+semaphore          from a result to the engine that waits for it
+other_core         two cores that wait for each other, beside what the other core did meanwhile
+
+Steps follow each other without gaps, so that they add up to the makespan, in whole picoseconds exactly.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from ..instruction import Instruction
+from .dependencies import ORDER, RAW, WAR, WAW
+from .schedule import (
+    BUFFER,
+    DESCRIPTORS,
+    ENGINE,
+    KINDS,
+    NOTHING,
+    OTHER_CORE,
+    PIPE,
+    POOL,
+    PORT,
+    QUEUES,
+    TABLE,
+    Phases,
+    Schedule,
+)
+
+RESOURCES = (
+    "launch",
+    "dma_issue",
+    "dma_latency",
+    "dma_bandwidth",
+    "tensor",
+    "vector",
+    "scalar",
+    "gpsimd",
+    "semaphore",
+    "other_core",
+)
+WAITS = {
+    RAW: "operand",
+    WAR: "overwrite",
+    WAW: "overwrite",
+    ORDER: "order",
+    ENGINE: "engine",
+    BUFFER: "buffer",
+    PORT: "port",
+    TABLE: "table",
+    OTHER_CORE: "other core",
+}
+_Key = TypeVar("_Key", bound=Hashable)
+MEETINGS = frozenset({"core_barrier"})  # instructions that do nothing but meet the other core
+
+
+class Step(NamedTuple):
+    """A piece of the critical path, in nanoseconds from the first trigger, spent by an instruction on one of RESOURCES.
+
+    `position` is that of the instruction in the program, `line` that of the kernel: file and number. `waited` says what
+    the instruction waited for last before it began: one of WAITS' words, "" for nothing.
+    """
+
+    start_ns: float
+    end_ns: float
+    resource: str
+    op: str
+    line: tuple[str, int]
+    name: str
+    position: int
+    waited: str
+
+    @property
+    def picoseconds(self) -> int:
+        """Its length in whole picoseconds; those of a path add up to that of the whole."""
+        return round(self.end_ns * 1000) - round(self.start_ns * 1000)
+
+
+def critical_times(steps: Iterable[Step], owner: Callable[[Step], _Key]) -> dict[_Key, dict[str, int]]:
+    """Picoseconds by owner and resource."""
+    times: dict[_Key, dict[str, int]] = {}
+    for step in steps:
+        spent = times.setdefault(owner(step), {})
+        spent[step.resource] = spent.get(step.resource, 0) + step.picoseconds
+    return times
+
+
+def critical_path(program: Sequence[Instruction], schedule: Schedule) -> tuple[Step, ...]:
+    """The steps of one core's schedule, from time 0 to its end."""
+    return tuple(reversed(_Walk((program,), (schedule,), ()).run(0)))
+
+
+def pair_critical_path(
+    programs: Sequence[Sequence[Instruction]], schedules: Sequence[Schedule], meetings: Sequence[tuple[int, int]]
+) -> tuple[Step, ...]:
+    """The steps of two cores that meet, from time 0 to the end of the one that ends last. Positions are those in the
+    programs one after the other."""
+    last = max(range(len(schedules)), key=lambda core: schedules[core].makespan)
+    return tuple(reversed(_Walk(programs, schedules, meetings).run(last)))
+
+
+class _Walk:
+    """The walk back; `steps` are in the order in which they are found, the last of the path first."""
+
+    def __init__(
+        self,
+        programs: Sequence[Sequence[Instruction]],
+        schedules: Sequence[Schedule],
+        meetings: Sequence[tuple[int, int]],
+    ) -> None:
+        self.programs = programs
+        self.schedules = schedules
+        self.partners = [{pair[core]: pair[1 - core] for pair in meetings} for core in range(len(programs))]
+        self.offsets = (0, len(programs[0]))
+        self.queues: dict[int, _DmaQueues] = {}
+        self.steps: list[Step] = []
+        self.time = 0.0  # up to which the path is still to be found
+
+    def run(self, core: int) -> list[Step]:
+        s = self.schedules[core]
+        self.time, index = s.makespan, _last(s)
+        while index >= 0:
+            if index in s.phases and self.time > s.end[index]:
+                index = self._through_dma(core, index)
+            self._step(core, index, s.start[index], self._resource(core, index))
+            cause = s.cause[index]
+            kind = cause & (KINDS - 1)
+            if kind == OTHER_CORE:
+                there = self.partners[core][index]
+                self._step(core, index, self.schedules[1 - core].start[there], "other_core")
+                core, index = 1 - core, there
+                s = self.schedules[core]
+            else:
+                self._step(core, index, s.since[index], "scalar" if kind == TABLE else "semaphore")
+                index = cause // KINDS
+        return self.steps
+
+    def _step(self, core: int, index: int, start: float, resource: str) -> None:
+        """What an instruction spent from `start` on belongs to a resource."""
+        if start < self.time:
+            waited = WAITS.get(self.schedules[core].cause[index] & (KINDS - 1), "")
+            i, position = self.programs[core][index], self.offsets[core] + index
+            self.steps.append(Step(start, self.time, resource, i.op, i.line, i.name or "", position, waited))
+            self.time = start
+
+    def _resource(self, core: int, index: int) -> str:
+        """What an instruction takes while its engine, or the trigger of its DMA, is at work."""
+        queue = self.schedules[core].queue[index]
+        if index in self.schedules[core].phases:
+            return "gpsimd" if queue == POOL else "dma_issue"
+        return "other_core" if self.programs[core][index].op in MEETINGS else QUEUES[queue]
+
+    def _through_dma(self, core: int, index: int) -> int:
+        """Back from the last byte of a DMA to the descriptors of the first one that it had to queue behind: which."""
+        phases = self.schedules[core].phases
+        found = phases[index]
+        bound = found.bound
+        self._step(core, index, found.last, "dma_latency")
+        if bound == DESCRIPTORS:
+            self._step(core, index, found.last - found.latency, "dma_latency")
+            return index
+        while True:
+            begin = found.begun(bound)
+            self._step(core, index, begin, "dma_bandwidth")
+            if begin <= found.first_byte:
+                break
+            if core not in self.queues:
+                self.queues[core] = _DmaQueues(phases)
+            index = self.queues[core].before(index, bound)
+            found = phases[index]
+        self._step(core, index, found.first_byte - found.latency, "dma_latency")
+        return index
+
+
+def _last(s: Schedule) -> int:
+    """The instruction that ends last, NOTHING in an empty program."""
+    for times in (s.done, s.end):
+        if s.makespan in times:
+            return times.index(s.makespan)
+    return NOTHING
+
+
+class _DmaQueues:
+    """Which DMAs the engines served one after the other."""
+
+    def __init__(self, phases: dict[int, Phases]) -> None:
+        self._order = list(phases)
+        self._numbers = {index: number for number, index in enumerate(self._order)}
+        self._served: list[list[int]] = [[] for _ in range(PIPE)]  # by engine, numbers of DMAs
+        for number, found in enumerate(phases.values()):
+            for engine in range(found.place, found.place + len(found.begins)):
+                self._served[engine].append(number)
+
+    def before(self, index: int, bound: int) -> int:
+        """The DMA that an engine served, or that was in the pipe, before this one."""
+        number = self._numbers[index]
+        if bound == PIPE:
+            return self._order[number - 1]
+        served = self._served[bound]
+        return self._order[served[bisect_left(served, number) - 1]]

@@ -1,0 +1,83 @@
+"""A program on a machine one of whose resources is faster, for rescheduling; the resources are critical_path.py's.
+
+An engine that is twice as fast takes half as long for every instruction, its latency included, and a DMA engine for
+every byte and element. The Tensor Engine's clock then warms up at half the utilisation, as it does by the same work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..instruction import Cost, Instruction, engine
+from .constants import TABLE, Machine
+from .critical_path import MEETINGS
+
+_ENGINES = {
+    "tensor": (engine.tensor,),
+    "vector": (engine.vector,),
+    "scalar": (engine.scalar,),
+    "gpsimd": (engine.gpsimd, engine.sync, engine.unknown),
+}
+# The constants of the timing model that the schedule itself goes by, by resource. Those that are rates grow; what
+# instructions cost comes with the program.
+_TIMES = {
+    "dma_issue": ("trigger_ns", "dge_ns", "dge_ring_ns", "dge_descriptor_ns"),
+    "dma_latency": (
+        *("load_first_byte_ns", "store_first_byte_ns", "load_first_byte_static_ns", "store_first_byte_static_ns"),
+        *("load_landing_ns", "store_landing_ns"),
+    ),
+    "dma_bandwidth": ("descriptor_ns", "semaphore_ns", "small_element_ns", "partial_write_ns"),
+    "tensor": ("warm_utilization",),
+    "scalar": ("table_load_ns",),
+    "gpsimd": ("swdge_ns", "swdge_descriptor_ns", "address_load_ns", "address_ns"),
+    "semaphore": (
+        *("hop_tensor_ns", "hop_vector_ns", "hop_scalar_ns", "hop_gpsimd_ns", "hop_dma_ns"),
+        *("landed_tensor_ns", "landed_ns", "landed_dma_ns"),
+    ),
+}
+_RATES = {"dma_bandwidth": ("dma_peak", "dma_sustained", "pitched_rate", "hbm_stack_rate")}
+_AFTER_TRIGGER = ("load_first_byte_static_ns", "store_first_byte_static_ns")  # counted from the start of the trigger
+
+
+def faster_machine(machine: Machine, resource: str, times: float) -> Machine:
+    """The machine with a resource that many times as fast."""
+    values = {name: float(getattr(machine, name)) for name in TABLE}
+    trigger = values["trigger_ns"]
+    for name in _TIMES.get(resource, ()):
+        beside = trigger if name in _AFTER_TRIGGER else 0.0
+        values[name] = beside + (values[name] - beside) / times
+    for name in _RATES.get(resource, ()):
+        values[name] *= times
+    return Machine(values)
+
+
+def faster_program(program: Sequence[Instruction], resource: str, times: float) -> list[Instruction]:
+    """The program with the costs of an engine's instructions divided; those that it leaves alone are the same."""
+    if resource == "other_core":
+        return [_at(i, 1 / times, i.options) if i.op in MEETINGS else i for i in program]
+    units = _ENGINES.get(resource)
+    if units is None:
+        return list(program)
+    return [_of_engine(instruction, units, 1 / times) for instruction in program]
+
+
+def _of_engine(instruction: Instruction, units: tuple[engine, ...], share: float) -> Instruction:
+    own = instruction.engine in units and instruction.op not in MEETINGS and instruction.dma is None
+    if not own and not any(unit in units for unit, _ in instruction.options):
+        return instruction
+    options = tuple((unit, _part(cost, share) if unit in units else cost) for unit, cost in instruction.options)
+    return _at(instruction, share if own else 1.0, options)
+
+
+def _at(i: Instruction, share: float, options: tuple[tuple[engine, Cost], ...]) -> Instruction:
+    """The same instruction for a share of its cost."""
+    copy = Instruction(
+        i.index, i.op, i.engine, i.writes, i.reads, _part(i.cost, share), i.dma, i.flops, i.hbm_bytes, i.line, i.name,
+        i.ordered, options,
+    )  # fmt: skip
+    copy.after = i.after
+    return copy
+
+
+def _part(cost: Cost, share: float) -> Cost:
+    return Cost(cost.interval * share, cost.latency * share, cost.cold * share, cost.table)
