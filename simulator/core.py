@@ -20,7 +20,7 @@ import numpy as np
 from .chip import Target
 from .dtypes import Array, lookup
 from .errors import NkiValidationError, UndefinedOnChipWarning
-from .instruction import Allocation, Cost, Instruction, Options, Told, Transfer, engine
+from .instruction import Access, Allocation, Cost, Instruction, Options, Told, Transfer, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, allocate, place
 from .overlap import clobbers
 from .pair import Pair
@@ -28,6 +28,7 @@ from .psum_writes import Written
 from .replay import Recording
 from .tensor import IndirectTensor, NkiTensor
 from .tensor_indirection import check
+from .tensor_operators import naming_what_tensors_lack
 from .timing.capacity import Memory
 from .timing.costs import NO_TIME, Costs
 from .tracebacks import ours
@@ -64,7 +65,8 @@ class NeuronCore:
         self._warnings = 0  # how often there was something to tell, said before or not
         self._scratch: dict[tuple[int, int], Array] = {}
         self._settled: dict[tuple[Any, ...], Any] = {}  # what rules of instructions said of operands of the same form
-        self._lines: dict[tuple[CodeType, int], tuple[str, int]] = {}
+        # By the id of a code object, which takes long to hash: itself, its lines, whether it is of the simulator.
+        self._lines: dict[int, tuple[CodeType, dict[int, tuple[str, int]], bool]] = {}
 
     def ndarray(
         self,
@@ -136,7 +138,13 @@ class NeuronCore:
     ) -> Instruction:
         """Note an instruction. The caller has checked it and computes its values itself."""
         program = self.program
-        indirect = [tensor for tensor in writes + reads if type(tensor) is not NkiTensor]
+        indirect: list[NkiTensor] = []
+        for tensor in writes:
+            if type(tensor) is not NkiTensor:
+                indirect.append(tensor)
+        for tensor in reads:
+            if type(tensor) is not NkiTensor:
+                indirect.append(tensor)
         if indirect:
             if self.recording is not None:
                 self.recording.spoil()
@@ -157,8 +165,8 @@ class NeuronCore:
             len(program),
             op,
             unit,
-            tuple([t._access or t.access for t in writes]),
-            tuple([t._access or t.access for t in reads]),
+            _accesses(writes),
+            _accesses(reads),
             cost,
             dma,
             flops,
@@ -253,13 +261,19 @@ class NeuronCore:
 
     def _line(self) -> tuple[str, int]:
         """File and line of the kernel code that called into the simulator."""
-        frame = sys._getframe(2)
-        while ours(frame.f_code.co_filename) and frame.f_back is not None:
+        frame: Any = sys._getframe(2)
+        code = frame.f_code
+        while True:
+            lines = self._lines.get(id(code))
+            if lines is None:
+                lines = self._lines[id(code)] = code, {}, ours(code.co_filename)
+            if not lines[2] or frame.f_back is None:
+                break
             frame = frame.f_back
-        place = frame.f_code, frame.f_lasti
-        line = self._lines.get(place)
+            code = frame.f_code
+        line = lines[1].get(frame.f_lasti)
         if line is None:
-            line = self._lines[place] = frame.f_code.co_filename, frame.f_lineno
+            line = lines[1][frame.f_lasti] = code.co_filename, frame.f_lineno
         return line
 
     def share(self, state: str, instruction: Instruction) -> None:
@@ -268,6 +282,17 @@ class NeuronCore:
         if previous is not None:
             instruction.depends_on(previous)
         self.last_use[state] = instruction
+
+
+def _accesses(tensors: tuple[NkiTensor, ...]) -> tuple[Access, ...]:
+    """What an instruction touches; of one or two operands, as most have, without the detour through a list."""
+    if len(tensors) == 1:
+        first = tensors[0]
+        return (first._access or first.access,)
+    if len(tensors) == 2:
+        first, second = tensors
+        return first._access or first.access, second._access or second.access
+    return tuple([tensor._access or tensor.access for tensor in tensors])
 
 
 def _with_indices(writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> tuple[NkiTensor, ...]:
@@ -309,6 +334,7 @@ def running(core: NeuronCore) -> Iterator[NeuronCore]:
     previous = getattr(_state, "core", None)
     _state.core = core
     try:
-        yield core
+        with naming_what_tensors_lack():
+            yield core
     finally:
         _state.core = previous

@@ -239,15 +239,18 @@ class StridedMemory(NKIObject):
         return self._access
 
     def _rectangle(self) -> Access:
-        storage, size, form = self.storage, self._dtype.itemsize, self._form or self.form
-        pitch, outer, extent = form.pitch or self.row, form.outer, form.extent
-        if not storage.on_chip and extent + self.offset % pitch > pitch:  # wraps around: take the flat extent
+        storage, dtype, offset, form = self.storage, self._dtype, self.offset, self._form or self.form
+        size, pitch, outer, extent = dtype.itemsize, form.pitch or self.row, form.outer, form.extent
+        row = element = 0
+        if offset:
+            row, element = divmod(offset, pitch)
+        if element + extent > pitch and not storage.on_chip:  # wraps around: take the flat extent
             extent += (outer - 1) * pitch
             outer, pitch = 1, max(self.row, 1)
-        row, element = divmod(self.offset, pitch)
+            row, element = divmod(offset, pitch)
         byte = element * size + storage.base
         row += storage.partition_base
-        covers = form.distinct == storage.size * storage.dtype.itemsize // size
+        whole = storage.size if dtype is storage.dtype else storage.size * storage.dtype.itemsize // size
         return new_access(
             Access,
             (
@@ -257,7 +260,7 @@ class StridedMemory(NKIObject):
                 byte,
                 byte + extent * size,
                 pitch * size,
-                covers,
+                form.distinct == whole,
                 form.step * size,
                 form.run * size,
             ),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, NoReturn
 
 from .errors import OperatorError, UnknownNameError
 from .strided import StridedMemory
@@ -39,12 +40,6 @@ class WithoutOperators(StridedMemory):
 
     __iter__: ClassVar[None] = None  # else Python goes through the partitions by their indices
 
-    if not TYPE_CHECKING:  # for which any attribute would be there
-
-        def __getattr__(self, name: str) -> NoReturn:
-            hint = f"; NKI has {_METHODS[name]}" if name in _METHODS else ""
-            raise UnknownNameError(f"a tensor has no {name!r}{hint}")
-
     def __array_ufunc__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
         raise OperatorError(f"numpy.{function.__name__} of {self.label}: NumPy runs on the host, not in a kernel")
 
@@ -55,6 +50,30 @@ def _refusal(operator: str, instead: str) -> Callable[..., NoReturn]:
 
     return refuse
 
+
+def _missing(name: str, instead: str) -> property:
+    def refuse(tensor: WithoutOperators) -> NoReturn:
+        raise UnknownNameError(f"a tensor has no {name!r}; NKI has {instead}")
+
+    return property(refuse)
+
+
+@contextmanager
+def naming_what_tensors_lack() -> Iterator[None]:
+    """Raise UnknownNameError where an attribute is read that no tensor has.
+
+    Tensors have no `__getattr__` for this: with one, Python takes several times as long to read any attribute.
+    """
+    try:
+        yield
+    except AttributeError as error:
+        if isinstance(error, UnknownNameError) or not isinstance(error.obj, WithoutOperators):
+            raise
+        raise UnknownNameError(f"a tensor has no {error.name!r}").with_traceback(error.__traceback__) from None
+
+
+for _name, _instead in _METHODS.items():
+    setattr(WithoutOperators, _name, _missing(_name, _instead))
 
 for _name, _what in _INSTEAD.items():
     for _side in ("", "r", "i"):  # a + b, 1 + b, a += b

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from trninfer import simulator
 from trninfer.simulator import NkiValidationError, tensor_operators
 from trninfer.simulator.nki import language as nl
 
@@ -44,7 +45,6 @@ def test_an_operator_is_refused_and_says_what_to_call(core, use, text):
         ("sum", r"nl.sum\(tile, axis\)"),
         ("T", "nl.transpose"),
         ("item", "nl.device_print: what it holds is not known"),
-        ("nonsense", "a tensor has no 'nonsense'$"),
     ],
 )
 def test_a_method_that_tensors_lack_says_what_to_call(core, name, text):
@@ -52,6 +52,19 @@ def test_a_method_that_tensors_lack_says_what_to_call(core, name, text):
     assert not hasattr(tensor, name)
     with pytest.raises(NkiValidationError, match=text):
         getattr(tensor, name)
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "ours"),
+    [
+        (lambda x: x.nonsense, "a tensor has no 'nonsense'$", True),
+        (lambda x: x.shape.nonsense, "'tuple' object has no attribute 'nonsense'", False),
+    ],
+)
+def test_an_attribute_that_tensors_lack_is_named_when_the_error_leaves_the_kernel(read, text, ours):
+    with pytest.raises(AttributeError, match=text) as caught:
+        simulator.run(read, simulator.TensorSpec((8, 8), "float32"), functional=False)
+    assert isinstance(caught.value, NkiValidationError) == ours
 
 
 def test_every_function_that_is_named_is_there():
