@@ -10,7 +10,6 @@ import contextlib
 import signal
 import socket
 import subprocess
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .backend import ArraySpec, Backend, BackendInfo, BackendUnavailable, KernelError, LaunchResult, LaunchTime
+from .child_python import python_command
 from .neuron.kernel_source import find_source
 
 _GRACE_SECONDS = 5.0  # for the process to end by itself
@@ -37,12 +37,10 @@ class SimulatorBeside:
     """The simulator for a target as a backend, for kernels of trninfer.kernels. To be closed, or used in a `with`."""
 
     def __init__(self, target: str) -> None:
-        # The search path goes over as it is, so that the child finds what this process finds.
-        program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve(*sys.argv[1:])"
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", program, str(theirs.fileno()), target],
+                python_command(__name__, "serve", str(theirs.fileno()), target),
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what libraries print must not come between the lines of a report
                 pass_fds=[theirs.fileno()],

@@ -14,7 +14,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..backend import BackendUnavailable
@@ -35,6 +35,17 @@ _QUIET_AND_PRIVATE = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_worker_niceness": "0",  # not 15: workers stand in for the command, beside whatever else the machine does
 }
+
+
+class _NoFolders(list[str]):
+    """A list that stays empty.
+
+    Ray puts the current folder, and that of the script, at the front of the workers' search path
+    (ray/_private/worker.py, `connect`): a `numpy.py` beside pictures would run in every worker.
+    """
+
+    def extend(self, folders: Iterable[str]) -> None:
+        """Leave out what Ray adds."""
 
 
 def import_ray() -> Any:
@@ -124,10 +135,13 @@ def _reach(address: str) -> None:
 def _connect(ray: Any, address: str) -> None:
     try:
         _reach(address)
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        job = {} if "://" in address else {"job_config": _job(ray)}  # the other side connects for a client
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **job)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise BackendUnavailable(f"no Ray cluster at {address!r}: {reason}") from None
+    if job:
+        _check_search_path(ray)
 
 
 def _start(ray: Any, workers: int, cores: int, store_bytes: int, folder: str) -> None:
@@ -145,6 +159,7 @@ def _start(ray: Any, workers: int, cores: int, store_bytes: int, folder: str) ->
             logging_level="ERROR",
             object_store_memory=store_bytes,
             _temp_dir=folder,
+            job_config=_job(ray),
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -155,6 +170,24 @@ def _start(ray: Any, workers: int, cores: int, store_bytes: int, folder: str) ->
     if not ipaddress.ip_address(node).is_loopback:
         ray.shutdown()
         raise BackendUnavailable(f"Ray would listen at {node} instead of the loopback address, and was stopped")
+    _check_search_path(ray)
+
+
+def _job(ray: Any) -> Any:
+    """The settings of a job whose workers import nothing from the folders of this process."""
+    job = ray.job_config.JobConfig()
+    job._py_driver_sys_path = _NoFolders()
+    return job
+
+
+def _check_search_path(ray: Any) -> None:
+    """Disconnect, with BackendUnavailable, where workers would import from this process's folders all the same."""
+    job = ray._private.worker.global_worker.core_worker.get_job_config()
+    if folders := list(job.py_driver_sys_path):
+        ray.shutdown()
+        raise BackendUnavailable(
+            f"Ray {ray.__version__} makes workers import from {folders[0]}, which may hold anything; it was stopped"
+        )
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Compile one kernel to a NEFF, in a process of its own: python -m trninfer.runtime.neuron.compile_worker < job.json
+"""Compile one kernel to a NEFF, in a process of its own, which reads its job from standard input.
 
 The job: {"module", "file", "kernel", "operands": [[shape, dtype], ...], "parameters"}, the last as Python literals.
 NKI compiles a kernel that is called with NumPy arrays, "without a framework" (aws-neuron-sdk, nki/api/nki/__init__.py),
@@ -64,7 +64,3 @@ def main() -> None:
         if not any(Path(os.environ[ARTIFACTS]).rglob("*.neff")):
             raise
         print(f"compiled, but not run: {error}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()

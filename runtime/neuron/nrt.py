@@ -16,7 +16,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ import numpy as np
 
 from ... import simulator
 from ..backend import BackendUnavailable, LaunchTime
+from ..child_python import python_command
 from ..simulated import SimulatedBackend
 from .compile_worker import ARTIFACTS
 from .compiled import NEFF, Compiled, CompiledKernels, CompilerFailed, Executable, Job
@@ -74,7 +74,7 @@ class NrtBackend(CompiledKernels):
             "operands": [[list(operand.shape), np.dtype(operand.dtype).name] for operand in job.operands],
             "parameters": repr(job.parameters),
         }
-        command = [sys.executable, "-m", f"{__package__}.compile_worker"]
+        command = python_command(f"{__package__}.compile_worker", "main")
         with log.open("wb") as output:
             try:
                 done = subprocess.run(

@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from traps import set_traps, sprung
 from trninfer import __version__
 from trninfer.app import main
 
@@ -68,6 +69,16 @@ def test_names_that_a_terminal_cannot_show_stay_in_their_column(process, picture
     header, _, *rows = done.communicate()[0].decode("ascii").splitlines()[:4]
     assert [row.split()[0] for row in rows] == ["plain.png", r"\u4e03.png"]
     assert all(re.search(r"  (\S+) ", row).start(1) == header.index("label") for row in rows)
+
+
+def test_nothing_beside_pictures_is_run(process, pictures, picture_model) -> None:
+    set_traps(pictures)
+    shutil.rmtree(pictures / "trninfer")  # what `python -m trninfer` would take, before a line of ours has run
+    (pictures / "typing.py").unlink()
+    arguments = ("classify", ".", "--model", picture_model, "--backend", "sim", "--verify", "--report", "r.html")
+    running = process(*arguments, cwd=pictures)
+    assert running.wait() == 0, running.stderr.read()
+    assert sprung(pictures) == []
 
 
 def test_a_backend_that_is_not_there_is_status_3(cli, feature_model, monkeypatch) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trninfer
+from traps import set_traps, sprung
 from trninfer.runtime.cluster import shared_session
 from trninfer.runtime.cluster.ray_start import ray_for
 from trninfer.runtime.neuron import environment
@@ -66,6 +67,19 @@ def test_pictures_over_workers_in_order_with_bad_ones_told(cli, ray, pictures, p
     assert several["predictions"] == one["predictions"] and several["layers"] == one["layers"]
     table = cli(*arguments, *how)
     assert "2 cores work at once" in table.out and max(map(len, table.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("how", ["--cores", "--cluster"])
+def test_workers_run_nothing_that_is_beside_pictures(ray, pictures, picture_model, how) -> None:
+    set_traps(pictures)
+    where = (how, "2" if how == "--cores" else ray.get_runtime_context().gcs_address)
+    program = "import sys; del sys.path[0]; from trninfer.app.main import main; main()"
+    arguments = ["classify", ".", "--model", str(picture_model), "--backend", "sim", "--format", "csv", *where]
+    variables = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # the address is the loopback's, as it says
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, cwd=pictures, env=variables, capture_output=True, text=True)
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 4), done.stderr
+    assert sprung(pictures) == []
 
 
 def test_from_python(ray, pictures, picture_model) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import types
 
 import pytest
 from trninfer.runtime.backend import BackendUnavailable
@@ -34,6 +35,8 @@ def test_without_ray_it_says_what_to_install(monkeypatch) -> None:
 )
 def test_no_cluster_at_an_address_is_one_line(monkeypatch, address, says) -> None:
     class Nowhere:
+        job_config = types.SimpleNamespace(JobConfig=types.SimpleNamespace)
+
         class _private:  # noqa: N801 (Ray's name)
             worker = None
 
