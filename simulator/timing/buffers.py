@@ -39,17 +39,23 @@ class Buffers:
         """The version's last access is scheduled; its buffer is free at `version.free_at`."""
         memory = self._psum if version.psum else self._sbuf
         if memory.waiting:
-            memory.release(version)
-            if version.free_at < self.next_release:
-                self.next_release = version.free_at
+            free_at = version.free_at
+            memory.count += 1
+            heapq.heappush(memory.releases, (free_at, memory.count, version))
+            if free_at < memory.next_release:
+                memory.next_release = free_at
+                if free_at < self.next_release:
+                    self.next_release = free_at
 
     def give(self, time: float) -> list[Given]:
         """Take back what is free at `time` and give it out again: the instructions whose versions got their buffer, and
         the version that made room for it, None where there was room."""
         given: list[Given] = []
-        for memory in (self._sbuf, self._psum):
-            if memory.next_release <= time or not memory.full:
-                memory.give(time, given)
+        sbuf, psum = self._sbuf, self._psum
+        if sbuf.next_release <= time or not sbuf.full:
+            sbuf.give(time, given)
+        if psum.next_release <= time or not psum.full:
+            psum.give(time, given)
         self._find_next()
         return given
 
@@ -66,7 +72,8 @@ class Buffers:
         return index
 
     def _find_next(self) -> None:
-        self.next_release = min(self._sbuf.next_release, self._psum.next_release)
+        first, second = self._sbuf.next_release, self._psum.next_release
+        self.next_release = first if first < second else second
 
 
 class _Memory:
@@ -77,16 +84,11 @@ class _Memory:
         self.peak = peak
         self.full = False  # the first that waits was tried and has no room before something is put back
         self.next_release = _NEVER  # where anything waits
-        self._releases: list[tuple[float, int, Version]] = []
-        self._count = 0
-
-    def release(self, version: Version) -> None:
-        self._count += 1
-        heapq.heappush(self._releases, (version.free_at, self._count, version))
-        self.next_release = self._releases[0][0]
+        self.releases: list[tuple[float, int, Version]] = []  # when, in which order, what comes free
+        self.count = 0
 
     def give(self, time: float, given: list[Given]) -> None:
-        waiting, releases = self.waiting, self._releases
+        waiting, releases = self.waiting, self.releases
         freed = None
         while waiting:
             if not self.full:

@@ -13,6 +13,7 @@ A tile that is only ever written in separate byte ranges (a stack of rows, say) 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ WAR = 1  # until it has read
 WAW = 2  # until its write is done, or, on one engine, until it has been issued
 ORDER = 3  # until it has started
 
-_FROM_ZERO = [0]
+_NOBODY: list[int] = []  # has read what nobody wrote; never changed
 _MANY = 4  # segments of a tile from which on it pays to remember which of them a read touches
 BUCKETS = 64  # pieces of an HBM tensor's extent, to find overlapping accesses by
 
@@ -42,7 +43,7 @@ class Version:
         self.free_at = 0.0
         self.last = -1  # the instruction whose access frees it
         self.bank = -1  # where it lies in one bank of PSUM; PSUM_BANKS where there was no room
-        self.whole: list[int] = []  # the banks that it takes, where it is larger
+        self.whole: Sequence[int] = ()  # the banks that it takes, where it is larger
 
 
 class Segment:
@@ -57,16 +58,25 @@ class Segment:
 
 
 class Unit:
-    """A tile, or a byte range of one, as dependencies see it."""
+    """A tile, or a byte range of one, as dependencies see it.
 
-    __slots__ = ("_touched", "segments", "size", "uniform", "version")
+    Where it is `uniform`, every write is to one and the same rectangle: `writer` was the last, and `readers` have read
+    it since. Else there are segments of it.
+    """
 
-    def __init__(self, size: int, uniform: bool) -> None:
+    __slots__ = ("_touched", "placed", "psum", "readers", "segments", "size", "uniform", "version", "writer")
+
+    def __init__(self, allocation: Allocation, size: int, uniform: bool) -> None:
         self.size = size
-        self.uniform = uniform  # every write is to one and the same rectangle
-        self.segments: list[Segment] = []
+        self.psum = allocation.region is PSUM
+        self.placed = allocation.placed
+        self.uniform = uniform
+        self.writer = -1
+        self.readers = _NOBODY
         self.version: Version | None = None
-        self._touched: dict[Access, list[Segment]] = {}  # what reads of many segments have found
+        if not uniform:
+            self.segments: list[Segment] = []
+            self._touched: dict[Access, list[Segment]] = {}  # what reads of many segments have found
 
     def touched(self, access: Access) -> list[Segment]:
         """The segments that a read overlaps with."""
@@ -110,8 +120,7 @@ class _Analysis:
         )
         self._prepare()
         self._ordered: dict[engine, int] = {}
-        for index, instruction in enumerate(program):
-            self._instruction(index, instruction)
+        self._run()
 
     def _prepare(self) -> None:
         """Find out how each allocation is written, and so which units it has."""
@@ -134,7 +143,8 @@ class _Analysis:
                     places.append(access)
             for access in instruction.reads:
                 self._read.add(access[0])
-        self._units: dict[Allocation, list[Unit]] = {}
+        self._single: dict[Allocation, Unit] = {}  # of tiles that are one unit
+        self._several: dict[Allocation, list[Unit]] = {}
         self._starts: dict[Allocation, list[int]] = {}
         self._hbm: dict[Allocation, _HbmTensor] = {}
         for allocation, places in written.items():
@@ -146,58 +156,56 @@ class _Analysis:
             if allocation.placed:
                 self.graph.placed[region] = allocation.row_bytes
             if len(places) == 1:
-                self._units[allocation] = [Unit(allocation.row_bytes, uniform=True)]
-                self._starts[allocation] = _FROM_ZERO
+                self._single[allocation] = Unit(allocation, allocation.row_bytes, uniform=True)
                 continue
             ranges = sorted(places, key=lambda a: a.byte)
             apart = all(a.byte_end <= b.byte and not b.step for a, b in pairwise(ranges)) and not ranges[0].step
             if apart and allocation.region is SBUF and not allocation.placed:
-                self._units[allocation] = [Unit(a.byte_end - a.byte, uniform=True) for a in ranges]
+                self._several[allocation] = [Unit(allocation, a.byte_end - a.byte, uniform=True) for a in ranges]
                 self._starts[allocation] = [a.byte for a in ranges]
             else:
-                self._units[allocation] = [Unit(allocation.row_bytes, uniform=False)]
-                self._starts[allocation] = _FROM_ZERO
+                self._single[allocation] = Unit(allocation, allocation.row_bytes, uniform=False)
 
-    def _instruction(self, index: int, instruction: Instruction) -> None:
-        uses = self.graph.uses[index]
-        for access in instruction.reads:
-            units = self._units.get(access[0])
-            if units is not None:
-                for unit in units if len(units) == 1 else self._touched(units, access):
+    def _run(self) -> None:
+        single = self._single
+        for index, instruction in enumerate(self.program):
+            uses = self.graph.uses[index]
+            reads = instruction.reads
+            for access in reads:
+                unit = single.get(access[0])
+                if unit is not None:
                     self._read_unit(unit, index, access, uses)
-            else:
-                tensor = self._hbm.get(access[0])
-                if tensor is not None:
-                    for segment in tensor.overlapping(access):
-                        self._wait(index, segment.writer, RAW)
-                        segment.readers.append(index)
-                    tensor.readers_since(access, index)
-        for access in instruction.writes:
-            units = self._units.get(access[0])
-            if units is not None:
-                for unit in units if len(units) == 1 else self._touched(units, access):
+                elif access[0] in self._several:
+                    for unit in self._touched(access):
+                        self._read_unit(unit, index, access, uses)
+                elif access[0] in self._hbm:
+                    self._read_hbm(index, access)
+            for access in instruction.writes:
+                unit = single.get(access[0])
+                if unit is not None:
                     self._write_unit(unit, index, access, instruction, uses)
-            else:
-                tensor = self._hbm.get(access[0])
-                if tensor is not None:
-                    self._write_hbm(tensor, index, access)
-        for producer in instruction.after:
-            self._wait(index, producer.index, RAW)
-        if instruction.ordered:
-            before = self._ordered.get(instruction.engine)
-            if before is not None:
-                self._wait(index, before, ORDER)
-            self._ordered[instruction.engine] = index
-        for version in uses:
-            version.left += 1
+                elif access[0] in self._several:
+                    for unit in self._touched(access):
+                        self._write_unit(unit, index, access, instruction, uses)
+                elif access[0] in self._hbm:
+                    self._write_hbm(index, access)
+            for producer in instruction.after:
+                self._wait(index, producer.index, RAW)
+            if instruction.ordered:
+                before = self._ordered.get(instruction.engine)
+                if before is not None:
+                    self._wait(index, before, ORDER)
+                self._ordered[instruction.engine] = index
+            for version in uses:
+                version.left += 1
 
     def _wait(self, index: int, producer: int, kind: int) -> None:
         if producer != index:
             self.graph.successors[producer].append(index * 4 + kind)
             self.graph.waits[index] += 1
 
-    def _touched(self, units: list[Unit], access: Access) -> list[Unit]:
-        starts = self._starts[access.allocation]
+    def _touched(self, access: Access) -> list[Unit]:
+        starts, units = self._starts[access.allocation], self._several[access.allocation]
         first = max(0, bisect_right(starts, access.byte) - 1)
         if access.byte >= starts[first] + units[first].size:
             first += 1
@@ -206,67 +214,92 @@ class _Analysis:
             end += 1
         return units[first:end]
 
-    def _use(self, unit: Unit, index: int, allocation: Allocation, uses: list[Version]) -> None:
-        version = unit.version
-        if version is None and not allocation.placed:
-            version = self._new_version(unit, index, allocation)
-        if version is not None and version not in uses:
-            uses.append(version)
-
-    def _new_version(self, unit: Unit, index: int, allocation: Allocation) -> Version:
-        version = unit.version = Version(unit.size, allocation.region is PSUM)
+    def _new_version(self, unit: Unit, index: int) -> Version:
+        version = unit.version = Version(unit.size, unit.psum)
         self.graph.births.append((index, version))
         return version
+
+    def _use(self, unit: Unit, index: int, uses: list[Version]) -> None:
+        version = unit.version
+        if version is None and not unit.placed:
+            version = self._new_version(unit, index)
+        if version is not None and version not in uses:
+            uses.append(version)
 
     def _read_unit(self, unit: Unit, index: int, access: Access, uses: list[Version]) -> None:
         version = unit.version
         if version is None or version not in uses:
-            self._use(unit, index, access[0], uses)
-        for segment in unit.segments if unit.uniform else unit.touched(access):
+            self._use(unit, index, uses)
+        if unit.uniform:
+            writer = unit.writer
+            if writer >= 0:
+                if writer != index:
+                    self.graph.successors[writer].append(index * 4)  # RAW
+                    self.graph.waits[index] += 1
+                unit.readers.append(index)
+            return
+        for segment in unit.touched(access):
             self._wait(index, segment.writer, RAW)
             segment.readers.append(index)
 
     def _write_unit(
         self, unit: Unit, index: int, access: Access, instruction: Instruction, uses: list[Version]
     ) -> None:
-        allocation = access.allocation
-        whole = unit.uniform or access.covers
-        renamed = allocation.region is SBUF or unit.version is None
-        if whole and renamed and not allocation.placed and not instruction.ordered:
-            for read in instruction.reads:
-                if read[0] is allocation and read.overlaps(access):
-                    break
-            else:
-                uses.append(self._new_version(unit, index, allocation))
-                unit.replace([Segment(access, index)])
-                return
-        self._use(unit, index, allocation, uses)
+        fresh = (
+            (unit.uniform or access.covers)
+            and (not unit.psum or unit.version is None)
+            and not (unit.placed or instruction.ordered)
+            and not _reads(instruction, access)
+        )
+        if fresh:
+            uses.append(self._new_version(unit, index))
+        else:
+            self._use(unit, index, uses)
+        if unit.uniform:
+            if not fresh and unit.writer >= 0:
+                self._await(index, unit.writer, unit.readers)
+            unit.writer = index
+            unit.readers = []
+        else:
+            self._write_segment(unit, index, access, fresh)
+
+    def _write_segment(self, unit: Unit, index: int, access: Access, fresh: bool) -> None:
         kept = []
-        for segment in unit.segments:
-            if unit.uniform or segment.access.overlaps(access):
-                self._await_segment(index, segment)
-                if unit.uniform or _contains(access, segment.access):
+        for segment in () if fresh else unit.segments:
+            if segment.access.overlaps(access):
+                self._await(index, segment.writer, segment.readers)
+                if _contains(access, segment.access):
                     continue
             kept.append(segment)
         kept.append(Segment(access, index))
         unit.replace(kept)
 
-    def _await_segment(self, index: int, segment: Segment) -> None:
-        """Wait with a write until the region's readers have read and its writer has written."""
-        if index in segment.readers:  # it reads what it overwrites and so waits for the writer already
-            for reader in segment.readers:
-                self._wait(index, reader, WAR)
-        else:
-            self._wait(index, segment.writer, WAW)
-            for reader in segment.readers:
-                self._wait(index, reader, WAR)
+    def _await(self, index: int, writer: int, readers: list[int]) -> None:
+        """Wait with a write until a region's readers have read and its writer has written."""
+        if index not in readers:  # else it reads what it overwrites and so waits for the writer already
+            self._wait(index, writer, WAW)
+        for reader in readers:
+            self._wait(index, reader, WAR)
 
-    def _write_hbm(self, tensor: _HbmTensor, index: int, access: Access) -> None:
+    def _read_hbm(self, index: int, access: Access) -> None:
+        tensor = self._hbm[access.allocation]
         for segment in tensor.overlapping(access):
-            self._await_segment(index, segment)
+            self._wait(index, segment.writer, RAW)
+            segment.readers.append(index)
+        tensor.readers_since(access, index)
+
+    def _write_hbm(self, index: int, access: Access) -> None:
+        tensor = self._hbm[access.allocation]
+        for segment in tensor.overlapping(access):
+            self._await(index, segment.writer, segment.readers)
         for reader in tensor.unwritten_readers(access):
             self._wait(index, reader, WAR)
         tensor.add(Segment(access, index))
+
+
+def _reads(instruction: Instruction, written: Access) -> bool:
+    """True if an instruction reads what it writes there."""
+    return any(read[0] is written[0] and read.overlaps(written) for read in instruction.reads)
 
 
 def _contains(outer: Access, inner: Access) -> bool:

@@ -15,8 +15,8 @@ The simulation is deterministic, and time never runs backwards: each step takes 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from ..memory import PSUM, SBUF
 from .buffers import Buffers
 from .clock import PeClock
 from .constants import Machine, machine
-from .dependencies import ORDER, RAW, WAR, Dependencies, analyse
+from .dependencies import ORDER, RAW, WAR, analyse
 from .dma import ENGINES, channel_time, engine_times
 from .ports import Ports
 
@@ -43,7 +43,7 @@ _QUEUE = {
 }
 _UNITS = (engine.tensor, engine.vector, engine.scalar, engine.gpsimd, engine.dma)
 _NEVER = float("inf")
-
+Times = tuple[float, float, float]  # start, end and done of an instruction
 
 # What an instruction waited for last, beside the kinds of dependencies.py (RAW, WAR, WAW, ORDER).
 ENGINE = 4  # its engine was at work
@@ -125,7 +125,8 @@ class _Simulation:
         self.machine = m = constants
         self.hops = (m.hop_tensor_ns, m.hop_vector_ns, m.hop_scalar_ns, m.hop_gpsimd_ns, m.hop_dma_ns, m.hop_scalar_ns)
         self.landed = (m.landed_tensor_ns, *[m.landed_ns] * 3, m.landed_dma_ns, m.landed_ns)
-        self.graph: Dependencies = analyse(program)
+        graph = analyse(program)
+        self.successors, self.uses, self.waits, self.births = graph.successors, graph.uses, graph.waits, graph.births
         count = len(program)
         self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count
         self.queue = [_queue_of(instruction) for instruction in program]
@@ -137,7 +138,6 @@ class _Simulation:
         for index, time in releases.items():
             self.ready[index] = self.since[index] = time
             self.cause[index] = NOTHING * KINDS + OTHER_CORE
-        self.waits = self.graph.waits
         self._look_ahead(int(m.lookahead))
         self.free = [0.0] * (SECOND + 1)
         self.last = [NOTHING] * (SECOND + 1)  # instruction that each engine took last
@@ -153,12 +153,12 @@ class _Simulation:
         self.moving: dict[int, tuple[float, float]] = {}
         self.moves: dict[int, tuple[int, tuple[float, ...], float]] = {}  # what each `Transfer`, by its id, takes
         self.dma_active = self.last_moved = self.pipe_free = 0.0
-        sbuf, psum = self.graph.placed[SBUF], self.graph.placed[PSUM]
+        sbuf, psum = graph.placed[SBUF], graph.placed[PSUM]
         self.ports = Ports(target.generation, psum_placed=psum > 0)
-        self.buffers = Buffers(self.graph.births, sbuf, psum, target.usable_sbuf_bytes)
+        self.buffers = Buffers(graph.births, sbuf, psum, target.usable_sbuf_bytes)
 
     def run(self) -> Schedule:
-        for index, _ in self.graph.births:
+        for index, _ in self.births:
             self.waits[index] += 1
         for index, waits in enumerate(self.waits):
             if not waits:
@@ -167,19 +167,14 @@ class _Simulation:
         left, buffers, starts = len(self.program), self.buffers, self.next
         while left:
             time = min(starts)
-            release = buffers.next_release
-            if release <= time:
-                if release == _NEVER:  # fragments of PSUM banks: take what the program holds in order anyway
-                    time = max(self.free)
-                    self._awaited(buffers.force(time), time, time, self.last[self.free.index(time)] * KINDS + BUFFER)
-                else:
-                    self._give_buffers(release)
+            if buffers.next_release <= time:
+                self._give_buffers(buffers.next_release)
                 continue
             queue = starts.index(time)
             now, later = self.now[queue], self.later[queue]
             while later and later[0][0] <= time:
-                heapq.heappush(now, heapq.heappop(later)[1])
-            self._issue(heapq.heappop(now), queue, time)
+                heappush(now, heappop(later)[1])
+            self._issue(heappop(now), queue, time)
             free = self.free[queue]
             starts[queue] = free if now else max(free, later[0][0]) if later else _NEVER
             left -= 1
@@ -204,9 +199,8 @@ class _Simulation:
 
     def _look_ahead(self, limit: int) -> None:
         """Let no instruction of an engine start before all but the last `limit` - 1 that the kernel has before it."""
-        self.orders: list[list[int]] = [
-            [] for _ in range(SECOND + 1)
-        ]  # the instructions of each engine as the kernel has them
+        # The instructions of each engine as the kernel has them, NOTHING in the place of one that has started.
+        self.orders: list[list[int]] = [[] for _ in range(SECOND + 1)]
         self.place = [-1] * len(self.program)
         for index, queue in enumerate(self.queue):
             if queue != DMA and self.program[index].dma is None:
@@ -221,17 +215,23 @@ class _Simulation:
 
     def _advance(self, index: int, time: float) -> None:
         """An instruction has started at `time`: let those start that the compiler's order can now reach."""
-        home, place = self.home[index], self.place
+        home = self.home[index]
         order, first = self.orders[home], self.first_waiting[home]
-        place[index] = -2
-        while first < len(order) and place[order[first]] == -2:
+        order[self.place[index]] = NOTHING
+        last = len(order)
+        while first < last and order[first] == NOTHING:
             reach = first + self.limit
             first += 1
-            if reach < len(order):
+            if reach < last:
                 self._awaited(order[reach], time, time, index * KINDS + ORDER)
         self.first_waiting[home] = first
 
     def _give_buffers(self, time: float) -> None:
+        if time == _NEVER:  # fragments of PSUM banks: take what the program holds in order anyway
+            time = max(self.free)
+            last = self.last[self.free.index(time)]
+            self._awaited(self.buffers.force(time), time, time, last * KINDS + BUFFER)
+            return
         for index, freed in self.buffers.give(time):
             if freed is None:
                 self._awaited(index, time, time, NOTHING)
@@ -244,8 +244,8 @@ class _Simulation:
             self.ready[index] = time
             self.since[index] = since
             self.cause[index] = cause
-        self.waits[index] -= 1
-        if not self.waits[index]:
+        left = self.waits[index] = self.waits[index] - 1
+        if not left:
             self._enter(index)
 
     def _enter(self, index: int) -> None:
@@ -253,9 +253,14 @@ class _Simulation:
         if self.program[index].options:
             self._choose_engine(index)
         queue, ready = self.queue[index], self.ready[index]
-        heapq.heappush(self.later[queue], (ready, index))
+        free = self.free[queue]
+        if ready <= free:  # by when the engine takes anything else
+            heappush(self.now[queue], index)
+            ready = free
+        else:
+            heappush(self.later[queue], (ready, index))
         if ready < self.next[queue]:
-            self.next[queue] = max(ready, self.free[queue])
+            self.next[queue] = ready
 
     def _choose_engine(self, index: int) -> None:
         """Of the engines that an instruction is left open to, the one that can finish it first."""
@@ -270,43 +275,23 @@ class _Simulation:
         self.queued[chosen[0]] += chosen[1].interval
 
     def _issue(self, index: int, queue: int, time: float) -> None:
-        instruction = self.program[index]
-        is_dma = instruction.dma is not None
+        """An engine takes an instruction that could start at `time`."""
         if self.ready[index] < time:
             self.since[index] = time
             self.cause[index] = self.last[queue] * KINDS + ENGINE
         self.previous, self.last[queue] = self.last[queue], index
-        start = (_Simulation._run_dma if is_dma else _RUN[queue])(self, index, instruction, time)
-        end, done = self.end[index], self.done[index]
-        self.start[index] = start
+        instruction = self.program[index]
+        is_dma = instruction.dma is not None
+        start, end, done = (_Simulation._run_dma if is_dma else _RUN[queue])(self, index, instruction, time)
+        self.start[index], self.end[index], self.done[index] = start, end, done
         self.busy[queue] += end - start
         self.free[queue] = end
-        if self.place[index] >= 0:
+        if not is_dma:
             self._advance(index, start)
-        if instruction.options:
-            self.queued[queue] -= self.cost[index].interval
-
-        hops = self.landed if is_dma else self.hops
-        read = done if is_dma else end
-        ready, waits, queues, sinces, causes = self.ready, self.waits, self.queue, self.since, self.cause
-        for packed in self.graph.successors[index]:
-            successor, kind = packed >> 2, packed & 3
-            to = queues[successor]
-            if kind == ORDER:
-                since = when = start
-            elif to == queue and not is_dma and (queue == PE or kind != RAW):
-                since = when = end  # one engine writes and reads in order
-            else:
-                since = read if kind == WAR else done
-                when = since + hops[to]
-            if when > ready[successor]:
-                ready[successor] = when
-                sinces[successor] = since
-                causes[successor] = index * KINDS + kind
-            left = waits[successor] = waits[successor] - 1
-            if not left:
-                self._enter(successor)
-        for version in self.graph.uses[index]:
+            if instruction.options:
+                self.queued[queue] -= self.cost[index].interval
+        self._release_successors(index, queue, is_dma)
+        for version in self.uses[index]:
             left = version.left = version.left - 1
             if done > version.free_at:
                 version.free_at = done
@@ -314,7 +299,33 @@ class _Simulation:
             if not left:
                 self.buffers.release(version)
 
-    def _run_tensor(self, index: int, instruction: Instruction, start: float) -> float:
+    def _release_successors(self, index: int, queue: int, is_dma: bool) -> None:
+        """Let those know that wait for an instruction when it was taken, has read and has written."""
+        successors = self.successors[index]
+        if not successors:
+            return
+        end, done = self.end[index], self.done[index]
+        hops, read = (self.landed, done) if is_dma else (self.hops, end)
+        ready, waits, queues = self.ready, self.waits, self.queue
+        for packed in successors:
+            successor, kind = packed >> 2, packed & 3
+            to = queues[successor]
+            if kind == ORDER:
+                since = when = self.start[index]
+            elif to == queue and not is_dma and (queue == PE or kind != RAW):
+                since = when = end  # one engine writes and reads in order
+            else:
+                since = read if kind == WAR else done
+                when = since + hops[to]
+            if when > ready[successor]:
+                ready[successor] = when
+                self.since[successor] = since
+                self.cause[successor] = index * KINDS + kind
+            left = waits[successor] = waits[successor] - 1
+            if not left:
+                self._enter(successor)
+
+    def _run_tensor(self, index: int, instruction: Instruction, start: float) -> Times:
         interval, latency, cold, _ = self.cost[index]
         if self.clock.window:
             access = instruction.reads[0]
@@ -322,20 +333,18 @@ class _Simulation:
                 latency += cold - interval
                 interval = cold
             self.clock.work(start, interval, (access.row_end - access.row) / PARTITIONS)
-        self.end[index], self.done[index] = start + interval, start + latency
-        return start
+        return start, start + interval, start + latency
 
-    def _run_elementwise(self, index: int, instruction: Instruction, start: float) -> float:
+    def _run_elementwise(self, index: int, instruction: Instruction, start: float) -> Times:
         interval, latency, _, _ = self.cost[index]
         unit, ports = _UNITS[self.queue[index]], self.ports
-        taken = ports.take(instruction, unit, self.graph.uses[index], start, interval)
+        taken = ports.take(instruction, unit, self.uses[index], start, interval)
         if taken > start:
             start = self.since[index] = taken
             self.cause[index] = ports.held_by * KINDS + PORT
-        self.end[index], self.done[index] = start + interval, start + latency
-        return start
+        return start, start + interval, start + latency
 
-    def _run_scalar(self, index: int, instruction: Instruction, start: float) -> float:
+    def _run_scalar(self, index: int, instruction: Instruction, start: float) -> Times:
         table = self.cost[index].table
         if table and table != self.table:
             loading = self.free[ACT]  # nothing to wait for: the load runs while the operands are on their way
@@ -348,7 +357,7 @@ class _Simulation:
                 self.cause[index] = self.previous * KINDS + TABLE
         return self._run_elementwise(index, instruction, start)
 
-    def _run_dma(self, index: int, instruction: Instruction, start: float) -> float:
+    def _run_dma(self, index: int, instruction: Instruction, start: float) -> Times:
         transfer, m = instruction.dma, self.machine
         assert transfer is not None
         known = self.moves.get(id(transfer))
@@ -397,12 +406,10 @@ class _Simulation:
         if last_byte > self.last_moved:
             self.dma_active += last_byte - max(moving, self.last_moved)
             self.last_moved = last_byte
-        self.end[index] = issued
-        self.done[index] = last_byte
-        return start
+        return start, issued, last_byte
 
 
-_RUN: list[Callable[[_Simulation, int, Instruction, float], float]] = [
+_RUN: list[Callable[[_Simulation, int, Instruction, float], Times]] = [
     _Simulation._run_tensor,
     _Simulation._run_elementwise,
     _Simulation._run_scalar,
