@@ -45,6 +45,10 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
         raise NkiValidationError(
             f"{op}: {operand} {tensor.label} must be in SBUF or PSUM; load it with nisa.dma_copy first"
         )
+    if tensor.dtype == "int64" and op != "memset":
+        raise NkiValidationError(
+            f"{op}: {operand} {tensor.label}: no engine computes with int64, which DMAs move and nisa.scalar_load loads"
+        )
     if len(tensor.shape) > MAX_DIMENSIONS and dimensions(tensor) > MAX_DIMENSIONS:
         raise NkiValidationError(
             f"{op}: {operand} {tensor.label} has strides {tensor.strides}; an access pattern has at most "

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .chip import Target
+from .configs import NO_CONFIGS
 from .dtypes import Array, lookup
 from .errors import NkiValidationError, UndefinedOnChipWarning
 from .instruction import Access, Allocation, Cost, Instruction, Options, Told, Transfer, engine
@@ -34,6 +35,8 @@ from .timing.costs import NO_TIME, Costs
 from .tracebacks import ours
 from .views import integers
 
+MAX_INSTRUCTIONS = 2_000_000  # of a program, about 2 KB each
+
 _T = TypeVar("_T")
 _TENSOR = engine.tensor
 
@@ -49,11 +52,15 @@ class NeuronCore:
         self.program: list[Instruction] = []
         self.allocations: list[Allocation] = []
         self.ordered = False  # inside `nl.no_reorder()`
+        self.loops: list[tuple[tuple[str, int], int]] = []  # of the device: where each stands, how often it ran
+        self._fence: Instruction | None = None  # what everything after it waits for
+        self._fenced = 0  # instructions before it
         self.memory = Memory(0, 0)  # what the program took at most, once it has run
         self.programs: int | None = None  # of the launch grid; None where the kernel was launched without one
         self.rank = 0  # which of them this is
         self.pair: Pair | None = None  # what joins it with the other core of a launch on two
         self.sanitizer: Any = None  # sees every instruction, where the caller wants faults looked for
+        self.configs = NO_CONFIGS  # of the kernel that runs
         self.partner: NeuronCore | None = None  # core 1, as core 0 knows it
         self.registers: dict[str, Array] = {}  # state that engines keep between instructions
         self.last_accumulation: Instruction | None = None  # the last to use the Scalar Engine's accumulators
@@ -176,12 +183,24 @@ class NeuronCore:
             self.ordered,
             options,
         )
+        if self._fence is not None:
+            instruction.after = (self._fence,)
+        if len(program) >= MAX_INSTRUCTIONS:
+            raise NkiValidationError(
+                f"the kernel has issued {MAX_INSTRUCTIONS:,} instructions, more than any compiler takes: does it end?"
+            )
         program.append(instruction)
         if self.sanitizer is not None:
             self.sanitizer.see(self.rank, instruction, writes, reads)
         if indirect:
             _after_registers(instruction, indirect)
         return instruction
+
+    def fence(self, op: str) -> None:
+        """Let all engines come to rest: what comes after waits for all that came before."""
+        fence = self.issue(op, engine.sync, (), (), self.costs.register)
+        fence.depends_on(*self.program[self._fenced : -1])
+        self._fence, self._fenced = fence, len(self.program)
 
     def perform(self, compute: Callable[..., None], *operands: Any) -> None:
         """Compute the values of an instruction just issued: compute(*operands), from nothing but the operands.
@@ -275,6 +294,10 @@ class NeuronCore:
         if line is None:
             line = lines[1][frame.f_lasti] = code.co_filename, frame.f_lineno
         return line
+
+    def line_of_kernel(self) -> tuple[str, int]:
+        """File and line of the kernel code that called the caller."""
+        return self._line()
 
     def share(self, state: str, instruction: Instruction) -> None:
         """Let an instruction that uses a state of its engine follow the last one that did, as the kernel has them."""

@@ -5,6 +5,8 @@ float32 values, rounded on every write: the engines compute in float32 anyway, a
 narrow types. Only when a kernel reinterprets memory (`view`, overlapping addresses) does the simulator fall back on
 the true bit patterns (`DType.bits`).
 
+int64 is moved by DMAs and held by scalars alone (nki.isa.scalar_load, since NKI 0.7): no engine computes with it.
+
 Source: "Supported Data Types", nki/api/nki.api.shared.rst of aws-neuron-sdk.
 """
 
@@ -75,6 +77,7 @@ DTYPES: dict[str, DType] = {
         _integer("int8", np.int8),
         _integer("int16", np.int16),
         _integer("int32", np.int32),
+        _integer("int64", np.int64),
         _integer("uint8", np.uint8),
         _integer("uint16", np.uint16),
         _integer("uint32", np.uint32),

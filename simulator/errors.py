@@ -15,11 +15,16 @@ class OutOfBoundsError(NkiValidationError, IndexError):
 
 
 class UnknownNameError(NkiValidationError, AttributeError):
-    """NKI 0.6 has no such name."""
+    """NKI has no such name."""
 
 
 class OperatorError(NkiValidationError, TypeError):
-    """Python's operators and NumPy's functions do not work on tensors."""
+    """Python's operators and NumPy's functions do not work on tensors, nor Python's control flow on what the device
+    alone knows."""
+
+
+class ShapeError(NkiValidationError, ValueError):
+    """A shape that a function of NKI documents as a ValueError."""
 
 
 class CapacityError(NkiValidationError, MemoryError):

@@ -7,7 +7,7 @@ from typing import Any
 from .errors import NkiValidationError
 from .memory import SBUF
 from .objects import DynamicSlice
-from .registers import VirtualRegister
+from .registers import DeviceNumber, NkiScalar
 from .strided import StridedMemory
 from .views import is_row_major
 
@@ -28,12 +28,16 @@ def shown_key(key: Any) -> str:
 
 
 def check_scalar(tensor: StridedMemory, index: Any, what: str) -> None:
-    if isinstance(index, VirtualRegister):
+    if isinstance(index, DeviceNumber):
+        if isinstance(index, NkiScalar):
+            index.usable(what)
+            if index.dtype == "int64" and tensor.storage.on_chip:
+                raise NkiValidationError(f"{what} of {tensor.label}: an int64 scalar addresses HBM only; load an int32")
         return
     if not isinstance(index, StridedMemory):
         raise NkiValidationError(
-            f"{what} of {tensor.label}: the index must be an integer, a register or a tensor of one element in SBUF, "
-            f"came {type(index).__name__}"
+            f"{what} of {tensor.label}: the index must be an integer, a register, a scalar or a tensor of one element "
+            f"in SBUF, came {type(index).__name__}"
         )
     if index.size != 1 or index.storage.region is not SBUF or index.dtype not in INDEX_TYPES:
         raise NkiValidationError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from .chip import default_target
-from .core import NeuronCore, is_active, running
+from .configs import NO_CONFIGS, CompileConfig, Configs, SpecializationConfig
+from .core import NeuronCore, active, is_active, running
 from .dtypes import Array, hold, lookup, name_of_array, release
-from .errors import EarlierNkiWarning, NkiValidationError, NotSimulatedError
+from .errors import EarlierNkiWarning, NkiValidationError, NotSimulatedError, UndefinedOnChipWarning
 from .instruction import Instruction
 from .memory import MemoryRegion
 from .nki_version import is_traced
@@ -37,6 +39,8 @@ class TensorSpec:
     dtype: Any
 
 
+LNC_VARIABLE = "NEURON_LOGICAL_NC_CONFIG"  # cores of a logical core (nki/get-started/about/lnc.rst of SDK 2.33)
+
 Edge = tuple[str, tuple[str, ...]]  # an instruction's name, and the names of what it runs after
 
 
@@ -44,16 +48,22 @@ class Kernel:
     """A function decorated with `nki.jit`: called in another kernel it inlines, called with arrays it simulates."""
 
     def __init__(
-        self, function: Callable[..., Any], programs: int | None = None, schedule: tuple[Edge, ...] = ()
+        self,
+        function: Callable[..., Any],
+        programs: int | None = None,
+        schedule: tuple[Edge, ...] = (),
+        configs: Configs = NO_CONFIGS,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.programs = programs  # of the launch grid: kernel[1], kernel[2]
         self.schedule = schedule
+        self.configs = configs
         self.__name__ = getattr(function, "__name__", "kernel")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_active():
+            self.configs.nested(self.__name__, active().configs)
             return self.function(*args, **kwargs)
         return _simulate(self, args, kwargs)
 
@@ -61,21 +71,28 @@ class Kernel:
         cores = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
         if isinstance(cores, bool) or not isinstance(cores, (int, np.integer)) or not 1 <= cores <= CORES:
             raise NkiValidationError(f"{self.__name__}[{grid}]: a kernel runs on one core or two; allowed: 1, 2")
-        return Kernel(self.function, int(cores), self.schedule)
+        return Kernel(self.function, int(cores), self.schedule, self.configs)
 
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
         """The kernel with more to wait for: each pair is an instruction's name, and that or those it runs after."""
         pairs = tuple((after, (first,) if isinstance(first, str) else tuple(first)) for after, first in edges)
-        return Kernel(self.function, self.programs, (*self.schedule, *pairs))
+        return Kernel(self.function, self.programs, (*self.schedule, *pairs), self.configs)
 
 
 _EARLIER_OPTIONS = ("mode", "platform_target")
 
 
-def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    compile_config: CompileConfig | None = None,
+    specialization_config: SpecializationConfig | None = None,
+    **kwargs: Any,
+) -> Any:
     """`nki.jit`: make a kernel of a function; usable with or without parentheses.
 
-    `mode` and `platform_target` of earlier versions are taken with a note and change nothing: who launches chooses.
+    The configurations (configs.py) are checked and change nothing that is simulated. `mode` and `platform_target` of
+    earlier versions are taken with a note and change nothing: who launches chooses.
     """
     for name in kwargs:
         if name in _EARLIER_OPTIONS:
@@ -85,9 +102,10 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
                 EarlierNkiWarning,
                 stacklevel=2,
             )
+    configs = Configs(compile_config, specialization_config)
     if fn is None:
-        return Kernel
-    return Kernel(fn)
+        return functools.partial(Kernel, configs=configs)
+    return Kernel(fn, configs=configs)
 
 
 def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -173,6 +191,9 @@ def execute(
     cores = _cores(core, made)
     args, kwargs = _each(args, enter), _each(kwargs, enter)
 
+    for each in cores:
+        each.configs = made.configs
+
     def on_core(rank: int) -> Any:
         with running(cores[rank]):
             return made.function(*args, **kwargs)
@@ -181,6 +202,7 @@ def execute(
     if isinstance(returned, (Generator, Coroutine)):  # nothing of it has run
         returned.close()
         raise NkiValidationError(f"{made.__name__}: a function that yields or awaits is no kernel; return the outputs")
+    _compare_loops(cores)
     if core.recording is not None:
         core.recording.arguments = [tensor for _, tensor in arguments]
         core.recording.fixed = [never_changes(array) for array, _ in arguments]
@@ -216,8 +238,8 @@ def tell(
 
 def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
     """The cores that a kernel runs on: `core`, and where it was launched on two the other one."""
-    core.programs = kernel.programs
-    if kernel.programs != CORES:
+    core.programs = degree(kernel)
+    if core.programs != CORES:
         return [core]
     if core.target.generation < 3:
         raise NkiValidationError(
@@ -230,6 +252,33 @@ def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
     core.pair = other.pair = Pair()
     core.partner = other
     return [core, other]
+
+
+def degree(kernel: Kernel) -> int | None:
+    """How many cores a launch is for: by the environment, else by brackets; None where neither says."""
+    said = os.environ.get(LNC_VARIABLE) if is_traced() else None
+    if said is None:
+        return kernel.programs
+    if said not in ("1", "2"):
+        raise NkiValidationError(f"{LNC_VARIABLE} is {said!r}; allowed: 1, 2")
+    if kernel.programs is not None and kernel.programs != int(said):
+        raise NkiValidationError(
+            f"{kernel.__name__}[{kernel.programs}]: {LNC_VARIABLE} is {said}; a launch grid must be of that many "
+            "cores, and can be left out"
+        )
+    return int(said)
+
+
+def _compare_loops(cores: list[NeuronCore]) -> None:
+    """Warn where two cores run a loop of the device a different number of times."""
+    for (line, count), (_, other) in zip(cores[0].loops, cores[-1].loops):
+        if count != other:
+            warnings.warn_explicit(
+                f"this loop runs {count} times on core 0 and {other} times on core 1; on the chip both cores of a "
+                "logical core iterate in lockstep, and kernels hang where they do not",
+                UndefinedOnChipWarning,
+                *line,
+            )
 
 
 def predict(core: NeuronCore) -> ProgramTiming:

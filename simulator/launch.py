@@ -12,7 +12,7 @@ from .chip import Target, find_target
 from .core import NeuronCore
 from .garbage import uncollected
 from .instructions.prepared import prepared
-from .kernel import Kernel, TensorSpec, execute, findings_of, predict, sanitizing, tell
+from .kernel import Kernel, TensorSpec, degree, execute, findings_of, predict, sanitizing, tell
 from .nki_version import current, using
 from .program_timing import ProgramTiming
 from .replay import Recording, Replayed, Replays
@@ -103,7 +103,7 @@ def _key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parame
         (v.shape, str(v.dtype)) if isinstance(v, (np.ndarray, TensorSpec)) else (type(v), v, repr(v)) for v in values
     ]
     if isinstance(kernel, Kernel):
-        kernel = (kernel.function, kernel.programs, kernel.schedule)
+        kernel = (kernel.function, degree(kernel), kernel.schedule)
     key = (kernel, target.name, dge, current(), overrides(), len(arrays), tuple(parameters), tuple(shapes))
     try:
         hash(key)

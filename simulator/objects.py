@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import warnings
 from typing import Any, ClassVar
 
-from .errors import NkiValidationError
+from .errors import NkiValidationError, UndefinedOnChipWarning
+from .nki_version import is_traced
 
 
 class NKIObject:
     """Base class of classes that a kernel may use.
 
     They are data classes, with or without `@dataclass`: what is declared in a class, annotated or assigned, is a field;
-    one that is not given and has no default is None; objects with equal fields are equal (nki-language-guide.rst,
-    "Class Support" and "Enumerations").
+    one that is not given and has no default is None; objects with equal fields are equal (nki-language-guide.rst of
+    0.6, "Class Support" and "Enumerations"). Kernels of 0.7 may use any class.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -45,7 +47,17 @@ class NKIObject:
             finish()
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(self) is type(other) and vars(self) == vars(other))
+        if self is other or type(self) is not type(other):
+            return self is other
+        alike = vars(self) == vars(other)
+        if alike and is_traced():
+            warnings.warn(
+                f"`==` of two objects of {type(self).__name__}, which defines none: NKI 0.6 compared their fields, as "
+                "is done here; since 0.7 Python's own rules hold, by which they differ: make it a dataclass",
+                UndefinedOnChipWarning,
+                stacklevel=2,
+            )
+        return alike
 
     __hash__: ClassVar[Any] = None  # as equality is by fields, which may change
 

@@ -73,7 +73,8 @@ def line_of(run: Run, shapes: list[str]) -> str:
     """One line about a launch: name, shapes, target, predicted time and what bounds it."""
     note = f"; {run.note}" if run.note else ""
     predicted = f"{run.latency_us:.1f} us predicted, bound by {run.bound_by}{note}"
-    return f"{run.name}({', '.join(shapes)}) on {run.target}: {predicted}"
+    cores = f", {run.prediction.cores} cores" if run.prediction.cores > 1 else ""
+    return f"{run.name}({', '.join(shapes)}) on {run.target}{cores}: {predicted}"
 
 
 def _show(error: BaseException, script: str) -> None:

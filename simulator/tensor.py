@@ -18,7 +18,7 @@ from .errors import NkiValidationError, OutOfBoundsError
 from .index_rules import check_columns, check_scalar, check_vector, shown_key
 from .instruction import Access
 from .objects import DynamicSlice
-from .registers import VirtualRegister
+from .registers import DeviceNumber
 from .tensor_views import TensorViews
 from .views import integers, resolve_index
 
@@ -45,6 +45,11 @@ class NkiTensor(TensorViews):
         """A tensor is true, as any object; what a comparison gave is true where it holds of every element, so that
         `assert nl.equal(a, b)`, as the examples of nki.language have it, says something."""
         return not self.answers or self.storage.array is None or bool(self.values.all())
+
+    @property
+    def data(self) -> NkiTensor:
+        """The tensor itself, which the examples of nl.tiles take as they take a grid's data."""
+        return self
 
     def is_indirect(self) -> bool:
         """Whether the view addresses memory by values known only at run time."""
@@ -161,7 +166,7 @@ class NkiTensor(TensorViews):
     def _item_at_run_time(self, keys: tuple[Any, ...], dim: int) -> NkiTensor:
         key = keys[dim]
         start = key.start if isinstance(key, DynamicSlice) else key
-        if not isinstance(start, (VirtualRegister, NkiTensor)):
+        if not isinstance(start, (DeviceNumber, NkiTensor)):
             resolve_index(start, self.shape[dim], dim, self)  # tells what is wrong with it
         on_chip = self.storage.on_chip
         others = (*keys[:dim], slice(None), *keys[dim + 1 :])
@@ -256,7 +261,7 @@ class IndirectTensor(NkiTensor):
     @property
     def indices(self) -> Array:
         """The index of each row [n], or [1]; column by column where a gathering index has several."""
-        if isinstance(self.index, VirtualRegister):
+        if isinstance(self.index, DeviceNumber):
             return np.array([self.index.read(f"the address of {self.label}")])
         count = self.shape[0] if self.gathers else 1
         indices: Array = self.index.values.reshape(self.index.shape[0], -1).T.reshape(-1)[:count].astype(np.int64)

@@ -1,4 +1,4 @@
-"""The views of a tensor that NKI 0.6 has: other shapes and strides over the same memory. None copies.
+"""The views of a tensor that NKI has: other shapes and strides over the same memory. None copies.
 
 Sources: nki/api/nki/language/__init__.py, nki/get-started/nki-language-guide.rst of aws-neuron-sdk.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import NkiValidationError, OutOfBoundsError
 from .objects import DynamicSlice
+from .registers import is_known
 from .tensor_operators import WithoutOperators
 from .views import fill_ellipsis, infer, resolve_index, resolve_slice, shape_of, strides_of_reshape
 
@@ -62,7 +63,7 @@ class TensorViews(WithoutOperators):
                 offset += start * stride
                 kept += 1
             elif isinstance(item, DynamicSlice):
-                if not hasattr(item.start, "__index__"):
+                if not is_known(item.start):
                     return self._item_at_run_time(keys, dim)
                 start, count, _ = resolve_slice(slice(item.start, item.start + item.size), extent, dim, self)
                 new_shape.append(count)
@@ -70,7 +71,7 @@ class TensorViews(WithoutOperators):
                 offset += start * stride
                 kept += 1
             else:
-                if type(item) is not int and not hasattr(item, "__index__"):
+                if type(item) is not int and not is_known(item):
                     return self._item_at_run_time(keys, dim)
                 index = resolve_index(item, extent, dim, self)
                 offset += index * stride
@@ -103,7 +104,7 @@ class TensorViews(WithoutOperators):
     def select(self, dim: int, index: Any) -> Self:
         dim = self._dim(dim, "select")
         self._not_partition(dim, "select")
-        if not hasattr(index, "__index__"):
+        if not is_known(index):
             return self._select_at_run_time(dim, index)
         index = resolve_index(index, self.shape[dim], dim, self)
         return self._view(

@@ -74,6 +74,8 @@ def _copy_rules(
         raise NkiValidationError(
             f"dma_copy: src {src.label} has {src.size} elements, dst {dst.label} has {dst.size}; they must be equal"
         )
+    if dst.dtype != src.dtype and "int64" in (dst.dtype, src.dtype):
+        raise NkiValidationError(f"dma_copy: src {src.label} and dst {dst.label}: int64 is moved as it is, to int64")
     mode = member("dma_copy", "dge_mode", _DGE_MODE, mode)
     chosen = _queue("dma_copy", core.target.generation, mode, chosen, priority)
     _gathers("dma_copy", core.target.generation, mode, dst, src)

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..core import active
+from ..dtypes import release
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
 from ..memory import PSUM
+from ..nki_version import is_traced
 from ..registers import VirtualRegister, wrap
 from ..tensor import NkiTensor
 
@@ -49,17 +51,16 @@ def register_move(dst: VirtualRegister, src: Any) -> Instruction:
 
 
 def register_load(dst: VirtualRegister, src: NkiTensor) -> Instruction:
-    """dst = the one element of src, in HBM or SBUF (of a float32 its bits)."""
+    """dst = the one element of src, in HBM or SBUF (of a float its bits; of narrow ones since NKI 0.7)."""
     core = active("register_load")
     _writable("register_load", dst)
-    _single("register_load", "src", src)
+    _single("register_load", "src", src, narrow=is_traced())
     instruction = core.issue("register_load", engine.sync, (), (src,), core.costs.register)
     _follow(instruction, dst)
     dst.loaded = instruction
     dst.unknown = not core.functional
     if core.functional:
-        value = src.values.reshape(-1)[0]
-        dst.state = wrap(int(value.view(np.int32) if src.dtype == "float32" else value))
+        dst.state = wrap(_number(src))
     return instruction
 
 
@@ -80,6 +81,15 @@ def register_store(dst: NkiTensor, src: VirtualRegister) -> Instruction:
     return instruction
 
 
+def _number(src: NkiTensor) -> int:
+    """The one element as an integer, a float's bits as one without a sign."""
+    value = src.values.reshape(-1)[:1]
+    if not src._dtype.is_float:
+        return int(value[0])
+    bits = release(value, src._dtype).astype(src._dtype.bits)
+    return int(bits.view(f"u{bits.itemsize}")[0])
+
+
 def _follow(instruction: Instruction, register: VirtualRegister) -> None:
     if register.loaded is not None:
         instruction.depends_on(register.loaded)
@@ -92,10 +102,12 @@ def _writable(op: str, register: Any) -> None:
         raise NkiValidationError(f"{op}: dst is the variable of a dynamic loop, which cannot be written")
 
 
-def _single(op: str, operand: str, tensor: Any) -> None:
+def _single(op: str, operand: str, tensor: Any, narrow: bool = False) -> None:
     if not isinstance(tensor, NkiTensor):
         raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
-    if tensor.size != 1 or tensor.storage.region is PSUM or tensor.dtype not in _DTYPES:
+    known = tensor.dtype in _DTYPES or (narrow and tensor._dtype.is_float)
+    if tensor.size != 1 or tensor.storage.region is PSUM or not known:
+        more = " or any other float" if narrow else ""
         raise NkiValidationError(
-            f"{op}: {operand} {tensor.label} must be one element in HBM or SBUF of {', '.join(_DTYPES)}"
+            f"{op}: {operand} {tensor.label} must be one element in HBM or SBUF of {', '.join(_DTYPES)}{more}"
         )

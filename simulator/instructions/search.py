@@ -9,49 +9,73 @@ from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
+from ..nki_version import is_traced
 from ..tensor import NkiTensor
 from .gather import CORE_PARTITIONS
 
 
-def topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, name: str | None = None) -> Instruction:
-    """The largest of the first n elements of each group of 16 partitions, in ascending order, and where they were.
+def topk(
+    val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, sorted: bool = False, name: str | None = None
+) -> Instruction:
+    """The largest of the first n elements of each group of 16 partitions, and where they were.
 
-    Element e of a group lies in its partition e % 16, column e // 16. How many are taken is the free size of val_dst.
-    Each partition of a group gets the group's result; of equal elements the first ones are taken.
+    A group is one problem in snake layout: element e lies in its partition e % 16, column e // 16, and so do the
+    results, as many as val_dst has columns: result j at partition j % 16, column j // 16 (nki.isa.topk of SDK 2.33).
+    The columns after the last of these are not written; what is left of that one reads as uninitialised.
+
+    With `sorted`, and in NKI 0.6, results ascend by value. The order of the others is not documented: here it is that
+    of the elements, so that a kernel which counts on another shows. Of equal elements the first ones are taken.
     """
     core = active("topk")
-    for operand, tensor in (("val_dst", val_dst), ("idx_dst", idx_dst), ("src", src)):
-        in_sbuf("topk", operand, tensor)
-        same_partitions("topk", val_dst, operand, tensor)
+    _topk_rules(val_dst, idx_dst, src, n)
+    count = val_dst.free_size
+    columns = -(-count // CORE_PARTITIONS)
+    written = (val_dst, idx_dst)
+    if val_dst.ndim == idx_dst.ndim == 2:
+        written = (val_dst[:, :columns], idx_dst[:, :columns])
+    cost = core.costs.topk(n, count)
+    instruction = core.issue("topk", engine.gpsimd, written, (src,), cost, name)
+
+    if core.functional:
+        groups = src.values.reshape(src.shape[0] // CORE_PARTITIONS, CORE_PARTITIONS, -1)
+        snakes = groups.transpose(0, 2, 1).reshape(len(groups), -1)[:, :n]
+        largest = np.argsort(-snakes, axis=1, kind="stable")[:, :count]
+        largest = largest[:, ::-1] if sorted or not is_traced() else np.sort(largest, axis=1)
+        _write_snake(val_dst, np.take_along_axis(snakes, largest, axis=1), columns)
+        _write_snake(idx_dst, largest, columns)
+    return instruction
+
+
+def _topk_rules(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int) -> None:
     for operand, tensor, dtype in (
         ("val_dst", val_dst, "bfloat16"),
         ("idx_dst", idx_dst, "uint32"),
         ("src", src, "bfloat16"),
     ):
+        in_sbuf("topk", operand, tensor)
+        same_partitions("topk", val_dst, operand, tensor)
         if tensor.dtype != dtype:
             raise NkiValidationError(f"topk: {operand} {tensor.label} must be {dtype}")
-    partitions, count = src.shape[0], val_dst.free_size
     same_size("topk", val_dst, "idx_dst", idx_dst)
-    if partitions % CORE_PARTITIONS:
+    if src.shape[0] % CORE_PARTITIONS:
         raise NkiValidationError(f"topk: src {src.label} must have a multiple of 16 partitions")
     if not 8 <= n < 65536 or n > CORE_PARTITIONS * src.free_size:
         raise NkiValidationError(
             f"topk: n must be 8 to 65535 and at most the {CORE_PARTITIONS * src.free_size} elements of 16 partitions "
             f"of src {src.label}, came {n}"
         )
+    count = val_dst.free_size
     if not count <= n or count >= 32768:
         raise NkiValidationError(f"topk: val_dst {val_dst.label} has {count} elements; allowed 1 to {min(n, 32767)}")
-    cost = core.costs.topk(n, count)
-    instruction = core.issue("topk", engine.gpsimd, (val_dst, idx_dst), (src,), cost, name)
 
-    if core.functional:
-        groups = src.values.reshape(partitions // CORE_PARTITIONS, CORE_PARTITIONS, -1)
-        snakes = groups.transpose(0, 2, 1).reshape(len(groups), -1)[:, :n]
-        largest = np.argsort(-snakes, axis=1, kind="stable")[:, :count][:, ::-1]
-        values = np.take_along_axis(snakes, largest, axis=1)
-        val_dst.write(shaped(np.repeat(values, CORE_PARTITIONS, axis=0), val_dst.shape))
-        idx_dst.write(shaped(np.repeat(largest, CORE_PARTITIONS, axis=0), idx_dst.shape))
-    return instruction
+
+def _write_snake(dst: NkiTensor, results: Array, columns: int) -> None:
+    """Write [groups, results] down the partitions of each group, column by column; the other columns stay."""
+    snake = np.full((len(results), columns * CORE_PARTITIONS), dst._dtype.fill, dst._dtype.held)
+    snake[:, : results.shape[1]] = results
+    values = dst.values.reshape(dst.shape[0], -1).copy()
+    values[:, :columns] = snake.reshape(len(results), columns, CORE_PARTITIONS).transpose(0, 2, 1).reshape(-1, columns)
+    dst.write(shaped(values, dst.shape))
 
 
 def nonzero_with_count(

@@ -1,10 +1,11 @@
-"""`import nki` on a machine without Trainium: the decorator and the entry points of NKI 0.6, on the simulator."""
+"""`import nki` on a machine without Trainium: the decorator and the entry points of NKI 0.7, on the simulator."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..kernel import jit, simulate
+from ..nki_version import current
 from . import collectives as collectives
 from . import compiler as compiler
 from . import constants
@@ -14,7 +15,6 @@ from . import language as language
 from . import typing as typing
 from .api import missing
 
-__version__ = "0.6.0+trninfer.simulator"
 __all__ = ["collectives", "compiler", "dtype", "isa", "jit", "language", "simulate", "typing"]
 
 MODULES = {
@@ -32,4 +32,6 @@ isa.constants = constants
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return f"{current()}.0+trninfer.simulator"
     return missing("nki", name)

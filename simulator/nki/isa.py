@@ -1,4 +1,4 @@
-"""`nki.isa`: the instructions, with the names and signatures of NKI 0.6."""
+"""`nki.isa`: the instructions, with the names and signatures of NKI 0.7 (those of 0.6 are among them)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..instruction import engine
 from ..instructions.accumulate import exponential, tensor_scalar_reduce
 from ..instructions.activate2 import activate2
 from ..instructions.between_cores import core_barrier, sendrecv
+from ..instructions.device_scalars import scalar_load, scalar_store
 from ..instructions.dma import dge_mode, dma_copy, dma_engine, dma_transpose, oob_mode
 from ..instructions.dma_compute import dma_compute
 from ..instructions.gather import local_gather, nc_n_gather, nc_stream_shuffle
@@ -28,7 +29,7 @@ from ..instructions.tensor_engine import matmul_perf_mode, nc_matmul
 from ..instructions.tensor_scalar import scalar_tensor_tensor, tensor_scalar
 from ..instructions.transpose import nc_transpose
 from ..instructions.vector_engine import memset, reciprocal, tensor_copy, tensor_reduce, tensor_tensor
-from ..registers import VirtualRegister
+from ..registers import NkiScalar, VirtualRegister
 from .api import missing
 
 tensor_engine = engine.tensor
@@ -62,6 +63,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "NkiInstruction",
+    "NkiScalar",
     "NkiValidationError",
     "VirtualRegister",
     "activate2",
@@ -108,6 +110,8 @@ __all__ = [
     "register_store",
     "rng",
     "scalar_engine",
+    "scalar_load",
+    "scalar_store",
     "scalar_tensor_tensor",
     "select_reduce",
     "sendrecv",

@@ -5,8 +5,7 @@ The math functions work on whole tiles; each is one instruction (or a few) on a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,16 +26,30 @@ from ..objects import DynamicSlice, NKIObject
 from ..operators import ACTIVATIONS, ALU
 from ..tensor import NkiTensor
 from ..timing.transfers import constant_load
-from . import tile_functions
+from . import grids, tile_functions
 from .api import missing
+from .grids import NkiBlockGrid as NkiBlockGrid
+from .grids import NkiGrid as NkiGrid
+from .grids import NkiTileGrid as NkiTileGrid
+from .grids import alloc_blocks as alloc_blocks
+from .grids import alloc_tiles as alloc_tiles
+from .grids import blocks as blocks
+from .grids import tiles as tiles
+from .loops import affine_range as affine_range
 from .loops import dynamic_range as dynamic_range
 from .loops import fori_loop as fori_loop
+from .loops import no_reorder as no_reorder
+from .loops import sequential_range as sequential_range
+from .loops import static_range as static_range
 from .loops import while_loop as while_loop
+from .programs import num_programs as num_programs
+from .programs import program_id as program_id
+from .programs import program_ndim as program_ndim
 
 DType = str
 
 bool_ = "bool_"
-int8, int16, int32 = "int8", "int16", "int32"
+int8, int16, int32, int64 = "int8", "int16", "int32", "int64"
 uint8, uint16, uint32 = "uint8", "uint16", "uint32"
 float16, float32, bfloat16, tfloat32 = "float16", "float32", "bfloat16", "tfloat32"
 float8_e4m3, float8_e4m3fn, float8_e5m2, float8_e8m0fnu = (
@@ -149,7 +162,10 @@ def zeros_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = 
     return zeros(x.shape, dtype or x.dtype, buffer or x.buffer, name)
 
 
-def empty_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = "") -> NkiTensor:
+def empty_like(x: Any, dtype: Any = None, buffer: Any = None, name: str = "") -> Any:
+    """Uninitialised memory like a tensor's, or a grid's."""
+    if isinstance(x, grids.NkiGrid):
+        return grids.like(x, dtype, buffer, name)
     return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)
 
 
@@ -209,50 +225,6 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
     if core.recording is not None:
         core.recording.spoil()
     print(print_prefix, tensor.values if core.functional else tensor)
-
-
-# Loops and launch grid
-
-
-def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
-    return range(start) if stop is None else range(start, stop, step)
-
-
-sequential_range = static_range = affine_range
-
-
-def program_id(axis: int = 0) -> int:
-    """Which core of the launch grid this is."""
-    _axis("program_id", axis)
-    return active("program_id").rank
-
-
-def num_programs(axes: Any = 0) -> int:
-    """How many cores the kernel was launched on."""
-    for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
-        _axis("num_programs", axis)
-    return active("num_programs").programs or 1
-
-
-def program_ndim() -> int:
-    """Dimensions of the launch grid: 1, or 0 where the kernel was launched without one."""
-    return 0 if active("program_ndim").programs is None else 1
-
-
-def _axis(what: str, axis: Any) -> None:
-    if axis not in (0, None):
-        raise NkiValidationError(f"nl.{what}: axis {axis!r}; a launch grid has one axis, 0")
-
-
-@contextmanager
-def no_reorder() -> Iterator[None]:
-    """Instructions inside run in program order."""
-    core = active("no_reorder")
-    outer, core.ordered = core.ordered, True
-    try:
-        yield
-    finally:
-        core.ordered = outer
 
 
 # Operators: names for `op`, and functions of tiles

@@ -1,64 +1,197 @@
 """Loops that run on the device, as `nki.language` has them. The simulator runs each iteration as it comes.
 
-The branch at the end of an iteration is not timed, and iterations overlap as unrolled ones would.
+On the chip a body is traced once: every iteration runs the instructions of the first. The simulator compares them and
+refuses a body that changes from one iteration to the next. Iterations overlap as unrolled ones would; that all engines
+come to rest where a loop begins and ends is said in public kernels and taken here (`NeuronCore.fence`), what the branch
+at the end of an iteration takes is not known and not counted.
+
+Sources: nki.language.fori_loop, while_loop (en/v2.33.0/nki/api/generated), nki/deep-dives/nki-loops.rst; dynamic_range
+is NKI 0.6's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from ..core import active
+from ..core import NeuronCore, active
 from ..errors import NkiValidationError
-from ..registers import VirtualRegister
+from ..nki_version import is_traced
+from ..registers import DeviceNumber, NkiScalar, VirtualRegister, is_known
+from .api import removed
+
+MAX_ITERATIONS = 100_000  # of one loop; a kernel that needs more would take minutes to simulate
+
+
+def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
+    return range(start) if stop is None else range(start, stop, step)
+
+
+sequential_range = static_range = affine_range
 
 
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
-    """start (0 where only one bound is given) to stop, each in a register; bounds are integers or registers."""
-    return _count("dynamic_range", 0 if stop is None else start, start if stop is None else stop, step)
+    """start (0 where only one bound is given) to stop, each in a register; bounds are integers or registers.
+
+    NKI 0.6 has it; since 0.7 it raises.
+    """
+    if is_traced():
+        instead = removed()["nki.language.dynamic_range"]
+        raise NkiValidationError(
+            f"nl.dynamic_range is gone since NKI 0.7: {instead}; `trninfer migrate` rewrites it, --nki 0.6 takes it"
+        )
+    core, numbers, loaded = _count("dynamic_range", 0 if stop is None else start, start if stop is None else stop, step)
+    return _registers(core, numbers, loaded)
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[VirtualRegister], None], step: int = 1) -> None:
-    """body_fun(i) for i from lower to upper, each in a register; bounds are integers or registers."""
-    for i in _count("fori_loop", lower, upper, step):
-        body_fun(i)
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int = 1) -> None:
+    """Call body_fun(i) for i from `lower` to `upper` (exclusive); bounds are integers, registers or int32 scalars.
+
+    i is a scalar, or a register where a bound is one (and in NKI 0.6); it is passed by value. What the body returns is
+    not used.
+    """
+    core, numbers, loaded = _count("fori_loop", lower, upper, step)
+    as_register = not is_traced() or any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
+    with _Loop(core, "fori_loop") as loop:
+        for number in numbers:
+            i: DeviceNumber = VirtualRegister(number) if as_register else NkiScalar(number, "int32")
+            i.loaded = loaded
+            body_fun(i)
+            loop.ended()
 
 
-def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]) -> None:
-    """Call body_fun with the condition, for as long as that is not 0; it returns the next condition, a register."""
+def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
+    """Call body_fun with the condition, for as long as that is not 0; it returns the next condition.
+
+    A condition is a register. That it may be a scalar is assumed: the documentation says neither.
+    """
+    core = active("nl.while_loop")
     condition = init
-    while True:
-        if not isinstance(condition, VirtualRegister):
-            came = type(condition).__name__
-            raise NkiValidationError(f"nl.while_loop: the condition must be a register, also from body_fun, not {came}")
-        if condition.read("the condition of nl.while_loop") == 0:
-            return
-        passed = VirtualRegister(condition.state)  # by value: the body may write it
-        passed.loaded = condition.loaded
-        condition = body_fun(passed)
+    with _Loop(core, "while_loop") as loop:
+        while True:
+            if not isinstance(condition, DeviceNumber) or (isinstance(condition, NkiScalar) and not is_traced()):
+                came = type(condition).__name__
+                raise NkiValidationError(
+                    f"nl.while_loop: the condition must be a register, also from body_fun, not {came}"
+                )
+            value = condition.read("the condition of nl.while_loop")
+            if value == 0:
+                return
+            if loop.count >= MAX_ITERATIONS:
+                raise NkiValidationError(
+                    f"nl.while_loop: the condition is {value} after {MAX_ITERATIONS:,} iterations and the loop runs "
+                    "on; does the body compute the register that it returns?"
+                )
+            condition = body_fun(_by_value(condition))
+            loop.ended()
 
 
-def _count(what: str, lower: Any, upper: Any, step: Any) -> Iterator[VirtualRegister]:
+def _by_value(number: DeviceNumber) -> DeviceNumber:
+    """A copy, which the body may write."""
+    passed: DeviceNumber
+    passed = NkiScalar(number.state, number.dtype) if isinstance(number, NkiScalar) else VirtualRegister(number.state)
+    passed.loaded = number.loaded
+    return passed
+
+
+class _Loop:
+    """A loop of the device while it runs: engines rest at its ends, and its iterations must be alike."""
+
+    def __init__(self, core: NeuronCore, what: str) -> None:
+        self._core = core
+        self._what = what
+        self._first: list[Any] | None = None
+        self.count = 0
+
+    def __enter__(self) -> _Loop:
+        self._core.fence(self._what)
+        self._start = len(self._core.program)
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is None:
+            self._core.fence(self._what)
+            self._core.loops.append((self._core.line_of_kernel(), self.count))
+
+    def ended(self) -> None:
+        """An iteration has ended."""
+        self.count += 1
+        program = self._core.program
+        issued = [_likeness(instruction) for instruction in program[self._start :]]
+        self._start = len(program)
+        if self._first is None:
+            self._first = issued
+        elif issued != self._first and is_traced():
+            first, other = _difference(self._first, issued)
+            raise NkiValidationError(
+                f"nl.{self._what}: iteration {self.count} issues {other} where the first issued {first}; the body is "
+                "traced once and runs the same instructions each time: keep what changes in SBUF or HBM"
+            )
+
+
+def _likeness(instruction: Any) -> tuple[Any, ...]:
+    """What of an instruction must be the same in every iteration."""
+    accesses = (*instruction.writes, *instruction.reads)
+    return instruction.op, instruction.line, tuple((a.row_end - a.row, a.byte_end - a.byte) for a in accesses)
+
+
+def _difference(first: list[Any], other: list[Any]) -> tuple[str, str]:
+    """How the first instruction in which two iterations differ is shown in each."""
+    for a, b in zip(first, other):
+        if a != b:
+            return _shown(a), _shown(b)
+    count = min(len(first), len(other))
+    return tuple(_shown(each[count]) if len(each) > count else "nothing more" for each in (first, other))  # type: ignore[return-value]
+
+
+def _shown(likeness: tuple[Any, ...]) -> str:
+    return f"{likeness[0]} ({likeness[1][0]}:{likeness[1][1]})"
+
+
+def _count(what: str, lower: Any, upper: Any, step: Any) -> tuple[NeuronCore, range, Any]:
     core = active(f"nl.{what}")
     if core.ordered:
         raise NkiValidationError(f"nl.{what}: not possible inside nl.no_reorder(); put no_reorder in the loop's body")
     if not isinstance(step, int) or isinstance(step, bool) or step < 1:
         raise NkiValidationError(f"nl.{what}: step must be a constant integer of at least 1, came {step!r}")
     bounds = [_bound(what, value) for value in (lower, upper)]
-    loaded = [bound.loaded for bound in (lower, upper) if isinstance(bound, VirtualRegister) and bound.loaded]
-    return _registers(range(bounds[0], bounds[1], step), loaded[-1] if loaded else None)
+    loaded = [bound.loaded for bound in (lower, upper) if isinstance(bound, DeviceNumber) and bound.loaded]
+    numbers = range(bounds[0], bounds[1], step)
+    if len(numbers) > MAX_ITERATIONS:
+        raise NkiValidationError(
+            f"nl.{what}: {len(numbers):,} iterations, from {bounds[0]} to {bounds[1]}; the simulator runs up to "
+            f"{MAX_ITERATIONS:,}"
+        )
+    return core, numbers, loaded[-1] if loaded else None
 
 
-def _registers(numbers: range, loaded: Any) -> Iterator[VirtualRegister]:
-    for number in numbers:
-        register = VirtualRegister(number, frozen=True)
-        register.loaded = loaded
-        yield register
+def _registers(core: NeuronCore, numbers: range, loaded: Any) -> Iterator[VirtualRegister]:
+    with _Loop(core, "dynamic_range") as loop:
+        for number in numbers:
+            register = VirtualRegister(number, frozen=True)
+            register.loaded = loaded
+            yield register
+            loop.ended()
 
 
 def _bound(what: str, value: Any) -> int:
-    if isinstance(value, VirtualRegister):
+    if isinstance(value, NkiScalar) and value.dtype == "int64":
+        raise NkiValidationError(f"nl.{what}: a bound must be 32-bit, came an int64 scalar; load an int32")
+    if isinstance(value, DeviceNumber) and (is_traced() or isinstance(value, VirtualRegister)):
         return value.read(f"the trip count of nl.{what}")
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise NkiValidationError(f"nl.{what}: a bound must be an integer or a register, came {type(value).__name__}")
+    if isinstance(value, bool) or not is_known(value):
+        allowed = "an integer, a register or a scalar" if is_traced() else "an integer or a register"
+        raise NkiValidationError(f"nl.{what}: a bound must be {allowed}, came {type(value).__name__}")
     return int(value)
+
+
+@contextmanager
+def no_reorder() -> Iterator[None]:
+    """Instructions inside run in program order."""
+    core = active("no_reorder")
+    outer, core.ordered = core.ordered, True
+    try:
+        yield
+    finally:
+        core.ordered = outer

@@ -304,11 +304,14 @@ def largest(x):
 def looped(x):
     """Doubled tiles in a loop that runs on the device."""
     out = output(x)
-    for t in nl.dynamic_range(x.shape[0]):
+
+    def body(t):
         row = sbuf(P, x.shape[2], dtype=x.dtype)
         nisa.dma_copy(dst=row, src=x.select(0, t))
         nisa.tensor_scalar(dst=row, data=row, op0=nl.multiply, operand0=2.0)
         nisa.dma_copy(dst=out.select(0, t), src=row)
+
+    nl.fori_loop(0, x.shape[0], body)
     return out
 
 

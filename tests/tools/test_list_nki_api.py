@@ -14,26 +14,31 @@ def test_the_page_is_up_to_date():
 
 
 @pytest.mark.parametrize(
-    "name, simulated, timed, checked",
+    "name, version, simulated, timed, checked",
     [
-        ("nki.isa.nc_matmul", True, True, True),
-        ("nki.isa.sendrecv", True, True, True),
-        ("nki.isa.nc_matmul_mx", False, False, False),
-        ("nki.language.add", True, True, True),
-        ("nki.language.softmax", True, True, True),
-        ("nki.language.program_ndim", True, False, True),
-        ("nki.language.NkiTensor.reshape", True, False, True),
-        ("nki.language.NkiTensor.indirect", True, False, True),
-        ("nki.collectives.all_reduce", False, False, False),
+        ("nki.isa.nc_matmul", "", True, True, True),
+        ("nki.isa.sendrecv", "", True, True, True),
+        ("nki.isa.nc_matmul_mx", "", False, False, False),
+        ("nki.language.add", "", True, True, True),
+        ("nki.language.softmax", "", True, True, True),
+        ("nki.language.program_ndim", "", True, False, True),
+        ("nki.language.NkiTensor.reshape", "", True, False, True),
+        ("nki.language.NkiTensor.indirect", "", True, False, True),
+        ("nki.isa.scalar_load", "0.7", True, True, True),
+        ("nki.language.alloc_tiles", "0.7", True, False, True),
+        ("nki.language.fori_loop", "", True, True, True),
+        ("nki.language.dynamic_range", "0.6", True, True, True),
+        ("nki.collectives.all_to_all_v_prepare", "0.7", False, False, False),
+        ("nki.collectives.all_reduce", "", False, False, False),
     ],
 )
-def test_examples(name, simulated, timed, checked):
-    assert ROWS[name] == [simulated, timed, checked]
+def test_examples(name, version, simulated, timed, checked):
+    assert ROWS[name] == [version, simulated, timed, checked]
 
 
 def test_every_function_is_there_and_what_is_refused_says_so():
-    assert len(ROWS) == 197
-    for name, (simulated, _, _) in ROWS.items():
+    assert len(ROWS) == 209
+    for name, (_, simulated, _, _) in ROWS.items():
         module, _, function = name.rpartition(".")
         if not simulated and module == "nki.isa":
             with pytest.raises(NotSimulatedError, match=function):

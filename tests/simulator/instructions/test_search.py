@@ -7,23 +7,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import integers, like, on, tile, uniform
-from trninfer.simulator import NkiValidationError
+from trninfer.simulator import NkiValidationError, nki_version
 
 
-@given(groups=st.integers(1, 2), n=st.integers(8, 60), data=st.data())
-def test_topk(groups, n, data):
+@given(groups=st.integers(1, 2), n=st.integers(8, 60), ordered=st.booleans(), data=st.data())
+def test_topk(groups, n, ordered, data):
+    """Result j of a group lies at partition j % 16, column j // 16, as its elements do (nki.isa.topk of SDK 2.33)."""
     count = data.draw(st.integers(1, n))
-    columns = -(-n // 16)
+    columns, used = -(-n // 16), -(-count // 16)
     with on():
         source = tile(integers(50, 16 * groups, columns), nl.bfloat16)
         values, index = nl.ndarray((16 * groups, count), nl.bfloat16), nl.ndarray((16 * groups, count), nl.uint32)
-        nisa.topk(values, index, source, n)
+        nisa.memset(values[:, used:], 77.0) if used < count else None
+        nisa.topk(values, index, source, n, sorted=ordered)
         for group in range(groups):
             rows = slice(16 * group, 16 * group + 16)
             snake = source.values[rows].flatten(order="F")[:n]
-            assert np.array_equal(values.values[rows], np.tile(np.sort(snake)[n - count :], (16, 1)))
-            assert np.array_equal(snake[index.values[rows]], values.values[rows])
-            assert all(len(set(row)) == count for row in index.values[rows].tolist())
+            found = values.values[rows].flatten(order="F")[:count]
+            where = index.values[rows].flatten(order="F")[:count]
+            assert np.array_equal(np.sort(found), np.sort(snake)[n - count :])
+            assert np.array_equal(snake[where], found) and len(set(where.tolist())) == count
+            assert (np.diff(found) >= 0).all() if ordered else (np.diff(where.astype(np.int64)) > 0).all()
+            assert (values.values[rows, used:] == 77).all()
+            assert np.isnan(values.values[rows, :used].flatten(order="F")[count:]).all()
+
+
+def test_topk_ascends_in_0_6(core):
+    source = tile(integers(50, 16, 2), nl.bfloat16)
+    values, index = nl.ndarray((16, 5), nl.bfloat16), nl.ndarray((16, 5), nl.uint32)
+    with nki_version.using("0.6"):
+        nisa.topk(values, index, source, 32)
+    assert np.array_equal(values.values[:5, 0], np.sort(source.values.ravel())[-5:])
 
 
 def test_limits_of_topk(trn3_core):

@@ -1,4 +1,4 @@
-"""The `nki` modules have the names and signatures of NKI 0.6; what is not there yet says so by name."""
+"""The `nki` modules have the names and signatures of NKI 0.7, and those of 0.6; what is not there yet says so."""
 
 import importlib
 import inspect
@@ -9,12 +9,19 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 from trninfer import simulator
+from trninfer.simulator import nki_version
 from trninfer.simulator.nki.api import table
 
-MODULES = {"nki": nki, "nki.isa": nisa, "nki.language": nl, "nki.collectives": nki.collectives}
-FUNCTIONS = [f for f in table("0.6")["functions"] if f["kind"] == "function" and f["module"] in MODULES]
+MODULES = {
+    "nki": nki,
+    "nki.isa": nisa,
+    "nki.language": nl,
+    "nki.collectives": nki.collectives,
+    "nki.compiler": nki.compiler,
+}
+FUNCTIONS = [f for f in table("0.7")["functions"] if f["kind"] == "function" and f["module"] in MODULES]
 SIMULATED = [f for f in FUNCTIONS if f["name"] in vars(MODULES[f["module"]])]
-METHODS = [f for f in table("0.6")["functions"] if f.get("class") == "NkiTensor" and f["name"] != "__init__"]
+METHODS = [f for f in table("0.7")["functions"] if f.get("class") == "NkiTensor" and f["name"] != "__init__"]
 
 
 def shown(default):
@@ -38,7 +45,8 @@ def test_signature_is_the_documented_one(function):
     ours = inspect.signature(getattr(MODULES[function["module"]], function["name"])).parameters.values()
     assert [p.name for p in ours] == [p["name"] for p in function["params"]]
     for parameter, expected in zip(ours, function["params"]):
-        if expected["kind"] != "var_keyword":
+        assert (parameter.kind is inspect.Parameter.KEYWORD_ONLY) == (expected["kind"] == "keyword")
+        if expected["kind"] != "var_keyword" and expected.get("default") != "None":
             assert shown(parameter.default) == documented(expected)
 
 
@@ -54,12 +62,12 @@ def test_the_instructions_of_every_kernel_here_are_simulated():
     instructions = """dma_copy dma_transpose nc_matmul nc_transpose tensor_copy tensor_tensor tensor_scalar
         scalar_tensor_tensor tensor_reduce activation activation_reduce reciprocal memset iota max8 nc_find_index8"""
     assert {f"nki.isa.{name}" for name in instructions.split()} <= names
-    language = "ndarray zeros ones full load store copy affine_range sequential_range static_range dynamic_range"
+    language = "ndarray zeros ones full load store copy affine_range sequential_range static_range fori_loop"
     assert {f"nki.language.{name}" for name in language.split()} <= names
 
 
 @pytest.mark.parametrize(
-    "constant", [c for c in table("0.6")["constants"] if c["module"] == "nki.language"], ids=lambda c: c["name"]
+    "constant", [c for c in table("0.7")["constants"] if c["module"] == "nki.language"], ids=lambda c: c["name"]
 )
 def test_language_constants_exist(constant):
     assert hasattr(nl, constant["name"])
@@ -67,7 +75,7 @@ def test_language_constants_exist(constant):
 
 @pytest.mark.parametrize(
     "entry",
-    [c for c in table("0.6")["classes"] if c["module"] == "nki.isa" and c["bases"] == ["Enum"]],
+    [c for c in table("0.7")["classes"] if c["module"] == "nki.isa" and c["bases"] == ["Enum"]],
     ids=lambda c: c["name"],
 )
 def test_enums_have_the_documented_members(entry):
@@ -82,6 +90,21 @@ def test_missing_function_is_named():
         named = getattr(MODULES[function["module"]], function["name"])  # so that kernels import
         with pytest.raises(simulator.NotSimulatedError, match=function["name"]):
             named()
+
+
+def test_the_names_of_0_6_are_there_too():
+    named = {f["qualname"] for f in FUNCTIONS}
+    earlier = {f["qualname"]: f for f in table("0.6")["functions"] if f["kind"] == "function"}
+    assert set(earlier) - named == {"nki.language.dynamic_range"} and callable(nl.dynamic_range)
+    assert {"nki.isa.scalar_load", "nki.language.tiles", "nki.compiler.CompileConfig"} <= named - set(earlier)
+
+
+def test_the_version_is_the_one_that_holds(monkeypatch):
+    assert nki.__version__.startswith("0.7.0+")
+    monkeypatch.setenv("NKI_COMPILER_FRONTEND", "custom")
+    assert nki.__version__.startswith("0.6.0+")
+    with nki_version.using("0.7"):
+        assert nki.__version__.startswith("0.7.0+")
 
 
 def test_unknown_name_is_an_attribute_error():

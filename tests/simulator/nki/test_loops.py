@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import counted, indices
 from trninfer import simulator
-from trninfer.simulator import NkiValidationError
+from trninfer.simulator import NkiValidationError, nki_version
+from trninfer.simulator import core as core_module
 from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.errors import UndefinedOnChipWarning
+from trninfer.simulator.nki import loops
 
 
 @nki.jit
@@ -38,7 +41,7 @@ def pick(a, at):
 @given(count=st.integers(-2, 6))
 def test_dynamic_range_takes_its_bound_from_memory(count):
     a = counted(6, 4)
-    (out,) = simulator.run(squares, a, np.array([[count]], np.int32)).outputs
+    (out,) = simulator.run(squares, a, np.array([[count]], np.int32), nki="0.6").outputs
     expected = a**2
     expected[max(count, 0) :] = 0
     assert np.array_equal(out, expected)
@@ -76,14 +79,21 @@ def test_while_loop_runs_until_its_condition_is_zero(core):
     nisa.memset(count, 3)
     nisa.register_load(start, count)
     turns = 0
-    while start:
-        turns += 1
-        nisa.tensor_tensor(count, count, one, nl.subtract)
-        nisa.register_load(start, count)
+    with nki_version.using("0.6"):
+        while start:
+            turns += 1
+            nisa.tensor_tensor(count, count, one, nl.subtract)
+            nisa.register_load(start, count)
     assert turns == 3
 
 
-def test_limits_of_dynamic_loops(core):
+@pytest.fixture
+def in_0_6():
+    with nki_version.using("0.6"):
+        yield
+
+
+def test_limits_of_dynamic_loops(core, in_0_6):
     (i,) = nl.dynamic_range(1)
     with pytest.raises(NkiValidationError, match="cannot be written"):
         nisa.register_move(i, 3)
@@ -99,8 +109,7 @@ def test_a_shape_only_run_knows_what_it_can():
     @nki.jit
     def constant_bounds(a):
         out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
-        for i in nl.dynamic_range(nisa.register_alloc(4)):
-            nisa.dma_copy(out[i], a[i])
+        nl.fori_loop(0, nisa.register_alloc(4), lambda i: nisa.dma_copy(out[i], a[i]))
         return out
 
     a, index = counted(4, 16), np.array([[1]], np.int32)
@@ -109,4 +118,105 @@ def test_a_shape_only_run_knows_what_it_can():
     a = counted(4, 16, 8)
     assert simulator.run(pick, a, index, functional=False).latency_us == simulator.run(pick, a, index).latency_us
     with pytest.raises(NkiValidationError, match="shape-only run"):
-        simulator.run(squares, counted(6, 4), np.array([[1]], np.int32), functional=False)
+        simulator.run(squares, counted(6, 4), np.array([[1]], np.int32), functional=False, nki="0.6")
+
+
+def test_dynamic_range_is_gone_in_0_7(core):
+    with pytest.raises(
+        NkiValidationError, match=r"gone since NKI 0.7: use nl.fori_loop.*`trninfer migrate` rewrites it"
+    ):
+        nl.dynamic_range(4)
+
+
+def test_the_index_of_a_loop_is_a_scalar_unless_a_bound_is_a_register(core):
+    seen = []
+    for bound in (2, nisa.scalar_load(indices([[1]])) + 1, nisa.register_alloc(2)):
+        nl.fori_loop(0, bound, seen.append)
+    with nki_version.using("0.6"):
+        nl.fori_loop(0, 2, seen.append)
+    assert [type(i).__name__ for i in seen] == ["NkiScalar"] * 4 + ["VirtualRegister"] * 4
+    nl.fori_loop(0, nisa.register_alloc(2), lambda i: nisa.register_move(i, 9))  # passed by value
+    out = nl.zeros((1, 8), nl.int32, nl.shared_hbm)
+    nl.fori_loop(0, 4, lambda i: nisa.scalar_store(out[:, nl.ds(i * 2 + 1, 1)], i * i))
+    assert out.values[0].tolist() == [0, 0, 0, 1, 0, 4, 0, 9]
+
+
+def test_while_loop_takes_scalars_too(core):
+    left, one = indices([[3]]), indices([[1]])
+
+    def body(r):
+        nisa.tensor_tensor(left, left, one, nl.subtract)
+        return nisa.scalar_load(left)
+
+    nl.while_loop(nisa.scalar_load(left), body)
+    assert left.values == 0
+
+
+def test_a_loop_that_does_not_end_is_stopped(core, monkeypatch):
+    monkeypatch.setattr(loops, "MAX_ITERATIONS", 50)
+    with pytest.raises(NkiValidationError, match="condition is 1 after 50 iterations and the loop runs on"):
+        nl.while_loop(nisa.register_alloc(1), lambda r: r)
+    with pytest.raises(NkiValidationError, match="51 iterations, from 0 to 51; the simulator runs up to 50"):
+        nl.fori_loop(0, 51, lambda i: None)
+
+
+def test_a_kernel_that_does_not_end_is_stopped(core, monkeypatch):
+    monkeypatch.setattr(core_module, "MAX_INSTRUCTIONS", 100)
+    dst = nl.ndarray((1, 1), nl.float32)
+    with pytest.raises(NkiValidationError, match=r"issued 100 instructions.* does it end"):
+        while True:
+            nisa.memset(dst, 0.0)
+
+
+def test_a_body_that_changes_from_one_iteration_to_the_next_is_refused(core):
+    dst, first = nl.ndarray((4, 8), nl.float32), [True]
+
+    def once(i):
+        if first.pop() if first else False:
+            nisa.memset(dst, 0.0)
+        nisa.tensor_scalar(dst, dst, nl.add, 1.0)
+
+    def wider(i):
+        first.append(i)
+        nisa.memset(dst[:, : len(first)], 0.0)
+
+    with pytest.raises(NkiValidationError, match=r"iteration 2 issues tensor_scalar .* where the first issued memset"):
+        nl.fori_loop(0, 3, once)
+    with pytest.raises(NkiValidationError, match="iteration 2 issues memset"):
+        nl.fori_loop(0, 3, wider)
+    with nki_version.using("0.6"):
+        nl.fori_loop(0, 3, wider)
+
+
+def test_engines_rest_where_a_loop_begins_and_ends():
+    """Public kernels say that entering a loop quiesces all engines: many entries take longer than one."""
+
+    @nki.jit
+    def kernel(a, entries):
+        tiles = [nl.load(a) for _ in range(4)]
+        for entry in range(entries):
+            part = tiles[entry * (4 // entries) : (entry + 1) * (4 // entries)]
+            nl.fori_loop(0, 2, lambda i, part=part: [nisa.tensor_scalar(t, t, nl.add, 1.0) for t in part])
+        out = nl.ndarray((4, *a.shape), a.dtype, nl.shared_hbm)
+        for position, tile in enumerate(tiles):
+            nl.store(out[position], tile)
+        return out
+
+    runs = [simulator.run(kernel, counted(4, 64), entries=entries) for entries in (1, 4)]
+    assert all((run.outputs[0] == counted(4, 64) + 2).all() for run in runs)
+    assert runs[0].latency_us < runs[1].latency_us
+    program = runs[0].program
+    begin, end = (i for i in program if i.op == "fori_loop")
+    times = {e.position: e for e in runs[0].timeline}
+    assert max(times[i].done_ns for i in range(begin.index)) <= times[begin.index].start_ns
+    assert times[end.index].end_ns <= min(times[i].issued_ns for i in range(end.index + 1, len(program)))
+
+
+def test_cores_that_loop_differently_are_warned_of():
+    @nki.jit
+    def kernel(a):
+        nl.fori_loop(0, nl.program_id() + 1, lambda i: nl.load(a))
+        return nl.zeros(a.shape, a.dtype, nl.shared_hbm)
+
+    with pytest.warns(UndefinedOnChipWarning, match="1 times on core 0 and 2 times on core 1"):
+        simulator.run(kernel[2], counted(4, 4))

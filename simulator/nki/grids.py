@@ -1,0 +1,323 @@
+"""Tiles and blocks: a tensor navigated by the coordinates of its tiles, since NKI 0.7. Views alone: nothing is moved.
+
+A grid selects a rectangle of whole tiles (the last of a dimension may be partial). `.data` is the tensor that an
+instruction takes. Documented: the names, attributes and errors (en/latest/nki/api/generated/nki.language.tiles.html,
+and so blocks, alloc_tiles, alloc_blocks, NkiGrid). Assumed, as the pages that can be read do not say:
+
+- an integer index drops its dimension from `shape`, and of an untiled leading dimension also from `element_shape` and
+  `.data`;
+- `is_remainder` is true where any tile of the selection is partial;
+- in SBUF and PSUM rows of tiles lie one after the other in the free dimension, each row as the tensor has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from ..core import active
+from ..errors import NkiValidationError, OperatorError, OutOfBoundsError, ShapeError
+from ..memory import MemoryRegion
+from ..nki_version import is_traced
+from ..registers import DeviceNumber
+from ..tensor import NkiTensor
+
+
+@dataclass(frozen=True)
+class _Dimension:
+    """One dimension of the tensor that a grid is of: elements [start, stop) are selected, in steps of `step`."""
+
+    start: int
+    stop: int
+    step: int  # elements of a tile or block; 1 where the dimension is not tiled
+    tiled: bool
+    indexed: bool = False  # by an integer: no coordinate any more
+
+    @property
+    def count(self) -> int:
+        return -(-(self.stop - self.start) // self.step)
+
+    def part(self, first: int, last: int) -> _Dimension:
+        """Steps first to last of the selection."""
+        start = self.start + first * self.step
+        return replace(self, start=start, stop=min(self.start + last * self.step, self.stop))
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where elements lie: in `tensor`, whose dimensions are the grid's, or, where `rows` is not 0, in rows of tiles of
+    that many partitions, one after the other in the free dimension of a tensor [rows, ...]."""
+
+    tensor: NkiTensor
+    element_shape: tuple[int, ...]
+    rows: int = 0
+
+    def view(self, dimensions: tuple[_Dimension, ...]) -> NkiTensor | None:
+        """The tensor of a selection, or None where no view is it."""
+        if not self.rows:
+            kept = tuple(d for d in dimensions if d.tiled or not d.indexed)
+            keys = tuple(d.start if d.indexed and not d.tiled else slice(d.start, d.stop) for d in dimensions)
+            found = self.tensor[keys]
+            return found if found.ndim == len(kept) else found.reshape(tuple(d.stop - d.start for d in kept))
+        lead, partitions, free = dimensions[: -self._rank], dimensions[-self._rank], dimensions[1 - self._rank :]
+        at, size = partitions.start % self.rows, partitions.stop - partitions.start
+        if any(d.stop - d.start != 1 for d in lead) or at + size > self.rows:
+            return None
+        row = 0
+        for dimension, extent in zip(lead, self.element_shape):
+            row = row * extent + dimension.start
+        row = row * -(-self.element_shape[-self._rank] // self.rows) + partitions.start // self.rows
+        keys = (slice(at, at + size), row, *(slice(d.start, d.stop) for d in free))
+        return self.tensor[keys]
+
+    @property
+    def _rank(self) -> int:
+        """Dimensions from the partitions on."""
+        return self.tensor.ndim - 1
+
+
+class NkiGrid:
+    """What grids of tiles and of blocks share (nki.language.NkiGrid). Made by `nl.tiles`, `nl.blocks` and `alloc_`."""
+
+    def __init__(self, layout: _Layout, dimensions: tuple[_Dimension, ...], tile_shape: tuple[int, ...]) -> None:
+        self._layout = layout
+        self._dimensions = dimensions
+        self.tile_shape = tile_shape
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Tiles (or blocks) along each dimension that has not been indexed; elements of one that is not tiled."""
+        return tuple(d.count for d in self._dimensions if not d.indexed)
+
+    @property
+    def element_shape(self) -> tuple[int, ...]:
+        """Elements selected along each dimension."""
+        return tuple(d.stop - d.start for d in self._dimensions if d.tiled or not d.indexed)
+
+    @property
+    def index_step_elements(self) -> tuple[int, ...]:
+        """Elements that one step of each coordinate moves by."""
+        return tuple(d.step for d in self._dimensions if not d.indexed)
+
+    @property
+    def is_remainder(self) -> bool:
+        """True if a tile (or block) of the selection is partial."""
+        return any((d.stop - d.start) % d.step for d in self._dimensions)
+
+    @property
+    def dtype(self) -> str:
+        return self._layout.tensor.dtype
+
+    @property
+    def buffer(self) -> MemoryRegion:
+        return self._layout.tensor.buffer
+
+    @property
+    def is_data_representable(self) -> bool:
+        """True if one tensor is the selection."""
+        return self._layout.view(self._dimensions) is not None
+
+    @property
+    def data(self) -> NkiTensor:
+        """The selection as one operand of an instruction; NkiValidationError where no tensor is that."""
+        found = self._layout.view(self._dimensions)
+        if found is None:
+            raise NkiValidationError(
+                f"{self!r}: its rows of tiles lie in different places of the partitions, so no tensor is the selection "
+                "(is_data_representable); index it down to one row of tiles"
+            )
+        return found
+
+    def __getitem__(self, key: Any) -> Any:
+        keys = list(key) if isinstance(key, tuple) else [key]
+        free = [at for at, d in enumerate(self._dimensions) if not d.indexed]
+        if Ellipsis in keys:
+            at = keys.index(Ellipsis)
+            keys[at : at + 1] = [slice(None)] * (len(free) - len(keys) + 1)
+        if len(keys) > len(free):
+            raise OutOfBoundsError(f"{self!r}: {len(keys)} coordinates for {len(free)} dimensions of the grid")
+        dimensions = list(self._dimensions)
+        for at, item in zip(free, keys):
+            dimensions[at] = self._part(dimensions[at], item)
+        return self._with(tuple(dimensions))
+
+    def _part(self, dimension: _Dimension, item: Any) -> _Dimension:
+        count = dimension.count
+        if isinstance(item, slice):
+            first, last, step = item.indices(count)
+            if step != 1 or first >= last:
+                raise OutOfBoundsError(f"{self!r}: a slice takes neighbouring tiles, at least one, came {item}")
+            if not dimension.tiled and last - first != count:
+                raise NkiValidationError(
+                    f"{self!r}: a dimension that is not tiled is taken one slab at a time, by an index"
+                )
+            return dimension.part(first, last)
+        if isinstance(item, DeviceNumber):
+            raise NkiValidationError(
+                f"{self!r}: the coordinate is a number of the device; move the tensor by index_step_elements with "
+                "t.ap(..., scalar_offset=...)"
+            )
+        if isinstance(item, bool) or not hasattr(item, "__index__"):
+            raise OperatorError(f"{self!r}: a coordinate must be an integer or a slice, came {type(item).__name__}")
+        index = item.__index__()
+        if not -count <= index < count:
+            raise OutOfBoundsError(f"{self!r}: coordinate {index} is out of bounds, allowed 0 to {count - 1}")
+        found = dimension.part(index % count, index % count + 1)
+        return replace(found, indexed=True)
+
+    def _with(self, dimensions: tuple[_Dimension, ...]) -> NkiGrid:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise OperatorError(f"{self!r} has no coordinates left")
+        return self.shape[0]
+
+    __iter__ = None  # else Python goes by indices until one is out of bounds, as an error
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        return f"{kind}({list(self.shape)} of {list(self.tile_shape)}, {self._layout.tensor.label})"
+
+
+class NkiTileGrid(NkiGrid):
+    """A tensor in the coordinates of its tiles (nki.language.NkiTileGrid)."""
+
+    def _with(self, dimensions: tuple[_Dimension, ...]) -> NkiTileGrid:
+        return NkiTileGrid(self._layout, dimensions, self.tile_shape)
+
+
+class NkiBlockGrid(NkiGrid):
+    """A tensor in the coordinates of blocks of tiles (nki.language.NkiBlockGrid)."""
+
+    def __init__(
+        self,
+        layout: _Layout,
+        dimensions: tuple[_Dimension, ...],
+        tile_shape: tuple[int, ...],
+        block_shape: tuple[int, ...],
+    ) -> None:
+        super().__init__(layout, dimensions, tile_shape)
+        self.block_shape = block_shape
+
+    def _with(self, dimensions: tuple[_Dimension, ...]) -> NkiBlockGrid:
+        return NkiBlockGrid(self._layout, dimensions, self.tile_shape, self.block_shape)
+
+
+def tiles(source: Any, *, tile_shape: tuple[int, ...] | None = None) -> NkiTileGrid:
+    """`source`, a tensor or a grid, as a grid of tiles of `tile_shape`, which a grid has already."""
+    layout, dimensions, shape = _source("tiles", source, tile_shape)
+    return NkiTileGrid(layout, _steps("tiles", dimensions, shape), shape)
+
+
+def blocks(source: Any, *, tile_shape: tuple[int, ...] | None = None, block_shape: tuple[int, ...]) -> NkiBlockGrid:
+    """`source` as a grid of blocks of `block_shape` tiles each."""
+    layout, dimensions, shape = _source("blocks", source, tile_shape)
+    block = _shape("blocks", "block_shape", block_shape)
+    if len(block) != len(shape):
+        raise ShapeError(f"nl.blocks: block_shape {block} must have the {len(shape)} dimensions of tile_shape {shape}")
+    extents = tuple(count * extent for count, extent in zip(block, shape))
+    return NkiBlockGrid(layout, _steps("blocks", dimensions, extents), shape, block)
+
+
+def alloc_tiles(
+    *, tile_shape: Any, element_shape: Any, buffer: Any, dtype: Any, address: Any = None, name: str = ""
+) -> NkiTileGrid:
+    """A new tensor of `element_shape`, uninitialised, as a grid of tiles of `tile_shape`, of its last dimensions."""
+    layout, dimensions, shape = _allocated("alloc_tiles", tile_shape, element_shape, (buffer, dtype, address, name))
+    return NkiTileGrid(layout, _steps("alloc_tiles", dimensions, shape), shape)
+
+
+def alloc_blocks(
+    *,
+    tile_shape: Any,
+    block_shape: Any,
+    element_shape: Any,
+    buffer: Any,
+    dtype: Any,
+    address: Any = None,
+    name: str = "",
+) -> NkiBlockGrid:
+    """A new tensor as `alloc_tiles` makes it, as a grid of blocks of `block_shape` tiles."""
+    block = _shape("alloc_blocks", "block_shape", block_shape)
+    layout, dimensions, shape = _allocated("alloc_blocks", tile_shape, element_shape, (buffer, dtype, address, name))
+    if len(block) != len(shape):
+        raise ShapeError(f"nl.alloc_blocks: block_shape {block} must have the rank of tile_shape {shape}")
+    extents = tuple(count * extent for count, extent in zip(block, shape))
+    return NkiBlockGrid(layout, _steps("alloc_blocks", dimensions, extents), shape, block)
+
+
+def like(grid: NkiGrid, dtype: Any, buffer: Any, name: str) -> NkiGrid:
+    """New storage for what a grid selects, in the same tiles and blocks (nl.empty_like of a grid)."""
+    options = {"element_shape": grid.element_shape, "dtype": dtype or grid.dtype, "buffer": buffer or grid.buffer}
+    if isinstance(grid, NkiBlockGrid):
+        return alloc_blocks(tile_shape=grid.tile_shape, block_shape=grid.block_shape, name=name, **options)
+    return alloc_tiles(tile_shape=grid.tile_shape, name=name, **options)
+
+
+def _source(what: str, source: Any, tile_shape: Any) -> tuple[_Layout, tuple[_Dimension, ...], tuple[int, ...]]:
+    """The layout of a source, its selection with no steps yet, and the tile shape."""
+    _only_traced(what)
+    if isinstance(source, NkiGrid):
+        shape = source.tile_shape if tile_shape is None else _shape(what, "tile_shape", tile_shape)
+        return source._layout, source._dimensions, shape
+    if not isinstance(source, NkiTensor):
+        raise OperatorError(f"nl.{what}: source must be a tensor or a grid, came {type(source).__name__}")
+    if tile_shape is None:
+        raise OperatorError(f"nl.{what}: tile_shape is needed for a tensor")
+    shape = _shape(what, "tile_shape", tile_shape)
+    if source.storage.on_chip and len(shape) != source.ndim:
+        raise ShapeError(
+            f"nl.{what}: tile_shape {shape} must have the {source.ndim} dimensions of {source.label}, on chip"
+        )
+    dimensions = tuple(_Dimension(0, extent, 1, tiled=False) for extent in source.shape)
+    return _Layout(source, source.shape), dimensions, shape
+
+
+def _steps(what: str, dimensions: tuple[_Dimension, ...], extents: tuple[int, ...]) -> tuple[_Dimension, ...]:
+    """The dimensions with the last ones in steps of a tile's or block's extents."""
+    if len(extents) > len(dimensions):
+        raise ShapeError(f"nl.{what}: {len(extents)} dimensions of a tile for {len(dimensions)} of the tensor")
+    untiled = len(dimensions) - len(extents)
+    found = list(dimensions[:untiled])
+    for dimension, extent in zip(dimensions[untiled:], extents):
+        found.append(_Dimension(dimension.start, dimension.stop, extent, tiled=True))
+    return tuple(found)
+
+
+def _allocated(
+    what: str, tile_shape: Any, element_shape: Any, tensor: tuple[Any, Any, Any, str]
+) -> tuple[_Layout, tuple[_Dimension, ...], tuple[int, ...]]:
+    _only_traced(what)
+    shape, elements = _shape(what, "tile_shape", tile_shape), _shape(what, "element_shape", element_shape)
+    buffer, dtype, address, name = tensor
+    if not isinstance(buffer, MemoryRegion):
+        raise OperatorError(f"nl.{what}: buffer {buffer!r} must be nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm")
+    if not 2 <= len(shape) <= len(elements):
+        raise ShapeError(
+            f"nl.{what}: tile_shape {shape} must have at least two dimensions and at most those of element_shape "
+            f"{elements}"
+        )
+    core = active(f"nl.{what}")
+    dimensions = tuple(_Dimension(0, extent, 1, tiled=False) for extent in elements)
+    if buffer not in (MemoryRegion.sbuf, MemoryRegion.psum):
+        return _Layout(core.ndarray(elements, dtype, buffer, name, address), elements), dimensions, shape
+    lead, partitions, free = elements[: -len(shape)], elements[-len(shape)], elements[1 - len(shape) :]
+    rows = min(shape[0], partitions)
+    count = prod(lead) * -(-partitions // rows)
+    flat = core.ndarray((rows, count * prod(free)), dtype, buffer, name, address)
+    return _Layout(flat.reshape((rows, count, *free)), elements, rows), dimensions, shape
+
+
+def _shape(what: str, name: str, shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, tuple) or any(type(extent) is not int for extent in shape):
+        raise OperatorError(f"nl.{what}: {name} must be a tuple of integers, came {shape!r}")
+    if not shape or min(shape) < 1:
+        raise ShapeError(f"nl.{what}: {name} {shape} must have positive entries")
+    return shape
+
+
+def _only_traced(what: str) -> None:
+    if not is_traced():
+        raise NkiValidationError(f"nl.{what} is new in NKI 0.7")

@@ -1,0 +1,31 @@
+"""The launch grid, as a kernel sees it: which core runs it, and how many do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import active
+from ..errors import NkiValidationError
+
+
+def program_id(axis: int = 0) -> int:
+    """Which core of the launch grid this is."""
+    _axis("program_id", axis)
+    return active("program_id").rank
+
+
+def num_programs(axes: Any = 0) -> int:
+    """How many cores the kernel was launched on."""
+    for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
+        _axis("num_programs", axis)
+    return active("num_programs").programs or 1
+
+
+def program_ndim() -> int:
+    """Dimensions of the launch grid: 1, or 0 where the kernel was launched without one."""
+    return 0 if active("program_ndim").programs is None else 1
+
+
+def _axis(what: str, axis: Any) -> None:
+    if axis not in (0, None):
+        raise NkiValidationError(f"nl.{what}: axis {axis!r}; a launch grid has one axis, 0")
