@@ -73,21 +73,22 @@ def stream_of(output: Path | None) -> IO[str] | None:
     return sys.stdout if output is None else None
 
 
-def write_output(text: str, path: Path | None) -> None:
-    """Write a report to a file, or to standard output where there is no path. A reader that went away is no error."""
-    write_chunks((text,), path)
+def write_output(text: str, path: Path | None, option: str = "--output") -> None:
+    """Write a report to the file that an option names, or to standard output where there is no path. A reader that
+    went away is no error."""
+    write_chunks((text,), path, option)
 
 
-def write_chunks(chunks: Iterable[str], path: Path | None) -> None:
+def write_chunks(chunks: Iterable[str], path: Path | None, option: str = "--output") -> None:
     """Write a report that comes in pieces, as `write_output` writes one."""
-    with open_output(path) as write:
+    with open_output(path, option) as write:
         for chunk in chunks:
             if not write(chunk):
                 break
 
 
 @contextlib.contextmanager
-def open_output(path: Path | None) -> Iterator[Callable[[str], bool]]:
+def open_output(path: Path | None, option: str = "--output") -> Iterator[Callable[[str], bool]]:
     """What writes pieces of a report; it returns whether anyone still reads them.
 
     A regular file takes its place once all is written, and keeps what it held where anything goes wrong before.
@@ -101,7 +102,7 @@ def open_output(path: Path | None) -> Iterator[Callable[[str], bool]]:
         with _open_special(target) if is_special(path) else _replacing(target) as write:
             yield write
     except OSError as error:
-        raise UsageError(f"--output {path}: cannot be written: {reason(error)}") from None
+        raise UsageError(f"{option} {path}: cannot be written: {reason(error)}") from None
 
 
 def write_stdout(text: str) -> bool:
@@ -125,7 +126,7 @@ def write_stdout(text: str) -> bool:
 
 def write_stderr(text: str) -> None:
     """Write to standard error as far as there is one."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):  # ValueError: it was closed
         if sys.stderr is not None:
             sys.stderr.write(text)
             sys.stderr.flush()

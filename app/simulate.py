@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .errors import CHECK_FAILED, UsageError
+from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain, reason
 from .option_groups import takes_options
 from .options import NkiVersion, Target
-from .output import check_files, check_kept, write_output
+from .output import check_files, check_kept, write_output, write_stderr
 from .text import printable
+
+if TYPE_CHECKING:
+    from ..simulator import Run
 
 HELP = """Run a script with `import nki` on the simulated NeuronCore; a line for each launch on standard error.
 
@@ -54,8 +59,7 @@ def simulate(
     nki: NkiVersion = None,
 ) -> None:
     """Run a file, tell each launch, and write the trace and page that were asked for."""
-    from ..simulator import NkiValidationError, Run, write_trace
-    from ..simulator.html import page
+    from ..simulator import NkiValidationError
     from ..simulator.script import line_of, run_script
 
     if not file.is_file():
@@ -64,13 +68,16 @@ def simulate(
         raise UsageError(f"{file}: a notebook; jupyter nbconvert --to script makes a Python file of it")
     check_files(None, trace, report)
     check_kept((file,), ("--trace", trace), ("--report", report))
+    # The script may change the folder.
+    trace, report = (Path(os.path.abspath(path)) if path is not None else None for path in (trace, report))
+    source = Path(os.path.abspath(file))
     runs: list[Run] = []
     keep = trace is not None or report is not None
 
     def observe(run: Run, shapes: list[str]) -> None:
-        typer.echo(printable(line_of(run, shapes)), err=True)
+        write_stderr(f"{printable(line_of(run, shapes))}\n")
         for finding in run.findings:
-            typer.echo(printable(f"  {finding}"), err=True)
+            write_stderr(f"  {printable(str(finding))}\n")
         counts.append(len(run.findings))
         if keep:
             runs.append(run)
@@ -82,18 +89,41 @@ def simulate(
         raise UsageError(str(error)) from None
     if not counts and not status:
         call = "the script has to call one with arrays, as in kernel(np.ones((128, 512), np.float32))"
-        typer.echo(f"{file}: no kernel was launched; {call}", err=True)
-    _tell_lint(file, nki)
-    if trace is not None:
-        write_trace(trace, runs)
-    if report is not None:
-        write_output(page(runs), report)
+        write_stderr(f"{printable(str(file))}: no kernel was launched; {call}\n")
+    _tell_lint(source, str(file), nki)
+    if not _write_files(runs, trace, report):
+        status = BAD_USAGE
     if sum(counts) and not status:
         status = CHECK_FAILED
     raise typer.Exit(status)
 
 
-def _tell_lint(file: Path, nki: str | None) -> None:
+def _write_files(runs: list[Run], trace: Path | None, report: Path | None) -> bool:
+    """Write what was asked for, each whatever becomes of the other; True if all went well.
+
+    Where the script removed the folder that a file goes to, it is made again.
+    """
+    from ..simulator import write_trace
+    from ..simulator.html import page
+
+    files: tuple[tuple[str, Path | None, Callable[[Path], None]], ...] = (
+        ("--trace", trace, lambda path: write_trace(os.path.realpath(path), runs)),
+        ("--report", report, lambda path: write_output(page(runs), path, "--report")),
+    )
+    well = True
+    for option, path, write in files:
+        try:
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write(path)
+        except (OSError, UsageError) as error:
+            told = f"{option} {path}: cannot be written: {reason(error)}" if isinstance(error, OSError) else str(error)
+            complain(told)
+            well = False
+    return well
+
+
+def _tell_lint(file: Path, name: str, nki: str | None) -> None:
     """A line about what no run shows: the simulator runs Python itself, the compiler a part of it."""
     from ..simulator.lint import SourceError, check_file
 
@@ -103,4 +133,5 @@ def _tell_lint(file: Path, nki: str | None) -> None:
         return
     if findings:
         count = "1 finding" if len(findings) == 1 else f"{len(findings)} findings, the first"
-        typer.echo(printable(f"{file}: trninfer lint has {count}: {findings[0]}"), err=True)
+        first = str(findings[0]).replace(str(file), name)
+        write_stderr(f"{printable(f'{name}: trninfer lint has {count}: {first}')}\n")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
 from ..output import write_output
 
 if TYPE_CHECKING:
@@ -31,9 +29,4 @@ def write_report(
         return
     from .html_page import render_page
 
-    page = render_page(report, timelines, comparison)
-    target = Path(os.path.realpath(path))
-    try:
-        write_output(page, target)
-    except UsageError as error:
-        raise UsageError(str(error).replace(f"--output {target}", f"--report {path}")) from None
+    write_output(render_page(report, timelines, comparison), path, "--report")

@@ -109,3 +109,39 @@ def test_what_goes_wrong_is_told(folder):
         assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
     wrong = start(folder, "kernel.py", NEURON_PLATFORM_TARGET_OVERRIDE="trn9")
     assert wrong.returncode == 2 and "trn9" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def start_away(folder, before, after=""):
+    """Run a script that executes `before` its launch and `after` it, from a folder of its own, with both files."""
+    place = folder / "place"
+    place.mkdir()
+    text = f"import os, sys, shutil, resource\n{before}\n" + KERNEL.format(part="", grid="") + f"    {after}\n"
+    (folder / "away.py").write_text(text, encoding="utf-8")
+    return place, start(place, "--trace", "t.json", "--report", "r.html", "../away.py")
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("os.chdir('..')", ""),
+        ("os.chdir('..'); shutil.rmtree('place')", ""),
+        ("sys.stderr.close()", "sys.stdout.close()"),
+        ("", "sys.stderr = None"),
+    ],
+)
+def test_files_go_where_they_were_asked_for_whatever_the_script_does(folder, before, after):
+    place, done = start_away(folder, before, after)
+    assert "Traceback" not in done.stderr and done.returncode in (0, 1)
+    assert json.loads((place / "t.json").read_text())["traceEvents"] and "doubled" in (place / "r.html").read_text()
+    assert not (folder / "t.json").exists() and not (folder / "r.html").exists()
+
+
+def test_a_file_that_cannot_be_written_is_named_and_the_other_is_written(folder):
+    place, done = start_away(folder, "", "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("trninfer: ")]
+    assert [line.partition("/")[0] for line in told] == ["trninfer: --trace ", "trninfer: --report "]
+    assert all("cannot be written: File too large" in line for line in told) and list(place.iterdir()) == []
+    place.rmdir()
+    place, done = start_away(folder, "", "os.mkdir('t.json')")
+    assert done.returncode == 2 and "--trace" in done.stderr and (place / "r.html").exists()
