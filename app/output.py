@@ -14,6 +14,9 @@ from typing import IO, BinaryIO
 from .errors import UsageError, reason
 
 
+PARTIAL = ".partial"  # after the name of an --output: the file in which its answers wait until they are all there
+
+
 def check_output(path: Path | None, option: str = "--output") -> None:
     """UsageError where `path` could not be written to; called before the work, not after it."""
     if path is None:
@@ -25,6 +28,8 @@ def check_output(path: Path | None, option: str = "--output") -> None:
     except (OSError, ValueError) as error:  # links that lead in circles, a name that is too long, and such
         raise UsageError(f"{option} {path}: {reason(error)}") from None
     target = Path(os.path.realpath(path))
+    if target.name.endswith(PARTIAL):
+        raise UsageError(f"{option} {path}: names that end in {PARTIAL} are those of unfinished answers; give another")
     if target.is_dir():
         raise UsageError(f"{option} {path}: is a folder; give the name of a file")
     if not target.parent.is_dir():

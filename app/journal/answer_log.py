@@ -22,9 +22,9 @@ from typing import Any, BinaryIO
 
 from ...inference.predictions import LabelProbability, Prediction
 from ..errors import UsageError, reason
+from ..output import PARTIAL
 from .identity import Identity, check_identity
 
-SUFFIX = ".partial"
 _KIND = "trninfer answers"
 _CHUNK = 1 << 20  # bytes read at once
 _MAX_LINE = 1 << 24  # bytes of an answer; a thousand labels take some hundred thousand
@@ -148,7 +148,7 @@ def open_log(target: Path, identity: Identity, labels: tuple[str, ...], resume: 
     UsageError where another run has it, where the answers are of another kind of run, where there are any that nobody
     asked to go on from, or where the file is not ours.
     """
-    path = Path(f"{target}{SUFFIX}")
+    path = Path(f"{target}{PARTIAL}")
     try:
         file = _open_locked(path, target)
         try:

@@ -88,6 +88,16 @@ def test_each_file_is_written_by_one_option(cli, feature_model, tmp_path: Path) 
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("option", ["--output", "--report", "--trace"])
+def test_names_of_unfinished_answers_are_refused(cli, pictures, picture_model, tmp_path: Path, option: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "w.csv.partial")
+    for name in ("w.csv.partial", "link"):
+        arguments = ("--format", "csv", "--output", tmp_path / "w.csv") if option != "--output" else ()
+        outcome = cli("classify", pictures, "--model", picture_model, *arguments, option, tmp_path / name)
+        assert outcome.status == 2 and f"{option} {tmp_path / name}: names that end in .partial" in outcome.err
+        assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
 def test_reasons_are_in_words() -> None:
     assert reason(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x")) == os.strerror(errno.ENOSPC)
     assert reason(ValueError("so")) == "so" and reason(MemoryError()) == "MemoryError"
