@@ -13,7 +13,6 @@ from typing import IO, BinaryIO
 
 from .errors import UsageError, reason
 
-
 PARTIAL = ".partial"  # after the name of an --output: the file in which its answers wait until they are all there
 
 

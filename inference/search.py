@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 from collections.abc import Iterator, Sequence
@@ -97,8 +98,9 @@ def _search_folder(folder: str, search: _Search) -> None:
 
 
 def _search_glob(pattern: str, search: _Search) -> None:
+    before = len(search.problems)
     any_match = False
-    for match in sorted(glob.glob(pattern)):
+    for match in sorted(_matches(pattern, search)):
         if not os.path.isdir(match):
             search.add(match)
         elif search.recursive:
@@ -106,8 +108,33 @@ def _search_glob(pattern: str, search: _Search) -> None:
         else:
             continue
         any_match = True
-    if not any_match:
+    if not any_match and len(search.problems) == before:
         search.fail(pattern, "no file matches")
+
+
+def _matches(pattern: str, search: _Search) -> list[str]:
+    """The paths that a pattern means, as `glob.glob` finds them; a folder that cannot be read is a problem, where that
+    leaves it out."""
+    if not glob.has_magic(pattern):
+        return [pattern] if os.path.lexists(pattern) else []
+    above, name = os.path.split(pattern)
+    folders = _matches(above, search) if above not in ("", pattern) else [above]
+    found = []
+    for folder in folders:
+        try:
+            if not name:  # the pattern ends with a slash
+                found += [os.path.join(folder, "")] if os.path.isdir(folder) else []
+            elif not glob.has_magic(name):
+                os.lstat(os.path.join(folder, name))
+                found.append(os.path.join(folder, name))
+            else:
+                shown = [entry for entry in os.listdir(folder or os.curdir) if name[0] == "." or entry[0] != "."]
+                found += [os.path.join(folder, entry) for entry in fnmatch.filter(shown, name)]
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            search.fail(folder, describe(error))
+    return found
 
 
 def _pictures_in(folder: str, search: _Search) -> Iterator[str]:

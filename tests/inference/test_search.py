@@ -1,5 +1,6 @@
 """Finding pictures."""
 
+import glob
 import os
 import threading
 from pathlib import Path
@@ -12,7 +13,7 @@ from trninfer.app.errors import UsageError
 from trninfer.app.picture_inputs import find_named_pictures
 from trninfer.inference.features import read_features
 from trninfer.inference.pictures import decode_ahead, read_picture
-from trninfer.inference.search import PICTURE_SUFFIXES, STANDARD_INPUT, find_pictures
+from trninfer.inference.search import PICTURE_SUFFIXES, STANDARD_INPUT, _matches, _Search, find_pictures
 from trninfer.models import ImageInput
 from trninfer.models.errors import InputError
 
@@ -46,6 +47,27 @@ def test_globs(folder: Path) -> None:
     assert names([f"{folder}/*.png"]) == ["b.png", "weird[1].png"]
     assert names([f"{folder}/weird[1].png"]) == ["weird[1].png"]  # a file of that name is no pattern
     assert names([f"{folder}/*"]) == ["a.JPG", "b.png", "c.webp", "notes.txt", "weird[1].png"]
+
+
+PARTS = ("*", "?", "a", "b.png", "[ab]*", "[!a]*", ".*", ".h", "..", ".", "", "**", "*.png", "no")
+
+
+@given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=4), st.booleans())
+def test_patterns_mean_what_they_mean_to_glob(tmp_path_factory, parts: list[str], absolute: bool) -> None:
+    folder = tmp_path_factory.getbasetemp() / "tree"
+    if not folder.exists():
+        for name in ("a/a/b.png", "a/b.png", "a/.h/c.png", "b/a/d.png", "b.png", ".h/a.png", "[ab]"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+        (folder / "no").symlink_to("nowhere")
+    pattern = f"{folder}/{'/'.join(parts)}" if absolute else "/".join(parts)
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        found = _Search(False)
+        assert sorted(_matches(pattern, found)) == sorted(glob.glob(pattern)) and found.problems == []
+    finally:
+        os.chdir(before)
 
 
 def test_each_once(folder: Path) -> None:
@@ -181,6 +203,22 @@ def test_files_without_permission(unprivileged: Path) -> None:
     assert len(found) == 1 and [p.message for p in problems] == ["cannot be read: Permission denied"]
     with pytest.raises(InputError, match="cannot be read: Permission denied"):
         read_picture(found[0], ImageInput(1, 16, 16, "digit", (0.0,), (1.0,)))
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o400, 0o100])
+def test_folders_without_permission_in_a_pattern_are_told(unprivileged: Path, mode: int) -> None:
+    for name in ("open", "shut"):
+        (unprivileged / name).mkdir()
+        (unprivileged / name / "1.png").touch()
+    (unprivileged / "shut").chmod(mode)
+    listed = (["open/1.png", "shut/1.png"], []) if mode == 0o400 else (["open/1.png"], [str(unprivileged / "shut")])
+    found, problems = find_pictures([f"{unprivileged}/*/*.png"])
+    assert ([os.path.relpath(path, unprivileged) for path in found], [problem.input for problem in problems]) == listed
+    assert all(problem.message == "cannot be read: Permission denied" for problem in problems)
+    found, problems = find_pictures([f"{unprivileged}/*/1.png"])
+    assert len(found) + len(problems) == 2 and (mode == 0o100 or len(problems) == 1)
+    found, problems = find_pictures([f"{unprivileged}/shut/*.jpg"])
+    assert found == [] and len(problems) == 1
 
 
 @pytest.mark.parametrize("name", ["x.bin", "x.npy", "x.npz", "x.csv"])
