@@ -21,6 +21,7 @@ from ..runtime.backend import BACKENDS, DTYPES
 from ..runtime.choose import choose_backend
 from ..runtime.session import BatchSession, Session
 from ..runtime.timing import LayerTiming
+from .arrays import check_unmasked
 from .feature_rows import FeatureRows, numbered
 from .features import read_features
 from .pictures import decode_ahead, read_picture
@@ -230,6 +231,7 @@ def _prepare(image: Picture, spec: ImageInput) -> np.ndarray:
         return preprocess(image, spec)
     if not isinstance(image, np.ndarray):
         raise InputError(f"{type(image).__name__} is no picture; give a path, a PIL image or an array")
+    check_unmasked(image)
     if image.dtype.kind == "f" and image.shape == spec.shape:
         if not np.isfinite(image).all():
             raise InputError("holds NaN or infinity")
@@ -249,6 +251,11 @@ def _feature_rows(features: str | os.PathLike[str] | npt.ArrayLike, count: int) 
     try:
         values = np.asarray(features)
     except ValueError as error:  # rows of different lengths
+        raise InputError(f"features: {error}") from None
+    try:
+        for part in features if isinstance(features, (list, tuple)) else (features,):
+            check_unmasked(part)
+    except InputError as error:
         raise InputError(f"features: {error}") from None
     if values.dtype.kind not in "fiub":
         raise InputError(f"features are of type {values.dtype}; real numbers are needed")

@@ -53,3 +53,9 @@ def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
         batch = batch.transpose(0, 3, 1, 2)
     batch = np.ascontiguousarray(batch.reshape(len(batch), *spec.shape))
     return batch if several else batch[0]
+
+
+def check_unmasked(values: object) -> None:
+    """InputError for a masked array with masked values, which NumPy would hand out as if they were not."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError("holds masked values; fill them in, or leave out what they are of")

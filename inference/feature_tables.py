@@ -45,7 +45,12 @@ def read_npz(path: Path) -> FeatureRows:
     file = open_regular(path)
     try:
         archive = zipfile.ZipFile(file)
-        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+        members: dict[str, zipfile.ZipInfo] = {}
+        for member in archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            if name in members:
+                raise ValueError(f"holds two arrays named {name[:40]!r}")
+            members[name] = member
         names = [name for name in members if name in ("x", "X")] or list(members)
         if len(names) != 1:
             raise ValueError(f"holds {len(names)} arrays; it must hold one, or one named x")

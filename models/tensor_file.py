@@ -66,7 +66,9 @@ def read_table(path: Path) -> TensorFile:
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: {describe(error)}") from None
     try:
-        table = json.loads(raw)
+        table = json.loads(raw, object_pairs_hook=_once)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
     except (ValueError, RecursionError):
         raise ModelError(f"{path}: not a safetensors file: its header is not JSON") from None
     if not isinstance(table, dict):
@@ -81,13 +83,15 @@ def read_table(path: Path) -> TensorFile:
 
 
 def check_types(file: TensorFile, names: Iterable[str]) -> None:
-    """ModelError unless the tensors are of a type that `read_tensors` reads and take as many bytes as their shapes."""
+    """ModelError unless the tensors are of a type that `read_tensors` reads, take as many bytes as their shapes, and
+    those of the file fill its data, none over another."""
     for name in names:
         dtype, shape, begin, end = file.entries[name]
         if dtype not in _DTYPES:
             raise ModelError(f"tensor {name!r} is of type {dtype!r}; allowed are {', '.join(_DTYPES)}")
         if end - begin != math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize:
             raise ModelError(f"tensor {name!r} takes {end - begin} bytes, which does not fit its shape {list(shape)}")
+    _check_places(file)
 
 
 def read_tensors(file: TensorFile, names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -122,6 +126,30 @@ def _entries(table: Mapping[str, object], data_bytes: int) -> dict[str, Entry]:
             raise ModelError(f"tensor {name!r} lies outside the file, which is cut short or corrupt")
         entries[name] = Entry(dtype, sizes, begin, end)
     return entries
+
+
+def _check_places(file: TensorFile) -> None:
+    """ModelError unless the tensors fill the data, none over another, as the format asks."""
+    before, reached = "", 0
+    for name, entry in sorted(file.entries.items(), key=lambda item: (item[1].begin, item[1].end)):
+        if entry.begin < reached:
+            raise ModelError(f"tensors {before!r} and {name!r} overlap; in a safetensors file each has its own bytes")
+        if entry.begin > reached:
+            raise ModelError(f"bytes {reached} to {entry.begin} of the data belong to no tensor")
+        before, reached = name, entry.end
+    end = file.file_bytes - file.data_offset
+    if reached < end:
+        raise ModelError(f"bytes {reached} to {end} of the data belong to no tensor")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object; ModelError where it has a name twice."""
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ModelError(f"its header names {name!r} twice")
+        found[name] = value
+    return found
 
 
 def _sizes(value: object) -> Shape | None:

@@ -124,6 +124,8 @@ def test_pictures_are_read_as_far_as_batches_need_them(pictures) -> None:
         (__file__, "not a picture in a known format"),
         ("a\0b", "embedded null"),
         (Image.new("L", (1, 1)), "picture 0: no ink found"),
+        (np.ma.masked_less(np.ones((1, 32, 32), np.float32), 2), "picture 0: holds masked values"),
+        ([np.ma.masked_equal(np.eye(9, dtype=np.uint8), 1)], "picture 0: holds masked values"),
     ],
 )
 def test_pictures_that_cannot_be_used(image, message) -> None:
@@ -167,6 +169,8 @@ def test_features_from_anywhere(rows, samples, tmp_path) -> None:
         ([[1.0] * 64, [2.0]], "features: "),
         (np.array(["x"]), "real numbers are needed"),
         ("no such file.npy", "no such file.npy: no such file"),
+        (np.ma.masked_less(np.ones((2, 64)), 2), "features: holds masked values"),
+        ([np.ones(64), np.ma.masked_less(np.ones(64), 2)], "features: holds masked values"),
     ],
 )
 def test_features_that_cannot_be_used(features, message) -> None:

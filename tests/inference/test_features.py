@@ -177,6 +177,17 @@ def test_damage_is_told_without_the_words_of_libraries(tmp_path: Path) -> None:
             read_features(tmp_path / "x.npz", 4)
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("names", [("x.npy", "x.npy"), ("x", "x.npy"), ("a.npy", "a.npy", "x.npy")])
+def test_archives_with_a_name_twice(tmp_path: Path, names: tuple[str, ...]) -> None:
+    np.save(tmp_path / "x.npy", ROWS)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for name in names:
+            archive.write(tmp_path / "x.npy", name)
+    with pytest.raises(InputError, match=f"holds two arrays named '{names[0][0]}'"):
+        read_features(tmp_path / "x.npz", ROWS.shape[1])
+
+
 def test_archives_of_several_arrays_need_one_named_x(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", a=ROWS, b=ROWS)
     with pytest.raises(InputError, match="holds 2 arrays"):

@@ -157,11 +157,40 @@ def test_bytes_that_are_no_model(tmp_path: Path, content: bytes, says: str) -> N
         (lambda h: h["dense.bias"].update(shape="2"), "not what the format has"),
         (lambda h: h["dense.bias"].update(dtype=["F32"]), "not what the format has"),
         (lambda h: h.update({"dense.bias": 3}), "its entry is no JSON object"),
+        (lambda h: h["dense.bias"].update(data_offsets=[4, 12]), "tensors 'dense.weight' and 'dense.bias' overlap"),
+        (lambda h: h["dense.weight"].update(data_offsets=[8, 32]), "bytes 0 to 8 of the data belong to no tensor"),
+        (lambda h: h.update({"dense.bias": h["dense.weight"] | {"shape": [2], "data_offsets": [0, 8]}}), "overlap"),
     ],
 )
 def test_headers_that_lie(saved: Path, change, says: str) -> None:
     rewrite_header(saved, change)
     with pytest.raises(ModelError, match=says):
+        load_model(saved)
+
+
+def test_bytes_that_belong_to_no_tensor(saved: Path) -> None:
+    content = saved.read_bytes()
+    saved.write_bytes(content + b"more")
+    with pytest.raises(ModelError, match="bytes 32 to 36 of the data belong to no tensor"):
+        load_model(saved)
+
+    def move(header) -> None:
+        for name in tensors():
+            header[name]["data_offsets"] = [place + 4 for place in header[name]["data_offsets"]]
+
+    saved.write_bytes(content + bytes(4))
+    rewrite_header(saved, move)
+    with pytest.raises(ModelError, match="bytes 0 to 4 of the data belong to no tensor"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("name", ["dense.bias", "__metadata__", "dtype"])
+def test_headers_that_name_something_twice(saved: Path, name: str) -> None:
+    content = saved.read_bytes()
+    length = struct.unpack("<Q", content[:8])[0]
+    text = content[8 : 8 + length].replace(f'"{name}":'.encode(), f'"{name}":{{}},"{name}":'.encode())
+    saved.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + length :])
+    with pytest.raises(ModelError, match=f"its header names '{name}' twice"):
         load_model(saved)
 
 
