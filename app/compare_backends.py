@@ -10,9 +10,9 @@ from ..inference.predictions import make_predictions
 from ..inference.stream import Batch, SourceBatch
 from ..models.files import Model
 from ..runtime.backend import latency_note
-from ..runtime.beside import SimulatorBeside
 from ..runtime.measure.compare import compare_backends
 from ..runtime.session import Result
+from ..runtime.simulated import SimulatedBackend
 from ..runtime.verify import Verification, Verifier
 from .backends import open_backend
 from .options import AnswerOptions
@@ -35,9 +35,9 @@ def run_comparison(
         values.append(np.asarray(batch))  # arrays: a comparison sends no sources
     inputs = np.concatenate(values)
     report = Report.on(command, model.network.name, chip.info, options.dtype)
-    with SimulatorBeside(chip.info.target) as simulator:
-        report.comparison = compare_backends(model, inputs, chip, simulator, options.dtype, options.batch_size)
-        report.latency_note = latency_note(simulator.info)  # of the predictions beside the measurements
+    simulator = SimulatedBackend(chip.info.target)
+    report.comparison = compare_backends(model, inputs, chip, simulator, options.dtype, options.batch_size)
+    report.latency_note = latency_note(simulator.info)  # of the predictions beside the measurements
     result = report.comparison.result
     report.tables = [LayerTable(model.network.name, "", result.layers)]
     report.predictions = make_predictions(

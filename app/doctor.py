@@ -13,7 +13,7 @@ import typer
 from . import options
 from .errors import UsageError
 
-_STATUS = {"ready": "ok", "missing": "missing", "placeholder": "wrong", "too old": "wrong", "too new": "wrong"}
+_STATUS = {"ready": "ok", "newer": "ok", "missing": "missing", "placeholder": "wrong", "too old": "wrong"}
 
 
 def doctor(

@@ -51,7 +51,8 @@ NrtpyOption = Annotated[
     typer.Option(
         "--nrtpy",
         metavar="DIR",
-        help="On the chip: environment with nrtpy, where this one has none. [default: TRNINFER_NRTPY]",
+        help="On the chip: an environment with nrtpy, to run kernels by it and not by TorchNeuron. "
+        "[default: TRNINFER_NRTPY]",
     ),
 ]
 FormatOption = Annotated[
@@ -110,8 +111,8 @@ class RunOptions:
         bool,
         typer.Option(
             "--device-times",
-            help="On the chip: also time each kernel on the NeuronCore alone, by nrtpy's tracing, else by "
-            "neuron-bench.",
+            help="On the chip: also time each kernel on the NeuronCore alone, by a profile of the device or nrtpy's "
+            "tracing.",
         ),
     ] = False
     nrtpy: NrtpyOption = None

@@ -17,9 +17,9 @@ from ..models.bundled import SAMPLES
 from ..models.files import Model, load_model
 from ..models.inputs import ImageInput
 from ..runtime.backend import BackendUnavailable
-from ..runtime.beside import SimulatorBeside
 from ..runtime.neuron.compile_cache import FAILURE_LOG, cache_folder
 from ..runtime.selftest.run import check_kernels, check_network, count_checks
+from ..runtime.simulated import SimulatedBackend
 from .backends import open_backend
 from .errors import complain
 from .options import RunOptions
@@ -45,7 +45,7 @@ def run_selftest(options: RunOptions, archive: Path | None, machine: list[dict[s
     check_output(path, "--archive")
     with ExitStack() as stack:
         try:
-            beside = stack.enter_context(SimulatorBeside(backend.info.target)) if test.on_chip else None
+            beside = SimulatedBackend(backend.info.target) if test.on_chip else None
             progress = stack.enter_context(progress_bar("checking kernels", count_checks(test.dtype), options.quiet))
             for checked in check_kernels(backend, test.dtype, beside):
                 test.kernels.append(checked)

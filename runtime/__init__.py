@@ -4,6 +4,5 @@
 imported. `session` runs a network, `launches` says as which launches (`launch_options`: what was asked for, `network/`:
 in as few as it takes, `layer_launches`: layer by layer), `timing` adds up, `verify` compares with the golden model.
 `neuron/` has all that touches the chip and its tools, `measure/` suites, single kernels and the comparison of both
-backends, `selftest/` holds every kernel against its golden model, `cluster/` shares batches out over workers, `beside`
-has the simulator beside the chip.
+backends, `selftest/` holds every kernel against its golden model and `cluster/` shares batches out over workers.
 """

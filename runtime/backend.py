@@ -36,11 +36,12 @@ class LaunchTime:
     """What one launch of a kernel took, in microseconds, and what it did.
 
     `latency_us` is what the backend's `latency_label` says, `device_us` the time on the device alone where that was
-    measured beside it; each with its 99th percentile where one is known. `flops` are 2 for a multiply-accumulate and 1
-    for an elementwise operation, `hbm_bytes` what moved to and from HBM; both are counted, and 0 where nobody counts
-    them. `bound_by` and `mfu` (0..1) are None where the backend does not know them. `latency_error` is
-    how far a predicted time is likely to be off, as a share of it; None where it is measured or nobody can tell. `form`
-    is how a convolution multiplies its filters (network/forms.py), None where there is none or nobody tells.
+    measured beside it; each with its 99th percentile where one is known. `device_by` names what measured the time
+    on the device. `flops` are 2 for a multiply-accumulate and 1 for an elementwise operation, `hbm_bytes` what moved to
+    and from HBM; both are counted, and 0 where nobody counts them. `bound_by` and `mfu` (0..1) are None where the
+    backend does not know them. `latency_error` is how far a predicted time is likely to be off, as a share of it; None
+    where it is measured or nobody can tell. `form` is how a convolution multiplies its filters (network/forms.py), None
+    where there is none or nobody tells.
     """
 
     latency_us: float
@@ -53,6 +54,7 @@ class LaunchTime:
     mfu: float | None = None
     latency_error: float | None = None
     form: str | None = None
+    device_by: str | None = None
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,9 @@ def decide(name: str) -> Choice:
         return Choice("sim", f"{VARIABLE}=sim")
     found = environment.way_here()
     if found.way is not None:
-        return Choice("neuron", f"a Neuron device and AWS's packages are here, by way of {found.way}")
+        return Choice(
+            "neuron", f"a Neuron device and AWS's packages are here, by way of {environment.WAY_NAMES[found.way]}"
+        )
     missing = "; ".join(found.missing)
     if name == "auto":
         return Choice("sim", missing)

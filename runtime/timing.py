@@ -26,7 +26,8 @@ class LayerTiming:
 
     Shapes have all inputs on their batch axis; flops, bytes and microseconds are sums over the batches. `share` is of
     the whole time, `bound_by` that of the longest batch, `mfu` the one that the sums give. `device_us` is the time on
-    the device alone where a chip's backend was asked for it; `latency_us` is then the host round trip.
+    the device alone where a chip's backend was asked for it, and `device_by` names what measured it; `latency_us` is
+    then the host round trip.
     `latency_error` is the expected error of a predicted time, as a share of it; `form` how a convolution multiplies its
     filters, in the longest batch.
     """
@@ -45,6 +46,7 @@ class LayerTiming:
     device_us: float | None = None
     latency_error: float | None = None
     form: str | None = None
+    device_by: str | None = None
 
 
 class Totals:
@@ -99,6 +101,7 @@ class Totals:
                 bound_by=time.bound_by,
                 mfu=time.mfu,
                 device_us=time.device_us,
+                device_by=time.device_by,
                 latency_error=time.latency_error,
                 form=time.form,
             )
@@ -134,6 +137,7 @@ def _sum(one: LaunchTime, other: LaunchTime, longest: LaunchTime) -> LaunchTime:
         latency_us_p99=_plus(one.latency_us_p99, other.latency_us_p99),
         device_us=_plus(one.device_us, other.device_us),
         device_us_p99=_plus(one.device_us_p99, other.device_us_p99),
+        device_by=longest.device_by,
         flops=one.flops + other.flops,
         hbm_bytes=one.hbm_bytes + other.hbm_bytes,
         bound_by=longest.bound_by,

@@ -188,7 +188,9 @@ def _total(table: LayerTable, report: Report) -> str:
     total = f"{kind} {_microseconds(table.total_us)} us{error}{f' ({detail})' if detail else ''}"
     device = [layer.device_us for layer in table.layers if layer.device_us is not None]
     if len(device) == len(table.layers):
-        total += f", {_microseconds(sum(device))} us ({DEVICE_LABEL.partition(', ')[2]})"
+        means = ", ".join(sorted({layer.device_by for layer in table.layers if layer.device_by}))
+        by = f", by {means}" if means else ""
+        total += f", {_microseconds(sum(device))} us ({DEVICE_LABEL.partition(', ')[2]}{by})"
     return total
 
 

@@ -38,7 +38,7 @@ class ComparedLaunch:
     """One kernel at one shape, on both. Microseconds of one launch; `error` relative to the outputs' magnitude.
 
     `measured_us` and its 99th percentile are what the measuring backend's label says (host round trips), `device_us`
-    its time on the device alone, where known.
+    its time on the device alone, where known, as `device_by` measured it.
     """
 
     name: str
@@ -53,6 +53,7 @@ class ComparedLaunch:
     predicted_us: float
     error: float
     tolerance: float
+    device_by: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -88,7 +89,8 @@ class BackendComparison:
         writer.writeheader()
         number = 0
         for row in self.rows:
-            times = [(self.device_label, row.device_us, row.device_us_p99)] if row.device_us is not None else []
+            by = f" by {row.device_by}" if row.device_by else ""
+            times = [(self.device_label + by, row.device_us, row.device_us_p99)] if row.device_us is not None else []
             for label, median, tail in [*times, (self.measured_label, row.measured_us, row.measured_us_p99)]:
                 number += 1
                 writer.writerow(self._record(f"c{number:02d}", row, label, median, tail))
@@ -145,6 +147,7 @@ class ComparingBackend:
                 predicted_us=predicted.time.latency_us,
                 error=max(errors),
                 tolerance=0.0 if whole else self._tolerance,
+                device_by=measured.time.device_by,
             )
         )
         return measured
@@ -165,7 +168,7 @@ def compare_backends(
     """Run inputs [N, *network.input.shape] on `measured` (the chip) with `predicted` (the simulator) beside it.
 
     Launches of equal kernel, shapes and parameters become one row: with their largest error, and the time that the
-    backends tell for each of them. Where the chip is in this process, `beside.SimulatorBeside` is the simulator.
+    backends tell for each of them.
     """
     both = ComparingBackend(measured, predicted, dtype)
     result = Session(model, both, dtype, batch_size, LaunchOptions("layer")).run(x)

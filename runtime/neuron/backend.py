@@ -1,25 +1,25 @@
-"""The backend on a Trainium chip, by the way that this machine has: NEFF and nrtpy (`nrt.py`) before PyTorch NeuronX
-(`pytorch_backend.py`).
+"""The backend on a Trainium chip, by the way that this machine has: TorchNeuron (`torch_backend.py`) before NEFF and
+nrtpy (`nrt.py`).
 
 In both, operands that nobody may write to stay on the device, intermediate results never leave it, and the time of a
-launch is the wall clock around one synchronised call on data that lies there ("measured, host round trip"), with the
-time on the NeuronCore alone beside it where it can be had ("measured, device"). Written from AWS's documentation (see
-the modules for the pages) and tested against stand-ins; it has not run on a chip yet.
+launch is the wall clock around one synchronised call on data that is there ("measured, host round trip"), with the time
+on the NeuronCore alone beside it where it can be had ("measured, device"). Written from AWS's documentation (see the
+modules for the pages) and tested against stand-ins; it has not run on a chip yet.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from ...kernels import nki_source
 from ..backend import TARGET_VARIABLE, BackendUnavailable, resolve_target
-from ..beside import LazyCounter, SimulatorBeside
 from . import environment
 from .compile_cache import CompileCache, cache_folder, warn_user
-from .compiled import DEFAULT_ITERATIONS, DEFAULT_WARMUP, CompiledKernels, Note
+from .compiled import DEFAULT_COMPILE_SECONDS, DEFAULT_ITERATIONS, DEFAULT_WARMUP, CompiledKernels, Note, RunOptions
 from .device import named_python
+from .nrt import open_nrt
 from .system import instance_target, prepare_environment
+from .torch_backend import open_torch
 
 
 def open_neuron_backend(
@@ -29,17 +29,14 @@ def open_neuron_backend(
     iterations: int = DEFAULT_ITERATIONS,
     nrtpy: str | None = None,
     device_times: bool = False,
-    count: bool = True,
+    compile_seconds: float = DEFAULT_COMPILE_SECONDS,
     progress: Note = lambda message: None,
     warn: Note = warn_user,
 ) -> CompiledKernels:
-    """The backend of this machine's chip; BackendUnavailable with what is missing.
+    """Return the backend of this machine's chip; BackendUnavailable with what is missing.
 
-    To be called before AWS's packages are imported: it sets the environment variables that they read.
-    Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the kind of this instance, else trn2 is assumed (and
-    NKI left to find out). `nrtpy` names the environment with nrtpy where it is not this one. With `device_times` each
-    kernel's time on the NeuronCore alone is measured too, by tracing on the device. With `count` the simulator
-    counts flops and bytes.
+    Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the kind of this instance, else trn2 is assumed.
+    `nrtpy` names an environment with nrtpy, and asks for NEFF and nrtpy. The rest is that of `RunOptions`.
     """
     python = named_python(nrtpy)
     found = environment.find_way(python is not None)
@@ -49,26 +46,14 @@ def open_neuron_backend(
         )
     named = target or os.environ.get(TARGET_VARIABLE) or instance_target()
     if named is None:
-        warn("neuron-ls does not tell the kind of this instance; times are labelled trn2 (--target names another)")
+        warn("neuron-ls does not give the kind of this instance; times are labelled trn2 (--target names another)")
     chosen = resolve_target(named)
     prepare_environment(chosen, named is not None, os.environ)
-    options: dict[str, Any] = {
-        "warmup": warmup,
-        "iterations": iterations,
-        "device_times": device_times,
-        "cache": CompileCache(cache_folder(), warn),
-        "progress": progress,
-        "warn": warn,
-    }
+    options = RunOptions(
+        warmup, iterations, device_times, compile_seconds, CompileCache(cache_folder(), warn), progress, warn
+    )
     try:
-        nki_source.use_nki("sim" if found.way == "nrtpy" else "neuron")
+        nki_source.use_nki("sim")
     except RuntimeError as error:
         raise BackendUnavailable(f"backend 'neuron' is not available: {error}") from error
-    if found.way == "nrtpy":
-        from .nrt import open_nrt
-
-        return open_nrt(chosen, python, **options)
-    from .pytorch_backend import PyTorchBackend
-
-    counter = LazyCounter(lambda: SimulatorBeside(chosen)) if count else None
-    return PyTorchBackend(chosen, counter=counter, **options)
+    return open_torch(chosen, options) if found.way == environment.TORCHNEURON else open_nrt(chosen, python, options)

@@ -1,37 +1,42 @@
-"""What both ways to the chip share: kernels compiled once and cached, run, and timed once for their shapes.
+"""What the ways to the chip share: kernels compiled once and cached, run, and timed once for their shapes.
 
-A way (`nrt.py`, `pytorch_backend.py`) says how a kernel is compiled into a folder, loaded from it, and called.
+A way (`torch_backend.py`, `nrt.py`) says how a kernel is compiled, loaded and called. Kernels of this process have the
+simulator's `nki`: it gives the shapes of results, counts flops and bytes, and makes the prediction beside which a
+measurement stands.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
 import shutil
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ... import simulator
 from ..backend import ArraySpec, BackendInfo, KernelError, LaunchResult, LaunchTime
-from . import environment
 from .compile_cache import CompileCache, Slot, warn_user
-from .device_time import DeviceTime, DeviceTimingError, by_neuron_bench
-from .errors import CompileError, first_useful_line, is_lost, runtime_error
-from .kernel_source import KernelSource, find_source
+from .device_time import DeviceTime, DeviceTimingError
+from .errors import CompileError, DeviceLost, advice, first_useful_line, is_lost, runtime_error
+from .jobs import Job, check_arguments
+from .kernel_source import find_source
+from .nrtpy_worker import array_type
+from .settings import compiler_settings
 
-HOST_LABEL = "measured, host round trip"  # of one synchronised call; its operands lie on the device
+HOST_LABEL = "measured, host round trip"  # of one synchronised call; its operands are on the device
 DEVICE_LABEL = "measured, device"
 NEFF = "kernel.neff"  # what the compiler makes, in a folder of the cache
 DEFAULT_WARMUP = 5
 DEFAULT_ITERATIONS = 20
+DEFAULT_COMPILE_SECONDS = 1800
 
 Note = Callable[[str], None]
+Results = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # shape and dtype of each
 
 
 class CompilerFailed(Exception):  # noqa: N818 (not raised beyond this package's backends)
@@ -39,41 +44,37 @@ class CompilerFailed(Exception):  # noqa: N818 (not raised beyond this package's
 
 
 @dataclass(frozen=True)
-class Job:
-    """A kernel for operands of certain shapes and dtypes, and parameters."""
+class RunOptions:
+    """How kernels are run: `warmup` calls, then `iterations` timed ones; `device_times` asks for the time on the
+    NeuronCore alone too; a compilation ends after `compile_seconds`. `progress` gets a line on what takes long, `warn`
+    on what goes wrong without being fatal."""
 
-    kernel: Any
-    source: KernelSource
-    operands: tuple[ArraySpec, ...]
-    parameters: dict[str, Any]
-    target: str
+    warmup: int = DEFAULT_WARMUP
+    iterations: int = DEFAULT_ITERATIONS
+    device_times: bool = False
+    compile_seconds: float = DEFAULT_COMPILE_SECONDS
+    cache: CompileCache = field(default_factory=lambda: CompileCache(None))
+    progress: Note = lambda message: None
+    warn: Note = warn_user
 
-    @property
-    def label(self) -> str:
-        """For messages: name, shapes, dtype and target."""
-        shapes = " ".join(str(list(operand.shape)) for operand in self.operands)
-        return f"{self.source.name} {shapes} {np.dtype(self.operands[0].dtype).name} for {self.target}"
 
-    def material(self, way: str, versions: dict[str, str | None], flags: Sequence[str]) -> dict[str, Any]:
-        """All that the compiled kernel depends on."""
-        return {
-            "way": way,
-            "kernel": self.source.name,
-            "source": self.source.digest,
-            "operands": [[list(operand.shape), np.dtype(operand.dtype).name] for operand in self.operands],
-            "parameters": {name: repr(value) for name, value in self.parameters.items()},
-            "target": self.target,
-            "compiler_arguments": [*flags, os.environ.get("NEURON_CC_FLAGS", "")],
-            "versions": versions,
-        }
+@dataclass(frozen=True)
+class Walked:
+    """What the simulator counts of a kernel by its shapes: its results, flops and bytes of HBM traffic."""
+
+    results: Results
+    flops: int
+    hbm_bytes: int
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What the compiler made: `write` puts into a folder what can be loaded from it, `load` loads it here and now."""
+    """What the compiler made: `write` puts into a folder what can be loaded from it, `load` loads it here and now.
+    `peak_bytes` is the compiler's largest memory, 0 where unknown."""
 
     write: Callable[[Path], None]
     load: Callable[[], Any]
+    peak_bytes: int = 0
 
 
 @dataclass
@@ -81,68 +82,69 @@ class Executable:
     """A compiled kernel, loaded; once it has been timed also its times."""
 
     job: Job  # keeps the kernel alive, since executables are known by its identity
+    walked: Walked
     loaded: Any
-    neff: Path | None = None  # in the cache
+    neff: Path | None = None
     timed: LaunchTime | None = None
 
 
-class CompiledKernels(ABC):
-    """Runs kernels on a NeuronCore. A kernel is compiled and timed once for its shapes, dtypes and parameters.
+@dataclass(frozen=True)
+class Compilation:
+    """One attempt to compile a kernel, for reports: `error` is None where it succeeded, `log` what the compiler said
+    where it did not, `tensors` the operands and results as the compiled kernel has them, where that is known."""
 
-    Timing is `warmup` calls, then `iterations` calls of which median and 99th percentile are told; later launches of
-    the same kernel run once and tell the same times. `counter` tells a kernel's flops and bytes of HBM traffic;
-    `device_times` asks for the time on the NeuronCore alone too. `progress` is told what takes long, `warn` what goes
-    wrong without being fatal.
-    """
+    label: str
+    seconds: float
+    peak_bytes: int = 0
+    is_cached: bool = False
+    error: str | None = None
+    log: str = ""
+    tensors: Mapping[str, Any] = field(default_factory=dict)
+
+
+class CompiledKernels(ABC):
+    """Runs kernels on a NeuronCore. A kernel is compiled and timed once for its shapes, dtypes and parameters; later
+    launches of it run once and report the same times. `compilations` has every attempt to compile."""
 
     way: str
-    compiler_flags: tuple[str, ...] = ()
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        warmup: int = DEFAULT_WARMUP,
-        iterations: int = DEFAULT_ITERATIONS,
-        cache: CompileCache | None = None,
-        counter: Callable[..., LaunchTime] | None = None,
-        device_times: bool = False,
-        progress: Note = lambda message: None,
-        warn: Note = warn_user,
-    ) -> None:
-        if warmup < 0 or iterations < 1:
-            raise ValueError(f"warmup is {warmup} and iterations {iterations}; at least 0 and 1 are needed")
+    def __init__(self, target: str, options: RunOptions | None = None) -> None:
+        options = options or RunOptions()
+        if options.warmup < 0 or options.iterations < 1:
+            raise ValueError(
+                f"warmup is {options.warmup} and iterations {options.iterations}; at least 0 and 1 are needed"
+            )
         self.info = BackendInfo("neuron", target, "measured", HOST_LABEL)
-        self._warmup = warmup
-        self._iterations = iterations
-        self._cache = cache if cache is not None else CompileCache(None)
-        self._counter = counter
-        self._wants_device_times = device_times
-        self._progress = progress
-        self._warn = warn
+        self.compilations: list[Compilation] = []
+        self._options = options
         self._executables: dict[tuple[Any, ...], Executable] = {}
 
     @abstractmethod
-    def _compile(self, job: Job, workdir: Path, log: Path) -> Compiled:
+    def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
         """Compile in `workdir`, with what is printed in `log`. CompilerFailed where the compiler refuses the kernel."""
 
     @abstractmethod
-    def _load(self, job: Job, folder: Path) -> Any:
-        """What `_compile` wrote there, loaded; RuntimeError or OSError where it cannot be."""
+    def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
+        """Load what `_compile` wrote there; RuntimeError or OSError where that cannot be."""
 
     @abstractmethod
     def _call(self, executable: Executable, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], float]:
-        """One synchronised execution: outputs, and the microseconds that it took."""
+        """Execute once, synchronised: outputs, and the microseconds that it took."""
 
     @abstractmethod
     def _device_time(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime:
-        """The time on the NeuronCore alone; DeviceTimingError where it cannot be had."""
+        """Return the time on the NeuronCore alone; DeviceTimingError where it cannot be had."""
+
+    def _tensors(self, executable: Executable) -> Mapping[str, Any]:
+        """Return operands and results as the compiled kernel has them, for reports."""
+        return {}
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """Run a kernel on arrays of the host or of the device: what it returns, and its times.
+        """Run a kernel on arrays of the host or of the device; the result has what it returns, and its times.
 
-        CompileError where the compiler refuses it, ExecutionError where the device does, DeviceLost where the device is
-        gone. An operand that nobody may write to (a network's weights) is taken to the device once.
+        KernelError where the kernel refuses its operands, CompileError where the compiler refuses it, ExecutionError
+        where the device does, DeviceLost where the device is gone. An operand that nobody may write to (a network's
+        weights) is taken to the device once.
         """
         executable = self._executable(kernel, arrays, parameters)
         outputs, _ = self._call(executable, arrays)
@@ -163,111 +165,143 @@ class CompiledKernels(ABC):
     def _executable(self, kernel: Any, arrays: Sequence[Any], parameters: dict[str, Any]) -> Executable:
         forms = tuple((tuple(array.shape), np.dtype(array.dtype).name) for array in arrays)
         key = (id(kernel), forms, tuple(sorted(parameters.items())))
-        if key not in self._executables:
+        try:
+            found = self._executables.get(key)
+        except TypeError:  # not hashable, as what is no number, string or tuple often is
+            check_arguments(find_source(kernel).name, parameters)
+            raise
+        if found is None:
             operands = tuple(ArraySpec(tuple(array.shape), array.dtype) for array in arrays)
             job = Job(kernel, find_source(kernel), operands, parameters, self.info.target)
-            cache = self._cache if job.source.digest is not None else CompileCache(None)
+            check_arguments(job.source.name, parameters)
+            walked = walk(job)
+            cache = self._options.cache if job.source.digest is not None else CompileCache(None)
 
             def wait() -> None:
-                self._progress(f"waiting for another process that compiles {job.label}")
+                self._options.progress(f"waiting for another process that compiles {job.label}")
 
-            with cache.hold(job.material(self.way, package_versions(), self.compiler_flags), wait) as slot:
-                self._executables[key] = self._cached(job, slot) or self._compiled(job, slot)
-        return self._executables[key]
+            with cache.hold(job.material(self.way, compiler_settings()), wait) as slot:
+                found = self._cached(job, walked, slot) or self._compiled(job, walked, slot)
+            self._executables[key] = found
+        return found
 
-    def _cached(self, job: Job, slot: Slot) -> Executable | None:
-        """The kernel from the cache; None where it is not there, or there but not to be loaded."""
+    def _cached(self, job: Job, walked: Walked, slot: Slot) -> Executable | None:
+        """Return the kernel from the cache; None where it is not there, or cannot be loaded."""
         entry = slot.find()
         if entry is None:
             return None
+        start = time.perf_counter()
         try:
-            return Executable(job, self._load(job, entry), _neff(entry))
+            executable = Executable(job, walked, self._load(job, walked, entry), _neff(entry))
         except (RuntimeError, OSError) as error:
             if is_lost(error):
                 raise runtime_error(job.source.name, error) from error
-            told = first_useful_line(str(error))
-            self._warn(f"{job.source.name}: what the cache has of it cannot be loaded and is compiled anew: {told}")
+            reason = first_useful_line(str(error))
+            self._options.warn(
+                f"{job.source.name}: what the cache has of it cannot be loaded and is compiled anew: {reason}"
+            )
             slot.discard()
             return None
+        self._note(executable, time.perf_counter() - start, is_cached=True)
+        return executable
 
-    def _compiled(self, job: Job, slot: Slot) -> Executable:
-        self._progress(f"compiling {job.label}")
+    def _compiled(self, job: Job, walked: Walked, slot: Slot) -> Executable:
+        self._options.progress(f"compiling {job.label}")
         start = time.perf_counter()
         workdir = Path(tempfile.mkdtemp(prefix="trninfer-compile-"))
         log = workdir / "output.log"
         try:
-            compiled = self._compile(job, workdir, log)
-            self._progress(f"compiled {job.label} in {time.perf_counter() - start:.0f} s")
+            compiled = self._compile(job, walked, workdir, log)
+            seconds = time.perf_counter() - start
+            memory = f", {compiled.peak_bytes / 2**30:.1f} GiB" if compiled.peak_bytes else ""
+            self._options.progress(f"compiled {job.label} in {seconds:.0f} s{memory}")
             stored = slot.store(compiled.write)
-            return Executable(job, compiled.load(), _neff(stored))
+            executable = Executable(job, walked, compiled.load(), _neff(stored))
+            self._note(executable, seconds, compiled.peak_bytes)
+            return executable
         except CompilerFailed as error:
-            lost = is_lost(error)
-            raise (runtime_error(job.source.name, error) if lost else self._compile_error(job, error, log)) from error
+            raise self._compile_error(job, error, log, time.perf_counter() - start) from error
+        except DeviceLost:
+            raise
         except (RuntimeError, OSError) as error:
             raise runtime_error(job.source.name, error) from error
         finally:
             shutil.rmtree(workdir, ignore_errors=True)
 
-    def _compile_error(self, job: Job, error: Exception, log: Path) -> CompileError:
+    def _note(self, executable: Executable, seconds: float, peak_bytes: int = 0, is_cached: bool = False) -> None:
+        tensors = self._tensors(executable)
+        label = executable.job.label
+        self.compilations.append(Compilation(label, seconds, peak_bytes, is_cached, tensors=tensors))
+
+    def _compile_error(self, job: Job, error: Exception, log: Path, seconds: float) -> CompileError | DeviceLost:
+        if is_lost(error):
+            lost = runtime_error(job.source.name, error)
+            assert isinstance(lost, DeviceLost)
+            return lost
         printed = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-        kept = self._cache.keep_log(f"{printed}\n{error}\n")
+        said = f"{printed}\n{error}\n"
+        kept = self._options.cache.keep_log(said)
         line = first_useful_line(str(error), printed, type(error.__cause__).__name__)
-        told = f"{job.source.name} on {job.target}: the compiler failed: {line}"
-        return CompileError(told + (f" (its output: {kept})" if kept else ""))
+        more = advice(said)
+        message = f"{job.source.name} on {job.target}: the compiler failed: {line}"
+        message += (f"; {more}" if more else "") + (f" (its output: {kept})" if kept else "")
+        self.compilations.append(Compilation(job.label, seconds, error=message, log=said))
+        refused = CompileError(message)
+        refused.log = said
+        return refused
+
+    def _still_compiling(self, job: Job) -> Callable[[float], None]:
+        """Return what tells the user that a compilation goes on."""
+        limit = self._options.compile_seconds
+        return lambda seconds: self._options.progress(
+            f"compiling {job.label}: {seconds:.0f} s so far, {limit:.0f} s at most"
+        )
 
     def _measure(self, executable: Executable, arrays: Sequence[Any]) -> LaunchTime:
-        """Times of a kernel that has run once, which is the first of the warm-up."""
-        for _ in range(self._warmup - 1):
+        """Time a kernel that has run once, which is the first of the warm-up."""
+        for _ in range(self._options.warmup - 1):
             self._call(executable, arrays)
-        microseconds = [self._call(executable, arrays)[1] for _ in range(self._iterations)]
-        device = self._time_on_device(executable, arrays) if self._wants_device_times else None
-        counted = self._count(executable.job)
+        microseconds = [self._call(executable, arrays)[1] for _ in range(self._options.iterations)]
+        device = self._time_on_device(executable, arrays) if self._options.device_times else None
         return LaunchTime(
             latency_us=float(np.percentile(microseconds, 50)),
             latency_us_p99=float(np.percentile(microseconds, 99)),
-            flops=counted.flops if counted is not None else 0,
-            hbm_bytes=counted.hbm_bytes if counted is not None else 0,
+            flops=executable.walked.flops,
+            hbm_bytes=executable.walked.hbm_bytes,
             device_us=device.p50_us if device is not None else None,
             device_us_p99=device.p99_us if device is not None else None,
+            device_by=device.by if device is not None else None,
         )
 
     def _time_on_device(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime | None:
-        """By the way's own means, else by neuron-bench; None, and why, where neither tells."""
-        name = executable.job.source.name
+        """Return the time on the NeuronCore alone; None, and why, where it cannot be had."""
         try:
             return self._device_time(executable, arrays)
         except DeviceTimingError as error:
-            reason = str(error)
-        try:
-            if executable.neff is None:
-                raise DeviceTimingError("neuron-bench needs the NEFF, which is not in the cache")
-            told = by_neuron_bench(executable.neff, self._warmup, self._iterations)
-        except DeviceTimingError as error:
-            self._warn(f"{name}: no time on the device: {reason}; {error}")
+            self._options.warn(f"{executable.job.source.name}: no time on the device: {error}")
             return None
-        self._progress(f"{name}: the time on the device is neuron-bench's, on inputs of its own ({reason})")
-        return told
 
-    def _count(self, job: Job) -> LaunchTime | None:
-        if self._counter is None:
-            return None
-        try:
-            return self._counter(job.kernel, *job.operands, **job.parameters)
-        except (KernelError, RuntimeError) as error:
-            self._warn(f"{job.source.name}: flops and bytes are not counted: {error}")
-            return None
+
+def walk(job: Job) -> Walked:
+    """Walk a kernel by its shapes on the simulator; KernelError where it refuses them."""
+    returned: list[Any] = []
+
+    def noting(*tensors: Any, **parameters: Any) -> Any:
+        result = job.kernel.function(*tensors, **parameters)
+        returned.extend(result if isinstance(result, (tuple, list)) else [result])
+        return result
+
+    specs = [simulator.TensorSpec(tuple(o.shape), np.dtype(o.dtype).name) for o in job.operands]
+    try:
+        run = simulator.run(noting, *specs, target=job.target, functional=False, **job.parameters)
+    except (simulator.NkiValidationError, AssertionError) as error:
+        if not str(error):
+            raise  # not a kernel's check of its arguments, which says what is wrong
+        raise KernelError(f"{job.source.name} on {job.target}: {' '.join(str(error).split())}") from error
+    results = tuple((tuple(tensor.shape), array_type(tensor.dtype)) for tensor in returned)
+    return Walked(results, run.flops, run.hbm_bytes)
 
 
 def _neff(folder: Path | None) -> Path | None:
-    """The NEFF in a folder of the cache, where there is one."""
+    """Return the NEFF in a folder of the cache, where there is one."""
     return folder / NEFF if folder is not None and (folder / NEFF).is_file() else None
-
-
-def package_versions() -> dict[str, str | None]:
-    """The versions of the packages that compile kernels; None where one is not installed."""
-    versions = {package.name: package.version for package in environment.neuron_packages()}
-    try:
-        versions["torch"] = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        versions["torch"] = None
-    return versions

@@ -1,52 +1,77 @@
-"""A NeuronCore behind a process of its own: tensors that stay on it, models loaded once (see `device_worker`)."""
+"""A NeuronCore behind a process of its own: tensors that stay on it, kernels loaded once.
+
+The process is `torch_worker` (TorchNeuron) or `nrtpy_worker` (NEFF and nrtpy). Either is asked by messages: a line of
+JSON, in which `bytes` says how many raw bytes follow; each gets one answer of the same form. Tensors and kernels stay
+there and are named by numbers. A process has one Neuron runtime, so a NeuronCore that is lost, and a compiler that
+crashes or takes too long, take that process with them and not this one.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import select
 import subprocess
 import sys
 import threading
+import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..backend import BackendUnavailable
+from ..child_python import python_command
 from .environment import NRTPY_VARIABLE
 from .errors import DeviceLost, ExecutionError, runtime_error, useful_line
+from .processes import NOTE_SECONDS, Waiting, end_group
 from .system import ASYNCHRONOUS, LIBRARY_FOLDER
-
-WORKER = Path(__file__).with_name("device_worker.py")
 
 
 class DeviceFaultError(RuntimeError):
-    """What the Neuron runtime raised in the process on the NeuronCore: its type and text."""
+    """What was raised in the process on the NeuronCore: its type, `kind`, and text."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+        self.text = text
+
+
+class DeviceTimeoutError(RuntimeError):
+    """The process on the NeuronCore did not answer within the limit, and was ended."""
 
 
 class DeviceArray:
-    """An array that lies on the device: shape and dtype are here, `np.asarray` brings the values."""
+    """An array on the device: shape and dtype are here, `np.asarray` brings the values."""
 
     def __init__(self, tensor: int, shape: tuple[int, ...], dtype: np.dtype[Any], device: Device, owner: Any) -> None:
         self.tensor = tensor
         self.shape = shape
         self.dtype = dtype
         self._device = device
-        self._owner = owner  # what lets go of the memory when the last view of it is gone
+        self._start = device.starts
+        self._owner = owner  # lets go of the memory when the last view of it is gone
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def reshape(self, shape: tuple[int, ...]) -> DeviceArray:
-        """The same bytes in another shape; ValueError where the sizes differ."""
+        """Return the same bytes in another shape; ValueError where the sizes differ."""
         if math.prod(shape) != math.prod(self.shape):
             raise ValueError(f"{self.shape} cannot be reshaped to {shape}")
         return DeviceArray(self.tensor, shape, self.dtype, self._device, self._owner)
 
+    @property
+    def is_there(self) -> bool:
+        """True while the process that holds it runs."""
+        return self._device.holds(self._start)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if not self.is_there:
+            raise DeviceLost("a result was on a NeuronCore whose process has ended")
         try:
             data = self._device.read(self.tensor)
         except DeviceFaultError as error:
@@ -58,100 +83,67 @@ class DeviceArray:
         return values if dtype is None else values.astype(dtype)
 
 
-class _Lease:
-    """Keeps a tensor's memory taken until the last array on it is gone."""
+class Lease:
+    """Keeps memory on the device taken until the last array on it is gone."""
 
     def __init__(self, give_back: Callable[[], None]) -> None:
         weakref.finalize(self, give_back)
 
 
-class LoadedNeff:
-    """A NEFF that is loaded. `inputs` and `outputs` are sizes in bytes by name, outputs in the kernel's order; `dtypes`
-    are those of outputs that are told."""
-
-    def __init__(
-        self, device: Device, number: int, inputs: dict[str, int], outputs: dict[str, int], dtypes: dict[str, str]
-    ) -> None:
-        self.number = number
-        self.inputs = inputs
-        self.outputs = dict(sorted(outputs.items(), key=lambda item: _ending(item[0])))
-        self.dtypes = dtypes
-        self._device = device
-        self._spare: list[tuple[int, ...]] = []
-
-    def run(
-        self,
-        tensors: Sequence[int],
-        names: Sequence[str],
-        results: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
-        times: int = 1,
-    ) -> tuple[tuple[DeviceArray, ...], list[float]]:
-        """Execute on tensors, one for each name of an input, into outputs of these shapes and dtypes.
-
-        The outputs, whose memory is taken again when nobody holds them, and the microseconds of each execution.
-        """
-        sets = self._spare.pop() if self._spare else tuple(self._device.blank(*result) for result in results)
-        answer = self._device.ask("run", **self._operands(tensors, names, sets), times=times)
-        lease = _Lease(lambda: self._spare.append(sets))
-        outputs = tuple(
-            DeviceArray(tensor, shape, dtype, self._device, lease) for tensor, (shape, dtype) in zip(sets, results)
-        )
-        return outputs, answer["us"]
-
-    def benchmark(
-        self, tensors: Sequence[int], names: Sequence[str], outputs: Sequence[DeviceArray], warmup: int, iterations: int
-    ) -> list[float]:
-        """Microseconds of each of `iterations` executions on the NeuronCore alone, after `warmup` others."""
-        operands = self._operands(tensors, names, [output.tensor for output in outputs])
-        durations = self._device.ask("benchmark", **operands, warmup=warmup, iterations=iterations)["us"]
-        return list(durations)
-
-    def _operands(self, tensors: Sequence[int], names: Sequence[str], outputs: Sequence[int]) -> dict[str, Any]:
-        return {
-            "model": self.number,
-            "inputs": dict(zip(names, tensors, strict=True)),
-            "outputs": dict(zip(self.outputs, outputs, strict=True)),
-        }
-
-
 class Device:
-    """The process that holds a NeuronCore; started when it is first needed, and ended with this one."""
+    """The process that holds a NeuronCore: started when it is first needed, again where it has ended, and ended with
+    this process. `command` starts it, `variables` are added to its environment, `library` is what it needs."""
 
-    def __init__(self, python: Path | None = None) -> None:
-        self._python = python or Path(sys.executable)
+    def __init__(self, command: Sequence[str], library: str, variables: Mapping[str, str] | None = None) -> None:
+        self.library = library
+        self.starts = 0  # processes started so far: what an earlier one held is gone
+        self._command = list(command)
+        self._variables = dict(variables or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
-        self._unwanted: list[int] = []
+        self._unwanted: list[tuple[int, int]] = []  # tensors, with the start that they are of
+
+    def start(self) -> int:
+        """Start the process where none runs; return which start its tensors and kernels are of."""
+        with self._lock:
+            self._running()
+        return self.starts
+
+    def holds(self, start: int) -> bool:
+        """True while the process of that start runs."""
+        process = self._process
+        return process is not None and start == self.starts and process.poll() is None
 
     def hello(self) -> dict[str, Any]:
-        """Which nrtpy answers there: `library` and `python`."""
+        """Return what answers there: `library` and `python`."""
         return self.ask("hello")
 
-    def load(self, neff: Path) -> LoadedNeff:
-        """Load a NEFF."""
-        answer = self.ask("load", path=str(neff))
-        return LoadedNeff(self, answer["model"], answer["inputs"], answer["outputs"], answer["dtypes"])
-
     def put(self, array: np.ndarray) -> int:
-        """A tensor on the device with an array's values."""
+        """Return a tensor on the device with an array's values."""
         return int(self.ask("put", np.ascontiguousarray(array), **_form(array))["tensor"])
 
     def blank(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-        """A tensor of zeros."""
+        """Return a tensor of zeros."""
         return self.put(np.zeros(shape, dtype))
 
     def write(self, tensor: int, array: np.ndarray) -> None:
-        """New values for a tensor of the same size."""
+        """Give a tensor of the same size new values."""
         self.ask("write", np.ascontiguousarray(array), tensor=tensor, **_form(array))
 
     def read(self, tensor: int) -> bytes:
-        """A tensor's bytes."""
+        """Return a tensor's bytes."""
         answer: bytes = self.ask("read", tensor=tensor)["data"]
         return answer
 
-    def free(self, tensor: int) -> None:
-        """Let go of a tensor, with the next message: this may be called in the middle of one, by a finalizer."""
-        self._unwanted.append(tensor)
+    def free(self, tensor: int, start: int) -> None:
+        """Let go of a tensor of the process of that `start`, with the next message: this may be called in the middle
+        of one, by a finalizer."""
+        self._unwanted.append((tensor, start))
+
+    def lease(self, tensor: int) -> Lease:
+        """Return a lease that frees a tensor in its end."""
+        start = self.starts
+        return Lease(lambda: self.free(tensor, start))
 
     def close(self) -> None:
         """End the process."""
@@ -162,25 +154,49 @@ class Device:
                 self._process.wait()
             self._process = None
 
-    def ask(self, operation: str, array: np.ndarray | None = None, **fields: Any) -> dict[str, Any]:
-        """What the process answers. DeviceLost where it has ended, DeviceFaultError for what the runtime raised there,
-        BackendUnavailable where nrtpy cannot be used."""
+    def ask(
+        self,
+        operation: str,
+        array: np.ndarray | None = None,
+        *,
+        limit: float | None = None,
+        note: Waiting = lambda seconds: None,
+        **fields: Any,
+    ) -> dict[str, Any]:
+        """Return the process's answer.
+
+        DeviceLost where it has ended, DeviceFaultError for what was raised there, BackendUnavailable where its library
+        cannot be used, DeviceTimeoutError where it takes more than `limit` seconds; `note` is called every
+        NOTE_SECONDS.
+        """
         with self._lock:
             while self._unwanted:
-                self._exchange("free", b"", {"tensor": self._unwanted.pop()})
-            answer = self._exchange(operation, b"" if array is None else array.tobytes(), fields)
+                tensor, start = self._unwanted.pop()
+                if start == self.starts:
+                    self._exchange("free", b"", {"tensor": tensor})
+            answer = self._exchange(operation, b"" if array is None else array.tobytes(), fields, limit, note)
         if answer["ok"]:
             return answer
         if answer["type"] in ("ImportError", "ModuleNotFoundError"):
-            raise BackendUnavailable(f"nrtpy cannot be used by {self._python}: {useful_line(answer['error'])}")
-        raise DeviceFaultError(f"{answer['type']}: {answer['error']}")
+            reason = useful_line(answer["error"])
+            raise BackendUnavailable(f"{self.library} cannot be used by {self._command[0]}: {reason}")
+        raise DeviceFaultError(answer["type"], answer["error"])
 
-    def _exchange(self, operation: str, data: bytes, fields: dict[str, Any]) -> dict[str, Any]:
+    def _exchange(
+        self,
+        operation: str,
+        data: bytes,
+        fields: dict[str, Any],
+        limit: float | None = None,
+        note: Waiting = lambda seconds: None,
+    ) -> dict[str, Any]:
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(json.dumps({"op": operation, "bytes": len(data), **fields}).encode() + b"\n" + data)
             process.stdin.flush()
+            if limit is not None:
+                self._wait(process, operation, limit, note)
             line = process.stdout.readline()
         except OSError:  # the pipe is broken
             line = b""
@@ -191,21 +207,47 @@ class Device:
         answer: dict[str, Any] = json.loads(line)
         return {**answer, "data": process.stdout.read(answer["bytes"])}
 
+    def _wait(self, process: subprocess.Popen[bytes], operation: str, limit: float, note: Waiting) -> None:
+        """Wait until there is an answer; DeviceTimeoutError, and the process ended, where there is none in time."""
+        start = time.perf_counter()
+        while True:
+            passed = time.perf_counter() - start
+            assert process.stdout is not None
+            if select.select([process.stdout], [], [], max(0.0, min(NOTE_SECONDS, limit - passed)))[0]:
+                return
+            passed = time.perf_counter() - start
+            if passed >= limit:
+                end_group(process)
+                self._process = None
+                raise DeviceTimeoutError(f"no answer to {operation} within {limit:.0f} s")
+            note(passed)
+
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            variables = dict(os.environ)
+        if self._process is None or self._process.poll() is not None:
+            variables = {**os.environ, **self._variables}
             libraries = [str(LIBRARY_FOLDER), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
             variables["LD_LIBRARY_PATH"] = os.pathsep.join(libraries)  # nrtpy-troubleshooting.rst
             variables.pop(ASYNCHRONOUS, None)
-            command = [str(self._python), "-c", _START, str(WORKER)]
             try:
                 self._process = subprocess.Popen(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables, start_new_session=True
+                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables, start_new_session=True
                 )
             except OSError as error:
-                raise BackendUnavailable(f"{self._python} cannot be run: {error.strerror}") from error
+                raise BackendUnavailable(f"{self._command[0]} cannot be run: {error.strerror}") from error
+            self.starts += 1
             weakref.finalize(self, _end, self._process)
         return self._process
+
+
+def torch_device(variables: Mapping[str, str]) -> Device:
+    """Return the process in which TorchNeuron runs; it is not started yet."""
+    return Device(python_command(f"{__package__}.torch_worker", "main"), "TorchNeuron", variables)
+
+
+def nrtpy_device(python: Path | None = None) -> Device:
+    """Return the process in which nrtpy runs, of the environment of `python`; it is not started yet."""
+    worker = str(Path(__file__).with_name("nrtpy_worker.py"))
+    return Device([str(python or Path(sys.executable)), "-c", _START, worker], "nrtpy")
 
 
 # Not `python WORKER`: that would search the worker's folder, whose modules have common names.
@@ -213,9 +255,9 @@ _START = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0]
 
 
 def named_python(place: str | None = None) -> Path | None:
-    """The Python of the environment with nrtpy that `place`, else TRNINFER_NRTPY, names: a folder, or the Python.
+    """Return the Python of the environment with nrtpy that `place`, else TRNINFER_NRTPY, names.
 
-    None where none is named; BackendUnavailable where an environment is named that is none.
+    A folder may be named, or the Python. None where none is named; BackendUnavailable where what is named is none.
     """
     named = place or os.environ.get(NRTPY_VARIABLE)
     if not named:
@@ -229,12 +271,6 @@ def named_python(place: str | None = None) -> Path | None:
 
 def _form(array: np.ndarray) -> dict[str, Any]:
     return {"shape": list(array.shape), "dtype": array.dtype.name}
-
-
-def _ending(name: str) -> tuple[int, str]:
-    """Outputs are named with a number at the end (output_0 in tutorial-debug-neff-nrtpy.rst), and come unordered."""
-    digits = name[len(name.rstrip("0123456789")) :]
-    return (int(digits) if digits else 0, name)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,10 +1,14 @@
-"""The time of a kernel on the NeuronCore alone, and neuron-bench, which tells it where nrtpy or PyTorch does not.
+"""The time of a kernel on the NeuronCore alone, out of a profile of the device: an NTFF and the NEFF it is of.
 
-neuron-bench is in aws-neuronx-tools. AWS says that it launches a NEFF in a loop and tells latencies of device and host
-(nki.benchmark, a page of earlier SDKs), but no page documents its options or files. Those used here are seen in public
-code and reports of NKI 0.6 on trn1: `exec --warmup --work --enable-only-latency --fixed-nc-count=1 --output-directory`,
-and in the folder an info.json whose `nc_latency` has percentiles in whole microseconds. It takes a NeuronCore that is
-free, beside the one this process holds, and fills the inputs itself.
+A profile is what torch.profiler leaves (TorchNeuron), or what `neuron-explorer capture` makes of a NEFF on a NeuronCore
+that is free, with zeros for inputs where none are given. `neuron-explorer view` reads it: its summary, or the Summary
+table of the Parquet files, has `total_time`, the seconds between the start and the end of the execution on the device.
+
+Sources (aws-neuron-sdk): tools/neuron-explorer/how-to-profile-workload (capture and its options),
+profile-schema-reference ("Summary"), how-to-analyze-profile-output (where Parquet files are written),
+troubleshooting ("Is summary-json still supported?"), about-neuron/announcements/neuron2.x/announce-intent-eos-explorer-
+json (the JSON of whole profiles ends with SDK 2.33). That the summary is an object with one object for each profile is
+seen in public code.
 """
 
 from __future__ import annotations
@@ -13,57 +17,140 @@ import json
 import math
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from .errors import first_useful_line
 from .system import find_tool
 
-_SECONDS = 120
+TOOL = "neuron-explorer"
+_SECONDS = 600
+_TOTAL = "total_time"
 
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Microseconds on the NeuronCore alone, median and 99th percentile."""
+    """Microseconds on the NeuronCore alone: the median, the 99th percentile where there are several executions, and
+    what measured them."""
 
     p50_us: float
-    p99_us: float
+    p99_us: float | None
+    by: str
 
 
 class DeviceTimingError(RuntimeError):
     """A kernel's time on the device could not be had; the message is one line for the user."""
 
 
-def by_neuron_bench(neff: Path, warmup: int, iterations: int) -> DeviceTime:
-    """The time of a NEFF by neuron-bench; DeviceTimingError with what is in the way."""
-    tool = find_tool("neuron-bench")
-    if tool is None:
-        raise DeviceTimingError("neuron-bench is not installed (aws-neuronx-tools)")
-    with tempfile.TemporaryDirectory(prefix="trninfer-bench-") as folder:
-        command = [tool, "exec", f"--warmup={max(1, warmup)}", f"--work={iterations}", "--enable-only-latency"]
-        command += ["--fixed-nc-count=1", f"--output-directory={folder}", str(neff)]
+def view_profile(neff: Path, ntff: Path, by: str) -> DeviceTime:
+    """Return the time that a profile has, measured `by`; DeviceTimingError with what is in the way."""
+    with tempfile.TemporaryDirectory(prefix="trninfer-profile-") as folder:
+        profile = ["view", "-n", str(neff), "-s", str(ntff)]
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, stdin=subprocess.DEVNULL
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            reason = f"no answer within {_SECONDS} s" if isinstance(error, subprocess.TimeoutExpired) else str(error)
-            raise DeviceTimingError(f"neuron-bench: {reason}") from error
-        if done.returncode:
-            said = first_useful_line(done.stderr, done.stdout)
-            raise DeviceTimingError(f"neuron-bench ended with status {done.returncode}: {said}")
-        return _read(Path(folder))
+            told = _of_summary(_run([*profile, "--output-format", "summary-json"], Path(folder)))
+        except DeviceTimingError as error:
+            tables = Path(folder) / "parquet"
+            try:
+                _run(
+                    [*profile, "--output-format", "parquet", "--output-file", str(tables), "--ingest-only"],
+                    Path(folder),
+                )
+                told = _of_parquet(tables)
+            except DeviceTimingError as other:
+                raise DeviceTimingError(f"{error}; {other}") from None
+    if not (math.isfinite(told) and told > 0):
+        raise DeviceTimingError(f"{TOOL} gives a {_TOTAL} of {told} s, which cannot be")
+    return DeviceTime(told * 1e6, None, by)
 
 
-def _read(folder: Path) -> DeviceTime:
-    found = sorted(folder.rglob("info.json"))
-    if len(found) != 1:
-        raise DeviceTimingError(f"neuron-bench left {len(found)} files info.json where one is expected")
+def capture_profile(neff: Path, inputs: Mapping[str, np.ndarray]) -> DeviceTime:
+    """Execute a NEFF three times on a NeuronCore that is free and return the time of the last one.
+
+    `inputs`, by the NEFF's names, are given where NumPy's own dtypes describe all of them; else they are zeros.
+    DeviceTimingError with what is in the way.
+    """
+    with tempfile.TemporaryDirectory(prefix="trninfer-capture-") as name:
+        folder = Path(name)
+        given: list[str] = []
+        if all(array.dtype.isbuiltin == 1 for array in inputs.values()):
+            for position, (label, array) in enumerate(inputs.items()):
+                np.save(folder / f"{position}.npy", array)
+                given += [label, str(folder / f"{position}.npy")]
+        by = f"{TOOL} capture" + ("" if given or not inputs else ", inputs of zeros")
+        runs = ["--num-exec", "3", "--profile-nth-exec", "3"]
+        _run(["capture", "-n", str(neff), "-s", str(folder / "profile.ntff"), *runs, *given], folder)
+        found = sorted(folder.glob("*.ntff"))
+        if not found:
+            raise DeviceTimingError(f"{TOOL} capture left no NTFF")
+        return view_profile(neff, found[-1], by)
+
+
+def find_profile(folder: Path) -> tuple[Path, Path]:
+    """Return the NEFF and the NTFF that torch.profiler left below a folder; DeviceTimingError unless there is one of
+    each, or the largest NEFF where the NTFF is one."""
+    traces = sorted(folder.rglob("*.ntff"))
+    programs = sorted(folder.rglob("*.neff"), key=lambda path: path.stat().st_size)
+    if len(traces) != 1 or not programs:
+        raise DeviceTimingError(
+            f"torch.profiler left {len(traces)} NTFFs and {len(programs)} NEFFs where one of each is expected"
+        )
+    return programs[-1], traces[0]
+
+
+def _run(arguments: list[str], folder: Path) -> str:
+    tool = find_tool(TOOL)
+    if tool is None:
+        raise DeviceTimingError(f"{TOOL} is not installed (aws-neuronx-tools)")
+    label = f"{TOOL} {arguments[0]}"
     try:
-        latency = json.loads(found[0].read_text(encoding="utf-8"))["nc_latency"]
-        time = DeviceTime(float(latency["50"]), float(latency["99"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        raise DeviceTimingError("neuron-bench: its info.json has no nc_latency with 50 and 99") from None
-    if not (math.isfinite(time.p99_us) and 0 < time.p50_us <= time.p99_us):
-        raise DeviceTimingError(f"neuron-bench told {time.p50_us} and {time.p99_us} us, which cannot be")
-    return time
+        done = subprocess.run(
+            [tool, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = f"no answer within {_SECONDS} s" if isinstance(error, subprocess.TimeoutExpired) else str(error)
+        raise DeviceTimingError(f"{label}: {reason}") from error
+    if done.returncode:
+        said = first_useful_line(done.stderr, done.stdout)
+        raise DeviceTimingError(f"{label} ended with status {done.returncode}: {said}")
+    return done.stdout
+
+
+def _of_summary(text: str) -> float:
+    """Return the seconds in a summary: an object, or an object of one object for each profile."""
+    try:
+        document = json.loads(text)
+        profiles = [document] if _TOTAL in document else list(document.values())
+        (seconds,) = {float(profile[_TOTAL]) for profile in profiles}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise DeviceTimingError(f"{TOOL} view: its summary has no one {_TOTAL}") from None
+    return seconds
+
+
+def _of_parquet(folder: Path) -> float:
+    """Return the seconds in the Summary table: a column of that name, or a row of that metric."""
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise DeviceTimingError("Parquet needs pyarrow: pip install pyarrow") from None
+    files = sorted(folder.rglob("Summary*.parquet"))
+    if not files:
+        raise DeviceTimingError(f"{TOOL} view left no Summary.parquet")
+    try:
+        rows: list[dict[str, Any]] = [row for file in files for row in parquet.read_table(file).to_pylist()]
+        found = [row[_TOTAL] for row in rows if row.get(_TOTAL) is not None]
+        if not found:  # a row for each metric: its name and its value are the texts and numbers there
+            metrics = [row for row in rows if _TOTAL in row.values()]
+            found = [value for row in metrics for value in row.values() if isinstance(value, (int, float))]
+        return float(found[0])
+    except (OSError, ValueError, IndexError, TypeError) as error:
+        raise DeviceTimingError(f"{TOOL} view: Summary.parquet has no {_TOTAL} ({type(error).__name__})") from None

@@ -1,4 +1,7 @@
-"""What this machine offers of AWS Neuron: devices and packages, found without importing anything of it."""
+"""AWS Neuron on this machine: devices and packages, found without importing any of it.
+
+Versions are those of Neuron SDK 2.33 (aws-neuron-sdk, release-notes/2.33.0 and release-notes/components/torchneuron).
+"""
 
 from __future__ import annotations
 
@@ -8,50 +11,69 @@ import importlib.util
 import os
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 NRTPY_VARIABLE = "TRNINFER_NRTPY"  # the Python, or the folder, of an environment with nrtpy
+TORCHNEURON, NRTPY = "torchneuron", "nrtpy"  # the ways to the chip
+WAY_NAMES = {TORCHNEURON: "TorchNeuron", NRTPY: "NEFF and nrtpy"}
+
 _INDEX = "--extra-index-url https://pip.repos.neuron.amazonaws.com"
-_ENVIRONMENT = "in a clone of trninfer: python3 -m venv ~/trninfer && ~/trninfer/bin/pip install"
+_TORCH_INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
 INSTALL_HINT = (
     "on a Trainium instance: sudo apt-get install aws-neuronx-dkms and sudo modprobe neuron, then pip install "
     f"'trninfer[neuron]' {_INDEX}; trninfer doctor has the commands for each kind of machine"
 )
-# Where somebody starts from, and what to run there; for SDK 2.32 (August 2026), by the pages that docs/chip.md names.
+# Where somebody starts from, and what to run there, in a clone of trninfer; docs/chip.md names the pages.
 INSTALL_COMMANDS = (
-    ("on an AMI of SDK 2.32", f"{_ENVIRONMENT} '.[neuron]' {_INDEX}"),
-    ("on an AMI of SDK 2.31", f"{_ENVIRONMENT} '.[neuron-torch]' {_INDEX}"),
     (
-        "on bare Ubuntu 24.04",
-        "first sudo apt-get install aws-neuronx-dkms aws-neuronx-runtime-lib aws-neuronx-tools, from AWS's repository "
-        "for apt, and sudo modprobe neuron; then as on an AMI of SDK 2.32",
+        "on the Deep Learning AMI Neuron torch-neuronx 2.14.0",
+        "source /opt/aws_neuronx_venv_torch_neuronx_2_14_0/bin/activate && pip install .",
+    ),
+    (
+        "on Ubuntu 26.04 with driver, runtime and tools",
+        f"python3 -m venv ~/trninfer && ~/trninfer/bin/pip install '.[neuron]' {_INDEX} {_TORCH_INDEX}",
+    ),
+    (
+        "without PyTorch (NEFF and nrtpy)",
+        f"python3 -m venv ~/trninfer && ~/trninfer/bin/pip install '.[neuron-neff]' {_INDEX}, and nrtpy in an "
+        "environment of its own, which TRNINFER_NRTPY names",
+    ),
+    (
+        "driver, runtime and tools",
+        "sudo apt-get install aws-neuronx-dkms aws-neuronx-runtime-lib aws-neuronx-tools, from AWS's repository for "
+        "apt, and sudo modprobe neuron",
     ),
 )
 
 # PyPI holds packages under these names whose only content is this warning; the real ones are in AWS's repository.
 _PLACEHOLDER_MARK = "WRONG PACKAGE"
 
-# Distributions, the first version that will do, and the first that will not. neuronx-cc 2.26 belongs to nki 0.5;
-# torch-neuronx 2.10 is another product, without `trace`; islpy 2026.2 breaks neuronx-cc 2.27 (SDK issue 1391).
-_BOUNDS: dict[str, tuple[str | None, str | None]] = {
-    "nki": ("0.6", None),
-    "neuronx-cc": ("2.27", None),
-    "torch-neuronx": ("2.9", "2.10"),
-    "islpy": (None, "2026.2"),
-    "libneuronxla": (None, None),
+# Distributions, the first version that will do, and the first that trninfer was not written for. torch-neuronx before
+# 2.13 is another product of that name (PyTorch NeuronX, by XLA).
+_BOUNDS: dict[str, tuple[str, str]] = {
+    "nki": ("0.7", "0.8"),
+    "neuronx-cc": ("2.28", "2.29"),
+    "torch-neuronx": ("2.13", "2.15"),
 }
-# What each way to the chip cannot do without. With nki comes nrtpy, which is no distribution of its own there.
-_WAYS = {"nrtpy": ("nki",), "torch_neuronx": ("nki", "neuronx-cc", "torch-neuronx")}
+_NEEDED = {TORCHNEURON: ("nki", "neuronx-cc", "torch-neuronx"), NRTPY: ("nki", "neuronx-cc")}
+
+State = Literal["ready", "newer", "missing", "placeholder", "too old"]
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package here: `state` is "ready", "missing", "placeholder" (PyPI's stub), "too old" or "too new"."""
+    """A package and its state: "ready", "newer" than what trninfer was written for (it is used all the same),
+    "missing", "placeholder" (PyPI's stub) or "too old". `lowest` is the first version that will do."""
 
     name: str
     version: str | None
-    state: str
-    lowest: str | None  # the first version that will do
-    beyond: str | None  # the first that will not
+    state: State
+    lowest: str
+
+    @property
+    def is_usable(self) -> bool:
+        """True if kernels can be compiled and run with it, as far as its version tells."""
+        return self.state in ("ready", "newer")
 
     @property
     def explanation(self) -> str:
@@ -60,82 +82,86 @@ class Package:
             return f"version {self.version} is the placeholder from PyPI (its only content: {_PLACEHOLDER_MARK})"
         if self.state == "too old":
             return f"version {self.version} is too old; {self.lowest} or newer is needed"
-        if self.state == "too new":
-            return f"version {self.version} is too new; older than {self.beyond} is needed"
+        if self.state == "newer":
+            return f"version {self.version}, newer than trninfer knows ({self.lowest})"
         return f"version {self.version}" if self.version else "not installed"
 
 
 def neuron_devices() -> tuple[str, ...]:
-    """The device files of the Neuron driver, in order (/dev/neuron0, ...)."""
+    """Return the device files of the Neuron driver, in order (/dev/neuron0, ...)."""
     found = [path for path in glob.glob("/dev/neuron*") if re.fullmatch(r"/dev/neuron\d+", path)]
     return tuple(sorted(found, key=lambda path: int(path[len("/dev/neuron") :])))
 
 
 @dataclass(frozen=True)
 class Way:
-    """How kernels reach the chip here: "nrtpy" or "torch_neuronx"; None with what is `missing`, one clause each."""
+    """How kernels reach the chip: TORCHNEURON or NRTPY; None with what is `missing`, one clause each."""
 
     way: str | None
     missing: tuple[str, ...]
 
 
 def neuron_packages() -> tuple[Package, ...]:
-    """AWS's packages that the chip needs, and what is here of them."""
+    """Return the state of each of AWS's packages that the chip needs."""
     return tuple(_inspect(name, *bounds) for name, bounds in _BOUNDS.items())
 
 
 def bundled_nrtpy() -> bool:
-    """Whether this environment has nrtpy: nki's brings it along."""
+    """True if this environment has nrtpy."""
     return importlib.util.find_spec("nrtpy") is not None
 
 
-def find_way(nrtpy_elsewhere: bool = False) -> Way:
-    """The way to the chip that this machine has: NEFF and nrtpy, else PyTorch NeuronX.
+def find_way(nrtpy_named: bool = False) -> Way:
+    """Return the way to the chip: TorchNeuron where it is installed, else NEFF and nrtpy.
 
-    `nrtpy_elsewhere` says that an environment with nrtpy is named. What is missing is told of the first way, and of the
-    second where torch-neuronx is there.
+    `nrtpy_named`: an environment with nrtpy was named, which asks for NEFF and nrtpy first. What is missing is reported
+    of TorchNeuron, and of the other way where only nrtpy is missing for it.
     """
-    packages = {package.name: package for package in neuron_packages()}
     device = [] if neuron_devices() else ["no Neuron device (/dev/neuron*)"]
-    lacking = {
-        way: [f"{name}: {packages[name].explanation}" for name in names if packages[name].state != "ready"]
-        for way, names in _WAYS.items()
-    }
-    if not (bundled_nrtpy() or nrtpy_elsewhere):
-        lacking["nrtpy"].append("nrtpy: not in this environment, and TRNINFER_NRTPY names none")
-    if packages["islpy"].state == "too new":
-        for reasons in lacking.values():
-            reasons.append(f"islpy: {packages['islpy'].explanation}")
-    for way, reasons in lacking.items():
-        if not device and not reasons:
+    lacking = missing_packages()
+    if not (nrtpy_named or bundled_nrtpy()):
+        nrtpy = "nrtpy: not in this environment, and TRNINFER_NRTPY names none"
+        lacking[NRTPY] = [*lacking[NRTPY], nrtpy]
+    order = (NRTPY, TORCHNEURON) if nrtpy_named else (TORCHNEURON, NRTPY)
+    for way in order:
+        if not device and not lacking[way]:
             return Way(way, ())
-    also = lacking["torch_neuronx"] if packages["torch-neuronx"].state != "missing" else []
-    return Way(None, tuple(dict.fromkeys([*device, *lacking["nrtpy"], *also])))
+    also = lacking[NRTPY] if len(lacking[NRTPY]) == 1 else []
+    return Way(None, tuple(dict.fromkeys([*device, *lacking[TORCHNEURON], *also])))
+
+
+def missing_packages() -> dict[str, list[str]]:
+    """Return what each way lacks of packages, one clause each; nrtpy is not among them."""
+    packages = {package.name: package for package in neuron_packages()}
+    return {
+        way: [f"{name}: {packages[name].explanation}" for name in names if not packages[name].is_usable]
+        for way, names in _NEEDED.items()
+    }
 
 
 def way_here() -> Way:
-    """The way to the chip, with the environment that TRNINFER_NRTPY names."""
+    """Return the way to the chip, with the environment that TRNINFER_NRTPY names."""
     return find_way(bool(os.environ.get(NRTPY_VARIABLE)))
 
 
-def _inspect(name: str, lowest: str | None, beyond: str | None) -> Package:
+def _inspect(name: str, lowest: str, beyond: str) -> Package:
     try:
         metadata = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:
-        return Package(name, None, "missing", lowest, beyond)
+        return Package(name, None, "missing", lowest)
     version = metadata["Version"]
     description = metadata.get("Description") or metadata.get_payload()  # type: ignore[attr-defined]
-    state = "ready"
+    state: State = "ready"
     if _PLACEHOLDER_MARK in str(description):
         state = "placeholder"
-    elif lowest is not None and _numbers(version) < _numbers(lowest):
+    elif _numbers(version) < _numbers(lowest):
         state = "too old"
-    elif beyond is not None and _numbers(version) >= _numbers(beyond):
-        state = "too new"
-    return Package(name, version, state, lowest, beyond)
+    elif _numbers(version) >= _numbers(beyond):
+        state = "newer"
+    return Package(name, version, state, lowest)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version, which is all that the lower bounds need."""
+    """Return the leading numbers of a version, which is all that the bounds need."""
     found = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in found.group().split(".")) if found else ()

@@ -1,9 +1,9 @@
 """What goes wrong on the chip, as typed errors with one line for the user.
 
 `CompileError` and `ExecutionError` are about a kernel (a `KernelError`), `DeviceLost` about the machine (a
-`BackendUnavailable`). Which exceptions PyTorch NeuronX raises is not documented, so they are told apart by what the
+`BackendUnavailable`). Which exceptions AWS's packages raise is not documented, so errors are recognised by what the
 documentation says their texts hold: the codes NCC_... of the compiler (aws-neuron-sdk, compiler/error-codes) and the
-statuses NRT_... of the runtime.
+statuses NRT_... of the runtime (neuron-runtime/api/nrt_status.rst).
 """
 
 from __future__ import annotations
@@ -23,8 +23,27 @@ _LOST = re.compile(
 )
 
 
+# What to do about a code of the compiler. EVRF066, EVRF065, EBVF030, EVRF007, EOOM001 and EOOM002: the pages of these
+# names. EGCA110 and EGCA111 have no page; public reports say that kernels do not spill.
+_LESS = "a smaller --batch-size or --instructions makes launches smaller"
+_LNC = "NEURON_LOGICAL_NC_CONFIG must be 1, and NEURON_CC_FLAGS must have no --lnc of another value"
+_ADVICE = {
+    "NCC_EVRF066": f"kernels and neuronx-cc disagree on the physical cores of a logical one: {_LNC}",
+    "NCC_EVRF065": "nki and neuronx-cc are of different SDKs, or a compiled kernel is stale: update both, then delete "
+    "the cache folder that trninfer doctor names",
+    "NCC_EGCA110": f"SBUF does not hold the kernel's tiles, and kernels do not spill: {_LESS}",
+    "NCC_EGCA111": f"SBUF does not hold the kernel's tiles, and kernels do not spill: {_LESS}",
+    "NCC_EBVF030": f"too many instructions: {_LESS}",
+    "NCC_EVRF007": f"too many instructions: {_LESS}",
+    "NCC_EOOM001": "the tensors of a launch do not fit in HBM: a smaller --batch-size makes them smaller",
+    "NCC_EOOM002": "the tensors of a launch do not fit in HBM: a smaller --batch-size makes them smaller",
+}
+
+
 class CompileError(KernelError):
-    """The Neuron compiler refused a kernel; the message is one line for the user."""
+    """The Neuron compiler refused a kernel; the message is one line for the user, `log` all that the compiler said."""
+
+    log: str = ""
 
 
 class DeviceLost(BackendUnavailable):
@@ -36,7 +55,7 @@ class ExecutionError(KernelError):
 
 
 def first_useful_line(*texts: str) -> str:
-    """The line of some texts that tells most, cut to a readable length.
+    """Return the line of some texts that says most, cut to a readable length.
 
     That is one with a compiler's error code in any of them, else, of the first text that says anything, the first line
     with "error" in it, or the first at all.
@@ -49,20 +68,33 @@ def first_useful_line(*texts: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines that say something; of a traceback, only what was raised."""
+    """Return the lines that say something; of a traceback, only what was raised."""
     lines = text.splitlines()
     if any(line.startswith("Traceback ") for line in lines):
         lines = [line for line in lines if not line.startswith(("Traceback ", " "))]
     return [" ".join(line.split()) for line in lines if line.strip()]
 
 
+def advice(text: str) -> str | None:
+    """Return what to do about the first code of the compiler that a text holds; None where none is known."""
+    for code in re.findall(r"\bNCC_[A-Z]+\d+", text):
+        if code in _ADVICE:
+            return _ADVICE[code]
+    return None
+
+
+def is_of_runtime(text: str) -> bool:
+    """True if a text holds a status of the runtime and no code of the compiler."""
+    return bool(re.search(r"\bNRT_[A-Z]", text)) and not re.search(r"\bNCC_[A-Z]+\d", text)
+
+
 def is_lost(error: BaseException) -> bool:
-    """Whether an error of PyTorch NeuronX means that there is no NeuronCore to run on any more."""
+    """True if an error means that there is no NeuronCore to run on any more."""
     return bool(_LOST.search(str(error))) or not environment.neuron_devices()
 
 
 def runtime_error(name: str, error: BaseException) -> DeviceLost | ExecutionError:
-    """What an error during a kernel's execution means for the user."""
+    """Return what an error during a kernel's execution means for the user."""
     if not environment.neuron_devices():
         return DeviceLost(f"the Neuron device disappeared (no /dev/neuron*) while {name} ran: {useful_line(error)}")
     if _LOST.search(str(error)):
@@ -71,7 +103,7 @@ def runtime_error(name: str, error: BaseException) -> DeviceLost | ExecutionErro
 
 
 def useful_line(error: BaseException | str) -> str:
-    """The line of an error that tells most: with a status of the runtime in it, else as `first_useful_line`."""
+    """Return the line of an error that says most: with a status of the runtime in it, else as `first_useful_line`."""
     text = str(error)
     status = re.search(r"^.*\bNRT_[A-Z_]+.*$", text, re.MULTILINE)
     return first_useful_line(status.group() if status else text or type(error).__name__)

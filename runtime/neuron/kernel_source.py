@@ -1,6 +1,6 @@
 """Where a kernel comes from: its name and its source, found without a look into what `nki.jit` made of it.
 
-AWS documents that `nki.jit` returns a `Kernel` (aws-neuron-sdk, nki/api/nki/__init__.py) but none of its attributes,
+AWS documents that `nki.jit` returns a `Kernel` (aws-neuron-sdk, nki/api/generated/nki.jit) but none of its attributes,
 so a kernel is recognised as the very object that a module holds under a name.
 """
 
@@ -49,6 +49,13 @@ def _modules() -> list[ModuleType]:
     """Loaded modules, those of trninfer.kernels first: a kernel keeps its own name there."""
     loaded = [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
     return [module for _, module in sorted(loaded, key=lambda item: not item[0].startswith(f"{_KERNELS}."))]
+
+
+def kernels_digest() -> str:
+    """Return the SHA-256 of all files of trninfer.kernels."""
+    digest = _digest(str(_KERNELS_FOLDER / "__init__.py"))
+    assert digest is not None
+    return digest
 
 
 @functools.cache

@@ -1,12 +1,10 @@
-"""The main way to the chip, without a framework: NKI makes a NEFF of a kernel, nrtpy runs it.
+"""The second way to the chip, without a framework: NKI makes a NEFF of a kernel, nrtpy runs it.
 
     compile_worker   a process that calls the kernel with NumPy arrays: a NEFF, into the cache
-    device_worker    a process that loads NEFFs and holds the NeuronCore; weights are uploaded to it once, each batch
+    nrtpy_worker     a process that loads NEFFs and holds the NeuronCore; weights are uploaded to it once, each batch
                      is written into a resident tensor, outputs have their memory already and are read when asked for
 
-This process loads neither: its kernels have the simulator's `nki`, which tells the shapes of what they return, counts
-flops and bytes, and gives the prediction beside which a measurement stands. Calling `kernel(numpy...)` in a loop is not
-a way to run: each call loads the NEFF again.
+Calling `kernel(numpy...)` in a loop is not a way to run: each call loads the NEFF again.
 """
 
 from __future__ import annotations
@@ -15,173 +13,192 @@ import inspect
 import json
 import os
 import shutil
-import subprocess
-import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ... import simulator
-from ..backend import BackendUnavailable, LaunchTime
+from ..backend import BackendUnavailable
 from ..child_python import python_command
-from ..simulated import SimulatedBackend
 from .compile_worker import ARTIFACTS
-from .compiled import NEFF, Compiled, CompiledKernels, CompilerFailed, Executable, Job
-from .device import Device, DeviceArray, DeviceFaultError, LoadedNeff
-from .device_time import DeviceTime, DeviceTimingError
-from .device_worker import array_type
-from .errors import first_useful_line, runtime_error
-
-_COMPILE_SECONDS = 3600
+from .compiled import NEFF, Compiled, CompilerFailed, Executable, Results, RunOptions, Walked
+from .device import Device, DeviceArray, DeviceFaultError, Lease, nrtpy_device
+from .device_time import DeviceTime, DeviceTimingError, capture_profile
+from .environment import NRTPY
+from .errors import first_useful_line
+from .jobs import Job
+from .on_device import OnDevice
+from .processes import Waiting, run_limited
 
 
 @dataclass(frozen=True)
-class _Loaded:
-    """A NEFF on the device, what its inputs are called, in order, and what it gives."""
+class CompiledNeff:
+    """A NEFF, and the largest memory that compiling it took."""
 
-    model: LoadedNeff
-    names: tuple[str, ...]
-    results: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
+    path: Path
+    peak_bytes: int
 
 
-class NrtBackend(CompiledKernels):
-    """Runs kernels on the NeuronCore that `device` holds."""
+def compile_neff(
+    job: Job, workdir: Path, log: Path, limit: float, note: Waiting, variables: Mapping[str, str] | None = None
+) -> CompiledNeff:
+    """Compile a kernel to a NEFF in `workdir`, in a process of its own; CompilerFailed where that leaves none.
 
-    way = "nrtpy"
+    `variables` are added to the process's environment; what it prints is in `log`.
+    """
+    artifacts = workdir / "artifacts"
+    artifacts.mkdir()
+    given = workdir / "job.json"
+    given.write_text(json.dumps(job.message()), encoding="utf-8")
+    done = run_limited(
+        python_command(f"{__package__}.compile_worker", "main"),
+        given=given,
+        log=log,
+        variables={**os.environ, **(variables or {}), ARTIFACTS: str(artifacts)},
+        limit=limit,
+        note=note,
+    )
+    if done.status is None:
+        raise CompilerFailed(f"no NEFF within {limit:.0f} s (--compile-timeout)")
+    found = sorted(artifacts.rglob("*.neff"))
+    chosen = [neff for neff in found if neff.name == NEFF] or found
+    if done.status != 0 or len(chosen) != 1:
+        said = log.read_text(encoding="utf-8", errors="replace")
+        left = "" if done.status else f"it left {len(chosen)} NEFFs where one is expected"
+        raise CompilerFailed(left or said or f"it ended with status {done.status} without a word")
+    return CompiledNeff(chosen[0], done.peak_bytes)
 
-    def __init__(self, target: str, device: Device, **options: Any) -> None:
-        self._simulated = SimulatedBackend(target)
-        super().__init__(target, counter=self._counted, **options)
+
+class LoadedNeff:
+    """A NEFF that is loaded. `inputs` and `outputs` are sizes in bytes by name, outputs in the kernel's order; `dtypes`
+    are those of outputs where nrtpy knows them, `names` the inputs in the kernel's order, `results` what it returns."""
+
+    def __init__(self, device: Device, answer: Mapping[str, Any], names: Sequence[str], results: Results) -> None:
+        self.number: int = answer["model"]
+        self.inputs: dict[str, int] = answer["inputs"]
+        self.outputs: dict[str, int] = dict(sorted(answer["outputs"].items(), key=lambda item: _ending(item[0])))
+        self.dtypes: dict[str, str] = answer["dtypes"]
+        self.names = tuple(names)
+        self._results = results
         self._device = device
-        self._resident: dict[int, int] = {}  # tensors of arrays that nobody may write to, by the arrays' identity
-        self._inputs: dict[tuple[int, int], int] = {}  # tensors for the others, by executable and position
+        self._spare: list[tuple[int, ...]] = []
 
-    def _counted(self, kernel: Any, *operands: Any, **parameters: Any) -> LaunchTime:
-        return self._simulated.time(kernel, *operands, **parameters).time
+    def run(self, tensors: Sequence[int]) -> tuple[tuple[DeviceArray, ...], float]:
+        """Execute on tensors: the outputs, whose memory is taken again when nobody holds them, and microseconds."""
+        sets = self._spare.pop() if self._spare else tuple(self._device.blank(*result) for result in self._results)
+        answer = self._device.ask("run", **self._operands(tensors, sets))
+        lease = Lease(_giver_back(self._spare, sets))
+        outputs = tuple(
+            DeviceArray(tensor, shape, dtype, self._device, lease)
+            for tensor, (shape, dtype) in zip(sets, self._results)
+        )
+        return outputs, float(answer["us"][0])
 
-    def _compile(self, job: Job, workdir: Path, log: Path) -> Compiled:
-        artifacts = workdir / "artifacts"
-        artifacts.mkdir()
-        if job.source.module is None:
-            raise CompilerFailed("a kernel must stand in a module, by its own name, so that another process finds it")
-        description = {
-            "module": job.source.module,
-            "file": job.source.file,
-            "kernel": job.source.name,
-            "operands": [[list(operand.shape), np.dtype(operand.dtype).name] for operand in job.operands],
-            "parameters": repr(job.parameters),
+    def benchmark(
+        self, tensors: Sequence[int], outputs: Sequence[DeviceArray], warmup: int, iterations: int
+    ) -> list[float]:
+        """Return the microseconds of each of `iterations` executions on the NeuronCore alone, after `warmup` others."""
+        operands = self._operands(tensors, [output.tensor for output in outputs])
+        durations = self._device.ask("benchmark", **operands, warmup=warmup, iterations=iterations)["us"]
+        return list(durations)
+
+    def _operands(self, tensors: Sequence[int], outputs: Sequence[int]) -> dict[str, Any]:
+        return {
+            "model": self.number,
+            "inputs": dict(zip(self.names, tensors, strict=True)),
+            "outputs": dict(zip(self.outputs, outputs, strict=True)),
         }
-        command = python_command(f"{__package__}.compile_worker", "main")
-        with log.open("wb") as output:
-            try:
-                done = subprocess.run(
-                    command,
-                    input=json.dumps(description).encode(),
-                    stdout=output,
-                    stderr=output,
-                    env={**os.environ, ARTIFACTS: str(artifacts)},
-                    timeout=_COMPILE_SECONDS,
-                )
-            except subprocess.TimeoutExpired:
-                raise CompilerFailed(f"no NEFF within {_COMPILE_SECONDS} s") from None
-        found = sorted(artifacts.rglob("*.neff"))
-        chosen = [neff for neff in found if neff.name == NEFF] or found
-        if done.returncode != 0 or len(chosen) != 1:
-            said = log.read_text(encoding="utf-8", errors="replace")
-            left = "" if done.returncode else f"it left {len(chosen)} NEFFs where one is expected"
-            raise CompilerFailed(left or said)
+
+
+class NrtBackend(OnDevice):
+    """Runs kernels by nrtpy on the NeuronCore that `device` holds."""
+
+    way = NRTPY
+
+    def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
+        made = compile_neff(job, workdir, log, self._options.compile_seconds, self._still_compiling(job))
 
         def write(folder: Path) -> None:
-            shutil.copyfile(chosen[0], folder / NEFF)
+            shutil.copyfile(made.path, folder / NEFF)
 
-        return Compiled(write, lambda: self._loaded(job, chosen[0]))
+        return Compiled(write, lambda: self._loaded(job, walked.results, made.path), made.peak_bytes)
 
-    def _load(self, job: Job, folder: Path) -> _Loaded:
-        return self._loaded(job, folder / NEFF)
+    def _load(self, job: Job, walked: Walked, folder: Path) -> LoadedNeff:
+        return self._loaded(job, walked.results, folder / NEFF)
 
-    def _loaded(self, job: Job, neff: Path) -> _Loaded:
-        model = self._device.load(neff)
+    def _loaded(self, job: Job, results: Results, neff: Path) -> LoadedNeff:
         names = tuple(inspect.signature(job.kernel.function).parameters)[: len(job.operands)]
-        results = self._results(job)
+        model = LoadedNeff(self._device, self._device.ask("load", path=str(neff)), names, results)
         sizes = {name: _bytes(operand) for name, operand in zip(names, job.operands)}
         if model.inputs != sizes:
-            raise DeviceFaultError(f"the NEFF takes {model.inputs} (name: bytes), the kernel {sizes}")
+            raise DeviceFaultError("Inputs", f"the NEFF takes {model.inputs} (name: bytes), the kernel {sizes}")
         if list(model.outputs.values()) != [int(np.prod(shape)) * dtype.itemsize for shape, dtype in results]:
-            raise DeviceFaultError(f"the NEFF gives {model.outputs} (name: bytes), the kernel {results}")
+            raise DeviceFaultError("Results", f"the NEFF gives {model.outputs} (name: bytes), the kernel {results}")
         for name, (_, dtype) in zip(model.outputs, results):
             if model.dtypes.get(name, dtype.name) != dtype.name:
-                raise DeviceFaultError(f"the NEFF gives {name} as {model.dtypes[name]}, the kernel as {dtype.name}")
-        return _Loaded(model, names, results)
+                text = f"the NEFF gives {name} as {model.dtypes[name]}, the kernel as {dtype.name}"
+                raise DeviceFaultError("Results", text)
+        return model
 
-    def _results(self, job: Job) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]:
-        """Shape and dtype of what a kernel returns, by the simulator: nrtpy tells no dtypes of outputs."""
-        returned: list[Any] = []
+    def _tensors(self, executable: Executable) -> dict[str, Any]:
+        loaded: LoadedNeff = executable.loaded
+        return {"inputs": loaded.inputs, "outputs": loaded.outputs, "dtypes": loaded.dtypes}
 
-        def noting(*tensors: Any, **parameters: Any) -> Any:
-            result = job.kernel.function(*tensors, **parameters)
-            returned.extend(result if isinstance(result, (tuple, list)) else [result])
-            return result
-
-        specs = [simulator.TensorSpec(tuple(o.shape), np.dtype(o.dtype).name) for o in job.operands]
-        simulator.run(noting, *specs, target=job.target, functional=False, **job.parameters)
-        return tuple((tuple(tensor.shape), array_type(tensor.dtype)) for tensor in returned)
-
-    def _call(self, executable: Executable, arrays: Sequence[Any]) -> tuple[tuple[DeviceArray, ...], float]:
-        loaded: _Loaded = executable.loaded
-        try:
-            tensors = self._tensors(executable, arrays)
-            outputs, took = loaded.model.run(tensors, loaded.names, loaded.results)
-        except DeviceFaultError as error:
-            raise runtime_error(executable.job.source.name, error) from error
-        return outputs, took[0]
+    def _execute(
+        self, executable: Executable, operands: Sequence[tuple[int, Any]]
+    ) -> tuple[tuple[DeviceArray, ...], float]:
+        loaded: LoadedNeff = executable.loaded
+        return loaded.run([tensor for tensor, _ in operands])
 
     def _device_time(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime:
-        loaded: _Loaded = executable.loaded
+        """Return the time by nrtpy's tracing, else by `neuron-explorer capture` on the same inputs."""
         try:
-            tensors = self._tensors(executable, arrays)
-            outputs, _ = loaded.model.run(tensors, loaded.names, loaded.results)
-            took = loaded.model.benchmark(tensors, loaded.names, outputs, self._warmup, self._iterations)
+            return self._benchmarked(executable, arrays)
+        except DeviceTimingError as error:
+            reason = str(error)
+        if executable.neff is None:
+            raise DeviceTimingError(f"{reason}; {NEFF} is not in the cache for neuron-explorer")
+        loaded: LoadedNeff = executable.loaded
+        try:
+            return capture_profile(executable.neff, dict(zip(loaded.names, map(np.asarray, arrays))))
+        except DeviceTimingError as error:
+            raise DeviceTimingError(f"{reason}; {error}") from None
+
+    def _benchmarked(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime:
+        loaded: LoadedNeff = executable.loaded
+        options = self._options
+        try:
+            tensors = [tensor for tensor, _ in self._operands(executable, arrays)]
+            outputs, _ = loaded.run(tensors)
+            took = loaded.benchmark(tensors, outputs, options.warmup, options.iterations)
         except DeviceFaultError as error:
             raise DeviceTimingError(f"nrtpy: {first_useful_line(str(error))}") from error
-        if len(took) != self._iterations:  # a NEFF of several subgraphs gives several events an execution
-            raise DeviceTimingError(f"nrtpy: {len(took)} device events for {self._iterations} executions")
-        return DeviceTime(float(np.percentile(took, 50)), float(np.percentile(took, 99)))
-
-    def _tensors(self, executable: Executable, arrays: Sequence[Any]) -> list[int]:
-        """The tensors of operands, with the operands' values."""
-        return [self._tensor(id(executable), position, array) for position, array in enumerate(arrays)]
-
-    def _tensor(self, executable: int, position: int, array: Any) -> int:
-        if isinstance(array, DeviceArray):
-            return array.tensor
-        if not array.flags.writeable:
-            if id(array) not in self._resident:
-                tensor = self._device.put(array)
-                self._resident[id(array)] = tensor
-                weakref.finalize(array, self._forget, id(array))
-            return self._resident[id(array)]
-        place = (executable, position)
-        if place in self._inputs:
-            self._device.write(self._inputs[place], array)
-        else:
-            self._inputs[place] = self._device.put(array)
-        return self._inputs[place]
-
-    def _forget(self, identity: int) -> None:
-        self._device.free(self._resident.pop(identity))
+        if len(took) != options.iterations:  # a NEFF of several subgraphs gives several events an execution
+            raise DeviceTimingError(f"nrtpy: {len(took)} device events for {options.iterations} executions")
+        return DeviceTime(float(np.percentile(took, 50)), float(np.percentile(took, 99)), "nrtpy")
 
 
-def open_nrt(target: str, python: Path | None, **options: Any) -> NrtBackend:
-    """The backend on this machine's chip; BackendUnavailable where nrtpy or the NeuronCore cannot be had."""
-    device = Device(python)
+def open_nrt(target: str, python: Path | None, options: RunOptions) -> NrtBackend:
+    """Return the backend on this machine's chip; BackendUnavailable where nrtpy or the NeuronCore cannot be had."""
+    device = nrtpy_device(python)
     try:
         device.hello()
     except DeviceFaultError as error:
         raise BackendUnavailable(f"backend 'neuron' is not available: {first_useful_line(str(error))}") from error
-    return NrtBackend(target, device, **options)
+    return NrtBackend(target, device, options)
+
+
+def _giver_back(spare: list[tuple[int, ...]], sets: tuple[int, ...]) -> Callable[[], None]:
+    return lambda: spare.append(sets)
+
+
+def _ending(name: str) -> tuple[int, str]:
+    """Return what outputs are ordered by: their names end in a number (output_0 in tutorial-debug-neff-nrtpy.rst), and
+    they come unordered."""
+    digits = name[len(name.rstrip("0123456789")) :]
+    return (int(digits) if digits else 0, name)
 
 
 def _bytes(operand: Any) -> int:

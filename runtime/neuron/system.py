@@ -1,10 +1,10 @@
 """The Neuron side of this machine: instance, NeuronCores, driver, runtime library, tools, environment variables.
 
 Sources (aws-neuron-sdk): neuron-runtime/guides/configuration-guide.rst for the NEURON_RT_ variables,
-about-neuron/arch/neuron-features/logical-neuroncore-config.rst and nki/api/nki/__init__.py (`jit`) for
-NEURON_LOGICAL_NC_CONFIG, tools/neuron-sys-tools/neuron-ls.rst, setup/pytorch/update-dlc.rst for `modinfo neuron`,
-neuron-runtime/nrtpy/nrtpy-troubleshooting.rst for where libnrt lies, nki/get-started/setup-env.rst for the folder of
-the tools.
+about-neuron/arch/neuron-features/logical-neuroncore-config.rst, nki/get-started/about/lnc and
+compiler/error-codes/EVRF066 for NEURON_LOGICAL_NC_CONFIG, tools/neuron-sys-tools/neuron-ls.rst,
+setup/pytorch/update-dlc.rst for `modinfo neuron`, neuron-runtime/nrtpy/nrtpy-troubleshooting.rst for where libnrt is,
+nki/get-started/setup-env.rst for the folder of the tools.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ STOCHASTIC_ROUNDING = "NEURON_RT_STOCHASTIC_ROUNDING_EN"  # 1: rounding up or do
 NUMBER_OF_CORES = "NEURON_RT_NUM_CORES"  # so many free ones; by default a process reserves all
 # Where it is set, a call returns before its execution is over (neuron-runtime/explore/runtime-performance-tips.rst).
 ASYNCHRONOUS = "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS"
-LOGICAL_CORES = "NEURON_LOGICAL_NC_CONFIG"  # physical NeuronCores to a logical one; 2 by default on trn2
+LOGICAL_CORES = "NEURON_LOGICAL_NC_CONFIG"  # physical NeuronCores to a logical one; neuronx-cc takes 2, kernels 1
+COMPILER_FLAGS = "NEURON_CC_FLAGS"
 
 _INSTANCE_TARGETS = (("trn1", "trn1"), ("inf2", "trn1"), ("trn2", "trn2"), ("trn3", "trn3"))
 _TOOL_SECONDS = 30
@@ -117,17 +118,24 @@ def prepare_environment(target: str, known: bool, variables: MutableMapping[str,
 
     Numbers are rounded to the nearest, as the golden model's are (neuron-features/rounding-modes.rst).
     One NeuronCore is reserved, not all, so that others can work beside this process. Kernels are compiled and run for
-    logical cores of one physical core: AWS demands that both agree. The compiler's target is set where it is `known`
-    (asked for, or told by the instance); else NKI finds it by itself. BackendUnavailable where the user's
-    NEURON_LOGICAL_NC_CONFIG is another.
+    logical cores of one physical core: kernels, compiler and runtime must agree on that (EVRF066). The compiler's
+    target is set where it is `known` (asked for, or told by the instance); else NKI finds it by itself.
+    BackendUnavailable where the user's variables ask for another number of physical cores, and for trn1, which NKI 0.7
+    does not compile for.
     """
+    if target == "trn1":
+        raise BackendUnavailable("NKI 0.7 compiles for trn2 and trn3; trn1 is a target of the simulator: --backend sim")
+    flags = re.search(r"--(?:lnc|logical-nc-config)[= ]\s*(\d+)", variables.get(COMPILER_FLAGS, ""))
+    if flags is not None and flags.group(1) != "1":
+        raise BackendUnavailable(
+            f"{COMPILER_FLAGS} has {flags.group()}; kernels run on one NeuronCore each: leave it out"
+        )
     variables.setdefault(STOCHASTIC_ROUNDING, "0")
     if not variables.get(VISIBLE_CORES) and not variables.get(NUMBER_OF_CORES):
         variables[NUMBER_OF_CORES] = "1"
-    if target != "trn1":  # logical cores are of trn2 and trn3 only
-        logical = variables.setdefault(LOGICAL_CORES, "1")
-        if logical != "1":
-            raise BackendUnavailable(f"{LOGICAL_CORES} is {logical}; kernels run on one NeuronCore each: set it to 1")
+    logical = variables.setdefault(LOGICAL_CORES, "1")
+    if logical != "1":
+        raise BackendUnavailable(f"{LOGICAL_CORES} is {logical}; kernels run on one NeuronCore each: set it to 1")
     if known:
         variables[TARGET_VARIABLE] = target
 

@@ -220,7 +220,7 @@ def test_a_narrow_window_has_a_line_for_each_value_and_breaks_no_words(cli, monk
 
 
 def test_doctor(cli, monkeypatch) -> None:
-    placeholder = environment.Package("nki", "0.0.1", "placeholder", "0.6", None)
+    placeholder = environment.Package("nki", "0.0.1", "placeholder", "0.7")
     others = tuple(package for package in environment.neuron_packages() if package.name != "nki")
     monkeypatch.setattr(environment, "neuron_packages", lambda: (placeholder, *others))
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
@@ -229,7 +229,7 @@ def test_doctor(cli, monkeypatch) -> None:
     assert rows["nki"]["status"] == "wrong" and "WRONG PACKAGE" in rows["nki"]["detail"]
     assert rows["neuron device"]["status"] == "missing"
     assert rows["backend auto"]["detail"].startswith("sim: no Neuron device")
-    assert "pip install" in rows["to use it on an AMI of SDK 2.32"]["detail"]
+    assert "pip install" in rows["to use it on the Deep Learning AMI Neuron torch-neuronx 2.14.0"]["detail"]
     outcome = cli("doctor")
     assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80
 

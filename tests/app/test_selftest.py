@@ -36,7 +36,7 @@ def chip(few: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setenv("PYTHONPATH", f"{STAND_INS / 'nki_site'}:{STAND_INS / 'nrtpy_site'}")
     monkeypatch.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
-    monkeypatch.setattr(environment, "find_way", lambda elsewhere=False: environment.Way("nrtpy", ()))
+    monkeypatch.setattr(environment, "find_way", lambda nrtpy_named=False: environment.Way("nrtpy", ()))
     for name in ("NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "NEURON_LOGICAL_NC_CONFIG"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)

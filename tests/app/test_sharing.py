@@ -150,7 +150,7 @@ def chip(ray, monkeypatch):
         monkeypatch.syspath_prepend(str(folder))
     import core_backends
 
-    monkeypatch.setattr(environment, "find_way", lambda elsewhere=False: environment.Way("torch_neuronx", ()))
+    monkeypatch.setattr(environment, "find_way", lambda nrtpy_named=False: environment.Way("torchneuron", ()))
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "0-1")
 
     def use(fault: str | None = None) -> None:

@@ -1,26 +1,60 @@
-"""Stand-ins for AWS's packages and tools, which tests/runtime/neuron/stand_ins has."""
+"""A machine with a chip, by stand-ins for AWS's packages and tools, which tests/runtime/neuron/stand_ins has.
 
-import importlib.util
-import sys
+The packages are loaded by the processes that the backend starts, which find them in PYTHONPATH.
+"""
+
+import os
 from pathlib import Path
-from types import ModuleType
+
+import pytest
+from trninfer.runtime.neuron import environment
 
 STAND_INS = Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins"
-VARIABLES = (  # that opening the backend sets
+SITES = {
+    environment.TORCHNEURON: ("nki_site", "torch_site"),
+    environment.NRTPY: ("nki_site", "nrtpy_site"),
+}
+VARIABLES = (  # that opening the backend sets, or reads
     "NEURON_RT_VISIBLE_CORES",
     "NEURON_RT_NUM_CORES",
+    "NEURON_RT_STOCHASTIC_ROUNDING_EN",
     "NEURON_LOGICAL_NC_CONFIG",
     "NEURON_PLATFORM_TARGET_OVERRIDE",
+    "NEURON_CC_FLAGS",
+    "NKI_COMPILER_FRONTEND",
+    "TORCH_NEURONX_NEFF_CACHE_DIR",
+    "NKI_COMPILE_CACHE_URL",
     "TRNINFER_BACKEND",
     "TRNINFER_NRTPY",
 )
 
 
-def load_stand_in(name: str) -> ModuleType:
-    """A stand-in for the package of that name, loaded anew."""
-    spec = importlib.util.spec_from_file_location(name, STAND_INS / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+def forget_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take away what opening the backend sets: the end of the test puts back what was."""
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+def use_packages(monkeypatch: pytest.MonkeyPatch, way: str, *sites: str) -> None:
+    """Let processes that are started find the packages of a way, on a machine with a Neuron device."""
+    folders = [str(STAND_INS / site) for site in sites or SITES[way]]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
+    for folder in folders:  # before a PyTorch that is installed
+        monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
+
+
+def use_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put AWS's tools on the path."""
+    monkeypatch.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
+
+
+def stand_in_chip(monkeypatch: pytest.MonkeyPatch, cache: Path, way: str) -> pytest.MonkeyPatch:
+    """A machine on which everything is there for a way: device, packages, tools and an empty cache."""
+    forget_variables(monkeypatch)
+    use_packages(monkeypatch, way)
+    use_tools(monkeypatch)
+    monkeypatch.setenv("TRNINFER_CACHE", str(cache))
+    monkeypatch.setattr(environment, "find_way", lambda nrtpy_named=False: environment.Way(way, ()))
+    return monkeypatch

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from pathlib import Path
 
+from trninfer.kernels import use_nki
 from trninfer.runtime.backend import BackendUnavailable
 from trninfer.runtime.neuron import environment
-from trninfer.runtime.neuron.pytorch_backend import PyTorchBackend
+from trninfer.runtime.neuron.compiled import RunOptions
+from trninfer.runtime.neuron.device import torch_device
+from trninfer.runtime.neuron.system import prepare_environment
+from trninfer.runtime.neuron.torch_backend import TorchBackend
+
+SITES = Path(__file__).parents[2] / "runtime" / "neuron" / "stand_ins"
 
 
-class CoreBackend(PyTorchBackend):
+class CoreBackend(TorchBackend):
     """The Neuron backend on the stand-ins for AWS's packages; with the fault "kill" it ends at its first kernel."""
 
     fault: str | None = None
@@ -21,13 +29,16 @@ class CoreBackend(PyTorchBackend):
         return super().launch(kernel, *arrays, **parameters)
 
 
-def open_core(target=None, *, fault=None, warmup=5, iterations=20, progress, warn):
+def open_core(target=None, *, fault=None, warmup=5, iterations=20, compile_seconds=60, progress, warn):
     """What `open_neuron_backend` is, for a worker that sees one core; with the fault "lose" it has none."""
     core = os.environ["NEURON_RT_VISIBLE_CORES"]
     if fault == "lose":
         raise BackendUnavailable(f"core {core} is taken")
     progress(f"core {core}: warm-up {warmup}, iterations {iterations}")
     environment.neuron_devices = lambda: ("/dev/neuron0",)
-    backend = CoreBackend(target or "trn2", warmup=1, iterations=1, warn=warn)
+    prepare_environment(target or "trn2", True, os.environ)
+    use_nki("sim")
+    sys.path[:0] = [str(SITES / site) for site in ("nki_site", "torch_site")]  # for the process on the core
+    backend = CoreBackend(target or "trn2", torch_device({}), RunOptions(1, 1, warn=warn))
     backend.fault = fault
     return backend

@@ -1,12 +1,21 @@
-"""neuron-bench, by a stand-in."""
+"""Profiles of the device, by a stand-in for neuron-explorer."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
 from trninfer.runtime.neuron import device_time
-from trninfer.runtime.neuron.device_time import DeviceTime, DeviceTimingError, by_neuron_bench
+from trninfer.runtime.neuron.device_time import (
+    DeviceTime,
+    DeviceTimingError,
+    capture_profile,
+    find_profile,
+    view_profile,
+)
 
 TOOLS = Path(__file__).parent / "stand_ins" / "tools"
 
@@ -19,32 +28,83 @@ def neff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("warmup", [0, 20])
-def test_its_median_and_99th_percentile_are_those_of_the_core(neff: Path, warmup: int) -> None:
-    assert by_neuron_bench(neff, warmup, 200) == DeviceTime(16.0, 17.0)
+@pytest.fixture
+def ntff(tmp_path: Path) -> Path:
+    path = tmp_path / "profile.ntff"
+    path.write_text(json.dumps({"total_time": 12.5e-6}))
+    return path
+
+
+@pytest.mark.parametrize("fault", ["", "json", "rows"])
+def test_a_profile_as_summary_or_parquet(neff: Path, ntff: Path, monkeypatch, fault: str) -> None:
+    if fault:
+        pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setenv("STAND_IN_EXPLORER", fault)
+    assert view_profile(neff, ntff, "torch.profiler") == DeviceTime(pytest.approx(12.5), None, "torch.profiler")
+
+
+def test_parquet_without_pyarrow_is_one_line(neff: Path, ntff: Path, monkeypatch) -> None:
+    monkeypatch.setenv("STAND_IN_EXPLORER", "json")
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    with pytest.raises(DeviceTimingError, match=r"unknown output format summary-json; Parquet needs pyarrow"):
+        view_profile(neff, ntff, "torch.profiler")
 
 
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        ("busy", r"ended with status 1: .*NeuronCore\(s\) not available"),
-        ("nothing", "left 0 files info.json"),
-        ("words", "has no nc_latency"),
-        ("negative", "told -3.0 and 17.0 us"),
+        ("words", "has no one total_time; .*ended with status 3"),
+        ("negative", r"total_time of -1\.0 s, which cannot be"),
     ],
 )
-def test_what_it_does_not_tell_is_one_line(neff: Path, monkeypatch, fault: str, told: str) -> None:
-    monkeypatch.setenv("STAND_IN_BENCH", fault)
+def test_a_summary_that_is_none_is_one_line(neff: Path, ntff: Path, monkeypatch, fault: str, told: str) -> None:
+    monkeypatch.setenv("STAND_IN_EXPLORER", fault)
     with pytest.raises(DeviceTimingError, match=told) as caught:
-        by_neuron_bench(neff, 1, 1)
+        view_profile(neff, ntff, "x")
     assert "\n" not in str(caught.value)
 
 
-def test_it_hangs(neff: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_capture_is_of_the_inputs_where_numpy_has_their_dtype(neff: Path) -> None:
+    given = {"a": np.ones((2, 3), np.float32), "b": np.ones(4, np.int32)}
+    assert capture_profile(neff, given) == DeviceTime(pytest.approx(16.0), None, "neuron-explorer capture")
+    given["b"] = np.ones(4, ml_dtypes.bfloat16)
+    assert capture_profile(neff, given).by == "neuron-explorer capture, inputs of zeros"
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [("busy", r"capture ended with status 1: .*NeuronCore\(s\) not available"), ("nothing", "capture left no NTFF")],
+)
+def test_a_capture_that_fails_is_one_line(neff: Path, monkeypatch, fault: str, told: str) -> None:
+    monkeypatch.setenv("STAND_IN_EXPLORER", fault)
+    with pytest.raises(DeviceTimingError, match=told) as caught:
+        capture_profile(neff, {})
+    assert "\n" not in str(caught.value)
+
+
+def test_the_tool_hangs(neff: Path, ntff: Path, tmp_path: Path, monkeypatch) -> None:
     tool = tmp_path / "slow"
     tool.write_text("#!/bin/sh\nexec sleep 5\n")
     tool.chmod(0o755)
     monkeypatch.setattr(device_time, "find_tool", lambda name: str(tool))
     monkeypatch.setattr(device_time, "_SECONDS", 0.2)
     with pytest.raises(DeviceTimingError, match=r"no answer within 0\.2 s"):
-        by_neuron_bench(neff, 1, 1)
+        view_profile(neff, ntff, "x")
+
+
+def test_no_tool(neff: Path, monkeypatch) -> None:
+    monkeypatch.setattr(device_time, "find_tool", lambda name: None)
+    with pytest.raises(DeviceTimingError, match=r"neuron-explorer is not installed \(aws-neuronx-tools\)"):
+        capture_profile(neff, {})
+
+
+def test_what_a_profiler_left(tmp_path: Path) -> None:
+    with pytest.raises(DeviceTimingError, match="left 0 NTFFs and 0 NEFFs"):
+        find_profile(tmp_path)
+    (tmp_path / "session").mkdir()
+    for name, size in (("a.neff", 3), ("b.neff", 9), ("t.ntff", 1)):
+        (tmp_path / "session" / name).write_bytes(b"x" * size)
+    assert [path.name for path in find_profile(tmp_path)] == ["b.neff", "t.ntff"]
+    (tmp_path / "u.ntff").write_bytes(b"x")
+    with pytest.raises(DeviceTimingError, match="left 2 NTFFs"):
+        find_profile(tmp_path)

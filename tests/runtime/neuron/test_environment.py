@@ -37,7 +37,8 @@ def test_nothing_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment.find_way().missing == (
         "no Neuron device (/dev/neuron*)",
         "nki: not installed",
-        "nrtpy: not in this environment, and TRNINFER_NRTPY names none",
+        "neuronx-cc: not installed",
+        "torch-neuronx: not installed",
     )
 
 
@@ -51,32 +52,38 @@ def test_placeholders_of_pypi_are_no_packages(site: Path) -> None:
 
 
 def test_versions_that_will_do(site: Path) -> None:
-    install(site, "nki", "0.6.0+gabcdef")
-    install(site, "neuronx-cc", "2.26.8089.0+8ab9f450")
-    install(site, "torch-neuronx", "2.10.0.1")
-    install(site, "islpy", "2026.2.1")
-    assert states() == {
-        "nki": "ready", "neuronx-cc": "too old", "torch-neuronx": "too new", "islpy": "too new",
-        "libneuronxla": "missing",
-    }  # fmt: skip
+    install(site, "nki", "0.7.0+gabcdef")
+    install(site, "neuronx-cc", "2.27.8089.0+8ab9f450")
+    install(site, "torch-neuronx", "2.9.0.2.15.32035")
+    assert states() == {"nki": "ready", "neuronx-cc": "too old", "torch-neuronx": "too old"}
     assert environment.find_way().missing == (
-        "nrtpy: not in this environment, and TRNINFER_NRTPY names none",
-        "islpy: version 2026.2.1 is too new; older than 2026.2 is needed",
-        "neuronx-cc: version 2.26.8089.0+8ab9f450 is too old; 2.27 or newer is needed",
-        "torch-neuronx: version 2.10.0.1 is too new; older than 2.10 is needed",
+        "neuronx-cc: version 2.27.8089.0+8ab9f450 is too old; 2.28 or newer is needed",
+        "torch-neuronx: version 2.9.0.2.15.32035 is too old; 2.13 or newer is needed",
     )
 
 
+def test_versions_that_came_later_are_used_and_told(site: Path) -> None:
+    for name, version in (("nki", "0.8.1"), ("neuronx-cc", "2.29.1"), ("torch-neuronx", "2.15.0")):
+        install(site, name, version)
+    assert set(states().values()) == {"newer"}
+    assert environment.find_way().way == "torchneuron"
+    assert environment.neuron_packages()[0].explanation == "version 0.8.1, newer than trninfer knows (0.7)"
+
+
 def test_the_way_to_the_chip(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(site, "nki", "0.6.0")
-    assert environment.find_way(nrtpy_elsewhere=True) == environment.Way("nrtpy", ())
-    assert environment.find_way().way is None
-    install(site, "neuronx-cc", "2.27.1")
-    install(site, "torch-neuronx", "2.9.0.2")
-    assert environment.find_way() == environment.Way("torch_neuronx", ())
+    install(site, "nki", "0.7.0")
+    install(site, "neuronx-cc", "2.28.7631.0")
+    assert environment.find_way(nrtpy_named=True) == environment.Way("nrtpy", ())
+    assert environment.find_way() == environment.Way(
+        None,
+        ("torch-neuronx: not installed", "nrtpy: not in this environment, and TRNINFER_NRTPY names none"),
+    )
     (site / "nrtpy").mkdir()
     (site / "nrtpy" / "__init__.py").write_text("raise RuntimeError('imported')", encoding="utf-8")
     assert environment.find_way() == environment.Way("nrtpy", ())
+    install(site, "torch-neuronx", "2.14.3.0")
+    assert environment.find_way() == environment.Way("torchneuron", ())
+    assert environment.find_way(nrtpy_named=True) == environment.Way("nrtpy", ())  # asked for
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
     assert environment.find_way() == environment.Way(None, ("no Neuron device (/dev/neuron*)",))
 

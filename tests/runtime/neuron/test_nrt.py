@@ -1,4 +1,4 @@
-"""The main way to the chip, by stand-ins for AWS's nki and nrtpy that check every call against the documentation."""
+"""The second way to the chip, by stand-ins for AWS's nki and nrtpy that check every call."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from neuron_stand_ins import STAND_INS
+from neuron_stand_ins import STAND_INS, forget_variables, use_packages, use_tools
 from trninfer import kernels
 from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
 from trninfer.benchmarks.workloads import residual_network
 from trninfer.models import load_model
 from trninfer.models.golden import run_network
-from trninfer.runtime.backend import BackendUnavailable
+from trninfer.runtime.backend import BackendUnavailable, KernelError
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_cache import CompileCache
-from trninfer.runtime.neuron.device import Device, DeviceArray
+from trninfer.runtime.neuron.compiled import RunOptions
+from trninfer.runtime.neuron.device import Device, DeviceArray, nrtpy_device
 from trninfer.runtime.neuron.errors import CompileError, DeviceLost, ExecutionError
 from trninfer.runtime.neuron.nrt import NrtBackend, open_nrt
+from trninfer.runtime.neuron.system import prepare_environment
 from trninfer.runtime.session import Session
 
 
 @pytest.fixture
 def chip(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Processes that are started find the stand-ins, and there is a Neuron device."""
-    monkeypatch.setenv("PYTHONPATH", f"{STAND_INS / 'nki_site'}:{STAND_INS / 'nrtpy_site'}")
-    monkeypatch.setenv("NEURON_RT_NUM_CORES", "1")
-    monkeypatch.delenv("TRNINFER_BACKEND", raising=False)
-    monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
+    forget_variables(monkeypatch)
+    use_packages(monkeypatch, environment.NRTPY)
+    prepare_environment("trn2", True, os.environ)
     return monkeypatch
 
 
@@ -48,8 +49,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def make(notes: list[str], folder: Path | None, **options) -> NrtBackend:
     cache = CompileCache(folder, notes.append)
-    options = {"warmup": 1, "iterations": 2, **options}
-    return open_nrt("trn2", None, cache=cache, progress=notes.append, warn=notes.append, **options)
+    given = {"warmup": 1, "iterations": 2, **options}
+    return open_nrt("trn2", None, RunOptions(cache=cache, progress=notes.append, warn=notes.append, **given))
 
 
 def matrix(*shape: int, dtype=np.float32) -> np.ndarray:
@@ -159,13 +160,14 @@ def test_times_on_the_device(chip, notes, compiled) -> None:
         pytest.approx(11.0),
         pytest.approx(np.percentile([10, 11, 12], 99)),
     )
+    assert timed.device_by == "nrtpy"
     assert make(notes, compiled).launch(kernels.transpose, matrix(5, 7)).time.device_us is None
 
 
 @pytest.fixture
-def bench(chip) -> None:
-    """neuron-bench is there."""
-    chip.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
+def explorer(chip) -> None:
+    """neuron-explorer is there."""
+    use_tools(chip)
 
 
 @pytest.mark.parametrize(
@@ -176,26 +178,27 @@ def test_no_time_on_the_device_is_told_and_no_reason_to_fail(chip, notes, compil
     result = make(notes, compiled, device_times=True).launch(kernels.transpose, matrix(5, 7))
     assert result.time.device_us is None
     (note,) = [note for note in notes if "no time on the device" in note]
-    assert told in note and note.endswith("neuron-bench is not installed (aws-neuronx-tools)")
+    assert told in note and note.endswith("neuron-explorer is not installed (aws-neuronx-tools)")
 
 
-def test_neuron_bench_tells_what_nrtpy_does_not(chip, bench, notes, compiled) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_a_captured_profile_tells_what_nrtpy_does_not(chip, explorer, notes, compiled, dtype) -> None:
     chip.setenv("STAND_IN_NRTPY", "trace")
-    time = make(notes, compiled, device_times=True, warmup=0).launch(kernels.transpose, matrix(5, 7)).time
-    assert (time.device_us, time.device_us_p99) == (16.0, 17.0) and time.latency_us not in (16.0, 59.0)
-    assert any("is neuron-bench's, on inputs of its own (nrtpy: " in note for note in notes)
+    time = make(notes, compiled, device_times=True, warmup=0).launch(kernels.transpose, matrix(5, 7, dtype=dtype)).time
+    assert (time.device_us, time.device_us_p99) == (pytest.approx(16.0), None)
+    assert time.device_by == "neuron-explorer capture" + ("" if dtype is np.float32 else ", inputs of zeros")
 
 
-def test_neuron_bench_needs_a_neff_in_the_cache(chip, bench, notes) -> None:
+def test_a_capture_needs_a_neff_in_the_cache(chip, explorer, notes) -> None:
     chip.setenv("STAND_IN_NRTPY", "trace")
     assert make(notes, None, device_times=True).launch(kernels.transpose, matrix(5, 7)).time.device_us is None
-    assert any("neuron-bench needs the NEFF, which is not in the cache" in note for note in notes)
+    assert any("kernel.neff is not in the cache for neuron-explorer" in note for note in notes)
 
 
 def test_the_names_in_the_environment_of_nki(chip, notes, compiled) -> None:
-    assert Device().hello()["library"] == "nrtpy.NrtpyModel"
+    assert nrtpy_device().hello()["library"] == "nrtpy.NrtpyModel"
     chip.setenv("STAND_IN_NRTPY", "spike")
-    device = Device()
+    device = nrtpy_device()
     assert device.hello()["library"] == "nrtpy.SpikeModel"
     device.close()
     np.testing.assert_array_equal(
@@ -250,7 +253,7 @@ def test_a_kernel_inside_a_function_cannot_be_compiled_elsewhere(chip, notes, tm
     def local(a):
         return kernels.transpose(a)
 
-    with pytest.raises(CompileError, match="must stand in a module"):
+    with pytest.raises(KernelError, match="must be in a module"):
         make(notes, tmp_path).launch(local, matrix(3, 4))
 
 

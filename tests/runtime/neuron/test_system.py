@@ -112,7 +112,24 @@ def test_environment_on_trn2() -> None:
     }
 
 
-def test_environment_on_trn1_has_no_logical_cores() -> None:
-    variables = {"NEURON_RT_VISIBLE_CORES": "1", "NEURON_RT_STOCHASTIC_ROUNDING_EN": "1"}
-    prepare_environment("trn1", False, variables)
-    assert variables == {"NEURON_RT_VISIBLE_CORES": "1", "NEURON_RT_STOCHASTIC_ROUNDING_EN": "1"}
+def test_what_the_user_has_set_is_kept() -> None:
+    variables = {"NEURON_RT_VISIBLE_CORES": "1", "NEURON_RT_STOCHASTIC_ROUNDING_EN": "1", "NEURON_CC_FLAGS": "--lnc=1"}
+    prepare_environment("trn3", False, variables)
+    assert variables.pop("NEURON_LOGICAL_NC_CONFIG") == "1"
+    assert variables == {
+        "NEURON_RT_VISIBLE_CORES": "1", "NEURON_RT_STOCHASTIC_ROUNDING_EN": "1", "NEURON_CC_FLAGS": "--lnc=1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "variables", "told"),
+    [
+        ("trn1", {}, "trn1 is a target of the simulator"),
+        ("trn2", {"NEURON_LOGICAL_NC_CONFIG": "2"}, "NEURON_LOGICAL_NC_CONFIG is 2"),
+        ("trn2", {"NEURON_CC_FLAGS": "-O1 --lnc=2"}, "NEURON_CC_FLAGS has --lnc=2"),
+        ("trn3", {"NEURON_CC_FLAGS": "--logical-nc-config 2"}, "has --logical-nc-config 2"),
+    ],
+)
+def test_what_kernels_cannot_run_with_is_refused(target, variables, told) -> None:
+    with pytest.raises(BackendUnavailable, match=told):
+        prepare_environment(target, True, dict(variables))

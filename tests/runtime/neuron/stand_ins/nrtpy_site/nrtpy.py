@@ -8,11 +8,12 @@ names that they have in the NKI environment, "dtypes" and "void" tell dtypes as 
 bytes.
 """
 
-import ast
+import base64
 import importlib
 import importlib.util
 import json
 import os
+import pickle
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -119,7 +120,7 @@ class NrtpyModel:
             np.frombuffer(bytes(inputs[name].tensor_ref), _dtype(dtype)).reshape(shape)
             for name, shape, dtype in self._neff["inputs"]
         ]
-        returned = _kernel(self._neff)(*arrays, **ast.literal_eval(self._neff["parameters"]))
+        returned = _kernel(self._neff)(*arrays, **pickle.loads(base64.b64decode(self._neff["parameters"])))
         results = returned if isinstance(returned, tuple) else (returned,)
         for (name, _, _), result in zip(self._neff["outputs"], results, strict=True):
             outputs[name].write_from_numpy(result)

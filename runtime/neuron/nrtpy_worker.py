@@ -1,17 +1,13 @@
-"""The one program that talks to a NeuronCore through nrtpy: started by `device.py`, asked by messages.
+"""The program that talks to a NeuronCore through nrtpy: started and asked by `device.py`.
 
-It runs in AWS's NKI environment, which brings nrtpy along under the names SpikeModel and SpikeTensor, or in an
-environment of its own with the standalone wheel, whose names are NrtpyModel and NrtpyTensor: that wheel and nki cannot
-be installed together. So it imports nothing of trninfer. The runtime is a process's own (one process, one libnrt): a
-NeuronCore that is lost takes this process with it, not the one that asks.
+It runs in an environment with the standalone wheel of nrtpy, whose names are NrtpyModel and NrtpyTensor (that wheel and
+nki cannot be installed together), or in AWS's NKI environment where that brings nrtpy along under the names SpikeModel
+and SpikeTensor. So it imports nothing of trninfer.
 
-A message is a line of JSON, in which `bytes` says how many raw bytes follow; each gets one answer of the same form.
-Tensors and models stay here, and are named by numbers.
-
-Sources (aws-neuron-sdk, SDK 2.32): neuron-runtime/nrtpy/model.rst (load_from_neff, tensors' info, call, benchmark),
-tensor.rst (constructor, from_numpy, write_from_numpy, numpy), errors.rst, index.rst (environments). SpikeModel and
-SpikeTensor are seen in public code that runs in the NKI 0.6 environment, not documented; their own source is public as
-`spike` in aws-neuron/nkipy, from which nrtpy comes: a call goes to nrt_execute, which is synchronous by default
+Sources (aws-neuron-sdk): neuron-runtime/nrtpy/model.rst (load_from_neff, tensors' info, call, benchmark), tensor.rst
+(constructor, from_numpy, write_from_numpy, numpy), errors.rst, index.rst (environments). SpikeModel and SpikeTensor are
+seen in public code that runs in NKI's environment, not documented; their own source is public as `spike` in
+aws-neuron/nkipy, from which nrtpy comes: a call goes to nrt_execute, which is synchronous by default
 (neuron-runtime/explore/runtime-performance-tips.rst), and is refused for tensors of another shape or dtype than the
 model tells, although the bytes are the same.
 """

@@ -1,0 +1,147 @@
+"""What is compiled: a kernel for the shapes and dtypes of its operands, and its other arguments.
+
+A job goes to the process that compiles it as text, so the other arguments are pickled. They are part of AWS's keys of
+compiled kernels too, and those are weak in ways that `check_arguments` holds against (docs/chip.md, "What each call
+rests on"): an argument's `repr` or its `hash` stands for it, and an object with `shape` and `dtype` counts as a tensor.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import importlib
+import importlib.util
+import pickle
+import sys
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from ...kernels import kernel as kernel_named
+from ..backend import ArraySpec, KernelError
+from .kernel_source import KernelSource
+
+_PLAIN = (bool, int, float, str, bytes, type(None))
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A kernel for operands of certain shapes and dtypes, and its other arguments, by name."""
+
+    kernel: Any
+    source: KernelSource
+    operands: tuple[ArraySpec, ...]
+    parameters: dict[str, Any]
+    target: str
+
+    @property
+    def label(self) -> str:
+        """For messages: name, shapes, dtype and target."""
+        shapes = " ".join(str(list(operand.shape)) for operand in self.operands)
+        return f"{self.source.name} {shapes} {np.dtype(self.operands[0].dtype).name} for {self.target}"
+
+    def material(self, way: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """All that the compiled kernel depends on, as JSON values."""
+        return {
+            "way": way,
+            "kernel": self.source.name,
+            "source": self.source.digest,
+            "operands": [form(operand) for operand in self.operands],
+            "parameters": {name: repr(value) for name, value in self.parameters.items()},
+            "target": self.target,
+            "settings": dict(settings),
+        }
+
+    def message(self) -> dict[str, Any]:
+        """The job as JSON values, for `read_job` in another process; KernelError where it cannot be found there."""
+        if self.source.module is None:
+            raise KernelError(
+                f"{self.source.name}: a kernel must be in a module, by its own name, so that another process finds it"
+            )
+        return {
+            "module": self.source.module,
+            "file": self.source.file,
+            "kernel": self.source.name,
+            "operands": [form(operand) for operand in self.operands],
+            "parameters": base64.b64encode(pickle.dumps(self.parameters)).decode(),
+        }
+
+
+def read_job(message: Mapping[str, Any]) -> tuple[Any, list[tuple[tuple[int, ...], str]], dict[str, Any]]:
+    """Return the kernel of a job, its operands' shapes and dtypes, and its other arguments.
+
+    To be called where the `nki` that the kernel gets is settled: finding the kernel imports it.
+    """
+    kernel = _find_kernel(message["module"], message["file"], message["kernel"])
+    operands = [(tuple(shape), dtype) for shape, dtype in message["operands"]]
+    return kernel, operands, pickle.loads(base64.b64decode(message["parameters"]))
+
+
+def form(operand: Any) -> list[Any]:
+    """Return an operand's shape and dtype as JSON values."""
+    return [list(operand.shape), np.dtype(operand.dtype).name]
+
+
+def check_arguments(kernel: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse arguments that AWS's packages would take for others: KernelError with the argument's name.
+
+    Allowed are numbers, strings, None, members of enumerations, and tuples and frozen dataclasses of them.
+    """
+    for name, value in parameters.items():
+        problem = _problem(value)
+        if problem is not None:
+            raise KernelError(f"{kernel}: its argument {name} {problem}")
+
+
+def _problem(value: Any) -> str | None:
+    """Return what is wrong with an argument; None where nothing is."""
+    kind = type(value).__name__
+    if hasattr(value, "shape") and hasattr(value, "dtype"):  # NumPy's numbers among them
+        return f"holds a {kind}, which has shape and dtype, and so would count as a tensor"
+    if isinstance(value, (*_PLAIN, Enum)):
+        return None
+    if isinstance(value, tuple):
+        return next((problem for problem in map(_problem, value) if problem is not None), None)
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return f"holds a {kind}; numbers, strings, tuples and frozen dataclasses are allowed beside tensors"
+    fields = dataclasses.fields(value)
+    if not type(value).__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return f"holds a {kind}, which is not frozen"
+    hidden = [field.name for field in fields if not (field.repr and field.compare)]
+    if hidden:
+        return f"holds a {kind} whose {hidden[0]} is left out of its repr or of comparisons"
+    return _problem(tuple(getattr(value, field.name) for field in fields))
+
+
+def _find_kernel(module: str, file: str | None, name: str) -> Any:
+    """Return a kernel: of trninfer.kernels, else of a module by its name, else of a file."""
+    if module.startswith(f"{__package__.split('.')[0]}.kernels."):
+        return kernel_named(name)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ImportError:
+        if file is None:
+            raise
+    spec = importlib.util.spec_from_file_location(module, file)
+    assert spec is not None and spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[module] = loaded
+    spec.loader.exec_module(loaded)
+    return getattr(loaded, name)
+
+
+def same_hash_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """True if two sets of arguments differ, and hash alike: as -1 and -2 do in Python."""
+    return arguments_hash(one) == arguments_hash(other) and one != other
+
+
+def arguments_hash(parameters: Mapping[str, Any]) -> int:
+    """Return the hash of a kernel's arguments, as a pre-release of torch-neuronx takes it for its key."""
+    return hash(tuple(sorted(parameters.items())))
+
+
+def outputs_of(returned: Any) -> Sequence[Any]:
+    """Return a kernel's results as a sequence; one tensor is a sequence of one."""
+    return returned if isinstance(returned, (tuple, list)) else (returned,)

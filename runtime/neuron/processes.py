@@ -1,0 +1,73 @@
+"""Child processes with a time limit, whose own children end with them. POSIX only, as the Neuron driver is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NOTE_SECONDS = 30.0  # between the lines that say that something still runs
+
+Waiting = Callable[[float], None]  # is given the seconds so far
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The end of a process: its exit status (None: it was ended at the limit; negative: a signal), the seconds it took
+    and the largest resident memory in bytes of it or of one of its children."""
+
+    status: int | None
+    seconds: float
+    peak_bytes: int
+
+
+def run_limited(
+    command: Sequence[str],
+    *,
+    given: Path,
+    log: Path,
+    variables: Mapping[str, str],
+    limit: float,
+    note: Waiting = lambda seconds: None,
+) -> Finished:
+    """Run a command with the file `given` as its input and all that it prints in `log`, at most `limit` seconds.
+
+    `note` is called every NOTE_SECONDS. The command and its children end together, also where this process is
+    interrupted. OSError where it cannot be started.
+    """
+    start = time.perf_counter()
+    with given.open("rb") as source, log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=source, stdout=output, stderr=output, env=dict(variables), start_new_session=True
+        )
+    next_note, pause = NOTE_SECONDS, 0.005
+    try:
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            seconds = time.perf_counter() - start
+            if pid:
+                process.returncode = os.waitstatus_to_exitcode(status)
+                return Finished(process.returncode, seconds, usage.ru_maxrss * 1024)
+            if seconds > limit:
+                end_group(process)
+                return Finished(None, seconds, 0)
+            if seconds > next_note:
+                next_note += NOTE_SECONDS
+                note(seconds)
+            time.sleep(pause)
+            pause = min(pause * 1.2, 0.25)
+    except BaseException:
+        end_group(process)
+        raise
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that leads a session, with all that it has started there, and wait for it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

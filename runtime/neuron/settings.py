@@ -1,0 +1,61 @@
+"""What a compilation depends on beside the kernel: versions of packages, and variables that AWS's packages read.
+
+One description for the key of compiled kernels, for the folder in which TorchNeuron keeps what it compiles, and for the
+archive of the self-test. Kernels use NKI's default CompileConfig (nki/api/generated/nki.compiler.CompileConfig).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from .environment import neuron_packages
+from .kernel_source import kernels_digest
+from .system import COMPILER_FLAGS, LOGICAL_CORES
+
+FRONT_END = "NKI_COMPILER_FRONTEND"  # nki/migration/index: "custom" is the front end of NKI 0.6, deprecated
+DEBUG_INFO = "NKI_DEBUG_INFO"  # source lines of NKI in the NEFF
+_VARIABLES = (FRONT_END, COMPILER_FLAGS, DEBUG_INFO, LOGICAL_CORES)
+
+NEFF_FOLDER = "TORCH_NEURONX_NEFF_CACHE_DIR"  # where TorchNeuron keeps NEFFs (tools/neuron-explorer/profile-artifacts)
+NKI_FOLDER = "NKI_COMPILE_CACHE_URL"  # where NKI keeps what it traced; seen in public code, not documented
+
+
+def package_versions() -> dict[str, str | None]:
+    """Return the versions of the packages that compile kernels; None where one is not installed."""
+    versions = {package.name: package.version for package in neuron_packages()}
+    try:
+        versions["torch"] = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        versions["torch"] = None
+    return versions
+
+
+def compiler_settings() -> dict[str, Any]:
+    """Return all that compiled kernels depend on beside kernel and shapes, as JSON values."""
+    return {
+        "versions": package_versions(),
+        "python": ".".join(map(str, sys.version_info[:2])),
+        "variables": {name: os.environ.get(name, "") for name in _VARIABLES},
+        "compile_config": "default",
+    }
+
+
+def torch_variables(folder: Path | None) -> dict[str, str]:
+    """Return what TorchNeuron's process has in its environment to keep what it compiles below a folder.
+
+    The name of the folder follows from versions, settings and the source of all kernels: a public report has an earlier
+    libtorch replay a kernel whose helper had changed. What the user has set is kept.
+    """
+    if folder is None:
+        return {}
+    material = json.dumps([compiler_settings(), kernels_digest()], sort_keys=True)
+    own = folder / "torchneuron" / hashlib.sha256(material.encode()).hexdigest()[:16]
+    return {
+        name: str(own / part) for name, part in ((NEFF_FOLDER, "neff"), (NKI_FOLDER, "nki")) if name not in os.environ
+    }

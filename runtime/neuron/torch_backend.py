@@ -1,0 +1,136 @@
+"""The first way to the chip: TorchNeuron (torch-neuronx 2.13 or newer), whose device is `neuron`.
+
+    torch_worker   a process that loads torch, torch_neuronx and nki, and holds the NeuronCore; weights, constants and
+                   batches are tensors on `neuron`, and a jitted kernel is called with them
+
+The first call with tensors of certain shapes and dtypes, and with certain other arguments, compiles
+(aws-neuron-sdk, torch/guides/how-to-work-with-nki). TorchNeuron keeps what it compiles, in a folder of our cache.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import environment
+from .compile_cache import Slot
+from .compiled import NEFF, Compiled, CompilerFailed, Executable, Results, RunOptions, Walked
+from .device import Device, DeviceArray, DeviceFaultError, DeviceTimeoutError, torch_device
+from .device_time import DeviceTime, DeviceTimingError, capture_profile, find_profile, view_profile
+from .errors import DeviceLost, ExecutionError, first_useful_line, is_of_runtime
+from .jobs import Job, form
+from .nrtpy_worker import array_type
+from .on_device import NOT_ON_CORE, OnDevice, fault
+from .settings import torch_variables
+
+_MARK = "torchneuron.json"  # in the cache: that TorchNeuron has compiled a kernel
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A kernel that has run once in the process, by its number there; the NEFF that TorchNeuron left of it."""
+
+    number: int
+    tensors: dict[str, Any]
+    neff: Path | None
+
+
+class TorchBackend(OnDevice):
+    """Runs kernels by TorchNeuron on the NeuronCore that `device` holds."""
+
+    way = environment.TORCHNEURON
+
+    def _cached(self, job: Job, walked: Walked, slot: Slot) -> Executable | None:
+        """Return None: TorchNeuron has a cache of its own. An entry of ours says that the kernel is in there."""
+        if slot.find() is not None:
+            self._options.progress(f"{job.label} has been compiled before; TorchNeuron may take it from its cache")
+            slot.discard()  # it is made again
+        return None
+
+    def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
+        limit = self._options.compile_seconds
+        try:
+            answer = self._device.ask(
+                "load", job=job.message(), log=str(log), limit=limit, note=self._still_compiling(job)
+            )
+        except DeviceTimeoutError:
+            raise CompilerFailed(f"not compiled within {limit:.0f} s (--compile-timeout)") from None
+        except DeviceLost as error:  # the compiler may have crashed, and taken the process with it
+            raise (CompilerFailed(str(error)) if environment.neuron_devices() else error) from error
+        except DeviceFaultError as error:
+            if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # it has run as well
+                raise fault(job.source.name, error) from error
+            raise CompilerFailed(error.text) from error
+        tensors = {"inputs": [form(operand) for operand in job.operands], "outputs": answer["outputs"]}
+        neffs = [Path(path) for path in answer["neffs"]]
+        loaded = _Loaded(answer["kernel"], tensors, neffs[0] if len(neffs) == 1 else None)
+
+        def write(folder: Path) -> None:
+            (folder / _MARK).write_text(json.dumps({**tensors, "neffs": [neff.name for neff in neffs]}), "utf-8")
+
+        return Compiled(write, lambda: loaded, int(answer["peak_bytes"]))
+
+    def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
+        raise NotImplementedError  # `_cached` finds nothing
+
+    def _compiled(self, job: Job, walked: Walked, slot: Slot) -> Executable:
+        executable = super()._compiled(job, walked, slot)
+        returned = _results(executable.loaded.tensors["outputs"])
+        if returned != walked.results:
+            name = job.source.name
+            raise ExecutionError(f"{name}: TorchNeuron returned {returned} where {walked.results} is expected")
+        executable.neff = executable.loaded.neff
+        return executable
+
+    def _tensors(self, executable: Executable) -> dict[str, Any]:
+        tensors: dict[str, Any] = executable.loaded.tensors
+        return tensors
+
+    def _execute(
+        self, executable: Executable, operands: Sequence[tuple[int, Any]]
+    ) -> tuple[tuple[DeviceArray, ...], float]:
+        given = [[tensor, list(array.shape)] for tensor, array in operands]
+        answer = self._device.ask("run", kernel=executable.loaded.number, inputs=given)
+        outputs = tuple(
+            DeviceArray(tensor, shape, dtype, self._device, self._device.lease(tensor))
+            for tensor, (shape, dtype) in zip(answer["outputs"], executable.walked.results, strict=True)
+        )
+        return outputs, float(answer["us"])
+
+    def _device_time(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime:
+        """Return the time by torch.profiler, else by `neuron-explorer capture` of the NEFF."""
+        given = [[tensor, list(array.shape)] for tensor, array in self._operands(executable, arrays)]
+        with tempfile.TemporaryDirectory(prefix="trninfer-profile-") as folder:
+            try:
+                self._device.ask("profile", kernel=executable.loaded.number, inputs=given, folder=folder)
+                return view_profile(*find_profile(Path(folder)), "torch.profiler")
+            except DeviceFaultError as error:
+                reason = f"torch.profiler: {first_useful_line(str(error))}"
+            except DeviceTimingError as error:
+                reason = str(error)
+        if executable.neff is None:
+            raise DeviceTimingError(f"{reason}; TorchNeuron left no one {NEFF} of it to capture")
+        try:
+            return capture_profile(executable.neff, {})
+        except DeviceTimingError as error:
+            raise DeviceTimingError(f"{reason}; {error}") from None
+
+
+def open_torch(target: str, options: RunOptions) -> TorchBackend:
+    """Return the backend on this machine's chip; BackendUnavailable where TorchNeuron or the core cannot be had."""
+    return TorchBackend(target, _greeted(torch_device(torch_variables(options.cache.folder))), options)
+
+
+def _greeted(device: Device) -> Device:
+    device.hello()
+    return device
+
+
+def _results(forms: Sequence[tuple[Sequence[int], str]]) -> Results:
+    return tuple((tuple(shape), np.dtype(array_type(dtype))) for shape, dtype in forms)

@@ -1,0 +1,265 @@
+"""The program that talks to a NeuronCore through TorchNeuron: `main` is started and asked by `device.py`.
+
+Sources (aws-neuron-sdk): torch/get-started/quickstart-nki-kernel (`import torch_neuronx, nki`; torch-neuronx needs
+nki), torch/guides/how-to-work-with-nki (a kernel under `nki.jit` is called with tensors on a Neuron device; the first
+call compiles for shapes, dtypes and the values of other arguments), torch/index (PyTorch loads the device `neuron` by
+itself; `torch.accelerator` works), torch/guides/memory-profiling-guide (`torch.neuron.synchronize`),
+tools/neuron-explorer/how-to-profile-pytorch (torch.profiler with a NeuronConfig). Work on the device is asynchronous,
+and an operator that the device lacks may run on the CPU: no operator but copies is used, and every result's device is
+looked at. From a public pre-release: the key of a compiled kernel holds the hash of the other arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import sys
+import time
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ...kernels import use_nki
+from .jobs import arguments_hash, outputs_of, read_job
+from .settings import NEFF_FOLDER
+
+DEVICE = "neuron"
+
+
+class NotOnNeuronCore(RuntimeError):  # noqa: N818 (named in on_device.py)
+    """A tensor is not where the NeuronCore has it: something ran on the CPU."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A kernel and its other arguments."""
+
+    kernel: Any
+    arguments: dict[str, Any]
+
+
+def load_packages() -> Any:
+    """Import torch, torch_neuronx and AWS's nki and return torch; ImportError, with the reason, where one cannot be."""
+    try:
+        use_nki("neuron")
+        import torch
+        import torch_neuronx  # noqa: F401 (imported by torch too; here its error is its own)
+    except (OSError, RuntimeError) as error:  # OSError: a shared library such as libnrt is not found
+        raise ImportError(str(error)) from error
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None or accelerator.type != DEVICE:
+        raise ImportError(f"PyTorch's accelerator is {accelerator}, not {DEVICE}")
+    return torch
+
+
+def to_tensor(torch: Any, data: bytes, shape: Sequence[int], dtype: str) -> Any:
+    """Return a CPU tensor with these bytes."""
+    if not data:
+        return torch.empty(list(shape), dtype=_dtype(torch, dtype))
+    return torch.frombuffer(bytearray(data), dtype=_dtype(torch, dtype)).reshape(list(shape))
+
+
+def to_bytes(torch: Any, tensor: Any) -> bytes:
+    """Return the bytes of a CPU tensor: of any dtype, while NumPy has no bfloat16."""
+    data: bytes = tensor.contiguous().reshape([-1]).view(torch.uint8).numpy().tobytes()
+    return data
+
+
+class Core:
+    """Kernels and tensors on the one NeuronCore that this process sees. A method serves a message; what it returns is
+    the answer."""
+
+    def __init__(self) -> None:
+        self._torch = load_packages()
+        self._kernels: dict[int, Loaded] = {}
+        self._by_key: dict[tuple[Any, ...], list[Loaded]] = {}
+        self._tensors: dict[int, Any] = {}
+        self._count = 0
+
+    def hello(self) -> dict[str, Any]:
+        """Return what is here."""
+        import torch_neuronx
+
+        version = getattr(torch_neuronx, "__version__", "of unknown version")
+        return {"library": f"torch-neuronx {version}", "python": sys.version.split()[0]}
+
+    def load(self, job: dict[str, Any], log: str) -> dict[str, Any]:
+        """Call a kernel on zeros, which compiles it, with what is printed in the file `log`: its number, the shapes and
+        dtypes of what it returns, the NEFFs that appeared, and the largest memory of a process that compiled."""
+        with _output_to(log):
+            kernel, forms, arguments = read_job(job)
+            kernel = self._distinct(kernel, forms, arguments)
+            before = _neffs()
+            zeros = [self._to_core(self._torch.zeros(list(shape), dtype=_dtype(self._torch, dtype)))
+                     for shape, dtype in forms]  # fmt: skip
+            returned = self._run(Loaded(kernel, arguments), zeros)
+        number = self._number()
+        self._kernels[number] = Loaded(kernel, arguments)
+        outputs = [[list(output.shape), str(output.dtype).removeprefix("torch.")] for output in returned]
+        peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        neffs = sorted(str(path) for path in _neffs() - before)
+        return {"kernel": number, "outputs": outputs, "neffs": neffs, "peak_bytes": peak * 1024}
+
+    def put(self, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
+        """Return the number of a new tensor on the NeuronCore with these values."""
+        return {"tensor": self._keep(self._to_core(to_tensor(self._torch, data, shape, dtype)))}
+
+    def write(self, tensor: int, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
+        """Give a tensor of the same size new values."""
+        self._tensors[tensor].copy_(to_tensor(self._torch, data, shape, dtype))
+        return {}
+
+    def free(self, tensor: int) -> dict[str, Any]:
+        """Forget a tensor; PyTorch frees its memory when nothing names it any more."""
+        self._tensors.pop(tensor, None)
+        return {}
+
+    def read(self, tensor: int) -> bytes:
+        """Return a tensor's bytes."""
+        return to_bytes(self._torch, self._tensors[tensor].cpu())
+
+    def run(self, kernel: int, inputs: list[tuple[int, list[int]]]) -> dict[str, Any]:
+        """Call a kernel on tensors, each in a shape: the numbers of its results, and the microseconds that it took by
+        this host's clock, from an idle device until it is idle again."""
+        tensors = self._shaped(inputs)
+        self._torch.neuron.synchronize()
+        start = time.perf_counter()
+        returned = self._run(self._kernels[kernel], tensors)
+        took = (time.perf_counter() - start) * 1e6
+        return {"outputs": [self._keep(output) for output in returned], "us": took}
+
+    def profile(self, kernel: int, inputs: list[tuple[int, list[int]]], folder: str) -> dict[str, Any]:
+        """Call a kernel once under torch.profiler, which leaves NEFF and NTFF below the folder."""
+        from torch.profiler import ProfilerActivity, profile
+        from torch_neuronx.profiling import NeuronConfig, ProfileMode
+
+        tensors = self._shaped(inputs)
+        config = NeuronConfig(
+            modes=[ProfileMode.DEVICE], profile_output_dir=folder, neff_cache_dir=os.environ.get(NEFF_FOLDER)
+        )
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1], experimental_config=config):
+            self._run(self._kernels[kernel], tensors)
+        return {}
+
+    def _run(self, loaded: Loaded, tensors: Sequence[Any]) -> Sequence[Any]:
+        """Call a kernel and wait for it; NotOnNeuronCore where a result is elsewhere."""
+        returned = outputs_of(loaded.kernel(*tensors, **loaded.arguments))
+        self._torch.neuron.synchronize()
+        for output in returned:
+            if output.device.type != DEVICE:
+                raise NotOnNeuronCore(f"its result is on {output.device}, so it did not run on the NeuronCore")
+        return returned
+
+    def _distinct(self, kernel: Any, forms: Sequence[Any], arguments: dict[str, Any]) -> Any:
+        """Return a kernel that is not taken for one with other arguments whose hash is the same, as those of -1 and -2
+        are: the kernel itself, or a copy, which torch-neuronx knows by another number."""
+        key = (id(kernel), tuple(forms), arguments_hash(arguments))
+        known = self._by_key.setdefault(key, [])
+        for loaded in known:
+            if loaded.arguments == arguments:
+                return loaded.kernel
+        chosen = _copy(kernel) if known else kernel
+        known.append(Loaded(chosen, arguments))
+        return chosen
+
+    def _shaped(self, inputs: Sequence[tuple[int, Sequence[int]]]) -> list[Any]:
+        """Return tensors, each as a view in the shape that is asked for."""
+        tensors = []
+        for number, shape in inputs:
+            tensor = self._tensors[number]
+            tensors.append(tensor if list(tensor.shape) == list(shape) else tensor.view(list(shape)))
+        return tensors
+
+    def _to_core(self, tensor: Any) -> Any:
+        moved = tensor.to(DEVICE)
+        if moved.device.type != DEVICE:
+            raise NotOnNeuronCore(f"a tensor moved to {DEVICE} is on {moved.device}")
+        return moved
+
+    def _keep(self, tensor: Any) -> int:
+        number = self._number()
+        self._tensors[number] = tensor
+        return number
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._count
+
+
+def _dtype(torch: Any, name: str) -> Any:
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"PyTorch has no dtype {name}")
+    return found
+
+
+def _copy(kernel: Any) -> Any:
+    """Return a kernel of a copy of its function. `func` is seen in public code, `__wrapped__` is Python's custom."""
+    import nki
+
+    function = getattr(kernel, "func", None) or getattr(kernel, "__wrapped__", None)
+    if not isinstance(function, types.FunctionType):
+        raise RuntimeError("its arguments hash as those of an earlier launch, which TorchNeuron may not tell apart")
+    copied = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copied.__kwdefaults__ = function.__kwdefaults__
+    copied.__module__, copied.__qualname__, copied.__doc__ = (
+        function.__module__, function.__qualname__, function.__doc__,
+    )  # fmt: skip
+    return nki.jit(copied)
+
+
+def _neffs() -> set[Path]:
+    """Return the NEFFs that TorchNeuron keeps, where it is said where."""
+    folder = os.environ.get(NEFF_FOLDER)
+    return set(Path(folder).rglob("*.neff")) if folder else set()
+
+
+@contextlib.contextmanager
+def _output_to(path: str) -> Iterator[None]:
+    """Send what this process and its children print to a file while the block runs."""
+    saved = [os.dup(descriptor) for descriptor in (1, 2)]
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        for descriptor in (1, 2):
+            os.dup2(file, descriptor)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for descriptor, original in zip((1, 2), saved):
+            os.dup2(original, descriptor)
+            os.close(original)
+        os.close(file)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer messages until there are no more."""
+    core: Core | None = None
+    while line := requests.readline():
+        message = json.loads(line)
+        operation, size = message.pop("op"), message.pop("bytes")
+        if operation in ("put", "write"):
+            message["data"] = requests.read(size)
+        data = b""
+        try:
+            core = core or Core()
+            result = getattr(core, operation)(**message)
+            data = result if isinstance(result, bytes) else b""
+            answer = {"ok": True, **({} if isinstance(result, bytes) else result)}
+        except Exception as error:  # whatever AWS's packages raise is for the process that asks
+            answer = {"ok": False, "error": str(error), "type": type(error).__name__}
+        answers.write(json.dumps({**answer, "bytes": len(data)}).encode() + b"\n" + data)
+        answers.flush()
+
+
+def main() -> None:
+    """Serve standard input; what libraries print goes to standard error, since the pipe is for answers."""
+    with os.fdopen(os.dup(1), "wb") as pipe:
+        os.dup2(2, 1)
+        serve(sys.stdin.buffer, pipe)

@@ -1,0 +1,105 @@
+"""What goes to a process that compiles, and which arguments AWS's packages would take for others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+
+import ml_dtypes
+import numpy as np
+import pytest
+from trninfer import kernels
+from trninfer.runtime.backend import ArraySpec, KernelError
+from trninfer.runtime.neuron.jobs import Job, check_arguments, read_job, same_hash_otherwise
+from trninfer.runtime.neuron.kernel_source import find_source
+
+
+class Mode(Enum):
+    FAST = 1
+
+
+@dataclass(frozen=True)
+class Step:
+    name: str
+    sizes: tuple[int, ...]
+    scale: float | None = None
+
+
+@dataclass
+class Loose:
+    name: str
+
+
+@dataclass(frozen=True)
+class Hidden:
+    name: str
+    size: int = field(default=0, repr=False)
+
+
+@dataclass(frozen=True)
+class Uncompared:
+    name: str
+    size: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class LikeATensor:
+    shape: tuple[int, ...]
+    dtype: str
+
+
+GOOD = {"n": 3, "x": 0.5, "s": "relu", "none": None, "mode": Mode.FAST, "steps": (Step("a", (1, -2)), (True, "b"))}
+
+
+def test_arguments_that_are_fine() -> None:
+    check_arguments("kernel", GOOD)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ([1], "holds a list; numbers, strings, tuples"),
+        ({"a": 1}, "holds a dict"),
+        (np.int64(1), "holds a int64, which has shape and dtype"),
+        (np.float64(1), "which has shape and dtype"),  # a float too
+        (np.zeros(3), "holds a ndarray, which has shape and dtype"),
+        (LikeATensor((1,), "float32"), "holds a LikeATensor, which has shape and dtype"),
+        (Loose("a"), "holds a Loose, which is not frozen"),
+        (Hidden("a"), "holds a Hidden whose size is left out"),
+        (Uncompared("a"), "holds a Uncompared whose size is left out"),
+        (Step("a", [1]), "holds a list"),
+        ((1, (2, {3})), "holds a set"),
+        (Step, "holds a type"),
+    ],
+)
+def test_arguments_that_are_no_key(value, told) -> None:
+    with pytest.raises(KernelError, match="kernel: its argument given ") as caught:
+        check_arguments("kernel", {"fine": 1, "given": value})
+    assert told in str(caught.value)
+
+
+def test_a_job_arrives_as_it_was_sent() -> None:
+    operands = (ArraySpec((3, 4), np.float32), ArraySpec((2,), ml_dtypes.bfloat16))
+    job = Job(kernels.transpose, find_source(kernels.transpose), operands, GOOD, "trn2")
+    kernel, forms, parameters = read_job(json.loads(json.dumps(job.message())))
+    assert kernel is kernels.transpose and parameters == GOOD
+    assert forms == [((3, 4), "float32"), ((2,), "bfloat16")]
+    assert job.label == "transpose [3, 4] [2] float32 for trn2"
+
+
+def test_what_a_key_is_of() -> None:
+    def material(parameters: dict) -> str:
+        job = Job(
+            kernels.transpose, find_source(kernels.transpose), (ArraySpec((3, 4), np.float32),), parameters, "trn2"
+        )
+        return json.dumps(job.material("torchneuron", {"versions": {}}), sort_keys=True)
+
+    assert len({material({"a": value}) for value in (-1, -2, 1, 1.0, True, "1", Step("a", (1,)), Step("a", (2,)))}) == 8
+
+
+def test_arguments_whose_hash_is_the_same() -> None:
+    assert same_hash_otherwise({"a": -1}, {"a": -2}) and same_hash_otherwise(
+        {"a": (Step("x", (-1,)),)}, {"a": (Step("x", (-2,)),)}
+    )
+    assert not same_hash_otherwise({"a": 1}, {"a": 2}) and not same_hash_otherwise({"a": -1}, {"a": -1})

@@ -1,0 +1,77 @@
+"""Processes with a limit, and what they start."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from trninfer.runtime.neuron import processes
+from trninfer.runtime.neuron.processes import Finished, run_limited
+
+
+def run(tmp_path: Path, program: str, **options) -> Finished:
+    given = tmp_path / "given"
+    given.write_text("hello")
+    options = {"limit": 20.0, **options}
+    return run_limited(
+        [sys.executable, "-c", program],
+        given=given,
+        log=tmp_path / "log",
+        variables={**os.environ, "X": "y"},
+        **options,
+    )
+
+
+def test_input_output_status_and_memory(tmp_path: Path) -> None:
+    program = "import os, sys; print(sys.stdin.read(), os.environ['X']); print('!', file=sys.stderr); sys.exit(3)"
+    done = run(tmp_path, program)
+    assert done.status == 3 and done.seconds > 0 and done.peak_bytes > 1 << 20
+    assert sorted((tmp_path / "log").read_text().split()) == ["!", "hello", "y"]
+    assert run(tmp_path, "import os; os.kill(os.getpid(), 9)").status == -9
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[-1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ends(pid: int) -> bool:
+    """True if a process ends within some seconds."""
+    deadline = time.monotonic() + 5
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_running(pid)
+
+
+SLOW = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+def test_what_takes_too_long_ends_with_its_children(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(processes, "NOTE_SECONDS", 0.3)
+    notes: list[float] = []
+    assert run(tmp_path, SLOW, limit=1.5, note=notes.append).status is None
+    assert notes and all(seconds > 0.3 for seconds in notes)
+    child = int((tmp_path / "log").read_text())
+    assert ends(child)
+
+
+def test_an_interrupt_ends_it_too(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(processes, "NOTE_SECONDS", 0.5)
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, SLOW, note=interrupt)
+    text = (tmp_path / "log").read_text()
+    assert not text or ends(int(text))
