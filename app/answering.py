@@ -90,7 +90,8 @@ def begin(options: AnswerOptions, started: float) -> Begun:
 
 def answer_inputs(begun: Begun, model: Model, inputs: Inputs) -> int:
     """Answer the inputs of a command, write its report, and return the exit status."""
-    top_k = _top_k(begun.options.top_k, model.network.answer_labels)
+    labels = max((named.answer_labels for named in model.network.named_outputs), key=len)
+    top_k = _top_k(begun.options.top_k, labels)
     report = (_compare if begun.options.compare_backends else _answer)(begun, model, inputs, top_k)
     return report.exit_status
 

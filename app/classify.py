@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .errors import UsageError
 from .option_groups import takes_options
 from .options import PictureOptions
+
+if TYPE_CHECKING:
+    from ..inference.search import InputProblem
+    from ..models.files import Model
+    from .answering import Inputs
 
 HELP = """Tell what pictures show, and how long each layer takes.
 
@@ -29,7 +34,11 @@ the network was trained so). Inputs of a batch are FILE[0], FILE[1] and so on.
 
 A picture that cannot be used is named on standard error; the others are
 answered, and the exit status is 2. A network that gives values (a regression, an
-embedding) has them in place of label and probability.
+embedding) has them in place of label and probability. Of a network with several
+outputs, json and ndjson have all of them by name, csv the leading one.
+
+A network with several inputs reads PATH for one of them, and --input NAME=FILE
+for each other, which is the same for all pictures.
 
 \b
 Formats:
@@ -62,6 +71,7 @@ Examples:
   trninfer classify photos/ --recursive --format csv --output all.csv --resume
   find . -name '*.png' | trninfer classify --from-list - --format ndjson
   cat photo.jpg | trninfer classify - --top-k 3
+  trninfer classify faces/ --model siamese.safetensors --input reference=me.png
   trninfer classify photos/ --backend neuron --cores 4
   trninfer classify /shared/photos/ --cluster auto --output all.csv --format csv
   trninfer classify samples/ --compare-backends --format csv --output trn2.csv
@@ -84,28 +94,53 @@ def classify(
         ),
     ] = None,
     model: Annotated[str, typer.Option("--model", help="A bundled name or a .safetensors file.")] = "digits-cnn",
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="NAME=FILE",
+            help="Of a network of several inputs, one of them: a picture, an array, features, or numbers such as 0.5. "
+            "The one that is left out is read from PATH.",
+        ),
+    ] = None,
     *,
     options: PictureOptions,
 ) -> None:
     """Answer the pictures that are named."""
     started = time.perf_counter()
     options.check()
-    if not paths and from_list is None:
+    if not paths and from_list is None and not inputs:
         raise UsageError("no pictures named; give files, folders, - or --from-list FILE (see trninfer classify --help)")
     if options.resume and paths and "-" in paths:
         raise UsageError("- and --resume exclude each other: a picture on standard input has no name to know it by")
 
     from ..inference.pictures import ignore_warnings
     from ..models.files import load_model
-    from ..models.inputs import ImageInput
     from .answering import answer_inputs, begin
-    from .picture_inputs import PictureInputs, find_named_pictures
+    from .picture_inputs import find_named_pictures
 
     begun = begin(options, started)  # tells what is missing before anything is read
-    names, problems = find_named_pictures(paths or [], recursive, from_list)
+    names, problems = find_named_pictures(paths or [], recursive, from_list) if paths or from_list else ([], [])
     options.check_kept(model, from_list, *names)
     loaded = load_model(model)
-    if not isinstance(loaded.network.input, ImageInput):
-        raise UsageError(f"model {model!r} reads features, not pictures; use trninfer ffnn")
     ignore_warnings()
-    raise typer.Exit(answer_inputs(begun, loaded, PictureInputs(names, problems, loaded.network.input, options)))
+    raise typer.Exit(answer_inputs(begun, loaded, _open_inputs(loaded, inputs or [], names, problems, options)))
+
+
+def _open_inputs(
+    model: Model, given: list[str], names: list[str], problems: list[InputProblem], options: PictureOptions
+) -> Inputs:
+    """The pictures that are named, and what is given of other inputs; UsageError where the network reads others."""
+    from ..inference.several import read_given
+    from ..models.inputs import ImageInput, SeveralInputs
+    from .picture_inputs import PictureInputs
+    from .several_inputs import open_several, parse_inputs
+
+    spec, sources = model.network.input, parse_inputs(given)
+    if isinstance(spec, SeveralInputs):
+        return open_several(spec, read_given(spec, sources), names, problems, options)
+    if sources:
+        raise UsageError(f"--input: model {model.network.name!r} has one input; name its files as they are")
+    if not isinstance(spec, ImageInput):
+        raise UsageError(f"model {model.network.name!r} reads features, not pictures; use trninfer ffnn")
+    return PictureInputs(names, problems, spec, options)

@@ -40,9 +40,7 @@ def run_comparison(
     report.latency_note = latency_note(simulator.info)  # of the predictions beside the measurements
     result = report.comparison.result
     report.tables = [LayerTable(model.network.name, "", result.layers)]
-    report.predictions = make_predictions(
-        names, model.network.answer_labels, result.classes, result.probabilities, top_k
-    )
+    report.predictions = make_predictions(names, model.network, result.classes, result.probabilities, top_k)
     report.verify = _verify(model, inputs, options, result) if options.verify else None
     return report
 

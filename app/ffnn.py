@@ -92,13 +92,15 @@ def ffnn(
 
     from ..inference.features import read_features, read_labels, read_weights
     from ..models.files import load_model
-    from ..models.inputs import FeatureInput
+    from ..models.inputs import FeatureInput, SeveralInputs
     from .answering import answer_inputs, begin
     from .row_inputs import RowInputs
 
     begun = begin(options, started)  # tells what is missing before anything is read
     loaded = read_weights(weights) if weights is not None else load_model(model or BUNDLED)
     network = loaded.network
+    if isinstance(network.input, SeveralInputs):
+        raise UsageError(f"model {model!r} reads several inputs; use trninfer classify --input NAME=FILE")
     if not isinstance(network.input, FeatureInput):
         raise UsageError(f"model {model!r} reads pictures, not features; use trninfer classify")
     with read_features(data, network.input.features) as rows:

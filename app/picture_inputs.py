@@ -15,6 +15,7 @@ from ..inference.shipping import PictureSources, decoder
 from ..inference.stream import Batch, SourceBatch
 from ..models.inputs import ImageInput
 from ..models.regular_files import describe, open_regular
+from ..runtime.cluster.worker import Prepare
 from .errors import UsageError
 from .journal.identity import Identity
 from .options import PictureOptions
@@ -42,7 +43,7 @@ class PictureInputs:
         # What --verify compares with is computed here, so then the pictures are read here too; and a file of arrays
         # may hold many inputs, which are shared out one by one.
         here = options.verify or any(is_array_file(name) for name in names)
-        self.prepare = decoder(spec) if options.is_shared and not here else None
+        self.prepare: Prepare | None = decoder(spec) if options.is_shared and not here else None
         self._answered: Set[str | int] = frozenset()
 
     @property

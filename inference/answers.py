@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from PIL import Image
 
 from ..models.errors import InputError, ModelError
 from ..models.files import Model, load_model
-from ..models.inputs import FeatureInput, ImageInput
+from ..models.inputs import FeatureInput, ImageInput, Input, PartInput, SeveralInputs
 from ..models.preprocess import preprocess
 from ..runtime.backend import BACKENDS, DTYPES
 from ..runtime.choose import choose_backend
@@ -29,6 +29,7 @@ from .predictions import Prediction
 from .stream import Batch, answer_batches
 
 Picture = Union[str, os.PathLike[str], Image.Image, "npt.NDArray[np.generic]"]
+Pictures = Picture | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Answers:
 
 
 def classify(
-    images: Picture | Iterable[Picture],
+    images: Pictures | Iterable[Pictures],
     model: str | os.PathLike[str] | Model = "digits-cnn",
     *,
     dtype: str = "float32",
@@ -78,7 +79,8 @@ def classify(
     `images` is a picture or an iterable of them, which is read as far as batches need it. A picture is the path of a
     file, a PIL image, a uint8 array [H, W], [H, W, 3] or [H, W, 4], or a floating point array [C, H, W] that is the
     network's own input already; arrays with one more dimension are several pictures. The `input` of a prediction is the
-    path, or the picture's number from 0.
+    path, or the picture's number from 0. For a network of several inputs, a picture is a dict with each of them by
+    name: a picture, or numbers for an input of features. Of several outputs, a prediction has each in `outputs`.
 
     `model` is a bundled name, the path of a .safetensors file, or a loaded model; `dtype` "float32", "bfloat16" or
     "float16"; `target` "trn1", "trn2" or "trn3" (by default as the command line's); `backend` "auto", "neuron" or
@@ -89,7 +91,7 @@ def classify(
     """
     loaded = model if isinstance(model, Model) else load_model(model)
     spec = loaded.network.input
-    if not isinstance(spec, ImageInput):
+    if isinstance(spec, FeatureInput):
         raise ModelError(f"model {loaded.network.name!r} reads features, not pictures; use predict")
     batches = _picture_batches(_separate(images), spec, batch_size)
     return _run(loaded, batches, _Where(dtype, target, backend, batch_size, cores, cluster), top_k)
@@ -174,7 +176,7 @@ def _run(model: Model, batches: Iterable[Batch], where: _Where, top_k: int) -> A
         raise ValueError(f"top_k is {top_k}; at least 1 is needed")
     collected = _Collected()
     with where.open(model) as session:
-        labels = min(top_k, len(model.network.labels))
+        labels = min(top_k, max(len(named.labels) for named in model.network.named_outputs))
         result = answer_batches(session, batches, collected, labels, lambda done: None, refuse=_raise)
         return Answers(
             predictions=tuple(collected.predictions),
@@ -192,9 +194,9 @@ def _raise(name: str | int, reason: str) -> None:
     raise InputError(f"{name if isinstance(name, str) else f'input {name}'}: {reason}")
 
 
-def _separate(images: Picture | Iterable[Picture]) -> Iterator[Picture]:
+def _separate(images: Pictures | Iterable[Pictures]) -> Iterator[Pictures]:
     """The pictures one by one."""
-    if isinstance(images, (str, os.PathLike, Image.Image)):
+    if isinstance(images, (str, os.PathLike, Image.Image, Mapping)):
         yield images
     elif isinstance(images, np.ndarray):
         prepared = images.dtype.kind == "f"
@@ -205,11 +207,11 @@ def _separate(images: Picture | Iterable[Picture]) -> Iterator[Picture]:
             yield from _separate(image) if isinstance(image, np.ndarray) else (image,)
 
 
-def _picture_batches(images: Iterator[Picture], spec: ImageInput, batch_size: int) -> Iterator[Batch]:
+def _picture_batches(images: Iterator[Pictures], spec: Input, batch_size: int) -> Iterator[Batch]:
     names: list[str | int] = []
     batch: list[np.ndarray] = []
     # One thread: what keeps Pillow's warnings back while it decodes is not made for several.
-    decoded = decode_ahead(enumerate(images), lambda numbered: _prepare(numbered[1], spec), batch_size, 1)
+    decoded = decode_ahead(enumerate(images), lambda numbered: _prepare_all(numbered[1], spec), batch_size, 1)
     for (number, image), values in decoded:
         name = os.fspath(image) if isinstance(image, (str, os.PathLike)) else number
         if isinstance(values, InputError):
@@ -221,6 +223,37 @@ def _picture_batches(images: Iterator[Picture], spec: ImageInput, batch_size: in
             names, batch = [], []
     if batch:
         yield names, np.stack(batch)
+
+
+def _prepare_all(image: Pictures, spec: Input) -> np.ndarray:
+    """A picture, or several inputs by name, as the network's input, float32; InputError where they cannot be used."""
+    if not isinstance(spec, SeveralInputs):
+        if not isinstance(spec, ImageInput) or isinstance(image, Mapping):
+            raise InputError("the network has one input; give a picture, not a dict")
+        return _prepare(image, spec)
+    names = [part.name for part in spec.parts]
+    if not isinstance(image, Mapping) or sorted(map(str, image)) != sorted(names):
+        raise InputError(f"the network has several inputs; give a dict with {', '.join(map(repr, names))}")
+    arrays = {}
+    for part in spec.parts:
+        try:
+            arrays[part.name] = _prepare_part(image[part.name], part.input)[None]
+        except InputError as error:
+            raise InputError(f"input {part.name!r}: {error}") from None
+    return spec.pack(arrays)[0]
+
+
+def _prepare_part(values: Any, spec: PartInput) -> np.ndarray:
+    """A picture as one of several inputs [C, H, W], or numbers as one of features [F], float32."""
+    if isinstance(spec, ImageInput):
+        return _prepare(values, spec)
+    try:
+        numbers = np.asarray(values, np.float32).reshape(-1)
+    except (TypeError, ValueError):
+        raise InputError(f"{type(values).__name__} is no array of real numbers") from None
+    if len(numbers) != spec.features or not np.isfinite(numbers).all():
+        raise InputError(f"{len(numbers)} numbers; {spec.features} finite ones are needed")
+    return numbers
 
 
 def _prepare(image: Picture, spec: ImageInput) -> np.ndarray:

@@ -39,7 +39,7 @@ class Classifier:
         if not isinstance(loaded.network.input, ImageInput):
             raise ModelError(f"model {loaded.network.name!r} reads features, not pictures")
         self._spec = loaded.network.input
-        self._labels = loaded.network.answer_labels
+        self._network = loaded.network
         self._session = Session(loaded, choose_backend(backend, target), dtype, batch_size)
 
     def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
@@ -75,4 +75,4 @@ class Classifier:
 
     def _answers(self, pictures: np.ndarray) -> list[Prediction]:
         result = self._session.run(pictures)
-        return make_predictions(range(len(pictures)), self._labels, result.classes, result.probabilities, 1)
+        return make_predictions(range(len(pictures)), self._network, result.classes, result.probabilities, 1)

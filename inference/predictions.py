@@ -1,12 +1,14 @@
-"""What a network says of an input, as labels with probabilities."""
+"""The answers of a network to an input, as labels with probabilities or as values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+
+from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -18,12 +20,57 @@ class LabelProbability:
     probability: float
 
 
+class InputNames(str):
+    """What several inputs of a network were read from, by the names of the inputs; as a string, all in one line."""
+
+    sources: dict[str, str]
+
+    def __new__(cls, sources: Mapping[str, str]) -> InputNames:
+        """`sources` are the names of files, or numbers, by input."""
+        names = super().__new__(cls, ", ".join(f"{name}={source}" for name, source in sources.items()))
+        names.sources = dict(sources)
+        return names
+
+    def __getnewargs__(self) -> tuple[dict[str, str]]:  # type: ignore[override]  # for copies
+        return (self.sources,)
+
+
 @dataclass(frozen=True)
-class Prediction:
-    """The answer for an input: a file's name, or the number of a row.
+class Answer:
+    """The meaning of one output of a network for one input.
 
     A network of classes, or of independent labels, gives the most probable one, and `top`. One that gives values (a
     regression, an embedding, a single probability) has them in `values`, and no label.
+    """
+
+    label: str | None
+    class_index: int | None
+    probability: float | None
+    top: tuple[LabelProbability, ...]
+    values: tuple[float, ...] | None
+
+    @property
+    def text(self) -> str:
+        """The label, or the values as numbers with spaces between them."""
+        return self.label or " ".join(f"{value:.9g}" for value in self.values or ())
+
+
+@dataclass(frozen=True)
+class OutputAnswer(Answer):
+    """The answer of one of several outputs: its name, its kind ("classes", "sigmoid" or "values"), and the shape that
+    its values have in the file that the network is from."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer for an input: a file's name, the number of a row, or `InputNames`.
+
+    The fields are those of `Answer`. A network of several outputs has each of them in `outputs`, the leading one, which
+    the other fields repeat, first.
     """
 
     input: str | int
@@ -32,6 +79,7 @@ class Prediction:
     probability: float | None
     top: tuple[LabelProbability, ...]
     values: tuple[float, ...] | None = None
+    outputs: tuple[OutputAnswer, ...] = ()
 
     @property
     def text(self) -> str:
@@ -47,18 +95,50 @@ class PredictionSink(Protocol):
 
 
 def make_predictions(
-    inputs: Sequence[str | int], labels: Sequence[str], classes: np.ndarray, probabilities: np.ndarray, top_k: int
+    inputs: Sequence[str | int], network: Network, classes: np.ndarray, probabilities: np.ndarray, top_k: int
 ) -> list[Prediction]:
-    """An answer an input, with its `top_k` most probable labels, from classes int32 [N] and probabilities [N, C].
+    """Return an answer for each input, with its `top_k` most probable labels.
 
-    Without labels, the answers are the numbers themselves.
+    `classes` int32 [N] are those of the leading output, `probabilities` [N, row_size] those of all outputs. Without
+    labels, the answers are the numbers themselves.
     """
+    rows = network.unpack(probabilities)
+    leading = _answers(network.answer_labels, classes, rows[0], top_k)
+    if not network.others:
+        return [_prediction(name, answer, ()) for name, answer in zip(inputs, leading, strict=True)]
+    found = [leading] + [
+        _answers(named.answer_labels, part.argmax(axis=1), part, top_k) for named, part in zip(network.others, rows[1:])
+    ]
+    predictions = []
+    for name, *answers in zip(inputs, *found, strict=True):
+        outputs = tuple(
+            OutputAnswer(
+                answer.label,
+                answer.class_index,
+                answer.probability,
+                answer.top,
+                answer.values,
+                named.name,
+                named.output.kind,
+                named.shape,
+            )
+            for answer, named in zip(answers, network.named_outputs)
+        )
+        predictions.append(_prediction(name, answers[0], outputs))
+    return predictions
+
+
+def _prediction(name: str | int, answer: Answer, outputs: tuple[OutputAnswer, ...]) -> Prediction:
+    return Prediction(name, answer.label, answer.class_index, answer.probability, answer.top, answer.values, outputs)
+
+
+def _answers(labels: Sequence[str], classes: np.ndarray, probabilities: np.ndarray, top_k: int) -> list[Answer]:
+    """Return the answers of one output [N, size]."""
     if not labels:
-        rows = probabilities.astype(float).tolist()
-        return [Prediction(name, None, None, None, (), tuple(row)) for name, row in zip(inputs, rows, strict=True)]
+        return [Answer(None, None, None, (), tuple(row)) for row in probabilities.astype(float).tolist()]
     answers = []
     top = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
-    for name, index, row, best in zip(inputs, classes.tolist(), probabilities, top.tolist(), strict=True):
+    for index, row, best in zip(classes.tolist(), probabilities, top.tolist(), strict=True):
         chances = tuple(LabelProbability(labels[i], i, float(row[i])) for i in best)
-        answers.append(Prediction(name, labels[index], index, float(row[index]), chances))
+        answers.append(Answer(labels[index], index, float(row[index]), chances, None))
     return answers

@@ -69,8 +69,8 @@ def answer_batches(
         timelines = timelines or named_timelines(session.rows, answer.timelines)
         if verifier is not None:
             verifier.check(np.asarray(inputs)[answered], answer.classes, answer.probabilities)
-        labels = session.model.network.answer_labels
-        if not answers.add(make_predictions(names, labels, answer.classes, answer.probabilities, top_k)):
+        network = session.model.network
+        if not answers.add(make_predictions(names, network, answer.classes, answer.probabilities, top_k)):
             break
     verdict = verifier.verdict if verifier is not None else None
     return StreamResult(totals.count, totals.layers(), totals.worker_us, verdict, timelines)

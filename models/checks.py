@@ -33,11 +33,16 @@ def describe_shape(shape: Shape) -> str:
 
 
 def check_name(name: str) -> None:
+    """Raise ModelError unless `name` can be printed in a table and is not that of the input."""
+    check_printable("layer name", name)
+    if name == INPUT:
+        raise ModelError(f"layer name {name!r}: the input of the network has that name")
+
+
+def check_printable(what: str, name: str) -> None:
     """Raise ModelError unless `name` can be printed in a table."""
-    if not name or not name.isprintable() or name != name.strip() or name == INPUT:
-        raise ModelError(
-            f"layer name {name!r} must be printable, not empty, without spaces at its ends, and not {INPUT!r}"
-        )
+    if not name or not name.isprintable() or name != name.strip():
+        raise ModelError(f"{what} {name!r} must be printable, not empty, and without spaces at its ends")
 
 
 def check_range(where: str, field: str, value: int, low: int, high: int) -> None:

@@ -22,6 +22,7 @@ from .outputs import Output
 
 __all__ = [
     "GoldenRun",
+    "OutputRun",
     "activate",
     "argmax",
     "average_pool",
@@ -35,13 +36,27 @@ __all__ = [
 ]
 
 
-class GoldenRun(NamedTuple):
-    """The results of a network for a batch."""
+class OutputRun(NamedTuple):
+    """One output of a network for a batch, each [B, size]."""
 
-    logits: np.ndarray  # [B, outputs], the input of the final softmax (the last layer's output where there is none)
-    probabilities: np.ndarray  # [B, outputs]: see `probabilities_of`
-    scores: np.ndarray  # [B, outputs], the last layer's output
+    logits: np.ndarray  # the input of the final softmax (the last layer's output where there is none)
+    probabilities: np.ndarray  # see `probabilities_of`
+    scores: np.ndarray  # the last layer's output
+
+
+class GoldenRun(NamedTuple):
+    """The results of a network for a batch: of its leading output, and of the others in their order."""
+
+    logits: np.ndarray  # [B, outputs], as `OutputRun` has them
+    probabilities: np.ndarray
+    scores: np.ndarray
     largest: np.ndarray  # [B], for values the largest magnitude in any layer's output; for others zeros
+    others: tuple[OutputRun, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[OutputRun, ...]:
+        """All outputs, the leading one first."""
+        return (OutputRun(self.logits, self.probabilities, self.scores), *self.others)
 
 
 def run_network(network: Network, tensors: Tensors, x: np.ndarray) -> GoldenRun:
@@ -50,23 +65,31 @@ def run_network(network: Network, tensors: Tensors, x: np.ndarray) -> GoldenRun:
         raise ValueError(
             f"network {network.name!r} takes {describe_shape(network.input.shape)}, not {describe_shape(x.shape[1:])}"
         )
-    last = network.layers[-1]
+    before_softmax = {layer.name: layer.inputs[0] for layer in network.layers if isinstance(layer, Softmax)}
+    answers = [named.layer for named in network.named_outputs]
+    kept = {name for answer in answers for name in (answer, before_softmax.get(answer, answer))}
+    any_values = any(named.output.kind == "values" for named in network.named_outputs)
     values = {INPUT: x.astype(np.float32)}
     left = dict(network.readers())  # values that no layer reads any more are deleted
-    logits = values[INPUT]
     largest = np.zeros(len(x), np.float32)
     for layer in network.layers:
         read = [values[name] for name in layer.inputs]
         values[layer.name] = run_layer(layer, layer.own_tensors(tensors), *read)
-        logits = read[0] if layer is last and isinstance(layer, Softmax) else values[layer.name]
-        if network.output.kind == "values":
+        if any_values:
             np.maximum(largest, np.abs(values[layer.name]).reshape(len(x), -1).max(axis=1, initial=0), out=largest)
         for name in layer.inputs:
             left[name] -= 1
-            if not left[name]:
+            if not left[name] and name not in kept:
                 del values[name]
-    scores = values[last.name]
-    return GoldenRun(logits, probabilities_of(scores, network.output), scores, largest)
+    first, *others = (
+        OutputRun(
+            values[before_softmax.get(named.layer, named.layer)],
+            probabilities_of(values[named.layer], named.output),
+            values[named.layer],
+        )
+        for named in network.named_outputs
+    )
+    return GoldenRun(first.logits, first.probabilities, first.scores, largest, tuple(others))
 
 
 def run_layer(layer: Layer, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:

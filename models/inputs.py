@@ -1,9 +1,13 @@
-"""The input of a network: its shape, and how a picture is converted to it."""
+"""The inputs of a network: their shapes, and how a picture is converted to one."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from .checks import (
     INPUT,
@@ -13,13 +17,16 @@ from .checks import (
     Shape,
     check_choice,
     check_numbers,
+    check_printable,
     check_range,
 )
 from .errors import ModelError
+from .json_fields import build, described, fields_of, typed
 
 PREPROCESSING = ("digit", "photo", "none")
 LAYOUTS = ("CHW", "HWC", "HW", "CW")
 CHANNEL_ORDERS = ("rgb", "bgr")
+MAX_INPUTS = 16
 
 
 @dataclass(frozen=True)
@@ -100,5 +107,84 @@ class FeatureInput:
         return (self.features,)
 
 
-Input = ImageInput | FeatureInput
-INPUT_KINDS: dict[str, type[Input]] = {kind.kind: kind for kind in (ImageInput, FeatureInput)}
+PartInput = ImageInput | FeatureInput
+INPUT_KINDS: dict[str, type[PartInput]] = {kind.kind: kind for kind in (ImageInput, FeatureInput)}
+
+
+@dataclass(frozen=True)
+class NamedInput:
+    """One of several inputs: its name in the file that the network is from, and what it is."""
+
+    name: str
+    input: PartInput
+
+    def __post_init__(self) -> None:
+        check_printable("input name", self.name)
+
+
+@dataclass(frozen=True)
+class SeveralInputs:
+    """Several inputs by name. Layers read them as one row of numbers: each input flattened, one after another."""
+
+    parts: tuple[NamedInput, ...]
+
+    kind: ClassVar[str] = "several"
+
+    def __post_init__(self) -> None:
+        check_range(INPUT, "parts", len(self.parts), 2, MAX_INPUTS)
+        names = [part.name for part in self.parts]
+        if len(set(names)) < len(names):
+            raise ModelError(f"input: the names {', '.join(map(repr, names[:8]))} are not all different")
+        check_range(INPUT, "numbers of all parts", self.shape[0], 1, MAX_FEATURES)
+
+    @property
+    def shape(self) -> Shape:
+        """(F,), the numbers of all inputs."""
+        return (sum(math.prod(part.input.shape) for part in self.parts),)
+
+    def span(self, name: str) -> tuple[int, int]:
+        """Return (first, last + 1) of the numbers of one input."""
+        first = 0
+        for part in self.parts:
+            last = first + math.prod(part.input.shape)
+            if part.name == name:
+                return first, last
+            first = last
+        raise KeyError(name)
+
+    def pack(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the rows [B, F] for a batch of each input, [B, *shape] by name."""
+        return np.concatenate([arrays[part.name].reshape(len(arrays[part.name]), -1) for part in self.parts], axis=1)
+
+    def unpack(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the batch of each input by name, out of rows [B, F]."""
+        spans = {part.name: self.span(part.name) for part in self.parts}
+        return {
+            part.name: rows[:, slice(*spans[part.name])].reshape(len(rows), *part.input.shape) for part in self.parts
+        }
+
+
+Input = ImageInput | FeatureInput | SeveralInputs
+
+
+def read_input(data: Any) -> Input:
+    """Build an input from its JSON object; ModelError for unknown or missing fields and kinds."""
+    if not isinstance(data, dict) or data.get("kind") != SeveralInputs.kind:
+        return build(INPUT_KINDS, INPUT, data)
+    parts = fields_of(INPUT, data, ("kind", "parts"))["parts"]
+    if not isinstance(parts, list):
+        raise ModelError("input: parts must be a list")
+    named = []
+    for number, part in enumerate(parts, start=1):
+        where = f"input number {number}"
+        fields = fields_of(where, part, ("name", "input"))
+        named.append(NamedInput(typed(where, "name", fields["name"], str), build(INPUT_KINDS, where, fields["input"])))
+    return SeveralInputs(tuple(named))
+
+
+def describe_input(spec: Input) -> dict[str, Any]:
+    """Return the JSON object of an input, which `read_input` reads."""
+    if not isinstance(spec, SeveralInputs):
+        return described(spec)
+    parts = [{"name": part.name, "input": described(part.input)} for part in spec.parts]
+    return {"kind": spec.kind, "parts": parts}

@@ -44,6 +44,18 @@ def fill(cls: type[_Kind], where: str, data: Any) -> _Kind:
     return cls(**{key: typed(where, key, value, hints[key]) for key, value in fields.items()})
 
 
+def described(record: Any) -> dict[str, Any]:
+    """Return the JSON object of a layer or an input: its kind and fields, as `build` reads them.
+
+    Fields that were added later, marked as `late`, are left out at their defaults: earlier releases can then read it.
+    """
+    fields = dataclasses.asdict(record)
+    for field in dataclasses.fields(record):
+        if field.metadata.get("late") and fields[field.name] == field.default:
+            del fields[field.name]
+    return {"kind": record.kind, **fields}
+
+
 _WORDS = {int: "a whole number", str: "a string", float: "a number", bool: "true or false"}
 
 

@@ -15,24 +15,27 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from .checks import (
     INPUT,
     MAX_ELEMENTS,
-    MAX_LABELS,
     MAX_LAYERS,
     MAX_MULTIPLY_ACCUMULATES,
     Shape,
     describe_shape,
 )
 from .errors import ModelError
-from .inputs import INPUT_KINDS, Input
-from .json_fields import build, fields_of, fill
+from .inputs import Input, SeveralInputs, describe_input, read_input
+from .json_fields import build, described, fields_of, fill, typed
 from .layers import LAYER_KINDS, Layer, Softmax
-from .outputs import Output
+from .outputs import NamedOutput, Output, read_outputs
 from .schema_1 import from_schema_1
 
-SCHEMA = 2
+SCHEMA = 3  # written where a network has what schema 2 cannot describe: several inputs or outputs
+MAX_OUTPUTS = 64
 _FIELDS = ("schema", "name", "input", "layers", "labels", "output")
+_NEW_FIELDS = ("output_name", "output_shape", "others")
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class Network:
     The output is that of the last layer. Every layer reads earlier ones, and all but the last are read. After
     construction each layer's `inputs` are filled in. Without `output`, it follows from the last layer: probabilities
     after a softmax, raw scores of classes otherwise.
+
+    A network of several outputs has them in `others`, which name the layers that compute them; the last layer's, which
+    `labels` and `output` describe, leads. `output_name` and `output_shape` are what `NamedOutput` says of them.
     """
 
     name: str
@@ -49,6 +55,9 @@ class Network:
     layers: tuple[Layer, ...]
     labels: tuple[str, ...]
     output: Output = None  # type: ignore[assignment]  # never None after construction
+    others: tuple[NamedOutput, ...] = ()
+    output_name: str = "output"
+    output_shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -64,14 +73,15 @@ class Network:
         if self.output is None:
             object.__setattr__(self, "output", _default_output(wired))
         self._check_reads()
-        self._check_output(self.shapes()[wired[-1].name])
+        self._check_outputs(self.shapes())
 
     def _check_reads(self) -> None:
         seen: set[str] = set()
-        for position, layer in enumerate(self.layers):
+        readers, answers = self.readers(), {self.layers[-1].name, *(other.layer for other in self.others)}
+        for layer in self.layers:
             if layer.name in seen:
                 raise ModelError(f"layer {layer.name!r}: the name is used twice")
-            if isinstance(layer, Softmax) and position != len(self.layers) - 1:
+            if isinstance(layer, Softmax) and (layer.name not in answers or readers[layer.name]):
                 raise ModelError(f"layer {layer.name!r}: a softmax must be the last layer")
             fewest, most = layer.reads()
             if not fewest <= len(layer.inputs) <= most:
@@ -81,21 +91,30 @@ class Network:
                 if name != INPUT and name not in seen:
                     raise ModelError(f"layer {layer.name!r}: reads {name!r}, which is no layer before it")
             seen.add(layer.name)
-        readers = self.readers()
-        for layer in self.layers[:-1]:
-            if not readers[layer.name]:
+        for layer in self.layers:
+            if not readers[layer.name] and layer.name not in answers:
                 raise ModelError(f"layer {layer.name!r}: nothing reads it, and it is not the last")
 
-    def _check_output(self, shape: Shape) -> None:
+    def _check_outputs(self, shapes: Mapping[str, Shape]) -> None:
+        shape = shapes[self.layers[-1].name]
         if len(shape) != 1 or ((self.labels or self.output.kind == "classes") and len(self.labels) != shape[0]):
             raise ModelError(
                 f"network {self.name!r} ends in {describe_shape(shape)}, but has {len(self.labels)} labels; "
                 "it must end in one feature for each label"
             )
-        if self.output.none and (self.output.kind != "classes" or self.labels.count(self.output.none) != 1):
-            raise ModelError(f"output: none is {self.output.none!r}, but no class has that label, or several have")
-        if len(self.labels) > MAX_LABELS:
-            raise ModelError(f"network {self.name!r} has {len(self.labels)} labels; at most {MAX_LABELS} are allowed")
+        for named in self.named_outputs:
+            if named.layer not in shapes or len(shapes[named.layer]) != 1:
+                raise ModelError(f"output {named.name!r}: layer {named.layer!r} does not exist, or is not features")
+            named.check(shapes[named.layer][0])
+        names = [named.name for named in self.named_outputs]
+        if len(set(names)) < len(names) or len(names) > MAX_OUTPUTS:
+            raise ModelError(f"{len(names)} outputs; at most {MAX_OUTPUTS} are allowed, with different names")
+
+    @cached_property
+    def named_outputs(self) -> tuple[NamedOutput, ...]:
+        """All outputs, the leading one first; their numbers are in this order where they are packed into rows."""
+        shape = self.output_shape or (self.outputs,)
+        return (NamedOutput(self.output_name, self.layers[-1].name, shape, self.output, self.labels), *self.others)
 
     @property
     def answer_labels(self) -> tuple[str, ...]:
@@ -104,8 +123,18 @@ class Network:
 
     @cached_property
     def outputs(self) -> int:
-        """The number of values in the output for one example."""
+        """The number of values in the (leading) output for one example."""
         return self.shapes()[self.layers[-1].name][0]
+
+    @cached_property
+    def row_size(self) -> int:
+        """The number of values in all outputs for one example."""
+        return sum(named.size for named in self.named_outputs)
+
+    def unpack(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the outputs [B, size] in the order of `named_outputs` out of rows [B, row_size]; views."""
+        ends = np.cumsum([named.size for named in self.named_outputs])
+        return tuple(np.split(rows, ends[:-1], axis=1))
 
     def shapes(self) -> dict[str, Shape]:
         """Return the shapes of the input ("input") and of each layer's output; ModelError where they do not fit."""
@@ -135,41 +164,47 @@ class Network:
 
     def to_json(self) -> str:
         """Return the network as one line of JSON, which `from_json` converts back to an equal network."""
-        return json.dumps(
-            {
-                "schema": SCHEMA,
-                "name": self.name,
-                "input": {"kind": self.input.kind, **dataclasses.asdict(self.input)},
-                "layers": [{"kind": layer.kind, **dataclasses.asdict(layer)} for layer in self.layers],
-                "labels": self.labels,
-                "output": dataclasses.asdict(self.output),
-            }
-        )
+        has_new = bool(self.others or self.output_shape or isinstance(self.input, SeveralInputs))
+        data: dict[str, Any] = {
+            "schema": SCHEMA if has_new else 2,
+            "name": self.name,
+            "input": describe_input(self.input),
+            "layers": [described(layer) for layer in self.layers],
+            "labels": self.labels,
+            "output": dataclasses.asdict(self.output),
+        }
+        if has_new:
+            data |= {"output_name": self.output_name, "output_shape": self.output_shape}
+            data["others"] = [dataclasses.asdict(other) for other in self.others]
+        return json.dumps(data)
 
     @staticmethod
     def from_json(text: str) -> Network:
-        """Read the JSON of `to_json`, or of schema 1; ModelError for unknown or missing fields and kinds."""
+        """Read the JSON of `to_json`, or of an earlier schema; ModelError for unknown or missing fields and kinds."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ModelError(f"the network is not valid JSON: {error}") from None
-        fields = fields_of("network", data, _FIELDS, ("schema", "output"))
+        fields = fields_of("network", data, (*_FIELDS, *_NEW_FIELDS), ("schema", "output", *_NEW_FIELDS))
         schema = fields.get("schema", 1)
         if type(schema) is not int or not 1 <= schema <= SCHEMA:
-            raise ModelError(f"network: schema is {json.dumps(schema)[:40]}; this release reads 1 and {SCHEMA}")
-        layers, labels = fields["layers"], fields["labels"]
-        if not isinstance(layers, list):
+            raise ModelError(f"network: schema is {json.dumps(schema)[:40]}; this release reads 1 to {SCHEMA}")
+        if not isinstance(fields["layers"], list):
             raise ModelError("network: layers must be a list")
-        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-            raise ModelError("network: labels must be a list of strings")
-        if not isinstance(fields["name"], str):
-            raise ModelError("network: name must be a string")
         built = []
-        for number, layer in enumerate(layers, start=1):
+        for number, layer in enumerate(fields["layers"], start=1):
             where = f"layer number {number}"
             built.append(build(LAYER_KINDS, where, from_schema_1(where, layer) if schema == 1 else layer))
-        output = fill(Output, "output", fields["output"]) if "output" in fields else _default_output(built[-1:])
-        return Network(fields["name"], build(INPUT_KINDS, INPUT, fields["input"]), tuple(built), tuple(labels), output)
+        return Network(
+            typed("network", "name", fields["name"], str),
+            read_input(fields["input"]),
+            tuple(built),
+            typed("network", "labels", fields["labels"], tuple[str, ...]),
+            fill(Output, "output", fields["output"]) if "output" in fields else _default_output(built[-1:]),
+            read_outputs(fields.get("others", [])),
+            typed("network", "output_name", fields.get("output_name", "output"), str),
+            typed("network", "output_shape", fields.get("output_shape", []), tuple[int, ...]),
+        )
 
 
 def _default_output(layers: Sequence[Layer]) -> Output:

@@ -1,10 +1,15 @@
-"""The output of a network: the meaning of its numbers."""
+"""The outputs of a network: the meaning of their numbers."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from .checks import check_choice
+from .checks import MAX_LABELS, check_choice, check_printable
+from .errors import ModelError
+from .json_fields import fields_of, fill, typed
 
 OUTPUT_KINDS = ("classes", "sigmoid", "values")
 CLASS_SCORES = ("raw", "softmax", "log_softmax")
@@ -28,3 +33,63 @@ class Output:
     def __post_init__(self) -> None:
         check_choice("output", "kind", self.kind, OUTPUT_KINDS)
         check_choice("output", "scores", self.scores, CLASS_SCORES if self.kind == "classes" else ("",))
+
+
+@dataclass(frozen=True)
+class NamedOutput:
+    """One output of a network: its name, the layer that computes it, its shape, its meaning, and its labels.
+
+    The layer gives features; `shape` is that of one example in the file that the network is from, such as (896, 16) for
+    boxes. There is a label for each number, or none.
+    """
+
+    name: str
+    layer: str
+    shape: tuple[int, ...]
+    output: Output
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_printable("output name", self.name)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of values for one example."""
+        return math.prod(self.shape)
+
+    @property
+    def answer_labels(self) -> tuple[str, ...]:
+        """The labels that answers are chosen from; none where the output is values."""
+        return () if self.output.kind == "values" else self.labels
+
+    def check(self, width: int) -> None:
+        """Raise ModelError unless shape and labels fit the features of the layer."""
+        where = f"output {self.name!r}"
+        if self.size != width or min(self.shape, default=0) < 1:
+            raise ModelError(f"{where}: its shape is {list(self.shape)[:8]}, but layer {self.layer!r} gives {width}")
+        if (self.labels or self.output.kind == "classes") and len(self.labels) != width:
+            raise ModelError(f"{where}: {width} numbers, but {len(self.labels)} labels; one label for each is needed")
+        if len(self.labels) > MAX_LABELS:
+            raise ModelError(f"{where}: {len(self.labels)} labels; at most {MAX_LABELS} are allowed")
+        if self.output.none and (self.output.kind != "classes" or self.labels.count(self.output.none) != 1):
+            raise ModelError(f"{where}: none is {self.output.none!r}, but no class has that label, or several have")
+
+
+def read_outputs(data: Any) -> tuple[NamedOutput, ...]:
+    """Build outputs from a list of JSON objects; ModelError for unknown or missing fields."""
+    if not isinstance(data, list):
+        raise ModelError("network: others must be a list")
+    outputs = []
+    for number, item in enumerate(data, start=1):
+        where = f"output number {number}"
+        fields = fields_of(where, item, ("name", "layer", "shape", "output", "labels"))
+        outputs.append(
+            NamedOutput(
+                typed(where, "name", fields["name"], str),
+                typed(where, "layer", fields["layer"], str),
+                typed(where, "shape", fields["shape"], tuple[int, ...]),
+                fill(Output, where, fields["output"]),
+                typed(where, "labels", fields["labels"], tuple[str, ...]),
+            )
+        )
+    return tuple(outputs)

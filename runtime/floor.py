@@ -28,7 +28,7 @@ def floor_of(network: Network, dtype: str, batch: int, target: str) -> Floor:
     constants = machine(target)
     size = DTYPES[dtype].itemsize
     weights = sum(math.prod(shape) for shape in network.tensor_shapes().values())
-    passing = batch * (math.prod(network.input.shape) + network.outputs)
+    passing = batch * (math.prod(network.input.shape) + network.row_size)
     moved_ns = size * (weights + passing) / constants.dma_sustained
     shapes = network.shapes()
     work = sum(layer.multiply_accumulates(*[shapes[name] for name in layer.inputs]) for layer in network.layers)

@@ -28,9 +28,10 @@ Progress = Callable[[float], None]  # is given the share of a batch that is done
 
 @dataclass(frozen=True)
 class Ran:
-    """One batch: what the last layer gave [B, outputs], the largest of each int32 [B], and a time and a timeline a row.
+    """One batch: the scores of all outputs [B, row_size] in the order of `named_outputs`, the class of the largest of
+    the leading one, int32 [B], and a time and a timeline a row.
 
-    Of values there is no largest: -1.
+    Values have no class: -1.
     """
 
     scores: np.ndarray
@@ -62,6 +63,8 @@ def plan_launches(
     if options.per == "layer":
         return LayerLaunches(model, dtype, None, options.form)
     try:
+        if model.network.others:
+            raise DoesNotFit("it has several outputs")
         return NetworkLaunches(model, dtype, info, options, batch)
     except DoesNotFit as reason:
         return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}", options.form)
@@ -87,22 +90,22 @@ class LayerLaunches:
         size = len(data)
         launches: list[LaunchResult] = []
         values: dict[str, Any] = {INPUT: data}
+        answers: dict[int, np.ndarray] = {}
         left = Counter(name for step in self._steps for name in step.reads)
-        read: list[Any] = [data]
         for step, kernel in zip(self._steps, self._kernels, strict=True):
             shapes = [with_batch(shape, size) for shape in step.input_shapes]
             read = [values[name].reshape(shape) for name, shape in zip(step.reads, shapes)]
             launches.append(backend.launch(kernel, *read, *step.operands, **step.parameters))
             values[step.name] = launches[-1].outputs[0]
+            answers |= {number: np.asarray(values[step.name]).reshape(size, -1) for number in step.answers}
             for name in step.reads:  # what nothing reads any more is let go
                 left[name] -= 1
                 if not left[name]:
                     del values[name]
             progress(len(launches) / len(self._steps))
-        given = np.asarray(launches[-1].outputs[0])
-        if self._of_values:
-            return Ran(given.reshape(size, -1), _no_classes(size), *_told(launches))
-        return Ran(np.asarray(read[0]), given, *_told(launches))
+        classes = _no_classes(size) if self._of_values else np.asarray(launches[-1].outputs[0])
+        scores = answers[0] if len(answers) == 1 else np.concatenate([answers[n] for n in sorted(answers)], axis=1)
+        return Ran(scores, classes, *_told(launches))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""

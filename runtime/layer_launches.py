@@ -8,7 +8,7 @@ views of what lies in HBM and launch nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,8 @@ class LayerLaunch:
     """One launch: `kernel` (a name in trninfer.kernels) on data, then `operands`, with `parameters`.
 
     `reads` names the data: the input of the network ("input") or the step that gave it. Shapes are those in which the
-    kernel takes the data and gives its result; BATCH stands for the batch axis.
+    kernel takes the data and gives its result; BATCH stands for the batch axis. `answers` are the numbers of the
+    network's outputs that it computes.
     """
 
     name: str
@@ -59,6 +60,7 @@ class LayerLaunch:
     output_shape: Shape
     operands: tuple[np.ndarray, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    answers: tuple[int, ...] = ()
 
     @property
     def row(self) -> Row:
@@ -85,8 +87,10 @@ class _Chain:
         self._shapes = model.network.shapes()
         self._sums: dict[str, LayerLaunch] = {}  # convolutions, by layer, that a sum can be fused into
         self._values = {INPUT: INPUT}  # what gave a layer's output: a step, or the input of the network
+        self._answers = [named.layer for named in model.network.named_outputs]
         for layer in model.network.layers:
             _KINDS[type(layer)](self, layer)
+        self._mark_answers()
         self._add_argmax()
 
     def launch(
@@ -210,19 +214,26 @@ class _Chain:
     def _takes_softmax(self, layer: Dense) -> bool:
         last = self._network.layers[-1]
         alone = self._network.readers()[layer.name] == 1 and last.inputs == (layer.name,)
+        alone = alone and layer.name not in self._answers
         return layer.activation == "identity" and alone and isinstance(last, Softmax) and not last.log
 
+    def _mark_answers(self) -> None:
+        """Note which steps compute the outputs of the network; an input that is one as it is gets copied."""
+        for number, name in enumerate(self._answers):
+            if self._values[name] == INPUT:
+                shape = (BATCH, *self._shapes[name])
+                identity = {"activation": "identity"}
+                copy = LayerLaunch(f"{name}.copy", "apply_activation", (INPUT,), (shape,), shape, (), identity)
+                self._values[name] = self._append(copy)
+            place = next(n for n, step in enumerate(self.launches) if step.name == self._values[name])
+            step = self.launches[place]
+            self.launches[place] = replace(step, answers=(*step.answers, number))
+
     def _add_argmax(self) -> None:
-        """Which class is the largest. Values have none; where all their layers are views, they are copied."""
-        last = self._network.layers[-1].name
+        """Append the argmax of classes or independent labels; values have none."""
         if self._network.output.kind == "values":
-            if not self.launches:
-                shape = (BATCH, *self._shapes[last])
-                copy = LayerLaunch(
-                    f"{last}.copy", "apply_activation", (INPUT,), (shape,), shape, (), {"activation": "identity"}
-                )
-                self._append(copy)
             return
+        last = self._network.layers[-1].name
         shape = (BATCH, *self._shapes[last])
         self._append(LayerLaunch("argmax", "argmax", (self._values[last],), (shape,), (BATCH,)))
 

@@ -30,7 +30,8 @@ class BatchAnswer:
     """The answers to one batch of B inputs, and what they took.
 
     `classes` int32 [B], from the argmax on the chip (-1 where the network gives values), and `probabilities` float32
-    [B, C] leave out the inputs that `failures` names: their position in the batch, and why they could not be answered.
+    [B, row_size], all outputs of the network one after another (`Network.unpack`), leave out the inputs that `failures`
+    names: their position in the batch, and why they could not be answered.
     `times` has one a row of the session, `timelines` one or None for each of them. `worker` numbers who answered, where
     several do.
     """
@@ -49,7 +50,7 @@ class Result:
     """Answers in the order of the inputs, and the time of each layer in the order of the network."""
 
     classes: np.ndarray  # int32 [N]; -1 where the network gives values
-    probabilities: np.ndarray  # float32 [N, C]
+    probabilities: np.ndarray  # float32 [N, row_size]
     layers: tuple[LayerTiming, ...]
     total_us: float
     timelines: tuple[tuple[str, object], ...] = ()  # row and timeline of the first batch's launches, where kept
@@ -138,7 +139,7 @@ class Session:
         return Result(*self._no_answers(), totals.layers(), totals.total_us, timelines)
 
     def _no_answers(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.empty(0, np.int32), np.empty((0, self.model.network.outputs), np.float32)
+        return np.empty(0, np.int32), np.empty((0, self.model.network.row_size), np.float32)
 
     def _answer(self, x: np.ndarray, done: int, progress: Progress) -> BatchAnswer:
         network = self.model.network
@@ -164,7 +165,10 @@ class Session:
                 f"the output of {self.model.network.name!r} is not finite in {self.dtype}: numbers overflowed on the "
                 f"way{advice}"
             )
-        return probabilities_of(scores, self.model.network.output)
+        network = self.model.network
+        parts = zip(network.unpack(scores), network.named_outputs)
+        probabilities = [probabilities_of(part, named.output) for part, named in parts]
+        return probabilities[0] if len(probabilities) == 1 else np.concatenate(probabilities, axis=1)
 
 
 def _no_progress(done: float) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..models.files import Model
-from ..models.golden import run_network
+from ..models.golden import OutputRun, run_network
 from .tolerances import network_tolerance, rounding
 
 LARGE_LOGIT = 16.0
@@ -55,21 +55,32 @@ class Verifier:
         self.verdict = Verification(True, 0.0, 0, 0, network_tolerance(dtype, measured))
 
     def check(self, inputs: np.ndarray, classes: np.ndarray, probabilities: np.ndarray) -> None:
-        """Compare the answers to inputs [N, ...], classes [N] and probabilities [N, C], with the golden model's."""
+        """Compare answers to inputs [N, ...], classes [N] and probabilities [N, row_size], to the golden model."""
         if not len(inputs):
             return
-        golden = run_network(self._model.network, self._model.tensors, inputs)
-        expected = golden.probabilities
+        network = self._model.network
+        golden = run_network(network, self._model.tensors, inputs)
+        verdicts = []
+        for number, (named, run) in enumerate(zip(network.named_outputs, golden.outputs)):
+            part = network.unpack(probabilities)[number]
+            chosen = classes if number == 0 else part.argmax(axis=1)
+            verdicts.append(self._verdict(named.output.kind == "values", run, golden.largest, chosen, part))
+        self.verdict = merge((self.verdict, *verdicts))
+
+    def _verdict(
+        self, of_values: bool, run: OutputRun, largest: np.ndarray, classes: np.ndarray, probabilities: np.ndarray
+    ) -> Verification:
+        """Compare one output [N, size]."""
+        expected = run.probabilities
         tolerance = self.verdict.tolerance
-        of_values = self._model.network.output.kind == "values"
         large = 1.0 if of_values else LARGE_LOGIT
-        allowed = tolerance * np.maximum(1.0, np.abs(golden.logits).max(axis=1) / large)
-        allowed = np.maximum(allowed, ROUNDINGS * rounding(self._dtype) * golden.largest)
+        allowed = tolerance * np.maximum(1.0, np.abs(run.logits).max(axis=1) / large)
+        if of_values:
+            allowed = np.maximum(allowed, ROUNDINGS * rounding(self._dtype) * largest)
         errors = np.abs(probabilities - expected).max(axis=1)
         differ = (classes != expected.argmax(axis=1)) & (not of_values)  # the largest of values is no answer
         gap = expected.max(axis=1) - expected[np.arange(len(expected)), classes]
         near = differ & (gap <= 2 * allowed)
         disagreements = int(differ.sum() - near.sum())
         passed = disagreements == 0 and bool((errors <= allowed).all())
-        latest = Verification(passed, float(errors.max()), disagreements, int(near.sum()), tolerance)
-        self.verdict = merge((self.verdict, latest))
+        return Verification(passed, float(errors.max()), disagreements, int(near.sum()), tolerance)

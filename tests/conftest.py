@@ -206,6 +206,8 @@ def check_schema(value: Any, schema: dict[str, Any], where: str = "report") -> N
         for key, item in value.items():
             if key in properties:
                 check_schema(item, properties[key], f"{where}.{key}")
+            elif isinstance(schema.get("additionalProperties"), dict):
+                check_schema(item, schema["additionalProperties"], f"{where}.{key}")
     if isinstance(value, list) and "items" in schema:
         for position, item in enumerate(value):
             check_schema(item, schema["items"], f"{where}[{position}]")

@@ -20,14 +20,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ...inference.predictions import LabelProbability, Prediction
+from ...inference.predictions import InputNames, LabelProbability, OutputAnswer, Prediction
 from ..errors import UsageError, reason
 from ..output import PARTIAL
 from .identity import Identity, check_identity
 
 _KIND = "trninfer answers"
 _CHUNK = 1 << 20  # bytes read at once
-_MAX_LINE = 1 << 24  # bytes of an answer; a thousand labels take some hundred thousand
+_MAX_LINE = 1 << 28  # bytes of an answer; a thousand labels take some hundred thousand, a large image 80 million
 
 
 class AnswerLog:
@@ -56,7 +56,7 @@ class AnswerLog:
     def append(self, predictions: Iterable[Prediction], reported: bool = False) -> None:
         """Add answers; OSError where the disk is full, with all earlier ones kept."""
         mark = {"reported": True} if reported else {}
-        lines = [json.dumps({**dataclasses.asdict(prediction), **mark}) + "\n" for prediction in predictions]
+        lines = [json.dumps({**_record(prediction), **mark}) + "\n" for prediction in predictions]
         self._write("".join(lines).encode())
         self.count += len(lines)
 
@@ -181,10 +181,12 @@ def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:
         answer = _prediction(record)
     except (KeyError, TypeError, ValueError):
         return None
+    if not all(_is_sound(output) for output in answer.outputs):
+        return None
     if answer.values is not None:
         sound = (answer.label, answer.class_index, answer.probability, answer.top) == (None, None, None, ())
         sound = sound and not labels and all(type(value) is float and math.isfinite(value) for value in answer.values)
-        return answer if sound and type(answer.input) in (str, int) else None
+        return answer if sound and type(answer.input) in (str, int, InputNames) else None
     chances = [(chance.label, chance.class_index, chance.probability) for chance in answer.top]
     sound = all(
         type(index) is int
@@ -194,20 +196,50 @@ def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:
         and math.isfinite(probability)
         for label, index, probability in ((answer.label, answer.class_index, answer.probability), *chances)
     )
-    return answer if sound and type(answer.input) in (str, int) else None
+    return answer if sound and type(answer.input) in (str, int, InputNames) else None
+
+
+def _is_sound(output: OutputAnswer) -> bool:
+    """True if one of several outputs has the types that an answer has."""
+    numbers = (output.probability, *(chance.probability for chance in output.top), *(output.values or ()))
+    finite = all(number is None or (type(number) is float and math.isfinite(number)) for number in numbers)
+    return finite and type(output.name) is str and (output.label is None) == (output.values is not None)
+
+
+def _record(prediction: Prediction) -> dict[str, Any]:
+    """An answer as a line of the log; `_prediction` reads it."""
+    record = dataclasses.asdict(prediction)
+    if isinstance(prediction.input, InputNames):
+        record["input"] = prediction.input.sources
+    return record
 
 
 def _prediction(record: dict[str, Any]) -> Prediction:
-    top = tuple(LabelProbability(**chance) for chance in record["top"])
-    values = record.get("values")
+    name, outputs = record["input"], record.get("outputs", [])
+    if isinstance(outputs, dict):  # of a report
+        outputs = [{"name": key, **output} for key, output in outputs.items()]
     return Prediction(
-        record["input"],
-        record["label"],
-        record["class_index"],
-        record["probability"],
-        top,
-        None if values is None else tuple(values),
+        InputNames(name) if isinstance(name, dict) else name,
+        **_answer_fields(record),
+        outputs=tuple(
+            OutputAnswer(
+                name=output["name"], kind=output["kind"], shape=tuple(output["shape"]), **_answer_fields(output)
+            )
+            for output in outputs
+        ),
     )
+
+
+def _answer_fields(record: dict[str, Any]) -> dict[str, Any]:
+    """The fields that each output of an answer has."""
+    values = record.get("values")
+    return {
+        "label": record["label"],
+        "class_index": record["class_index"],
+        "probability": record["probability"],
+        "top": tuple(LabelProbability(**chance) for chance in record["top"]),
+        "values": None if values is None else tuple(values),
+    }
 
 
 def _open_locked(path: Path, target: Path) -> BinaryIO:

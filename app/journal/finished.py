@@ -16,7 +16,7 @@ from ..reports.machine import PREDICTION_COLUMNS
 from .answer_log import check_prediction
 from .identity import Identity, check_identity
 
-_MAX_LINE = 1 << 24  # bytes
+_MAX_LINE = 1 << 28  # bytes
 
 
 def read_finished(path: Path, form: Format, identity: Identity, labels: tuple[str, ...]) -> Iterator[Prediction]:
@@ -33,7 +33,7 @@ def read_finished(path: Path, form: Format, identity: Identity, labels: tuple[st
             answer = check_prediction(record, labels)
             if answer is None:
                 raise UsageError(f"--resume: {path}: line {number} is no answer of this model in {form}")
-            if form == "ndjson" and len(answer.top) != identity["top_k"]:
+            if form == "ndjson" and len(answer.top) != min(identity["top_k"], len(labels)):
                 raise UsageError(f"--resume: the answers in {path} were given with top-k {len(answer.top)}")
             yield answer
     except csv.Error as error:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...inference.predictions import Prediction
+from ...inference.predictions import InputNames, Prediction
 from ...runtime.measure.suites import SuiteRow
 from ...runtime.timing import LayerTiming
 from ..options import Format
@@ -54,10 +54,10 @@ def begin(form: Format) -> str:
 def answer_lines(answers: Iterable[Prediction], form: Format) -> str:
     """Answers in CSV or NDJSON, a line each."""
     answers = tuple(answers)
-    records = [_named(dataclasses.asdict(answer)) for answer in answers]
+    records = [prediction_record(answer) for answer in answers]
     if form == "csv":
         for record, answer in zip(records, answers):
-            record["label"] = answer.text
+            record["label"], record["input"] = answer.text, _input_text(answer.input)
         return _csv(PREDICTION_COLUMNS, records, header=False)
     return "".join(json.dumps({"type": "prediction", **record}) + "\n" for record in records)
 
@@ -108,7 +108,7 @@ def to_document(report: Report) -> dict[str, Any]:
         "latency_kind": report.latency_kind,
         "latency_label": report.latency_label or report.latency_kind,
         "latency_note": report.latency_note,
-        "predictions": [_named(dataclasses.asdict(prediction)) for prediction in report.predictions],
+        "predictions": [prediction_record(prediction) for prediction in report.predictions],
         "layers": layers,
         "total_us": total_us,
         "latency_error": report.latency_error,
@@ -164,10 +164,26 @@ def _comparison(comparison: BackendComparison) -> dict[str, Any]:
     }
 
 
+def prediction_record(prediction: Prediction) -> dict[str, Any]:
+    """Return a prediction as the document has it: `outputs` by name, and only where there are several."""
+    record = _named(dataclasses.asdict(prediction))
+    outputs = record.pop("outputs")
+    if outputs:
+        record["outputs"] = {output.pop("name"): output for output in outputs}
+    return record
+
+
+def _input_text(name: str | int) -> str | int:
+    return spell(name) if isinstance(name, str) else name
+
+
 def _named(record: dict[str, Any]) -> dict[str, Any]:
-    """A record whose `input` and `message` any reader can take."""
-    if isinstance(record["input"], str):
-        record["input"] = spell(record["input"])
+    """A record whose `input` and `message` any reader can take; several inputs become an object."""
+    name = record["input"]
+    if isinstance(name, InputNames):
+        record["input"] = {key: spell(source) for key, source in name.sources.items()}
+    else:
+        record["input"] = _input_text(name)
     if "message" in record:
         record["message"] = printable(record["message"])
     return record
@@ -179,7 +195,7 @@ def _json_chunks(document: dict[str, Any], answers: Iterable[Prediction]) -> Ite
     yield f'{head}"predictions": ['
     separator = "\n    "
     for answer in answers:
-        yield separator + json.dumps(_named(dataclasses.asdict(answer)), indent=2).replace("\n", "\n    ")
+        yield separator + json.dumps(prediction_record(answer), indent=2).replace("\n", "\n    ")
         separator = ",\n    "
     yield f"{']' if separator[0] != ',' else chr(10) + '  ]'}{tail}\n"
 

@@ -20,7 +20,7 @@ from ..errors import CHECK_FAILED, NO_BACKEND
 from ..options import Format
 from ..text import count
 from .console import render_records
-from .machine import SCHEMA_VERSION
+from .machine import SCHEMA_VERSION, prediction_record
 
 SIMULATOR_NOTE = "SIMULATOR: nothing ran on a chip; times are predicted, none is measured"
 TOP_LABELS = 3
@@ -101,10 +101,8 @@ def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
     }
     result, comparison = outcome.result, outcome.comparison
     if result is not None:
-        answers = make_predictions(
-            outcome.inputs, model.network.answer_labels, result.classes, result.probabilities, TOP_LABELS
-        )
-        row["predictions"] = [dataclasses.asdict(answer) for answer in answers]
+        answers = make_predictions(outcome.inputs, model.network, result.classes, result.probabilities, TOP_LABELS)
+        row["predictions"] = [prediction_record(answer) for answer in answers]
         row["rows"] = [dataclasses.asdict(layer) for layer in result.layers]
     if comparison is not None:
         row["compared"] = [{**dataclasses.asdict(one), "passed": one.passed} for one in comparison.rows]

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from ...inference.predictions import Prediction
+from ...inference.predictions import OutputAnswer, Prediction
 from ...runtime.neuron.compiled import DEVICE_LABEL
 from .console import BOX, Columns, cell, new_table, print_line, print_pairs, to_text
 from .report import LayerTable, Report
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 10  # of a feature batch
 SHOWN_VALUES = 8  # of an answer
+SHOWN_OUTPUTS = 3  # beside the leading one, of a network of several
+SHOWN_BESIDE = 3  # values of each
 
 
 def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
@@ -61,13 +63,29 @@ def _print_predictions(console: Console, report: Report) -> None:
     table.add_column("values" if values else "label", overflow="fold")
     if not values:
         table.add_column("probability", justify="right")
+    others = [output.name for output in shown[0].outputs[1:]]
+    for name in others[:SHOWN_OUTPUTS]:
+        table.add_column(cell(name), overflow="fold")
     for answer in shown:
         chance = [] if answer.probability is None else [f"{answer.probability:.4f}"]
-        table.add_row(cell(str(answer.input)), cell(report.word_for(_shortened(answer)), "bold"), *chance)
+        beside = [cell(_beside(output)) for output in answer.outputs[1 : 1 + SHOWN_OUTPUTS]]
+        table.add_row(cell(str(answer.input)), cell(report.word_for(_shortened(answer)), "bold"), *chance, *beside)
     console.print(table)
     if len(shown) < len(report.predictions):
         print_line(console, f"... and {len(report.predictions) - len(shown)} more rows (--format json has them all)")
+    if len(others) > SHOWN_OUTPUTS:
+        print_line(console, f"... and {len(others) - SHOWN_OUTPUTS} more outputs (--format json has them all)")
     console.print()
+
+
+def _beside(output: OutputAnswer) -> str:
+    """An output that does not lead: its label and probability, or the first few of its values."""
+    if output.values is None:
+        return f"{output.label} {output.probability:.4f}"
+    if len(output.values) <= SHOWN_BESIDE:
+        return " ".join(f"{value:.4g}" for value in output.values)
+    first = " ".join(f"{value:.4g}" for value in output.values[:SHOWN_BESIDE])
+    return f"{first} ... {'x'.join(map(str, output.shape))}"
 
 
 def _shortened(answer: Prediction) -> str:

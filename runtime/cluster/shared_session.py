@@ -130,7 +130,7 @@ class SharedSession:
             return [Task(task.batch, task.inputs[i : i + 1], i, alone=True) for i in range(batch.count)]
         position = task.position or 0
         batch.failures[position] = f"{task.deaths} workers ended while they had it at work"
-        batch.parts[position] = no_answers(self.rows, self.model.network.outputs, {})
+        batch.parts[position] = no_answers(self.rows, self.model.network.row_size, {})
         self._finish(batch)
         return []
 

@@ -102,7 +102,7 @@ class Worker:
         if self._prepare is not None:
             inputs, failures = self._prepare(inputs)
         if not len(inputs):
-            return no_answers(self._session.rows, self._session.model.network.outputs, failures)
+            return no_answers(self._session.rows, self._session.model.network.row_size, failures)
         (answer,) = self._session.stream([inputs])
         return replace(answer, timelines=(None,) * len(answer.timelines), failures=failures)
 

@@ -29,7 +29,8 @@ IDENTITY = {"command": "classify", "model": "m", "top_k": 2}
 
 
 def answer(name: str | int, label: int = 1) -> Prediction:
-    return make_predictions([name], LABELS, np.array([label]), np.array([[0.25, 0.5, 0.25]], np.float32), 2)[0]
+    network = Network("m", FeatureInput(1), (Dense("d", 1, 3),), LABELS)
+    return make_predictions([name], network, np.array([label]), np.array([[0.25, 0.5, 0.25]], np.float32), 2)[0]
 
 
 @pytest.fixture

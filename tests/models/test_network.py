@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from trninfer.models.errors import ModelError
 from trninfer.models.inputs import FeatureInput, ImageInput
 from trninfer.models.layers import Combine, Concat, Conv2d, Dense, Flatten, Pool, Softmax
 from trninfer.models.network import Network
-from trninfer.models.outputs import Output
+from trninfer.models.outputs import NamedOutput, Output
 
 IMAGE = ImageInput(1, 32, 32, "digit", (0.0,), (1.0,))
 LABELS = ("no", "yes")
@@ -210,9 +211,9 @@ def test_graphs_that_do_not_fit_are_named(layers, says: str) -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("schema", [0, 3, True, "2", None])
+@pytest.mark.parametrize("schema", [0, 4, True, "2", None])
 def test_other_schemas_are_refused(schema) -> None:
-    with pytest.raises(ModelError, match="this release reads 1 and 2"):
+    with pytest.raises(ModelError, match="this release reads 1 to 3"):
         Network.from_json(changed(lambda d: d.update(schema=schema)))
 
 
@@ -221,7 +222,7 @@ def test_work_and_labels_are_bounded() -> None:
     convolutions = tuple(Conv2d(f"c{n}", 4, 4, (63, 63), (31,) * 4) for n in range(3))
     with pytest.raises(ModelError, match=r"layer 'c2': more than 2.2e\+12 multiply-accumulates"):
         Network("n", image, (*convolutions, Pool("p", "max", (4096, 4096), (1, 1)), Flatten("f")), tuple("abcd"))
-    with pytest.raises(ModelError, match="has 100000 labels; at most 65536"):
+    with pytest.raises(ModelError, match="100000 labels; at most 65536"):
         Network("n", FeatureInput(3), (Dense("d", 3, 100_000),), ("x",) * 100_000)
 
 
@@ -234,8 +235,81 @@ def test_the_label_for_none_of_the_classes_is_one_of_them() -> None:
         (("-", "b", "-"), Output("classes", "raw", none="-")),
         (("a", "b", "-"), Output("values", none="-")),
     ):
-        with pytest.raises(ModelError, match=r"output: none is '-', but no class has that label, or several have"):
+        with pytest.raises(
+            ModelError, match=r"output 'output': none is '-', but no class has that label, or several have"
+        ):
             Network("n", FeatureInput(2), layers, labels, output)
+
+
+def two_outputs(**changes) -> Network:
+    """A policy over four moves and a value, from one trunk."""
+    layers = (
+        Conv2d("trunk", 1, 2, (3, 3), (1, 1, 1, 1), activation="relu"),
+        Flatten("flat"),
+        Dense("value", 2048, 1, "tanh"),
+        Dense("policy", 2048, 4, inputs=("flat",)),
+        Softmax("chances"),
+    )
+    others = (NamedOutput("value", "value", (1,), Output("values")),)
+    fields = {"others": others, "output_name": "policy", "output_shape": (2, 2), **changes}
+    return Network("two", IMAGE, layers, tuple("abcd"), **fields)
+
+
+def test_several_outputs() -> None:
+    network = two_outputs()
+    assert [named.name for named in network.named_outputs] == ["policy", "value"]
+    assert network.outputs == 4 and network.row_size == 5
+    rows = np.arange(10, dtype=np.float32).reshape(2, 5)
+    policy, value = network.unpack(rows)
+    assert policy.tolist() == [[0, 1, 2, 3], [5, 6, 7, 8]] and value.tolist() == [[4], [9]]
+    assert json.loads(network.to_json())["schema"] == 3
+    assert Network.from_json(network.to_json()) == network
+
+
+def test_a_network_of_one_output_is_written_as_before() -> None:
+    data = json.loads(residual_network().to_json())
+    assert data["schema"] == 2 and list(data) == ["schema", "name", "input", "layers", "labels", "output"]
+
+
+def test_a_softmax_may_end_any_output_but_be_read_by_no_layer() -> None:
+    layers = (Softmax("s"), Dense("d", 2, 2, inputs=("input",)))
+    other = NamedOutput("chances", "s", (2,), Output("classes", "softmax"), ("a", "b"))
+    assert Network("n", FeatureInput(2), layers, ("c", "d"), others=(other,)).row_size == 4
+    read = (Softmax("s"), Dense("d", 2, 2))
+    with pytest.raises(ModelError, match="a softmax must be the last"):
+        Network("n", FeatureInput(2), read, ("c", "d"), others=(other,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"others": ()}, "layer 'value': nothing reads it"),
+        ({"others": (NamedOutput("v", "nowhere", (1,), Output("values")),)}, "layer 'value': nothing reads it"),
+        ({"output_name": "value"}, "with different names"),
+        ({"output_shape": (3,)}, r"output 'policy': its shape is \[3\], but layer 'chances' gives 4"),
+        ({"others": (NamedOutput("value", "value", (1,), Output("classes", "raw")),)}, "1 numbers, but 0 labels"),
+    ],
+)
+def test_outputs_that_do_not_fit_are_named(changes, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        two_outputs(**changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d.update(others=1), "others must be a list"),
+        (lambda d: d["others"][0].pop("shape"), "output number 1: the field 'shape' is missing"),
+        (lambda d: d["others"][0].update(layer="trunk"), "layer 'value': nothing reads it"),
+        (lambda d: d["others"][0]["output"].update(kind="box"), "kind is 'box'"),
+        (lambda d: d.update(output_shape="4"), "output_shape must be a list of numbers"),
+    ],
+)
+def test_outputs_in_json_are_checked(change, says: str) -> None:
+    data = json.loads(two_outputs().to_json())
+    change(data)
+    with pytest.raises(ModelError, match=says):
+        Network.from_json(json.dumps(data))
 
 
 def test_names_of_layers_can_be_imported_from_the_module_of_networks() -> None:

@@ -1,0 +1,133 @@
+"""Several inputs of `classify`: `--input NAME=FILE`, and pictures for the input that is left out."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence, Set
+from pathlib import Path
+
+from ..inference.pictures import PictureBatches
+from ..inference.predictions import InputNames, Prediction
+from ..inference.search import InputProblem
+from ..inference.several import GivenInputs, PackedBatches, find_streamed, given_batches, given_names, name_example
+from ..inference.stream import Batch, SourceBatch
+from ..models.inputs import ImageInput, SeveralInputs
+from .answering import Inputs
+from .errors import UsageError
+from .journal.identity import Identity
+from .options import PictureOptions
+from .picture_inputs import PictureInputs
+from .text import count
+
+
+def parse_inputs(words: Sequence[str]) -> dict[str, str]:
+    """Return the files of `--input NAME=FILE` by name; UsageError for other words and names that come twice."""
+    sources: dict[str, str] = {}
+    for word in words:
+        name, equals, source = word.partition("=")
+        if not (name and equals and source):
+            raise UsageError(f"--input {word}: the name of an input and its file are needed, such as left=a.png")
+        if name in sources:
+            raise UsageError(f"--input {name}: given twice")
+        sources[name] = source
+    return sources
+
+
+def open_several(
+    spec: SeveralInputs,
+    given: GivenInputs,
+    names: Sequence[str],
+    problems: list[InputProblem],
+    options: PictureOptions,
+) -> Inputs:
+    """The examples of a network of several inputs; UsageError where pictures are missing or too many."""
+    streamed = find_streamed(spec, given)
+    if streamed is None:
+        if names or problems:
+            raise UsageError("all inputs of the network are given by --input; leave the pictures out")
+        return _AllGiven(spec, given)
+    if not names and not problems:
+        raise UsageError(
+            f"no pictures named for the input {streamed.name!r}; give files, or --input {streamed.name}=FILE"
+        )
+    assert isinstance(streamed.input, ImageInput)
+    return _OneStreamed(names, problems, spec, given, (streamed.name, streamed.input), options)
+
+
+class _OneStreamed(PictureInputs):
+    """Pictures for one input beside others that are the same for all of them."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        problems: list[InputProblem],
+        spec: SeveralInputs,
+        given: GivenInputs,
+        streamed: tuple[str, ImageInput],
+        options: PictureOptions,
+    ) -> None:
+        super().__init__(names, problems, streamed[1], options)
+        self.prepare = None  # rows are packed here
+        self._several, self._given, self._streamed = spec, given, streamed[0]
+
+    def identity(self) -> Identity:
+        """The inputs that are given."""
+        return _identity(self._given)
+
+    def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
+        """Leave out those answered, which are known by the names of all inputs."""
+        left = [name for name in self._names if self._name(name) not in answered]
+        self._names = left
+        return len(left)
+
+    def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
+        """Rows of all inputs."""
+        self._batches = PictureBatches(self._names, self._spec, size)
+        return PackedBatches(self._several, self._given, self._streamed, self._batches)
+
+    def _name(self, name: str) -> InputNames:
+        return name_example(self._several, self._given, self._streamed, name)
+
+
+class _AllGiven:
+    """Examples all of whose inputs are given."""
+
+    command = "classify"
+    progress_title = "classifying"
+    score = None
+    prepare = None
+
+    def __init__(self, spec: SeveralInputs, given: GivenInputs) -> None:
+        self._spec, self._given = spec, given
+        self._answered: Set[str | int] = frozenset()
+        self.problems: list[InputProblem] = []
+
+    def describe(self, answered: int) -> str:
+        """`3 inputs`."""
+        return count(answered, "input")
+
+    def identity(self) -> Identity:
+        """The inputs that are given."""
+        return _identity(self._given)
+
+    def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
+        """Leave out those answered."""
+        self._answered = answered
+        return sum(name not in answered for name in given_names(self._spec, self._given))
+
+    def batches(self, size: int) -> Iterable[Batch]:
+        """Rows of all inputs."""
+        return given_batches(self._spec, self._given, size, self._answered)
+
+    def refuse(self, name: str | int, reason: str) -> None:
+        """Note that a worker could not answer."""
+        self.problems.append(InputProblem(name, reason))
+
+    def note(self, predictions: Iterable[Prediction]) -> None:
+        """Nothing is known of inputs that an answer could be compared with."""
+
+
+def _identity(given: GivenInputs) -> Identity:
+    """What was given, by the contents of its arrays: a file may have changed since an interruption."""
+    sums = {name: f"{zlib.crc32(array.tobytes()):08x}" for name, array in given.arrays.items()}
+    return {"inputs": {name: f"{Path(given.sources[name]).name} {sums[name]}" for name in sorted(sums)}}

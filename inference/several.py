@@ -1,0 +1,155 @@
+"""Inputs of a network that has several: those that are given once, and the one that is streamed, packed into rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..models.errors import InputError
+from ..models.inputs import ImageInput, NamedInput, SeveralInputs
+from .features import SUFFIXES, read_features
+from .pictures import read_picture
+from .predictions import InputNames
+
+MAX_GIVEN_BYTES = 1 << 30  # of one input's file, which is held whole
+
+
+@dataclass(frozen=True)
+class GivenInputs:
+    """Inputs that are given once, by name: what they were read from, and arrays [1, *shape] or [N, *shape]."""
+
+    sources: dict[str, str]
+    arrays: dict[str, np.ndarray]
+
+    @property
+    def count(self) -> int:
+        """The number of examples; inputs that have one only are used for all."""
+        return max((len(array) for array in self.arrays.values()), default=1)
+
+    def rows(self, first: int, last: int) -> dict[str, np.ndarray]:
+        """Return the inputs of some examples, by name."""
+        return {
+            name: np.broadcast_to(array, (last - first, *array.shape[1:])) if len(array) == 1 else array[first:last]
+            for name, array in self.arrays.items()
+        }
+
+
+def read_given(spec: SeveralInputs, sources: Mapping[str, str]) -> GivenInputs:
+    """Read inputs by name: pictures, arrays (.npy, .npz), rows of features, or numbers with commas between them.
+
+    InputError for a name that the network does not have, for what cannot be used, and where two inputs have several
+    examples but not the same number.
+    """
+    parts = {part.name: part for part in spec.parts}
+    arrays = {}
+    for name, source in sources.items():
+        if name not in parts:
+            raise InputError(f"the network has no input {name!r}; its inputs are {', '.join(map(repr, parts))}")
+        try:
+            arrays[name] = _read(parts[name], source)
+        except InputError as error:
+            raise InputError(f"input {name!r}: {error}") from None
+    counts = {len(array) for array in arrays.values()} - {1}
+    if len(counts) > 1:
+        told = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
+        raise InputError(f"the inputs do not have the same number of examples: {told}")
+    return GivenInputs(dict(sources), arrays)
+
+
+def find_streamed(spec: SeveralInputs, given: GivenInputs) -> NamedInput | None:
+    """Return the input that pictures are read for, the one that is not given; None where all are.
+
+    InputError where several are left, or the one that is left is not an image.
+    """
+    left = [part for part in spec.parts if part.name not in given.arrays]
+    if len(left) > 1 or (left and not isinstance(left[0].input, ImageInput)):
+        names = ", ".join(repr(part.name) for part in left)
+        raise InputError(f"the network has {len(spec.parts)} inputs; those that are missing are {names}")
+    if left and given.count > 1:
+        raise InputError(f"{given.count} examples are given, but {left[0].name!r} is missing")
+    return left[0] if left else None
+
+
+class PackedBatches:
+    """Iterates over (names, rows [B, F]) of examples of several inputs: of `given`, and of `pictures` if there are any.
+
+    `pictures` are (names, batches) for the input `streamed`.
+    """
+
+    def __init__(
+        self,
+        spec: SeveralInputs,
+        given: GivenInputs,
+        streamed: str,
+        pictures: Iterable[tuple[Sequence[str], np.ndarray]],
+    ) -> None:
+        self._spec = spec
+        self._given = given
+        self._streamed = streamed
+        self._pictures = pictures
+
+    def __iter__(self) -> Iterator[tuple[list[InputNames], np.ndarray]]:
+        for names, batch in self._pictures:
+            arrays = {**self._given.rows(0, len(batch)), self._streamed: batch}
+            named = [name_example(self._spec, self._given, self._streamed, name) for name in names]
+            yield named, self._spec.pack(arrays)
+
+
+def given_batches(
+    spec: SeveralInputs, given: GivenInputs, batch_size: int, answered: Set[str | int] = frozenset()
+) -> Iterator[tuple[list[InputNames], np.ndarray]]:
+    """Yield (names, rows [B, F]) of examples all of whose inputs are given; those in `answered` are left out."""
+    left = [number for number, name in enumerate(given_names(spec, given)) if name not in answered]
+    names = given_names(spec, given)
+    for first in range(0, len(left), batch_size):
+        numbers = left[first : first + batch_size]
+        rows = [spec.pack(given.rows(number, number + 1)) for number in numbers]
+        yield [names[number] for number in numbers], np.concatenate(rows)
+
+
+def given_names(spec: SeveralInputs, given: GivenInputs) -> list[InputNames]:
+    """Return the names of the examples all of whose inputs are given."""
+    names = []
+    for number in range(given.count):
+        sources = {}
+        for part in spec.parts:
+            is_one = len(given.arrays[part.name]) == 1
+            sources[part.name] = given.sources[part.name] + ("" if is_one else f"[{number}]")
+        names.append(InputNames(sources))
+    return names
+
+
+def name_example(spec: SeveralInputs, given: GivenInputs, streamed: str, name: str) -> InputNames:
+    """Return the name of an example whose input `streamed` was read from `name`."""
+    return InputNames({part.name: name if part.name == streamed else given.sources[part.name] for part in spec.parts})
+
+
+def _read(part: NamedInput, source: str) -> np.ndarray:
+    """One example or several of one input, float32 [N, *shape]."""
+    if isinstance(part.input, ImageInput):
+        values = read_picture(source, part.input)
+        return values if values.ndim == 4 else values[None]
+    features = part.input.features
+    if Path(source).suffix.lower() not in SUFFIXES:
+        return _numbers(source, features)
+    with read_features(Path(source), features) as rows:
+        if 4 * len(rows) * features > MAX_GIVEN_BYTES:
+            raise InputError(f"{len(rows)} rows; at most {MAX_GIVEN_BYTES // (4 * features)} are held")
+        return next(rows.batches(len(rows))).astype(np.float32)
+
+
+def _numbers(text: str, count: int) -> np.ndarray:
+    """Numbers that were written in place of a file's name."""
+    try:
+        values = [float(word) for word in text.split(",")] if "_" not in text else []
+    except ValueError:
+        values = []
+    if not values or not all(map(math.isfinite, values)):
+        raise InputError(f"{text!r} is neither a file of features ({', '.join(SUFFIXES)}) nor numbers such as 0.5,2")
+    if len(values) != count:
+        raise InputError(f"{len(values)} numbers; {count} are needed")
+    return np.array([values], np.float32)
