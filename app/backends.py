@@ -41,7 +41,7 @@ def session_on(backend: Backend, model: Model, options: RunOptions) -> Session:
     """A session of a model on one backend, as the options ask for it; what its launches are is told."""
     from ..runtime.session import Session
 
-    session = Session(model, backend, options.dtype, options.batch_size, _launch_options(options))
+    session = Session(model, backend, options.dtype, options.batch_size, _launch_options(options), complain)
     if session.launches_note is not None and not options.quiet:
         complain(session.launches_note)
     return session
@@ -105,8 +105,12 @@ def choice_note(name: str) -> str | None:
 
 
 def _counts(options: RunOptions) -> dict[str, Any]:
-    """Warm-up and iterations as the Neuron backend takes them, where they were given."""
-    given = {"warmup": options.warmup, "iterations": options.iterations}
+    """Return warm-up, iterations and the limit of a compilation as the Neuron backend takes them, where given."""
+    given = {
+        "warmup": options.warmup,
+        "iterations": options.iterations,
+        "compile_seconds": options.compile_timeout,
+    }
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -123,6 +127,7 @@ def _begin(options: RunOptions) -> str:
         "--warmup": options.warmup is not None,
         "--iters": options.iterations is not None,
         "--device-times": options.device_times,
+        "--compile-timeout": options.compile_timeout is not None,
     }
     without_effect = [option for option, is_given in given.items() if is_given]
     if without_effect and not options.quiet:

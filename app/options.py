@@ -46,6 +46,15 @@ NkiVersion = Annotated[
         show_default="0.6 if NKI_COMPILER_FRONTEND is custom, else 0.7",
     ),
 ]
+CompileTimeoutOption = Annotated[
+    int | None,
+    typer.Option(
+        "--compile-timeout",
+        parser=whole(1, 1_000_000),
+        metavar="SECONDS",
+        help="On the chip: for compiling one launch, after which smaller launches are tried. [default: 1800]",
+    ),
+]
 NrtpyOption = Annotated[
     Path | None,
     typer.Option(
@@ -115,6 +124,7 @@ class RunOptions:
             "tracing.",
         ),
     ] = False
+    compile_timeout: CompileTimeoutOption = None
     nrtpy: NrtpyOption = None
     form: FormatOption = "table"
     output: OutputOption = None

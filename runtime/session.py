@@ -12,8 +12,9 @@ from ..models.checks import describe_shape
 from ..models.files import Model
 from ..models.golden import probabilities_of
 from .backend import DTYPES, Backend, BackendInfo, KernelError, LaunchTime
+from .fallback import FallbackLaunches
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
-from .launches import plan_launches
+from .launches import Launches, plan_launches
 from .timing import LayerTiming, Row, Totals, named_timelines
 
 DEFAULT_BATCH_SIZE = 64
@@ -78,8 +79,7 @@ class BatchSession(Protocol):
 class Session:
     """Runs a model's network on a backend in one dtype ("float32", "bfloat16" or "float16").
 
-    `launches_note` says how many launches it takes, or why each layer has launches of its own; None where it is one, or
-    as was asked for.
+    With `warn`, launches that the chip refuses become slower ones (fallback.py), of which it is told.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Session:
         dtype: str = "float32",
         batch_size: int = DEFAULT_BATCH_SIZE,
         launches: LaunchOptions = DEFAULT_LAUNCHES,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; at least 1 is needed")
@@ -98,9 +99,18 @@ class Session:
         self.dtype = dtype
         self.batch_size = batch_size
         self._numpy_dtype = DTYPES[dtype]
-        self._launches = plan_launches(model, dtype, self.info, launches, batch_size)
-        self.launches_note = self._launches.note
+        self._launches: Launches
+        if warn is not None and self.info.name == "neuron":
+            self._launches = FallbackLaunches(model, dtype, self.info, launches, batch_size, warn)
+        else:
+            self._launches = plan_launches(model, dtype, self.info, launches, batch_size)
         self.rows = self._launches.rows
+
+    @property
+    def launches_note(self) -> str | None:
+        """How many launches it takes, or why each layer has launches of its own; None where it is one, or as was asked
+        for."""
+        return self._launches.note
 
     def run(self, x: np.ndarray, progress: Progress | None = None) -> Result:
         """Run inputs [N, *network.input.shape], at most `batch_size` at a time; see `stream`."""

@@ -92,7 +92,7 @@ class Worker:
 
     def _begin(self, setup: Setup) -> Hello:
         backend = setup.opener(progress=self._progress.append, warn=self._warnings.append)
-        self._session = Session(setup.model, backend, setup.dtype, launches=setup.launches)
+        self._session = Session(setup.model, backend, setup.dtype, launches=setup.launches, warn=self._warnings.append)
         self._prepare = setup.prepare
         return Hello(self._session.info, self._session.rows, platform.node(), os.getpid(), __version__)
 

@@ -152,9 +152,26 @@ def test_a_suite_is_predicted_also_where_there_is_a_chip(cli, chip, calls) -> No
 
 def test_what_the_compiler_refuses_is_one_line(cli, chip, feature_model) -> None:
     chip.setenv("STAND_IN_NKI", "compile")
-    outcome = cli("bench", "--model", feature_model, "--format", "json", "--quiet")
+    outcome = cli("bench", *by_layer(feature_model), "--format", "json", "--quiet")
     assert outcome.status == 2 and "[NCC_EBVF030] The number of instructions" in outcome.err
     assert len(outcome.err.splitlines()) == 1
+
+
+def test_what_the_compiler_refuses_runs_in_smaller_launches(cli, chip, pictures, picture_model) -> None:
+    arguments = ("classify", pictures, "--model", picture_model, "--format", "json", "--verify")
+    chip.setenv("STAND_IN_NKI", "large:60")
+    outcome = cli(*arguments)
+    report = outcome.json()
+    assert outcome.status == 0 and report["verify"]["passed"] and report["backend"] == "neuron"
+    assert "[NCC_EBVF030]" in outcome.err and "too many instructions" in outcome.err and "; going on " in outcome.err
+    assert [layer["name"] for layer in report["layers"]] == ["network"]
+
+
+def test_a_compilation_that_takes_too_long_is_no_dead_end(cli, chip, feature_model) -> None:
+    chip.setenv("STAND_IN_NKI", "slow")
+    outcome = cli("bench", "--model", feature_model, "--compile-timeout", 1, "--format", "json")
+    assert outcome.status == 2 and "not compiled within 1 s (--compile-timeout)" in outcome.err
+    assert "going on layer by layer" in outcome.err  # which is as slow here
 
 
 def test_a_core_that_is_lost_is_status_3(cli, chip, feature_model) -> None:

@@ -1,0 +1,139 @@
+"""Slower launches where the chip does not compile or run the ones that were planned.
+
+    the launches as they were asked for
+    launches of at most half the instructions of the largest of those
+    layer by layer
+
+Which is the next is settled when a launch fails, from what the launches are made of: nothing here knows how a network
+is told to its kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .. import simulator
+from ..models.files import Model
+from .backend import ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
+from .launch_options import LaunchOptions
+from .launches import Launches, Progress, Ran, plan_launches
+from .neuron.errors import CompileError, ExecutionError
+from .timing import Row, add_times
+
+Result = TypeVar("Result")
+Timelines = tuple[object | None, ...]
+
+
+@dataclass(frozen=True)
+class PlannedLaunch:
+    """A kernel, the shapes and dtypes of its operands, and its other arguments."""
+
+    kernel: Any
+    operands: tuple[tuple[tuple[int, ...], str], ...]
+    parameters: tuple[tuple[str, Any], ...]
+
+    def count_instructions(self, target: str) -> int:
+        """Return the instructions that the kernel unrolls to, by walking its shapes on the simulator."""
+        specs = [simulator.TensorSpec(shape, dtype) for shape, dtype in self.operands]
+        run = simulator.run(self.kernel, *specs, target=target, functional=False, **dict(self.parameters))
+        return len(run.program)
+
+
+class _Recorder:
+    """A backend that notes what it is asked to time, and runs nothing."""
+
+    def __init__(self, info: BackendInfo) -> None:
+        self.info = info
+        self.launches: list[PlannedLaunch] = []
+
+    def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
+        raise NotImplementedError
+
+    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
+        operands = tuple((tuple(spec.shape), np.dtype(spec.dtype).name) for spec in specs)
+        self.launches.append(PlannedLaunch(kernel, operands, tuple(sorted(parameters.items()))))
+        return LaunchResult((), LaunchTime(0.0))
+
+
+def planned_launches(launches: Launches, info: BackendInfo, batch: int) -> tuple[PlannedLaunch, ...]:
+    """Return what a batch of that size launches, in order."""
+    recorder = _Recorder(info)
+    launches.time(recorder, batch)
+    return tuple(recorder.launches)
+
+
+class FallbackLaunches:
+    """Launches of a network that become slower ones where the chip refuses them, and say so by `warn`.
+
+    Its rows stay those of the launches that were planned: one for the network, whose time is then that of all launches
+    together.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dtype: str,
+        info: BackendInfo,
+        options: LaunchOptions,
+        batch: int,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._plan: Callable[[LaunchOptions], Launches] = lambda changed: plan_launches(
+            model, dtype, info, changed, batch
+        )
+        self._name = model.network.name
+        self._info = info
+        self._options = options
+        self._warn = warn
+        self._current = self._plan(options)
+        self._is_halved = False
+        self.rows: tuple[Row, ...] = self._current.rows
+        self.note: str | None = self._current.note
+
+    def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
+        """See `Launches`. A batch whose launches fail runs again from its start."""
+        ran = self._attempt(len(data), lambda launches: launches.run(backend, data, progress))
+        return replace(ran, times=self._folded(ran.times), timelines=self._shown(ran.timelines))
+
+    def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], Timelines]:
+        """See `Launches`."""
+        times, timelines = self._attempt(batch, lambda launches: launches.time(backend, batch))
+        return self._folded(times), self._shown(timelines)
+
+    def _attempt(self, batch: int, work: Callable[[Launches], Result]) -> Result:
+        while True:
+            try:
+                return work(self._current)
+            except (CompileError, ExecutionError) as error:
+                slower = self._slower(batch)
+                if slower is None:
+                    raise
+                self._current, told = slower
+                self._warn(f"{self._name}: {error}; going on {told}")
+                self.note = told
+
+    def _slower(self, batch: int) -> tuple[Launches, str] | None:
+        """Return the next slower launches, and what they are in words; None where there are none."""
+        if self._options.per == "layer":
+            return None
+        if not self._is_halved:
+            self._is_halved = True
+            failed = planned_launches(self._current, self._info, batch)
+            limit = max(1, max(launch.count_instructions(self._info.target) for launch in failed) // 2)
+            halves = self._plan(replace(self._options, instructions=limit))
+            if planned_launches(halves, self._info, batch) != failed:
+                return halves, f"in launches of at most {limit:,} instructions"
+        self._options = replace(self._options, per="layer")
+        return self._plan(self._options), "layer by layer"
+
+    def _folded(self, times: tuple[LaunchTime, ...]) -> tuple[LaunchTime, ...]:
+        if len(times) == len(self.rows):
+            return times
+        return add_times([(time,) for time in times])
+
+    def _shown(self, timelines: Timelines) -> Timelines:
+        return timelines if len(timelines) == len(self.rows) else (None,) * len(self.rows)
