@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import ml_dtypes
@@ -36,12 +37,17 @@ class LaunchTime:
     """What one launch of a kernel took, in microseconds, and what it did.
 
     `latency_us` is what the backend's `latency_label` says, `device_us` the time on the device alone where that was
-    measured beside it; each with its 99th percentile where one is known. `device_by` names what measured the time
-    on the device. `flops` are 2 for a multiply-accumulate and 1 for an elementwise operation, `hbm_bytes` what moved to
-    and from HBM; both are counted, and 0 where nobody counts them. `bound_by` and `mfu` (0..1) are None where the
-    backend does not know them. `latency_error` is how far a predicted time is likely to be off, as a share of it; None
-    where it is measured or nobody can tell. `form` is how a convolution multiplies its filters (network/forms.py), None
-    where there is none or nobody tells.
+    measured beside it; each with its 99th percentile where one is known, and `device_by` names what measured
+    the time on the device. `flops` are the model's operations: 2 for a multiply-accumulate and 1 for an
+    elementwise operation; `hardware_flops` what the PE array multiplied, zeros,
+    warm-up and transposes included; `hbm_bytes` what moved to and from HBM. They are 0 where nobody counts them.
+
+    `critical` are the microseconds of the critical path by resource (simulator/timing/critical_path.py), which add up
+    to `latency_us`; `bound_by` is the resource with most of them. `mfu` and `hfu` (0..1) are of `active_us`, in which
+    the instructions and DMAs that did the work ran, beside others'. None, or empty, where the backend does not know
+    them. `latency_error` is how far a predicted time is likely to be off, as a share of it; None where it is measured
+    or nobody can tell. `form` is how a convolution multiplies its filters (network/forms.py), None where there is none
+    or nobody tells.
     """
 
     latency_us: float
@@ -55,6 +61,10 @@ class LaunchTime:
     latency_error: float | None = None
     form: str | None = None
     device_by: str | None = None
+    hardware_flops: int = 0
+    hfu: float | None = None
+    active_us: float | None = None
+    critical: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,13 +75,13 @@ class LaunchResult:
     are, and `np.asarray` brings their values.
     `timeline` is a `simulator.Run` without outputs where the simulator was asked to keep timelines, else None. Of a
     kernel that runs the layers of a network, and on a backend that can tell them apart, `layers` has what each of them
-    took, in the order in which they run; they and `launch_us`, the launch before them, add up to the time.
+    took, in the order in which they run; they and `launch`, what is no layer's, add up to the time.
     """
 
     outputs: tuple[Any, ...]
     time: LaunchTime
     timeline: object | None = None
-    launch_us: float = 0.0
+    launch: LaunchTime | None = None
     layers: tuple[LaunchTime, ...] = ()
 
 

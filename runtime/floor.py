@@ -1,17 +1,28 @@
-"""The least time in which a network could be computed: what no kernel, however good, can undercut on this machine."""
+"""The least time in which a network could be computed: what no form that we may run can undercut on this machine.
+
+A launch loads something first and stores its result last, which takes both DMAs' latencies. Between these lies the
+longer of two. Memory: the filters and matrices and what is read of the input, once, at the rate that the DMA engines
+sustain. The Tensor Engine: the multiplications whose operands are not padding, on a full array at its full clock; those
+of 3x3 filters at the least that minimal filtering leaves of them (kernels/convolution/forms.py). What other engines may
+multiply (depthwise convolutions) is left out. The derivation is in docs/predictions.md.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+from ..kernels.convolution.forms import PAIRS, SQUARES, matrices, worthwhile
 from ..kernels.tiling.packing import PARTITIONS
+from ..models.checks import INPUT
+from ..models.layers import Conv2d, Layer
 from ..models.network import Network
 from ..simulator.chip import find_target
-from ..simulator.timing.constants import machine
+from ..simulator.timing.constants import Machine, machine
 from .backend import DTYPES
 
 _FLOAT32_PASSES = 4  # of the Tensor Engine, whose full clock is for 16 bits (trainium2_arch)
+_FILTERED = 3  # taps along an axis that minimal filtering combines
 
 
 @dataclass(frozen=True)
@@ -23,16 +34,74 @@ class Floor:
 
 
 def floor_of(network: Network, dtype: str, batch: int, target: str) -> Floor:
-    """The launch, and the longer of two: all weights, inputs and outputs crossing HBM once at the rate that DMA
-    sustains; all multiply-accumulates on a full array at the full clock."""
-    constants = machine(target)
-    size = DTYPES[dtype].itemsize
-    weights = sum(math.prod(shape) for shape in network.tensor_shapes().values())
-    passing = batch * (math.prod(network.input.shape) + network.row_size)
-    moved_ns = size * (weights + passing) / constants.dma_sustained
+    """The floor of a network for a batch in a dtype on a target ("trn1", "trn2" or "trn3")."""
+    constants, chip = machine(target), find_target(target)
+    itemsize = DTYPES[dtype].itemsize
+    first, last = _latencies(constants)
+    moved_ns = itemsize * _elements(network, batch) / constants.dma_sustained
+    least = _filtering_share(chip.generation == 2, itemsize)
     shapes = network.shapes()
-    work = sum(layer.multiply_accumulates(*[shapes[name] for name in layer.inputs]) for layer in network.layers)
-    passes = _FLOAT32_PASSES if dtype == "float32" else 1
-    computed_ns = batch * work * passes / (PARTITIONS**2 * find_target(target).tensor_ghz)
+    work = sum(_multiplications(layer, shapes[layer.inputs[0]], least) for layer in network.layers)
+    passes = _FLOAT32_PASSES if dtype == "float32" else 0.5 if itemsize == 1 else 1
+    computed_ns = batch * work * passes / (PARTITIONS**2 * chip.tensor_ghz)
     longer = max(moved_ns, computed_ns)
-    return Floor((constants.launch_ns + longer) / 1000, "hbm" if moved_ns >= computed_ns else "tensor")
+    floor_ns = constants.launch_ns + first + longer + last
+    return Floor(floor_ns / 1000, "hbm" if moved_ns >= computed_ns else "tensor")
+
+
+def _latencies(m: Machine) -> tuple[float, float]:
+    """Nanoseconds from the first trigger to its data, and from the last result to its place in HBM, by the quicker of
+    prepared and generated descriptors."""
+    return (
+        min(m.load_first_byte_static_ns, m.load_first_byte_ns) + m.load_landing_ns,
+        min(m.store_first_byte_static_ns, m.store_first_byte_ns) + m.store_landing_ns,
+    )
+
+
+def _elements(network: Network, batch: int) -> int:
+    """Numbers that must come from HBM: filters and matrices, and of the input what the first layer reads of it."""
+    weights, shapes = 0, network.shapes()
+    for layer in network.layers:
+        if layer.multiply_accumulates(*[shapes[name] for name in layer.inputs]):
+            weights += sum(math.prod(shape) for shape in layer.tensors().values() if len(shape) > 1)
+    readers = [layer for layer in network.layers if INPUT in layer.inputs]
+    shape = network.input.shape
+    if len(readers) != 1:
+        return weights
+    (reader,) = readers
+    if isinstance(reader, Conv2d) and len(shape) == 3:
+        down, across = (_axis(reader, shape, axis)[1] for axis in (0, 1))
+        return weights + batch * shape[0] * down * across
+    return weights + batch * math.prod(shape) * (reader.kind in ("dense", "flatten"))
+
+
+def _filtering_share(gen2: bool, itemsize: int) -> float:
+    """The least share of a 3x3 filter's products that a form leaves, of those that are taken unasked."""
+    steps = _FILTERED**2
+    shares = {PAIRS: matrices(PAIRS, steps) / (2 * steps), SQUARES: matrices(SQUARES, steps) / (4 * steps)}
+    return min([1.0, *(shares[form] for form in worthwhile(gen2, itemsize))])
+
+
+def _multiplications(layer: Layer, shape: tuple[int, ...], filtering: float) -> float:
+    """Multiply-accumulates of a layer that the Tensor Engine cannot do without, for one example."""
+    if not isinstance(layer, Conv2d):
+        return layer.multiply_accumulates(shape)
+    if layer.groups == layer.in_channels > 1:
+        return 0.0
+    pairs = math.prod(_axis(layer, shape, axis)[0] for axis in (0, 1))
+    filtered = layer.stride == (1, 1) and _FILTERED in layer.kernel_size
+    return pairs * layer.out_channels * (layer.in_channels // layer.groups) * (filtering if filtered else 1.0)
+
+
+def _axis(layer: Conv2d, shape: tuple[int, ...], axis: int) -> tuple[int, int]:
+    """Along an axis (0 down, 1 across): taps of all outputs that meet no padding, and rows of the input that they meet.
+    Outputs that pooling drops do not count."""
+    side, count = shape[1 + axis], layer.output_shape(shape)[1 + axis] * layer.pool_size
+    step, apart, before = layer.stride[axis], layer.dilation[axis], layer.padding[axis]
+    met = [
+        place
+        for output in range(count)
+        for tap in range(layer.kernel_size[axis])
+        if 0 <= (place := output * step + tap * apart - before) < side
+    ]
+    return len(met), len(set(met))

@@ -17,6 +17,7 @@ from ..simulator.chip import find_target
 from .backend import DTYPES, ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .layer_launches import plan_layers
+from .model_flops import row_operations, with_model_flops
 from .network.cut import NetworkPlan
 from .network.layout import LaidOut
 from .network.plan import NetworkLaunch
@@ -84,6 +85,7 @@ class LayerLaunches:
         for step in self._steps:
             _keep(*step.operands)
         self.rows = tuple(step.row for step in self._steps)
+        self._work = row_operations(model.network, self.rows)
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
         """See `Launches`."""
@@ -105,7 +107,7 @@ class LayerLaunches:
             progress(len(launches) / len(self._steps))
         classes = _no_classes(size) if self._of_values else np.asarray(launches[-1].outputs[0])
         scores = answers[0] if len(answers) == 1 else np.concatenate([answers[n] for n in sorted(answers)], axis=1)
-        return Ran(scores, classes, *_told(launches))
+        return Ran(scores, classes, *self._told(launches, size))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
@@ -114,7 +116,13 @@ class LayerLaunches:
             data = [ArraySpec(with_batch(shape, batch), self._dtype) for shape in step.input_shapes]
             operands = [ArraySpec(operand.shape, operand.dtype) for operand in step.operands]
             launches.append(backend.time(kernel, *data, *operands, **step.parameters))
-        return _told(launches)
+        return self._told(launches, batch)
+
+    def _told(
+        self, launches: list[LaunchResult], batch: int
+    ) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
+        times = [with_model_flops(launch.time, work, batch) for launch, work in zip(launches, self._work, strict=True)]
+        return tuple(times), tuple(launch.timeline for launch in launches)
 
 
 class NetworkLaunches:
@@ -144,6 +152,7 @@ class NetworkLaunches:
             self.rows = (Row("launch", "run_network", before, after), *layers)
         else:
             self.rows = (Row("network", "run_network", before, after),)
+        self._work = row_operations(model.network, self.rows)
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
         """See `Launches`."""
@@ -163,7 +172,7 @@ class NetworkLaunches:
             scores.append(np.asarray(value)[:size])
             classes.append(np.asarray(result.outputs[1])[:size])
         found = _no_classes(len(data)) if self._of_values else np.concatenate(classes)
-        return Ran(np.concatenate(scores), found, *self._rows_of(results))
+        return Ran(np.concatenate(scores), found, *self._rows_of(results, len(data)))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
@@ -178,7 +187,7 @@ class NetworkLaunches:
                 constants = ArraySpec((PARTITIONS, max(1, planned.laid_out.columns)), np.dtype(np.float32))
                 result = backend.time(self._kernel, x, weights, constants, **planned.parameters())
                 results.append((number, planned, result))
-        return self._rows_of(results)
+        return self._rows_of(results, batch)
 
     def _operands_of(self, segment: int, laid_out: LaidOut) -> tuple[np.ndarray, np.ndarray]:
         """Weights and constants, laid out once for all sizes of batches that arrange them alike."""
@@ -189,13 +198,13 @@ class NetworkLaunches:
         return self._operands[key]
 
     def _rows_of(
-        self, results: list[tuple[int, NetworkLaunch, LaunchResult]]
+        self, results: list[tuple[int, NetworkLaunch, LaunchResult]], batch: int
     ) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """The times of all launches, each with the number of its segment and how it was planned, by row; the timelines
         of each segment's first launch stand at its first row."""
         if not self._tells_layers:
             (time,) = add_times([(result.time,) for *_, result in results])
-            return (time,), (results[0][2].timeline,)
+            return (with_model_flops(time, self._work[0], batch),), (results[0][2].timeline,)
         times: list[LaunchTime] = [*add_times([(_launch_of(result),) for *_, result in results])]
         timelines: list[object | None] = [results[0][2].timeline]
         for number in range(len(self._plan.segments)):
@@ -204,7 +213,8 @@ class NetworkLaunches:
             times += add_times(layers)
             first = launches[0][1].timeline if number else None
             timelines += [None if n else first for n in range(len(layers[0]))]
-        return tuple(times), tuple(timelines)
+        modelled = [with_model_flops(time, work, batch) for time, work in zip(times, self._work, strict=True)]
+        return tuple(modelled), tuple(timelines)
 
 
 def _layers_of(planned: NetworkLaunch, result: LaunchResult) -> tuple[LaunchTime, ...]:
@@ -217,17 +227,14 @@ def _layers_of(planned: NetworkLaunch, result: LaunchResult) -> tuple[LaunchTime
 
 def _launch_of(result: LaunchResult) -> LaunchTime:
     """The time of a launch beside that of its layers."""
-    return LaunchTime(result.launch_us, bound_by="latency", mfu=0.0, latency_error=result.time.latency_error)
+    assert result.launch is not None  # a kernel that runs the layers of a network, on a backend that tells them apart
+    return replace(result.launch, latency_error=result.time.latency_error)
 
 
 def _keep(*operands: np.ndarray) -> None:
     """Weights: nobody may write to them from now on, so that a backend may keep them on the device."""
     for operand in operands:
         operand.setflags(write=False)
-
-
-def _told(launches: list[LaunchResult]) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
-    return tuple(launch.time for launch in launches), tuple(launch.timeline for launch in launches)
 
 
 def _no_classes(size: int) -> np.ndarray:

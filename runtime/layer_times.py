@@ -1,101 +1,141 @@
-"""What each layer of a network took, from the timeline of the one launch that runs them all.
+"""What each layer of a network took, from the schedule of the one launch that runs them all.
 
 The kernel names what a layer gives "layer/<pass>/<layer>" (kernels/network.py). In program order, the instructions up
-to the last that writes such a tensor are that layer's. A layer's time is from the moment the layer before was done to
-the moment it was done: loads and matmuls that ran ahead of that take no time of their own, and the rows add up.
+to the last that writes such a tensor are that layer's; those that warm up the Tensor Engine are the launch's
+(kernels/tiling/warm_up.py). A layer's time is that of its instructions on the critical path, so that the rows add up to
+the launch, in whole picoseconds exactly; what ran beside the critical path takes no time of its own. What a layer did,
+in operations and bytes, it did while its own instructions ran: beside those of other layers, it may be.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import simulator
-from ..kernels.tiling.packing import PARTITIONS
+from ..simulator.program_timing import array_flops, peak_flops
 from ..simulator.run import Parts
+from ..simulator.timing.critical_path import RESOURCES, critical_times
 from .backend import LaunchTime
 
-BOUND_SHARE = 0.5  # of a layer's time, from which an engine bounds it
+LAUNCH = ""  # the owner of what is no layer's
 _PREFIX = "layer/"
+_WARM_UP = "warm_up"
 
 
 class _Share:
     """The instructions of one layer, over all passes."""
 
     def __init__(self) -> None:
-        self.latency = 0.0
-        self.flops = self.matmul_flops = self.hbm_bytes = 0
-        self.busy: dict[str, float] = {}
+        self.flops = self.matmul_flops = self.hardware_flops = self.hbm_bytes = 0
+        self.ran: list[tuple[float, float]] = []
 
 
-def layer_times(run: simulator.Run) -> tuple[LaunchTime, ...]:
-    """A time for each layer that the kernel names, in their order; nothing for other kernels."""
+def layer_times(run: simulator.Run) -> tuple[LaunchTime | None, tuple[LaunchTime, ...]]:
+    """The time of the launch, and of each layer that the kernel names, in their order; nothing for other kernels."""
     parts = layer_parts(run)
     if parts is None:
-        return ()
-    shares: dict[str, _Share] = {}
-    for name, start, end in parts.spans:
-        shares.setdefault(name, _Share()).latency += end - start
-    for index, owner in enumerate(parts.owners):
-        _count(shares[parts.spans[owner][0]], run, index)
-    return tuple(_time(run, share) for share in shares.values())
+        return None, ()
+    names = [name for name, _, _ in parts.spans]
+    shares = {name: _Share() for name in (LAUNCH, *names)}
+    owners = [names[owner] if owner >= 0 else LAUNCH for owner in parts.owners]
+    for owner, instruction, (start, done) in zip(owners, run.program, _spans(run)):
+        share = shares[owner]
+        share.flops += instruction.flops
+        share.hbm_bytes += instruction.hbm_bytes
+        if instruction.engine.name == "tensor":
+            share.matmul_flops += instruction.flops
+            share.hardware_flops += array_flops(instruction, run.prediction.target)
+        share.ran.append((start, done))
+    spent = critical_times(run.critical_path, lambda step: owners[step.position])
+    work = sum(sum(times.values()) for times in spent.values())
+    spent.setdefault(LAUNCH, {})["launch"] = round(1e6 * run.latency_us) - work
+    peak = peak_flops(run.prediction.target) * run.prediction.cores
+    times = {name: _time(share, spent.get(name, {}), peak, run.launch_us) for name, share in shares.items()}
+    launch = times.pop(LAUNCH)
+    return launch, tuple(times.values())
 
 
 def layer_parts(run: simulator.Run) -> Parts | None:
-    """When each layer was at work in each pass, and which instructions are its own; None for other kernels."""
-    schedule, program = run.prediction.schedule, run.program
-    owners = [_layer_of(instruction) for instruction in program]
-    named = [index for index, owner in enumerate(owners) if owner]
-    if not named:
-        return None
-    ends = [index for index, after in zip(named, [*named[1:], None]) if after is None or owners[after] != owners[index]]
-    spans: list[tuple[str, float, float]] = []
-    numbers: list[int] = []
-    done, first = 0.0, 0
-    for last in ends:
-        finished = max(schedule.done[index] for index in range(first, last + 1) if owners[index] == owners[last])
-        name = owners[last].partition("/")[2]
-        if last == ends[-1]:
-            last, finished = len(program) - 1, schedule.makespan
-        finished = max(done, finished)
-        numbers += [len(spans)] * (last + 1 - first)
-        spans.append((name, done, finished))
-        done, first = finished, last + 1
-    return Parts(tuple(spans), tuple(numbers))
+    """When each layer was done in each pass, one after the other, and which instructions are its own (-1: none's); None
+    for other kernels."""
+    done: dict[int, float] = {}  # by block: a layer in a pass
+    names: dict[int, str] = {}
+    owners: list[int] = []
+    for program, schedule in zip(run.prediction.programs, run.prediction.schedules):
+        labels = [_label_of(instruction) for instruction in program]
+        if not set(labels) - {"", _WARM_UP}:
+            return None
+        numbers = _numbered(labels)
+        for label, number, time in zip(labels, numbers, schedule.done):
+            if number >= 0 and label:
+                done[number] = max(time, done.get(number, 0.0))
+                names.setdefault(number, label.partition("/")[2])
+        owners += numbers
+    spans, before = [], 0.0
+    for number in sorted(names):
+        after = run.prediction.makespan if number == len(names) - 1 else max(before, done[number])
+        spans.append((names[number], before, after))
+        before = after
+    return Parts(tuple(spans), tuple(owners))
 
 
-def _layer_of(instruction: Any) -> str:
-    """ "<pass>/<layer>" where the instruction writes or stores what a layer gives, else nothing."""
+def _numbered(labels: Sequence[str]) -> list[int]:
+    """The block of each instruction: that of the next label, or of the last; -1 where it warms up the Tensor Engine."""
+    numbers = [-1] * len(labels)
+    block, current = 0, ""
+    for index in range(len(labels) - 1, -1, -1):
+        label = labels[index]
+        if label == _WARM_UP:
+            continue
+        if label and label != current:
+            block, current = block - 1, label
+        numbers[index] = min(block, -1)
+    return [-1 if label == _WARM_UP else number - block for label, number in zip(labels, numbers)]
+
+
+def _label_of(instruction: Any) -> str:
+    """ "<pass>/<layer>" where the instruction writes or stores what a layer gives, _WARM_UP where it warms up the
+    Tensor Engine, else nothing."""
     is_store = instruction.dma is not None and not instruction.dma.load
     for access in instruction.reads if is_store else instruction.writes:
-        label: str = access.allocation.label
+        label: str = access.allocation.told[0]
         if label.startswith(_PREFIX):
-            return label[len(_PREFIX) :].rpartition(" sbuf[")[0]
+            return label[len(_PREFIX) :]
+    for access in (*instruction.writes, *instruction.reads):
+        if access.allocation.told[0] == _WARM_UP:
+            return _WARM_UP
     return ""
 
 
-def _count(share: _Share, run: simulator.Run, index: int) -> None:
-    instruction, schedule = run.program[index], run.prediction.schedule
-    share.flops += instruction.flops
-    share.hbm_bytes += instruction.hbm_bytes
-    unit = instruction.engine.name
-    if unit == "tensor":
-        share.matmul_flops += instruction.flops
-    busy = schedule.end[index] - schedule.start[index]
-    if index in schedule.moving:
-        unit = "dma"
-        start, end = schedule.moving[index]
-        busy = max(busy, end - start)
-    share.busy[unit] = share.busy.get(unit, 0.0) + busy
+def _spans(run: simulator.Run) -> Iterable[tuple[float, float]]:
+    """From when to when each instruction of the program ran: from the end of what it waited for last, to its result."""
+    return (span for s in run.prediction.schedules for span in zip(s.since, s.done))
 
 
-def _time(run: simulator.Run, share: _Share) -> LaunchTime:
-    unit = max(share.busy, key=lambda name: share.busy[name])
-    bound = share.latency > 0 and share.busy[unit] >= BOUND_SHARE * share.latency
-    peak = 2 * PARTITIONS**2 * run.prediction.target.tensor_ghz * share.latency  # as Run.mfu has it
+def _time(share: _Share, spent: dict[str, int], peak: float, launch_us: float) -> LaunchTime:
+    critical = {name: spent[name] / 1e6 for name in RESOURCES if spent.get(name)}
+    active_us = _union(share.ran) / 1000 + (launch_us if "launch" in spent else 0.0)
+    hfu = share.hardware_flops / (peak * 1000 * active_us) if active_us else 0.0
+    useful = min(share.matmul_flops, share.hardware_flops)
     return LaunchTime(
-        share.latency / 1000,
-        flops=share.flops,
+        sum(spent.values()) / 1e6,
+        flops=0 if "launch" in spent else share.flops,
         hbm_bytes=share.hbm_bytes,
-        bound_by=unit if bound else "latency",
-        mfu=share.matmul_flops / peak if peak else 0.0,
+        bound_by=max(critical, key=lambda name: critical[name]) if critical else None,
+        mfu=0.0 if "launch" in spent or not useful else hfu * (useful / share.hardware_flops),
+        hardware_flops=share.hardware_flops,
+        hfu=hfu,
+        active_us=active_us,
+        critical=critical,
     )
+
+
+def _union(spans: list[tuple[float, float]]) -> float:
+    """The time in which any of the spans runs."""
+    total = end = 0.0
+    for start, done in sorted(spans):
+        if done > end:
+            total += done - max(start, end)
+            end = done
+    return total

@@ -75,8 +75,12 @@ class SimulatedBackend:
                 bound_by=run.bound_by,
                 mfu=run.mfu,
                 latency_error=run.latency_error,
+                hardware_flops=run.hardware_flops,
+                hfu=run.hfu,
+                active_us=run.latency_us,
+                critical=run.critical.by_resource,
             )
-            self._timed[key] = LaunchResult((), time, timeline, run.launch_us, layer_times(run))
+            self._timed[key] = LaunchResult((), time, timeline, *layer_times(run))
         return self._timed[key]
 
     def _run(self, kernel: Any, arrays: tuple[Any, ...], parameters: dict[str, Any], functional: bool) -> simulator.Run:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from .backend import LaunchTime
 
@@ -24,10 +24,11 @@ class Row:
 class LayerTiming:
     """A row of the table, over all batches.
 
-    Shapes have all inputs on their batch axis; flops, bytes and microseconds are sums over the batches. `share` is of
-    the whole time, `bound_by` that of the longest batch, `mfu` the one that the sums give. `device_us` is the time on
-    the device alone where a chip's backend was asked for it, and `device_by` names what measured it; `latency_us` is
-    then the host round trip.
+    Shapes have all inputs on their batch axis; flops, bytes and microseconds are sums over the batches, as are the
+    parts of `critical`, of which `bound_by` is the largest. `share` is of the whole time; `mfu` and `hfu` are of
+    `active_us`, the time in which the row's own instructions and DMAs ran. `device_us` is the time on the device alone
+    where a chip's backend was asked for it, and `device_by` names what measured it; `latency_us` is then the host round
+    trip.
     `latency_error` is the expected error of a predicted time, as a share of it; `form` how a convolution multiplies its
     filters, in the longest batch.
     """
@@ -47,6 +48,10 @@ class LayerTiming:
     latency_error: float | None = None
     form: str | None = None
     device_by: str | None = None
+    hardware_flops: int = 0
+    hfu: float | None = None
+    active_us: float | None = None
+    critical: Mapping[str, float] = field(default_factory=dict)
 
 
 class Totals:
@@ -104,6 +109,10 @@ class Totals:
                 device_by=time.device_by,
                 latency_error=time.latency_error,
                 form=time.form,
+                hardware_flops=time.hardware_flops,
+                hfu=time.hfu,
+                active_us=time.active_us,
+                critical=dict(time.critical),
             )
             for row, time in zip(self._rows, self._sums)
         )
@@ -130,21 +139,59 @@ def named_timelines(rows: Sequence[Row], timelines: Iterable[object | None]) -> 
 
 
 def _sum(one: LaunchTime, other: LaunchTime, longest: LaunchTime) -> LaunchTime:
-    latency = one.latency_us + other.latency_us
-    used = _plus(*(None if time.mfu is None else time.mfu * time.latency_us for time in (one, other)))
+    critical = add_critical((one.critical, other.critical))
     return LaunchTime(
-        latency_us=latency,
+        latency_us=one.latency_us + other.latency_us,
         latency_us_p99=_plus(one.latency_us_p99, other.latency_us_p99),
         device_us=_plus(one.device_us, other.device_us),
         device_us_p99=_plus(one.device_us_p99, other.device_us_p99),
         device_by=longest.device_by,
         flops=one.flops + other.flops,
         hbm_bytes=one.hbm_bytes + other.hbm_bytes,
-        bound_by=longest.bound_by,
-        mfu=used / latency if used is not None and latency else None,
+        bound_by=max(critical, key=lambda name: critical[name]) if critical else longest.bound_by,
+        mfu=_utilization([(_active(time), time.mfu) for time in (one, other)]),
         latency_error=mean_error([(one.latency_us, one.latency_error), (other.latency_us, other.latency_error)]),
         form=longest.form,
+        hardware_flops=one.hardware_flops + other.hardware_flops,
+        hfu=_utilization([(_active(time), time.hfu) for time in (one, other)]),
+        active_us=_plus(one.active_us, other.active_us),
+        critical=critical,
     )
+
+
+def add_critical(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Microseconds by resource, added up in whole picoseconds."""
+    total: dict[str, float] = {}
+    for part in parts:
+        for name, time in part.items():
+            total[name] = round(total.get(name, 0.0) + time, 6)
+    return total
+
+
+def total_utilization(layers: Iterable[LayerTiming], total_us: float) -> tuple[float | None, float | None]:
+    """MFU and HFU of all rows over the whole time; None where a row's is not known, or no time passed."""
+    rows = list(layers)
+    spans = [row.latency_us if row.active_us is None else row.active_us for row in rows]
+    found: list[float | None] = []
+    for values in ([row.mfu for row in rows], [row.hfu for row in rows]):
+        known = [value * span for value, span in zip(values, spans) if value is not None]
+        found.append(sum(known) / total_us if total_us and len(known) == len(rows) else None)
+    return found[0], found[1]
+
+
+def _active(time: LaunchTime) -> float:
+    return time.latency_us if time.active_us is None else time.active_us
+
+
+def _utilization(parts: Iterable[tuple[float, float | None]]) -> float | None:
+    """That of several spans (microseconds, utilization) together; None where one is not known or there is no time."""
+    total = used = 0.0
+    for span, share in parts:
+        if share is None:
+            return None
+        total += span
+        used += span * share
+    return used / total if total else None
 
 
 def mean_error(parts: Iterable[tuple[float, float | None]]) -> float | None:

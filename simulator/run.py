@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import html
-from .chip import PARTITIONS
 from .errors import require
 from .instruction import Instruction
-from .program_timing import EngineUse, Event, ProgramTiming
+from .program_timing import EngineUse, Event, ProgramTiming, peak_flops
 from .sanitizer import SanitizerFinding
 from .timing import trace
 from .timing.capacity import Memory
@@ -113,8 +112,23 @@ class Run:
     def mfu(self) -> float:
         """Model FLOPs utilisation as AWS's profiler defines it: matmul operations over what the PE array could do in
         16 bits in the whole time, 2 * 128 * 128 * clock, also for float32 (profile-schema-reference.rst)."""
-        peak = 2 * PARTITIONS**2 * self.prediction.target.tensor_ghz * 1000 * self.prediction.cores  # FLOP a us
-        return self.prediction.matmul_flops / (peak * self.latency_us)
+        return min(self.prediction.matmul_flops, self.hardware_flops) / (self._peak * self.latency_us)
+
+    @property
+    def hardware_flops(self) -> int:
+        """What the PE array multiplied: matmuls and transposes, at most what it can in 16 bits (8-bit rows in pairs
+        count once)."""
+        return self.prediction.hardware_flops
+
+    @property
+    def hfu(self) -> float:
+        """Hardware FLOPs utilisation: `hardware_flops` over what the PE array could do, as `mfu` has it."""
+        return self.hardware_flops / (self._peak * self.latency_us)
+
+    @property
+    def _peak(self) -> float:
+        """What the PE arrays of all cores could multiply in a microsecond, in 16 bits."""
+        return peak_flops(self.prediction.target) * 1000 * self.prediction.cores
 
     @property
     def mbu(self) -> float:

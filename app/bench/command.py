@@ -18,11 +18,13 @@ HELP = """Time networks, single kernels or published suites.
 Without --model, --kernel and --suite, all bundled networks are shown, one batch of each. On the simulator times
 are predicted, and only shapes are walked unless --verify asks for the values too; on a chip they are measured.
 
-A row is one launch of a kernel: its time with the launch, what bounds it (tensor, vector, scalar, gpsimd, dma,
-or latency where no engine is busy for half of it), its share of the whole, MFU (of the bfloat16 peak in every
-dtype), bytes moved to and from HBM and the bandwidth that makes. Below a table stands
-which layers multiply their filters otherwise than directly, one tap after the
-other (`form` in JSON; docs/convolutions.md).
+A row is a layer, or a launch of a kernel: its time, which is what its instructions take of the critical path (0 where
+they all run beside others'), so that rows add up; what bounds it, the resource with most of that time (launch,
+DMA issue, DMA latency, DMA bandwidth, tensor, vector, scalar, gpsimd, semaphore, other core); its share; the time
+in which its own instructions run; MFU and HFU, of the bfloat16 peak in every dtype; bytes moved to and from HBM
+and the bandwidth that makes while they run (docs/predictions.md tells how to read a critical path). Below a table
+stands which layers multiply their filters otherwise than directly, one tap after the other (`form` in JSON;
+docs/convolutions.md).
 
 \b
 Examples:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ..text import printable
 
-TIGHT = 60  # below it, tables of layers show times and shares alone, and records are no tables
+TIGHT = 70  # below it, tables of layers show times and shares alone, and records are no tables
 NARROW = 40  # a window that is narrower wraps what it shows
 WIDE = 200  # of a file or a pipe, which have no width of their own
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .html_markup import Markup, element, microseconds, percent, quantity
+from .html_markup import Markup, element, fragment, microseconds, percent, quantity
+from .resources import TITLES, by_size, title
 
 if TYPE_CHECKING:
     from ...runtime.timing import LayerTiming
     from .report import LayerTable
 
-BOUNDS = {
-    "tensor": "Tensor Engine",
-    "vector": "Vector Engine",
-    "scalar": "Scalar Engine",
-    "gpsimd": "GpSimd Engine",
-    "dma": "DMA",
-    "latency": "latency",
-}
 _WIDTH, _HEIGHT = 960, 470
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 24, 20, 56
 _FP32_PASSES = 4  # of the PE array in a float32 matmul (peak fp32 FLOPS in AWS's architecture guides)
@@ -37,7 +30,7 @@ def time_bar(table: LayerTable) -> Markup:
     segments = []
     for layer in table.layers:
         share = layer.latency_us / total if total else 0.0
-        bound = f", bound by {BOUNDS.get(layer.bound_by or '', layer.bound_by)}" if layer.bound_by else ""
+        bound = f", bound by {title(layer.bound_by)}" if layer.bound_by else ""
         segments.append(
             element(
                 "span",
@@ -51,7 +44,35 @@ def time_bar(table: LayerTable) -> Markup:
         "div",
         element("p", table.title, " ", element("b", f"{microseconds(total)} \u00b5s"), class_="bar-title"),
         element("div", segments, class_="bar", role="img", aria_label=f"Shares of the layers of {table.title}"),
+        resource_bar(table.critical) if table.critical else None,
         class_="bar-row",
+    )
+
+
+def resource_bar(critical: Mapping[str, float]) -> Markup:
+    """One bar of the critical path, a segment each resource, and a line with their figures."""
+    total = sum(critical.values()) or 1.0
+    parts = by_size(critical)
+    segments = [
+        element(
+            "span",
+            class_=f"segment {name if name in TITLES else 'unknown'}",
+            style=f"flex-grow:{max(time / total, 1e-6):.6f}",
+            title=f"{title(name)}: {microseconds(time)} \u00b5s, {percent(time / total)}",
+        )
+        for name, time in parts
+    ]
+    words = [
+        element(
+            "li",
+            element("span", class_=f"swatch {name if name in TITLES else 'unknown'}"),
+            f"{title(name)} {microseconds(time)} \u00b5s",
+        )
+        for name, time in parts
+    ]
+    return fragment(
+        element("div", segments, class_="bar thin", role="img", aria_label="Shares of the resources"),
+        element("ul", element("li", "critical path:"), words, class_="legend"),
     )
 
 
@@ -60,7 +81,7 @@ def bound_legend(layers: Sequence[LayerTiming]) -> Markup:
     there = {bound_class(layer) for layer in layers}
     items = [
         element("li", element("span", class_=f"swatch {key}"), name)
-        for key, name in (*BOUNDS.items(), ("unknown", "not known"))
+        for key, name in (*TITLES.items(), ("unknown", "none: beside other rows, or not known"))
         if key in there
     ]
     return element("ul", element("li", "bound by"), items, class_="legend")

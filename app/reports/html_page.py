@@ -22,14 +22,22 @@ if TYPE_CHECKING:
 # anything.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
+ONE_LAUNCH = "run_network"  # the kernel of a row that stands for a launch of all layers
+
 _TERMS = (
     ("predicted", "computed by the simulator from a model of the NeuronCore's engines, not measured"),
     ("measured", "on a NeuronCore; host round trip: the wall clock around a call, from host memory to host memory"),
     ("share", "of the time of all rows of the table"),
-    ("bound by", "the engine, or DMA, that is busy for the largest part of the kernel; latency if for less than half"),
-    ("MFU", "matrix multiplications done, of those the PE array could do in 16 bits in the whole time, in every dtype"),
-    ("operations", "2 for a multiply-accumulate, 1 for an elementwise operation"),
+    ("operations", "of the model, by its shapes: 2 for a multiply-accumulate, 1 for an elementwise operation"),
     ("HBM traffic", "bytes read from and written to the memory of the device"),
+)
+_PREDICTED_TERMS = (
+    ("critical path", "what each nanosecond was spent on, walked back from the end along what was waited for"),
+    ("time of a layer", "that of its own instructions on the critical path; 0 where they all run beside others'"),
+    ("bound by", "the resource with most of the critical time of the row"),
+    ("MFU", "the model's multiplications, of those the PE array could do in 16 bits, in every dtype"),
+    ("HFU", "the same of all that the array did: zeros that fill it, warm-up and transposes among it"),
+    ("of a row", "MFU, HFU and bandwidth are over the time in which its own instructions and DMAs run"),
 )
 
 
@@ -101,14 +109,14 @@ def _tiles(report: Report) -> Markup | None:
     total = report.total_us
     tiles = [
         (f"{microseconds(total)} \u00b5s{_plus_minus(report.latency_error)}", f"{_label(report)}, in all"),
-        (str(len(layers)), "rows, each a kernel" if len(layers) > 1 else "row, a kernel"),
+        _rows_tile(report),
     ]
     if report.cores is not None:
         elapsed = f"{microseconds(report.cores.elapsed_us)} \u00b5s"
         tiles.append((elapsed, f"passed on the busiest of {report.cores.count} cores"))
-    known = [layer.mfu * layer.latency_us for layer in layers if layer.mfu is not None]
-    if len(known) == len(layers) and total:
-        tiles.append((percent(sum(known) / total), "MFU"))
+    mfu, hfu = report.utilization
+    if mfu is not None and hfu is not None:
+        tiles.append((percent(mfu), f"MFU; HFU {percent(hfu)}"))
     moved = sum(layer.hbm_bytes for layer in layers)
     if moved and total:
         tiles.append((quantity(moved, "B"), f"HBM traffic, {quantity(moved / total * 1e6, 'B/s')}"))
@@ -117,6 +125,16 @@ def _tiles(report: Report) -> Markup | None:
         tiles.append((longest.name, f"takes longest, {percent(longest.latency_us / total)}"))
     items = [element("li", element("b", value), element("span", label)) for value, label in tiles]
     return element("ul", items, class_="tiles")
+
+
+def _rows_tile(report: Report) -> tuple[str, str]:
+    """How many rows there are, and what a row is."""
+    kernels = [row.kernel for table in report.tables for row in table.layers]
+    count = len(kernels) - kernels.count(ONE_LAUNCH)
+    if ONE_LAUNCH in kernels:
+        launches = "one launch" if kernels.count(ONE_LAUNCH) == 1 else f"{kernels.count(ONE_LAUNCH)} launches"
+        return (str(count), f"layers in {launches}") if count else (launches, "of a whole network")
+    return (str(count), "kernels, a launch each" if count > 1 else "kernel, one launch")
 
 
 def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | None:
@@ -189,7 +207,8 @@ def _suite(report: Report) -> Markup | None:
 
 
 def _footer(report: Report) -> Markup:
-    terms = [fragment(element("dt", term), element("dd", meaning)) for term, meaning in _TERMS]
+    meanings = _TERMS if report.latency_kind == "measured" else (*_TERMS, *_PREDICTED_TERMS)
+    terms = [fragment(element("dt", term), element("dd", meaning)) for term, meaning in meanings]
     versions = f"trninfer {__version__}, Python {platform.python_version()}, NumPy {metadata.version('numpy')}"
     if report.backend == "neuron":
         from ...runtime.neuron.environment import neuron_packages

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .html_charts import bound_class
 from .html_markup import Markup, element, microseconds, percent, quantity, shape_text
+from .resources import short
 
 if TYPE_CHECKING:
     from ...runtime.measure.suites import SuiteRow
@@ -59,6 +60,7 @@ def layer_table(layers: LayerTable, label: str, host: bool) -> Markup:
         ("share", True),
         ("bound by", False),
         ("MFU", True),
+        ("HFU", True),
         ("operations", True),
         ("HBM traffic", True),
         *([] if host else [("bandwidth", True)]),
@@ -69,7 +71,7 @@ def layer_table(layers: LayerTable, label: str, host: bool) -> Markup:
         "tr",
         element("th", "total", scope="row", colspan=4),
         cell(microseconds(total), total),
-        element("td", colspan=3 + p99 + device),
+        element("td", colspan=4 + p99 + device),
         _quantity_cell(sum(layer.flops for layer in layers.layers), "FLOP"),
         _quantity_cell(sum(layer.hbm_bytes for layer in layers.layers), "B"),
         None if host else element("td"),
@@ -79,7 +81,8 @@ def layer_table(layers: LayerTable, label: str, host: bool) -> Markup:
 
 def _layer_row(prefix: str, layer: LayerTiming, total: float, p99: bool, device: bool, host: bool) -> Markup:
     share = layer.latency_us / total if total else 0.0
-    bandwidth = layer.hbm_bytes / layer.latency_us * 1e6 if layer.latency_us else None
+    span = layer.latency_us if layer.active_us is None else layer.active_us
+    bandwidth = layer.hbm_bytes / span * 1e6 if span else None
     bar = element("span", class_=f"meter {bound_class(layer)}", style=f"width:{100 * share:.2f}%")
     return element(
         "tr",
@@ -91,8 +94,9 @@ def _layer_row(prefix: str, layer: LayerTiming, total: float, p99: bool, device:
         _microseconds_cell(layer.latency_us_p99) if p99 else None,
         _microseconds_cell(layer.device_us) if device else None,
         element("td", bar, element("span", percent(share)), class_="num share", data_value=f"{share:.17g}"),
-        element("td", element("span", class_=f"swatch {bound_class(layer)}"), layer.bound_by or "\u2013"),
-        cell("\u2013") if layer.mfu is None else cell(percent(layer.mfu), layer.mfu),
+        element("td", element("span", class_=f"swatch {bound_class(layer)}"), short(layer.bound_by)),
+        _percent_cell(layer.mfu),
+        _percent_cell(layer.hfu),
         _quantity_cell(layer.flops, "FLOP"),
         _quantity_cell(layer.hbm_bytes, "B"),
         None if host else cell("\u2013") if bandwidth is None else _quantity_cell(bandwidth, "B/s"),
@@ -101,6 +105,10 @@ def _layer_row(prefix: str, layer: LayerTiming, total: float, p99: bool, device:
 
 def _microseconds_cell(value: float | None) -> Markup:
     return cell("\u2013") if value is None else cell(microseconds(value), value)
+
+
+def _percent_cell(value: float | None) -> Markup:
+    return cell("\u2013") if value is None else cell(percent(value), value)
 
 
 def _quantity_cell(value: float, unit: str) -> Markup:

@@ -111,6 +111,9 @@ def to_document(report: Report) -> dict[str, Any]:
         "predictions": [prediction_record(prediction) for prediction in report.predictions],
         "layers": layers,
         "total_us": total_us,
+        "critical": report.critical,
+        "mfu": report.utilization[0],
+        "hfu": report.utilization[1],
         "latency_error": report.latency_error,
         "host_seconds": report.host_seconds,
         "verify": dataclasses.asdict(report.verify) if report.verify is not None else None,
@@ -226,7 +229,9 @@ def _is_nested(value: Any) -> bool:
 
 
 def _cell(value: Any) -> Any:
-    """Shapes as 1x64x32; everything else as it is."""
+    """Shapes as 1x64x32, records as JSON; everything else as it is."""
+    if isinstance(value, dict):
+        return json.dumps(value)
     if isinstance(value, (list, tuple)) and all(isinstance(item, int) for item in value):
         return "x".join(map(str, value))
     return value

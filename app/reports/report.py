@@ -60,6 +60,30 @@ class LayerTable:
         return sum(layer.latency_us for layer in self.layers)
 
     @property
+    def critical(self) -> dict[str, float]:
+        """Microseconds of the critical path by resource; empty where it is not known of every row."""
+        from ...runtime.timing import add_critical
+
+        total = add_critical(layer.critical for layer in self.layers)
+        return total if round(sum(total.values()) - self.total_us, 3) == 0 else {}
+
+    @property
+    def mfu(self) -> float | None:
+        """MFU over the whole time; None where it is not known of every row."""
+        return self._utilization[0]
+
+    @property
+    def hfu(self) -> float | None:
+        """HFU over the whole time; None where it is not known of every row."""
+        return self._utilization[1]
+
+    @property
+    def _utilization(self) -> tuple[float | None, float | None]:
+        from ...runtime.timing import total_utilization
+
+        return total_utilization(self.layers, self.total_us)
+
+    @property
     def latency_error(self) -> float | None:
         """The expected error of the predicted total, as a share of it."""
         from ...runtime.timing import mean_error
@@ -122,6 +146,21 @@ class Report:
     def total_us(self) -> float:
         """The time of all layers."""
         return sum(table.total_us for table in self.tables)
+
+    @property
+    def critical(self) -> dict[str, float]:
+        """Microseconds of the critical paths of all tables by resource; empty where one is not known."""
+        from ...runtime.timing import add_critical
+
+        parts = [table.critical for table in self.tables]
+        return add_critical(parts) if all(parts) else {}
+
+    @property
+    def utilization(self) -> tuple[float | None, float | None]:
+        """MFU and HFU over the whole time of all tables; None where one is not known."""
+        from ...runtime.timing import total_utilization
+
+        return total_utilization([layer for table in self.tables for layer in table.layers], self.total_us)
 
     def word_for(self, label: str) -> str:
         """A label as people read it: `none` for the one that says that the input is none of the classes."""

@@ -11,7 +11,9 @@ from rich.table import Table
 from ...inference.predictions import OutputAnswer, Prediction
 from ...runtime.neuron.compiled import DEVICE_LABEL
 from .console import BOX, Columns, cell, new_table, print_line, print_pairs, to_text
+from .html_markup import percent
 from .report import LayerTable, Report
+from .resources import by_size, short
 
 if TYPE_CHECKING:
     from ...runtime.measure.compare import BackendComparison, ComparedLaunch
@@ -144,7 +146,9 @@ def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> 
         columns = _measured_columns(table, report) if report.latency_kind == "measured" else _predicted_columns(table)
         names = [(cell(layer.name, "bold"), cell(layer.kernel)) for layer in table.layers]
         print_pairs(console, table.title, [(("layer", "kernel"), names), *columns])
-        print_line(console, f"total {_total(table, report)} on {report.target} in {report.dtype}")
+        print_line(console, f"total {_total(table, report)} on {report.target} in {report.dtype}{_utilization(table)}")
+        if table.critical:
+            print_line(console, f"critical path: {_critical(table)}")
         if table.floor is not None:
             bound = {"hbm": "what must cross HBM once", "tensor": "multiply-accumulates at full clock"}
             least = f"{_microseconds(table.floor.latency_us)} us, a launch and {bound[table.floor.bound_by]}"
@@ -173,13 +177,15 @@ def _shape_column(layers: LayerTable) -> Columns:
 
 def _predicted_columns(layers: LayerTable) -> list[Columns]:
     rows = layers.layers
-    times = [(cell(_microseconds(row.latency_us), "bold"), cell(row.bound_by or "-")) for row in rows]
-    shares = [(cell(_percent(row.share)), cell(_percent(row.mfu))) for row in rows]
-    moved = [(cell(f"{_quantity(row.hbm_bytes)}B"), cell(_bandwidth(row, row.latency_us))) for row in rows]
+    times = [(cell(_microseconds(row.latency_us), "bold"), cell(short(row.bound_by))) for row in rows]
+    shares = [(cell(_percent(row.share)), cell(_microseconds(row.active_us))) for row in rows]
+    used = [(cell(_percent(row.mfu)), cell(_percent(row.hfu))) for row in rows]
+    moved = [(cell(f"{_quantity(row.hbm_bytes)}B"), cell(_bandwidth(row, row.active_us))) for row in rows]
     return [
         _shape_column(layers),
         (("predicted us", "bound by"), times),
-        (("share", "MFU"), shares),
+        (("share", "active us"), shares),
+        (("MFU", "HFU"), used),
         (("HBM bytes", "bandwidth"), moved),
     ]
 
@@ -210,6 +216,19 @@ def _total(table: LayerTable, report: Report) -> str:
         by = f", by {means}" if means else ""
         total += f", {_microseconds(sum(device))} us ({DEVICE_LABEL.partition(', ')[2]}{by})"
     return total
+
+
+def _utilization(table: LayerTable) -> str:
+    """MFU and HFU of the whole time, where they are known."""
+    if table.mfu is None or table.hfu is None:
+        return ""
+    return f": MFU {_percent(table.mfu)}, HFU {_percent(table.hfu)}"
+
+
+def _critical(table: LayerTable) -> str:
+    """What the time was spent on: `tensor 53.9 us, vector 18.3, ...`."""
+    parts = [f"{short(name)} {_microseconds(time)}" for name, time in by_size(table.critical)]
+    return f"{parts[0]} us, {', '.join(parts[1:])}" if len(parts) > 1 else f"{parts[0]} us"
 
 
 def _print_comparison(console: Console, comparison: BackendComparison) -> None:
@@ -252,7 +271,7 @@ def _bandwidth(layer: LayerTiming, microseconds: float | None) -> str:
 
 
 def _percent(part: float | None) -> str:
-    return "-" if part is None else f"{100 * part:.1f} %"
+    return "-" if part is None else percent(part)
 
 
 def _print_verdict(console: Console, report: Report) -> None:
@@ -286,7 +305,7 @@ def _microseconds(value: float | None) -> str:
 
 def _quantity(value: float) -> str:
     """Three digits and a decimal prefix."""
-    for prefix in ("", "K", "M", "G"):
+    for prefix in ("", "k", "M", "G"):
         if value < 999.5:
             return f"{value:.0f} {prefix}" if value >= 100 or not prefix else f"{value:.3g} {prefix}"
         value /= 1000

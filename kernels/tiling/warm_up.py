@@ -24,7 +24,7 @@ def warm_up(bank, item_bytes):
     if nisa.get_nc_version() == nisa.nc_version.gen2:
         return False
     count, columns = bank.shape
-    zeros = nl.ndarray((PARTITIONS, max(columns, PARTITIONS)), dtype=nl.bfloat16, buffer=nl.sbuf)
+    zeros = nl.ndarray((PARTITIONS, max(columns, PARTITIONS)), dtype=nl.bfloat16, buffer=nl.sbuf, name="warm_up")
     nisa.memset(dst=zeros, value=0.0, engine=nisa.engine.vector)
     for n in range(max(1, COLUMNS * item_bytes // columns)):
         nisa.nc_matmul(dst=bank, stationary=zeros[:, 0:count], moving=zeros[:, 0:columns], accumulate=n > 0)

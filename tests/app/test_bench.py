@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from trninfer.app.bench.what_if import parse_constants
+from trninfer.app.reports.console import TIGHT
 from trninfer.runtime.measure import suites
 from trninfer.runtime.measure.kernel_cases import kernel_names
 from trninfer.runtime.neuron import environment
@@ -190,7 +191,7 @@ def test_tables_fit_narrow_windows(cli, picture_model, monkeypatch, width) -> No
     monkeypatch.setenv("COLUMNS", str(width))
     told = cli("bench", "--model", picture_model).out
     assert max(map(len, told.splitlines())) <= width and "predicted us" in told.replace("predicted\n", "predicted")
-    assert ("columns shows shapes" in " ".join(told.split())) == (width < 60)
+    assert ("columns shows shapes" in " ".join(told.split())) == (width < TIGHT)
 
 
 @pytest.mark.parametrize("width", ["\u00b2", "-5", "", "9" * 30, "x"])

@@ -27,9 +27,11 @@ from trninfer.models.network import Network
 from trninfer.models.outputs import Output
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.launches import plan_launches
+from trninfer.runtime.model_flops import row_operations
 from trninfer.runtime.network.cut import NetworkPlan
-from trninfer.runtime.session import Session
+from trninfer.runtime.session import Result, Session
 from trninfer.runtime.simulated import SimulatedBackend
+from trninfer.runtime.timing import Row
 
 TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers near 1, as all layers give them
 
@@ -149,6 +151,10 @@ def test_a_launch_of_each_kind_of_layer(kind: str, dtype: str) -> None:
         assert network <= layers, f"a batch of {batch}"
 
 
+def running_rows(result: Result) -> list[Row]:
+    return [Row(row.name, row.kernel, row.input_shape, row.output_shape) for row in result.layers]
+
+
 def test_a_row_a_layer_that_add_up() -> None:
     result = session(load_model("digits-cnn"), batch=48).time(48)
     assert [row.name for row in result.layers] == ["launch", "conv1", "conv2", "conv3", "conv4", "conv5", "output"]
@@ -163,7 +169,9 @@ def test_a_row_a_layer_that_add_up() -> None:
     weights = planned.laid_out.weights(np.dtype(np.float32))
     launch = whole.launch(kernels.run_network, x, weights, planned.laid_out.constants(), **planned.parameters())
     assert launch.time.latency_us == pytest.approx(result.total_us)
-    assert sum(row.flops for row in result.layers) == launch.time.flops
+    assert sum(row.hardware_flops for row in result.layers) == launch.time.hardware_flops
+    work = row_operations(load_model("digits-cnn").network, running_rows(result))
+    assert [row.flops for row in result.layers] == [48 * each.total for each in work]
     assert sum(row.hbm_bytes for row in result.layers) == launch.time.hbm_bytes
     assert launch.time.latency_error and {row.latency_error for row in result.layers} == {launch.time.latency_error}
 

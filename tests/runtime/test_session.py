@@ -214,7 +214,7 @@ def test_sums_over_launches() -> None:
     network = Network("n", FeatureInput(4), (Softmax("s"),), labels(4))
     backend = Stopped([(10, 0.5, "dma"), (1, 0.1, "latency"), (30, 0.1, "tensor"), (1, 0.1, "latency")])
     row = Session(random_model(network), backend, batch_size=2, launches=LaunchOptions("layer")).time(4).layers[0]  # type: ignore[arg-type]
-    assert (row.latency_us, row.latency_us_p99, row.flops, row.hbm_bytes) == (40, 80, 20, 40)
+    assert (row.latency_us, row.latency_us_p99, row.flops, row.hbm_bytes) == (40, 80, 16, 40)
     assert row.bound_by == "tensor"
     assert row.mfu == pytest.approx((10 * 0.5 + 30 * 0.1) / 40)
     assert row.share == pytest.approx(40 / 42)

@@ -1,0 +1,41 @@
+"""The resources of a critical path as people read them (simulator/timing/critical_path.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+TITLES = {
+    "launch": "launch",
+    "tensor": "Tensor Engine",
+    "vector": "Vector Engine",
+    "scalar": "Scalar Engine",
+    "gpsimd": "GpSimd Engine",
+    "dma_issue": "DMA issue",
+    "dma_latency": "DMA latency",
+    "dma_bandwidth": "DMA bandwidth",
+    "semaphore": "semaphores",
+    "other_core": "the other core",
+}
+LEAST_SHARE = 0.005  # of the time: what is less is told together,
+LEAST_US = 0.05  # unless all of that is not worth a word
+
+
+def short(resource: str | None) -> str:
+    """A resource in a narrow column: `tensor`, `DMA bandwidth`; a dash for none."""
+    if resource is None:
+        return "-"
+    return resource.replace("_", " ").replace("dma", "DMA")
+
+
+def title(resource: str | None) -> str:
+    """A resource in a sentence."""
+    return "not known" if resource is None else TITLES.get(resource, short(resource))
+
+
+def by_size(critical: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Resources and their microseconds, the largest first; those of hardly any time together as "other"."""
+    total = sum(critical.values())
+    large = [(name, time) for name, time in critical.items() if time >= LEAST_SHARE * total]
+    rest = total - sum(time for _, time in large)
+    found = sorted(large, key=lambda pair: -pair[1])
+    return [*found, ("other", rest)] if rest >= LEAST_US else found
