@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import traceback
@@ -42,13 +43,18 @@ class WorkerFault(RuntimeError):  # noqa: N818 (a fault of ours, not of a user)
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker needs before the first batch. `prepare` is None where batches are sent as arrays."""
+    """What a worker needs before the first batch. `prepare` is None where batches are sent as arrays.
+
+    With `sizes`, in ascending order, a batch is filled up to the next of them, so that no others are ever planned or
+    compiled; each has been run once when the worker is ready.
+    """
 
     model: Model
     opener: BackendOpener
     dtype: str
     prepare: Prepare | None = None
     launches: LaunchOptions = DEFAULT_LAUNCHES
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,7 @@ class Worker:
     def __init__(self) -> None:
         self._session: Session | None = None
         self._prepare: Prepare | None = None
+        self._sizes: tuple[int, ...] = ()
         self._progress: list[str] = []
         self._warnings: list[str] = []
 
@@ -94,6 +101,10 @@ class Worker:
         backend = setup.opener(progress=self._progress.append, warn=self._warnings.append)
         self._session = Session(setup.model, backend, setup.dtype, launches=setup.launches, warn=self._warnings.append)
         self._prepare = setup.prepare
+        self._sizes = setup.sizes
+        for size in self._sizes:
+            with contextlib.suppress(OverflowedError):  # zeros may be what a network cannot take
+                self._run(np.zeros((size, *setup.model.network.input.shape), np.float32))
         return Hello(self._session.info, self._session.rows, platform.node(), os.getpid(), __version__)
 
     def _answer(self, inputs: Any) -> BatchAnswer:
@@ -103,8 +114,22 @@ class Worker:
             inputs, failures = self._prepare(inputs)
         if not len(inputs):
             return no_answers(self._session.rows, self._session.model.network.row_size, failures)
-        (answer,) = self._session.stream([inputs])
-        return replace(answer, timelines=(None,) * len(answer.timelines), failures=failures)
+        return replace(self._run(inputs), failures=failures)
+
+    def _run(self, inputs: np.ndarray) -> BatchAnswer:
+        """Answer a batch that is filled up with its last input."""
+        assert self._session is not None
+        count = len(inputs)
+        size = next((size for size in self._sizes if size >= count), count)
+        filled = np.concatenate([inputs, np.repeat(inputs[-1:], size - count, axis=0)]) if size > count else inputs
+        (answer,) = self._session.stream([filled])
+        return replace(
+            answer,
+            size=count,
+            classes=answer.classes[:count],
+            probabilities=answer.probabilities[:count],
+            timelines=(None,) * len(answer.timelines),
+        )
 
     def _reply(self, work: Callable[[], Any]) -> Reply:
         value: Any = None
