@@ -21,6 +21,7 @@ from .ffnn import ffnn
 from .import_model import import_model
 from .lint import lint
 from .models import models
+from .serve import serve
 from .simulate import simulate
 
 # The base of what typer raises for wrong options. It is Click's, which newer versions of typer bring with them.
@@ -38,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (classify, ffnn, bench, models, doctor, lint):
+for command in (classify, ffnn, bench, serve, models, doctor, lint):
     app.command()(command)
 app.command(context_settings={"allow_interspersed_args": False})(simulate)  # options after FILE are the script's
 app.command("import")(import_model)  # the word is no name for a function

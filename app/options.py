@@ -26,6 +26,23 @@ BatchSizeOption = Annotated[
         "--batch-size", parser=whole(1, 65536), metavar="N", help="Inputs in one launch of a kernel, up to 65536."
     ),
 ]
+LaunchesOption = Annotated[
+    Per,
+    typer.Option("--launches", help="As few launches as the network takes, or one or more for each layer."),
+]
+InstructionsOption = Annotated[
+    int,
+    typer.Option(
+        "--instructions",
+        parser=whole(1),
+        metavar="N",
+        help="Of a launch of a network, at most; what takes more is cut between layers or inputs.",
+    ),
+]
+ConvolutionsOption = Annotated[
+    Form,
+    typer.Option("--form", help="Of 3x3 convolutions: with fewer matmuls where that is quicker, or direct always."),
+]
 BackendOption = Annotated[
     Literal["auto", "neuron", "sim"],
     typer.Option("--backend", help="Run on the chip or on the simulator; auto: see trninfer doctor."),
@@ -79,23 +96,9 @@ class RunOptions:
 
     dtype: DtypeOption = "float32"
     batch_size: BatchSizeOption = 1
-    launches: Annotated[
-        Per,
-        typer.Option("--launches", help="As few launches as the network takes, or one or more for each layer."),
-    ] = DEFAULT_LAUNCHES.per
-    instructions: Annotated[
-        int,
-        typer.Option(
-            "--instructions",
-            parser=whole(1),
-            metavar="N",
-            help="Of a launch of a network, at most; what takes more is cut between layers or inputs.",
-        ),
-    ] = DEFAULT_LAUNCHES.instructions
-    convolutions: Annotated[
-        Form,
-        typer.Option("--form", help="Of 3x3 convolutions: with fewer matmuls where that is quicker, or direct always."),
-    ] = DEFAULT_LAUNCHES.form
+    launches: LaunchesOption = DEFAULT_LAUNCHES.per
+    instructions: InstructionsOption = DEFAULT_LAUNCHES.instructions
+    convolutions: ConvolutionsOption = DEFAULT_LAUNCHES.form
     backend: BackendOption = "auto"
     target: TargetOption = None
     warmup: Annotated[

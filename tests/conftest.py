@@ -21,13 +21,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 from hypothesis import settings
-from PIL import Image, ImageDraw
+from small_inputs import draw_picture, write_model
 from trninfer import simulator
 from trninfer.app.main import run
-from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Network, Softmax, save_model
+from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Network, Softmax
 
 simulator.install()
 settings.register_profile("trninfer", deadline=None, max_examples=40)
@@ -123,14 +122,6 @@ def process() -> Callable[..., subprocess.Popen[bytes]]:
     return start
 
 
-def write_model(path: Path, network: Network, seed: int = 0) -> Path:
-    """A model file with random weights."""
-    random = np.random.default_rng(seed)
-    tensors = {name: random.standard_normal(shape, np.float32) * 0.3 for name, shape in network.tensor_shapes().items()}
-    save_model(path, network, tensors)
-    return path
-
-
 @pytest.fixture(scope="session")
 def picture_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small network that reads pictures of digits."""
@@ -160,16 +151,6 @@ def pictures(tmp_path: Path) -> Path:
     for number in range(3):
         draw_picture(folder / f"{number}.png", number)
     return folder
-
-
-def draw_picture(path: Path, number: int = 0) -> Path:
-    """A picture with something like a digit on it."""
-    image = Image.new("L", (60, 80), 255)
-    pen = ImageDraw.Draw(image)
-    pen.ellipse((15, 15, 45, 65), outline=0, width=5)
-    pen.line((30, 15, 30 + 8 * number, 65), fill=0, width=5)
-    image.save(path)
-    return path
 
 
 def check_schema(value: Any, schema: dict[str, Any], where: str = "report") -> None:

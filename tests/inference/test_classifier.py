@@ -1,16 +1,13 @@
-"""The classifier that is called with columns, and the examples of docs/cluster.md that call it."""
+"""The classifier that is called with columns, and the example of docs/cluster.md that calls it."""
 
 from __future__ import annotations
 
-import json
 import re
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import trninfer
+from ray_programs import run_with_ray
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "samples").glob("*.png"))[:5]
@@ -42,44 +39,18 @@ def test_wrong_columns_and_models_are_refused() -> None:
         trninfer.Classifier("digits-ffnn", backend="sim")
 
 
-def example(name: str) -> str:
-    """A block of code of docs/cluster.md."""
+def example() -> str:
+    """The example of docs/cluster.md."""
     text = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
-    found = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```", text, re.DOTALL)
+    found = re.search(r"<!-- example: data -->\n```python\n(.*?)```", text, re.DOTALL)
     assert found
     return found.group(1)
 
 
-def run(program: str) -> str:
-    """What a program prints, on a Ray of its own that listens here alone."""
-    start = (
-        "import os, ray\n"
-        "ray.init(address='local', num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level='ERROR',"
-        " object_store_memory=100 << 20)\n"
-    )
-    environment = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "OMP_NUM_THREADS": "1"}
-    script = f"import os\nos.environ.update({environment!r})\n{start}{program}"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_the_examples_of_ray_data_and_ray_serve() -> None:
-    for needed in ("pyarrow", "pandas", "fastapi"):
+def test_the_example_of_ray_data() -> None:
+    for needed in ("pyarrow", "pandas"):
         pytest.importorskip(needed)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    asking = (
-        f"from urllib.request import urlopen\n"
-        f"content = open({str(SAMPLES[0])!r}, 'rb').read()\n"
-        f"print('served', urlopen('http://127.0.0.1:{port}/', data=content, timeout=60).read().decode())\n"
-        f"serve.shutdown()\n"
-    )
-    given = f"paths = {[str(path) for path in SAMPLES]!r}\nport = {port}\n"
-    lines = run(f"{given}{example('data')}\n{example('serve')}\n{asking}").splitlines()
+    lines = run_with_ray(f"paths = {[str(path) for path in SAMPLES]!r}\n{example()}").splitlines()
     expected = trninfer.classify(SAMPLES, backend="sim").predictions
     told = dict(line.split()[:2] for line in lines if line.startswith(str(ROOT)))
     assert told == {str(answer.input): answer.label for answer in expected}
-    served = json.loads(next(line for line in lines if line.startswith("served")).partition(" ")[2])
-    assert (served["label"], served["error"]) == (expected[0].label, "")

@@ -1,0 +1,131 @@
+"""Listening for HTTP with uvicorn: connections that dawdle are closed, and a signal ends it once all is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ..inference.serving.application import GRACE
+from .errors import UsageError, reason
+
+PATIENCE = 10.0  # seconds for the head of a request to arrive, for the next one, and to take more of an answer
+MAX_CONNECTIONS = 512
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address; UsageError where it cannot be."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            bound.listen(2048)
+        except BaseException:
+            bound.close()
+            raise
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise UsageError(f"cannot listen at {host}, port {port}: {reason(error)}") from None
+    return bound
+
+
+def run_server(app: Any, bound: socket.socket, listening: Callable[[], None] = lambda: None) -> HttpServer:
+    """Answer requests at a socket until a signal comes or `app.state.stop` is called; the server, which says how it
+    ended. `listening` is called when it has begun."""
+    config = uvicorn.Config(
+        app,
+        http=_Connection,
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=int(PATIENCE),
+        timeout_graceful_shutdown=int(GRACE),
+    )
+    server = HttpServer(config, listening)
+    app.state.stop = server.stop
+    server.run(sockets=[bound])
+    return server
+
+
+class HttpServer(uvicorn.Server):
+    """Stops on the first signal when all is answered, and on the second at once; `forced_by` is that signal."""
+
+    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.forced_by: int | None = None
+        self._listening = listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start listening; signals are taken by now."""
+        await super().startup(sockets=sockets)
+        self._listening()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        if self.should_exit:
+            self.forced_by = sig
+            self.force_exit = True
+            logging.disable(logging.CRITICAL)  # of what is cut off now, nobody need be told
+        self.should_exit = True
+
+    def stop(self) -> None:
+        """Stop as by a signal."""
+        self.should_exit = True
+
+
+class _Connection(H11Protocol):
+    """A connection that is closed where the head of a request does not arrive, or its answer is not taken, in time."""
+
+    _head: asyncio.TimerHandle | None = None
+    _watch: asyncio.TimerHandle | None = None
+    _unsent = 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect_head()
+        self._look_at_unsent()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._head, self._watch):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def _expect_head(self) -> None:
+        at_work = self.cycle is not None and not self.cycle.response_complete
+        if at_work and self._head is not None:
+            self._head.cancel()
+            self._head = None
+        elif not at_work and self._head is None:
+            self._head = self.loop.call_later(PATIENCE, self._close)
+
+    def _close(self) -> None:
+        self._head = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+    def _look_at_unsent(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent and unsent >= self._unsent > 0:
+            self.transport.abort()
+            return
+        self._unsent = unsent
+        self._watch = self.loop.call_later(PATIENCE, self._look_at_unsent)

@@ -1,0 +1,255 @@
+"""`trninfer serve`: a network over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import os
+import secrets
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from ..runtime.launch_options import DEFAULT_LAUNCHES
+from . import options
+from .errors import UsageError
+from .option_groups import takes_options, whole
+from .output import write_stderr
+from .text import parse_number
+
+if TYPE_CHECKING:
+    from ..inference.serving.settings import ServingSettings
+
+TOKEN_VARIABLE = "TRNINFER_TOKEN"
+INSTALL_HINT = "pip install 'trninfer[serve]'"
+
+HELP = """Answer pictures and tensors over HTTP.
+
+Speaks the Open Inference Protocol, version 2 (as KServe and Triton do), with
+tensors as JSON or raw bytes, and takes pictures at /classify. At / is a page to
+drop a picture on, at /metrics are counts for Prometheus.
+
+\b
+Addresses:
+  GET  /v2/health/live, /v2/health/ready
+  GET  /v2, /v2/models/NAME, /v2/models/NAME/ready
+  POST /v2/models/NAME/infer   tensors: input, as the model file has it
+  POST /classify               a picture, or a form with several
+  GET  /metrics, /openapi.json, /
+
+Requests that come at once are answered in one batch: a batch is sent off when
+--max-batch inputs wait, or when the first of them has waited for --max-delay.
+Each of --workers is a process with a NeuronCore of its own (on the simulator,
+with a CPU). When more than --max-queue inputs wait, requests are refused with
+status 429 and a Retry-After; what is not answered within --timeout gets 504.
+
+It listens on this machine alone. Elsewhere (--host) every request needs a
+token, as Authorization: Bearer TOKEN. It is read from --token-file or from
+TRNINFER_TOKEN, else one is made up and shown. There is no encryption: put a
+proxy with TLS in front of it where others can listen in.
+
+Ctrl-C and SIGTERM stop it when all that was accepted is answered; the second
+one at once. For many machines: docs/serving.md.
+
+\b
+Examples:
+  trninfer serve
+  curl --data-binary @7.png http://127.0.0.1:8000/classify
+  trninfer serve --model resnet.safetensors --workers 4 --max-batch 8 --dtype bfloat16
+  trninfer serve --host 0.0.0.0 --token-file token.txt --log-format json 2>log.jsonl
+
+Exit status: 0 stopped; 2 wrong usage, or the port is taken; 3 the backend is
+not there; 130 or 143 stopped at once.
+"""
+
+
+def seconds(least: float, most: float) -> Any:
+    """A reader of an option's seconds within bounds."""
+
+    def read(text: str | float) -> float:
+        if isinstance(text, float):  # a default
+            return text
+        with contextlib.suppress(ValueError):
+            if least <= (value := parse_number(text)) <= most:
+                return value
+        raise typer.BadParameter(f"{text!r} is no number of seconds from {least:g} to {most:g}.")
+
+    return read
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What a server can be told."""
+
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1"
+    port: Annotated[
+        int, typer.Option("--port", parser=whole(0, 65535), metavar="N", help="Port to listen at; 0 takes a free one.")
+    ] = 8000
+    workers: Annotated[
+        int, typer.Option("--workers", parser=whole(1, 4096), metavar="N", help="Processes, with a NeuronCore each.")
+    ] = 1
+    decoders: Annotated[
+        int | None,
+        typer.Option(
+            "--decoders",
+            parser=whole(1, 256),
+            metavar="N",
+            help="Processes that decode pictures. [default: one a CPU, at most 4]",
+        ),
+    ] = None
+    max_batch: Annotated[
+        int, typer.Option("--max-batch", parser=whole(1, 65536), metavar="N", help="Inputs in one batch, at most.")
+    ] = 16
+    max_delay: Annotated[
+        float,
+        typer.Option(
+            "--max-delay",
+            parser=seconds(0, 60),
+            metavar="SECONDS",
+            help="How long an input waits for others to fill a batch.",
+        ),
+    ] = 0.002
+    max_queue: Annotated[
+        int,
+        typer.Option(
+            "--max-queue", parser=whole(1, 1 << 20), metavar="N", help="Inputs that may wait; more are refused."
+        ),
+    ] = 256
+    max_bytes: Annotated[
+        int,
+        typer.Option("--max-bytes", parser=whole(1, 1 << 32), metavar="N", help="Bytes in the body of one request."),
+    ] = 32 << 20
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout", parser=seconds(0.01, 86_400), metavar="SECONDS", help="For a request to be answered."
+        ),
+    ] = 30.0
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="Token that requests must carry, on its first line."),
+    ] = None
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="What clients call the model. [default: as --model]")
+    ] = ""
+    dtype: options.DtypeOption = "float32"
+    backend: options.BackendOption = "auto"
+    target: options.TargetOption = None
+    launches: options.LaunchesOption = DEFAULT_LAUNCHES.per
+    instructions: options.InstructionsOption = DEFAULT_LAUNCHES.instructions
+    convolutions: options.ConvolutionsOption = DEFAULT_LAUNCHES.form
+    nrtpy: options.NrtpyOption = None
+    log_format: Annotated[
+        Literal["auto", "text", "json"],
+        typer.Option("--log-format", help="Of the log on standard error; auto: text on a terminal, else JSON lines."),
+    ] = "auto"
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log warnings and errors only.")] = False
+
+
+@takes_options(HELP)
+def serve(
+    model: Annotated[str, typer.Option("--model", help="A bundled name or a .safetensors file.")] = "digits-cnn",
+    *,
+    options: ServeOptions,
+) -> None:
+    """Listen until a signal comes."""
+    missing = [name for name in ("fastapi", "uvicorn", "prometheus_client", "python_multipart") if not find_spec(name)]
+    if missing:
+        raise UsageError(f"trninfer serve needs {', '.join(missing)}, not installed here ({INSTALL_HINT})")
+    from ..inference.serving.application import create_application
+    from .http_server import listen, run_server
+
+    failures: list[Exception] = []
+
+    def failed(error: Exception) -> None:
+        failures.append(error)
+        app.state.stop()
+
+    bound = listen(options.host, options.port)
+    try:
+        app = create_application(_settings(model, options), failed)
+        _log_to_stderr(options)
+        name, port = app.state.server.name, bound.getsockname()[1]
+        server = run_server(app, bound, lambda: _announce(name, options.host, port))
+    finally:
+        bound.close()
+    for pool in app.state.server.pools:
+        pool.kill()
+    if failures:
+        raise failures[0]
+    raise typer.Exit(0 if server.forced_by is None else 128 + server.forced_by)
+
+
+def _settings(model: str, told: ServeOptions) -> ServingSettings:
+    from ..inference.serving.settings import ServingSettings
+    from ..runtime.launch_options import LaunchOptions
+
+    local = _is_loopback(told.host)
+    token = _token(told.token_file)
+    if token is None and not local:
+        token = secrets.token_urlsafe(24)
+        write_stderr(f"trninfer: {told.host} can be reached by others; requests need the token {token}\n")
+    try:
+        return ServingSettings(
+            model=model,
+            name=told.name,
+            dtype=told.dtype,
+            target=told.target,
+            backend=told.backend,
+            launches=LaunchOptions(told.launches, told.instructions, told.convolutions),
+            neuron_options={"nrtpy": str(told.nrtpy)} if told.nrtpy is not None else {},
+            workers=told.workers,
+            **({} if told.decoders is None else {"decoders": told.decoders}),
+            max_batch=told.max_batch,
+            max_delay=told.max_delay,
+            max_queue=max(told.max_queue, told.max_batch),
+            max_bytes=told.max_bytes,
+            timeout=told.timeout,
+            token=token,
+            hosts=("localhost", "127.0.0.1", "[::1]", told.host.lower()) if local else (),
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _token(path: Path | None) -> str | None:
+    """The token on the first line of a file, else that of the environment; None where there is none."""
+    from ..models.regular_files import describe, open_regular
+
+    if path is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    try:
+        with open_regular(path) as file:
+            return file.readline(1000).decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--token-file {path}: {describe(error)}") from None
+
+
+def _log_to_stderr(told: ServeOptions) -> None:
+    from ..inference.serving.logs import LOGGER, JsonFormatter, TextFormatter
+
+    text = told.log_format == "text" or (told.log_format == "auto" and sys.stderr is not None and sys.stderr.isatty())
+    handler = logging.StreamHandler()
+    handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # of each form that is none
+    LOGGER.setLevel(logging.WARNING if told.quiet else logging.INFO)
+
+
+def _announce(name: str, host: str, port: int) -> None:
+    from ..inference.serving.logs import log
+
+    where = f"[{host}]" if ":" in host else host
+    log("info", "listening", model=name, address=f"http://{where}:{port}/")

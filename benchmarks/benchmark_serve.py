@@ -1,0 +1,110 @@
+"""How many pictures a second `trninfer serve` answers, beside `trninfer classify` on the same pictures.
+
+    python -m trninfer.benchmarks.benchmark_serve [--pictures 200] [--clients 10] [--model digits-cnn] [--max-batch 16]
+
+Draws that many pictures into a temporary folder. `classify` answers them in one run with batches of --max-batch; then
+as many clients as asked for send them to a server one by one, each on a connection of its own, as fast as it answers.
+Rates of `classify` count from the first answer on, those of the server from when it is ready; latencies are what the
+clients see.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from trninfer.benchmarks.benchmark_stream import draw_pictures
+
+
+def classify_rate(folder: Path, model: str, batch: int) -> float:
+    """Pictures a second of `trninfer classify`, the first batch left out."""
+    words = ["classify", folder, "--model", model, "--format", "ndjson", "--quiet", "--batch-size", batch]
+    command = [sys.executable, "-m", "trninfer", *map(str, [*words, "--backend", "sim"])]
+    times = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if b'"type": "prediction"' in line:
+                times.append(time.perf_counter())
+    return (len(times) - batch) / (times[-1] - times[batch - 1])
+
+
+def start_server(model: str, batch: int) -> tuple[subprocess.Popen[str], int]:
+    """A server that is ready, and its port."""
+    words = ["serve", "--model", model, "--port", 0, "--max-batch", batch, "--log-format", "json", "--backend", "sim"]
+    command = [sys.executable, "-m", "trninfer", *map(str, words)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    line = json.loads(process.stderr.readline())
+    threading.Thread(target=lambda: list(process.stderr or ()), daemon=True).start()
+    port = int(line["address"].rpartition(":")[2].strip("/"))
+    while True:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", "/v2/health/ready")
+        if connection.getresponse().status == 200:
+            return process, port
+        time.sleep(0.2)
+
+
+def serve_rate(port: int, pictures: list[bytes], clients: int) -> tuple[float, list[float], float]:
+    """Pictures a second, the latency of each in seconds, and the mean size of the batches."""
+    numbers = itertools.count()
+    latencies: list[float] = []
+    sizes: list[int] = []
+
+    def client() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+        while (number := next(numbers)) < len(pictures):
+            began = time.perf_counter()
+            connection.request("POST", "/classify", pictures[number])
+            reply = connection.getresponse()
+            report = json.loads(reply.read())
+            latencies.append(time.perf_counter() - began)
+            if reply.status == 200:
+                sizes.append(report["predictions"][0]["batch_size"])
+
+    threads = [threading.Thread(target=client) for _ in range(clients)]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(pictures) / (time.perf_counter() - began), latencies, statistics.mean(sizes)
+
+
+def main() -> None:
+    """Print both rates."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pictures", type=int, default=200)
+    parser.add_argument("--side", type=int, default=64)
+    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--model", default="digits-cnn")
+    parser.add_argument("--max-batch", type=int, default=16)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        draw_pictures(Path(folder), given.pictures, given.side)
+        batch = classify_rate(Path(folder), given.model, given.max_batch)
+        pictures = [path.read_bytes() for path in sorted(Path(folder).iterdir())]
+    process, port = start_server(given.model, given.max_batch)
+    try:
+        rate, latencies, size = serve_rate(port, pictures, given.clients)
+    finally:
+        process.terminate()
+        process.wait(60)
+    cuts = statistics.quantiles(latencies, n=100)
+    print(f"classify, batches of {given.max_batch}: {batch:.1f} pictures/s")
+    print(f"serve, {given.clients} clients: {rate:.1f} pictures/s, {rate / batch:.2f} times; {size:.1f} in a batch")
+    print(f"latency of a request: median {1e3 * cuts[49]:.0f} ms, 99th percentile {1e3 * cuts[98]:.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""From a request's inputs to their answers, within the time that it has; and answers as reports have them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from fastapi import HTTPException
+from starlette.requests import Request
+
+from ...models.errors import InputError
+from ...models.files import Model
+from ...runtime.backend import BackendInfo, KernelError
+from ...runtime.cluster.worker import Hello
+from ...runtime.session import OverflowedError
+from ..predictions import make_predictions
+from .bodies import CLIENT_GONE, BodyReader
+from .metrics import Metrics
+from .pool import WorkerPool
+from .settings import ServingSettings
+from .signature import Signature
+from .workers import InputAnswer
+
+Answer = InputAnswer | Exception  # of one input
+
+
+class Server:
+    """What requests are answered from: the model, its workers, and the limits.
+
+    `decoders` is None where the network reads no pictures. `hello` is what a worker said when it was ready.
+    """
+
+    def __init__(self, settings: ServingSettings, model: Model, metrics: Metrics) -> None:
+        self.settings = settings
+        self.name = settings.model_name(model)
+        self.network = model.network
+        self.signature = Signature(model.network)
+        self.metrics = metrics
+        self.bodies = BodyReader(settings.max_bytes)
+        self.hello: Hello | None = None
+        self.decoders: WorkerPool | None = None
+        self.workers: WorkerPool
+        self._accepted = 0
+
+    @property
+    def pools(self) -> list[WorkerPool]:
+        """The processes, in the order in which an input passes them."""
+        return [self.workers] if self.decoders is None else [self.decoders, self.workers]
+
+    @property
+    def is_ready(self) -> bool:
+        """True while inputs are answered."""
+        return all(pool.is_ready for pool in self.pools)
+
+    @property
+    def info(self) -> BackendInfo:
+        """The backend; to be asked for when a worker has been ready."""
+        assert self.hello is not None
+        return self.hello.info
+
+    async def answer(
+        self, request: Request, sources: Sequence[Any], deadline: float, are_files: bool = False
+    ) -> list[Answer]:
+        """The answer to each input, or the error in its place; HTTPException where they are not all there in time.
+
+        Sources are inputs as the network reads them, or what the files of pictures hold. `deadline` is a time of
+        `time.monotonic`. Where the client goes away, its inputs lose their place.
+        """
+        self._admit(len(sources))
+        fields = request.scope["state"]["log"]
+        fields["inputs"] = len(sources)
+        gone = asyncio.ensure_future(_until_gone(request))
+        answers = asyncio.gather(*(self._answer(source, are_files) for source in sources), return_exceptions=True)
+        answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # else a cancelled one complains
+        try:
+            left = max(0.0, deadline - time.monotonic())
+            both: set[asyncio.Future[Any]] = {answers, gone}
+            await asyncio.wait(both, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not answers.done():
+                if gone.done():
+                    raise HTTPException(CLIENT_GONE, "the client went away")
+                raise HTTPException(504, f"not answered within {self.settings.timeout:g} seconds")
+        finally:
+            self._accepted -= len(sources)
+            gone.cancel()
+            answers.cancel()
+        given = cast("list[Answer]", answers.result())
+        fields["batch"] = max((answer.batch_size for answer in given if isinstance(answer, InputAnswer)), default=0)
+        for failure in (answer for answer in given if isinstance(answer, Exception)):
+            self.metrics.failure("input" if as_status(failure).status_code == 422 else "worker")
+        return given
+
+    async def _answer(self, source: Any, is_file: bool) -> InputAnswer:
+        if is_file:
+            assert self.decoders is not None
+            source = await self.decoders.submit(source)
+        answer: InputAnswer = await self.workers.submit(source)
+        return answer
+
+    def _admit(self, count: int) -> None:
+        """Count inputs as accepted; HTTPException where they are too many, or nobody is there to answer them."""
+        most = self.settings.max_queue
+        if count > most:
+            raise HTTPException(413, f"{count} inputs; at most {most} in one request")
+        if not self.is_ready:
+            raise HTTPException(503, "the model is not ready", {"Retry-After": "1"})
+        if self._accepted + count > most:
+            slowest = min((pool.rate * pool.workers_ready for pool in self.pools), default=0.0)
+            seconds = math.ceil(self._accepted / slowest) if slowest else 1
+            headers = {"Retry-After": str(max(1, min(60, seconds)))}
+            raise HTTPException(429, f"{self._accepted} inputs are at work already; at most {most} may be", headers)
+        self._accepted += count
+
+    def report(self, names: Sequence[str], answers: Sequence[Answer], top_k: int | None) -> dict[str, Any]:
+        """Answers as the JSON of the command line has them, each with the batch that it was in."""
+        labels = self.network.answer_labels
+        shown = min(top_k or self.settings.top_k, len(labels))
+        predictions, errors = [], []
+        for name, answer in zip(names, answers, strict=True):
+            if isinstance(answer, Exception):
+                errors.append({"input": name, "message": str(as_status(answer).detail)})
+                continue
+            classes = np.array([answer.class_index], np.int32)
+            (prediction,) = make_predictions([name], labels, classes, answer.scores[None], shown)
+            record = dataclasses.asdict(prediction)
+            predictions.append({**record, "batch_size": answer.batch_size, "batch_us": answer.batch_us})
+        head = {"schema_version": 1, "command": "serve", **self.where()}
+        return {**head, "predictions": predictions, "errors": errors}
+
+    def where(self) -> dict[str, Any]:
+        """The model and where it runs, as reports name them."""
+        return {
+            "model": self.name,
+            "backend": self.info.name,
+            "target": self.info.target,
+            "dtype": self.settings.dtype,
+            "latency_kind": self.info.latency_kind,
+            "none_label": self.network.output.none or None,
+        }
+
+    def batch_parameters(self, answers: Sequence[InputAnswer]) -> dict[str, Any]:
+        """The longest of the batches that answers were in, as parameters of a response."""
+        longest = max(answers, key=lambda answer: answer.batch_us)
+        return {
+            "latency_kind": self.info.latency_kind,
+            "batch_us": longest.batch_us,
+            "batch_size": longest.batch_size,
+        }
+
+
+def as_status(error: Exception) -> HTTPException:
+    """The HTTP status for an input that could not be answered: 422 where it is at fault itself."""
+    if isinstance(error, (InputError, KernelError, OverflowedError)):
+        return HTTPException(422, str(error))
+    return HTTPException(500, "a worker failed over this input; the server's log has more")
+
+
+async def _until_gone(request: Request) -> None:
+    """Wait until the client goes away; to be called when the body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

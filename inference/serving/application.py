@@ -1,0 +1,152 @@
+"""The server as an ASGI application: the one that `trninfer serve` listens with, and that Ray Serve deploys."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, HTTPException
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from ...models.files import Model
+from ...models.network import ImageInput
+from ...runtime.backend import resolve_target
+from ...runtime.choose import decide
+from ...runtime.cluster.worker import BackendOpener, Hello, Setup
+from ...runtime.neuron.backend import open_neuron_backend
+from ...runtime.neuron.system import VISIBLE_CORES, pick_cores
+from ...runtime.simulated import open_for_worker
+from ...version import __version__
+from .answering import Server
+from .gate import Gate
+from .logs import log
+from .metrics import Metrics
+from .pool import PoolRules, WorkerPool
+from .routes import add_routes
+from .settings import ServingSettings
+from .workers import DecodingWorker, NetworkWorker
+
+GRACE = 30.0  # seconds in which what waits is answered when the server stops
+
+
+def create_application(
+    settings: ServingSettings, failed: Callable[[Exception], None] | None = None, wait: bool = False
+) -> FastAPI:
+    """The application for these settings; worker processes are started with it and end with it.
+
+    Raises ModelError, TargetError and BackendUnavailable where the model or the backend is not there. `failed` is
+    called where a worker cannot begin. With `wait`, the application has started only when it is ready, and fails to
+    start where a worker cannot begin; else it says so at /v2/health/ready.
+    """
+    failures: list[Exception] = []
+
+    def note_failure(error: Exception) -> None:
+        failures.append(error)
+        if failed is not None:
+            failed(error)
+
+    model = settings.load()
+    metrics = Metrics()
+    server = Server(settings, model, metrics)
+    _add_pools(server, model, note_failure)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        for pool in server.pools:
+            pool.start()
+        try:
+            while wait and not server.is_ready:
+                if failures:
+                    raise failures[0]
+                await asyncio.sleep(0.05)
+            yield
+        finally:
+            for pool in server.pools:
+                await pool.stop(GRACE)
+
+    app = FastAPI(
+        title="trninfer",
+        version=__version__,
+        description="The Open Inference Protocol, version 2, and pictures to labels.",
+        lifespan=lifespan,
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.server = server
+    add_routes(app)
+    app.add_exception_handler(StarletteHTTPException, _as_error)
+    app.add_exception_handler(RequestValidationError, _as_wrong_query)
+    app.add_middleware(Gate, metrics=metrics, token=settings.token, hosts=settings.hosts)
+    return app
+
+
+def _add_pools(server: Server, model: Model, failed: Callable[[Exception], None]) -> None:
+    """Give a server its worker processes, which are not started yet."""
+    settings = server.settings
+    setup, variables = _network_setup(settings, model)
+
+    def greeted(hello: Hello) -> None:
+        server.hello = hello
+
+    def timed(microseconds: float) -> None:
+        server.metrics.device_time(microseconds, server.info.latency_kind)
+
+    def start_worker(number: int) -> NetworkWorker:
+        return NetworkWorker(setup, variables[number], greeted, timed)
+
+    rules = PoolRules(settings.workers, settings.max_batch, settings.max_delay, settings.timeout)
+    server.workers = WorkerPool(start_worker, rules, _Observer(server, "worker"), failed)
+    spec = model.network.input
+    if isinstance(spec, ImageInput) and spec.preprocess != "none":
+        rules = PoolRules(settings.decoders, 1, 0.0, settings.timeout)
+        server.decoders = WorkerPool(lambda number: DecodingWorker(spec), rules, _Observer(server, "decoder"), failed)
+    server.metrics.watch(
+        waiting=lambda: sum(pool.waiting for pool in server.pools), workers=lambda: server.workers.workers_ready
+    )
+
+
+def _network_setup(settings: ServingSettings, model: Model) -> tuple[Setup, list[dict[str, str]]]:
+    """What each worker is told, and its environment variables."""
+    variables: list[dict[str, str]] = [{} for _ in range(settings.workers)]
+    opener: BackendOpener = functools.partial(open_for_worker, resolve_target(settings.target))
+    if decide(settings.backend).backend == "neuron":
+        variables = [{VISIBLE_CORES: str(core)} for core in pick_cores(settings.workers)]
+        opener = functools.partial(open_neuron_backend, settings.target, **settings.neuron_options)
+    return Setup(model, opener, settings.dtype, None, settings.launches, settings.batch_sizes()), variables
+
+
+class _Observer:
+    """Counts and logs what a pool tells."""
+
+    def __init__(self, server: Server, what: str) -> None:
+        self._server = server
+        self._what = what
+
+    def batch_answered(self, size: int, waited: Sequence[float], seconds: float) -> None:
+        self._server.metrics.batch(self._what, size, waited, seconds)
+        log("debug", f"{self._what} batch", size=size, seconds=round(seconds, 6))
+
+    def worker_ended(self, number: int, reason: str) -> None:
+        self._server.metrics.worker_ended(self._what)
+        log("warning", f"{self._what} ended", number=number, reason=reason)
+
+    def note(self, level: str, event: str, **fields: Any) -> None:
+        log(level, event, pool=self._what, **fields)
+
+
+async def _as_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, (HTTPException, StarletteHTTPException))
+    return JSONResponse({"error": str(error.detail)}, error.status_code, getattr(error, "headers", None))
+
+
+async def _as_wrong_query(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(map(str, first.get("loc", ())))
+    return JSONResponse({"error": f"{where}: {first.get('msg', 'not allowed')}"[:200]}, 400)

@@ -1,0 +1,110 @@
+"""What every request passes: who may ask, a request's id, its line in the log, and its place in the metrics."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+import secrets
+import time
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .logs import LOGGER, log
+from .metrics import Metrics
+
+OPEN_TO_ALL = ("/", "/v2/health/live", "/v2/health/ready")  # without a token
+_HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+class Gate:
+    """ASGI middleware around the application; see `ServingSettings` for `token` and `hosts`."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, token: str | None, hosts: tuple[str, ...]) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._token = token
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return  # websockets are closed by saying nothing
+        began = time.perf_counter()
+        headers = dict(scope["headers"])
+        told = headers.get(b"x-request-id", b"").decode("latin-1")
+        identifier = told if re.fullmatch(r"[\w.-]{1,64}", told, re.ASCII) else secrets.token_hex(8)
+        fields: dict[str, Any] = {}
+        scope.setdefault("state", {})["log"] = fields
+        status = 0
+
+        async def passed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                added = [*_HEADERS, (b"x-request-id", identifier.encode())]
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
+            await send(message)
+
+        try:
+            refusal = self._refuse(scope["path"], headers)
+            if refusal is not None:
+                await _respond(passed, *refusal)
+            else:
+                await self._app(scope, receive, passed)
+        except Exception as error:  # a fault of the program: told in the log alone
+            LOGGER.log(logging.ERROR, "fault of the program", exc_info=error, extra={"fields": {"id": identifier}})
+            if not status:
+                await _respond(passed, 500, f"a fault of the program; its log has it under {identifier}")
+        finally:
+            self._told(scope, identifier, status, time.perf_counter() - began, fields)
+
+    def _told(self, scope: Scope, identifier: str, status: int, seconds: float, fields: dict[str, Any]) -> None:
+        endpoint = getattr(scope.get("route"), "path", "other")
+        self._metrics.request(endpoint, status, seconds)
+        client = (scope.get("client") or ("",))[0]
+        watched = endpoint.startswith("/v2/health") or endpoint == "/metrics"  # asked for again and again
+        log(
+            "debug" if watched else "info" if status < 500 else "warning",
+            "request",
+            id=identifier,
+            client=client,
+            method=scope["method"][:20],
+            path=scope["path"][:200],
+            status=status,
+            seconds=round(seconds, 6),
+            **fields,
+        )
+
+    def _refuse(self, path: str, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
+        """Status and reason where a request is not answered."""
+        if self._token is not None:
+            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+            known = scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token.encode())
+            return None if known or path in OPEN_TO_ALL else (401, "send the server's token: Authorization: Bearer ...")
+        if self._hosts and _host(headers.get(b"host", b"").decode("latin-1")) not in self._hosts:
+            return 421, f"this server answers for {', '.join(self._hosts)} alone, and the Host header names another"
+        return None
+
+
+def _host(header: str) -> str:
+    """The name in a Host header, without the port."""
+    found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:]*)(?::\d+)?", header)
+    return found.group(1).lower() if found else ""
+
+
+async def _respond(send: Send, status: int, message: str) -> None:
+    body = json.dumps({"error": message}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,77 @@
+"""What a server counts, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_DEVICE_SECONDS = tuple(base * 10.0**power for power in range(-6, 1) for base in (1, 2.5, 5))
+
+
+class Metrics:
+    """Counts requests, inputs and batches. Device times are predicted or measured, and named so."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each, which says nothing of use
+        self._registry = CollectorRegistry()
+        self._device_seconds: Histogram | None = None
+        self._requests = self._counter("requests", "Requests answered.", ("endpoint", "status"))
+        self._request_seconds = self._histogram("request_seconds", "Time to answer a request.", _SECONDS, ("endpoint",))
+        self._inputs = self._counter("inputs", "Inputs that a pool of processes has dealt with.", ("pool",))
+        self._failures = self._counter(
+            "input_failures", "Inputs without an answer, by whose fault it is: the input's or a worker's.", ("fault",)
+        )
+        text = "Time that inputs wait for a process of a pool."
+        self._queue_seconds = self._histogram("queue_seconds", text, _SECONDS, ("pool",))
+        self._batch_size = self._histogram("batch_size", "Inputs in a batch.", (1, 2, 4, 8, 16, 32, 64, 128, 256))
+        text = "Time that a process of a pool takes for a batch."
+        self._batch_seconds = self._histogram("batch_seconds", text, _SECONDS, ("pool",))
+        self._ends = self._counter("worker_ends", "Processes of a pool that ended and were replaced.", ("pool",))
+
+    def watch(self, waiting: Callable[[], float], workers: Callable[[], float]) -> None:
+        """Also tell how many inputs wait, and how many workers are ready, whenever it is asked for."""
+        queue = Gauge("trninfer_queue_inputs", "Inputs that wait for a worker.", registry=self._registry)
+        queue.set_function(waiting)
+        ready = Gauge("trninfer_workers_ready", "Workers that are ready.", registry=self._registry)
+        ready.set_function(workers)
+
+    def request(self, endpoint: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(endpoint, str(status)).inc()
+        self._request_seconds.labels(endpoint).observe(seconds)
+
+    def batch(self, pool: str, size: int, waited: Sequence[float], seconds: float) -> None:
+        """Count what a process of a pool ("decoder" or "worker") has dealt with."""
+        self._inputs.labels(pool).inc(size)
+        self._batch_seconds.labels(pool).observe(seconds)
+        if pool == "worker":
+            self._batch_size.observe(size)
+        for wait in waited:
+            self._queue_seconds.labels(pool).observe(wait)
+
+    def device_time(self, microseconds: float, kind: str) -> None:
+        """Count the time of a batch on the device, which is "predicted" or "measured"."""
+        if self._device_seconds is None:
+            text = f"Time of a batch on the device, {kind}."
+            self._device_seconds = self._histogram(f"{kind}_device_seconds", text, _DEVICE_SECONDS)
+        self._device_seconds.observe(microseconds / 1e6)
+
+    def failure(self, fault: str) -> None:
+        """Count an input without an answer; the fault is the "input"'s or a "worker"'s."""
+        self._failures.labels(fault).inc()
+
+    def worker_ended(self, pool: str) -> None:
+        """Count a process that ended."""
+        self._ends.labels(pool).inc()
+
+    def text(self) -> bytes:
+        """All counts, as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
+        return Counter(f"trninfer_{name}", text, labels, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
+        return Histogram(f"trninfer_{name}", text, labels, buckets=buckets, registry=self._registry)

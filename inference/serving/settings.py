@@ -1,0 +1,77 @@
+"""Settings of a server: the model, where it runs, and the limits on what clients may ask."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...models.files import Model, load_model
+from ...runtime.backend import BACKENDS, DTYPES
+from ...runtime.launch_options import DEFAULT_LAUNCHES, LaunchOptions
+
+VERSION = "1"  # of the one model that is served, as the protocol counts versions
+
+
+@dataclass(frozen=True)
+class ServingSettings:
+    """Everything a server is told; picklable. ValueError for a value that is not allowed.
+
+    `model` is a bundled name, the path of a model file, or a loaded model; `name` what clients call it, by default the
+    file's stem. `workers`, each a process with a NeuronCore, answer at most `max_batch` inputs at a time, which
+    `decoders`, processes too, have decoded where they are pictures; an input waits at most `max_delay` seconds for
+    others to join it. More than `max_queue` inputs at once are refused, as is a body of more than `max_bytes`, and a
+    request that is not answered within `timeout` seconds is given up. `token` is demanded
+    of every request but those for health and for the page; without one, only requests for `hosts` are answered (none:
+    any). `neuron_options` are those of `open_neuron_backend`.
+    """
+
+    model: str | os.PathLike[str] | Model = "digits-cnn"
+    name: str = ""
+    dtype: str = "float32"
+    target: str | None = None
+    backend: str = "auto"
+    launches: LaunchOptions = DEFAULT_LAUNCHES
+    neuron_options: dict[str, Any] = field(default_factory=dict)
+    workers: int = 1
+    decoders: int = field(default_factory=lambda: min(4, os.cpu_count() or 1))
+    max_batch: int = 16
+    max_delay: float = 0.002
+    max_queue: int = 256
+    max_bytes: int = 32 << 20
+    timeout: float = 30.0
+    top_k: int = 5
+    token: str | None = field(default=None, repr=False)
+    hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("dtype", tuple(DTYPES)), ("backend", BACKENDS)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; allowed are {', '.join(allowed)}")
+        for name in ("workers", "decoders", "max_batch", "max_queue", "max_bytes", "top_k"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name} is {value!r}; a whole number from 1 up is needed")
+        if not 0 <= self.max_delay < 60 or not 0 < self.timeout <= 86_400:
+            raise ValueError("max_delay must be from 0 to 60 seconds, and timeout above 0 and at most a day")
+        if self.max_queue < self.max_batch:
+            raise ValueError(f"max_queue is {self.max_queue}; a batch of {self.max_batch} would never fill")
+        if self.token is not None and not re.fullmatch(r"[\x21-\x7e]{8,200}", self.token):
+            raise ValueError("token must have 8 to 200 printable ASCII characters and no spaces")
+
+    def load(self) -> Model:
+        """The model; ModelError where it cannot be read."""
+        return self.model if isinstance(self.model, Model) else load_model(self.model)
+
+    def model_name(self, model: Model) -> str:
+        """What clients call the model, in characters that need no escapes in an address."""
+        told = self.name or model.network.name
+        if not self.name and not isinstance(self.model, Model):
+            told = os.path.basename(os.fspath(self.model)).removesuffix(".safetensors")
+        return re.sub(r"[^\w.-]", "_", told, flags=re.ASCII) or "model"
+
+    def batch_sizes(self) -> tuple[int, ...]:
+        """The sizes that batches are filled up to: the powers of two below `max_batch`, and it."""
+        powers = (1 << bit for bit in range(self.max_batch.bit_length()))
+        return tuple(sorted({*(size for size in powers if size < self.max_batch), self.max_batch}))

@@ -1,0 +1,93 @@
+"""Connections that dawdle, on a server in a thread of its own."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("uvicorn")
+
+from trninfer.app import http_server
+
+
+class App:
+    """Answers with as many bytes as the path says."""
+
+    class state:  # noqa: N801 (as FastAPI has it)
+        stop: Any = None
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.done = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        self.asked.append(scope["path"])
+        body = b"x" * int(scope["path"][1:])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+        await send({"type": "http.response.body", "body": body})
+        self.done += 1
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[App, int]]:
+    monkeypatch.setattr(http_server, "PATIENCE", 1.0)
+    app, bound = App(), http_server.listen("127.0.0.1", 0)
+    thread = threading.Thread(target=http_server.run_server, args=(app, bound))
+    thread.start()
+    yield app, bound.getsockname()[1]
+    while app.state.stop is None:
+        time.sleep(0.01)
+    app.state.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=20)
+
+
+def test_requests_are_answered_one_after_the_other(app: tuple[App, int]) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", app[1], timeout=20)
+    for _ in range(3):
+        connection.request("GET", "/5")
+        assert connection.getresponse().read() == b"xxxxx"
+        time.sleep(0.2)
+    connection.close()
+    assert app[0].asked == ["/5"] * 3
+
+
+@pytest.mark.parametrize("head", [b"", b"GET /5 HTT", b"GET /5 HTTP/1.1\r\nHost: x\r\n"])
+def test_a_head_that_does_not_end_is_not_waited_for(app: tuple[App, int], head: bytes) -> None:
+    with connect(app[1]) as connection:
+        connection.sendall(head)
+        assert connection.recv(1000) == b""  # closed
+    with connect(app[1]) as connection:  # and likewise after a request
+        connection.sendall(b"GET /5 HTTP/1.1\r\nHost: x\r\n\r\nGET /6")
+        got = b""
+        while part := connection.recv(1000):
+            got += part
+        assert got.endswith(b"xxxxx")
+    assert app[0].asked == ["/5"]
+
+
+def test_an_answer_that_nobody_takes_is_dropped(app: tuple[App, int]) -> None:
+    with connect(app[1]) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(b"GET /50000000 HTTP/1.1\r\nHost: x\r\n\r\n")
+        time.sleep(4)
+        with pytest.raises(OSError):  # the other end is closed
+            for _ in range(3):
+                connection.sendall(b"x")
+                time.sleep(0.2)

@@ -1,0 +1,188 @@
+"""`trninfer serve` as a process: who may ask, how it starts and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import RunningServer, running_server
+from small_inputs import draw_picture
+
+pytest.importorskip("fastapi")
+QUICK = ("--max-batch", 1, "--decoders", 1)
+
+
+def is_alive(process: int) -> bool:
+    """True while a process runs; one that has ended and that nobody asked after counts as ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for_ends(processes: set[int], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and any(map(is_alive, processes)):
+        time.sleep(0.05)
+    assert not [process for process in processes if is_alive(process)]
+
+
+def in_background(server: RunningServer, body: bytes, count: int) -> tuple[list[threading.Thread], list[int]]:
+    """Requests in threads of their own, and the statuses that come."""
+    statuses: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: statuses.append(server.ask("/classify", body).status)) for _ in range(count)
+    ]
+    for thread in threads:
+        thread.start()
+    return threads, statuses
+
+
+def test_what_was_accepted_is_answered_before_it_stops(picture_model: Path, tmp_path: Path) -> None:
+    body = draw_picture(tmp_path / "0.png").read_bytes()
+    with running_server("--model", picture_model, *QUICK) as server:
+        threads, statuses = in_background(server, body, 8)
+        while not any(line["event"] == "request" and line["path"] == "/classify" for line in server.lines()):
+            time.sleep(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(30) == 0
+        for thread in threads:
+            thread.join()
+        assert statuses == [200] * 8
+        wait_for_ends(server.children())
+
+
+def test_the_second_signal_ends_it_at_once(picture_model: Path, tmp_path: Path) -> None:
+    with running_server("--model", picture_model, *QUICK) as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as waiting:
+            waiting.sendall(b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+            time.sleep(0.2)
+            server.process.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+            assert server.process.poll() is None  # a request is on its way
+            server.process.send_signal(signal.SIGINT)
+            assert server.process.wait(10) == 130
+        wait_for_ends(server.children())
+        assert "Traceback" not in server.log.read_text()
+
+
+def test_its_workers_end_with_it_even_where_it_is_killed(picture_model: Path) -> None:
+    with running_server("--model", picture_model, *QUICK) as server:
+        children = server.children()
+        assert len(children) == 2 and all(map(is_alive, children))
+        server.process.kill()
+        server.process.wait()
+        wait_for_ends(children)
+
+
+def test_workers_that_are_killed_are_replaced(picture_model: Path, tmp_path: Path) -> None:
+    body = draw_picture(tmp_path / "0.png").read_bytes()
+    with running_server("--model", picture_model, *QUICK) as server:
+        for child in server.children():
+            os.kill(child, signal.SIGKILL)
+        end = time.monotonic() + 30
+        while (reply := server.ask("/classify", body)).status in (503, 500) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert reply.status == 200
+        assert len([line for line in server.lines() if line["event"].endswith(" ended")]) == 2
+        assert b'trninfer_worker_ends_total{pool="decoder"} 1.0' in server.ask("/metrics").body
+
+
+def test_elsewhere_a_token_is_needed(picture_model: Path, tmp_path: Path) -> None:
+    body = draw_picture(tmp_path / "0.png").read_bytes()
+    token = tmp_path / "token"
+    token.write_text("a-token-of-ours\n")
+    arguments = ("--model", picture_model, *QUICK, "--host", "0.0.0.0", "--token-file", token)
+    with running_server(*arguments, TRNINFER_TOKEN="not-this-one") as server:
+        right = {"Authorization": "Bearer a-token-of-ours"}
+        assert server.ask("/classify", body, right).status == 200
+        assert server.ask("/v2/health/ready").status == server.ask("/").status == 200
+        for path in ("/classify", "/metrics", "/v2", "/nothing", "/openapi.json"):
+            for wrong in ({}, {"Authorization": "Bearer not-this-one"}, {"Authorization": "a-token-of-ours"}):
+                reply = server.ask(path, b"" if path == "/classify" else None, wrong)
+                assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer"), path
+        assert server.ask("/v2", None, {**right, "Host": "any.example"}).status == 200
+        assert "a-token-of-ours" not in server.log.read_text()
+
+
+def test_it_answers_while_it_gets_ready_and_makes_up_a_token_where_none_is_given(feature_model: Path) -> None:
+    with running_server("--model", feature_model, "--max-batch", 1, "--host", "0.0.0.0", ready=False) as server:
+        assert server.ask("/v2/health/live").status == 200
+        first = server.log.read_text().splitlines()[0]
+        assert first.startswith("trninfer: 0.0.0.0 can be reached by others; requests need the token ")
+        token = first.rpartition(" ")[2]
+        assert len(token) >= 32 and server.ask("/v2").status == 401
+        right = {"Authorization": f"Bearer {token}"}
+        assert server.ask("/v2", None, right).status == 200
+        reply = server.ask("/about", None, right)
+        assert reply.status == 200 or int(reply.headers["retry-after"]) >= 1
+
+
+def test_it_says_why_it_does_not_start(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trninfer.runtime.neuron.environment.neuron_devices", lambda: ())
+
+    def line(*arguments: object, status: int = 2) -> str:
+        outcome = cli("serve", *arguments)
+        assert outcome.status == status and len(outcome.err.splitlines()) == 1, outcome
+        return str(outcome.err)
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert line("--port", port) == f"trninfer: cannot listen at 127.0.0.1, port {port}: Address already in use\n"
+    assert "cannot listen at nowhere.invalid" in line("--host", "nowhere.invalid", "--port", 0)
+    assert "no Neuron device" in line("--backend", "neuron", "--port", 0, status=3)
+    assert "no such model" in line("--model", "nonsense", "--port", 0)
+    assert "no such file" in line("--token-file", tmp_path / "none", "--port", 0)
+    monkeypatch.setenv("TRNINFER_TOKEN", "short")
+    assert "token must have 8 to 200" in line("--port", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--timeout", "nan"), "'nan' is no number of seconds from 0.01 to 86400"),
+        (("--max-delay", "1_0"), "'1_0' is no number of seconds from 0 to 60"),
+        (("--port", "70000"), "'70000' is no whole number from 0 to 65535"),
+        (("--workers", "0"), "'0' is no whole number from 1 to 4096"),
+    ],
+)
+def test_wrong_options(cli: Any, arguments: tuple[str, ...], message: str) -> None:
+    outcome = cli("serve", *arguments)
+    assert outcome.status == 2 and message in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+def test_what_is_missing_is_named(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trninfer.app.serve.find_spec", lambda name: None if name == "uvicorn" else object())
+    outcome = cli("serve")
+    assert outcome.status == 2 and "needs uvicorn, not installed here (pip install 'trninfer[serve]')" in outcome.err
+
+
+def test_nothing_is_imported_from_the_current_folder(picture_model: Path, tmp_path: Path) -> None:
+    for name in ("numpy", "PIL", "trninfer", "fastapi", "uvicorn", "json", "pickle", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\n")
+    body = draw_picture(tmp_path / "0.png").read_bytes()
+    script = Path(sys.executable).with_name("trninfer")
+    command = [script, "serve", "--port", "0", "--backend", "sim", "--model", picture_model, *QUICK]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen([*map(str, command), "--log-format", "json"], cwd=tmp_path, stderr=log)
+    try:
+        server = RunningServer(process, 0, tmp_path / "log")
+        while not server.log.read_text().count("\n") >= 3:
+            time.sleep(0.1)
+            assert process.poll() is None, server.log.read_text()
+        server.port = int(server.lines()[0]["address"].rpartition(":")[2].strip("/"))
+        assert server.ask("/classify", body).status == 200
+    finally:
+        process.terminate()
+        process.wait(30)
+    assert not (tmp_path / "ran").exists()

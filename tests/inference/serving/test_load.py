@@ -1,0 +1,81 @@
+"""A server under load, with slow, broken and hostile clients beside the good ones."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from serving import RunningServer, running_server
+from small_inputs import draw_picture
+
+pytest.importorskip("fastapi")
+SECONDS = int(os.environ.get("TRNINFER_LOAD_SECONDS", "4"))
+
+LOCUSTFILE = """
+import pathlib
+from locust import FastHttpUser, task
+
+PICTURE = pathlib.Path({picture!r}).read_bytes()
+
+class Client(FastHttpUser):
+    @task
+    def classify(self):
+        with self.client.post("/classify", data=PICTURE, catch_response=True) as reply:
+            if reply.status_code == 429:
+                assert int(reply.headers["retry-after"]) >= 1
+                reply.success()
+            elif reply.status_code != 200 or reply.json()["predictions"][0]["label"] != {label!r}:
+                reply.failure(f"status {{reply.status_code}}")
+"""
+
+
+def bother(server: RunningServer, until: float) -> None:
+    """Requests that never end, that break off, and that are none, as long as it lasts."""
+    head = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+    slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+    for connection in slow:
+        connection.sendall(head)
+    while time.monotonic() < until:
+        for connection in slow:
+            with contextlib.suppress(OSError):  # it may have had enough of us
+                connection.sendall(b"x")
+        for start in (head + b"x" * 500, b"\x00" * 100, head[:30]):
+            with socket.create_connection(("127.0.0.1", server.port)) as connection:
+                connection.sendall(start)
+        time.sleep(0.1)
+    for connection in slow:
+        connection.close()
+
+
+def test_good_clients_are_answered_beside_bad_ones(picture_model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("locust")
+    picture = draw_picture(tmp_path / "0.png")
+    with running_server("--model", picture_model, "--max-batch", 4, "--max-queue", 6, "--timeout", 10) as server:
+        reply = server.ask("/classify", picture.read_bytes())
+        file = tmp_path / "locustfile.py"
+        file.write_text(LOCUSTFILE.format(picture=str(picture), label=reply.json()["predictions"][0]["label"]))
+        bad = threading.Thread(target=bother, args=(server, time.monotonic() + SECONDS + 2))
+        bad.start()
+        users = ["--headless", "--users", "10", "--spawn-rate", "10", "--run-time", f"{SECONDS}s", "--only-summary"]
+        command = [sys.executable, "-m", "locust", "-f", str(file), "--host", f"http://127.0.0.1:{server.port}"]
+        done = subprocess.run(
+            [*command, *users, "--csv", str(tmp_path / "load")], capture_output=True, text=True, timeout=SECONDS + 60
+        )
+        bad.join()
+        assert done.returncode == 0, done.stdout + done.stderr
+        with (tmp_path / "load_stats.csv").open(newline="") as stream:
+            total = list(csv.DictReader(stream))[-1]
+        assert int(total["Request Count"]) > 10 and total["Failure Count"] == "0", total
+        assert server.ask("/classify", picture.read_bytes()).status == 200
+        text = server.log.read_text()
+        assert "Traceback" not in text and "ended" not in text
+        answered = [line for line in server.lines() if line.get("status") == 200]
+        assert max(line.get("batch", 0) for line in answered) > 1  # requests that came at once shared batches

@@ -1,0 +1,24 @@
+"""Programs with a Ray of their own, which listens on the loopback address alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+START = """
+import os
+os.environ.update({variables!r})
+import ray
+ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+    object_store_memory=100 << 20)
+"""
+
+
+def run_with_ray(program: str) -> str:
+    """What a program prints."""
+    variables = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "OMP_NUM_THREADS": "1"}
+    script = START.format(variables=variables) + program
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
