@@ -118,15 +118,15 @@ class Server:
 
     def report(self, names: Sequence[str], answers: Sequence[Answer], top_k: int | None) -> dict[str, Any]:
         """Answers as the JSON of the command line has them, each with the batch that it was in."""
-        labels = self.network.answer_labels
-        shown = min(top_k or self.settings.top_k, len(labels))
+        labels = max(len(named.answer_labels) for named in self.network.named_outputs)
+        shown = min(top_k or self.settings.top_k, labels)
         predictions, errors = [], []
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, Exception):
                 errors.append({"input": name, "message": str(as_status(answer).detail)})
                 continue
             classes = np.array([answer.class_index], np.int32)
-            (prediction,) = make_predictions([name], labels, classes, answer.scores[None], shown)
+            (prediction,) = make_predictions([name], self.network, classes, answer.scores[None], shown)
             record = dataclasses.asdict(prediction)
             predictions.append({**record, "batch_size": answer.batch_size, "batch_us": answer.batch_us})
         head = {"schema_version": 1, "command": "serve", **self.where()}

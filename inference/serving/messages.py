@@ -86,18 +86,25 @@ def parse_json(text: bytes) -> Any:
         raise ProtocolError(f"not valid JSON: {str(error)[:100]}") from None
 
 
-def render_response(
-    request: InferRequest, head: Mapping[str, Any], specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]
-) -> InferResponse:
-    """The response with the outputs that a request wants, after the fields `head` and the request's id."""
+@dataclass(frozen=True)
+class InferAnswer:
+    """What a response is made of: its first fields, the tensors by name, and the labels of those that have any."""
+
+    head: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+    labels: Mapping[str, Sequence[str]]
+
+
+def render_response(request: InferRequest, answer: InferAnswer, specs: Sequence[TensorSpec]) -> InferResponse:
+    """The response with the outputs that a request wants, of those in `specs`."""
     datatypes = {spec.name: spec.datatype for spec in specs}
     outputs = []
     tails = []
     for wanted in request.outputs:
-        values = arrays[wanted.name]
+        values = answer.arrays[wanted.name]
         datatype = datatypes[wanted.name]
         if wanted.classes:
-            values, datatype = _classification(values, arrays["label_names"], wanted.classes), "BYTES"
+            values, datatype = _classification(values, answer.labels, wanted), "BYTES"
         record: dict[str, Any] = {"name": wanted.name, "datatype": datatype, "shape": list(values.shape)}
         if wanted.binary:
             tails.append(to_bytes(values))
@@ -106,7 +113,7 @@ def render_response(
             record["data"] = to_json(values)
         outputs.append(record)
     identity = {} if request.id is None else {"id": request.id}
-    text = json.dumps({**head, **identity, "outputs": outputs}, allow_nan=False).encode()
+    text = json.dumps({**answer.head, **identity, "outputs": outputs}, allow_nan=False).encode()
     return InferResponse(text + b"".join(tails), len(text) if tails else None)
 
 
@@ -144,15 +151,19 @@ def _outputs(
             raise ProtocolError(f"output {str(name)[:100]!r} is not known, or asked for twice; there are {known}")
         options = _object(output.get("parameters", {}), f"outputs[{position}].parameters")
         classes = options.get("classification", 0)
-        if type(classes) is not int or classes < 0 or (classes and name != "probabilities"):
-            raise ProtocolError("classification must be a number of classes, of the output probabilities")
+        if type(classes) is not int or classes < 0:
+            raise ProtocolError("classification must be a number of classes")
         wanted.append(RequestedOutput(name, _flag(options.get("binary_data", binary), "binary_data"), classes))
     return tuple(wanted)
 
 
-def _classification(scores: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
-    """The `count` classes with the highest scores [N, C], as texts [N, count]."""
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
+def _classification(scores: np.ndarray, known: Mapping[str, Sequence[str]], wanted: RequestedOutput) -> np.ndarray:
+    """The classes with the highest scores [N, C], as texts [N, count]; ProtocolError for what has no classes."""
+    labels = known.get(wanted.name)
+    if labels is None:
+        raise ProtocolError(f"output {wanted.name!r} has no classes")
+    scores = scores.reshape(len(scores), -1)
+    best = np.argsort(-scores, axis=1, kind="stable")[:, : wanted.classes]
     texts = [[f"{row[index]:f}:{index}:{labels[index]}" for index in chosen] for row, chosen in zip(scores, best)]
     return np.array(texts, object)
 

@@ -13,12 +13,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from ...models.checks import describe_shape
 from ...models.errors import InputError
-from ...models.network import ImageInput, describe_shape
+from ...models.inputs import ImageInput
 from ...version import __version__
 from .answering import Server, as_status
 from .bodies import BodyError, files_of
-from .messages import InferRequest, InferResponse, parse_request, render_response
+from .messages import InferAnswer, InferRequest, InferResponse, parse_request, render_response
 from .settings import VERSION
 from .tensors import ProtocolError
 from .workers import InputAnswer
@@ -108,8 +109,11 @@ async def infer(request: Request, name: str, version: str = VERSION) -> Response
         raise as_status(next(answer for answer in answers if isinstance(answer, Exception)))
     head = {"model_name": name, "model_version": VERSION, "parameters": server.batch_parameters(given)}
     signature = server.signature
-    response = render_response(asked, head, signature.outputs, signature.arrays(given))
-    return _rendered(response)
+    try:
+        answer = InferAnswer(head, signature.arrays(given), signature.labels())
+        return _rendered(render_response(asked, answer, signature.outputs))
+    except ProtocolError as error:
+        raise HTTPException(400, str(error)) from None
 
 
 @_own.post("/classify")
@@ -140,7 +144,9 @@ async def about(request: Request) -> JSONResponse:
     server = _server(request)
     if not server.is_ready:
         raise HTTPException(503, "the model is not ready yet", {"Retry-After": "1"})
-    reads = describe_shape(server.network.input.shape)
+    shapes = {spec.name: describe_shape(spec.shape[1:]) for spec in server.signature.inputs}
+    told = "; ".join(f"{name}: {shape}" for name, shape in shapes.items())
+    reads = told if len(shapes) > 1 else next(iter(shapes.values()))
     return JSONResponse({**server.where(), "reads": reads, "labels": list(server.network.answer_labels)})
 
 
@@ -177,7 +183,7 @@ def _parse(server: Server, body: bytes, json_length: str | None) -> tuple[InferR
     try:
         length = None if json_length is None else int(json_length)
         request = parse_request(body, length, signature.inputs, signature.outputs)
-        return request, list(signature.sources(request.inputs[signature.inputs[0].name]))
+        return request, signature.sources(request.inputs)
     except (ProtocolError, InputError) as error:
         raise HTTPException(400, str(error)) from None
 

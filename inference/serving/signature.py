@@ -1,27 +1,30 @@
 """The tensors of a network as the Open Inference Protocol names them: what is sent, and what comes back.
 
-input          [N, *example]     as the model file has its examples (channels first or last)
-probabilities  FP32 [N, C]       of a network of classes or of independent labels
-values         FP32 [N, C]       of any other
-class_index    INT32 [N]         the most probable class, by the argmax on the device
-label          BYTES [N]         its label
+    input          [N, *example]       in the layout of the model file (channels first or last)
+    probabilities  FP32 [N, C]         of a network of classes or of independent labels
+    values         FP32 [N, C]         of any other
+    class_index    INT32 [N]           the most probable class, by the argmax on the device
+    label          BYTES [N]           its label
+
+A network of several inputs has a tensor for each, by its own name; so does one of several outputs, of which
+`class_index` and `label` are those of the leading one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...models.errors import InputError
-from ...models.network import ImageInput, Network
+from ...models.inputs import ImageInput, PartInput, SeveralInputs
+from ...models.network import Network
 from ..arrays import in_layout
-from ..predictions import make_predictions
 from .workers import InputAnswer
 
-INPUT = "input"
+INPUT, CLASS_INDEX, LABEL = "input", "class_index", "label"
 
 
 @dataclass(frozen=True)
@@ -46,44 +49,73 @@ class Signature:
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The tensors of a request."""
-        return (TensorSpec(INPUT, "FP32", (-1, *self._example)),)
+        return tuple(TensorSpec(name, "FP32", (-1, *_example(spec))) for name, spec in self._parts.items())
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """The tensors of an answer."""
-        scores = "probabilities" if self.network.answer_labels else "values"
-        tensors = [TensorSpec(scores, "FP32", (-1, self.network.outputs))]
+        tensors = [
+            TensorSpec(name, "FP32", (-1, *named.shape))
+            for name, named in zip(self._output_names, self.network.named_outputs)
+        ]
         if self.network.answer_labels:
-            tensors += [TensorSpec("class_index", "INT32", (-1,)), TensorSpec("label", "BYTES", (-1,))]
+            tensors += [TensorSpec(CLASS_INDEX, "INT32", (-1,)), TensorSpec(LABEL, "BYTES", (-1,))]
         return tuple(tensors)
 
-    def sources(self, values: np.ndarray) -> list[np.ndarray]:
-        """The examples of an array [N, *example] as the network reads them, float32; InputError for others."""
-        if values.shape[1:] != self._example or not len(values):
-            shape = ", ".join(map(str, self._example))
-            raise InputError(f"{INPUT} has the shape {list(values.shape)}; [N, {shape}] is needed, N from 1 up")
+    def sources(self, tensors: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The examples of a request's tensors as the network reads them, float32; InputError for others."""
+        arrays = {name: _examples(name, tensors[name], spec) for name, spec in self._parts.items()}
+        counts = {name: len(values) for name, values in arrays.items()}
+        if len(set(counts.values())) > 1:
+            told = ", ".join(f"{name} has {count}" for name, count in counts.items())
+            raise InputError(f"the inputs do not have the same number of examples: {told}")
         spec = self.network.input
+        return list(spec.pack(arrays) if isinstance(spec, SeveralInputs) else arrays[INPUT])
+
+    def arrays(self, answers: Sequence[InputAnswer]) -> dict[str, np.ndarray]:
+        """The tensors of the answers, by name; BYTES as an array of objects."""
+        rows = np.stack([answer.scores for answer in answers])
+        outputs = zip(self._output_names, self.network.named_outputs, self.network.unpack(rows))
+        tensors = {name: values.reshape(len(rows), *named.shape) for name, named, values in outputs}
+        if self.network.answer_labels:
+            tensors[CLASS_INDEX] = np.array([answer.class_index for answer in answers], np.int32)
+            tensors[LABEL] = np.array(self.network.answer_labels, object)[tensors[CLASS_INDEX]]
+        return tensors
+
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """The labels of each tensor of scores that has any."""
+        outputs = zip(self._output_names, self.network.named_outputs)
+        return {name: named.answer_labels for name, named in outputs if named.answer_labels}
+
+    @property
+    def _parts(self) -> dict[str, PartInput]:
+        spec = self.network.input
+        return {part.name: part.input for part in spec.parts} if isinstance(spec, SeveralInputs) else {INPUT: spec}
+
+    @property
+    def _output_names(self) -> list[str]:
+        if not self.network.others:
+            return ["probabilities" if self.network.answer_labels else "values"]
+        names = [named.name for named in self.network.named_outputs]
+        return [f"{name}_output" if name in (CLASS_INDEX, LABEL) else name for name in names]
+
+
+def _example(spec: PartInput) -> tuple[int, ...]:
+    return spec.array_shape if isinstance(spec, ImageInput) else spec.shape
+
+
+def _examples(name: str, values: np.ndarray, spec: PartInput) -> np.ndarray:
+    """The examples of a tensor as the network reads them, float32 [N, *shape]."""
+    if values.shape[1:] != _example(spec) or not len(values):
+        shape = ", ".join(map(str, _example(spec)))
+        raise InputError(f"{name} has the shape {list(values.shape)}; [N, {shape}] is needed, N from 1 up")
+    try:
         if isinstance(spec, ImageInput):
-            return list(in_layout(values, spec))
+            return in_layout(values, spec)
         with np.errstate(over="ignore"):
             numbers = values.astype(np.float32)
         if not np.isfinite(numbers).all():
             raise InputError("holds NaN, infinity, or numbers beyond float32")
-        return list(numbers)
-
-    def arrays(self, answers: Sequence[InputAnswer]) -> dict[str, np.ndarray]:
-        """The tensors of the answers, by name; BYTES as an array of objects. "label_names" are those of all classes."""
-        scores = np.stack([answer.scores for answer in answers])
-        classes = np.array([answer.class_index for answer in answers], np.int32)
-        labels = self.network.answer_labels
-        if not labels:
-            return {"values": scores}
-        told = make_predictions(range(len(answers)), labels, classes, scores, 1)
-        names = np.array([answer.label for answer in told], object)
-        tensors = {"probabilities": scores, "class_index": classes, "label": names}
-        return {**tensors, "label_names": np.array(labels, object)}
-
-    @property
-    def _example(self) -> tuple[int, ...]:
-        spec = self.network.input
-        return spec.array_shape if isinstance(spec, ImageInput) else spec.shape
+        return numbers
+    except InputError as error:
+        raise InputError(f"{name} {error}") from None

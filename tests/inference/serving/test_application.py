@@ -18,9 +18,8 @@ import pytest
 import trninfer
 from serving import RunningServer, running_server
 from small_inputs import draw_picture, write_model
-from trninfer.models import run_network
+from trninfer.models import Dense, FeatureInput, Network, Output, run_network
 from trninfer.models.files import load_model
-from trninfer.models.network import Dense, FeatureInput, Network, Output
 
 pytest.importorskip("fastapi")
 MAX_BYTES = 200_000

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trninfer.inference.serving.messages import InferRequest, parse_json, parse_request, render_response
+from trninfer.inference.serving.messages import InferAnswer, InferRequest, parse_json, parse_request, render_response
 from trninfer.inference.serving.signature import TensorSpec
 from trninfer.inference.serving.tensors import ProtocolError
 
@@ -24,8 +24,8 @@ ARRAYS = {
     "probabilities": np.array([[0.25, 0.5, 0.25], [1, 0, 0]], np.float32),
     "class_index": np.array([1, 0], np.int32),
     "label": np.array(["green", "red"], object),
-    "label_names": np.array(["red", "green", "blue"], object),
 }
+LABELS = {"probabilities": ("red", "green", "blue")}
 
 
 def parse(document: Any, tail: bytes = b"", length: int | None = None) -> InferRequest:
@@ -70,7 +70,7 @@ def test_raw_tensors_follow_the_json() -> None:
         ({"outputs": [{"name": "nothing"}]}, "output 'nothing' is not known"),
         ({"outputs": [{"name": "label"}, {"name": "label"}]}, "asked for twice"),
         ({"outputs": [{"name": "label", "parameters": {"binary_data": 1}}]}, "binary_data must be true or false"),
-        ({"outputs": [{"name": "label", "parameters": {"classification": 2}}]}, "of the output probabilities"),
+        ({"outputs": [{"name": "label", "parameters": {"classification": "2"}}]}, "a number of classes"),
         ({"id": 7}, "id must be a text"),
         ({"id": "x" * 201}, "id must be a text"),
         ({"parameters": []}, "parameters must be a JSON object"),
@@ -111,7 +111,7 @@ def test_lengths_that_do_not_fit() -> None:
 
 def test_a_response_in_json() -> None:
     request = parse({"id": "a", "inputs": [TENSOR]})
-    response = render_response(request, {"model_name": "m"}, OUTPUTS, ARRAYS)
+    response = render_response(request, InferAnswer({"model_name": "m"}, ARRAYS, LABELS), OUTPUTS)
     assert response.json_length is None
     document = json.loads(response.body)
     assert document["model_name"] == "m" and document["id"] == "a"
@@ -125,7 +125,7 @@ def test_a_response_with_raw_tensors_and_classifications() -> None:
         {"name": "probabilities", "parameters": {"classification": 2}},
     ]
     request = parse({"inputs": [TENSOR], "outputs": asked})
-    response = render_response(request, {}, OUTPUTS, ARRAYS)
+    response = render_response(request, InferAnswer({}, ARRAYS, LABELS), OUTPUTS)
     document = json.loads(response.body[: response.json_length])
     label, probabilities = document["outputs"]
     assert label["parameters"] == {"binary_data_size": 16} and "data" not in label
@@ -134,10 +134,16 @@ def test_a_response_with_raw_tensors_and_classifications() -> None:
     assert probabilities["data"] == ["0.500000:1:green", "0.250000:0:red", "1.000000:0:red", "0.000000:1:green"]
 
 
+def test_what_has_no_classes_is_told() -> None:
+    request = parse({"inputs": [TENSOR], "outputs": [{"name": "label", "parameters": {"classification": 2}}]})
+    with pytest.raises(ProtocolError, match="output 'label' has no classes"):
+        render_response(request, InferAnswer({}, ARRAYS, LABELS), OUTPUTS)
+
+
 def test_no_response_holds_nan() -> None:
     arrays = {**ARRAYS, "probabilities": np.full((1, 3), np.nan, np.float32)}
     with pytest.raises(ValueError, match="Out of range float values"):
-        render_response(parse({"inputs": [TENSOR]}), {}, OUTPUTS, arrays)
+        render_response(parse({"inputs": [TENSOR]}), InferAnswer({}, arrays, LABELS), OUTPUTS)
 
 
 NAMES = "inputs outputs id name shape datatype data parameters binary_data_size"
