@@ -54,8 +54,9 @@ def conv2d_single_rows(x, w, bias, pool_size=1):
         [B, Cout, (H - k + 1) / pool_size, (W - k + 1) / pool_size] in HBM, of x's dtype.
     Notes:
         The taps of a channel pair are the innermost dimensions of the weights in SBUF, as they are in HBM, so that
-        the stationary operand is read with a stride of (Cout / 128) * (Cin / 128) * k * k elements. The buffers of an
-        input row and of the rows to pool are declared once, as the measured kernel declared them.
+        the stationary operand is read with a stride of (Cout / 128) * (Cin / 128) * k * k elements. The measured kernel
+        declared one buffer of an input row and one of the rows to pool; the compiler of its time gave them as many as
+        there was room for, so they are made anew here.
     """
     shape, _, columns = _output_shape(x, w, pool_size)
     out = nl.ndarray(shape, dtype=x.dtype, buffer=nl.shared_hbm)
@@ -72,16 +73,16 @@ def conv2d_single_rows(x, w, bias, pool_size=1):
             for r in range(filter_size):
                 for c in range(filter_size):
                     _transpose_tap(weights[:, :, pair, r, c], weights[:, :, pair, r, c])
-    image_row = nl.ndarray((TILE, x.shape[3]), dtype=x.dtype, buffer=nl.sbuf)
-    convolved = nl.ndarray((TILE, pool_size, columns), dtype=x.dtype, buffer=nl.sbuf)
-    windows = convolved.reshape((TILE, pool_size, columns // pool_size, pool_size)).permute((0, 2, 1, 3))
     for b in range(x.shape[0]):
         for o in range(out_tiles):
             for pooled_row in range(shape[2]):
+                convolved = nl.ndarray((TILE, pool_size, columns), dtype=x.dtype, buffer=nl.sbuf)
+                windows = convolved.reshape((TILE, pool_size, columns // pool_size, pool_size)).permute((0, 2, 1, 3))
                 for p in range(pool_size):
                     sums = nl.ndarray((TILE, columns), dtype=nl.float32, buffer=nl.psum)
                     for i in range(in_tiles):
                         for r in range(filter_size):
+                            image_row = nl.ndarray((TILE, x.shape[3]), dtype=x.dtype, buffer=nl.sbuf)
                             nisa.dma_copy(
                                 dst=image_row, src=x[b, i * TILE : (i + 1) * TILE, pooled_row * pool_size + p + r, :]
                             )

@@ -1,11 +1,13 @@
 """What each instruction of a program must wait for, and which pieces of memory it uses.
 
 Dependencies are between the regions that instructions really touch: read after write, write after read, write after
-write. A write that replaces all of a tile in SBUF without reading it needs no waiting: it starts a new version of the
-tile, in a buffer of its own, as the compiler's unrolling, renaming and multi-buffering do (rows k08 to k11). How many
-versions exist at a time is left to the scheduler, which knows how much memory there is. Never renamed: tiles in PSUM,
-each of which has one physical address (nki/migration/index.rst, "What are block dimensions?"; rows o02 to o11), tiles
-at addresses that the kernel chose, and everything in HBM.
+write. A tile has one physical address, however often it is written (nki/migration/index.rst, "What are block
+dimensions?"; rows o02 to o11 for PSUM, o27 to o35 for SBUF): a kernel that wants several buffers makes several tiles.
+The compiler of NKI 0.7 renames tiles only where a kernel's CompileConfig asks for it (non_ssa_legalization).
+
+`renames` is what the compiler of NKI's first beta did (rows k08 to k11): a write that replaces all of a tile in SBUF
+without reading it starts a new version of the tile, in a buffer of its own. How many versions exist at a time is left
+to the scheduler, which knows how much memory there is.
 
 A tile that is only ever written in separate byte ranges (a stack of rows, say) is treated as one tile for each range.
 """
@@ -106,15 +108,16 @@ class Dependencies(NamedTuple):
     placed: dict[object, int]
 
 
-def analyse(program: list[Instruction]) -> Dependencies:
+def analyse(program: list[Instruction], renames: bool = False) -> Dependencies:
     """The dependencies of a program."""
-    return _Analysis(program).graph
+    return _Analysis(program, renames).graph
 
 
 class _Analysis:
-    def __init__(self, program: list[Instruction]) -> None:
+    def __init__(self, program: list[Instruction], renames: bool) -> None:
         count = len(program)
         self.program = program
+        self._renames = renames
         self.graph = Dependencies(
             [[] for _ in range(count)], [0] * count, [[] for _ in range(count)], [], {SBUF: 0, PSUM: 0}
         )
@@ -247,7 +250,7 @@ class _Analysis:
     ) -> None:
         fresh = (
             (unit.uniform or access.covers)
-            and (not unit.psum or unit.version is None)
+            and (unit.version is None or (self._renames and not unit.psum))
             and not (unit.placed or instruction.ordered)
             and not _reads(instruction, access)
         )

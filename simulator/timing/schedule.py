@@ -7,8 +7,8 @@ What is assumed of the compiler, whose schedule NKI does not show:
 - All DMA triggers share one issue slot, as the published profiles show, but those that the kernel gives to the Scalar
   Engine: its descriptor generator works beside the other one and beside its computing (A2: two instances). Beyond
   that, DMAs overlap as far as the 16 engines allow, each of which serves them in the order they were issued.
-- Every version of a tile (dependencies.py) takes a buffer from its first write to its last access. Buffers are given
-  out in program order as far as SBUF and the PSUM banks have room: that is how far loads run ahead.
+- Every tile takes a buffer from its first write to its last access (dependencies.py). Buffers are given out in program
+  order as far as SBUF and the PSUM banks have room: that is how far loads run ahead.
 
 The simulation is deterministic, and time never runs backwards: each step takes the engine that can act first.
 """
@@ -125,7 +125,7 @@ class _Simulation:
         self.machine = m = constants
         self.hops = (m.hop_tensor_ns, m.hop_vector_ns, m.hop_scalar_ns, m.hop_gpsimd_ns, m.hop_dma_ns, m.hop_scalar_ns)
         self.landed = (m.landed_tensor_ns, *[m.landed_ns] * 3, m.landed_dma_ns, m.landed_ns)
-        graph = analyse(program)
+        graph = analyse(program, renames=m.tile_renaming > 0)
         self.successors, self.uses, self.waits, self.births = graph.successors, graph.uses, graph.waits, graph.births
         count = len(program)
         self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count

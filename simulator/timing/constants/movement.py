@@ -28,6 +28,14 @@ MOVEMENT: dict[str, Row] = {
             *(f"o{row}" for row in range(12, 18)),
         ),
     ),
+    "tile_renaming": everywhere(
+        documented(
+            0,
+            "",
+            "1: a tile in SBUF that is written anew gets another buffer, as in NKI's first beta; by now only where a "
+            "kernel asks for it (nki.compiler.CompileConfig, non_ssa_legalization)",
+        )
+    ),
     # Control: from a result to the engine that waits for it, by the waiting engine.
     "hop_tensor_ns": same_on_trn3(
         measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
