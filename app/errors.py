@@ -22,18 +22,12 @@ def exit_status(error: BaseException) -> int | None:
     if isinstance(error, (UsageError, OSError, MemoryError)):  # the last two: a machine that is full, a file that went
         return BAD_USAGE
     # Imported when something went wrong, not before: the help must come up without NumPy.
-    from ..models.errors import InputError, ModelError
-    from ..runtime.backend import BackendUnavailable, KernelError, TargetError
+    from ..models.errors import TrninferError
+    from ..runtime.backend import BackendUnavailable
 
     if isinstance(error, BackendUnavailable):
         return NO_BACKEND
-    if isinstance(error, (InputError, ModelError, KernelError, TargetError)):
-        return BAD_USAGE
-    from ..runtime.measure.kernel_cases import ShapeError
-    from ..runtime.measure.suites import UnknownSuite
-    from ..runtime.session import OverflowedError
-
-    return BAD_USAGE if isinstance(error, (OverflowedError, ShapeError, UnknownSuite)) else None
+    return BAD_USAGE if isinstance(error, TrninferError) else None
 
 
 def reason(error: Exception) -> str:

@@ -8,16 +8,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from ..runtime.launch_options import DEFAULT_LAUNCHES, Form, Per
+from ..runtime.launch_options import DEFAULT_LAUNCHES, BackendName, Dtype, Form, Per, Target
 from .errors import UsageError
 from .option_groups import whole
 from .output import check_files, check_kept
 
 Format = Literal["table", "json", "csv", "ndjson"]
-Target = Literal["trn1", "trn2", "trn3"]
 
 DtypeOption = Annotated[
-    Literal["float32", "bfloat16", "float16"],
+    Dtype,
     typer.Option("--dtype", help="Type of weights and data; sums are float32 always."),
 ]
 BatchSizeOption = Annotated[
@@ -44,7 +43,7 @@ ConvolutionsOption = Annotated[
     typer.Option("--form", help="Of 3x3 convolutions: with fewer matmuls where that is quicker, or direct always."),
 ]
 BackendOption = Annotated[
-    Literal["auto", "neuron", "sim"],
+    BackendName,
     typer.Option("--backend", help="Run on the chip or on the simulator; auto: see trninfer doctor."),
 ]
 TargetOption = Annotated[

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..runtime.launch_options import Target
 from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain, reason
 from .option_groups import takes_options
-from .options import NkiVersion, Target
+from .options import NkiVersion
 from .output import check_files, check_kept, write_output, write_stderr
 from .text import printable
 

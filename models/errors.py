@@ -1,9 +1,19 @@
-"""Errors that users see: one line each, what is wrong with a model or an input."""
+"""Errors that users can cause. Their messages are one line: what is wrong, and where."""
+
+from __future__ import annotations
 
 
-class ModelError(ValueError):
-    """A network or a model file that cannot be used; the message is one line for the user."""
+class TrninferError(Exception):
+    """Anything that a user can cause; every other exception is a fault of the program."""
 
 
-class InputError(ValueError):
-    """A picture, or rows of features, that cannot be used; the message is one line for the user."""
+class ModelError(TrninferError, ValueError):
+    """A network or a model file that cannot be used."""
+
+
+class InputError(TrninferError, ValueError):
+    """A picture, or rows of features, that cannot be used."""
+
+
+class ArgumentError(TrninferError, ValueError):
+    """An argument of a function that is not allowed."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import ml_dtypes
 import numpy as np
 
-BACKENDS = ("auto", "neuron", "sim")
+from ..models.errors import TrninferError
+from .launch_options import BackendName
+
+BACKENDS = get_args(BackendName)
 DTYPES: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
@@ -20,15 +23,15 @@ DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"  # AWS's variable, which its compiler and simulator read too
 
 
-class BackendUnavailable(RuntimeError):  # noqa: N818 (the condition, as in the exit status)
+class BackendUnavailable(TrninferError, RuntimeError):  # noqa: N818 (the condition, as in the exit status)
     """The backend that was asked for is not here; the message is one line for the user."""
 
 
-class TargetError(ValueError):
+class TargetError(TrninferError, ValueError):
     """A target that does not exist; the message is one line for the user."""
 
 
-class KernelError(ValueError):
+class KernelError(TrninferError, ValueError):
     """A kernel refused what it was given; the message is one line for the user."""
 
 

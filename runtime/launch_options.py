@@ -1,10 +1,16 @@
-"""How a network is launched, as users say it. The command line has its words from here: nothing heavy is imported."""
+"""Where and how a network runs, in the words of users: the command line and Python have them from here.
+
+Nothing heavy is imported.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+Dtype = Literal["float32", "bfloat16", "float16"]
+Target = Literal["trn1", "trn2", "trn3"]
+BackendName = Literal["auto", "neuron", "sim"]
 Per = Literal["network", "layer"]
 Form = Literal["quickest", "direct"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...models import golden
+from ...models.errors import TrninferError
 
 MAX_ELEMENTS = 1 << 31  # of one array: 8 GiB in float32
 MAX_VALUES = 1 << 27  # of all arrays together where values are computed: with what NumPy holds beside them, some 4 GiB
@@ -20,7 +21,7 @@ _MATMULS = ("fully_optimized", "tiled", "hoist_load", "block_free_dimension")
 Sizes = Mapping[str, Any]
 
 
-class ShapeError(ValueError):
+class ShapeError(TrninferError, ValueError):
     """A kernel or shape that cannot be run; the message is one line for the user."""
 
 

@@ -14,11 +14,12 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from ...models.errors import TrninferError
 from ...simulator import TensorSpec, run
 from .kernel_cases import kernel_case
 
 
-class UnknownSuite(ValueError):  # noqa: N818 (says what it is)
+class UnknownSuite(TrninferError, ValueError):  # noqa: N818 (says what it is)
     """A suite that is not among the published ones."""
 
 

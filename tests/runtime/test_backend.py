@@ -1,8 +1,12 @@
 """Which target is meant, and what is said beside the times of a backend."""
 
+from typing import get_args
+
 import pytest
+from trninfer import simulator
 from trninfer.runtime import backend
 from trninfer.runtime.backend import BackendInfo, TargetError, latency_note, resolve_target
+from trninfer.runtime.launch_options import Dtype, Target
 
 
 def test_target_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +29,7 @@ def test_only_the_simulated_trn3_has_a_note() -> None:
     }
     assert [key for key, note in notes.items() if note] == [("sim", "trn3")]
     assert "trn2" in str(notes["sim", "trn3"])
+
+
+def test_the_words_of_users_are_those_that_run() -> None:
+    assert get_args(Dtype) == tuple(backend.DTYPES) and get_args(Target) == tuple(simulator.TARGETS)
