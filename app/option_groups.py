@@ -30,16 +30,21 @@ def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
 def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command as typer reads it: a parameter that is a dataclass of options becomes one parameter a field.
 
-    The help stands beside the command, which it would drown.
+    Of fields that several groups have, the first group has the option, and the others what they are by default. The
+    help stands beside the command, which it would drown.
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
         hints = {name: _told(kind) for name, kind in get_type_hints(command, include_extras=True).items()}
         groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
         parameters: list[inspect.Parameter] = []
+        own: dict[str, list[str]] = {}
         for name, parameter in inspect.signature(command).parameters.items():
             kinds = {name: hints[name]} if name not in groups else get_type_hints(groups[name], include_extras=True)
             defaults = _defaults(groups[name]) if name in groups else {name: parameter.default}
+            taken = {key for keys in own.values() for key in keys}
+            defaults = {key: default for key, default in defaults.items() if key not in taken}
+            own[name] = list(defaults)
             parameters += [
                 inspect.Parameter(key, parameter.KEYWORD_ONLY, default=default, annotation=kinds[key])
                 for key, default in defaults.items()
@@ -48,7 +53,7 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
         @functools.wraps(command)
         def call(**values: Any) -> None:
             for name, kind in groups.items():
-                values[name] = kind(**{key: values.pop(key) for key in _defaults(kind)})
+                values[name] = kind(**{key: values.pop(key) for key in own[name]})
             command(**values)
 
         call.__doc__ = help_text

@@ -50,7 +50,7 @@ class LaunchTime:
     the instructions and DMAs that did the work ran, beside others'. None, or empty, where the backend does not know
     them. `latency_error` is how far a predicted time is likely to be off, as a share of it; None where it is measured
     or nobody can tell. `form` is how a convolution multiplies its filters (network/forms.py), None where there is none
-    or nobody tells.
+    or nobody tells. `sbuf_peak_bytes` are what a launch holds of a partition of SBUF at most, None for its parts.
     """
 
     latency_us: float
@@ -68,6 +68,7 @@ class LaunchTime:
     hfu: float | None = None
     active_us: float | None = None
     critical: Mapping[str, float] = field(default_factory=dict)
+    sbuf_peak_bytes: int | None = None
 
 
 @dataclass(frozen=True)

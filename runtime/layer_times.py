@@ -10,6 +10,7 @@ in operations and bytes, it did while its own instructions ran: beside those of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .. import simulator
@@ -53,7 +54,7 @@ def layer_times(run: simulator.Run) -> tuple[LaunchTime | None, tuple[LaunchTime
     peak = peak_flops(run.prediction.target) * run.prediction.cores
     times = {name: _time(share, spent.get(name, {}), peak, run.launch_us) for name, share in shares.items()}
     launch = times.pop(LAUNCH)
-    return launch, tuple(times.values())
+    return replace(launch, sbuf_peak_bytes=run.memory.sbuf_bytes), tuple(times.values())
 
 
 def layer_parts(run: simulator.Run) -> Parts | None:

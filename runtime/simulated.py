@@ -79,6 +79,7 @@ class SimulatedBackend:
                 hfu=run.hfu,
                 active_us=run.latency_us,
                 critical=run.critical.by_resource,
+                sbuf_peak_bytes=run.memory.sbuf_bytes,
             )
             self._timed[key] = LaunchResult((), time, timeline, *layer_times(run))
         return self._timed[key]

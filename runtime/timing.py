@@ -52,6 +52,7 @@ class LayerTiming:
     hfu: float | None = None
     active_us: float | None = None
     critical: Mapping[str, float] = field(default_factory=dict)
+    sbuf_peak_bytes: int | None = None
 
 
 class Totals:
@@ -113,6 +114,7 @@ class Totals:
                 hfu=time.hfu,
                 active_us=time.active_us,
                 critical=dict(time.critical),
+                sbuf_peak_bytes=time.sbuf_peak_bytes,
             )
             for row, time in zip(self._rows, self._sums)
         )
@@ -156,6 +158,7 @@ def _sum(one: LaunchTime, other: LaunchTime, longest: LaunchTime) -> LaunchTime:
         hfu=_utilization([(_active(time), time.hfu) for time in (one, other)]),
         active_us=_plus(one.active_us, other.active_us),
         critical=critical,
+        sbuf_peak_bytes=max((t.sbuf_peak_bytes for t in (one, other) if t.sbuf_peak_bytes is not None), default=None),
     )
 
 

@@ -36,6 +36,12 @@ class Target:
     moving_columns: int  # the largest free size of a moving tile: one PSUM bank before NeuronCore-v4, all of PSUM on it
 
     @property
+    def cores_per_stack(self) -> int:
+        """NeuronCores that share a stack of HBM: two of a device and two stacks on trn1 (A1), eight and four from trn2
+        on (trainium2.rst, A3)."""
+        return 1 if self.generation == 2 else 2
+
+    @property
     def usable_sbuf_bytes(self) -> int:
         """Bytes of a partition that tiles may take."""
         return self.sbuf_bytes - RESERVED_SBUF_BYTES

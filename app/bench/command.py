@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,12 @@ from ..errors import CHECK_FAILED, UsageError
 from ..option_groups import takes_options
 from ..options import RunOptions
 from .subject import BenchSubject
+from .sweep_options import SweepOptions
+
+if TYPE_CHECKING:
+    from ..reports.regression import BaselineComparison
+    from ..reports.report import Report
+    from .what_if import Values
 
 HELP = """Time networks, single kernels or published suites.
 
@@ -34,6 +40,9 @@ Examples:
     trninfer bench --kernel matmul --shape m=1024,k=1024,n=2048 --target trn1
     trninfer bench --kernel conv2d \\
         --shape batch=1,cin=256,cout=256,h=224,w=224,k=3,pool=2
+  The batch with most pictures a second in no more than 100 us, on two chips:
+    trninfer bench --model digits-cnn --batch-size 1,2,4,8,16 \\
+        --target trn2,trn3 --latency-limit 100us
   A published suite beside its published figures:
     trninfer bench --suite cs149-part2
   A page to look at and to send: table, roofline, engines' timeline:
@@ -81,32 +90,68 @@ def bench(
         ),
     ] = None,
     *,
+    sweep: SweepOptions,
     options: RunOptions,
 ) -> None:
     """Time what is named, and hold it against an earlier bench where one is given."""
     started = time.perf_counter()
+    combined, options = options, sweep.first(options)
     options.check()
     options.check_kept(subject.model)
     subject.check(options, compare is not None)
     if threshold is not None and compare is None:
         raise UsageError("--threshold needs --compare")
 
-    from ..reports.html import write_report
+    from .what_if import parse_constants
+
+    values = parse_constants(constants or [])
+    if sweep.is_sweep:
+        from .sweep import bench_sweep, check_sweep
+
+        check_sweep(subject, options, compare is not None)
+        report = bench_sweep(subject, sweep, combined, values, started)
+        write(report, [], None, {"kernel": None, "shape": None, "batch_size": None}, options)
+        return
+    compared(subject, options, compare, threshold, values, started)
+
+
+def compared(
+    subject: BenchSubject,
+    options: RunOptions,
+    compare: Path | None,
+    threshold: str | None,
+    constants: Values,
+    started: float,
+) -> None:
+    """Time one combination, and hold it against a baseline where there is one."""
     from ..reports.machine import to_document
     from ..reports.regression import DEFAULT_THRESHOLD, compare_documents, parse_threshold, read_baseline
-    from ..reports.trace import write_trace
     from .measure import measure
-    from .output import bench_section, write_bench
-    from .what_if import parse_constants
+    from .output import bench_section
 
     allowed = parse_threshold(threshold or DEFAULT_THRESHOLD)
     baseline = read_baseline(compare) if compare is not None else None
-    report, timelines = measure(subject, options, started, parse_constants(constants or []))
+    report, timelines = measure(subject, options, started, constants)
     section = bench_section(subject, options)
     comparison = None
     if compare is not None and baseline is not None:
         comparison = compare_documents({**to_document(report), "bench": section}, baseline, compare, allowed)
+    write(report, timelines, comparison, section, options)
+    raise typer.Exit(CHECK_FAILED if comparison is not None and not comparison.passed else report.exit_status)
+
+
+def write(
+    report: Report,
+    timelines: list[tuple[str, object]],
+    comparison: BaselineComparison | None,
+    section: dict[str, Any],
+    options: RunOptions,
+) -> None:
+    """Write the trace, the page and the report."""
+    from ..reports.html import write_report
+    from ..reports.trace import write_trace
+    from .output import write_bench
+
     write_trace(options.trace, timelines, report.backend)
     write_report(options.report_file, report, timelines, comparison)
     write_bench(report, section, comparison, options)
-    raise typer.Exit(CHECK_FAILED if comparison is not None and not comparison.passed else report.exit_status)

@@ -56,6 +56,7 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
         _timeline(report, timelines),
         _roofline(report),
         _suite(report),
+        _sweep(report),
         element("section", tables.answer_table(report)) if report.predictions else None,
         _footer(report),
     )
@@ -204,6 +205,20 @@ def _suite(report: Report) -> Markup | None:
     if report.suite is None:
         return None
     return element("section", tables.suite_table(report.model or "", report.suite))
+
+
+def _sweep(report: Report) -> Markup | None:
+    if report.sweep is None:
+        return None
+    from .sweep_table import best_lines
+
+    lines = [element("li", line.removeprefix("* ")) for line in best_lines(report)]
+    return element(
+        "section",
+        element("h2", "Batches, targets and dtypes"),
+        tables.sweep_table(report.sweep),
+        element("ul", lines, class_="checks"),
+    )
 
 
 def _footer(report: Report) -> Markup:

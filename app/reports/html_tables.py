@@ -11,6 +11,7 @@ from .resources import short
 
 if TYPE_CHECKING:
     from ...runtime.measure.suites import SuiteRow
+    from ...runtime.sweep import SweepPoint
     from ...runtime.timing import LayerTiming
     from .regression import BaselineComparison, ComparedRow
     from .report import Cores, LayerTable, Report
@@ -176,6 +177,52 @@ def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
             )
         )
     return table(f"Suite {name}", headings, lines)
+
+
+def sweep_table(points: Sequence[SweepPoint]) -> Markup:
+    """A row each batch size, target and dtype; a bar for the inputs a second."""
+    cores = next((point.cores for point in points if point.cores is not None), None)
+    headings: list[Heading] = [
+        ("network", False), ("target", False), ("dtype", False), ("batch", True), ("\u00b5s", True),
+        ("\u00b5s an input", True), ("inputs/s", True), ("bound by", False), ("MFU", True), ("HFU", True),
+        ("SBUF peak", True), ("\u00d7 floor", True),
+        *([(f"\u00b5s on {cores} cores", True), (f"inputs/s on {cores} cores", True)] if cores is not None else []),
+    ]  # fmt: skip
+    most = max((point.inputs_per_second for point in points), default=0.0) or 1.0
+    rows = []
+    for point in points:
+        share = point.inputs_per_second / most
+        bar = element("span", class_="meter tensor", style=f"width:{100 * share:.2f}%")
+        rate = element("span", f"{point.inputs_per_second:,.0f}")
+        floor = point.times_floor
+        rows.append(
+            element(
+                "tr",
+                element("th", point.network, scope="row"),
+                cell(point.target),
+                cell(point.dtype),
+                cell(_starred(point), point.batch_size),
+                cell(microseconds(point.total_us), point.total_us),
+                cell(microseconds(point.us_per_input), point.us_per_input),
+                element("td", bar, rate, class_="num share", data_value=f"{point.inputs_per_second:.17g}"),
+                cell(short(point.bound_by)),
+                _percent_cell(point.mfu),
+                _percent_cell(point.hfu),
+                cell("\u2013") if point.sbuf_peak_bytes is None else _quantity_cell(point.sbuf_peak_bytes, "B"),
+                cell("\u2013") if floor is None else cell(f"{floor:.2f}", floor),
+                _microseconds_cell(point.cores_total_us) if cores is not None else None,
+                cell(f"{point.cores_inputs_per_second or 0.0:,.0f}", point.cores_inputs_per_second)
+                if cores is not None
+                else None,
+                class_="best" if point.best else None,
+            )
+        )
+    return table("One batch of each size", headings, rows)
+
+
+def _starred(point: SweepPoint) -> str:
+    """The size of a batch, with a star at the best one."""
+    return f"{point.batch_size} \u2605" if point.best else str(point.batch_size)
 
 
 def answer_table(report: Report) -> Markup:

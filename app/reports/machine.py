@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...inference.predictions import InputNames, Prediction
 from ...runtime.measure.suites import SuiteRow
+from ...runtime.sweep import SweepPoint
 from ...runtime.timing import LayerTiming
 from ..options import Format
 from ..text import printable, spell
@@ -36,6 +37,8 @@ def chunks(report: Report, form: Format, answers: Iterable[Prediction]) -> Itera
         yield from _json_chunks(to_document(report), answers)
     elif form == "csv" and report.suite is not None:
         yield _csv(_names(SuiteRow), to_document(report)["suite"])
+    elif form == "csv" and report.sweep is not None:
+        yield _csv(_names(SweepPoint), to_document(report)["sweep"])
     elif form == "csv" and report.comparison is not None:
         yield report.comparison.to_csv()
     elif form == "csv" and report.command == "bench":
@@ -68,7 +71,7 @@ def end(report: Report, form: Format) -> str:
     if form == "csv":
         problems = [{"input": problem["input"], "error": problem["message"]} for problem in document["errors"]]
         return _csv(PREDICTION_COLUMNS, problems, header=False)
-    lists = {"prediction": "predictions", "layer": "layers", "error": "errors", "suite": "suite"}
+    lists = {"prediction": "predictions", "layer": "layers", "error": "errors", "suite": "suite", "sweep": "sweep"}
     lines = [
         {"type": kind, **row} for kind, key in lists.items() if kind != "prediction" for row in document.get(key, [])
     ]
@@ -132,6 +135,8 @@ def to_document(report: Report) -> dict[str, Any]:
         document["score"] = {**dataclasses.asdict(report.score), "accuracy": report.score.accuracy}
     if report.none is not None:
         document["none"] = dataclasses.asdict(report.none)
+    if report.sweep is not None:
+        document["sweep"] = [dataclasses.asdict(point) for point in report.sweep]
     if report.suite is not None:
         document["suite"] = [dataclasses.asdict(row) for row in report.suite]
     return document

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ...runtime.floor import Floor
     from ...runtime.measure.compare import BackendComparison
     from ...runtime.measure.suites import SuiteRow
+    from ...runtime.sweep import SweepPoint
     from ...runtime.timing import LayerTiming
     from ...runtime.verify import Verification
 
@@ -119,6 +120,8 @@ class Report:
     tables: list[LayerTable] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
     suite: list[SuiteRow] | None = None
+    sweep: list[SweepPoint] | None = None
+    latency_limit_us: float | None = None  # of a sweep's best points
     host_seconds: float = 0.0
     verify: Verification | None = None
     score: Score | None = None

@@ -14,6 +14,7 @@ from .console import BOX, Columns, cell, new_table, print_line, print_pairs, to_
 from .html_markup import percent
 from .report import LayerTable, Report
 from .resources import by_size, short
+from .sweep_table import print_sweep
 
 if TYPE_CHECKING:
     from ...runtime.measure.compare import BackendComparison, ComparedLaunch
@@ -38,6 +39,8 @@ def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
             print_line(console, f"score: {score.correct} of {score.total} right, {100 * score.accuracy:.2f} %")
         if report.suite is not None:
             _print_suite(console, report)
+        if report.sweep is not None:
+            print_sweep(console, report)
         if not quiet:
             _print_times(console, report)
         _print_verdict(console, report)
@@ -50,6 +53,8 @@ def render_layers(report: Report, stream: IO[str] | None) -> str:
 
     def fill(console: Console) -> None:
         _print_none(console, report)
+        if report.sweep is not None:
+            print_sweep(console, report)
         _print_times(console, report)
         _print_verdict(console, report)
 
@@ -133,9 +138,9 @@ def _print_times(console: Console, report: Report) -> None:
         _print_comparison(console, report.comparison)
     else:
         _print_layers(console, report, shown)
-    if report.latency_note and (shown or report.suite):
+    if report.latency_note and (shown or report.suite or report.sweep):
         print_line(console, report.latency_note)
-    if shown:
+    if shown or report.sweep:
         print_line(console, f"backend {report.backend}: {report.host_seconds:.2f} s on this machine")
         if report.choice_note is not None:
             print_line(console, report.choice_note)

@@ -1,0 +1,81 @@
+"""The bench of every combination of batch sizes, targets and dtypes."""
+
+from __future__ import annotations
+
+import time
+
+from ...models.bundled import bundled_models
+from ...models.files import Model, load_model
+from ...runtime.backend import latency_note
+from ...runtime.floor import floor_of
+from ...runtime.simulated import what_if
+from ...runtime.sweep import SweepPoint, marked, shared_hbm, sweep_point, with_cores
+from ..backends import choice_note, open_backend, session_on
+from ..errors import UsageError
+from ..options import RunOptions
+from ..progress import progress_bar
+from ..reports.report import Report
+from .subject import BenchSubject
+from .sweep_options import SweepOptions, microseconds
+from .what_if import Values, another_machine
+
+
+def check_sweep(subject: BenchSubject, options: RunOptions, compared: bool) -> None:
+    """UsageError for what only one combination can have."""
+    if subject.suite is not None or subject.kernel is not None:
+        raise UsageError("several --batch-size, --target or --dtype, --latency-limit and --cores are for networks")
+    given = {
+        "--verify": options.verify,
+        "--trace": options.trace is not None,
+        "--compare": compared,
+    }
+    wrong = [option for option, there in given.items() if there]
+    if wrong:
+        raise UsageError(f"{' and '.join(wrong)}: of one bench; give one --batch-size, --target and --dtype")
+
+
+def bench_sweep(
+    subject: BenchSubject, sweep: SweepOptions, options: RunOptions, constants: Values, started: float
+) -> Report:
+    """The report with a point for each combination of each network."""
+    limit = microseconds(sweep.latency_limit)
+    names = [subject.model] if subject.model is not None else [bundled.name for bundled in bundled_models()]
+    models = [load_model(name) for name in names]
+    combinations = list(sweep.combinations(options))
+    note = choice_note(options.backend)
+    points: list[SweepPoint] = []
+    report: Report | None = None
+    with progress_bar("sweep", len(models) * len(combinations), options.quiet) as progress:
+        for model in models:
+            for each in combinations:
+                backend = open_backend(each)
+                if backend.info.latency_kind != "predicted" and (sweep.cores or len(sweep.target or ()) > 1):
+                    raise UsageError("--cores and several --target are predicted; add --backend sim")
+                report = report or Report.on("bench", subject.model and model.network.name, backend.info, each.dtype)
+                points.append(_point(model, each, constants, sweep.cores))
+                progress(len(points))
+    assert report is not None
+    report.sweep = marked(points, limit)
+    report.latency_limit_us = limit
+    report.target = ",".join(dict.fromkeys(point.target for point in points))
+    report.dtype = ",".join(dict.fromkeys(point.dtype for point in points))
+    report.choice_note = note
+    notes = [latency_note(open_backend(each).info) for each in combinations]
+    report.latency_note = "; ".join(dict.fromkeys(told for told in notes if told)) or None
+    report.host_seconds = time.perf_counter() - started
+    return report
+
+
+def _point(model: Model, options: RunOptions, constants: Values, cores: int | None) -> SweepPoint:
+    batch, dtype, name = options.batch_size, options.dtype, model.network.name
+    backend = open_backend(options)
+    target = backend.info.target
+    with another_machine(backend.info.name, target, constants):
+        layers = session_on(backend, model, options).time(batch).layers
+        floor = floor_of(model.network, dtype, batch, target).latency_us
+        point = sweep_point(name, target, dtype, batch, layers, floor)
+        if cores is None:
+            return point
+        with what_if(shared_hbm(target, cores), target):
+            shared = session_on(open_backend(options), model, options).time(batch)
+        return with_cores(point, cores, shared.total_us)

@@ -1,0 +1,125 @@
+"""Options of a bench that take several values: each combination is timed."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Annotated, Any, get_args
+
+import typer
+
+from ..errors import UsageError
+from ..option_groups import whole
+from ..options import RunOptions, Target
+
+DTYPES = ("float32", "bfloat16", "float16")
+TARGETS = get_args(Target)
+MOST = 256  # combinations
+
+Values = tuple[Any, ...]
+
+
+def several(read: Callable[[str], Any]) -> Callable[[str | Values], Values]:
+    """A reader of values with commas between, each once."""
+
+    def read_all(text: str | Values) -> Values:
+        if isinstance(text, tuple):  # a default
+            return text
+        return tuple(dict.fromkeys(read(part) for part in text.split(",")))
+
+    return read_all
+
+
+def one_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
+    """A reader of a word out of several."""
+
+    def read(text: str) -> str:
+        if text not in allowed:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, allowed))}.")
+        return text
+
+    return read
+
+
+def microseconds(text: str | None) -> float | None:
+    """`100us`, `1.5ms` or `0.2s` as microseconds."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(us|\u00b5s|ms|s)\s*", text)
+    units = {"us": 1.0, "\u00b5s": 1.0, "ms": 1e3, "s": 1e6}
+    value = float(match[1]) * units[match[2]] if match else 0.0
+    if not match or not 0 < value < math.inf:
+        raise UsageError(f"--latency-limit {text!r}: not a time with its unit, as in 100us or 1.5ms")
+    return value
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What is timed in every combination. `dtype`, `batch_size` and `target` hold the values in the order given."""
+
+    dtype: Annotated[
+        Any,
+        typer.Option(
+            "--dtype",
+            parser=several(one_of(DTYPES)),
+            metavar="|".join(DTYPES),
+            help="Type of weights and data; sums are float32 always. Several with commas: each is timed.",
+        ),
+    ] = ("float32",)
+    batch_size: Annotated[
+        Any,
+        typer.Option(
+            "--batch-size",
+            parser=several(whole(1, 65536)),
+            metavar="N,...",
+            help="Inputs in one launch of a kernel, up to 65536. Several with commas: each is timed.",
+        ),
+    ] = (1,)
+    target: Annotated[
+        Any,
+        typer.Option(
+            "--target",
+            parser=several(one_of(TARGETS)),
+            metavar="|".join(TARGETS),
+            help="NeuronCore to simulate, or to compile for; several with commas are compared. [default: "
+            "NEURON_PLATFORM_TARGET_OVERRIDE, else the chip that is used, else trn2]",
+        ),
+    ] = None
+    cores: Annotated[
+        int | None,
+        typer.Option(
+            "--cores",
+            parser=whole(1, 4096),
+            metavar="N",
+            help="Also the predicted throughput of so many NeuronCores, each with its batches and a share of HBM.",
+        ),
+    ] = None
+    latency_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--latency-limit",
+            metavar="TIME",
+            help="Which of the batch sizes gives most inputs a second in no more than, say, 100us or 1.5ms.",
+        ),
+    ] = None
+
+    @property
+    def is_sweep(self) -> bool:
+        """True if there is more than one combination, or something is asked that only a sweep tells."""
+        count = len(self.dtype) * len(self.batch_size) * len(self.target or (None,))
+        return count > 1 or self.latency_limit is not None or self.cores is not None
+
+    def first(self, options: RunOptions) -> RunOptions:
+        """The options with the first value of each."""
+        return next(self.combinations(options))
+
+    def combinations(self, options: RunOptions) -> Iterator[RunOptions]:
+        """The options with every combination, batch sizes fastest; UsageError for too many."""
+        targets = self.target or (options.target,)
+        if len(self.dtype) * len(self.batch_size) * len(targets) > MOST:
+            raise UsageError(f"more than {MOST} combinations of --batch-size, --target and --dtype")
+        for target, dtype, batch in product(targets, self.dtype, self.batch_size):
+            yield replace(options, target=target, dtype=dtype, batch_size=batch)

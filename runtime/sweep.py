@@ -1,0 +1,88 @@
+"""A network at several batch sizes, dtypes and targets: what each costs an input, and how many cores do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..simulator.chip import find_target
+from ..simulator.timing.constants import machine
+from .timing import LayerTiming, add_critical, total_utilization
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One combination. `sbuf_peak_bytes` are of a partition, None where it is not known.
+
+    With `cores`, `cores_inputs_per_second` is what so many of them do, each with batches of its own and its share of
+    HBM, which makes a batch take `cores_total_us`. `within_limit` is None without a limit; `best` marks the most inputs
+    a second of a target and dtype, within the limit where there is one.
+    """
+
+    network: str
+    batch_size: int
+    target: str
+    dtype: str
+    total_us: float
+    us_per_input: float
+    inputs_per_second: float
+    mfu: float | None
+    hfu: float | None
+    sbuf_peak_bytes: int | None
+    bound_by: str | None = None
+    times_floor: float | None = None
+    cores: int | None = None
+    cores_total_us: float | None = None
+    cores_inputs_per_second: float | None = None
+    within_limit: bool | None = None
+    best: bool = False
+
+
+def sweep_point(
+    network: str, target: str, dtype: str, batch: int, layers: Sequence[LayerTiming], floor_us: float | None = None
+) -> SweepPoint:
+    """The point of a batch whose rows these are."""
+    total = round(sum(layer.latency_us for layer in layers), 6)
+    mfu, hfu = total_utilization(layers, total)
+    critical = add_critical(layer.critical for layer in layers)
+    return SweepPoint(
+        network=network,
+        batch_size=batch,
+        target=target,
+        dtype=dtype,
+        total_us=total,
+        us_per_input=total / batch,
+        inputs_per_second=1e6 * batch / total if total else 0.0,
+        mfu=mfu,
+        hfu=hfu,
+        sbuf_peak_bytes=max((row.sbuf_peak_bytes for row in layers if row.sbuf_peak_bytes is not None), default=None),
+        bound_by=max(critical, key=lambda name: critical[name]) if critical else None,
+        times_floor=total / floor_us if floor_us else None,
+    )
+
+
+def with_cores(point: SweepPoint, cores: int, total_us: float) -> SweepPoint:
+    """The point with the throughput of several cores on which a batch takes `total_us`."""
+    each = 1e6 * point.batch_size / total_us
+    return replace(point, cores=cores, cores_total_us=total_us, cores_inputs_per_second=cores * each)
+
+
+def shared_hbm(target: str, cores: int) -> dict[str, float]:
+    """The constants of a core that shares its stack of HBM with others: all DMA engines of a core move no more than its
+    part of the stack gives."""
+    chip, constants = find_target(target), machine(target)
+    sharing = min(cores, chip.cores_per_stack)
+    return {"dma_sustained": min(constants.dma_sustained, constants.hbm_stack_rate / sharing)}
+
+
+def marked(points: Sequence[SweepPoint], limit_us: float | None) -> list[SweepPoint]:
+    """The points with the best of each network, target and dtype, and what lies within a limit."""
+    told = [replace(p, within_limit=None if limit_us is None else p.total_us <= limit_us) for p in points]
+    best: dict[tuple[str, str, str], SweepPoint] = {}
+    for point in told:
+        key = point.network, point.target, point.dtype
+        if point.within_limit is not False and (
+            key not in best or point.inputs_per_second > best[key].inputs_per_second
+        ):
+            best[key] = point
+    return [replace(point, best=any(point is one for one in best.values())) for point in told]

@@ -1,0 +1,99 @@
+"""`bench` of several batch sizes, targets and dtypes."""
+
+import pytest
+from trninfer.app.bench.sweep_options import microseconds
+from trninfer.app.errors import UsageError
+from trninfer.runtime.sweep import SweepPoint, marked, shared_hbm
+from trninfer.simulator.timing.constants import machine
+
+SWEEP = (
+    "bench",
+    "--model",
+    "digits-ffnn",
+    "--batch-size",
+    "1,4,4",
+    "--target",
+    "trn2,trn1",
+    "--dtype",
+    "float32,bfloat16",
+)
+
+
+def test_each_combination_is_a_row_as_a_bench_of_its_own_has_it(cli) -> None:
+    document = cli(*SWEEP, "--format", "json").json()
+    points = document["sweep"]
+    found = [(point["target"], point["dtype"], point["batch_size"]) for point in points]
+    assert found == [(t, d, b) for t in ("trn2", "trn1") for d in ("float32", "bfloat16") for b in (1, 4)]
+    assert document["layers"] == [] and document["target"] == "trn2,trn1"
+    for point in (points[1], points[6]):
+        words = ("--batch-size", str(point["batch_size"]), "--target", point["target"], "--dtype", point["dtype"])
+        alone = cli("bench", "--model", "digits-ffnn", *words, "--format", "json").json()
+        assert alone["total_us"] == pytest.approx(point["total_us"]) and alone["mfu"] == pytest.approx(point["mfu"])
+        assert alone["layers"][0]["sbuf_peak_bytes"] == point["sbuf_peak_bytes"]
+        assert point["us_per_input"] == pytest.approx(point["total_us"] / point["batch_size"])
+        assert point["inputs_per_second"] == pytest.approx(1e6 / point["us_per_input"])
+        assert point["cores"] is None and point["within_limit"] is None
+
+
+def test_the_best_batch_within_a_limit(cli) -> None:
+    words = ("bench", "--model", "digits-cnn", "--batch-size", "1,8,64", "--latency-limit", "0.06ms")
+    points = cli(*words, "--format", "json").json()["sweep"]
+    assert [point["within_limit"] for point in points] == [True, True, False]
+    assert [point["best"] for point in points] == [False, True, False]
+    told = cli(*words).out
+    assert "most inputs a second within 60 us by a batch of 8" in told
+    none = cli(*words[:-1], "1us").out
+    assert "no batch is within 1 us" in none
+
+
+def test_cores_share_hbm(cli) -> None:
+    assert shared_hbm("trn2", 1)["dma_sustained"] == machine("trn2").dma_sustained
+    assert shared_hbm("trn2", 8)["dma_sustained"] == machine("trn2").hbm_stack_rate / 2
+    assert shared_hbm("trn1", 2)["dma_sustained"] == machine("trn1").dma_sustained
+    (point,) = cli("bench", "--model", "digits-cnn", "--cores", "4", "--format", "json").json()["sweep"]
+    assert point["cores"] == 4 and point["cores_total_us"] >= point["total_us"]
+    assert point["cores_inputs_per_second"] == pytest.approx(4e6 / point["cores_total_us"])
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "table"])
+def test_other_forms(cli, form: str) -> None:
+    told = cli("bench", "--model", "digits-ffnn", "--batch-size", "1,2", "--format", form).out
+    if form == "csv":
+        assert told.splitlines()[0].startswith("network,batch_size,target") and len(told.splitlines()) == 3
+    elif form == "ndjson":
+        assert told.count('"type": "sweep"') == 2
+    else:
+        assert "inputs/s" in told and "* " in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--batch-size", "1,0"), "'0' is no whole number"),
+        (("--batch-size", ""), "no whole number"),
+        (("--dtype", "float32,float8"), "'float8' is not one of"),
+        (("--target", "trn4"), "'trn4' is not one of"),
+        (("--latency-limit", "100"), "not a time with its unit"),
+        (("--batch-size", "1,2", "--verify"), "--verify: of one bench"),
+        (("--batch-size", "1,2", "--kernel", "matmul", "--shape", "m=1,k=1,n=1"), "are for networks"),
+    ],
+)
+def test_what_cannot_be_swept_is_one_line(cli, words: tuple[str, ...], told: str) -> None:
+    run = cli("bench", *words)
+    assert run.status == 2 and told in run.err and len(run.err.splitlines()) == 1
+
+
+def test_times_with_units() -> None:
+    assert [microseconds(text) for text in ("100us", "1.5 ms", "2s", None)] == [100.0, 1500.0, 2e6, None]
+    with pytest.raises(UsageError):
+        microseconds("0us")
+
+
+def test_points_are_marked_by_network_target_and_dtype() -> None:
+    def point(network: str, batch: int, total: float) -> SweepPoint:
+        return SweepPoint(
+            network, batch, "trn2", "float32", total, total / batch, 1e6 * batch / total, None, None, None
+        )
+
+    found = marked([point("a", 1, 10), point("a", 4, 20), point("b", 1, 50)], 15)
+    assert [(p.within_limit, p.best) for p in found] == [(True, True), (False, False), (False, False)]
