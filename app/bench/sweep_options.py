@@ -11,11 +11,12 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from ...runtime.launch_options import Dtype, Target
 from ..errors import UsageError
 from ..option_groups import whole
-from ..options import RunOptions, Target
+from ..options import RunOptions
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = get_args(Dtype)
 TARGETS = get_args(Target)
 MOST = 256  # combinations
 
