@@ -4,6 +4,7 @@ What is assumed of the compiler, whose schedule NKI does not show:
 - Each engine runs one instruction at a time. Of those that could start, it takes the one that comes first in the
   program: the compiler orders independent instructions so that none waits behind another's operands (`nl.no_reorder`
   exists to forbid that). So a load is not held up behind a store that waits for its data.
+- Loads from HBM come in the order in which what they bring is used, not in that of the kernel (rows o20 to o26, o44).
 - All DMA triggers share one issue slot, as the published profiles show, but those that the kernel gives to the Scalar
   Engine: its descriptor generator works beside the other one and beside its computing (A2: two instances). Beyond
   that, DMAs overlap as far as the 16 engines allow, each of which serves them in the order they were issued.
@@ -138,11 +139,12 @@ class _Simulation:
         for index, time in releases.items():
             self.ready[index] = self.since[index] = time
             self.cause[index] = NOTHING * KINDS + OTHER_CORE
+        self.turn = self._turns(m.loads_by_use > 0)
         self._look_ahead(int(m.lookahead))
         self.free = [0.0] * (SECOND + 1)
         self.last = [NOTHING] * (SECOND + 1)  # instruction that each engine took last
         self.previous = NOTHING  # the one before it on the engine that took one last
-        self.now: list[list[int]] = [[] for _ in range(SECOND + 1)]  # could start at once, by program order
+        self.now: list[list[int]] = [[] for _ in range(SECOND + 1)]  # the turns of what could start at once
         self.later: list[list[tuple[float, int]]] = [[] for _ in range(SECOND + 1)]  # (when ready, which)
         self.next = [_NEVER] * (SECOND + 1)  # when each engine can start an instruction
         self.busy = [0.0] * (SECOND + 1)
@@ -164,7 +166,8 @@ class _Simulation:
             if not waits:
                 self._enter(index)
         self._give_buffers(0.0)
-        left, buffers, starts = len(self.program), self.buffers, self.next
+        left = count = len(self.program)
+        buffers, starts = self.buffers, self.next
         while left:
             time = min(starts)
             if buffers.next_release <= time:
@@ -173,8 +176,8 @@ class _Simulation:
             queue = starts.index(time)
             now, later = self.now[queue], self.later[queue]
             while later and later[0][0] <= time:
-                heappush(now, heappop(later)[1])
-            self._issue(heappop(now), queue, time)
+                heappush(now, self.turn[heappop(later)[1]])
+            self._issue(heappop(now) % count, queue, time)
             free = self.free[queue]
             starts[queue] = free if now else max(free, later[0][0]) if later else _NEVER
             left -= 1
@@ -196,6 +199,15 @@ class _Simulation:
             self.since,
             self.phases,
         )
+
+    def _turns(self, loads_by_use: bool) -> list[int]:
+        """The order in which engines take instructions that could start: modulo the length of the program, which."""
+        count = len(self.program)
+        turns = list(range(0, 2 * count * count, 2 * count + 1)) if count else []
+        for index, instruction in enumerate(self.program if loads_by_use else ()):
+            if instruction.dma is not None and instruction.dma.load and instruction.dma.hbm and self.successors[index]:
+                turns[index] = (2 * (min(self.successors[index]) >> 2) - 1) * count + index
+        return turns
 
     def _look_ahead(self, limit: int) -> None:
         """Let no instruction of an engine start before all but the last `limit` - 1 that the kernel has before it."""
@@ -255,7 +267,7 @@ class _Simulation:
         queue, ready = self.queue[index], self.ready[index]
         free = self.free[queue]
         if ready <= free:  # by when the engine takes anything else
-            heappush(self.now[queue], index)
+            heappush(self.now[queue], self.turn[index])
             ready = free
         else:
             heappush(self.later[queue], (ready, index))

@@ -36,6 +36,11 @@ MOVEMENT: dict[str, Row] = {
             "kernel asks for it (nki.compiler.CompileConfig, non_ssa_legalization)",
         )
     ),
+    "loads_by_use": everywhere(
+        fitted(
+            1, "", "1: loads come in the order in which they are used, 0: as the kernel has them", "o24", "o44", "o45"
+        )
+    ),
     # Control: from a result to the engine that waits for it, by the waiting engine.
     "hop_tensor_ns": same_on_trn3(
         measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),

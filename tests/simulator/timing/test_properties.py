@@ -77,23 +77,16 @@ def test_nothing_is_overwritten_in_hbm_before_it_is_read(steps: Any, widths: Any
                         assert times.start[index] >= times.done[reader] - 1e-6
 
 
-def versions(program: list[Instruction], times: Schedule) -> list[tuple[float, float, int]]:
-    """(from, to, bytes of a partition) of each tile in SBUF, a new one wherever a tile is replaced as a whole."""
-    found: list[tuple[float, float, int]] = []
-    current: dict[Any, tuple[float, float, int]] = {}
+def held_tiles(program: list[Instruction], times: Schedule) -> list[tuple[float, float, int]]:
+    """(from, to, bytes of a partition) of each tile in SBUF."""
+    found: dict[Any, tuple[float, float, int]] = {}
     for index, instruction in enumerate(program):
-        span = times.start[index], times.done[index]
         for access in (*instruction.reads, *instruction.writes):
             tile = access.allocation
-            if tile.region is not SBUF:
-                continue
-            written = any(w is access for w in instruction.writes)
-            own = any(r.allocation is tile for r in instruction.reads)
-            if written and access.covers and not own and not instruction.ordered and tile in current:
-                found.append(current.pop(tile))
-            start, end, size = current.get(tile, (*span, tile.row_bytes))
-            current[tile] = min(start, span[0]), max(end, span[1]), size
-    return [*found, *current.values()]
+            if tile.region is SBUF:
+                start, end, size = found.get(tile, (times.start[index], times.done[index], tile.row_bytes))
+                found[tile] = min(start, times.start[index]), max(end, times.done[index]), size
+    return list(found.values())
 
 
 @settings(max_examples=60)
@@ -103,7 +96,7 @@ def test_sbuf_never_holds_more_than_there_is(steps: Any, widths: Any, target: st
     times = run.prediction.schedule
     held = sorted(
         (time, change)
-        for start, end, size in versions(run.program, times)
+        for start, end, size in held_tiles(run.program, times)
         for time, change in ((start, size), (end, -size))
     )
     total = 0
