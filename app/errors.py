@@ -11,10 +11,15 @@ CHECK_FAILED = 1
 BAD_USAGE = 2
 NO_BACKEND = 3
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 class UsageError(Exception):
     """A wrong use or an input that cannot be used; the message is one line for the user."""
+
+
+class Terminated(SystemExit):
+    """SIGTERM, or SIGHUP: the program ends as after Ctrl-C, with the exit status of the signal."""
 
 
 def exit_status(error: BaseException) -> int | None:

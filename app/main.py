@@ -6,8 +6,10 @@ Commands import what they need when they run, so that the help comes up without 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -16,13 +18,15 @@ from ..version import __version__
 from .bench.command import bench
 from .classify import classify
 from .doctor import doctor
-from .errors import BAD_USAGE, INTERRUPTED, complain, exit_status, reason
+from .errors import BAD_USAGE, INTERRUPTED, TERMINATED, Terminated, complain, exit_status, reason
 from .ffnn import ffnn
 from .import_model import import_model
 from .lint import lint
 from .models import models
 from .serve import serve
 from .simulate import simulate
+
+_ENDINGS = {INTERRUPTED: "interrupted", TERMINATED: "terminated", 128 + signal.SIGHUP: "terminated"}
 
 # The base of what typer raises for wrong options. It is Click's, which newer versions of typer bring with them.
 _WrongCommandLine: type[Exception] = next(
@@ -34,7 +38,8 @@ app = typer.Typer(
     help="Run small networks with hand-written NKI kernels on an AWS Trainium NeuronCore, or on the simulator of one, "
     "and see where every microsecond goes.",
     epilog="Exit status: 0 all went well; 1 a check failed (--verify, --compare, lint); 2 wrong usage or an input that "
-    "could not be used (the others are answered); 3 the backend asked for is not there; 130 interrupted.",
+    "could not be used (the others are answered); 3 the backend asked for is not there; 130 interrupted; 143 "
+    "terminated.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -72,6 +77,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         status: Any = app(args=words, prog_name="trninfer", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
+    except Terminated as end:
+        status = end.code
     except _WrongCommandLine as error:
         complain(_describe(error, sys.argv[1:] if words is None else words))
         return BAD_USAGE
@@ -81,8 +88,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         complain(_told(error))
         return known
-    if status == INTERRUPTED:
-        complain("interrupted")
+    if status in _ENDINGS:
+        complain(_ENDINGS[status])
     return status if isinstance(status, int) else 0
 
 
@@ -110,4 +117,13 @@ def main() -> None:
     # One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall for
     # milliseconds. NumPy reads this when it is first imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one
+            signal.signal(number, _terminate)
     sys.exit(run())
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """End as after Ctrl-C; a second signal changes nothing."""
+    signal.signal(number, signal.SIG_IGN)
+    raise Terminated(128 + number)

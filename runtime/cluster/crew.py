@@ -10,7 +10,7 @@ from typing import Any
 
 from ...version import __version__
 from ..backend import BackendUnavailable
-from .ray_start import NEURON_CORES
+from .own_ray import NEURON_CORES
 from .worker import Hello, Reply, Setup, Worker
 
 MAX_FAILED_STARTS = 3  # in a row

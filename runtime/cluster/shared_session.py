@@ -32,7 +32,8 @@ from ..session import BatchAnswer, Progress
 from ..simulated import open_for_worker
 from ..timing import add_times
 from .crew import Crew, Hand, Task
-from .ray_start import NEURON_CORES, ray_for
+from .own_ray import NEURON_CORES
+from .ray_start import ray_for
 from .worker import BackendOpener, Prepare, Reply, Setup, no_answers
 
 MAX_DEATHS = 2  # of workers over a batch, then over each input of it

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 import trninfer
 from traps import set_traps, sprung
-from trninfer.runtime.cluster import shared_session
+from trninfer.runtime.cluster import own_ray, shared_session
+from trninfer.runtime.cluster.janitor import processes_of
 from trninfer.runtime.cluster.ray_start import ray_for
 from trninfer.runtime.neuron import environment
 
@@ -75,7 +76,9 @@ def test_workers_run_nothing_that_is_beside_pictures(ray, pictures, picture_mode
     where = (how, "2" if how == "--cores" else ray.get_runtime_context().gcs_address)
     program = "import sys; del sys.path[0]; from trninfer.app.main import main; main()"
     arguments = ["classify", ".", "--model", str(picture_model), "--backend", "sim", "--format", "csv", *where]
-    variables = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # the address is the loopback's, as it says
+    # The address is the loopback's, as it says, and others need the token.
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": own_ray._TOKEN}
+    variables = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", **token}
     command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, cwd=pictures, env=variables, capture_output=True, text=True)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 4), done.stderr
@@ -199,19 +202,6 @@ def test_inputs_whose_workers_die_are_errors_and_status_2(cli, chip, feature_mod
 # Ray's start and end, in a process of its own
 
 
-def processes_with(text: str) -> list[int]:
-    """The processes with a text in their environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if text.encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
-
-
 def listening_beyond_loopback(processes: list[int]) -> list[str]:
     """Addresses on which processes listen and others can reach them."""
     inodes = set()
@@ -247,26 +237,84 @@ def command(tmp_path, feature_model):
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def wait_for(condition, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def begin(command, *arguments: str) -> tuple[subprocess.Popen[str], Path]:
+    words, variables, folder = command
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([*words, *arguments], env=variables, **pipes), folder
+
+
+def ray_folder(folder: Path) -> str:
+    """The folder of the Ray of a run, once there is one."""
+    found: list[Path] = []
+    wait_for(lambda: found.extend(folder.glob("trninfer-ray-*")) or found)
+    return str(found[0])
+
+
+def nothing_is_left(of: str, folder: Path) -> None:
+    wait_for(lambda: not processes_of(of) and not list(folder.iterdir()), 20)
+
+
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
-def test_ray_of_our_own_listens_here_alone_and_leaves_nothing_after_an_interruption(command, tmp_path) -> None:
-    arguments, variables, folder = command
-    arguments = [*arguments, "--format", "csv", "--output", str(tmp_path / "out.csv")]
-    process = subprocess.Popen(arguments, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_ray_of_our_own_listens_here_alone_and_leaves_nothing(command, tmp_path, number, status) -> None:
+    process, folder = begin(command, "--format", "csv", "--output", str(tmp_path / "out.csv"))
     partial = tmp_path / "out.csv.partial"
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (partial.exists() and partial.stat().st_size > 1000):
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.1)
-    ours = processes_with(str(folder))
+    wait_for(lambda: process.poll() is not None or (partial.exists() and partial.stat().st_size > 1000))
+    assert process.poll() is None, process.stderr.read()
+    its = ray_folder(folder)
+    ours = processes_of(its)
     assert len(ours) >= 4  # the store, the scheduler, and others of Ray
     assert listening_beyond_loopback(ours) == []
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and out == "" and "Traceback" not in err
-    assert [line.partition(":")[0] for line in err.splitlines()] == ["trninfer"] * 2  # nothing of Ray
-    deadline = time.monotonic() + 20
-    while processes_with(str(folder)) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert processes_with(str(folder)) == [] and list(folder.iterdir()) == []
+    assert process.returncode == status and out == ""
+    told = ["trninfer"] * 2 if number == signal.SIGINT else []  # nothing of Ray
+    assert [line.partition(":")[0] for line in err.splitlines()] == told
+    nothing_is_left(its, folder)
     answered = [json.loads(line)["input"] for line in partial.read_text().splitlines()[1:]]
     assert answered == list(range(len(answered)))  # in order, none lost, none twice
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+def test_a_run_that_is_terminated_while_ray_starts_leaves_nothing(command) -> None:
+    process, folder = begin(command)
+    its = ray_folder(folder)
+    wait_for(lambda: any(name_of(process) == "raylet" for process in processes_of(its)))
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60) == ("", "trninfer: terminated\n")
+    assert process.returncode == 143
+    nothing_is_left(its, folder)
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+def test_a_server_of_ray_that_is_killed_while_it_starts_is_status_3(command) -> None:
+    process, folder = begin(command)
+    its = ray_folder(folder)
+    wait_for(lambda: [os.kill(each, signal.SIGKILL) for each in processes_of(its) if name_of(each) == "raylet"])
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, len(err.splitlines())) == (3, "", 1)
+    assert err.startswith("trninfer: Ray does not start on this machine: its raylet ended")
+    nothing_is_left(its, folder)
+
+
+def name_of(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def test_other_users_of_the_machine_cannot_join(ray) -> None:
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    program = "import sys, ray._raylet; ray._raylet.GcsClient(address=sys.argv[1])"
+    command = [sys.executable, "-c", program, ray.get_runtime_context().gcs_address]
+    with tempfile.TemporaryDirectory() as home:
+        done = subprocess.run(command, env={**variables, "HOME": home}, capture_output=True, text=True)
+    assert done.returncode == 1 and "InvalidAuthToken" in done.stderr

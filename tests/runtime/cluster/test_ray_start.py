@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import types
 
 import pytest
 from trninfer.runtime.backend import BackendUnavailable
-from trninfer.runtime.cluster import ray_start
-from trninfer.runtime.cluster.ray_start import import_ray, ray_for
-
-
-def test_without_ray_it_says_what_to_install(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(BackendUnavailable, match=r"pip install 'trninfer\[cluster\]'"):
-        import_ray()
+from trninfer.runtime.cluster.ray_start import ray_for
 
 
 @pytest.mark.parametrize(
@@ -54,19 +46,3 @@ def test_no_cluster_at_an_address_is_one_line(monkeypatch, address, says) -> Non
         ray_for(address, 2),
     ):
         pass
-
-
-def test_long_folders_for_temporary_files_are_left_for_short_ones(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("long" * 20)))
-    os.mkdir(tmp_path / ("long" * 20))
-    folder = ray_start._folder()
-    assert len(folder) <= ray_start._LONGEST_FOLDER and os.path.isdir(folder)
-    os.rmdir(folder)
-
-
-def test_variables_are_for_the_processes_that_start_within(monkeypatch) -> None:
-    monkeypatch.setenv("OURS", "before")
-    monkeypatch.delenv("OTHER", raising=False)
-    with ray_start._variables({"OURS": "within", "OTHER": "too"}):
-        assert (os.environ["OURS"], os.environ["OTHER"]) == ("within", "too")
-    assert os.environ["OURS"] == "before" and "OTHER" not in os.environ
