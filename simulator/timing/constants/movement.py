@@ -36,10 +36,9 @@ MOVEMENT: dict[str, Row] = {
             "kernel asks for it (nki.compiler.CompileConfig, non_ssa_legalization)",
         )
     ),
-    "loads_by_use": everywhere(
-        fitted(
-            1, "", "1: loads come in the order in which they are used, 0: as the kernel has them", "o24", "o44", "o45"
-        )
+    "loads_by_use": same_on_trn3(
+        scaled(1, "", "trn2's: it is the compiler that orders them"),
+        fitted(1, "", "1: loads come in the order in which they are used, 0: in the kernel's", "o24", "o44", "o45"),
     ),
     # Control: from a result to the engine that waits for it, by the waiting engine.
     "hop_tensor_ns": same_on_trn3(
