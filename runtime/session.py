@@ -138,13 +138,14 @@ class Session:
             yield self._answer(batch, done, progress or _no_progress)
             done += len(batch)
 
-    def time(self, count: int) -> Result:
-        """The time of each layer for `count` inputs in batches, from shapes alone: a result without answers."""
+    def time(self, count: int, backend: Backend | None = None) -> Result:
+        """The time of each layer for `count` inputs in batches, from shapes alone: a result without answers. Another
+        backend of the same kind may time the same launches."""
         totals = Totals(self.rows)
         timelines: tuple[tuple[str, object], ...] = ()
         for first in range(0, count, self.batch_size):
             size = min(self.batch_size, count - first)
-            times, given = self._launches.time(self.backend, size)
+            times, given = self._launches.time(backend or self.backend, size)
             totals.add(size, times)
             timelines = timelines or named_timelines(self.rows, given)
         return Result(*self._no_answers(), totals.layers(), totals.total_us, timelines)

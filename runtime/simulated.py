@@ -96,6 +96,28 @@ class SimulatedBackend:
             raise KernelError(f"{kernel.__name__} on {self.info.target}: {' '.join(str(error).split())}") from error
 
 
+class FasterBackend:
+    """Times on the simulator with a resource that many times as fast: launches that `backend`, which keeps timelines,
+    has timed are scheduled anew, not walked. All of a launch's time is told as the launch's own."""
+
+    def __init__(self, backend: SimulatedBackend, resource: str, times: float = 2.0) -> None:
+        self.info = backend.info
+        self._backend, self._resource, self._times = backend, resource, times
+
+    def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
+        """Not run: a machine that there is not computes nothing."""
+        raise KernelError(f"{kernel.__name__}: a faster {self._resource} is only timed")
+
+    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
+        """The time with the faster resource, from shapes."""
+        found = self._backend.time(kernel, *specs, **parameters)
+        assert isinstance(found.timeline, simulator.Run)  # the backend keeps timelines
+        latency = found.timeline.what_if(self._resource, self._times)
+        launch = None if found.launch is None else replace(found.launch, latency_us=latency)
+        layers = tuple(replace(layer, latency_us=0.0) for layer in found.layers)
+        return replace(found, time=replace(found.time, latency_us=latency), launch=launch, layers=layers)
+
+
 def open_for_worker(target: str, *, progress: Callable[[str], None], warn: Callable[[str], None]) -> SimulatedBackend:
     """The simulator for a target, as workers open a backend."""
     return open_simulated_backend(target)

@@ -36,9 +36,14 @@ class Target:
     moving_columns: int  # the largest free size of a moving tile: one PSUM bank before NeuronCore-v4, all of PSUM on it
 
     @property
+    def cores(self) -> int:
+        """NeuronCores of a device: two on trn1 (A1), eight from trn2 on (trainium2.rst, A3)."""
+        return 2 if self.generation == 2 else 8
+
+    @property
     def cores_per_stack(self) -> int:
-        """NeuronCores that share a stack of HBM: two of a device and two stacks on trn1 (A1), eight and four from trn2
-        on (trainium2.rst, A3)."""
+        """NeuronCores that share a stack of HBM, of which a device has two on trn1 (A1) and four from trn2 on
+        (trainium2.rst, A3)."""
         return 1 if self.generation == 2 else 2
 
     @property

@@ -43,6 +43,8 @@ Examples:
   The batch with most pictures a second in no more than 100 us, on two chips:
     trninfer bench --model digits-cnn --batch-size 1,2,4,8,16 \\
         --target trn2,trn3 --latency-limit 100us
+  What would make it faster, and by how much:
+    trninfer bench --model digits-cnn --advise
   A published suite beside its published figures:
     trninfer bench --suite cs149-part2
   A page to look at and to send: table, roofline, engines' timeline:

@@ -10,6 +10,7 @@ from ..backends import choice_note, open_backend
 from ..errors import complain
 from ..options import RunOptions
 from ..reports.report import Report
+from .advise import advise
 from .kernel import bench_kernel
 from .networks import bench_networks
 from .subject import BenchSubject
@@ -46,5 +47,7 @@ def _measured(
         timelines += bench_kernel(report, subject.kernel, sizes or {}, backend, options.verify)
     else:
         timelines += bench_networks(report, subject.model, backend, options)
+        if subject.advise:
+            advise(report, subject, options)
     report.host_seconds = time.perf_counter() - started
     return report, timelines

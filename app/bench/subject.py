@@ -82,8 +82,18 @@ class BenchSubject:
         ),
     ] = None
 
+    advise: Annotated[
+        bool,
+        typer.Option(
+            "--advise",
+            help="Also what would make networks faster, each with its gain, and what a resource twice as fast saves.",
+        ),
+    ] = False
+
     def check(self, options: RunOptions, compared: bool) -> None:
         """UsageError where the options do not go with it."""
+        if self.advise and (self.suite is not None or self.kernel is not None):
+            raise UsageError("--advise is for networks; trninfer simulate tells the lines of a kernel")
         subjects = {"--model": self.model, "--kernel": self.kernel, "--suite": self.suite}
         given = [option for option, value in subjects.items() if value is not None]
         if len(given) > 1:

@@ -28,6 +28,7 @@ def check_sweep(subject: BenchSubject, options: RunOptions, compared: bool) -> N
         "--verify": options.verify,
         "--trace": options.trace is not None,
         "--compare": compared,
+        "--advise": subject.advise,
     }
     wrong = [option for option, there in given.items() if there]
     if wrong:

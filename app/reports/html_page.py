@@ -55,6 +55,7 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
         element("section", tables.worker_table(report.cores, _label(report))) if report.cores is not None else None,
         _timeline(report, timelines),
         _roofline(report),
+        _advice(report),
         _suite(report),
         _sweep(report),
         element("section", tables.answer_table(report)) if report.predictions else None,
@@ -205,6 +206,19 @@ def _suite(report: Report) -> Markup | None:
     if report.suite is None:
         return None
     return element("section", tables.suite_table(report.model or "", report.suite))
+
+
+def _advice(report: Report) -> Markup | None:
+    if report.advice is None:
+        return None
+    parts = [
+        fragment(
+            element("ol", [element("li", advice.sentence()) for advice in each.advice], class_="advice"),
+            tables.what_if_table(each),
+        )
+        for each in report.advice
+    ]
+    return element("section", element("h2", "What would make it faster"), parts)
 
 
 def _sweep(report: Report) -> Markup | None:

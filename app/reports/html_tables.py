@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from .html_charts import bound_class
 from .html_markup import Markup, element, microseconds, percent, quantity, shape_text
-from .resources import short
+from .resources import short, title
 
 if TYPE_CHECKING:
     from ...runtime.measure.suites import SuiteRow
     from ...runtime.sweep import SweepPoint
     from ...runtime.timing import LayerTiming
     from .regression import BaselineComparison, ComparedRow
-    from .report import Cores, LayerTable, Report
+    from .report import Cores, LayerTable, NetworkAdvice, Report
 
 SHOWN_ANSWERS = 200
 
@@ -177,6 +177,24 @@ def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
             )
         )
     return table(f"Suite {name}", headings, lines)
+
+
+def what_if_table(advice: NetworkAdvice) -> Markup:
+    """Each resource twice as fast."""
+    headings: list[Heading] = [
+        ("twice as fast", False), ("critical \u00b5s", True), ("all then takes \u00b5s", True), ("saves", True),
+    ]  # fmt: skip
+    rows = [
+        element(
+            "tr",
+            element("th", element("span", class_=f"swatch {what.resource}"), title(what.resource), scope="row"),
+            cell(microseconds(what.critical_us), what.critical_us),
+            cell(microseconds(what.latency_us), what.latency_us),
+            cell(f"{100 * what.saved_us / advice.total_us:.1f} %", what.saved_us),
+        )
+        for what in advice.what_ifs
+    ]
+    return table(f"{advice.network}: a resource twice as fast, scheduled anew", headings, rows)
 
 
 def sweep_table(points: Sequence[SweepPoint]) -> Markup:

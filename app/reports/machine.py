@@ -71,7 +71,14 @@ def end(report: Report, form: Format) -> str:
     if form == "csv":
         problems = [{"input": problem["input"], "error": problem["message"]} for problem in document["errors"]]
         return _csv(PREDICTION_COLUMNS, problems, header=False)
-    lists = {"prediction": "predictions", "layer": "layers", "error": "errors", "suite": "suite", "sweep": "sweep"}
+    lists = {
+        "prediction": "predictions",
+        "layer": "layers",
+        "error": "errors",
+        "suite": "suite",
+        "sweep": "sweep",
+        "advice": "advice",
+    }
     lines = [
         {"type": kind, **row} for kind, key in lists.items() if kind != "prediction" for row in document.get(key, [])
     ]
@@ -135,6 +142,8 @@ def to_document(report: Report) -> dict[str, Any]:
         document["score"] = {**dataclasses.asdict(report.score), "accuracy": report.score.accuracy}
     if report.none is not None:
         document["none"] = dataclasses.asdict(report.none)
+    if report.advice is not None:
+        document["advice"] = [dataclasses.asdict(each) for each in report.advice]
     if report.sweep is not None:
         document["sweep"] = [dataclasses.asdict(point) for point in report.sweep]
     if report.suite is not None:

@@ -10,6 +10,7 @@ from ...inference.search import InputProblem
 from ..errors import BAD_USAGE, CHECK_FAILED
 
 if TYPE_CHECKING:
+    from ...runtime.advice import Advice, WhatIf
     from ...runtime.backend import BackendInfo
     from ...runtime.floor import Floor
     from ...runtime.measure.compare import BackendComparison
@@ -102,6 +103,16 @@ class Cores:
     worker_us: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True)
+class NetworkAdvice:
+    """What would make a network faster that takes `total_us`, and what a faster machine would change."""
+
+    network: str
+    total_us: float
+    what_ifs: list[WhatIf]
+    advice: list[Advice]
+
+
 @dataclass
 class Report:
     """Everything a command has to tell; the fields of the JSON document, but that layers come in tables."""
@@ -122,6 +133,7 @@ class Report:
     suite: list[SuiteRow] | None = None
     sweep: list[SweepPoint] | None = None
     latency_limit_us: float | None = None  # of a sweep's best points
+    advice: list[NetworkAdvice] | None = None
     host_seconds: float = 0.0
     verify: Verification | None = None
     score: Score | None = None

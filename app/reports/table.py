@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ...inference.predictions import OutputAnswer, Prediction
 from ...runtime.neuron.compiled import DEVICE_LABEL
+from .advice_table import print_advice
 from .console import BOX, Columns, cell, new_table, print_line, print_pairs, to_text
 from .html_markup import percent
 from .report import LayerTable, Report
@@ -43,6 +44,8 @@ def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
             print_sweep(console, report)
         if not quiet:
             _print_times(console, report)
+        if report.advice is not None:
+            print_advice(console, report.advice)
         _print_verdict(console, report)
 
     return to_text(fill, stream)
@@ -56,6 +59,8 @@ def render_layers(report: Report, stream: IO[str] | None) -> str:
         if report.sweep is not None:
             print_sweep(console, report)
         _print_times(console, report)
+        if report.advice is not None:
+            print_advice(console, report.advice)
         _print_verdict(console, report)
 
     return to_text(fill, stream)

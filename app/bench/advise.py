@@ -1,0 +1,27 @@
+"""`bench --advise`: what would make networks faster, and what a faster machine would change."""
+
+from __future__ import annotations
+
+from ...models.bundled import bundled_models
+from ...models.files import load_model
+from ...runtime.advice import Adviser, Setting
+from ...runtime.launch_options import LaunchOptions
+from ..errors import UsageError
+from ..options import RunOptions
+from ..reports.report import NetworkAdvice, Report
+from .subject import BenchSubject
+
+
+def advise(report: Report, subject: BenchSubject, options: RunOptions) -> None:
+    """Fill in what-ifs and advice for each network; UsageError where times are measured."""
+    if report.latency_kind != "predicted":
+        raise UsageError("--advise needs predictions; add --backend sim")
+    names = [subject.model] if subject.model is not None else [bundled.name for bundled in bundled_models()]
+    launches = LaunchOptions(options.launches, options.instructions, options.convolutions)
+    setting = Setting(options.dtype, options.batch_size, launches)
+    report.advice = []
+    for name in names:
+        model = load_model(name)
+        adviser = Adviser(model, report.target, setting)
+        total = adviser.result.total_us
+        report.advice.append(NetworkAdvice(model.network.name, total, adviser.what_ifs(), adviser.advice()))

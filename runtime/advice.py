@@ -1,0 +1,216 @@
+"""What would make a network faster: each advice from evidence in the schedule, with the gain of trying it.
+
+What the program can try itself (another batch size, dtype, form, way of launching, more cores) is run, and its gain is
+computed. What a person would have to write is scheduled anew with that cost taken away, and its gain is estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..models.files import Model
+from ..models.layers import Conv2d, Dense
+from ..simulator import Run
+from ..simulator.chip import PARTITIONS, find_target
+from ..simulator.timing.critical_path import RESOURCES
+from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
+from .session import Result, Session
+from .simulated import FasterBackend, SimulatedBackend, what_if
+from .sweep import shared_hbm
+
+LEAST_GAIN = 0.03  # of the time, from which an advice is given
+LEAST_SHARE = 0.05  # of the time, from which a layer is looked at
+MOST_LAYERS = 3  # that are looked at
+BATCHES = (2, 4, 8, 16)  # times as many inputs
+MOST_BATCH = 256
+MOST_WORK = 4e10  # multiply-accumulates of a batch beyond which no larger one is tried
+CORES = 2
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A resource twice as fast: its critical time, and the time that all would then take, in microseconds."""
+
+    resource: str
+    critical_us: float
+    latency_us: float
+    saved_us: float
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What was seen, in a layer or (None) in all; what to do; microseconds an input of that layer, or of all, before
+    and after. `kind` is "computed" where the program ran it, else "estimated"; `option` has the words for `bench`."""
+
+    layer: str | None
+    evidence: str
+    action: str
+    option: str | None
+    before_us: float
+    after_us: float
+    kind: str
+
+    def sentence(self) -> str:
+        """The advice in one line."""
+        where = f"{self.layer}: " if self.layer else ""
+        gain = f"{self.after_us:.3g} us an input instead of {self.before_us:.3g}"
+        return f"{where}{self.evidence}; with {self.action}: {gain} ({self.kind})"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a network is run."""
+
+    dtype: str
+    batch: int
+    launches: LaunchOptions
+
+
+class Adviser:
+    """Times variants of a run on the simulator of a target."""
+
+    def __init__(self, model: Model, target: str, setting: Setting) -> None:
+        self._model, self._target, self._setting = model, target, setting
+        self._backend = SimulatedBackend(target, keep_timelines=True)
+        self._session = self._open(setting)
+        self.result = self._session.time(setting.batch)
+
+    def _open(self, setting: Setting, backend: SimulatedBackend | None = None) -> Session:
+        return Session(self._model, backend or self._backend, setting.dtype, setting.batch, setting.launches)
+
+    def _time(self, setting: Setting) -> Result:
+        return self._open(setting).time(setting.batch)
+
+    def what_ifs(self) -> list[WhatIf]:
+        """Each resource of the critical path twice as fast, scheduled anew; the largest first."""
+        spent: dict[str, float] = {}
+        for row in self.result.layers:
+            for name, time in row.critical.items():
+                spent[name] = spent.get(name, 0.0) + time
+        found = []
+        for resource in (name for name in RESOURCES if spent.get(name)):
+            total = self._session.time(self._setting.batch, FasterBackend(self._backend, resource)).total_us
+            found.append(WhatIf(resource, spent[resource], total, self.result.total_us - total))
+        return sorted(found, key=lambda each: -each.critical_us)
+
+    def advice(self) -> list[Advice]:
+        """What is worth doing, for all layers and then for single ones, the largest gain first."""
+        setting, result = self._setting, self.result
+        before = result.total_us / setting.batch
+        found: list[Advice] = []
+        larger = self._larger_batch()
+        if larger is not None:
+            batch, after = larger
+            found.append(
+                self._all(self._seen(), f"a batch of {batch}", f"--batch-size {batch}", before, after.total_us / batch)
+            )
+            found += self._of_layers(batch, after)
+        if setting.dtype == "float32":
+            after = self._time(replace(setting, dtype="bfloat16"))
+            seen = "a float32 product takes four passes of the Tensor Engine and twice the bytes"
+            found.append(self._all(seen, "bfloat16", "--dtype bfloat16", before, after.total_us / setting.batch))
+        if setting.launches.per == "layer":
+            after = self._time(replace(setting, launches=replace(setting.launches, per="network")))
+            seen = f"{len(result.layers)} launches, and what passes between them goes through HBM"
+            found.append(self._all(seen, "one launch", "--launches network", before, after.total_us / setting.batch))
+        if setting.launches.form == "direct":
+            after = self._time(replace(setting, launches=replace(setting.launches, form=DEFAULT_LAUNCHES.form)))
+            seen = "3x3 filters are multiplied tap by tap"
+            found.append(
+                self._all(seen, "minimal filtering", "--form quickest", before, after.total_us / setting.batch)
+            )
+        found.append(self._on_cores(before))
+        found += self._tables(before)
+        worth = [a for a in found if a.before_us - a.after_us >= LEAST_GAIN * before]
+        return sorted(worth, key=lambda a: (a.layer is not None, a.after_us - a.before_us))
+
+    @staticmethod
+    def _all(seen: str, action: str, option: str, before: float, after: float) -> Advice:
+        return Advice(None, seen, action, option, before, after, "computed")
+
+    def _larger_batch(self) -> tuple[int, Result] | None:
+        """The larger batch that takes least an input, None where none is tried."""
+        best: tuple[int, Result] | None = None
+        shapes = self._model.network.shapes()
+        layers = self._model.network.layers
+        work = sum(layer.multiply_accumulates(*[shapes[name] for name in layer.inputs]) for layer in layers)
+        for times in BATCHES:
+            batch = times * self._setting.batch
+            if batch > MOST_BATCH or batch * work > MOST_WORK:
+                break
+            after = self._time(replace(self._setting, batch=batch))
+            if best is None or after.total_us / batch < best[1].total_us / best[0]:
+                best = batch, after
+        return best
+
+    def _seen(self) -> str:
+        """What speaks for a larger batch."""
+        total = self.result.total_us
+        launch = sum(row.critical.get("launch", 0.0) for row in self.result.layers)
+        read = sum(row.hbm_bytes for row in self.result.layers)
+        weights = self._weights()
+        if launch > total / 3:
+            return f"the launch takes {launch:.1f} of {total:.1f} us"
+        if weights > read / 2:
+            return (
+                f"{read / 1e6:.3g} MB move for a batch of {self._setting.batch}, {min(weights / read, 1):.0%} weights"
+            )
+        hfu = sum((row.hfu or 0.0) * (row.active_us or 0.0) for row in self.result.layers) / total
+        return f"the PE array multiplies for {hfu:.1%} of the time"
+
+    def _weights(self) -> int:
+        size = 4 if self._setting.dtype == "float32" else 2
+        return size * sum(tensor.size for tensor in self._model.tensors.values())
+
+    def _of_layers(self, batch: int, after: Result) -> Iterator[Advice]:
+        """What the larger batch does for the layers that take longest."""
+        shares = {row.name: row.latency_us / batch for row in after.layers}
+        named = {layer.name: layer for layer in self._model.network.layers}
+        rows = sorted((row for row in self.result.layers if row.name in named), key=lambda row: -row.latency_us)
+        for row in rows[:MOST_LAYERS]:
+            if row.latency_us < LEAST_SHARE * self.result.total_us:
+                break
+            layer = named[row.name]
+            held = None
+            if isinstance(layer, Conv2d):
+                held = layer.in_channels // layer.groups
+            elif isinstance(layer, Dense):
+                held = layer.in_features
+            if (row.bound_by or "").startswith("dma"):
+                seen = f"{row.hbm_bytes / 1e6:.3g} MB move for it"
+            elif held is not None and held < PARTITIONS:
+                seen = f"{held} of {PARTITIONS} partitions hold input channels"
+            else:
+                seen = f"bound by {row.bound_by}, HFU {row.hfu or 0.0:.1%}"
+            before = row.latency_us / self._setting.batch
+            yield Advice(
+                row.name, seen, f"a batch of {batch}", f"--batch-size {batch}", before, shares[row.name], "computed"
+            )
+
+    def _on_cores(self, before: float) -> Advice:
+        """The same batch on each of several cores that share HBM."""
+        with what_if(shared_hbm(self._target, CORES), self._target):
+            shared = self._open(self._setting, SimulatedBackend(self._target)).time(self._setting.batch)
+        after = shared.total_us / (CORES * self._setting.batch)
+        seen = f"one of {find_target(self._target).cores} cores works"
+        return self._all(seen, f"{CORES} cores with a batch each", f"--cores {CORES}", before, after)
+
+    def _tables(self, before: float) -> Iterator[Advice]:
+        """What waiting for tables of the Scalar Engine costs, scheduled anew with tables that are there at once."""
+        runs = [run for _, run in self.result.timelines if isinstance(run, Run)]
+        steps = [step for run in runs for step in run.critical_path if step.waited == "table"]
+        loads = sum(min(step.picoseconds, 1_300_000) for step in steps if step.resource == "scalar") / 1e6
+        if not loads:
+            return
+        with what_if({"table_load_ns": 0.0}, self._target):
+            free = self._open(self._setting, SimulatedBackend(self._target)).time(self._setting.batch)
+        yield Advice(
+            None,
+            f"waits {self.result.total_us - free.total_us:.3g} us for tables of the Scalar Engine",
+            "one activation function throughout",
+            None,
+            before,
+            free.total_us / self._setting.batch,
+            "estimated",
+        )
