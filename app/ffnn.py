@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from .errors import UsageError
+from .errors import UsageError, complain
 from .option_groups import takes_options
-from .options import RowOptions
+from .options import Header, RowOptions
 
 BUNDLED = "digits-ffnn"
 
@@ -23,10 +23,21 @@ Features (--data), a row an input, all finite:
         make a row
   .npy  one array of real numbers [rows, features]; nothing is unpickled
   .npz  the same; one array, or the one that is named x
-  .csv  a row a line, perhaps below a line of names
+  .csv  a row a line, commas between the numbers (.tsv: tabs), perhaps below
+        a header
+  .parquet  columns of numbers; needs pyarrow
+
+The first line of a .csv is taken as a header where it names columns: where no
+cell is a number or missing, or where the cells are 0, 1, 2, ..., as pandas
+writes them. Which line was taken is said; --header yes or no decides it. Lines
+before the first row that begin with # are comments. A missing value (empty, NA)
+is an error.
 
 Rows are read a batch at a time, so a file may be larger than memory. A file
 that has anything wrong with it is refused before anything is computed.
+
+--labels scores the answers: .bin (raw int32), .npy, .json (a list), .csv or .txt
+(one a line); in text, labels of the network or their numbers.
 
 --weights takes the files of one hidden layer (relu) and a softmax: W1.bin
 [features, hidden], b1.bin [hidden], W2.bin [hidden, classes] and b2.bin
@@ -62,8 +73,15 @@ Examples:
 @takes_options(HELP)
 def ffnn(
     data: Annotated[
-        Path, typer.Option("--data", metavar="FILE", help="Rows of features: .bin (raw float32), .npy, .npz or .csv.")
+        Path,
+        typer.Option(
+            "--data", metavar="FILE", help="Rows of features: .bin (raw float32), .npy, .npz, .csv, .tsv or .parquet."
+        ),
     ],
+    header: Annotated[
+        Header,
+        typer.Option("--header", help="Of a .csv or .tsv: take the first line as a header, or as a row."),
+    ] = "auto",
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -72,7 +90,11 @@ def ffnn(
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option("--labels", metavar="FILE", help="The right classes, raw int32 .bin: scores the answers."),
+        typer.Option(
+            "--labels",
+            metavar="FILE",
+            help="The right classes, .bin (raw int32), .npy, .csv, .txt or .json: scores the answers.",
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -90,7 +112,9 @@ def ffnn(
     if weights is not None and model is not None:
         raise UsageError("--weights and --model both name a network; give one of them")
 
-    from ..inference.features import read_features, read_labels, read_weights
+    from ..inference.feature_range import LOOKED_AT, range_note
+    from ..inference.features import read_features, read_weights
+    from ..inference.labels import read_labels
     from ..models.files import load_model
     from ..models.inputs import FeatureInput, SeveralInputs
     from .answering import answer_inputs, begin
@@ -103,7 +127,10 @@ def ffnn(
         raise UsageError(f"model {model!r} reads several inputs; use trninfer classify --input NAME=FILE")
     if not isinstance(network.input, FeatureInput):
         raise UsageError(f"model {model!r} reads pictures, not features; use trninfer classify")
-    with read_features(data, network.input.features) as rows:
-        truth = read_labels(labels, len(rows), len(network.labels)) if labels is not None else None
-        status = answer_inputs(begun, loaded, RowInputs(data, rows, truth))
+    with read_features(data, network.input.features, header) as rows:
+        truth = read_labels(labels, len(rows), network.labels, header) if labels is not None else None
+        for note in (*rows.notes, range_note(loaded, next(rows.batches(LOOKED_AT)))):
+            if note is not None and not options.quiet:
+                complain(f"{data}: {note}")
+        status = answer_inputs(begun, loaded, RowInputs(data, rows, truth, header))
     raise typer.Exit(status)

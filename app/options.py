@@ -14,6 +14,7 @@ from .option_groups import whole
 from .output import check_files, check_kept
 
 Format = Literal["table", "json", "csv", "ndjson"]
+Header = Literal["auto", "yes", "no"]  # of a .csv; inference/csv_tables.py has the rules
 
 DtypeOption = Annotated[
     Dtype,

@@ -25,8 +25,9 @@ class RowInputs:
     progress_title = "classifying rows"
     prepare = None  # rows are sent as they are
 
-    def __init__(self, path: Path, rows: FeatureRows, truth: np.ndarray | None) -> None:
+    def __init__(self, path: Path, rows: FeatureRows, truth: np.ndarray | None, header: str = "auto") -> None:
         self._path = path
+        self._header = header
         self._rows = rows
         self._truth = truth
         self._first = 0
@@ -49,7 +50,8 @@ class RowInputs:
             status = self._path.stat()
         except OSError as error:
             raise UsageError(f"{self._path}: {describe(error)}") from None
-        return {"data": [str(self._path.resolve()), status.st_size, status.st_mtime_ns]}
+        data = [str(self._path.resolve()), status.st_size, status.st_mtime_ns]
+        return {"data": data, "header": self._header}
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
         """Go on after the rows answered; UsageError unless they are the first ones."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from ..models.errors import InputError
 from ..models.inputs import ImageInput
-from ..models.regular_files import describe
-from .feature_tables import read_npy, read_npz
+from ..models.regular_files import describe, file_size, open_regular
+from .feature_tables import npy_rows, npz_rows
 
 ARRAY_SUFFIXES = (".npy", ".npz")
 MAX_ARRAY_BYTES = 1 << 30  # of one file, which is held whole
@@ -28,7 +26,8 @@ def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
     InputError for other shapes, for what is no array of real numbers, and for NaN and infinity.
     """
     try:
-        with (read_npy if path.lower().endswith(".npy") else read_npz)(Path(path)) as rows:
+        with open_regular(path) as file:
+            rows = (npy_rows if path.lower().endswith(".npy") else npz_rows)(path, file, file_size(file))
             values = rows.whole(MAX_ARRAY_BYTES)
     except (OSError, ValueError) as error:
         raise InputError(describe(error)) from None

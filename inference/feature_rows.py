@@ -39,6 +39,7 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         self._values = values
         self._files = files  # the first is read; all are closed
         self._offset = offset
+        self.notes: tuple[str, ...] = ()  # of how the file was read, for the user
 
     @classmethod
     def in_memory(cls, name: str, values: np.ndarray) -> FeatureRows:
@@ -80,11 +81,19 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
     def check_shape(self, features: int) -> None:
         """InputError unless these are rows, at least one, of `features` values."""
         if len(self.shape) != 2 or self.shape[1] != features:
-            raise InputError(
-                f"{self.name}: holds an array of shape {list(self.shape)}; the network takes [rows, {features}]"
-            )
+            told = f"{self.name}: holds an array of shape {list(self.shape)}; the network takes [rows, {features}]"
+            raise InputError(f"{told}{self._hint(features)}")
         if not len(self):
             raise InputError(f"{self.name}: holds no rows")
+
+    def _hint(self, features: int) -> str:
+        """What may be the reason for another shape."""
+        if self._values is None or self._values.ndim != 2 or self.shape[1] != features + 1 or len(self) < 2:
+            return ""
+        counts = self._values[:, 0] - self._values[0, 0]
+        if not np.array_equal(counts, np.arange(len(self))):
+            return ""
+        return "; its first column numbers the rows: leave it out (pandas: to_csv(index=False))"
 
     def check_finite(self) -> None:
         """InputError where a value is NaN or infinite, in float32 as the network reads it."""

@@ -1,8 +1,10 @@
-"""Reading feature batches, labels and raw weights. Nothing is unpickled, and no header is believed unchecked."""
+"""Reading feature batches and raw weights. Nothing is unpickled, and no header is believed unchecked."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -12,50 +14,76 @@ from ..models.inputs import FeatureInput
 from ..models.layers import Dense, Softmax
 from ..models.network import Network
 from ..models.regular_files import describe, file_size, open_regular
+from .csv_tables import check_header, csv_rows
 from .feature_rows import MAX_LOADED_BYTES, FeatureRows, check_finite
-from .feature_tables import read_csv, read_npy, read_npz
+from .feature_tables import npy_rows, npz_rows
+from .parquet_tables import parquet_rows
 
-SUFFIXES = (".bin", ".npy", ".npz", ".csv")
+SUFFIXES = (".bin", ".npy", ".npz", ".csv", ".tsv", ".parquet")
 
 
-def read_features(path: Path, features: int) -> FeatureRows:
+def read_features(path: Path, features: int, header: str = "auto") -> FeatureRows:
     """The rows of a feature file, each of `features` real numbers; to be closed, or used in a `with`.
 
-    .bin holds raw little-endian float32 rows, .npz one array (or one named x or X), .csv a row a line, perhaps below a
-    header. Values are checked once here and read again, a batch at a time, when they are used; only a .csv and an array
-    that does not lie row by row are held. InputError for anything but such rows, and for NaN and infinity in them.
+    .bin holds raw little-endian float32 rows, .npz one array (or one named x or X), .csv and .tsv a row a line, perhaps
+    below a header (see `csv_tables`), .parquet columns of numbers. Values are checked once here and read again, a batch
+    at a time, when they are used; only text, Parquet and an array that does not lie row by row are held. `notes` of the
+    rows say what was taken as a header or left out. InputError for anything but such rows, and for NaN and infinity in
+    them.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: features are read from {', '.join(SUFFIXES)}, not from {suffix or 'such a file'}")
+    check_header(header)
     try:
-        if suffix == ".bin":
-            rows = _read_bin(path, features)
-        else:
-            rows = {".npy": read_npy, ".npz": read_npz, ".csv": read_csv}[suffix](path)
-    except InputError:
-        raise
+        file = open_regular(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: {describe(error)}") from None
+    return _checked(str(path), file, file_size(file), suffix, features, header)
+
+
+def read_feature_bytes(name: str, content: bytes, features: int, header: str = "auto") -> FeatureRows:
+    """The rows of what a feature file holds, whose format its first bytes tell; see `read_features`.
+
+    What begins as no .npy, .npz or .parquet file is a .csv or .tsv where it is text, else raw float32 rows.
+    """
+    check_header(header)
+    return _checked(name, io.BytesIO(content), len(content), _suffix_of(content), features, header)
+
+
+def _checked(name: str, file: IO[bytes], size: int, suffix: str, features: int, header: str) -> FeatureRows:
+    """The rows of a file in the format of a suffix; it is closed with them, and where they cannot be used."""
     try:
+        if suffix == ".bin":
+            rows = _bin_rows(name, file, size, features)
+        elif suffix in (".npy", ".npz"):
+            rows = (npy_rows if suffix == ".npy" else npz_rows)(name, file, size)
+        elif suffix == ".parquet":
+            rows = parquet_rows(name, file)
+        else:
+            rows = csv_rows(name, file, header, "\t" if suffix == ".tsv" else ",")
         rows.check_shape(features)
         rows.check_finite()
-    except BaseException:
-        rows.close()
+        return rows
+    except InputError:
+        file.close()
         raise
-    return rows
+    except (OSError, ValueError) as error:
+        file.close()
+        raise InputError(f"{name}: {describe(error)}") from None
 
 
-def read_labels(path: Path, rows: int, classes: int) -> np.ndarray:
-    """Labels [rows] from raw little-endian int32, each from 0 to classes - 1; InputError for others."""
-    size = _size(path)
-    if size != 4 * rows:
-        raise InputError(f"{path}: {size} bytes; int32 labels of {rows} rows take {4 * rows}")
-    labels = _read(path, size, "<i4")
-    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
-    if len(wrong):
-        raise InputError(f"{path}: row {wrong[0]} has the label {labels[wrong[0]]}; 0 to {classes - 1} are allowed")
-    return labels
+def _suffix_of(content: bytes) -> str:
+    for start, suffix in ((b"\x93NUMPY", ".npy"), (b"PK\x03\x04", ".npz"), (b"PAR1", ".parquet")):
+        if content.startswith(start):
+            return suffix
+    try:
+        line = content.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
+    except UnicodeDecodeError:
+        return ".bin"
+    if not line or not line.replace("\t", " ").isprintable():
+        return ".bin"
+    return ".tsv" if "\t" in line else ".csv"
 
 
 def read_weights(folder: Path) -> Model:
@@ -97,13 +125,10 @@ def read_weights(folder: Path) -> Model:
     return Model(network, tensors, {})
 
 
-def _read_bin(path: Path, features: int) -> FeatureRows:
-    file = open_regular(path)
-    size = file_size(file)
+def _bin_rows(name: str, file: IO[bytes], size: int, features: int) -> FeatureRows:
     if not size or size % (4 * features):
-        file.close()
-        raise InputError(f"{path}: {size} bytes; rows of {features} float32 take {4 * features} bytes each")
-    return FeatureRows.in_file(str(path), (file,), 0, (size // (4 * features), features), np.dtype("<f4"))
+        raise InputError(f"{name}: {size} bytes; rows of {features} float32 take {4 * features} bytes each")
+    return FeatureRows.in_file(name, (file,), 0, (size // (4 * features), features), np.dtype("<f4"))
 
 
 def _size(path: Path) -> int:

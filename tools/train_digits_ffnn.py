@@ -73,6 +73,7 @@ def main() -> None:
             "trained_on": "UCI handwritten digits (scikit-learn's copy), first 11 of 14 forms, distorted; seed 0",
             "accuracy": accuracy,
             "license": "Apache-2.0",
+            "feature_range": "[0, 16]",
         }
         save_model(WEIGHTS_DIRECTORY / f"{NETWORK.name}.safetensors", NETWORK, tensors, metadata)
 

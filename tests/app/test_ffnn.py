@@ -153,3 +153,34 @@ def test_bundled_network_on_its_held_out_rows(cli, request) -> None:
     )
     report = outcome.json()
     assert outcome.status == 0 and report["verify"]["passed"] and report["score"]["accuracy"] >= 0.97
+
+
+def test_headers_of_tables_are_told(cli, feature_model, rows, tmp_path) -> None:
+    body = "".join(",".join(map(str, row)) + "\n" for row in rows.tolist())
+    (tmp_path / "X.csv").write_text("0,1,2,3,4,5\n" + body)
+    arguments = ("ffnn", "--data", tmp_path / "X.csv", "--model", feature_model, "--format", "csv")
+    outcome = cli(*arguments)
+    assert len(outcome.out.splitlines()) == 1 + N
+    told = (
+        f'trninfer: {tmp_path / "X.csv"}: line 1 (0, 1, 2, 3, 4, 5) is taken as a header; with header "no" it is a row'
+    )
+    assert told in outcome.err.splitlines()
+    assert len(cli(*arguments, "--header", "no").out.splitlines()) == 2 + N
+    assert "header" not in cli(*arguments, "--quiet").err
+
+
+def test_right_classes_by_name(cli, feature_model, data, tmp_path) -> None:
+    report = cli("ffnn", "--data", data, "--model", feature_model, "--format", "json").json()
+    (tmp_path / "y.csv").write_text("label\n" + "".join(f"{answer['label']}\n" for answer in report["predictions"]))
+    scored = cli("ffnn", "--data", data, "--model", feature_model, "--format", "json", "--labels", tmp_path / "y.csv")
+    assert scored.json()["score"] == {"correct": N, "total": N, "accuracy": 1.0}
+
+
+def test_features_that_are_scaled_otherwise_are_told(cli, tmp_path) -> None:
+    samples = Path(__file__).parents[2] / "samples" / "digits-X.bin"
+    rows = np.fromfile(samples, "<f4").reshape(-1, 64)[:30]
+    np.save(tmp_path / "X.npy", np.rint(rows * 255 / 16).astype(np.uint8))
+    told = "the features lie between 0 and 255, but digits-ffnn was trained on 0 to 16"
+    assert told in cli("ffnn", "--data", tmp_path / "X.npy").err
+    np.save(tmp_path / "X.npy", rows)
+    assert cli("ffnn", "--data", tmp_path / "X.npy").err == ""

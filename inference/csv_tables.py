@@ -1,0 +1,197 @@
+"""Tables of numbers as text: .csv and .tsv. They raise ValueError, in words for the user, for what is no such table.
+
+Which line is taken for a header is decided by these rules, and is said:
+
+- "yes": the first line that is no comment. "no": none.
+- "auto": the first line, where it names columns: no cell is a number or missing; or the cells are 0, 1, 2, 3, ..., as
+  pandas writes for columns without names, at least four or with a name or nothing before them.
+
+Lines before the first row that begin with # are comments, as NumPy writes them. Empty lines are left out. A cell that
+is missing (empty, NA, null, ...) is an error wherever it is.
+"""
+
+from __future__ import annotations
+
+import array
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Literal, TextIO, get_args
+
+import numpy as np
+
+from ..models.errors import ArgumentError
+from .feature_rows import MAX_LOADED_BYTES, FeatureRows
+
+MAX_LINE = 1 << 24  # characters: a million numbers
+MISSING = frozenset(("", "na", "n/a", "#n/a", "#na", "null", "none", "nan", "nil", "-", "?", "<na>"))
+SHOWN_NAMES = 6  # of a header
+FEWEST_COUNTS = 4  # 0, 1, 2, 3 of a header; fewer are as likely a row
+
+Header = Literal["auto", "yes", "no"]
+
+
+@dataclass
+class _Table:
+    """What was read so far: numbers row by row, their count in a row, and what is to be said of the lines before."""
+
+    values: array.array[float] = field(default_factory=lambda: array.array("d"))
+    width: int = 0
+    header_line: int | None = None
+    header_width: int = 0
+    comments: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def check_header(header: str) -> None:
+    """ArgumentError unless it is "auto", "yes" or "no"."""
+    if header not in get_args(Header):
+        raise ArgumentError(f"header is {header!r}; allowed are {', '.join(get_args(Header))}")
+
+
+def csv_rows(name: str, file: IO[bytes], header: str = "auto", delimiter: str = ",") -> FeatureRows:
+    """The rows of a text file with a row a line, which is read whole and closed; `name` is what it is called."""
+    with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        try:
+            table = _parse(text, header, delimiter)
+        except UnicodeDecodeError:
+            raise ValueError("not a table of numbers in UTF-8") from None
+        except csv.Error as error:
+            raise ValueError(f"not a table of numbers: {error}") from None
+    rows = FeatureRows.in_memory(name, np.frombuffer(table.values, np.float64).reshape(-1, table.width))
+    rows.notes = tuple(table.notes)
+    return rows
+
+
+def table_cells(content: bytes, delimiter: str) -> tuple[list[str], int]:
+    """The cells of a text of one column, and the number of the line of the first; ValueError for more columns."""
+    cells: list[str] = []
+    first = 0
+    try:
+        reader = csv.reader(_lines(io.StringIO(content.decode("utf-8-sig"), newline="")), delimiter=delimiter)
+        for record in reader:
+            if not record or (not cells and record[0].lstrip().startswith("#")):
+                continue
+            if len(record) > 1:
+                raise ValueError(f"line {reader.line_num}: {len(record)} values; one a line is needed")
+            first = first or reader.line_num
+            cells.append(record[0].strip())
+    except UnicodeDecodeError:
+        raise ValueError("not text in UTF-8") from None
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
+    return cells, first
+
+
+def _parse(text: TextIO, header: str, delimiter: str) -> _Table:
+    table = _Table()
+    reader = csv.reader(_lines(text), delimiter=delimiter)
+    for record in reader:
+        if not record:
+            continue
+        if not table.width and table.header_line is None:
+            if record[0].lstrip().startswith("#"):
+                table.comments.append(reader.line_num)
+                continue
+            if _is_header(record, header):
+                table.header_line, table.header_width = reader.line_num, len(record)
+                advice = "" if header == "yes" else '; with header "no" it is a row'
+                table.notes.append(f"line {reader.line_num} ({_names(record)}) is taken as a header{advice}")
+                continue
+            if header == "auto" and any(_counts([cell.strip() for cell in record], first) for first in (0, 1)):
+                line = f"line {reader.line_num} ({_names(record)})"
+                table.notes.append(f'{line} is taken as a row; with header "yes" it is a header')
+        _add_row(table, record, reader.line_num, delimiter)
+    if table.comments:
+        lines = ", ".join(map(str, table.comments[:SHOWN_NAMES]))
+        lines += ", ..." if len(table.comments) > SHOWN_NAMES else ""
+        table.notes.insert(0, f"left out as comments (#): line{'s' if len(table.comments) > 1 else ''} {lines}")
+    if not table.values:
+        below = "" if table.header_line is None else f" below line {table.header_line}, which is taken as a header"
+        raise ValueError(f"holds no rows of numbers{below}")
+    return table
+
+
+def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> None:
+    row = [_number(cell) for cell in record]
+    if None in row:
+        raise ValueError(f"line {line}{_what_is_wrong(record, row, delimiter)}")
+    if table.width and len(row) != table.width:
+        raise ValueError(f"line {line}: {len(row)} values, but {table.width} before it")
+    if not table.width and table.header_line is not None and len(row) != table.header_width:
+        raise ValueError(
+            f"line {line}: {len(row)} values, but line {table.header_line}, taken as a header, has {table.header_width}"
+        )
+    table.width = len(row)
+    table.values.extend(row)  # type: ignore[arg-type]  # none of them is None
+    if len(table.values) * table.values.itemsize > MAX_LOADED_BYTES:
+        raise ValueError(f"line {line}: more numbers than fit {MAX_LOADED_BYTES} bytes; use .bin or .npy")
+
+
+def _is_header(record: Sequence[str], header: str) -> bool:
+    if header != "auto":
+        return header == "yes"
+    cells = [cell.strip() for cell in record]
+    if (_counts(cells, 0) and len(cells) >= FEWEST_COUNTS) or (not _is_number(cells[0]) and _counts(cells[1:], 0)):
+        return True
+    names = [cell for cell in cells if cell.lower() not in MISSING]
+    # The first cell of a header may be empty, above numbers of rows.
+    complete = len(names) == len(cells) or (not cells[0] and len(names) == len(cells) - 1 > 0)
+    return complete and not any(map(_is_number, names)) and not _is_divided_otherwise(cells)
+
+
+def _counts(cells: Sequence[str], first: int) -> bool:
+    """True for `first`, `first` + 1, ..., at least two of them."""
+    return len(cells) > 1 and all(cell == str(number) for number, cell in enumerate(cells, first))
+
+
+def _is_divided_otherwise(cells: Sequence[str]) -> bool:
+    """True for a line of numbers with other marks between them."""
+    for mark in (";", "\t", ",", None):
+        parts = [part for cell in cells for part in cell.split(mark)]
+        if len(parts) > len(cells) and all(_is_number(part.replace(",", ".")) for part in parts):
+            return True
+    return False
+
+
+def _names(record: Sequence[str]) -> str:
+    names = ", ".join(cell[:20] for cell in record[:SHOWN_NAMES])
+    return f"{names}, ..." if len(record) > SHOWN_NAMES else names
+
+
+def _number(cell: str) -> float | None:
+    """A cell as a number; None for what Python alone takes for one (`1_0`, digits of other scripts), and for others."""
+    try:
+        return float(cell) if cell.isascii() and "_" not in cell else None
+    except ValueError:
+        return None
+
+
+def _is_number(cell: str) -> bool:
+    return _number(cell) is not None
+
+
+def _what_is_wrong(record: Sequence[str], row: Sequence[float | None], delimiter: str) -> str:
+    """Which cell of a record is no number, as far as the usual causes go with what to do."""
+    column = row.index(None)
+    cell = record[column]
+    wanted = "tabs" if delimiter == "\t" else "commas"
+    for mark, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas"), (" ", "spaces")):
+        if mark in cell.strip():
+            return f": {name} between the values; {wanted} are needed, and points in numbers"
+    if not cell.strip():
+        if 0 < column == len(row) - 1:
+            return f": ends with a {wanted[:-1]}, as if a value were missing"
+        return f", column {column + 1}: is empty"
+    if cell.strip().lower() in MISSING:
+        return f", column {column + 1}: {cell[:40]!r}, a missing value; all must be numbers"
+    return f", column {column + 1}: {cell[:40]!r} is no number"
+
+
+def _lines(text: TextIO) -> Iterator[str]:
+    """The lines of a file, none of them without end."""
+    while line := text.readline(MAX_LINE):
+        if len(line) == MAX_LINE and not line.endswith("\n"):
+            raise csv.Error(f"a line of more than {MAX_LINE} characters")
+        yield line

@@ -1,0 +1,84 @@
+"""The right classes of rows, read from a file: their numbers, or labels of the network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ..models.errors import InputError
+from ..models.regular_files import describe, file_size, open_regular
+from .csv_tables import table_cells
+from .feature_tables import npy_rows
+
+SUFFIXES = (".bin", ".npy", ".csv", ".tsv", ".txt", ".json")
+MAX_BYTES = 1 << 30  # of a file, which is held whole
+
+
+def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "auto") -> np.ndarray:
+    """The class of each row, int32 [rows], from 0 to len(labels) - 1.
+
+    .bin holds raw little-endian int32, .npy whole numbers [rows], .json a list, .csv, .tsv and .txt one a line, perhaps
+    below a header. In text, a class is a label of the network, else the number of one. InputError for anything else.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{path}: labels are read from {', '.join(SUFFIXES)}, not from {suffix or 'such a file'}")
+    try:
+        with open_regular(path) as file:
+            size = file_size(file)
+            if size > MAX_BYTES:
+                raise ValueError(f"{size} bytes; at most {MAX_BYTES} are held")
+            if suffix == ".npy":
+                values = _whole_numbers(npy_rows(str(path), file, size).whole(MAX_BYTES))
+            else:
+                values = _read(file.read(), suffix, rows, labels, header)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {describe(error)}") from None
+    if values.shape != (rows,):
+        raise InputError(f"{path}: {len(values)} labels, but there are {rows} rows")
+    wrong = np.flatnonzero((values < 0) | (values >= len(labels)))
+    if len(wrong):
+        raise InputError(f"{path}: row {wrong[0]} has the label {values[wrong[0]]}; 0 to {len(labels) - 1} are allowed")
+    return values.astype(np.int32)
+
+
+def _read(content: bytes, suffix: str, rows: int, labels: Sequence[str], header: str) -> np.ndarray:
+    if suffix == ".bin":
+        if len(content) != 4 * rows:
+            raise ValueError(f"{len(content)} bytes; int32 labels of {rows} rows take {4 * rows}")
+        return np.frombuffer(content, "<i4")
+    if suffix == ".json":
+        try:
+            items = json.loads(content)
+        except (ValueError, RecursionError):
+            raise ValueError("not valid JSON; a list of labels is needed") from None
+        if not isinstance(items, list) or not all(type(item) in (int, str) for item in items):
+            raise ValueError("a list of labels, or of their numbers, is needed")
+        return _classes([str(item) for item in items], labels, 0)
+    cells, first = table_cells(content, "\t" if suffix == ".tsv" else ",")
+    known = {*labels, *map(str, range(len(labels)))}
+    has_header = header == "yes" or (header == "auto" and len(cells) == rows + 1 and cells[0] not in known)
+    return _classes(cells[1:], labels, first + 1) if has_header else _classes(cells, labels, first)
+
+
+def _classes(texts: Sequence[str], labels: Sequence[str], first_line: int) -> np.ndarray:
+    """The class of each text: that of the label, else the number itself."""
+    numbers = {str(number): number for number in range(len(labels))}
+    numbers |= {label: number for number, label in reversed(list(enumerate(labels)))}
+    classes = np.empty(len(texts), np.int64)
+    for position, text in enumerate(texts):
+        known = numbers.get(text)
+        if known is None:
+            where = f"line {position + first_line}" if first_line else f"item {position}"
+            raise ValueError(f"{where}: {text[:40]!r} is no label of the model, nor the number of one")
+        classes[position] = known
+    return classes
+
+
+def _whole_numbers(values: np.ndarray) -> np.ndarray:
+    if values.size != max(values.shape, default=0) or values.dtype.kind not in "iub":
+        raise ValueError(f"an array of shape {list(values.shape)} of {values.dtype}; whole numbers [rows] are needed")
+    return values.ravel().astype(np.int64)
