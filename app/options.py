@@ -130,6 +130,13 @@ class RunOptions:
     compile_timeout: CompileTimeoutOption = None
     nrtpy: NrtpyOption = None
     form: FormatOption = "table"
+    csv_safe: Annotated[
+        bool,
+        typer.Option(
+            "--csv-safe",
+            help="For spreadsheets: an apostrophe before cells of a CSV that begin as formulas do (= + - @).",
+        ),
+    ] = False
     output: OutputOption = None
     verify: Annotated[
         bool, typer.Option("--verify", help="Check against the NumPy reference; exit status 1 where it differs.")
@@ -145,6 +152,8 @@ class RunOptions:
 
     def check(self) -> None:
         """UsageError where options contradict each other or a file could not be written; called before the work."""
+        if self.csv_safe and self.form != "csv":
+            raise UsageError("--csv-safe is for --format csv")
         check_files(self.output, self.trace, self.report_file)
 
     def check_kept(self, *read: str | Path | None) -> None:

@@ -10,6 +10,7 @@ from ..options import RunOptions
 from ..output import stream_of, write_output, write_stderr
 from ..reports import machine as report_machine
 from ..reports import table as report_table
+from ..reports.cells import change_of
 from ..reports.regression import BaselineComparison, render_comparison
 from ..reports.report import Report
 from .subject import BenchSubject
@@ -35,7 +36,7 @@ def write_bench(
         write_output(text, output)
         return
     sections = {"bench": section} if comparison is None else {"bench": section, "compare": comparison.section()}
-    text = report_machine.render(report, options.form)
+    text = report_machine.render(report, options.form, change_of(options.form, output, options.csv_safe))
     if options.form == "json":
         text = json.dumps({**json.loads(text), **sections}, indent=2) + "\n"
     elif options.form == "ndjson":

@@ -16,6 +16,7 @@ from ...inference.predictions import Prediction
 from ..errors import UsageError, complain, reason
 from ..options import AnswerOptions, Format
 from ..output import is_special, open_output, write_chunks, write_stderr
+from ..reports.cells import Change, as_is, change_of, unguard
 from ..reports.emit import emit
 from ..reports.report import Report
 from ..text import count
@@ -61,13 +62,14 @@ def open_answers(options: AnswerOptions, identity: Identity, labels: tuple[str, 
             raise UsageError("--resume goes on from the answers in a file; it needs --output FILE")
         if form in STREAMED:
             with open_output(output) as write:
-                yield _Streamed(form, write, output is None and sys.stdout is not None and sys.stdout.isatty())
+                change = change_of(form, output, options.csv_safe)
+                yield _Streamed(form, write, change, output is None and sys.stdout is not None and sys.stdout.isatty())
         else:
             with contextlib.closing(AnswerLog.temporary()) as log:
-                yield _Logged(form, output, log)
+                yield _Logged(form, output, log, options.csv_safe)
         return
-    with _interruptible(_open_log(form, output, identity, labels, options.resume), options.quiet) as log:
-        yield _Logged(form, output, log)
+    with _interruptible(_open_log(options, output, identity, labels), options.quiet) as log:
+        yield _Logged(form, output, log, options.csv_safe)
 
 
 class _Streamed:
@@ -75,12 +77,13 @@ class _Streamed:
 
     earlier = 0
 
-    def __init__(self, form: Format, write: Callable[[str], bool], on_screen: bool) -> None:
+    def __init__(self, form: Format, write: Callable[[str], bool], change: Change, on_screen: bool) -> None:
         from ..reports import machine as report_machine
 
         self.on_screen = on_screen
         self._machine = report_machine
         self._form = form
+        self._change = change
         self._write = write
         self._wanted = True
         self._begun = False
@@ -88,7 +91,9 @@ class _Streamed:
     def add(self, predictions: Sequence[Prediction]) -> bool:
         begin = "" if self._begun else self._machine.begin(self._form)
         self._begun = True
-        self._wanted = self._wanted and self._write(begin + self._machine.answer_lines(predictions, self._form))
+        self._wanted = self._wanted and self._write(
+            begin + self._machine.answer_lines(predictions, self._form, self._change)
+        )
         return self._wanted
 
     def answered(self) -> set[str | int]:
@@ -102,7 +107,7 @@ class _Streamed:
 
     def finish(self, report: Report, quiet: bool, shown: int | None) -> None:
         if self.add(()):
-            self._write(self._machine.end(report, self._form))
+            self._write(self._machine.end(report, self._form, self._change))
         _tell(report, quiet)
 
 
@@ -111,10 +116,11 @@ class _Logged:
 
     on_screen = False
 
-    def __init__(self, form: Format, output: Path | None, log: AnswerLog) -> None:
+    def __init__(self, form: Format, output: Path | None, log: AnswerLog, csv_safe: bool) -> None:
         self._form = form
         self._output = output
         self._log = log
+        self._csv_safe = csv_safe
         self.earlier = log.earlier
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
@@ -142,7 +148,8 @@ class _Logged:
             return
         from ..reports import machine as report_machine
 
-        write_chunks(report_machine.chunks(report, self._form, self._log), self._output)
+        change = change_of(self._form, self._output, self._csv_safe)
+        write_chunks(report_machine.chunks(report, self._form, self._log, change), self._output)
         _tell(report, quiet)
 
 
@@ -165,12 +172,13 @@ def _tell(report: Report, quiet: bool) -> None:
         complain(f"{problem.input}: {problem.message}")
 
 
-def _open_log(form: Format, output: Path, identity: Identity, labels: tuple[str, ...], resume: bool) -> AnswerLog:
+def _open_log(options: AnswerOptions, output: Path, identity: Identity, labels: tuple[str, ...]) -> AnswerLog:
     target = Path(output).resolve()
-    log = open_log(target, identity, labels, resume)
+    log = open_log(target, identity, labels, options.resume)
     try:
-        if resume and not log.count and target.exists():
-            log.take_over(read_finished(target, form, identity, labels))
+        if options.resume and not log.count and target.exists():
+            change = unguard if options.csv_safe else as_is
+            log.take_over(read_finished(target, options.form, identity, labels, change))
         return log
     except BaseException:
         log.close()

@@ -12,6 +12,7 @@ from ...inference.predictions import Prediction
 from ...models.regular_files import describe, open_regular
 from ..errors import UsageError
 from ..options import Format
+from ..reports.cells import Change, as_is
 from ..reports.machine import PREDICTION_COLUMNS
 from .answer_log import check_prediction
 from .identity import Identity, check_identity
@@ -19,17 +20,19 @@ from .identity import Identity, check_identity
 _MAX_LINE = 1 << 28  # bytes
 
 
-def read_finished(path: Path, form: Format, identity: Identity, labels: tuple[str, ...]) -> Iterator[Prediction]:
-    """The answers in a CSV or NDJSON report, for a network with these labels.
+def read_finished(
+    path: Path, form: Format, identity: Identity, labels: tuple[str, ...], change: Change = as_is
+) -> Iterator[Prediction]:
+    """The answers in a CSV or NDJSON report, for a network with these labels; cells of a CSV go through `change`.
 
     A last line that was cut off is left out, and so are lines that tell of errors, which are tried again. A CSV has an
     answer's first label only. UsageError for another file, and where a report says that it was asked for otherwise.
     """
     if form not in ("csv", "ndjson"):
         raise UsageError(f"--resume: {path} is finished; only csv and ndjson reports can be added to")
-    records = _csv_records if form == "csv" else _ndjson_records
+    records = _csv_records(path, identity, change) if form == "csv" else _ndjson_records(path, identity)
     try:
-        for number, record in records(path, identity):
+        for number, record in records:
             answer = check_prediction(record, labels)
             if answer is None:
                 raise UsageError(f"--resume: {path}: line {number} is no answer of this model in {form}")
@@ -55,29 +58,38 @@ def _ndjson_records(path: Path, identity: Identity) -> Iterator[tuple[int, Any]]
             yield number, record
 
 
-def _csv_records(path: Path, identity: Identity) -> Iterator[tuple[int, Any]]:
-    reader = csv.reader(line.decode() for line in _whole_lines(path))
-    header = next(reader, None)
-    if header != list(PREDICTION_COLUMNS):
-        raise ValueError("not a csv report")
-    for row in reader:
-        try:
-            name, label, index, probability, error = row
-            if not error:
-                values = not index  # of a network that gives them, in place of a label
-                yield (
-                    reader.line_num,
-                    {
-                        "input": int(name) if identity["command"] == "ffnn" else name,
-                        "label": None if values else label,
-                        "class_index": None if values else int(index),
-                        "probability": None if values else float(probability),
-                        "top": [],
-                        "values": [float(word) for word in label.split()] if values else None,
-                    },
-                )
-        except ValueError:
-            yield reader.line_num, None
+def _csv_records(path: Path, identity: Identity, change: Change) -> Iterator[tuple[int, Any]]:
+    limit = csv.field_size_limit(_MAX_LINE)  # an embedding is long
+    try:
+        reader = csv.reader(line.decode() for line in _whole_lines(path))
+        if next(reader, None) != list(PREDICTION_COLUMNS):
+            raise ValueError("not a csv report")
+        for row in reader:
+            try:
+                record = _csv_record(*map(change, row), rows=identity["command"] == "ffnn")
+                if record is not None:
+                    yield reader.line_num, record
+            except (TypeError, ValueError):
+                yield reader.line_num, None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _csv_record(
+    name: str, label: str, index: str, probability: str, error: str, *, rows: bool
+) -> dict[str, Any] | None:
+    """The fields of an answer, whose input is a number where inputs are rows; None for a line with an error."""
+    if error:
+        return None
+    values = not index  # of a network that gives them, in place of a label
+    return {
+        "input": int(name) if rows else name,
+        "label": None if values else label,
+        "class_index": None if values else int(index),
+        "probability": None if values else float(probability),
+        "top": [],
+        "values": [float(word) for word in label.split()] if values else None,
+    }
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:

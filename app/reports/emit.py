@@ -9,16 +9,17 @@ from typing import Any
 from ..errors import complain
 from ..options import Format
 from ..output import stream_of, write_output, write_stderr
+from .cells import change_of
 from .report import Report
 
 
-def emit(report: Report, form: Format, output: Path | None, quiet: bool) -> None:
+def emit(report: Report, form: Format, output: Path | None, quiet: bool, csv_safe: bool = False) -> None:
     """Write a report to `output` or standard output in its form, and beside a machine format its tables to stderr."""
     from . import machine as report_machine
     from . import table as report_table
 
     if form != "table":
-        write_output(report_machine.render(report, form), output)
+        write_output(report_machine.render(report, form, change_of(form, output, csv_safe)), output)
         if not quiet:
             write_stderr(report_table.render_layers(report, sys.stderr))
     else:
@@ -31,4 +32,4 @@ def emit_rows(rows: list[dict[str, Any]], command: str, form: Format, output: Pa
     """Write a list of plain records (models, checks of this machine) in a machine format."""
     from . import machine as report_machine
 
-    write_output(report_machine.render_rows(rows, command, form), output)
+    write_output(report_machine.render_rows(rows, command, form, change_of(form, output, False)), output)

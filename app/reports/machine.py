@@ -16,6 +16,7 @@ from ...runtime.sweep import SweepPoint
 from ...runtime.timing import LayerTiming
 from ..options import Format
 from ..text import printable, spell
+from .cells import Change, as_is
 from .report import LayerTable, Report
 
 if TYPE_CHECKING:
@@ -26,27 +27,28 @@ SCHEMA_VERSION = 1
 PREDICTION_COLUMNS = ("input", "label", "class_index", "probability", "error")
 
 
-def render(report: Report, form: Format) -> str:
-    """A report as JSON (one document), NDJSON (an object a line, by `type`) or CSV (its answers, or its layers)."""
-    return "".join(chunks(report, form, report.predictions))
+def render(report: Report, form: Format, change: Change = as_is) -> str:
+    """A report as JSON (one document), NDJSON (an object a line, by `type`) or CSV (its answers, or its layers), whose
+    cells of text go through `change`."""
+    return "".join(chunks(report, form, report.predictions, change))
 
 
-def chunks(report: Report, form: Format, answers: Iterable[Prediction]) -> Iterator[str]:
+def chunks(report: Report, form: Format, answers: Iterable[Prediction], change: Change = as_is) -> Iterator[str]:
     """The report in pieces, with `answers` in place of its own, each of them in memory only while it is written."""
     if form == "json":
         yield from _json_chunks(to_document(report), answers)
     elif form == "csv" and report.suite is not None:
-        yield _csv(_names(SuiteRow), to_document(report)["suite"])
+        yield _csv(_names(SuiteRow), to_document(report)["suite"], change)
     elif form == "csv" and report.sweep is not None:
-        yield _csv(_names(SweepPoint), to_document(report)["sweep"])
+        yield _csv(_names(SweepPoint), to_document(report)["sweep"], change)
     elif form == "csv" and report.comparison is not None:
         yield report.comparison.to_csv()
     elif form == "csv" and report.command == "bench":
-        yield _csv(_names(LayerTiming), to_document(report)["layers"])
+        yield _csv(_names(LayerTiming), to_document(report)["layers"], change)
     else:
         yield begin(form)
-        yield from (answer_lines((answer,), form) for answer in answers)
-        yield end(report, form)
+        yield from (answer_lines((answer,), form, change) for answer in answers)
+        yield end(report, form, change)
 
 
 def begin(form: Format) -> str:
@@ -54,23 +56,23 @@ def begin(form: Format) -> str:
     return _csv(PREDICTION_COLUMNS, []) if form == "csv" else ""
 
 
-def answer_lines(answers: Iterable[Prediction], form: Format) -> str:
+def answer_lines(answers: Iterable[Prediction], form: Format, change: Change = as_is) -> str:
     """Answers in CSV or NDJSON, a line each."""
     answers = tuple(answers)
     records = [prediction_record(answer) for answer in answers]
     if form == "csv":
         for record, answer in zip(records, answers):
             record["label"], record["input"] = answer.text, _input_text(answer.input)
-        return _csv(PREDICTION_COLUMNS, records, header=False)
+        return _csv(PREDICTION_COLUMNS, records, change, header=False)
     return "".join(json.dumps({"type": "prediction", **record}) + "\n" for record in records)
 
 
-def end(report: Report, form: Format) -> str:
+def end(report: Report, form: Format, change: Change = as_is) -> str:
     """What comes after the answers in CSV and NDJSON: what went wrong and, in NDJSON, layers and a summary."""
     document = to_document(report)
     if form == "csv":
         problems = [{"input": problem["input"], "error": problem["message"]} for problem in document["errors"]]
-        return _csv(PREDICTION_COLUMNS, problems, header=False)
+        return _csv(PREDICTION_COLUMNS, problems, change, header=False)
     lists = {
         "prediction": "predictions",
         "layer": "layers",
@@ -86,7 +88,7 @@ def end(report: Report, form: Format) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def render_rows(rows: list[dict[str, Any]], command: str, form: Format) -> str:
+def render_rows(rows: list[dict[str, Any]], command: str, form: Format, change: Change = as_is) -> str:
     """Plain records: in JSON as the field that is named like the command, else a record a line."""
     if form == "json":
         return json.dumps({"schema_version": SCHEMA_VERSION, "command": command, command: rows}, indent=2) + "\n"
@@ -95,6 +97,7 @@ def render_rows(rows: list[dict[str, Any]], command: str, form: Format) -> str:
     return _csv(
         tuple(rows[0]) if rows else (),
         [{key: json.dumps(value) if _is_nested(value) else value for key, value in row.items()} for row in rows],
+        change,
     )
 
 
@@ -217,7 +220,7 @@ def _json_chunks(document: dict[str, Any], answers: Iterable[Prediction]) -> Ite
     yield f"{']' if separator[0] != ',' else chr(10) + '  ]'}{tail}\n"
 
 
-def _csv(columns: tuple[str, ...], rows: list[dict[str, Any]], header: bool = True) -> str:
+def _csv(columns: tuple[str, ...], rows: list[dict[str, Any]], change: Change = as_is, header: bool = True) -> str:
     text = io.StringIO()
     plain, quoted = (
         csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n", quoting=quoting)
@@ -226,7 +229,7 @@ def _csv(columns: tuple[str, ...], rows: list[dict[str, Any]], header: bool = Tr
     if header:
         plain.writeheader()
     for row in rows:
-        cells = {key: _cell(value) for key, value in row.items()}
+        cells = {key: _cell(value, change) for key, value in row.items()}
         # A carriage return alone ends a line for most readers, but is not quoted for it.
         has_return = any(isinstance(cell, str) and "\r" in cell for cell in cells.values())
         (quoted if has_return else plain).writerow(cells)
@@ -242,8 +245,10 @@ def _is_nested(value: Any) -> bool:
     return isinstance(value, (list, tuple, dict))
 
 
-def _cell(value: Any) -> Any:
-    """Shapes as 1x64x32, records as JSON; everything else as it is."""
+def _cell(value: Any, change: Change) -> Any:
+    """Shapes as 1x64x32, records as JSON, changed text; everything else as it is."""
+    if isinstance(value, str):
+        return change(value)
     if isinstance(value, dict):
         return json.dumps(value)
     if isinstance(value, (list, tuple)) and all(isinstance(item, int) for item in value):
