@@ -115,7 +115,7 @@ def _element(row: Row, name: str) -> Iterator[MeasuredRow]:
     else:  # a packet, however many rows it gathers
         predicted = int(size[1]) / m.dma_peak + m.descriptor_ns
     if "PoolDynamic" in row["opcode"] + row["sub"] and 4 < int(size[1]) < m.packet / DMA_ENGINES * 2:
-        predicted = max(predicted, DMA_ENGINES * m.swdge_descriptor_ns)  # as fast as GpSimd makes them
+        predicted = element_time(float(size[1]), m, single=False) + m.swdge_element_ns  # pieces of a store
     yield MeasuredRow(name, "interval", float(low), predicted, _known(name))
 
 

@@ -17,19 +17,28 @@ ENGINES = 16
 LANES = PARTITIONS // ENGINES  # partitions that one engine serves
 
 
+@lru_cache(maxsize=4096)
 def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float, ...]]:
     """(first engine, nanoseconds of it and of each engine after it) of a DMA."""
-    return _engine_times(
-        transfer.bytes,
-        transfer.descriptors,
-        transfer.partitions,
-        transfer.row,
-        transfer.dge and not transfer.software,
-        transfer.transpose,
-        transfer.hbm,
-        transfer.narrow,
-        transfer.span > 0,
-        machine,
+    descriptors, partitions, row = transfer.descriptors, transfer.partitions, transfer.row
+    first, last = row // LANES, (row + max(partitions, 1) - 1) // LANES
+    single = transfer.dge and not transfer.software
+    each = element_time(transfer.bytes / descriptors, machine, single, transfer.narrow)
+    if transfer.span and single:  # each engine finds another at its channel so often
+        each *= 1 + (last - first) / machine.hbm_channels
+    if transfer.software and not transfer.load and descriptors > partitions:  # pieces that cannot be gathered
+        each += machine.swdge_element_ns
+    if transfer.transpose:
+        each /= machine.dma_transpose_hbm if transfer.hbm else machine.dma_transpose_sbuf
+    last_write = machine.semaphore_ns
+    if partitions == 0:  # neither side is on chip: the engines share the work
+        return 0, (descriptors * each / ENGINES + last_write,) * ENGINES
+    a_partition = descriptors / partitions * each
+    return first, tuple(
+        [
+            a_partition * (min(row + partitions, (e + 1) * LANES) - max(row, e * LANES)) + last_write
+            for e in range(first, last + 1)
+        ]
     )
 
 
@@ -42,37 +51,6 @@ def channel_time(transfer: Transfer, machine: Machine) -> float:
         return 0.0
     channels = min(machine.hbm_channels, math.ceil(transfer.span / machine.hbm_interleave))
     return transfer.descriptors * machine.small_element_ns / channels
-
-
-@lru_cache(maxsize=4096)
-def _engine_times(
-    size: int,
-    descriptors: int,
-    partitions: int,
-    row: int,
-    single: bool,
-    transpose: bool,
-    hbm: bool,
-    narrow: bool,
-    short: bool,
-    machine: Machine,
-) -> tuple[int, tuple[float, ...]]:
-    first, last = row // LANES, (row + max(partitions, 1) - 1) // LANES
-    each = element_time(size / descriptors, machine, single, narrow)
-    if short and single:  # each engine finds another at its channel so often
-        each *= 1 + (last - first) / machine.hbm_channels
-    if transpose:
-        each /= machine.dma_transpose_hbm if hbm else machine.dma_transpose_sbuf
-    last_write = machine.semaphore_ns
-    if partitions == 0:  # neither side is on chip: the engines share the work
-        return 0, (descriptors * each / ENGINES + last_write,) * ENGINES
-    a_partition = descriptors / partitions * each
-    return first, tuple(
-        [
-            a_partition * (min(row + partitions, (e + 1) * LANES) - max(row, e * LANES)) + last_write
-            for e in range(first, last + 1)
-        ]
-    )
 
 
 def element_time(size: float, machine: Machine, single: bool, narrow: bool = False) -> float:

@@ -26,7 +26,7 @@ _TIMES = {
         *("load_first_byte_ns", "store_first_byte_ns", "load_first_byte_static_ns", "store_first_byte_static_ns"),
         *("load_landing_ns", "store_landing_ns"),
     ),
-    "dma_bandwidth": ("descriptor_ns", "semaphore_ns", "small_element_ns", "partial_write_ns"),
+    "dma_bandwidth": ("descriptor_ns", "swdge_element_ns", "semaphore_ns", "small_element_ns", "partial_write_ns"),
     "tensor": ("warm_utilization",),
     "scalar": ("table_load_ns",),
     "gpsimd": ("swdge_ns", "swdge_descriptor_ns", "address_load_ns", "address_ns"),

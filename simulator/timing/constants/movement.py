@@ -93,14 +93,24 @@ MOVEMENT: dict[str, Row] = {
         measured(0.37, "ns/descriptor", "generation, 521 ns for 128 and 568 for 256 descriptors (dma-latencies.csv)"),
     ),
     "swdge_ns": same_on_trn3(
-        scaled(424, "ns", "trn2's"),
+        scaled(603, "ns", "trn2's"),
+        measured(603, "ns", "GpSimd makes the descriptors of a DMA: 603 to 605 ns, 912 of them (dma-latencies.csv)"),
+    ),
+    "swdge_descriptor_ns": (
+        scaled(0, "ns/descriptor", "trn3's"),
+        scaled(0, "ns/descriptor", "trn3's; packet counts of o02 to o11 and o27 are of DMAs of 64 to 128 rows"),
         measured(
-            424, "ns", "descriptors made by GpSimd: 603 ns for 128 of them (912 DMAs), less those of the next line"
+            0, "ns/descriptor", "beside that: 40 DMAs of 64 to 2,048 rows keep GpSimd busy for about 1 us each", "o38"
         ),
     ),
-    "swdge_descriptor_ns": same_on_trn3(
-        scaled(1.4, "ns/descriptor", "trn2's"),
-        measured(1.4, "ns/descriptor", "made by GpSimd: 16 engines each get one every 22.4 ns (dma-elements.csv)"),
+    "swdge_element_ns": same_on_trn3(
+        scaled(12.7, "ns", "trn2's"),
+        measured(
+            12.7,
+            "ns",
+            "of an engine for each piece of a store by GpSimd's descriptors, beside its bytes: 256 B every 22.4, "
+            "1,504 of them",
+        ),
     ),
     "address_load_ns": same_on_trn3(
         scaled(290, "ns", "trn2's"), measured(290, "ns", "GpSimd reads an address from SBUF (value_load, 912 of them)")
