@@ -32,7 +32,7 @@ def open_backend(options: RunOptions) -> Backend:
         **_counts(options),
         nrtpy=str(options.nrtpy) if options.nrtpy is not None else None,
         device_times=options.device_times,
-        progress=_progress(options),
+        progress=tell_progress(options),
         warn=complain,
     )
 
@@ -70,7 +70,7 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
         address=options.cluster,
         prepare=prepare,
         launches=_launch_options(options),
-        progress=_progress(options),
+        progress=tell_progress(options),
         warn=complain,
     ) as session:
         yield session
@@ -135,6 +135,6 @@ def _begin(options: RunOptions) -> str:
     return chosen
 
 
-def _progress(options: RunOptions) -> Callable[[str], None]:
+def tell_progress(options: RunOptions) -> Callable[[str], None]:
     """What is called with a line of text where something takes long."""
     return (lambda text: None) if options.quiet else (lambda text: write_stderr(f"{printable(text)}\n"))

@@ -23,17 +23,25 @@ def doctor(
         bool,
         typer.Option("--selftest", help="Run every kernel and the bundled networks; write an archive to send back."),
     ] = False,
+    compile_only: Annotated[
+        bool,
+        typer.Option(
+            "--compile-only",
+            help="With --selftest: compile all for trn2 and trn3, or for --target; needs AWS's compiler, no chip.",
+        ),
+    ] = False,
     archive: Annotated[
         Path | None,
         typer.Option(
             "--archive",
             metavar="FILE",
-            help="With --selftest: the archive. [default: trninfer-selftest-TARGET-chip|simulator-DTYPE.zip]",
+            help="With --selftest: the archive. [default: trninfer-selftest-TARGET-chip|compiler|simulator-DTYPE.zip]",
         ),
     ] = None,
     backend: options.BackendOption = "auto",
     target: options.TargetOption = None,
     dtype: options.DtypeOption = "float32",
+    compile_timeout: options.CompileTimeoutOption = None,
     nrtpy: options.NrtpyOption = None,
     quiet: options.QuietOption = False,
 ) -> None:
@@ -48,14 +56,20 @@ def doctor(
     have failed on a chip first; then the bundled networks on their samples, on a chip each kernel beside the simulator.
     What comes of it goes into one archive, with times predicted and measured apart, and without folders, names of
     people or machines, and addresses: please send it back from a chip. On the simulator it runs too, and says so. The
-    exit status is 1 where anything differs, 3 where the chip is lost. --backend, --target, --dtype, --nrtpy, --archive
-    and --quiet are for --selftest.
+    exit status is 1 where anything differs, 3 where the chip is lost. --backend, --target, --dtype, --nrtpy, --archive,
+    --compile-timeout and --quiet are for --selftest.
+
+    With --compile-only, AWS's compiler makes a NEFF of every kernel and of both networks, for trn2 and trn3, on any
+    machine with nki and neuronx-cc (pip install '.[neuron-neff]', see docs/chip.md): nothing runs on a chip. Please
+    send that archive too.
 
     \b
     Examples:
       trninfer doctor
       The first thing on a Trainium instance; takes minutes, in which kernels are compiled:
         trninfer doctor --selftest
+      Without an instance, on any x86 machine with AWS's compiler:
+        trninfer doctor --selftest --compile-only
       What to send along with a report of a fault:
         trninfer doctor --format json --output machine.json
       As it would be for another target:
@@ -65,17 +79,32 @@ def doctor(
 
     check_output(output)
     if not selftest:
-        for name, value in {"--archive": archive, "--target": target, "--nrtpy": nrtpy}.items():
+        given = {
+            "--archive": archive, "--target": target, "--nrtpy": nrtpy, "--compile-timeout": compile_timeout,
+            "--compile-only": compile_only or None,
+        }  # fmt: skip
+        for name, value in given.items():
             if value is not None:
                 raise UsageError(f"{name} is for --selftest")
         _tell(_checks(), form, output)
         return
-    from .selftest import run_selftest
+    from .selftest import run_compile_only, run_selftest
 
     chosen = options.RunOptions(
-        dtype=dtype, backend=backend, target=target, nrtpy=nrtpy, form=form, output=output, quiet=quiet
+        dtype=dtype,
+        backend=backend,
+        target=target,
+        compile_timeout=compile_timeout,
+        nrtpy=nrtpy,
+        form=form,
+        output=output,
+        quiet=quiet,
     )
-    raise typer.Exit(run_selftest(chosen, archive, _checks()))
+    if not compile_only:
+        raise typer.Exit(run_selftest(chosen, archive, _checks()))
+    if backend == "sim" or nrtpy is not None:
+        raise UsageError("--compile-only compiles and runs nothing: leave out --backend sim and --nrtpy")
+    raise typer.Exit(run_compile_only(chosen, archive, _checks()))
 
 
 def _tell(rows: list[dict[str, Any]], form: options.Format, output: Path | None) -> None:
@@ -107,6 +136,10 @@ def _checks() -> list[dict[str, Any]]:
     for package in environment.neuron_packages():
         rows.append(_row(package.name, _STATUS[package.state], package.explanation))
     if environment.way_here().way is None:
+        if not environment.missing_packages()[environment.NRTPY]:
+            rows.append(
+                _row("without a chip", "ok", "trninfer doctor --selftest --compile-only: an archive to send back")
+            )
         rows += [_row(f"to use it {where}", "missing", command) for where, command in environment.INSTALL_COMMANDS]
     else:
         rows.append(

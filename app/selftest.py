@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import io
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,23 @@ from ..inference.pictures import PictureBatches, ignore_warnings
 from ..models.bundled import SAMPLES
 from ..models.files import Model, load_model
 from ..models.inputs import ImageInput
-from ..runtime.backend import BackendUnavailable
-from ..runtime.neuron.compile_cache import FAILURE_LOG, cache_folder
+from ..runtime.backend import Backend, BackendUnavailable
+from ..runtime.neuron.compile_cache import FAILURE_LOG, CompileCache, cache_folder
+from ..runtime.neuron.compile_only import CompileOnlyBackend, open_compile_only
+from ..runtime.neuron.compiled import DEFAULT_COMPILE_SECONDS
+from ..runtime.neuron.compiled import RunOptions as KernelOptions
 from ..runtime.selftest.run import check_kernels, check_network, count_checks
 from ..runtime.simulated import SimulatedBackend
-from .backends import open_backend
+from .backends import open_backend, tell_progress
 from .errors import complain
 from .options import RunOptions
 from .output import check_output, stream_of, write_bytes, write_output
 from .progress import progress_bar
 from .redact import Redactor
-from .reports.selftest import SelfTest, document_of, render, render_machine
+from .reports.selftest import SelfTest, document_of, join_documents, render, render_machine
 
 FEATURE_ROWS = 8  # of samples/digits-X.bin
+COMPILE_TARGETS = ("trn2", "trn3")  # what NKI 0.7 compiles for
 _DATE = (2026, 1, 1, 0, 0, 0)  # of every file in the archive: when it ran is in it
 
 
@@ -43,34 +47,74 @@ def run_selftest(options: RunOptions, archive: Path | None, machine: list[dict[s
     test = SelfTest(backend.info, options.dtype)
     path = archive or Path(f"trninfer-selftest-{backend.info.target}-{test.place}-{test.dtype}.zip")
     check_output(path, "--archive")
-    with ExitStack() as stack:
+    _run(test, backend, options.quiet)
+    more = {"compiler.log": log.read_text(encoding="utf-8", errors="replace")} if _written(log) != before else {}
+    return _finish([test], options, path, machine, more)
+
+
+def run_compile_only(options: RunOptions, archive: Path | None, machine: list[dict[str, Any]]) -> int:
+    """Compile every kernel and the bundled networks for the target that is asked for, else for trn2 and trn3; the rest
+    is as in `run_selftest`."""
+    targets = (options.target,) if options.target else COMPILE_TARGETS
+    path = archive or Path(f"trninfer-selftest-{'-'.join(targets)}-compiler-{options.dtype}.zip")
+    check_output(path, "--archive")
+    seconds = options.compile_timeout or DEFAULT_COMPILE_SECONDS
+    kernel_options = KernelOptions(
+        compile_seconds=seconds, cache=CompileCache(None), progress=tell_progress(options), warn=complain
+    )
+    tests = []
+    for target in targets:
+        backend = open_compile_only(target, kernel_options)
+        tests.append(SelfTest(backend.info, options.dtype))
         try:
-            beside = SimulatedBackend(backend.info.target) if test.on_chip else None
-            progress = stack.enter_context(progress_bar("checking kernels", count_checks(test.dtype), options.quiet))
+            _run(tests[-1], backend, options.quiet)
+        finally:
+            backend.close()
+    return _finish(tests, options, path, machine, {})
+
+
+def _run(test: SelfTest, backend: Backend, quiet: bool) -> None:
+    """Run the checks and the networks, with what comes of them in `test`."""
+    beside = SimulatedBackend(backend.info.target) if test.on_chip else None
+    verb = "compiling" if isinstance(backend, CompileOnlyBackend) else "checking"
+    try:
+        with progress_bar(f"{verb} kernels", count_checks(test.dtype), quiet) as progress:
             for checked in check_kernels(backend, test.dtype, beside):
                 test.kernels.append(checked)
                 progress(len(test.kernels))
-            for model, names, x in _samples():
-                test.networks.append((model, check_network(model, names, x, backend, test.dtype, beside)))
-        except BackendUnavailable as error:
-            test.stopped = str(error)
+        for model, names, x in _samples():
+            for outcome in check_network(model, names, x, backend, test.dtype, beside):
+                test.networks.append((model, outcome))
+    except BackendUnavailable as error:
+        test.stopped = str(error)
+
+
+def _finish(
+    tests: list[SelfTest], options: RunOptions, path: Path, machine: list[dict[str, Any]], more: dict[str, str]
+) -> int:
+    """Write archive and report, and return the exit status: the worst of the tests."""
     redactor = Redactor({str(cache_folder()): "<cache>"})
-    document = redactor.value(document_of(test, machine))
-    files = {"selftest.json": render_machine(document, "json"), "selftest.txt": render(test, None)}
-    for model, outcome in test.networks:
-        if outcome.comparison is not None:
-            files[f"measured-{model.network.name}.csv"] = outcome.comparison.to_csv()
-    if _written(log) != before:
-        files["compiler.log"] = log.read_text(encoding="utf-8", errors="replace")
+    document = redactor.value(join_documents([document_of(test, machine) for test in tests]))
+    files = {
+        "selftest.json": render_machine(document, "json"),
+        "selftest.txt": "\n".join(render(test, None) for test in tests),
+        "pip.txt": _installed(),
+        **more,
+    }
+    for test in tests:
+        for model, outcome in test.networks:
+            if outcome.comparison is not None:
+                files[f"measured-{model.network.name}.csv"] = outcome.comparison.to_csv()
     write_bytes(_zip({name: redactor.text(text) for name, text in files.items()}), path, "--archive")
     if options.form != "table":
         write_output(render_machine(document, options.form), options.output)
     else:
-        write_output(render(test, stream_of(options.output)), options.output)
-    if test.stopped:
-        complain(f"the self-test did not come to its end: {test.stopped}")
-    complain(f"{path}: {test.what_to_do}")
-    return test.status
+        write_output("\n".join(render(test, stream_of(options.output)) for test in tests), options.output)
+    for test in tests:
+        if test.stopped:
+            complain(f"the self-test did not come to its end: {test.stopped}")
+    complain(f"{path}: {tests[0].what_to_do}")
+    return max(test.status for test in tests)
 
 
 def _written(log: Path) -> float:
@@ -80,8 +124,14 @@ def _written(log: Path) -> float:
         return 0.0
 
 
+def _installed() -> str:
+    """Return the packages that are installed, as pip lists them."""
+    found = {(each.metadata["Name"], each.version) for each in importlib.metadata.distributions()}
+    return "".join(f"{name}=={version}\n" for name, version in sorted(found, key=lambda item: str(item[0]).lower()))
+
+
 def _samples() -> Iterator[tuple[Model, tuple[str, ...], np.ndarray]]:
-    """The bundled networks with samples for them."""
+    """Give the bundled networks with samples for them."""
     ignore_warnings()
     model = load_model("digits-cnn")
     assert isinstance(model.network.input, ImageInput)

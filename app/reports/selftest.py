@@ -1,5 +1,5 @@
-"""What came of `doctor --selftest`: a document for programs, tables for people. Predicted and measured times stand in
-columns of their own, and of the simulator it is said that nothing was measured."""
+"""Reports of `doctor --selftest`: a document for programs, tables for people. Predicted and measured times are in
+columns of their own, and where nothing ran on a chip the report says so."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ...inference.predictions import make_predictions
 from ...models.files import Model
 from ...runtime.backend import BackendInfo
 from ...runtime.neuron.compiled import DEVICE_LABEL
+from ...runtime.neuron.settings import compiler_settings
 from ...runtime.selftest.run import OK, KernelOutcome, NetworkOutcome
 from ..errors import CHECK_FAILED, NO_BACKEND
 from ..options import Format
@@ -23,6 +24,7 @@ from .console import render_records
 from .machine import SCHEMA_VERSION, prediction_record
 
 SIMULATOR_NOTE = "SIMULATOR: nothing ran on a chip; times are predicted, none is measured"
+COMPILER_NOTE = "COMPILED ONLY: nothing ran on a chip; answers and times are the simulator's"
 TOP_LABELS = 3
 
 
@@ -44,13 +46,23 @@ class SelfTest:
     @property
     def place(self) -> str:
         """Where it ran."""
-        return "chip" if self.on_chip else "simulator"
+        return "chip" if self.on_chip else "compiler" if self.is_compiled_only else "simulator"
+
+    @property
+    def is_compiled_only(self) -> bool:
+        """True if kernels were compiled for the chip, and ran on the simulator."""
+        return self.info.name == "compile-only"
+
+    @property
+    def note(self) -> str | None:
+        """What must be said beside its times."""
+        return None if self.on_chip else COMPILER_NOTE if self.is_compiled_only else SIMULATOR_NOTE
 
     @property
     def failures(self) -> int:
         """How many checks did not come out as they should."""
-        statuses = [outcome.status for outcome in self.kernels] + [outcome.status for _, outcome in self.networks]
-        return sum(status != OK for status in statuses)
+        failed = [outcome.is_failure for outcome in self.kernels]
+        return sum(failed) + sum(outcome.is_failure for _, outcome in self.networks)
 
     @property
     def status(self) -> int:
@@ -60,7 +72,7 @@ class SelfTest:
     @property
     def what_to_do(self) -> str:
         """With the archive."""
-        if self.on_chip:
+        if self.on_chip or self.is_compiled_only:
             return "please attach this to an issue of the project, after a look into it"
         return "the archive of a run on the simulator; only one of a chip is worth sending"
 
@@ -74,7 +86,8 @@ def document_of(test: SelfTest, machine: list[dict[str, Any]]) -> dict[str, Any]
         "backend": test.info.name,
         "target": test.info.target,
         "dtype": test.dtype,
-        "note": None if test.on_chip else SIMULATOR_NOTE,
+        "note": test.note,
+        "settings": compiler_settings() if test.on_chip or test.is_compiled_only else None,
         "labels": {
             "predicted_us": "predicted by the simulator",
             "measured_host_us": test.info.latency_label if test.on_chip else None,
@@ -88,11 +101,21 @@ def document_of(test: SelfTest, machine: list[dict[str, Any]]) -> dict[str, Any]
     }
 
 
+def join_documents(documents: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one document: the only one, or one whose `runs` are all of them."""
+    if len(documents) == 1:
+        return documents[0]
+    head = {name: documents[0][name] for name in ("schema_version", "command", "date")}
+    return {**head, "passed": all(each["passed"] for each in documents), "runs": documents}
+
+
 def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
     row: dict[str, Any] = {
         "model": outcome.model,
         "status": outcome.status,
         "message": outcome.message,
+        "log": outcome.log,
+        "launches": outcome.launches,
         "launches_note": outcome.launches_note,
         "verify": dataclasses.asdict(outcome.verification) if outcome.verification is not None else None,
         "predictions": [],
@@ -110,66 +133,84 @@ def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
 
 
 def render_machine(document: dict[str, Any], form: Format) -> str:
-    """The document as JSON; or its kernels as CSV; or an object a line, by `type`."""
+    """Return the document as JSON; or its kernels as CSV; or an object a line, by `type`."""
     if form == "json":
         return json.dumps(document, indent=2) + "\n"
+    runs = document.get("runs", [document])
     if form == "ndjson":
-        heads = {key: value for key, value in document.items() if key not in ("kernels", "networks", "machine")}
-        lines = [{"type": "selftest", **heads}]
-        for kind in ("machine", "kernels", "networks"):
-            lines += [{"type": kind.removesuffix("s"), **row} for row in document[kind]]
+        lines = []
+        for run in runs:
+            heads = {key: value for key, value in run.items() if key not in ("kernels", "networks", "machine")}
+            lines.append({"type": "selftest", **heads})
+            for kind in ("machine", "kernels", "networks"):
+                lines += [{"type": kind.removesuffix("s"), **row} for row in run[kind]]
         return "".join(json.dumps(line) + "\n" for line in lines)
     text = io.StringIO()
-    names = [each.name for each in dataclasses.fields(KernelOutcome)]
+    names = ["target", *(each.name for each in dataclasses.fields(KernelOutcome))]
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**row, "shapes": json.dumps(row["shapes"])} for row in document["kernels"])
+    for run in runs:
+        for row in run["kernels"]:
+            nested = {name: json.dumps(row[name]) for name in ("shapes", "otherwise", "tensors")}
+            writer.writerow({"target": run["target"], **row, **nested})
     return text.getvalue()
 
 
 def render(test: SelfTest, stream: IO[str] | None) -> str:
-    """Tables for `stream`, or for a file where it is None."""
+    """Return tables for `stream`, or for a file where it is None."""
     title = f"self-test of {test.info.target} in {test.dtype}, on the {test.place}"
     columns = ["kernel", "size", "result", "error", "predicted us"]
     if test.on_chip:
         columns += ["measured, host us", "measured, device us"]
-    rows = [_kernel_row(outcome, test.on_chip) for outcome in test.kernels]
+    if test.is_compiled_only:
+        columns += ["compiled in s", "GiB"]
+    rows = [_kernel_row(outcome, test) for outcome in test.kernels]
     text = render_records(title, tuple(columns), rows, stream)
     text += render_records(
         "bundled networks on their samples, against the golden models",
-        ("network", "inputs", "result", "largest error of a probability", "classes that differ"),
+        ("network", "launches", "inputs", "result", "largest error of a probability", "classes that differ"),
         [_network_row(outcome) for _, outcome in test.networks],
         stream,
     )
-    messages = [
-        f"{outcome.kernel} {outcome.variant} ({outcome.size}): {outcome.message}".replace(" ()", "")
-        for outcome in test.kernels
-        if outcome.message
+    messages = [_message(outcome) for outcome in test.kernels if outcome.message]
+    messages += [
+        f"{outcome.model}, {outcome.launches}: {outcome.message}" for _, outcome in test.networks if outcome.message
     ]
-    messages += [f"{outcome.model}: {outcome.message}" for _, outcome in test.networks if outcome.message]
     messages += [f"stopped: {test.stopped}"] if test.stopped else []
     checked = len(test.kernels) + len(test.networks)
     verdict = "all as they should be" if test.status == 0 else f"{count(test.failures, 'failure')}"
-    messages += [f"{count(checked, 'check')}: {verdict}", *([] if test.on_chip else [SIMULATOR_NOTE])]
+    known = sum(outcome.status != OK and outcome.informational for outcome in test.kernels)
+    verdict += f"; {count(known, 'difference')} that chips are known for" if known else ""
+    messages += [f"{count(checked, 'check')}: {verdict}", *filter(None, [test.note])]
     return text + "".join(f"{line}\n" for line in messages)
 
 
-def _kernel_row(outcome: KernelOutcome, on_chip: bool) -> tuple[Any, ...]:
+def _message(outcome: KernelOutcome) -> str:
+    """Return why a kernel has no result, and in which other ways it compiled."""
+    line = f"{outcome.kernel} {outcome.variant} ({outcome.size}): {outcome.message}".replace(" ()", "")
+    return line + "".join(f"; {each.how}: {each.error or 'compiles'}" for each in outcome.otherwise)
+
+
+def _kernel_row(outcome: KernelOutcome, test: SelfTest) -> tuple[Any, ...]:
     name = f"{outcome.kernel} {outcome.variant}".strip()
-    times = [outcome.predicted_us]
-    if on_chip:
-        times += [outcome.measured_host_us, outcome.measured_device_us]
+    numbers = [outcome.predicted_us]
+    if test.on_chip:
+        numbers += [outcome.measured_host_us, outcome.measured_device_us]
+    if test.is_compiled_only:
+        numbers += [outcome.compile_seconds, (outcome.compile_peak_bytes or 0) / 2**30]
     error = "-" if outcome.error is None else f"{outcome.error:.1e}"
-    return (name, outcome.size, outcome.status, error, *("-" if time is None else f"{time:.1f}" for time in times))
+    result = f"{outcome.status} (known)" if outcome.status != OK and outcome.informational else outcome.status
+    return (name, outcome.size, result, error, *("-" if each is None else f"{each:.1f}" for each in numbers))
 
 
 def _network_row(outcome: NetworkOutcome) -> tuple[Any, ...]:
     verdict = outcome.verification
     if verdict is None:
-        return outcome.model, len(outcome.inputs), outcome.status, "-", "-"
+        return outcome.model, outcome.launches, len(outcome.inputs), outcome.status, "-", "-"
     compared = outcome.comparison
     result = outcome.status
     if compared is not None:
         differ = sum(not row.passed for row in compared.rows)
         result += f"; {len(compared.rows) - differ} of {len(compared.rows)} launches as on the simulator"
-    return outcome.model, len(outcome.inputs), result, f"{verdict.max_abs_error:.1e}", verdict.disagreements
+    error = f"{verdict.max_abs_error:.1e}"
+    return outcome.model, outcome.launches, len(outcome.inputs), result, error, verdict.disagreements

@@ -19,28 +19,25 @@ from typing import Any
 import numpy as np
 
 from ... import simulator
-from ..backend import ArraySpec, BackendInfo, KernelError, LaunchResult, LaunchTime
+from ..backend import TARGET_VARIABLE, ArraySpec, BackendInfo, KernelError, LaunchResult, LaunchTime
+from . import environment
 from .compile_cache import CompileCache, Slot, warn_user
 from .device_time import DeviceTime, DeviceTimingError
-from .errors import CompileError, DeviceLost, advice, first_useful_line, is_lost, runtime_error
+from .errors import CompileError, CompilerFailed, DeviceLost, advice, first_useful_line, is_lost, runtime_error
 from .jobs import Job, check_arguments
 from .kernel_source import find_source
+from .neff import NEFF, compile_neff
 from .nrtpy_worker import array_type
-from .settings import compiler_settings
+from .settings import FRONT_END, compiler_settings
 
 HOST_LABEL = "measured, host round trip"  # of one synchronised call; its operands are on the device
 DEVICE_LABEL = "measured, device"
-NEFF = "kernel.neff"  # what the compiler makes, in a folder of the cache
 DEFAULT_WARMUP = 5
 DEFAULT_ITERATIONS = 20
 DEFAULT_COMPILE_SECONDS = 1800
 
 Note = Callable[[str], None]
 Results = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # shape and dtype of each
-
-
-class CompilerFailed(Exception):  # noqa: N818 (not raised beyond this package's backends)
-    """The compiler left nothing to load; the text is all that it said."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +61,18 @@ class Walked:
 
     results: Results
     flops: int
+    hardware_flops: int
     hbm_bytes: int
 
 
 @dataclass(frozen=True)
 class Compiled:
     """What the compiler made: `write` puts into a folder what can be loaded from it, `load` loads it here and now.
-    `peak_bytes` is the compiler's largest memory, 0 where unknown."""
+    `seconds` is the time that it took, `peak_bytes` its largest memory, 0 where unknown."""
 
     write: Callable[[Path], None]
     load: Callable[[], Any]
+    seconds: float
     peak_bytes: int = 0
 
 
@@ -102,11 +101,20 @@ class Compilation:
     tensors: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """A compilation in another way, and the compiler's line where that failed too."""
+
+    how: str
+    error: str | None
+
+
 class CompiledKernels(ABC):
     """Runs kernels on a NeuronCore. A kernel is compiled and timed once for its shapes, dtypes and parameters; later
     launches of it run once and report the same times. `compilations` has every attempt to compile."""
 
     way: str
+    needs_device = True
 
     def __init__(self, target: str, options: RunOptions | None = None) -> None:
         options = options or RunOptions()
@@ -171,9 +179,7 @@ class CompiledKernels(ABC):
             check_arguments(find_source(kernel).name, parameters)
             raise
         if found is None:
-            operands = tuple(ArraySpec(tuple(array.shape), array.dtype) for array in arrays)
-            job = Job(kernel, find_source(kernel), operands, parameters, self.info.target)
-            check_arguments(job.source.name, parameters)
+            job = self._job(kernel, arrays, parameters)
             walked = walk(job)
             cache = self._options.cache if job.source.digest is not None else CompileCache(None)
 
@@ -184,6 +190,32 @@ class CompiledKernels(ABC):
                 found = self._cached(job, walked, slot) or self._compiled(job, walked, slot)
             self._executables[key] = found
         return found
+
+    def _job(self, kernel: Any, arrays: Sequence[Any], parameters: dict[str, Any]) -> Job:
+        """Return what is to be compiled; KernelError for arguments that AWS's packages would take for others."""
+        operands = tuple(ArraySpec(tuple(array.shape), array.dtype) for array in arrays)
+        job = Job(kernel, find_source(kernel), operands, parameters, self.info.target)
+        check_arguments(job.source.name, parameters)
+        return job
+
+    def compile_otherwise(self, kernel: Any, *arrays: Any, **parameters: Any) -> tuple[Attempt, ...]:
+        """Compile a kernel that was refused in other ways, to learn what refuses it: to a NEFF without the framework,
+        and with the front end of NKI 0.6."""
+        job = self._job(kernel, arrays, parameters)
+        ways: dict[str, dict[str, str]] = {"alone": {}} if self.way == environment.TORCHNEURON else {}
+        ways["front end of NKI 0.6"] = {FRONT_END: "custom"}
+        return tuple(self._attempt(job, how, variables) for how, variables in ways.items())
+
+    def _attempt(self, job: Job, how: str, variables: Mapping[str, str]) -> Attempt:
+        with tempfile.TemporaryDirectory(prefix="trninfer-compile-") as folder:
+            workdir = Path(folder)
+            given = {**variables, TARGET_VARIABLE: job.target}
+            limit, note = self._options.compile_seconds, self._still_compiling(job)
+            try:
+                compile_neff(job, workdir, workdir / "output.log", limit, note, given)
+            except CompilerFailed as error:
+                return Attempt(how, first_useful_line(str(error)))
+        return Attempt(how, None)
 
     def _cached(self, job: Job, walked: Walked, slot: Slot) -> Executable | None:
         """Return the kernel from the cache; None where it is not there, or cannot be loaded."""
@@ -212,12 +244,11 @@ class CompiledKernels(ABC):
         log = workdir / "output.log"
         try:
             compiled = self._compile(job, walked, workdir, log)
-            seconds = time.perf_counter() - start
             memory = f", {compiled.peak_bytes / 2**30:.1f} GiB" if compiled.peak_bytes else ""
-            self._options.progress(f"compiled {job.label} in {seconds:.0f} s{memory}")
+            self._options.progress(f"compiled {job.label} in {compiled.seconds:.0f} s{memory}")
             stored = slot.store(compiled.write)
             executable = Executable(job, walked, compiled.load(), _neff(stored))
-            self._note(executable, seconds, compiled.peak_bytes)
+            self._note(executable, compiled.seconds, compiled.peak_bytes)
             return executable
         except CompilerFailed as error:
             raise self._compile_error(job, error, log, time.perf_counter() - start) from error
@@ -234,7 +265,7 @@ class CompiledKernels(ABC):
         self.compilations.append(Compilation(label, seconds, peak_bytes, is_cached, tensors=tensors))
 
     def _compile_error(self, job: Job, error: Exception, log: Path, seconds: float) -> CompileError | DeviceLost:
-        if is_lost(error):
+        if self.needs_device and is_lost(error):
             lost = runtime_error(job.source.name, error)
             assert isinstance(lost, DeviceLost)
             return lost
@@ -267,6 +298,7 @@ class CompiledKernels(ABC):
             latency_us=float(np.percentile(microseconds, 50)),
             latency_us_p99=float(np.percentile(microseconds, 99)),
             flops=executable.walked.flops,
+            hardware_flops=executable.walked.hardware_flops,
             hbm_bytes=executable.walked.hbm_bytes,
             device_us=device.p50_us if device is not None else None,
             device_us_p99=device.p99_us if device is not None else None,
@@ -299,7 +331,7 @@ def walk(job: Job) -> Walked:
             raise  # not a kernel's check of its arguments, which says what is wrong
         raise KernelError(f"{job.source.name} on {job.target}: {' '.join(str(error).split())}") from error
     results = tuple((tuple(tensor.shape), array_type(tensor.dtype)) for tensor in returned)
-    return Walked(results, run.flops, run.hbm_bytes)
+    return Walked(results, run.flops, run.hardware_flops, run.hbm_bytes)
 
 
 def _neff(folder: Path | None) -> Path | None:

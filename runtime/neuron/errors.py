@@ -40,6 +40,10 @@ _ADVICE = {
 }
 
 
+class CompilerFailed(Exception):  # noqa: N818 (not raised beyond this package's backends)
+    """The compiler left nothing to load; the text is all that it said."""
+
+
 class CompileError(KernelError):
     """The Neuron compiler refused a kernel; the message is one line for the user, `log` all that the compiler said."""
 

@@ -10,65 +10,22 @@ Calling `kernel(numpy...)` in a loop is not a way to run: each call loads the NE
 from __future__ import annotations
 
 import inspect
-import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..backend import BackendUnavailable
-from ..child_python import python_command
-from .compile_worker import ARTIFACTS
-from .compiled import NEFF, Compiled, CompilerFailed, Executable, Results, RunOptions, Walked
+from .compiled import Compiled, Executable, Results, RunOptions, Walked
 from .device import Device, DeviceArray, DeviceFaultError, Lease, nrtpy_device
 from .device_time import DeviceTime, DeviceTimingError, capture_profile
 from .environment import NRTPY
 from .errors import first_useful_line
 from .jobs import Job
+from .neff import NEFF, compile_neff
 from .on_device import OnDevice
-from .processes import Waiting, run_limited
-
-
-@dataclass(frozen=True)
-class CompiledNeff:
-    """A NEFF, and the largest memory that compiling it took."""
-
-    path: Path
-    peak_bytes: int
-
-
-def compile_neff(
-    job: Job, workdir: Path, log: Path, limit: float, note: Waiting, variables: Mapping[str, str] | None = None
-) -> CompiledNeff:
-    """Compile a kernel to a NEFF in `workdir`, in a process of its own; CompilerFailed where that leaves none.
-
-    `variables` are added to the process's environment; what it prints is in `log`.
-    """
-    artifacts = workdir / "artifacts"
-    artifacts.mkdir()
-    given = workdir / "job.json"
-    given.write_text(json.dumps(job.message()), encoding="utf-8")
-    done = run_limited(
-        python_command(f"{__package__}.compile_worker", "main"),
-        given=given,
-        log=log,
-        variables={**os.environ, **(variables or {}), ARTIFACTS: str(artifacts)},
-        limit=limit,
-        note=note,
-    )
-    if done.status is None:
-        raise CompilerFailed(f"no NEFF within {limit:.0f} s (--compile-timeout)")
-    found = sorted(artifacts.rglob("*.neff"))
-    chosen = [neff for neff in found if neff.name == NEFF] or found
-    if done.status != 0 or len(chosen) != 1:
-        said = log.read_text(encoding="utf-8", errors="replace")
-        left = "" if done.status else f"it left {len(chosen)} NEFFs where one is expected"
-        raise CompilerFailed(left or said or f"it ended with status {done.status} without a word")
-    return CompiledNeff(chosen[0], done.peak_bytes)
 
 
 class LoadedNeff:
@@ -123,7 +80,7 @@ class NrtBackend(OnDevice):
         def write(folder: Path) -> None:
             shutil.copyfile(made.path, folder / NEFF)
 
-        return Compiled(write, lambda: self._loaded(job, walked.results, made.path), made.peak_bytes)
+        return Compiled(write, lambda: self._loaded(job, walked.results, made.path), made.seconds, made.peak_bytes)
 
     def _load(self, job: Job, walked: Walked, folder: Path) -> LoadedNeff:
         return self._loaded(job, walked.results, folder / NEFF)

@@ -20,11 +20,12 @@ import numpy as np
 
 from . import environment
 from .compile_cache import Slot
-from .compiled import NEFF, Compiled, CompilerFailed, Executable, Results, RunOptions, Walked
+from .compiled import Compiled, Executable, Results, RunOptions, Walked
 from .device import Device, DeviceArray, DeviceFaultError, DeviceTimeoutError, torch_device
 from .device_time import DeviceTime, DeviceTimingError, capture_profile, find_profile, view_profile
-from .errors import DeviceLost, ExecutionError, first_useful_line, is_of_runtime
+from .errors import CompilerFailed, DeviceLost, ExecutionError, first_useful_line, is_of_runtime
 from .jobs import Job, form
+from .neff import NEFF, describe_neff
 from .nrtpy_worker import array_type
 from .on_device import NOT_ON_CORE, OnDevice, fault
 from .settings import torch_variables
@@ -74,7 +75,7 @@ class TorchBackend(OnDevice):
         def write(folder: Path) -> None:
             (folder / _MARK).write_text(json.dumps({**tensors, "neffs": [neff.name for neff in neffs]}), "utf-8")
 
-        return Compiled(write, lambda: loaded, int(answer["peak_bytes"]))
+        return Compiled(write, lambda: loaded, float(answer["seconds"]), int(answer["peak_bytes"]))
 
     def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
         raise NotImplementedError  # `_cached` finds nothing
@@ -89,8 +90,8 @@ class TorchBackend(OnDevice):
         return executable
 
     def _tensors(self, executable: Executable) -> dict[str, Any]:
-        tensors: dict[str, Any] = executable.loaded.tensors
-        return tensors
+        loaded: _Loaded = executable.loaded
+        return {**loaded.tensors, "neff": describe_neff(loaded.neff) if loaded.neff is not None else ""}
 
     def _execute(
         self, executable: Executable, operands: Sequence[tuple[int, Any]]

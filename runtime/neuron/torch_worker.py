@@ -89,7 +89,8 @@ class Core:
 
     def load(self, job: dict[str, Any], log: str) -> dict[str, Any]:
         """Call a kernel on zeros, which compiles it, with what is printed in the file `log`: its number, the shapes and
-        dtypes of what it returns, the NEFFs that appeared, and the largest memory of a process that compiled."""
+        dtypes of what it returns, the NEFFs that appeared, and the time and the largest memory that it took."""
+        start = time.perf_counter()
         with _output_to(log):
             kernel, forms, arguments = read_job(job)
             kernel = self._distinct(kernel, forms, arguments)
@@ -102,7 +103,8 @@ class Core:
         outputs = [[list(output.shape), str(output.dtype).removeprefix("torch.")] for output in returned]
         peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         neffs = sorted(str(path) for path in _neffs() - before)
-        return {"kernel": number, "outputs": outputs, "neffs": neffs, "peak_bytes": peak * 1024}
+        told = {"kernel": number, "outputs": outputs, "neffs": neffs, "peak_bytes": peak * 1024}
+        return {**told, "seconds": time.perf_counter() - start}
 
     def put(self, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
         """Return the number of a new tensor on the NeuronCore with these values."""

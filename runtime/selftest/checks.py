@@ -70,6 +70,12 @@ class Check:
     variant: str = ""
     scores: Callable[[], np.ndarray] | None = None
 
+    @property
+    def informational(self) -> bool:
+        """True if it asks for what is reported not to work on some chips: several accumulation groups in one PSUM
+        bank, of which all but the last lose terms on trn1 and trn2 (docs/chip.md)."""
+        return self.kernel == "psum_side_by_side"
+
 
 def checks(dtype: np.dtype[Any]) -> Iterator[Check]:
     """All of them in one dtype; what is known to have failed on a chip comes first."""

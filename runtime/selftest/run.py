@@ -1,32 +1,45 @@
 """Running the checks, and bundled networks on inputs; beside a chip the simulator says what it expects.
 
-A time is either predicted or measured and stands in a field of its own: on the simulator nothing is measured.
+A time is either predicted or measured and is in a field of its own: on the simulator, and where kernels are only
+compiled, nothing is measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ...models.files import Model
 from ..backend import DTYPES, ArraySpec, Backend, KernelError
+from ..fallback import planned_launches
+from ..launch_options import LaunchOptions
+from ..launches import plan_launches
 from ..measure.compare import BackendComparison, compare_backends, relative_error
+from ..neuron.compile_only import CompileOnlyBackend
+from ..neuron.compiled import Attempt, CompiledKernels
+from ..neuron.errors import CompileError
 from ..session import OverflowedError, Result, Session
 from ..tolerances import kernel_tolerance, network_tolerance
 from ..verify import Verification, Verifier
 from .checks import Check, checks
 
 _OF_SEVERAL = ("run_network", "ffnn_forward", "ffnn_predict")  # kernels that are a network
+_AHEAD = 16  # checks whose compilations begin before their turn
+_HEAD, _TAIL = 6000, 2000  # characters of a compiler's log that are kept
 OK, WRONG, FAILED = "ok", "wrong", "failed"  # another result than the golden model's; none at all
 
 
 @dataclass(frozen=True)
 class KernelOutcome:
     """One check. `error` is the largest difference, relative to the largest magnitude expected (at least 1). Times are
-    microseconds of one launch; None where there is none of the kind. `message` says why there is no result."""
+    microseconds of one launch; None where there is none of the kind. `message` says why there is no result, `log` is
+    the head and the end of what the compiler said, `otherwise` whether it compiled in other ways; `tensors` are
+    operands and results as the compiled kernel has them. What is `informational` is known to differ on some chips
+    and counts as no failure."""
 
     kernel: str
     size: str
@@ -41,33 +54,54 @@ class KernelOutcome:
     measured_host_us_p99: float | None = None
     measured_device_us: float | None = None
     measured_device_us_p99: float | None = None
+    measured_device_by: str | None = None
+    informational: bool = False
+    compile_seconds: float | None = None
+    compile_peak_bytes: int | None = None
+    otherwise: tuple[Attempt, ...] = ()
+    tensors: Mapping[str, Any] = field(default_factory=dict)
+    log: str = ""
+
+    @property
+    def is_failure(self) -> bool:
+        """True if it differs, or has no result, and should not."""
+        return self.status != OK and not self.informational
 
 
 @dataclass(frozen=True)
 class NetworkOutcome:
-    """A network on inputs, in one launch where it can be, against the golden model; on a chip also layer by layer
-    beside the simulator. `message` says why there is no result."""
+    """A network on inputs against the golden model, in the launches that `launches` names; on a chip, once, also layer
+    by layer beside the simulator. `message` says why there is no result, `log` is what the compiler said."""
 
     model: str
     inputs: tuple[str, ...]
+    launches: str
     launches_note: str | None
     status: str
     result: Result | None = None
     verification: Verification | None = None
     comparison: BackendComparison | None = None
     message: str = ""
+    log: str = ""
+
+    @property
+    def is_failure(self) -> bool:
+        """True if it differs, or has no result."""
+        return self.status != OK
 
 
 def count_checks(dtype: str) -> int:
-    """How many kernels at how many sizes there are to check."""
+    """Return how many kernels at how many sizes there are to check."""
     return sum(1 for _ in checks(DTYPES[dtype]))
 
 
 def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> Iterator[KernelOutcome]:
-    """Every kernel at each size, once. `predicting` tells what the simulator expects of a chip, None on the simulator
-    itself. A kernel that is refused or ends with an error is an outcome; BackendUnavailable ends it all."""
+    """Run every kernel at each size, once. `predicting` gives what the simulator expects of a chip, None elsewhere.
+    A kernel that is refused or ends with an error is an outcome; BackendUnavailable ends it all."""
+    from ... import kernels  # not before the backend is chosen
+
     measured = backend.info.latency_kind == "measured"
-    for check in checks(DTYPES[dtype]):
+    for check in _begun(backend, checks(DTYPES[dtype])):
         allowed = network_tolerance if check.kernel in _OF_SEVERAL else kernel_tolerance
         outcome = KernelOutcome(
             check.kernel,
@@ -77,11 +111,51 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
             FAILED,
             None,
             allowed(dtype, measured),
+            informational=check.informational,
         )
         try:
-            yield _with_prediction(_launched(check, backend, outcome), check, predicting)
+            outcome = _with_prediction(_launched(check, backend, outcome), check, predicting)
         except KernelError as error:
-            yield replace(outcome, message=str(error))
+            outcome = replace(outcome, message=str(error), log=_log_of(error))
+            if isinstance(error, CompileError) and isinstance(backend, CompiledKernels):
+                kernel = kernels.kernel(check.kernel)
+                attempts = backend.compile_otherwise(kernel, *check.arrays, **check.parameters)
+                outcome = replace(outcome, otherwise=attempts)
+        yield _with_compilation(outcome, backend)
+
+
+def _begun(backend: Backend, all_checks: Iterable[Check]) -> Iterator[Check]:
+    """Give the checks in order, and where kernels are only compiled, begin some of them before their turn."""
+    from ... import kernels
+
+    waiting: deque[Check] = deque()
+    for check in all_checks:
+        if isinstance(backend, CompileOnlyBackend):
+            backend.prepare(kernels.kernel(check.kernel), *check.arrays, **check.parameters)
+        waiting.append(check)
+        if not isinstance(backend, CompileOnlyBackend) or len(waiting) > _AHEAD:
+            yield waiting.popleft()
+    yield from waiting
+
+
+def _with_compilation(outcome: KernelOutcome, backend: Backend) -> KernelOutcome:
+    """Add what the backend noted of compiling the kernel, and take it from there."""
+    if not isinstance(backend, CompiledKernels) or not backend.compilations:
+        return outcome
+    compilation = backend.compilations[-1]
+    backend.compilations.clear()
+    return replace(
+        outcome,
+        compile_seconds=None if compilation.is_cached else compilation.seconds,
+        compile_peak_bytes=compilation.peak_bytes or None,
+        tensors=compilation.tensors,
+    )
+
+
+def _log_of(error: Exception) -> str:
+    """Return the head and the end of what the compiler said."""
+    log = getattr(error, "log", "")
+    return log if len(log) <= _HEAD + _TAIL else f"{log[:_HEAD]}\n[...]\n{log[-_TAIL:]}"
 
 
 def _launched(check: Check, backend: Backend, outcome: KernelOutcome) -> KernelOutcome:
@@ -107,11 +181,13 @@ def _launched(check: Check, backend: Backend, outcome: KernelOutcome) -> KernelO
         measured_host_us_p99=time.latency_us_p99,
         measured_device_us=time.device_us,
         measured_device_us_p99=time.device_us_p99,
+        measured_device_by=time.device_by,
     )
 
 
 def _settled(found: np.ndarray, expected: np.ndarray, scores: np.ndarray, tolerance: float) -> np.ndarray:
-    """Classes expected; where those found have scores within twice the tolerance of theirs, these: near-ties."""
+    """Return the classes expected; where those found have scores within twice the tolerance of theirs, these:
+    near-ties."""
     if expected.dtype.kind not in "iu" or found.shape != expected.shape:
         return expected
     rows = np.arange(len(found))
@@ -132,22 +208,51 @@ def _with_prediction(outcome: KernelOutcome, check: Check, predicting: Backend |
 
 def check_network(
     model: Model, names: tuple[str, ...], x: np.ndarray, backend: Backend, dtype: str, predicting: Backend | None
+) -> Iterator[NetworkOutcome]:
+    """Run a network on inputs x [N, *network.input.shape]: in as few launches as it takes, and where those fail, in
+    smaller ones and then layer by layer, an outcome each; on a chip also each layer's kernels beside the simulator.
+    BackendUnavailable where the chip is lost."""
+    for label, options in _ways(model, backend, dtype, len(x)):
+        session = Session(model, backend, dtype, len(x), options)
+        outcome = NetworkOutcome(model.network.name, names, label, session.launches_note, FAILED)
+        outcome = _answered(outcome, session, model, x, dtype, predicting)
+        if outcome.result is None:
+            yield outcome
+            continue
+        if predicting is None:
+            yield outcome
+            return
+        try:
+            comparison = compare_backends(model, x, backend, predicting, dtype, len(x))
+        except (KernelError, OverflowedError) as error:
+            yield outcome
+            beside = replace(outcome, launches="layer by layer, beside the simulator", result=None, verification=None)
+            yield replace(beside, status=FAILED, message=str(error), log=_log_of(error))
+            return
+        yield replace(outcome, comparison=comparison, status=outcome.status if comparison.passed else WRONG)
+        return
+
+
+def _ways(model: Model, backend: Backend, dtype: str, batch: int) -> Iterator[tuple[str, LaunchOptions]]:
+    """Give the launches of a network, each slower than the one before, with what they are in words."""
+    options = LaunchOptions()
+    yield "as few launches as it takes", options
+    info = replace(backend.info, tells_layers=False)  # as planned launches are told
+    launches = plan_launches(model, dtype, info, options, batch)
+    largest = max(each.count_instructions(backend.info.target) for each in planned_launches(launches, info, batch))
+    limit = max(1, largest // 2)
+    yield f"launches of at most {limit:,} instructions", replace(options, instructions=limit)
+    yield "layer by layer", replace(options, per="layer")
+
+
+def _answered(
+    outcome: NetworkOutcome, session: Session, model: Model, x: np.ndarray, dtype: str, predicting: Backend | None
 ) -> NetworkOutcome:
-    """A network on inputs x [N, *network.input.shape]; BackendUnavailable where the chip is lost."""
-    session = Session(model, backend, dtype, len(x))
-    outcome = NetworkOutcome(model.network.name, names, session.launches_note, FAILED)
     try:
         result = session.run(x)
-        verifier = Verifier(model, dtype, predicting is not None)
-        verifier.check(x, result.classes, result.probabilities)
-        compared = compare_backends(model, x, backend, predicting, dtype, len(x)) if predicting is not None else None
     except (KernelError, OverflowedError) as error:
-        return replace(outcome, message=str(error))
-    right = verifier.verdict.passed and (compared is None or compared.passed)
-    return replace(
-        outcome,
-        status=OK if right else WRONG,
-        result=result,
-        verification=verifier.verdict,
-        comparison=compared,
-    )
+        return replace(outcome, message=str(error), log=_log_of(error))
+    verifier = Verifier(model, dtype, predicting is not None)
+    verifier.check(x, result.classes, result.probabilities)
+    status = OK if verifier.verdict.passed else WRONG
+    return replace(outcome, status=status, result=result, verification=verifier.verdict)

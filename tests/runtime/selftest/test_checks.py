@@ -110,10 +110,13 @@ def test_a_lost_chip_ends_it() -> None:
 def test_a_bundled_network() -> None:
     model = load_model("digits-ffnn")
     x = np.random.default_rng(0).uniform(0, 16, (3, 64)).astype(np.float32)
-    outcome = check_network(model, ("a", "b", "c"), x, open_simulated_backend("trn2"), "float32", None)
+    (outcome,) = check_network(model, ("a", "b", "c"), x, open_simulated_backend("trn2"), "float32", None)
     assert outcome.status == OK and outcome.verification.passed and outcome.comparison is None
-    outcome = check_network(model, ("a", "b", "c"), x, Spoiling("run_network", refuse), "float32", None)
-    assert (outcome.status, outcome.message, outcome.result) == (FAILED, "the compiler failed: no", None)
+    *failed, last = check_network(model, ("a", "b", "c"), x, Spoiling("run_network", refuse), "float32", None)
+    for outcome in failed:
+        assert (outcome.status, outcome.message, outcome.result) == (FAILED, "the compiler failed: no", None)
+    assert [outcome.launches.split()[0] for outcome in failed] == ["as", "launches"]
+    assert (last.launches, last.status) == ("layer by layer", OK)
 
 
 def test_classes_whose_scores_are_near_each_other_may_be_either() -> None:

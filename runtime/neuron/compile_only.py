@@ -1,0 +1,117 @@
+"""Kernels compiled to NEFFs for a chip that is not here: AWS's packages are needed, and no device.
+
+NKI compiles a kernel that is called with NumPy arrays, for the target that NEURON_PLATFORM_TARGET_OVERRIDE names, and
+keeps the NEFF in NKI_ARTIFACTS_DIR; the call then tries to execute, which fails where there is no NeuronCore. AWS
+documents each of these and no call that compiles alone (docs/chip.md). What a kernel returns here is the simulator's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...kernels.nki_source import use_nki
+from ..backend import TARGET_VARIABLE, ArraySpec, BackendInfo, BackendUnavailable, KernelError, LaunchResult
+from ..simulated import SimulatedBackend
+from . import environment
+from .compiled import Compiled, CompiledKernels, Executable, RunOptions, Walked
+from .device_time import DeviceTime, DeviceTimingError
+from .jobs import Job
+from .neff import CompiledNeff, compile_neff, describe_neff
+from .system import prepare_environment
+
+LABEL = "predicted; compiled only"
+
+
+class CompileOnlyBackend(CompiledKernels):
+    """Compiles each kernel that is launched, several at a time where they are known before (`prepare`), and answers
+    with what the simulator computes and predicts. CompileError where the compiler refuses a kernel."""
+
+    way = "compile-only"
+    needs_device = False
+
+    def __init__(self, target: str, options: RunOptions, processes: int) -> None:
+        super().__init__(target, options)
+        self.info = BackendInfo("compile-only", target, "predicted", LABEL)
+        self._simulated = SimulatedBackend(target)
+        self._pool = ThreadPoolExecutor(processes)
+        self._folder = Path(tempfile.mkdtemp(prefix="trninfer-compile-only-"))
+        self._ahead: dict[tuple[str, str], Future[CompiledNeff]] = {}
+
+    def prepare(self, kernel: Any, *arrays: Any, **parameters: Any) -> None:
+        """Begin to compile what is going to be launched."""
+        try:
+            job = self._job(kernel, arrays, parameters)
+        except KernelError:
+            return  # `launch` raises it
+        if _key(job) not in self._ahead:
+            self._ahead[_key(job)] = self._begin(job)
+
+    def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
+        """Compile a kernel, and compute on the simulator what it returns."""
+        self._executable(kernel, arrays, parameters)
+        return self._simulated.launch(kernel, *map(np.asarray, arrays), **parameters)
+
+    def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
+        """Compile a kernel, and predict its time."""
+        self._executable(kernel, specs, parameters)
+        return self._simulated.time(kernel, *specs, **parameters)
+
+    def close(self) -> None:
+        """Wait for what is being compiled, and forget all of it."""
+        self._pool.shutdown(cancel_futures=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _begin(self, job: Job) -> Future[CompiledNeff]:
+        workdir = Path(tempfile.mkdtemp(dir=self._folder))
+        variables = {TARGET_VARIABLE: job.target}
+        limit, note = self._options.compile_seconds, self._still_compiling(job)
+        return self._pool.submit(compile_neff, job, workdir, workdir / "output.log", limit, note, variables)
+
+    def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
+        made = (self._ahead.pop(_key(job), None) or self._begin(job)).result()
+
+        def write(folder: Path) -> None:
+            raise NotImplementedError  # nothing is cached
+
+        return Compiled(write, lambda: made.path, made.seconds, made.peak_bytes)
+
+    def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
+        raise NotImplementedError  # nothing is cached
+
+    def _call(self, executable: Executable, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], float]:
+        raise NotImplementedError  # nothing is executed
+
+    def _device_time(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime:
+        raise DeviceTimingError("nothing runs on a device")
+
+    def _tensors(self, executable: Executable) -> Mapping[str, Any]:
+        neff: Path = executable.loaded
+        return {"neff_bytes": neff.stat().st_size, "neff": describe_neff(neff)}
+
+
+def open_compile_only(target: str, options: RunOptions, processes: int | None = None) -> CompileOnlyBackend:
+    """Return a backend that compiles for a target ("trn2" or "trn3"); BackendUnavailable where nki or neuronx-cc is
+    missing. By default as many processes compile at a time as half the CPUs."""
+    missing = environment.missing_packages()[environment.NRTPY]
+    if missing:
+        raise BackendUnavailable(
+            f"--compile-only needs AWS's compiler: {'; '.join(missing)} ({environment.INSTALL_HINT})"
+        )
+    prepare_environment(target, True, os.environ)
+    try:
+        use_nki("sim")
+    except RuntimeError as error:
+        raise BackendUnavailable(f"--compile-only is not available: {error}") from error
+    return CompileOnlyBackend(target, options, processes or max(1, (os.cpu_count() or 2) // 2))
+
+
+def _key(job: Job) -> tuple[str, str]:
+    return job.label, repr(job.parameters)

@@ -1,0 +1,74 @@
+"""A kernel compiled to a NEFF without a framework, in a process of its own (`compile_worker`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..child_python import python_command
+from .compile_worker import ARTIFACTS
+from .errors import CompilerFailed
+from .jobs import Job
+from .processes import Waiting, run_limited
+from .system import find_tool
+
+NEFF = "kernel.neff"  # what the compiler makes, in a folder of the cache
+_PACKAGER_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class CompiledNeff:
+    """A NEFF, and the seconds and the largest memory that compiling it took."""
+
+    path: Path
+    seconds: float
+    peak_bytes: int
+
+
+def compile_neff(
+    job: Job, workdir: Path, log: Path, limit: float, note: Waiting, variables: Mapping[str, str] | None = None
+) -> CompiledNeff:
+    """Compile a kernel to a NEFF in `workdir`; CompilerFailed where that leaves none within `limit` seconds.
+
+    `variables` are added to the process's environment; what it prints is in `log`.
+    """
+    artifacts = workdir / "artifacts"
+    artifacts.mkdir()
+    given = workdir / "job.json"
+    given.write_text(json.dumps(job.message()), encoding="utf-8")
+    done = run_limited(
+        python_command(f"{__package__}.compile_worker", "main"),
+        given=given,
+        log=log,
+        variables={**os.environ, **(variables or {}), ARTIFACTS: str(artifacts)},
+        limit=limit,
+        note=note,
+    )
+    if done.status is None:
+        raise CompilerFailed(f"no NEFF within {limit:.0f} s (--compile-timeout)")
+    found = sorted(artifacts.rglob("*.neff"))
+    chosen = [neff for neff in found if neff.name == NEFF] or found
+    if done.status != 0 or len(chosen) != 1:
+        said = log.read_text(encoding="utf-8", errors="replace")
+        left = "" if done.status else f"it left {len(chosen)} NEFFs where one is expected"
+        raise CompilerFailed(left or said or f"it ended with status {done.status} without a word")
+    return CompiledNeff(chosen[0], done.seconds, done.peak_bytes)
+
+
+def describe_neff(neff: Path) -> str:
+    """Return what `neuron-packager info` says of a NEFF (tools/neuron-sys-tools/neuron-packager-user-guide); nothing
+    where it is not installed or fails."""
+    tool = find_tool("neuron-packager")
+    if tool is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [tool, "info", str(neff)], capture_output=True, text=True, errors="replace", timeout=_PACKAGER_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
