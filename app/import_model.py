@@ -16,7 +16,7 @@ from .text import printable
 if TYPE_CHECKING:
     from ..models.importing import Comparison, Imported
     from ..models.inputs import ImageInput
-    from ..models.network import Network
+    from ..models.outputs import NamedOutput
 
 HELP = """Make a model file of a network from elsewhere: ONNX, or PyTorch weights in .safetensors.
 
@@ -72,26 +72,29 @@ def import_model(
 def _summary(imported: Imported, output: Path, labelled: bool) -> str:
     """What was read, assumed, checked and written."""
     from ..models.checks import describe_shape
-    from ..models.inputs import ImageInput
+    from ..models.inputs import ImageInput, NamedInput, SeveralInputs
 
     network = imported.network
     parameters = sum(tensor.size for tensor in imported.tensors.values())
-    lines = [
-        ("read", f"{imported.source}: {len(network.layers)} layers, {parameters:,} parameters"),
-        ("input", describe_shape(network.input.shape)),
-    ]
-    if isinstance(network.input, ImageInput):
-        lines.append(("pictures", _preprocessing(network.input)))
-    lines.append(("output", _answers(network, labelled)))
+    lines = [("read", f"{imported.source}: {len(network.layers)} layers, {parameters:,} parameters")]
+    several = isinstance(network.input, SeveralInputs)
+    parts = network.input.parts if isinstance(network.input, SeveralInputs) else (NamedInput("x", network.input),)
+    for part in parts:
+        lines.append(("input", (f"{part.name}: " if several else "") + describe_shape(part.input.shape)))
+        if isinstance(part.input, ImageInput):
+            lines.append(("pictures", _preprocessing(part.input)))
+    for named in network.named_outputs:
+        name = f"{named.name} {list(named.shape)}: " if network.others else ""
+        lines.append(("output", name + _answers(named, labelled and named is network.named_outputs[0])))
     lines += [("assumed" if not position else "", note) for position, note in enumerate(imported.notes)]
     lines += [("checked", _told(imported.comparison)), ("wrote", str(output))]
     return "".join(f"{name + ':' if name else '':<10}{printable(text)}\n" for name, text in lines)
 
 
-def _answers(network: Network, labelled: bool) -> str:
-    """What comes out, in words."""
-    count = network.outputs
-    if network.output.kind == "values":
+def _answers(named: NamedOutput, labelled: bool) -> str:
+    """What an output gives, in words."""
+    count = named.size
+    if named.output.kind == "values":
         return f"{count} value{'s' if count > 1 else ''}, printed as they are"
     kinds = {
         "": "probabilities of their own (sigmoid)",
@@ -99,8 +102,8 @@ def _answers(network: Network, labelled: bool) -> str:
         "softmax": "probabilities",
         "log_softmax": "logarithms of probabilities",
     }
-    names = "" if labelled or not network.labels else ", numbered (--labels gives them names)"
-    return f"{count} class{'es' if count > 1 else ''} by {kinds[network.output.scores]}{names}"
+    names = "" if labelled or not named.labels else ", numbered (--labels gives them names)"
+    return f"{count} class{'es' if count > 1 else ''} by {kinds[named.output.scores]}{names}"
 
 
 def _preprocessing(source: ImageInput) -> str:
@@ -121,6 +124,6 @@ def _told(comparison: Comparison) -> str:
     if comparison.skipped:
         return f"not: {comparison.skipped}"
     return (
-        f"against ONNX Runtime on random input, largest difference {comparison.max_abs_error:.2g} "
-        f"of outputs up to {comparison.largest_output:.3g}"
+        f"against ONNX Runtime on {comparison.examples} random inputs, largest difference "
+        f"{comparison.max_abs_error:.2g} of outputs up to {comparison.largest_output:.3g}"
     )

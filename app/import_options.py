@@ -91,8 +91,12 @@ class NetworkOptions:
         ),
     ] = None
     output_name: Annotated[
-        str | None,
-        typer.Option("--output-name", metavar="NAME", help="The value to be the output; the rest is cut away."),
+        list[str] | None,
+        typer.Option(
+            "--output-name",
+            metavar="NAME",
+            help="A value to be an output, several times for several; the rest is cut away. [default: all outputs]",
+        ),
     ] = None
     output_kind: Annotated[
         Literal["classes", "sigmoid", "values"] | None,
@@ -114,7 +118,9 @@ class NetworkOptions:
         """The same as the importer takes it."""
         from ..models.importing import ImportOptions
 
-        return ImportOptions(self.output_name, self.output_kind, self.activation, self.layers, self.unchecked)
+        return ImportOptions(
+            tuple(self.output_name or ()), self.output_kind, self.activation, self.layers, self.unchecked
+        )
 
     def read_labels(self) -> tuple[str, ...] | None:
         """The names of the classes; None where none are given."""

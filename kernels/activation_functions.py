@@ -9,7 +9,14 @@ import nki.isa as nisa
 import nki.language as nl
 
 # No function of the Scalar Engine; the last two are of the Vector Engine alone.
-IN_STEPS = ("clip", "leaky_relu", "hardsigmoid", "hardswish", "softsign", "elu", "selu", "reciprocal", "power")
+IN_STEPS = (
+    *("clip", "leaky_relu", "hardsigmoid", "hardswish", "softsign", "elu", "selu", "step", "threshold", "sin", "cos"),
+    *("reciprocal", "power"),
+)
+
+TURN, TURN_REST = 6.28125, 0.0019353071795864769  # 2 pi
+QUARTER_TURN = 1.5707963267948966
+LARGEST_ANGLE = 3.1415925  # the float32 below pi
 
 NEVER_DECREASE = ("identity", "relu", "sigmoid", "tanh", "softplus", "exp", "sqrt", "softsign", "clip")  # of any number
 
@@ -23,9 +30,10 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
         dst: a tile in SBUF, float32, bfloat16 or float16.
         data: a tile of dst's shape in SBUF or PSUM. Between data and dst everything is float32.
         activation: identity, relu, gelu (the exact one), gelu_tanh, sigmoid, tanh, silu, softplus, mish, exp, abs,
-            sqrt, log, reciprocal, hardswish, softsign, or one that takes `parameters`: clip (low, high), leaky_relu
-            (alpha), hardsigmoid (alpha, beta), elu (alpha), selu (alpha, gamma), as ONNX defines them, and power
-            (exponent), of numbers above 0.
+            sqrt, log, reciprocal, hardswish, softsign, erf, sign, sin, cos, or one that takes `parameters`: clip (low,
+            high), leaky_relu (alpha), hardsigmoid (alpha, beta), elu (alpha), selu (alpha, gamma), as ONNX defines
+            them, power (exponent), of numbers above 0, step (limit), which is 1 above the limit, else 0, and threshold
+            (limit), which is x above the limit, else 0.
         bias: a column [P, 1], or None for none.
         scale: a float32 column [P, 1], or None for one.
     """
@@ -65,6 +73,8 @@ def _function(activation):
         "abs": nl.abs,
         "sqrt": nl.sqrt,
         "log": nl.log,
+        "erf": nl.erf,
+        "sign": nl.sign,
     }
     assert activation in functions, f"there is no activation {activation}"
     return functions[activation]
@@ -107,6 +117,12 @@ def _in_steps(dst, x, activation, parameters):
         nisa.tensor_scalar(dst=magnitude, data=magnitude, op0=nl.add, operand0=1.0)
         nisa.reciprocal(dst=magnitude, data=magnitude)
         nisa.tensor_tensor(dst=dst, data1=magnitude, data2=x, op=nl.multiply)
+    elif activation == "step":
+        nisa.tensor_scalar(dst=dst, data=x, op0=nl.greater, operand0=parameters[0])
+    elif activation == "threshold":
+        nisa.scalar_tensor_tensor(dst=dst, data=x, op0=nl.greater, operand0=parameters[0], op1=nl.multiply, operand1=x)
+    elif activation in ("sin", "cos"):
+        _sine(dst, x, 0.0 if activation == "sin" else QUARTER_TURN)
     elif activation == "reciprocal":
         nisa.reciprocal(dst=dst, data=x)
     elif activation == "power":
@@ -123,6 +139,26 @@ def _ramp(x, slope, offset):
     nisa.memset(dst=shift, value=offset, engine=nisa.engine.gpsimd)
     nisa.activation(dst=ramp, op=nl.relu, data=x, scale=slope, bias=shift)
     return ramp
+
+
+def _sine(dst, x, shift):
+    """sin(x + shift): whole turns are taken off first, as the Scalar Engine's sine is for -pi to pi.
+
+    A turn is subtracted in two parts, the first of few bits, so that its products with whole numbers are exact.
+    """
+    angle = _tile(dst)
+    nisa.tensor_scalar(dst=angle, data=x, op0=nl.add, operand0=shift)
+    turns = _tile(dst)
+    whole = nl.ndarray(dst.shape, dtype=nl.int32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=turns, data=angle, op0=nl.multiply, operand0=1.0 / (TURN + TURN_REST))
+    nisa.tensor_copy(dst=whole, src=turns)  # to the nearest
+    nisa.tensor_copy(dst=turns, src=whole)
+    for part in (TURN, TURN_REST):
+        nisa.scalar_tensor_tensor(dst=angle, data=turns, op0=nl.multiply, operand0=-part, op1=nl.add, operand1=angle)
+    nisa.tensor_scalar(
+        dst=angle, data=angle, op0=nl.minimum, operand0=LARGEST_ANGLE, op1=nl.maximum, operand1=-LARGEST_ANGLE
+    )
+    nisa.activation(dst=dst, op=nl.sin, data=angle)
 
 
 def _exponential_unit(dst, x, below, above):

@@ -13,6 +13,7 @@ from .json_fields import fields_of, fill, typed
 
 OUTPUT_KINDS = ("classes", "sigmoid", "values")
 CLASS_SCORES = ("raw", "softmax", "log_softmax")
+MAX_VALUES = 1 << 22  # numbers of an output of values: an image of 3x1024x1024
 
 
 @dataclass(frozen=True)

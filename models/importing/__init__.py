@@ -5,7 +5,7 @@ Reading a file executes nothing: ONNX is decoded as data and checked node by nod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +16,12 @@ from ..network import Network
 from ..outputs import Output
 from ..regular_files import describe, open_regular
 from ..tensor_file import read_table
-from .builder import NetworkBuilder
+from .builder import BuiltOutput
+from .onnx_cut import cut_graph
 from .onnx_file import Graph, read_onnx
-from .onnx_graph import Walk, cut_graph, unsupported
+from .onnx_graph import Walk, unsupported
 from .onnx_input import graph_input
-from .onnx_runtime import Comparison, RejectedError, compare
+from .onnx_runtime import Comparison, ImportedGraph, RejectedError, compare
 from .picture import PreprocessingOptions, assumed
 from .state_dict import build_state_dict
 
@@ -33,12 +34,12 @@ _PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x
 class ImportOptions:
     """What the user told of the network; None for what was not told.
 
-    `output_name`: the value of an ONNX graph to be the output. `output_kind`: what the output means ("classes",
-    "sigmoid" or "values"). `activation`, `layers`: of a state dict, see `state_dict.py`. `unchecked`: also a file that
-    ONNX Runtime does not run.
+    `output_names`: the values of an ONNX graph to be the outputs; without, all that can be. `output_kind`: what the
+    leading output means ("classes", "sigmoid" or "values"). `activation`, `layers`: of a state dict, see
+    `state_dict.py`. `unchecked`: also a file that ONNX Runtime does not run.
     """
 
-    output_name: str | None = None
+    output_names: tuple[str, ...] = ()
     output_kind: str | None = None
     activation: str | None = None
     layers: str | None = None
@@ -82,12 +83,14 @@ def import_network(
     file = read_table(path)
     if "trninfer_format" in file.metadata:
         raise ModelError(f"{path}: is a model of trninfer already; give it to --model as it is")
-    if options.output_name:
+    if options.output_names:
         raise ModelError(f"{path}: a state dict has one output; --output-name is for ONNX files")
     try:
         built = build_state_dict(file, pictures, options.activation, options.layers)
         output = Output(options.output_kind) if options.output_kind in ("sigmoid", "values") else built.output
-        network, tensors = built.builder.finish(built.name, built.last, output, labels)
+        shape = built.builder.shapes[built.last]
+        outputs = [BuiltOutput("output", built.last, shape, output)]
+        network, tensors = built.builder.finish(built.name, outputs, labels)
         check_tensors(network, tensors)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
@@ -99,27 +102,31 @@ def import_network(
 def _import_onnx(
     path: Path, graph: Graph, pictures: PreprocessingOptions, labels: tuple[str, ...] | None, options: ImportOptions
 ) -> Imported:
-    part = cut_graph(graph, options.output_name)
+    part = cut_graph(graph, options.output_names)
     try:
         source = graph_input(graph, part, pictures)
     except ModelError as error:
         more = unsupported(graph, part)
         raise ModelError(f"{error}; besides, {more}" if more else str(error)) from None
-    walk = Walk(graph, part, NetworkBuilder(source.input), source.view, source.batch)
-    last, output = walk.run()
-    notes = [*part.notes, *walk.importer.notes]
-    if options.output_kind and options.output_kind != output.kind:
-        output = Output(options.output_kind, "raw" if options.output_kind == "classes" else "")
-    network, tensors = walk.importer.builder.finish(path.stem, last, output, labels)
+    walk = Walk(graph, part, source)
+    outputs = walk.run()
+    leading = outputs[0].output
+    if options.output_kind and options.output_kind != leading.kind:
+        leading = Output(options.output_kind, "raw" if options.output_kind == "classes" else "")
+        outputs[0] = replace(outputs[0], output=leading)
+    network, tensors = walk.importer.builder.finish(path.stem, outputs, labels)
     check_tensors(network, tensors)
+    notes = [*part.notes, *walk.importer.notes]
+    names = tuple(built.name for built in outputs)
     try:
-        comparison = compare(network, tensors, path, graph, part, tuple(notes))
+        comparison = compare(ImportedGraph(path, graph, part, source, network, tensors, names, tuple(notes)))
     except RejectedError as error:
         if not options.unchecked:
             raise ModelError(f"{error}; --unchecked imports it all the same") from None
         comparison = Comparison(str(error))
     made_by = f" by {graph.made_by}" if graph.made_by else ""
-    notes += assumed(network.input, pictures, source.inner)
+    for each in source.parts:
+        notes += [note for note in assumed(each.input, pictures, each.inner) if note not in notes]
     return Imported(network, tensors, f"ONNX, opset {graph.opset}{made_by}", comparison, tuple(notes))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,12 +14,23 @@ from ..errors import ModelError
 from ..inputs import Input
 from ..layers import MAX_AXES, Affine, ChannelShuffle, Concat, Flatten, Layer, Reshape, Transpose
 from ..network import Network
-from ..outputs import Output
+from ..outputs import MAX_VALUES, NamedOutput, Output
 from .fold import MAX_PARAMETERS
 from .fuse import fuse_layers
 from .view import View
 
 MAX_ADDED = 4_000  # layers before any are merged
+MAX_NAME = 200  # characters of an output's name
+
+
+@dataclasses.dataclass(frozen=True)
+class BuiltOutput:
+    """An output of a network on its way: its name, its layer, the shape of one example in the file, its meaning."""
+
+    name: str
+    layer: str
+    shape: Shape
+    output: Output
 
 
 class NetworkBuilder:
@@ -101,20 +112,49 @@ class NetworkBuilder:
         return self.add(Concat(self.name("classes"), inputs=(rest.name, last)))
 
     def finish(
-        self, name: str, last: str, output: Output, labels: tuple[str, ...] | None
+        self, name: str, outputs: Sequence[BuiltOutput], labels: tuple[str, ...] | None
     ) -> tuple[Network, dict[str, np.ndarray]]:
-        """The network that ends in the layer `last`, and its tensors; without labels, classes are numbered.
+        """Return the network of these outputs, the first of which leads, and its tensors.
 
-        A single probability for which there are two labels is that of the second.
+        `labels` are those of the leading output; without them, classes are numbered. A single probability for which
+        there are two labels is that of the second.
         """
-        count = math.prod(self.shapes[last])
-        if count > MAX_LABELS:
-            raise ModelError(f"its output has {count} numbers; at most {MAX_LABELS} are allowed")
-        if len(self.shapes[last]) > 1:
-            last = self.add(Flatten(self.name("flatten"), inputs=(last,)))
-        if labels is not None and len(labels) == 2 and (output.kind, count) == ("sigmoid", 1):
-            last, output = self._chance_and_rest(last), Output("classes", "softmax")
-        layers, tensors = fuse_layers(tuple(self.layers.values()), self.tensors, self.shapes, last)
-        if labels is None and (output.kind == "classes" or (output.kind == "sigmoid" and count > 1)):
-            labels = tuple(map(str, range(count)))
-        return Network(name, self.input, layers, labels or (), output), tensors
+        outputs = [self._as_features(built) for built in outputs]
+        leading, output = outputs[0], outputs[0].output
+        shape = leading.shape
+        if labels is not None and len(labels) == 2 and (output.kind, math.prod(shape)) == ("sigmoid", 1):
+            leading = dataclasses.replace(leading, layer=self._chance_and_rest(leading.layer), shape=(2,))
+            shape, output = (2,), Output("classes", "softmax")
+        kept = (leading.layer, *(built.layer for built in outputs[1:]))
+        layers, tensors, found = fuse_layers(tuple(self.layers.values()), self.tensors, self.shapes, kept)
+        others = tuple(
+            NamedOutput(_printable(built.name), layer, built.shape, built.output, _labels(built.output, built.shape))
+            for built, layer in zip(outputs[1:], found[1:])
+        )
+        labels = _labels(output, shape) if labels is None else labels
+        told = (others, _printable(leading.name), shape) if others else ()
+        return Network(name, self.input, layers, labels, output, *told), tensors
+
+    def _as_features(self, built: BuiltOutput) -> BuiltOutput:
+        """The output with a layer that gives features; ModelError where there are too many."""
+        count = math.prod(self.shapes[built.layer])
+        most = MAX_VALUES if built.output.kind == "values" else MAX_LABELS
+        if count > most:
+            raise ModelError(f"its output {built.name!r} has {count} numbers; at most {most} are allowed")
+        if len(self.shapes[built.layer]) == 1:
+            return built
+        flat = self.add(Flatten(self.name("flatten"), inputs=(built.layer,)))
+        return dataclasses.replace(built, layer=flat)
+
+
+def _labels(output: Output, shape: Shape) -> tuple[str, ...]:
+    """Numbers as labels, where an output needs some."""
+    count = math.prod(shape)
+    is_labelled = output.kind == "classes" or (output.kind == "sigmoid" and count > 1)
+    return tuple(map(str, range(count))) if is_labelled else ()
+
+
+def _printable(name: str) -> str:
+    """A name of the file as one that can be printed in a table."""
+    shown = "".join(char if char.isprintable() else "?" for char in name).strip()
+    return shown[:MAX_NAME] or "output"

@@ -23,10 +23,10 @@ _SIXTH = 1 / 6
 
 
 def fuse_layers(
-    layers: Sequence[Layer], tensors: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], last: str
-) -> tuple[tuple[Layer, ...], dict[str, np.ndarray]]:
-    """The layers that `last` depends on, merged, it included, and their tensors."""
-    fusing = _Fusing(layers, tensors, shapes, last)
+    layers: Sequence[Layer], tensors: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], outputs: Sequence[str]
+) -> tuple[tuple[Layer, ...], dict[str, np.ndarray], tuple[str, ...]]:
+    """Return the layers that `outputs` depend on, merged, the first of them last; their tensors; and the outputs."""
+    fusing = _Fusing(layers, tensors, shapes, outputs)
     for fuse in _PASSES:
         fusing.run(fuse)
     return fusing.result()
@@ -36,12 +36,16 @@ class _Fusing:
     """The state of the passes: layers by name in order, and how often each is read."""
 
     def __init__(
-        self, layers: Sequence[Layer], tensors: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], last: str
+        self,
+        layers: Sequence[Layer],
+        tensors: Mapping[str, np.ndarray],
+        shapes: Mapping[str, Shape],
+        outputs: Sequence[str],
     ) -> None:
         self.layers = {layer.name: layer for layer in layers}
         self.tensors = dict(tensors)
         self.shapes = shapes
-        self.last = last
+        self.outputs = list(outputs)
         self._drop_unread()
 
     def run(self, fuse: Callable[[_Fusing, Layer], Layer | str | None]) -> None:
@@ -58,63 +62,77 @@ class _Fusing:
             if isinstance(given, str):
                 target = renamed[name] = renamed.get(given, given)
                 self.reads[target] += self.reads[name] - 1
+                self.outputs = [target if output == name else output for output in self.outputs]
             elif given is not None:
                 self.layers[name] = given
-        self.last = renamed.get(self.last, self.last)
         self._drop_unread()
 
     def source(self, layer: Layer) -> Layer | None:
         """The layer that the first input of `layer` is, where nothing else reads it."""
         name = layer.inputs[0]
-        return self.layers.get(name) if self.reads[name] == 1 and name != self.last else None
+        return self.layers.get(name) if self.reads[name] == 1 and name not in self.outputs else None
 
     def absorb(self, source: Layer, **changes: object) -> str:
         """Change a layer in its place; what reads the one that asked now reads it."""
         self.layers[source.name] = dataclasses.replace(source, **changes)  # type: ignore[arg-type]
         return source.name
 
-    def result(self) -> tuple[tuple[Layer, ...], dict[str, np.ndarray]]:
-        """What is left, and the tensors of that."""
+    def result(self) -> tuple[tuple[Layer, ...], dict[str, np.ndarray], tuple[str, ...]]:
+        """What is left, and the tensors of that; the first output is the last layer, a copy where others read it."""
+        leading = self.outputs[0]
+        if leading == INPUT or self.reads[leading]:
+            copy = Activation(_free(f"{leading}.copy", self.layers), "identity", inputs=(leading,))
+            self.layers[copy.name] = copy
+            self.outputs[0] = copy.name
+        else:
+            self.layers[leading] = self.layers.pop(leading)
         names = [name for layer in self.layers.values() for name in layer.tensor_shapes()]
-        return tuple(self.layers.values()), {name: self.tensors[name] for name in names}
+        return tuple(self.layers.values()), {name: self.tensors[name] for name in names}, tuple(self.outputs)
 
     def _drop_unread(self) -> None:
-        wanted = {self.last}
+        wanted = set(self.outputs)
         for name in reversed(tuple(self.layers)):
             if name in wanted:
                 wanted.update(self.layers[name].inputs)
         self.layers = {name: layer for name, layer in self.layers.items() if name in wanted}
-        if self.last != INPUT:  # the last one's place is at the end
-            self.layers[self.last] = self.layers.pop(self.last)
         self.reads = Counter(name for layer in self.layers.values() for name in layer.inputs)
 
 
+def _free(name: str, taken: Mapping[str, Layer]) -> str:
+    while name in taken:
+        name += "'"
+    return name
+
+
 def _swish(state: _Fusing, layer: Layer) -> Layer | None:
-    """x * sigmoid(x), x * hardsigmoid(x) and x * tanh(softplus(x)) as silu, hardswish and mish."""
+    """x * sigmoid(x), x * hardsigmoid(x), x * tanh(softplus(x)) and x * (x > limit) as one activation."""
     if not isinstance(layer, Combine) or layer.operation != "multiply" or layer.activation != "identity":
         return None
     for x, gate in (layer.inputs, layer.inputs[::-1]):
         found = _gate_of(state, x, gate)
         if found:
-            return Activation(layer.name, found, inputs=(x,))
+            return Activation(layer.name, *found, inputs=(x,))
     return None
 
 
-def _gate_of(state: _Fusing, x: str, name: str) -> str | None:
+def _gate_of(state: _Fusing, x: str, name: str) -> tuple[str, tuple[float, ...]] | None:
+    """The activation, with its parameters, that x times the layer `name` is; None where it is none."""
     gate = state.layers.get(name)
     if not isinstance(gate, Activation) or state.reads[name] != 1:
         return None
     if gate.activation == "tanh":
         inner = state.layers.get(gate.inputs[0])
         soft = isinstance(inner, Activation) and inner.activation == "softplus" and inner.inputs == (x,)
-        return "mish" if soft else None
+        return ("mish", ()) if soft else None
     if gate.inputs != (x,):
         return None
     if gate.activation == "sigmoid":
-        return "silu"
+        return "silu", ()
+    if gate.activation == "step":
+        return "threshold", gate.activation_parameters
     wanted = (_SIXTH, 0.5)
     hard = gate.activation == "hardsigmoid" and np.allclose(gate.activation_parameters, wanted, rtol=1e-5)
-    return "hardswish" if hard else None
+    return ("hardswish", ()) if hard else None
 
 
 def _hard_sigmoid(state: _Fusing, layer: Layer) -> Layer | None:

@@ -127,6 +127,17 @@ class Importer:
             raise ModelError("works across the batch, which mixes one input with another")
         return inner
 
+    def single(self, view: View) -> View:
+        """A view with its batch as an ordinary axis of one entry, for steps that move it or mix it with others.
+
+        ModelError where the file fixes a batch of several.
+        """
+        if not view.batched:
+            return view
+        if self.batch > 1:
+            raise ModelError(f"mixes the {self.batch} inputs of the batch that the file fixes")
+        return View(view.layer, ((), *view.axes), False)
+
     def told(self, view: View) -> str:
         """A view's shape for messages, as ONNX has it."""
         sizes = [*(["batch"] if view.batched else []), *map(str, view.shape)]

@@ -12,7 +12,8 @@ from ..errors import ModelError
 from .onnx_attributes import integer, integers, listed, number
 from .onnx_file import Node
 
-MAX_MADE = 1 << 24  # numbers that folding may make, or twice those of the file where that is more
+MAX_MADE = 1 << 24  # numbers that folding may hold, or twice those of the file where that is more
+MAX_WORK = 24  # times that many numbers may be made in all: weights that are standardised take a dozen steps
 
 
 class Folder:
@@ -20,6 +21,8 @@ class Folder:
 
     def __init__(self, numbers: int) -> None:
         self._left = max(MAX_MADE, 2 * numbers)
+        self._work_left = MAX_WORK * self._left
+        self._sizes: dict[str, int] = {}  # numbers that were made and are held, by the value's name
 
     def evaluate(self, node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
         """The outputs of a node; ModelError where it is of no kind that is evaluated, or of too many numbers."""
@@ -27,17 +30,24 @@ class Folder:
             raise ModelError("its inputs are numbers of the file alone, and it is of no kind that import works out")
         try:
             with np.errstate(all="ignore"):
-                self._spend(_size(node, inputs))
+                size = _size(node, inputs)
+                self._spend(size)
                 made = CONSTANT_OPS[node.op](node, inputs)
+                self._sizes[next(filter(None, node.outputs))] = size
         except ModelError:
             raise
         except (ValueError, IndexError, TypeError, OverflowError, AttributeError, ZeroDivisionError):
             raise ModelError("its inputs do not fit together") from None
         return made if isinstance(made, tuple) else (np.asarray(made),)
 
+    def release(self, name: str) -> None:
+        """Note that a value that was made is no longer held."""
+        self._left += self._sizes.pop(name, 0)
+
     def _spend(self, numbers: int) -> None:
         self._left -= numbers
-        if self._left < 0:
+        self._work_left -= numbers
+        if min(self._left, self._work_left) < 0:
             raise ModelError("the constants that the file describes are too many to be worked out")
 
 
@@ -192,14 +202,16 @@ def dequantize(node: Node, inputs: Sequence[np.ndarray | None]) -> np.ndarray:
 
 
 def _batch_normalization(node: Node, inputs: Any) -> np.ndarray:
-    """As weights that are standardised have it: over what each channel holds."""
-    if not integer(node, "training_mode", 0):
-        raise ModelError("worked out of numbers of the file in training mode alone")
+    """As weights that are standardised have it: by the statistics that are given, or of what each channel holds."""
     x, scale, shift = inputs[0].astype(np.float64), inputs[1], inputs[2]
     axes = tuple(axis for axis in range(x.ndim) if axis != 1)
     extents = (-1, *(1,) * (x.ndim - 2))
-    deviation = np.sqrt(x.var(axes, keepdims=True) + number(node, "epsilon", 1e-5))
-    made = (x - x.mean(axes, keepdims=True)) / deviation * scale.reshape(extents) + shift.reshape(extents)
+    if integer(node, "training_mode", 0):
+        mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    else:
+        mean, variance = (values.astype(np.float64).reshape(extents) for values in inputs[3:5])
+    deviation = np.sqrt(variance + number(node, "epsilon", 1e-5))
+    made = (x - mean) / deviation * scale.reshape(extents) + shift.reshape(extents)
     return made.astype(inputs[0].dtype)
 
 

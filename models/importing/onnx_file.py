@@ -6,7 +6,7 @@ The package `onnx`, an optional extra, decodes the file; only this module and on
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,8 @@ class GraphInput:
 
     name: str
     shape: tuple[int | None, ...]
-    dtype: np.dtype[Any] | None  # None for what is no tensor of numbers
+    dtype: np.dtype[Any] | None  # None for a type that is not read
+    type_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Graph:
     constants: Mapping[str, np.ndarray]
     inputs: tuple[GraphInput, ...]
     outputs: tuple[str, ...]
-    scores: frozenset[str]  # the outputs that may be floating point numbers, not whole ones or text
+    scores: frozenset[str]  # the outputs that may be scores: floating point numbers, or whole ones that stand for them
     opset: int
     made_by: str = ""
     proto: Any = None  # the decoded file, for `cut` alone
@@ -105,8 +106,8 @@ def read_onnx(path: Path) -> Graph:
         raise ModelError(f"{path}: a name in it is no text: not an ONNX file, or corrupt") from None
 
 
-def cut(graph: Graph, nodes: Iterable[str], output: str) -> bytes:
-    """The model with the nodes that give `nodes` alone, and one output: what is left after the rest is cut away."""
+def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
+    """The model with the nodes that give `nodes` alone, and some outputs: what is left after the rest is cut away."""
     from onnx import ModelProto, TensorProto, helper
 
     wanted = set(nodes)
@@ -119,12 +120,12 @@ def cut(graph: Graph, nodes: Iterable[str], output: str) -> bytes:
         (model.graph.node, kept),
         (model.graph.initializer, [tensor for tensor in model.graph.initializer if tensor.name in read]),
         (model.graph.input, [value for value in model.graph.input if value.name in read]),
-        (model.graph.output, [value for value in model.graph.output if value.name == output]),
+        (model.graph.output, [value for value in model.graph.output if value.name in outputs]),
     ):
         held = list(values)
         del field[:]
         field.extend(held)
-    if not model.graph.output:
+    for output in set(outputs) - {value.name for value in model.graph.output}:
         known = [value for value in model.graph.value_info if value.name == output]
         model.graph.output.extend(known or [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)])
     data: bytes = model.SerializeToString()
@@ -164,7 +165,8 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
             nodes.append(node)
     outputs = tuple(value.name for value in graph.output)
     made_by = f"{model.producer_name} {model.producer_version}".strip()
-    scores = frozenset(value.name for value in graph.output if _may_be_scores(value))
+    is_quantized = any("Quantize" in node.op or "QLinear" in node.op or "QGemm" in node.op for node in nodes)
+    scores = frozenset(value.name for value in graph.output if _may_be_scores(value, is_quantized))
     return Graph(
         graph.name or path.stem,
         tuple(nodes),
@@ -178,12 +180,13 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
     )
 
 
-def _may_be_scores(value: onnx.ValueInfoProto) -> bool:
-    """Whether an output is not of a type that only indices and labels have."""
+def _may_be_scores(value: onnx.ValueInfoProto, is_quantized: bool) -> bool:
+    """True if an output is not of a type that only indices and labels have."""
     from onnx import TensorProto
 
-    floats = (TensorProto.UNDEFINED, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
-    return not value.type.HasField("tensor_type") or value.type.tensor_type.elem_type in floats
+    scores = [TensorProto.UNDEFINED, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE]
+    scores += [TensorProto.INT8, TensorProto.UINT8] if is_quantized else []
+    return not value.type.HasField("tensor_type") or value.type.tensor_type.elem_type in scores
 
 
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -227,13 +230,17 @@ def _input(value: onnx.ValueInfoProto) -> GraphInput:
         TensorProto.FLOAT16: np.float16,
         TensorProto.DOUBLE: np.float64,
         TensorProto.UINT8: np.uint8,
+        TensorProto.INT8: np.int8,
+        TensorProto.INT32: np.int32,
         TensorProto.INT64: np.int64,
     }
     if not tensor.HasField("shape"):
         raise ModelError(f"its input {value.name!r} has no shape")
     sizes = tuple(size.dim_value if size.dim_value > 0 else None for size in tensor.shape.dim)
     known = tensor.elem_type in dtypes
-    return GraphInput(value.name, sizes, np.dtype(dtypes[tensor.elem_type]) if known else None)
+    named = tensor.elem_type in TensorProto.DataType.values()
+    type_name = TensorProto.DataType.Name(tensor.elem_type).lower() if named else str(tensor.elem_type)
+    return GraphInput(value.name, sizes, np.dtype(dtypes[tensor.elem_type]) if known else None, type_name)
 
 
 def _node(node: onnx.NodeProto, reader: TensorReader) -> Node:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..checks import INPUT
 from ..errors import ModelError
-from ..inputs import Input
+from ..inputs import MAX_INPUTS, Input, NamedInput, PartInput, SeveralInputs
+from ..layers import ChannelSlice
+from .importer import Importer
+from .onnx_attributes import integer
+from .onnx_cut import Cut
 from .onnx_file import Graph, GraphInput, Node
-from .onnx_graph import Cut
+from .onnx_scales import Scale, input_scale
 from .picture import PreprocessingOptions, network_input
+from .steps import affine_view
 from .view import View
 
 _COLOURS = (1, 3)
@@ -24,33 +30,90 @@ _BETWEEN = ("Identity", "Cast", "Sub", "Mul", "Add", "Div", "QuantizeLinear", "D
 
 
 @dataclass(frozen=True)
-class GraphSource:
-    """The network's input, how the graph sees it, and entries of its batch; see `assumed` for `inner`."""
+class SourcePart:
+    """One input of a graph: how the graph sees it, with entries of its batch; see `assumed` for `inner`.
 
-    input: Input
+    `view` reads the numbers as they lie in the network's input. `scale` is that of whole numbers.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    input: PartInput
     view: View
     batch: int
     inner: tuple[float, float] | None = None
+    scale: Scale | None = None
+
+
+@dataclass(frozen=True)
+class GraphSource:
+    """The inputs of a graph."""
+
+    parts: tuple[SourcePart, ...]
+
+    @property
+    def input(self) -> Input:
+        """The input of the network."""
+        if len(self.parts) == 1:
+            return self.parts[0].input
+        return SeveralInputs(tuple(NamedInput(part.name, part.input) for part in self.parts))
+
+    @property
+    def batch(self) -> int:
+        """Entries of the batch's axis: 1 where it is not fixed."""
+        return max(part.batch for part in self.parts)
+
+    def views(self, importer: Importer) -> dict[str, View]:
+        """Return how the graph sees each input, by its name; several are sliced out of the row that holds them."""
+        source, views = self.input, {}
+        for part in self.parts:
+            view = part.view
+            if isinstance(source, SeveralInputs):
+                first, last = source.span(part.name)
+                layer = ChannelSlice(importer.name("input"), first, last, inputs=(INPUT,))
+                view = dataclasses.replace(view, layer=importer.add(layer).layer)
+            if part.scale is not None:
+                scale = np.full(1, part.scale.scale)
+                view = affine_view(importer, view, scale, -part.scale.zero * scale)
+            views[part.name] = view
+        return views
 
 
 def graph_input(graph: Graph, part: Cut, options: PreprocessingOptions) -> GraphSource:
-    """What a graph reads; ModelError for what cannot be read."""
-    given = next(entry for entry in graph.inputs if entry.name == part.source)
+    """Return what a graph reads; ModelError for what cannot be read."""
+    if len(part.sources) > MAX_INPUTS:
+        raise ModelError(f"it has {len(part.sources)} inputs; {MAX_INPUTS} are the most")
+    given = {entry.name: entry for entry in graph.inputs}
+    several = len(part.sources) > 1
+    return GraphSource(tuple(_source(graph, part, given[name], options, several) for name in part.sources))
+
+
+def _source(
+    graph: Graph, part: Cut, given: GraphInput, options: PreprocessingOptions, is_one_of_several: bool
+) -> SourcePart:
+    """One input of a graph; where it is one of several, options for pictures are for those that are pictures."""
     nodes, weights = part.nodes, {name: value.shape for name, value in graph.constants.items()}
     if given.dtype is None:
-        raise ModelError(f"its input {given.name!r} is no tensor of numbers")
+        raise ModelError(
+            f"its input {given.name!r} is of type {given.type_name or 'unknown'}; numbers of 8 to 64 bits are read"
+        )
+    scale = input_scale(nodes, graph.constants, given.name) if given.dtype.kind in "iu" else None
     sizes = list(given.shape)
+    if None in sizes:
+        sizes = _sizes_by_weights(sizes, part, graph.constants, given.name)
     batched = _is_batched(sizes, nodes, weights, given.name) and not _is_made_one(graph, part, given)
     batch = (sizes.pop(0) or 1) if batched else 1
+    if len(sizes) == 4:
+        return _volume(given, given.dtype, sizes, options, batch, scale)
     layout = _layout(sizes, nodes, weights, given.name)
-    if _is_row(sizes, options) and _first(nodes, weights, given.name) not in ("Conv", "NHWC"):
-        row = network_input((math.prod(size or 1 for size in sizes),), options)
+    if _is_row(sizes, options, is_one_of_several) and _first(nodes, weights, given.name) not in ("Conv", "NHWC"):
+        row = network_input((math.prod(size or 1 for size in sizes),), PreprocessingOptions())
         seen = View.of(INPUT, row.shape).reshaped(tuple(size or 1 for size in sizes), batched)
-        return GraphSource(row, seen, batch)
+        return SourcePart(given.name, given.dtype, row, seen, batch, scale=scale)
     shape = _fixed(given.name, sizes, layout, options)
     if len(shape) == 1:
-        source = network_input(shape, options)
-        return GraphSource(source, View.of(INPUT, source.shape, batched), batch)
+        source = network_input(shape, PreprocessingOptions() if is_one_of_several else options)
+        return SourcePart(given.name, given.dtype, source, View.of(INPUT, source.shape, batched), batch, scale=scale)
     extents = dict(zip(layout, shape))
     image = (extents.get("C", 1), extents.get("H", 1), extents.get("W", 1))
     inner = None
@@ -59,21 +122,72 @@ def graph_input(graph: Graph, part: Cut, options: PreprocessingOptions) -> Graph
         options = dataclasses.replace(options, input_range=inner)
     source = network_input(image, options, layout)
     whole = View.of(INPUT, image, batched)
-    return GraphSource(source, whole.permuted(tuple("CHW".index(axis) for axis in layout)), batch, inner)
+    seen = whole.permuted(tuple("CHW".index(axis) for axis in layout))
+    return SourcePart(given.name, given.dtype, source, seen, batch, inner, scale)
 
 
-def _is_row(sizes: list[int | None], options: PreprocessingOptions) -> bool:
-    """Whether an example of several axes is a row of features: no more than one axis is longer than 1."""
+def _volume(
+    given: GraphInput,
+    dtype: np.dtype[Any],
+    sizes: list[int | None],
+    options: PreprocessingOptions,
+    batch: int,
+    scale: Scale | None,
+) -> SourcePart:
+    """An input of images with three sides, [C, D, H, W]: as an image of C x D channels."""
+    channels, depth, *sides = sizes
+    height, width = _fixed(given.name, list(sides), "HW", options)
+    if channels is None or depth is None:
+        raise ModelError(
+            f"its input {given.name!r} has channels or a depth that are not fixed; export it with fixed ones"
+        )
+    source = network_input((channels * depth, height, width), options)
+    view = View.of(INPUT, source.shape, True).reshaped((channels, depth, height, width), True)
+    return SourcePart(given.name, dtype, source, view, batch, scale=scale)
+
+
+def _sizes_by_weights(
+    sizes: list[int | None], part: Cut, constants: Mapping[str, np.ndarray], name: str
+) -> list[int | None]:
+    """The sizes of an input with its channels or features, if they are not fixed, as the first weights have them."""
+    names = {name}
+    for node in part.nodes:
+        if not names.intersection(node.inputs):
+            continue
+        if node.op in (*_BETWEEN, "Transpose"):
+            names.update(node.outputs)
+            continue
+        last = _first(part.nodes, {key: value.shape for key, value in constants.items()}, name) == "NHWC"
+        weight = constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
+        if weight is None:
+            return sizes
+        known = list(sizes)
+        if node.op.endswith("Conv") and weight.ndim == len(sizes) and len(sizes) > 2:
+            axis = len(sizes) - 1 if last else 1
+            known[axis] = known[axis] or weight.shape[1] * integer(node, "group", 1)
+        elif node.op == "BatchNormalization" and len(sizes) > 1:
+            known[1] = known[1] or len(weight)
+        elif node.op in ("Gemm", "MatMul") and weight.ndim == 2:
+            known[-1] = known[-1] or weight.shape[bool(integer(node, "transB", 0))]
+        elif node.op in ("ai.onnx.ml.LinearClassifier", "ai.onnx.ml.Scaler"):
+            return sizes
+        return known
+    return sizes
+
+
+def _is_row(sizes: list[int | None], options: PreprocessingOptions, is_one_of_several: bool) -> bool:
+    """True if an example of several axes, or of none, is a row of features: no more than one axis is longer than 1."""
     known = [size for size in sizes if size is not None]
     long = [size for size in known if size > 1]
-    return len(sizes) > 1 and known == sizes and len(long) <= 1 and not options.told
+    told = options.told and not is_one_of_several
+    return len(sizes) != 1 and known == sizes and len(long) <= 1 and not told
 
 
 def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> bool:
     """Whether the first axis is that of the batch."""
-    if len(sizes) not in (1, 2, 3, 4):
+    if len(sizes) > 5:
         raise ModelError(
-            f"its input {name!r} has {len(sizes)} dimensions; 1 to 4 are supported, with or without a batch"
+            f"its input {name!r} has {len(sizes)} dimensions; up to 5 are supported, with or without a batch"
         )
     if len(sizes) == 3:
         first = sizes[0]
@@ -94,7 +208,7 @@ def _is_made_one(graph: Graph, part: Cut, given: GraphInput) -> bool:
 
 def _layout(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> str:
     """The axes of one example by name: "CHW", "HWC", "HW", "CW"; nothing for a row."""
-    if len(sizes) == 1:
+    if len(sizes) < 2:
         return ""
     first = _first(nodes, weights, name)
     if len(sizes) == 2:
@@ -117,7 +231,7 @@ def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str
             continue
         if node.op.endswith("Conv"):
             rank = len(weights.get(node.inputs[1], ())) if len(node.inputs) > 1 else 0
-            return "Conv" if rank in (0, 3, 4) else node.op
+            return "Conv" if rank in (0, 3, 4, 5) else node.op
         return node.op
     return ""
 
@@ -145,7 +259,7 @@ def _inner_range(graph: Graph, part: Cut, given: GraphInput) -> tuple[float, flo
 
     Whole numbers (uint8), less more than 2 or by more than 2: pixels of 0 to 255; other arithmetic: of 0 to 1.
     """
-    names, found = {part.source}, None
+    names, found = {given.name}, None
     for node in part.nodes:
         if not names.intersection(node.inputs):
             continue
@@ -159,5 +273,5 @@ def _inner_range(graph: Graph, part: Cut, given: GraphInput) -> tuple[float, flo
             found = (0.0, 255.0) if wide else (0.0, 1.0)
         break
     if given.dtype is not None and given.dtype.kind in "iu":
-        return (0.0, 255.0)
+        return (-128.0, 127.0) if given.dtype == np.int8 else (0.0, 255.0)
     return found

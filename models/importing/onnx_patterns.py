@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -20,9 +20,14 @@ NORM_OVER_AXIS = "trninfer.NormOverAxis"  # a layer normalisation over one axis,
 LARGE = 17.0  # from here on softplus(x) is x in float32
 
 
-def join_patterns(nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> list[Node]:
-    """The nodes with each such group as one node, in the place of the group's last."""
-    search = _Search(nodes, constants)
+def join_patterns(
+    nodes: Sequence[Node], constants: Mapping[str, np.ndarray], outputs: Collection[str] = ()
+) -> list[Node]:
+    """Return the nodes with each such group as one node, in the place of the group's last.
+
+    A group is left as it is where something else, or one of `outputs`, reads a value within it.
+    """
+    search = _Search(nodes, constants, outputs)
     joined: dict[int, Node] = {}  # by the identity of the node whose place they take
     gone: set[int] = set()
     for node in nodes:
@@ -43,8 +48,9 @@ def join_patterns(nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) ->
 
 
 class _Search:
-    def __init__(self, nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, nodes: Sequence[Node], constants: Mapping[str, np.ndarray], outputs: Collection[str]) -> None:
         self._constants = constants
+        self._outputs = outputs
         self._producer = {output: node for node in nodes for output in node.outputs}
         self._readers: dict[str, list[Node]] = defaultdict(list)
         for node in nodes:
@@ -77,6 +83,8 @@ class _Search:
     def is_closed(self, members: Sequence[Node]) -> bool:
         """Whether nothing but the nodes themselves reads what they give, but for the last."""
         inside = {id(member) for member in members}
+        if any(name in self._outputs for member in members[:-1] for name in member.outputs):
+            return False
         return all(id(reader) in inside for member in members[:-1] for reader in self._readers[member.outputs[0]])
 
     def norm_around(self, root: Node) -> tuple[Node, list[Node]] | None:
@@ -153,6 +161,10 @@ class _Search:
         if product is None or product.op != "Mul" or len(product.inputs) != 2 or self._only_reader(scaled) is not erf:
             return None
         factor = product.inputs[1 - list(product.inputs).index(plus.outputs[0])]
+        if self._other(product, "Mul", 0.5) == plus.outputs[0]:  # x * (0.5 * (1 + erf))
+            last = self._only_reader(product)
+            if last is not None and last.op == "Mul" and sorted(last.inputs) == sorted((source, product.outputs[0])):
+                return source, [scaled, erf, plus, product, last]
         if factor == source:  # (x * (1 + erf)) * 0.5
             last = self._only_reader(product)
             if last is not None and self._other(last, "Mul", 0.5) == product.outputs[0]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,17 +11,24 @@ import numpy as np
 
 from ..errors import ModelError
 from ..golden import run_network
-from ..inputs import FeatureInput, ImageInput
+from ..inputs import ImageInput, PartInput, SeveralInputs
+from ..layers import Softmax
 from ..network import Network
-from .onnx_file import Graph, GraphInput, cut
-from .onnx_graph import Cut
+from .onnx_cut import Cut
+from .onnx_file import Graph, cut
+from .onnx_input import GraphSource, SourcePart
+from .onnx_scales import output_scale
 from .operators.quantized import NOTE as WHOLE_NUMBERS
 
 # Beyond these the comparison is left out: it would take minutes, or memory that nobody expects of an import.
 MAX_ELEMENTS = 1 << 27  # numbers that all layers give together, for the batch that the file wants
 MAX_WORK = 1 << 37  # multiply-accumulates: ten VGG-19
+AT_ONCE = 1 << 24  # of the examples that run at a time, where that is more than one
 LEAST = 1 << 10  # numbers that a layer counts as for one example, at least
 MAX_RANDOM = 1 << 22  # numbers of the input; where there are more, they come again
+EXAMPLES = ((16, 1 << 33), (3, 1 << 35))  # how many are compared, and the multiply-accumulates up to which they are
+
+_SAME_ORDER = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast")  # nodes that keep the order of numbers
 
 # Largest difference by the largest output: float32 sums in another order, a file that computes in float16, or whole
 # numbers of 8 bits, whose rounding in every layer the imported network leaves out.
@@ -35,127 +42,182 @@ class RejectedError(ModelError):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the comparison gave; `skipped` says why there was none."""
+    """The result of the comparison, of the output that differs most; `skipped` says why there was none."""
 
     skipped: str = ""
     max_abs_error: float = 0.0
     largest_output: float = 0.0
     tolerance: float = 0.0
+    examples: int = 0
 
     @property
     def passed(self) -> bool:
-        """True where nothing speaks against the import."""
+        """True if nothing speaks against the import."""
         return bool(self.skipped) or self.max_abs_error <= self.tolerance * self.largest_output
 
+    @property
+    def _badness(self) -> float:
+        allowed = self.tolerance * self.largest_output
+        return self.max_abs_error / allowed if allowed else math.inf * (self.max_abs_error > 0)
 
-def compare(
-    network: Network,
-    tensors: Mapping[str, np.ndarray],
-    path: Path,
-    graph: Graph,
-    part: Cut,
-    notes: tuple[str, ...] = (),
-) -> Comparison:
-    """Run the golden model and ONNX Runtime on the same random input; RejectedError where the latter refuses the file.
 
-    ONNX Runtime runs the file itself, or, where something was cut away, the part that is left of it.
+@dataclass(frozen=True)
+class ImportedGraph:
+    """A file and the network that was made of it: what is compared."""
+
+    path: Path
+    graph: Graph
+    part: Cut
+    source: GraphSource
+    network: Network
+    tensors: Mapping[str, np.ndarray]
+    names: tuple[str, ...]  # of the network's outputs, as the file has them
+    notes: tuple[str, ...] = ()
+
+
+def compare(imported: ImportedGraph) -> Comparison:
+    """Run the golden model and ONNX Runtime on the same random inputs; RejectedError where the latter refuses the file.
+
+    ONNX Runtime runs the file itself, or the part of it that is left where something was cut away, one batch of the
+    file's own size after another. Where an output ends in a softmax, the scores before it are compared: probabilities
+    near 0 and 1 show no difference.
     """
     try:
-        import onnxruntime  # type: ignore[import-untyped, unused-ignore]
+        import onnxruntime  # noqa: F401  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         return Comparison("ONNX Runtime is not installed (pip install onnxruntime)")
-    given = next(entry for entry in graph.inputs if entry.name == part.source)
-    reason = _too_large(network, given.shape[0] or 1 if _has_batch(network, given) else 1)
+    batch = imported.source.batch
+    reason = _too_large(imported.network, batch)
     if reason:
         return Comparison(reason)
-    x, batch = _random_input(network, given)
+    count = -(-_affordable(imported.network) // batch) * batch
+    generator = np.random.default_rng(0)
+    arrays = [_random(part, count, generator) for part in imported.source.parts]
+    before = [_before_softmax(imported, name) for name in imported.names]
+    expected = _run_file(imported, arrays, [found or name for found, name in zip(before, imported.names)])
+    inputs = _network_input(imported, arrays)
+    step = max(1, AT_ONCE // _numbers(imported.network))
+    runs = [
+        run_network(imported.network, imported.tensors, inputs[first : first + step]).outputs
+        for first in range(0, count, step)
+    ]
+    results = []
+    for number, wanted in enumerate(expected):
+        parts = [run[number].logits if before[number] else run[number].scores for run in runs]
+        results.append(_difference(imported, number, np.concatenate(parts), wanted))
+    return max(results, key=lambda result: result._badness)
+
+
+def _before_softmax(imported: ImportedGraph, name: str) -> str | None:
+    """The value that goes into the softmax that an output of the file ends in; None where it ends in none."""
+    producers = {output: node for node in imported.part.nodes for output in node.outputs}
+    named = imported.network.named_outputs[imported.names.index(name)]
+    if not isinstance(next(each for each in imported.network.layers if each.name == named.layer), Softmax):
+        return None
+    while (node := producers.get(name)) is not None and node.op in _SAME_ORDER:
+        name = node.inputs[0]
+    return node.inputs[0] if node is not None and node.op in ("Softmax", "LogSoftmax") else None
+
+
+def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
+    """The values `names` of the file for all examples, [count, size] each."""
+    import onnxruntime
+
+    graph, part, parts = imported.graph, imported.part, imported.source.parts
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its complaints come back as exceptions
-    whole = len(part.nodes) == len(graph.nodes) and graph.outputs == (part.output,)
+    whole = len(part.nodes) == len(graph.nodes) and set(names) <= set(graph.outputs)
+    whole = whole and len(part.sources) == len(graph.inputs)
     try:
         if whole:
-            source: str | bytes = str(path)
+            model: str | bytes = str(imported.path)
         else:
-            source = cut(graph, [node.outputs[0] for node in part.nodes], part.output)
-            folder = str(path.resolve().parent)
+            model = cut(graph, [node.outputs[0] for node in part.nodes], names)
+            folder = str(imported.path.resolve().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-        session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-        assert given.dtype is not None
-        fed = x.astype(given.dtype)
-        if isinstance(network.input, FeatureInput) and len(given.shape) > 2:  # a row of more axes than one
-            fed = fed.reshape(batch, *(size or 1 for size in given.shape[1:]))
-        expected = session.run([part.output], {given.name: fed})[0]
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        batch, found = imported.source.batch, []
+        for first in range(0, len(arrays[0]), batch):
+            fed = {}
+            for each, array in zip(parts, arrays):
+                shape = (batch, *each.view.shape) if each.view.batched else each.view.shape
+                fed[each.name] = np.ascontiguousarray(array[first : first + batch].reshape(shape), each.dtype)
+            found.append([np.asarray(value) for value in session.run(list(names), fed)])
     except Exception as error:  # ONNX Runtime has no common base for what it raises
         raise RejectedError(f"ONNX Runtime does not run it: {' '.join(str(error).split())[:200]}") from None
-    return _difference(network, tensors, x, batch, np.asarray(expected), given, notes)
+    return [_rows([values[number] for values in found], batch) for number in range(len(names))]
 
 
-def _has_batch(network: Network, given: GraphInput) -> bool:
-    """Whether the file's input has an axis for the batch."""
-    return len(given.shape) > len(_example(network))
+def _rows(values: Sequence[np.ndarray], batch: int) -> np.ndarray:
+    """What several runs gave, [count, size]; of no rows where it cannot be divided among the examples."""
+    if any(value.size % batch or value.dtype.kind not in "fiu" for value in values):
+        return np.empty((0, 0), np.float32)
+    return np.concatenate([value.reshape(batch, -1) for value in values])
 
 
-def _example(network: Network) -> tuple[int, ...]:
-    """The shape of one example as the file has it."""
-    source = network.input
-    return source.array_shape if isinstance(source, ImageInput) else source.shape
+def _random(part: SourcePart, count: int, generator: np.random.Generator) -> np.ndarray:
+    """Random examples [count, *shape] of one input, in the order of axes of the file."""
+    shape = (count, *part.view.shape)
+    numbers = min(math.prod(shape), MAX_RANDOM)
+    if part.dtype.kind in "iu":
+        low, high = (-128, 128) if part.dtype == np.int8 else (0, 256)
+        return np.resize(generator.integers(low, high, numbers), shape)
+    values = generator.standard_normal(numbers, np.float32)
+    return np.resize(values.astype(part.dtype) if part.dtype == np.float16 else values, shape)
 
 
-def _random_input(network: Network, given: GraphInput) -> tuple[np.ndarray, int]:
-    """Random numbers in the shape that the file wants, and the entries of its batch."""
-    example, batch = _example(network), 1
-    shape = example
-    if _has_batch(network, given):
-        batch = given.shape[0] or (1 if _too_large(network, 2) else 2)
-        shape = (batch, *example)
-    generator = np.random.default_rng(0)
-    count = min(math.prod(shape), MAX_RANDOM)
-    if given.dtype is not None and given.dtype.kind in "iu":
-        numbers = generator.integers(0, 256, count).astype(np.float32)
-    else:
-        numbers = generator.standard_normal(count, np.float32)
-    return np.resize(numbers, shape), batch
+def _network_input(imported: ImportedGraph, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The same examples as the network reads them."""
+    parts, spec = imported.source.parts, imported.network.input
+    found = {part.name: channels_first(part.input, array.astype(np.float32)) for part, array in zip(parts, arrays)}
+    return spec.pack(found) if isinstance(spec, SeveralInputs) else found[parts[0].name]
+
+
+def channels_first(source: PartInput, x: np.ndarray) -> np.ndarray:
+    """Return arrays of examples [count, ...] as the network's file has them as [count, C, H, W] or [count, F]."""
+    if not isinstance(source, ImageInput):
+        return x.reshape(len(x), *source.shape)
+    examples = x.reshape(len(x), *source.array_shape)
+    if source.layout == "HWC":
+        examples = examples.transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(examples.reshape(len(x), *source.shape))
+
+
+def _numbers(network: Network) -> int:
+    """The numbers that all layers give for one example."""
+    return sum(max(LEAST, math.prod(shape)) for shape in network.shapes().values())
+
+
+def _work(network: Network) -> int:
+    shapes = network.shapes()
+    return sum(layer.multiply_accumulates(*(shapes[name] for name in layer.inputs)) for layer in network.layers)
 
 
 def _too_large(network: Network, batch: int) -> str:
-    shapes = network.shapes()
-    numbers = batch * sum(max(LEAST, math.prod(shape)) for shape in shapes.values())
-    work = batch * sum(layer.multiply_accumulates(*(shapes[name] for name in layer.inputs)) for layer in network.layers)
-    if numbers > MAX_ELEMENTS or work > MAX_WORK:
-        return f"too large to try ({batch} x {numbers // batch:,} numbers, {work / batch:.2g} multiply-accumulates)"
+    numbers, work = _numbers(network), _work(network)
+    if batch * numbers > MAX_ELEMENTS or batch * work > MAX_WORK:
+        return f"too large to try ({batch} x {numbers:,} numbers, {work:.2g} multiply-accumulates)"
     return ""
 
 
-def _difference(
-    network: Network,
-    tensors: Mapping[str, np.ndarray],
-    x: np.ndarray,
-    batch: int,
-    expected: np.ndarray,
-    given: GraphInput,
-    notes: tuple[str, ...],
-) -> Comparison:
-    assert given.dtype is not None
-    tolerance = TOLERANCES.get(given.dtype.name, 1e-3)
-    if any(note.startswith(WHOLE_NUMBERS) for note in notes):
+def _affordable(network: Network) -> int:
+    """The number of examples that are compared: fewer of a network that takes long."""
+    work = _work(network)
+    return next((count for count, most in EXAMPLES if count * work <= most), 1)
+
+
+def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expected: np.ndarray) -> Comparison:
+    """How one output of the network [count, size] differs from the file's."""
+    dtype = imported.source.parts[0].dtype
+    tolerance = TOLERANCES.get(dtype.name, 1e-3)
+    if any(note.startswith(WHOLE_NUMBERS) for note in imported.notes):
         tolerance = WHOLE_TOLERANCE
-    if given.dtype == np.float16:
-        x = x.astype(np.float16).astype(np.float32)
-    result = run_network(network, tensors, channels_first(network, x, batch)).scores
-    if result.size != expected.size or expected.dtype.kind not in "fiu":
-        return Comparison("", math.inf, 0.0, tolerance)
-    expected = expected.astype(np.float32).reshape(result.shape)
+    if result.shape != expected.shape:
+        return Comparison("", math.inf, 0.0, tolerance, len(result))
+    if expected.dtype.kind in "iu":
+        scale = output_scale(imported.part.nodes, imported.graph.constants, imported.names[number])
+        expected = expected if scale is None else scale.dequantize(expected)
+    expected = expected.astype(np.float32)
     difference = float(np.abs(result - expected).max())
     largest = float(np.abs(expected).max())
-    return Comparison("", difference if math.isfinite(difference) else math.inf, largest, tolerance)
-
-
-def channels_first(network: Network, x: np.ndarray, batch: int) -> np.ndarray:
-    """Arrays of examples as the network's file has them, as [batch, C, H, W] or [batch, F]."""
-    source = network.input
-    if not isinstance(source, ImageInput):
-        return x.reshape(batch, *source.shape)
-    examples = x.reshape(batch, *source.array_shape)
-    if source.layout == "HWC":
-        examples = examples.transpose(0, 3, 1, 2)
-    return np.ascontiguousarray(examples.reshape(batch, *source.shape))
+    return Comparison("", difference if math.isfinite(difference) else math.inf, largest, tolerance, len(result))

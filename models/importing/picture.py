@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..checks import MAX_CHANNELS, MAX_SIDE
 from ..errors import ModelError
-from ..inputs import FeatureInput, ImageInput, Input
+from ..inputs import FeatureInput, ImageInput, Input, PartInput
 
 # Means and deviations of red, green and blue over ImageNet, as torchvision's and timm's presets have them.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -39,7 +39,7 @@ class PreprocessingOptions:
         return self != PreprocessingOptions()
 
 
-def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout: str = "CHW") -> Input:
+def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout: str = "CHW") -> PartInput:
     """The input of a network that reads one example of `shape`, (C, H, W) or (F,); ModelError where it cannot be."""
     if len(shape) == 1:
         if options.told:

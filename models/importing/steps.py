@@ -103,7 +103,7 @@ def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.nda
 
 def combine_views(importer: Importer, operation: str, first: View, second: View) -> View:
     """Two views, element by element, as ONNX broadcasts them: an axis of one in either is repeated."""
-    if first.batched != second.batched:
+    if first.rank == second.rank and first.batched != second.batched:
         first, second = first.with_batch(), second.with_batch()
     if first.batched != second.batched or len(first.axes) != len(second.axes):
         first, second = _aligned(importer, first, second)

@@ -37,6 +37,12 @@ ACTIVATION_PARAMETERS: dict[str, tuple[str, ...]] = {
     "log": (),
     "reciprocal": (),
     "power": ("exponent",),  # for inputs above 0
+    "erf": (),
+    "sin": (),
+    "cos": (),
+    "sign": (),  # -1, 0 or 1
+    "step": ("limit",),  # 1 above the limit, else 0
+    "threshold": ("limit",),  # x above the limit, else 0
 }
 
 ACTIVATIONS = tuple(ACTIVATION_PARAMETERS)
@@ -71,6 +77,10 @@ def _gelu(x: np.ndarray) -> np.ndarray:
     scaled = (x.astype(np.float64).ravel() * -math.sqrt(0.5)).tolist()
     tail = np.fromiter(map(math.erfc, scaled), np.float64, count=x.size).reshape(x.shape)
     return 0.5 * x * tail
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    return np.fromiter(map(math.erf, x.astype(np.float64).ravel().tolist()), np.float64, count=x.size).reshape(x.shape)
 
 
 def _gelu_tanh(x: np.ndarray) -> np.ndarray:
@@ -111,6 +121,12 @@ _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "log": np.log,
     "reciprocal": np.reciprocal,
     "power": np.power,
+    "erf": _erf,
+    "sin": np.sin,
+    "cos": np.cos,
+    "sign": np.sign,
+    "step": lambda x, limit: (x > limit).astype(np.float32),
+    "threshold": lambda x, limit: np.where(x > limit, x, _ZERO),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ...models import layers
 
 _NUMBERS = {"hardsigmoid": (0.2, 0.5), "leaky_relu": (0.01,), "elu": (1.0,), "selu": (1.67326, 1.0507)}
-_NUMBERS |= {"clip": (-0.5, 0.5), "power": (1.5,)}
+_NUMBERS |= {"clip": (-0.5, 0.5), "power": (1.5,), "step": (0.25,), "threshold": (0.25,)}
 _OF_POSITIVE = ("sqrt", "log", "reciprocal", "power")
 
 

@@ -94,7 +94,7 @@ def test_an_imported_network_answers_as_onnx_runtime_does(
     source, model = write_onnx(tmp_path / "net.onnx", ending, side), tmp_path / "net.safetensors"
     outcome = cli("import", source, "-o", model, "--labels", labels)
     assert outcome.status == 0 and outcome.err == ""
-    assert "checked:  against ONNX Runtime on random input, largest difference" in outcome.out
+    assert "checked:  against ONNX Runtime on 16 random inputs, largest difference" in outcome.out
     assert f"wrote:    {model}" in outcome.out and "assumed:  its 5 numbers are raw scores of classes" in outcome.out
 
     report = cli("classify", photos, "--model", model, "--verify", "--format", "json").json()

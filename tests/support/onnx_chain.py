@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +51,16 @@ class Chain:
     def gemm(self, features: int, outputs: int) -> None:
         self.add("Gemm", self.weight(outputs, features), self.weight(outputs), transB=1)
 
-    def model(self, opset: int = 20, output: str | None = None) -> onnx.ModelProto:
-        outputs = [helper.make_tensor_value_info(output or self.value, TensorProto.FLOAT, None)]
+    def input(self, name: str, *shape: int | str, dtype: int = TensorProto.FLOAT) -> str:
+        """Another input."""
+        self.inputs.append(helper.make_tensor_value_info(name, dtype, shape))
+        return name
+
+    def model(
+        self, opset: int = 20, output: str | None = None, outputs: Sequence[str] = (), dtype: int = TensorProto.FLOAT
+    ) -> onnx.ModelProto:
+        names = outputs or [output or self.value]
+        outputs = [helper.make_tensor_value_info(name, dtype, None) for name in names]
         graph = helper.make_graph(self.nodes, "chain", self.inputs, outputs, self.weights)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
@@ -59,6 +68,16 @@ class Chain:
         path = folder / "chain.onnx"
         path.write_bytes(self.model(opset).SerializeToString())
         return path
+
+
+def checked(model: onnx.ModelProto, folder: Path, **options: object) -> Imported:
+    """A graph imported, with a comparison that passed on all of its outputs."""
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    imported = import_network(path, **options)
+    assert imported.comparison.skipped == "" and imported.comparison.passed, imported.comparison
+    assert Network.from_json(imported.network.to_json()) == imported.network
+    return imported
 
 
 def run_onnx(path: Path, x: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from ..importer import Importer
 from ..onnx_attributes import integer, number, text
 from ..onnx_file import Node
 from ..steps import activate, affine_view, channel_numbers, clip, combine_views
+from .comparing import is_zero_or_one
 
 
 def _plain(activation: str, *attributes: tuple[str, float]) -> Callable[[Importer, Node], None]:
@@ -90,12 +91,6 @@ def _celu(importer: Importer, node: Node) -> None:
     importer.give(node, affine_view(importer, made, np.full(1, alpha), np.zeros(1)))
 
 
-def _thresholded(importer: Importer, node: Node) -> None:
-    if number(node, "alpha", 1.0) != 0:
-        raise ModelError("a threshold other than 0 is not supported")
-    importer.give(node, activate(importer, importer.data(node), "relu"))
-
-
 def _identity(importer: Importer, node: Node) -> None:
     importer.give(node, importer.data(node))
 
@@ -109,9 +104,10 @@ def _dropout(importer: Importer, node: Node) -> None:
 
 def _cast(importer: Importer, node: Node) -> None:
     to = integer(node, "to", 1)
-    if node.op == "Cast" and to not in (1, 10, 11, 16):
+    view = importer.data(node)
+    if node.op == "Cast" and to not in (1, 10, 11, 16) and not is_zero_or_one(importer, view):
         raise ModelError("casts data to whole numbers; name an output before it with --output-name")
-    importer.give(node, importer.data(node))
+    importer.give(node, view)
 
 
 OPERATORS = {
@@ -136,9 +132,12 @@ OPERATORS = {
     "Exp": _plain("exp"),
     "Abs": _plain("abs"),
     "Sqrt": _plain("sqrt"),
+    "Erf": _plain("erf"),
+    "Sign": _plain("sign"),
+    "Sin": _plain("sin"),
+    "Cos": _plain("cos"),
     "Clip": _clip,
     "PRelu": _prelu,
-    "ThresholdedRelu": _thresholded,
     "Identity": _identity,
     "Dropout": _dropout,
     "Cast": _cast,

@@ -17,6 +17,8 @@ from ..view import View
 
 OF_TWO_VALUES = "multiplies two values that depend on the input, as attention does, which is not supported"
 
+MAX_VOLUME = 1 << 24  # weights of a convolution over three sides, written out for every depth
+
 Pads = tuple[int, int, int, int]
 Pair = tuple[int, int]
 
@@ -147,8 +149,46 @@ def _dense_row(importer: Importer, view: View, weight: np.ndarray, bias: np.ndar
 
 
 def _conv(importer: Importer, node: Node) -> None:
-    weight = importer.weight(node, 1, (3, 4))
-    importer.give(node, convolve(importer, node, importer.image(node), weight, importer.optional(node, 2, (1,))))
+    weight, bias = importer.weight(node, 1, (3, 4, 5)), importer.optional(node, 2, (1,))
+    if weight.ndim == 5:
+        importer.give(node, _convolve_volume(importer, node, weight, bias))
+        return
+    importer.give(node, convolve(importer, node, importer.image(node), weight, bias))
+
+
+def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: np.ndarray | None) -> View:
+    """A convolution of images with three sides, as one over height and width of channels times depth."""
+    view, groups = importer.data(node).with_batch(), integer(node, "group", 1)
+    if len(view.axes) != 4 or text(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        raise ModelError(
+            f"its weight is {list(weight.shape)}, but {importer.told(view)} comes in, or it has an auto_pad"
+        )
+    channels, depth, *sides = view.shape
+    strides, dilations = (integers(node, name, 3, (1, 1, 1)) for name in ("strides", "dilations"))
+    pads = integers(node, "pads", 6, (0,) * 6)
+    taps = weight.shape[2]
+    if groups < 1 or weight.shape[1] * groups != channels or len(weight) % groups or min(*strides, *dilations) < 1:
+        raise ModelError(f"its weight is {list(weight.shape)} in {groups} groups, but {channels} channels come in")
+    slices = (depth + pads[0] + pads[3] - (taps - 1) * dilations[0] - 1) // strides[0] + 1
+    if slices < 1 or weight.size * depth * slices > MAX_VOLUME:
+        raise ModelError(f"a depth of {depth} is too large, or leaves nothing; small ones, such as 1, are supported")
+    filters = np.zeros((len(weight), slices, weight.shape[1], depth, *weight.shape[3:]), np.float32)
+    for made in range(slices):
+        for tap in range(taps):
+            read = made * strides[0] - pads[0] + tap * dilations[0]
+            if 0 <= read < depth:
+                filters[:, made, :, read] = weight[:, :, tap]
+    flat = Node(
+        "Conv",
+        node.name,
+        node.inputs,
+        node.outputs,
+        {"group": groups, "strides": strides[1:], "dilations": dilations[1:], "pads": (*pads[1:3], *pads[4:])},
+    )
+    wide = filters.reshape(len(weight) * slices, weight.shape[1] * depth, *weight.shape[3:])
+    bias = None if bias is None else np.repeat(bias, slices)
+    result = convolve(importer, flat, view.reshaped((channels * depth, *sides), True), wide, bias)
+    return result.reshaped((len(weight), slices, *result.shape[1:]), True)
 
 
 def _fused_conv(importer: Importer, node: Node) -> None:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from ...errors import ModelError
 from ...layers import Pool
 from ..importer import Importer, without_height
 from ..onnx_attributes import integer, integers
-from ..onnx_file import Node
-from .convolution import geometry
+from ..onnx_file import Attribute, Node
+from ..steps import activate
+from ..view import View
+from .arithmetic import power
+from .convolution import convolve, geometry
 from .rearranging import reshaped
 from .reducing import pool_axes
 
 
 def _pool(importer: Importer, node: Node, method: str) -> None:
-    if len(importer.data(node).axes) == 4:
+    view = importer.data(node)
+    if len(view.axes) == 4 and view.shape[1] == 1:
+        importer.give(node, with_depth(_pooled(importer, *without_depth(node, view), method)))
+    elif len(view.axes) == 4:
         _pool_first_side(importer, node, method)
-        return
-    view = importer.image(node)
+    else:
+        importer.give(node, _pooled(importer, node, importer.image(node), method))
+
+
+def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
     sides = view.shape[1:]
     kernel = integers(node, "kernel_shape", len(sides), ())
     if min(kernel) < 1:
@@ -36,9 +49,34 @@ def _pool(importer: Importer, node: Node, method: str) -> None:
         inputs=(importer.planes(view),),
     )
     if layer.window == (1, 1) and layer.stride == (1, 1) and not any(pads):
-        importer.give(node, view)
-    else:
-        importer.give(node, without_height(importer.add(layer), len(view.axes)))
+        return view
+    return without_height(importer.add(layer), len(view.axes))
+
+
+def without_depth(node: Node, view: View) -> tuple[Node, View]:
+    """A window over images of three sides as one over two, for a depth of one pixel that gives one pixel again."""
+    attributes, depth = dict(node.attributes), {}
+    for name, default in (("kernel_shape", 1), ("strides", 1), ("dilations", 1)):
+        if name in attributes:
+            first, *rest = integers(node, name, 3, ())
+            depth[name], attributes[name] = first, tuple(rest)
+        else:
+            depth[name] = default
+    pads = integers(node, "pads", 6, (0,) * 6)
+    if "pads" in attributes:
+        attributes["pads"] = (*pads[1:3], *pads[4:])
+    given = (pads[0] + pads[3] - (depth["kernel_shape"] - 1) * depth["dilations"]) // max(1, depth["strides"]) + 1
+    if given != 1 or (depth["kernel_shape"] > 1 and integer(node, "count_include_pad", 0)):
+        raise ModelError(
+            f"makes a depth of {given} of one pixel; images of three sides are supported as far as one is 1"
+        )
+    flat = View(view.layer, (view.axes[0], *view.axes[2:]), view.batched)
+    return replace(node, attributes=attributes), flat
+
+
+def with_depth(view: View) -> View:
+    """An image of two sides as one of three, with a depth of one pixel."""
+    return View(view.layer, (view.axes[0], (), *view.axes[1:]), view.batched)
 
 
 def _pool_first_side(importer: Importer, node: Node, method: str) -> None:
@@ -54,11 +92,37 @@ def _pool_first_side(importer: Importer, node: Node, method: str) -> None:
 
 
 def _global(importer: Importer, node: Node, method: str) -> None:
-    view = importer.image(node)
+    view = importer.data(node).with_batch()
+    if not view.batched or len(view.axes) < 2:
+        raise ModelError(f"takes images, but {importer.told(view)} comes in")
     importer.give(node, pool_axes(importer, view, tuple(range(1, len(view.axes))), method, True))
 
 
+def _norm_pool(importer: Importer, node: Node) -> None:
+    """The norm of each window: sums of powers by a filter of ones for each channel, and their root."""
+    view, p = importer.image(node), integer(node, "p", 2)
+    attributes: dict[str, Attribute]
+    if p < 1:
+        raise ModelError(f"its p is {p}")
+    if node.op == "GlobalLpPool":
+        kernel, attributes = view.shape[1:], {"kernel_shape": view.shape[1:]}
+    else:
+        kernel, attributes = integers(node, "kernel_shape", len(view.shape) - 1, ()), dict(node.attributes)
+    if min(kernel) < 1:
+        raise ModelError("its kernel_shape is not above 0")
+    if integer(node, "ceil_mode", 0):
+        raise ModelError("its ceil_mode is not supported")
+    powers = activate(importer, view, "abs") if p % 2 else view
+    powers = powers if p == 1 else power(importer, powers, p)
+    channels = view.shape[0]
+    sums = Node("Conv", node.name, node.inputs, node.outputs, {**attributes, "group": channels})
+    made = convolve(importer, sums, powers, np.ones((channels, 1, *kernel), np.float32), None)
+    importer.give(node, made if p == 1 else power(importer, made, 1 / p))
+
+
 OPERATORS = {
+    "LpPool": _norm_pool,
+    "GlobalLpPool": _norm_pool,
     "MaxPool": lambda importer, node: _pool(importer, node, "max"),
     "AveragePool": lambda importer, node: _pool(importer, node, "average"),
     "GlobalAveragePool": lambda importer, node: _global(importer, node, "average"),

@@ -13,7 +13,7 @@ from ..importer import Importer
 from ..onnx_attributes import integer, integers
 from ..onnx_constants import axes_of, slice_parts, split_sizes
 from ..onnx_file import Node
-from ..steps import whole_shape, widen
+from ..steps import affine_view, whole_shape, widen
 from ..view import View
 
 MAX_SELECTED = 4096  # entries of an axis that are chosen, or chosen from
@@ -59,15 +59,14 @@ def _flatten(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     axis = integer(node, "axis", 1)
     axis = axis + view.rank if axis < 0 else axis
-    if view.batched and axis != 1:
-        raise ModelError(f"axis {integer(node, 'axis', 1)} is not supported, only 1")
     if not 0 <= axis <= view.rank:
         raise ModelError(f"has an axis {axis}, but {importer.told(view)} comes in")
-    if view.batched:
+    if view.batched and axis == 1:
         importer.give(node, view.reshaped((math.prod(view.shape),), True))
-    else:
-        sizes = [math.prod(view.shape[:axis]), math.prod(view.shape[axis:])]
-        importer.give(node, view.reshaped(tuple(sizes), False))
+        return
+    view = importer.single(view)
+    sizes = (math.prod(view.shape[:axis]), math.prod(view.shape[axis:]))
+    importer.give(node, reshaped(importer, view, sizes, False).with_batch())
 
 
 def _squeeze(importer: Importer, node: Node) -> None:
@@ -104,8 +103,8 @@ def _transpose(importer: Importer, node: Node) -> None:
     order = integers(node, "perm", view.rank, tuple(range(view.rank))[::-1])
     if sorted(order) != list(range(view.rank)):
         raise ModelError(f"its perm is {list(order)}, but {importer.told(view)} comes in")
-    if view.batched and order[0] != 0:
-        raise ModelError("moves the axis of the batch")
+    if view.batched and order[0] != 0:  # time first, as recurrent layers have it, even where there are none
+        view = importer.single(view)
     importer.give(node, view.permuted(tuple(axis - view.batched for axis in order if axis >= view.batched)))
 
 
@@ -130,12 +129,12 @@ def _unordered(made: View, order: tuple[int, ...], shape: tuple[int, ...], batch
 
 def _concat(importer: Importer, node: Node) -> None:
     names = [name for name in node.inputs if name]
-    if any(name not in importer.views for name in names):
-        raise ModelError("puts numbers beside data, which is not supported")
-    views = [importer.views[name] for name in names]
+    first = importer.data(node, next(place for place, name in enumerate(node.inputs) if name in importer.views))
+    axis = integer(node, "axis", 1)
+    views = [importer.views.get(name) or _constant_beside(importer, first, axis, name) for name in names]
     if len({view.batched for view in views}) > 1:
         views = [view.with_batch() for view in views]
-    axis = importer.axis(views[0], integer(node, "axis", 1))
+    axis = importer.axis(views[0], axis)
     shape = list(views[0].shape)
     for view in views:
         if len(view.shape) != len(shape) or any(
@@ -150,6 +149,23 @@ def _concat(importer: Importer, node: Node) -> None:
     shape[axis] = sum(view.shape[axis] for view in views)
     made = importer.add(Concat(importer.name("concat"), inputs=sources))
     importer.give(node, _unordered(made, order, tuple(shape), views[0].batched))
+
+
+def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> View:
+    """Numbers of the file that are put beside a view along an axis: the view's own entries times zero, plus them."""
+    values = importer.constants.get(name)
+    if values is None or values.ndim != beside.rank or not values.size:
+        raise ModelError("puts numbers beside data that have other axes, which is not supported")
+    if beside.batched and len(values) != 1:
+        raise ModelError("puts numbers for each entry of a batch beside data, which is not supported")
+    place = importer.axis(beside, axis)
+    count = values.shape[place + beside.batched]
+    extent = beside.shape[place]
+    entries = slice_axis(importer, beside, place, 0, min(count, extent))
+    if count > extent:
+        entries = select_entries(importer, entries, place, [0] * count)
+    numbers = np.clip(values.astype(np.float64), -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
+    return affine_view(importer, entries, np.zeros(1), numbers)
 
 
 def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int) -> View:

@@ -24,6 +24,10 @@ ACTIVATIONS = {
     "Exp": {},
     "Abs": {},
     "ThresholdedRelu": {"alpha": 0.0},
+    "Erf": {},
+    "Sign": {},
+    "Sin": {},
+    "Cos": {},
 }
 
 

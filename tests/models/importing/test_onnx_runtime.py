@@ -46,7 +46,7 @@ def test_many_small_examples_are_too_many(tmp_path: Path) -> None:
     assert "too large to try (100000 x" in compared(chain, tmp_path, 100_000).skipped
 
 
-def test_where_two_examples_are_too_large_one_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_are_run_as_many_at_once_as_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = import_network(image().save(tmp_path)).network
     one = sum(max(onnx_runtime.LEAST, size) for size in (768, 8 * 14 * 14, 8, 8))
     assert len(network.layers) == 3
@@ -54,6 +54,30 @@ def test_where_two_examples_are_too_large_one_is_tried(tmp_path: Path, monkeypat
         monkeypatch.setattr(onnx_runtime, "MAX_ELEMENTS", limit)
         assert compared(image(), tmp_path).skipped.startswith(reason)
         assert bool(compared(image(), tmp_path).skipped) == bool(reason)
+        assert compared(image(), tmp_path).examples == (0 if reason else 16)
+
+
+def test_fewer_examples_of_what_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = 14 * 14 * 8 * 27
+    for most, examples in ((16 * work, 16), (15 * work, 3), (2 * work, 1)):
+        monkeypatch.setattr(onnx_runtime, "EXAMPLES", ((16, most), (3, most)))
+        assert compared(image(), tmp_path).examples == examples
+    assert compared(image(), tmp_path, 2).examples == 2  # the batch of the file
+
+
+def test_scores_are_compared_before_the_softmax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saturated probabilities hide a difference that the scores show."""
+    chain = Chain(6)
+    chain.gemm(6, 4)
+    chain.add("Mul", chain.constant(1e4))
+    chain.add("Softmax", axis=1)
+    chain.add("Unsqueeze", chain.constant([1]))
+    comparison = compared(chain, tmp_path)
+    assert comparison.passed and comparison.largest_output > 100
+    real = onnx_runtime.run_network
+    monkeypatch.setattr(onnx_runtime, "run_network", lambda network, tensors, x: real(network, tensors, x * 1.01))
+    worse = compared(chain, tmp_path)
+    assert not worse.passed and worse.max_abs_error > 1
 
 
 def test_random_numbers_come_again_where_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
-from onnx_chain import Chain, assert_imports, ends, kinds, run_onnx
+from onnx_chain import Chain, assert_imports, checked, ends, kinds, run_onnx
 from onnx_runtime_faults import OLD, miscounts
 from trninfer.models import Conv2d, Dense, Flatten, Pool, Softmax, run_network
 from trninfer.models.errors import ModelError
@@ -333,14 +333,17 @@ def test_one_of_several_outputs(tmp_path: Path) -> None:
     model.graph.output.append(helper.make_tensor_value_info(hidden, TensorProto.FLOAT, None))
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
-    with pytest.raises(ValueError, match=f"has 2 outputs \\('{scores}', '{hidden}'\\); choose one with --output-name"):
-        import_network(path)
+    both = import_network(path)
+    assert [(named.name, named.output.kind) for named in both.network.named_outputs] == [
+        (scores, "classes"), (hidden, "values"),
+    ]  # fmt: skip
+    assert both.comparison.passed and not both.comparison.skipped
     for name, count in ((scores, 3), (hidden, 4), ("value0", 4)):
-        imported = import_network(path, options=ImportOptions(output_name=name))
+        imported = import_network(path, options=ImportOptions((name,)))
         assert imported.network.outputs == count
         assert imported.comparison.passed and not imported.comparison.skipped
     with pytest.raises(ValueError, match="it has no value 'elsewhere'; its outputs are"):
-        import_network(path, options=ImportOptions(output_name="elsewhere"))
+        import_network(path, options=ImportOptions(("elsewhere",)))
 
 
 def test_indices_and_labels_are_cut_off(tmp_path: Path) -> None:
@@ -357,7 +360,7 @@ def test_indices_and_labels_are_cut_off(tmp_path: Path) -> None:
     model.graph.output.append(helper.make_tensor_value_info(scores, TensorProto.FLOAT, None))
     path.write_bytes(model.SerializeToString())
     both = import_network(path)
-    assert any(f"of 2 outputs, '{scores}' alone is used" in note for note in both.notes)
+    assert any(f"of its 2 outputs, '{label}' are left out" in note for note in both.notes)
     for imported in (alone, both):
         assert kinds(imported) == [Dense] and imported.comparison.passed and not imported.comparison.skipped
     assert label not in both.network.to_json()
@@ -461,3 +464,71 @@ def test_layer_normalisation_that_is_spelled_out(axis: int, square: str, tmp_pat
     chain.add("Flatten")
     chain.gemm(72, 4)
     assert kinds(assert_imports(chain, tmp_path, 13))[:2] == [Conv2d, LayerNorm]
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_flatten_at_any_axis(axis: int, tmp_path: Path) -> None:
+    chain = Chain(3, 4, 5)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
+    chain.add("Relu")
+    chain.add("Flatten", axis=axis)
+    checked(chain.model(), tmp_path)
+
+
+def test_the_batch_may_be_moved_and_come_back(tmp_path: Path) -> None:
+    """As recurrent text readers lie: time first, [T, batch, features]."""
+    chain = Chain(1, 8, 12)
+    chain.conv((1, 5))
+    chain.add("ReduceMean", chain.constant([2]), keepdims=0)
+    chain.add("Transpose", perm=[2, 0, 1])
+    chain.add("MatMul", chain.weight(5, 4))
+    time_first = chain.add("Add", chain.weight(4))
+    batch_first = chain.add("Transpose", perm=[1, 0, 2])
+    imported = checked(chain.model(outputs=[time_first, batch_first]), tmp_path)
+    assert [named.shape for named in imported.network.named_outputs] == [(10, 1, 4), (10, 4)]
+
+
+def test_a_batch_that_the_file_fixes_is_not_moved(tmp_path: Path) -> None:
+    chain = Chain(3, 4)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 2
+    chain.add("Transpose", perm=[1, 0, 2])
+    with pytest.raises(ValueError, match="mixes the 2 inputs of the batch that the file fixes"):
+        import_network(chain.save(tmp_path))
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3, 3), (1, 5, 3, 3)])
+@pytest.mark.parametrize("first", [False, True])
+def test_numbers_beside_data(shape: tuple[int, ...], first: bool, tmp_path: Path) -> None:
+    """BlazeFace puts channels of zeros beside those of an image."""
+    chain = Chain(3, 5, 5)
+    chain.conv((3, 4))
+    x = chain.value
+    numbers = chain.constant(np.zeros(shape) if first else np.random.default_rng(0).standard_normal(shape))
+    chain.add("Concat", x if first else numbers, first=numbers if first else x, axis=1)
+    ends(chain, (4 + shape[1]) * 9, tmp_path, batch=1)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("LpPool", {"kernel_shape": [2, 2], "strides": [2, 2]}),
+        ("LpPool", {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "p": 1}),
+        ("LpPool", {"kernel_shape": [2, 3], "dilations": [2, 1], "p": 3}),
+        ("LpPool", {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER"}),
+        ("GlobalLpPool", {"p": 2}),
+    ],
+)
+def test_pools_of_norms(op: str, attributes: dict, tmp_path: Path) -> None:
+    chain = Chain(3, 7, 8)
+    chain.conv((3, 2))
+    chain.add(op, **attributes)
+    sizes = {"LpPool": {(2, 2): 12, (3, 2): 60, (2, 3): 24, (3, 3): 60}, "GlobalLpPool": {(): 2}}
+    ends(chain, sizes[op][tuple(attributes.get("kernel_shape", ()))], tmp_path)
+
+
+def test_images_out_of_a_network_may_be_large(tmp_path: Path) -> None:
+    chain = Chain(3, 160, 160)
+    chain.conv((3, 3), pads=[1] * 4)
+    chain.add("Tanh")
+    imported = checked(chain.model(), tmp_path)
+    assert imported.network.outputs == 76_800 and imported.network.output.kind == "values"

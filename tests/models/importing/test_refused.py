@@ -38,9 +38,8 @@ def image_then(build) -> Chain:
         (lambda c: c.add("MaxPool", kernel_shape=[9, 9]), "pools over 9x9 pixels of an image, but"),
         (lambda c: c.add("FancyOp", domain="com.example"), r"\(com.example.FancyOp\): this operator is not supported"),
         (lambda c: c.add("Gelu", approximate="sines"), "approximation 'sines' is not known"),
-        (lambda c: c.add("Flatten", axis=2), "axis 2 is not supported"),
+        (lambda c: c.add("Flatten", axis=5), r"has an axis 5, but \[batch, 4, 8, 8\] comes in"),
         (lambda c: c.add("Reshape", c.constant([3, -1])), r"makes \[3, 85\] of \[batch, 4, 8, 8\]"),
-        (lambda c: c.add("Transpose", perm=[1, 0, 2, 3]), "moves the axis of the batch"),
         (lambda c: c.add("Transpose", perm=[0, 2, 2, 3]), r"its perm is \[0, 2, 2, 3\]"),
         (lambda c: c.add("Add", c.weight(1, 5, 8, 8)), r"\[5, 8, 8\] does not fit \[batch, 4, 8, 8\]"),
         (lambda c: c.add("Add"), "has 1 inputs"),
@@ -91,13 +90,13 @@ def test_everything_that_stands_in_the_way_is_told_at_once(tmp_path: Path) -> No
 
 def test_attention_is_told_first_also_behind_what_is_not_known(tmp_path: Path) -> None:
     chain = Chain(3, 8, 8)
-    token = chain.add("Concat", "x", first=chain.weight(1, 3, 8, 8), axis=1)  # a vision transformer's class token
+    token = chain.add("FancyOp", domain="com.example")
     keys = chain.add("Relu", first=token)
     chain.add("MatMul", keys, first=token)
     chain.add("Einsum", token, equation="bchw,bcij->bhw")
     text = says(tmp_path / "m.onnx", chain.model())
-    attention, concat = "node 'n2' (MatMul): multiplies two values", "node 'n0' (Concat): puts numbers beside data"
-    assert 0 < text.index(attention) < text.index("node 'n3' (Einsum): multiplies two") < text.index(concat)
+    attention = "node 'n2' (MatMul): multiplies two values"
+    assert 0 < text.index(attention) < text.index("node 'n3' (Einsum): multiplies two") < text.index("FancyOp")
 
 
 def test_what_no_size_would_mend_is_told_beside_sizes_that_are_not_fixed(tmp_path: Path) -> None:
@@ -117,13 +116,10 @@ def test_the_graph_as_a_whole(tmp_path: Path) -> None:
     two = chain.model()
     two.graph.node[0].input[2] = "y"
     two.graph.input.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [2]))
-    assert "one input is needed; its output 'value0' depends on 2 ('x', 'y')" in says(path, two)
+    assert "its input number 3 depends on the network's input; only weights are supported" in says(path, two)
     open_sides = Chain(3, "height", 8)
     open_sides.conv((3, 4))
     assert "sizes that are not fixed: give them with --input-size HxW" in says(path, open_sides.model())
-    deep = Chain(1, 2, 3, 8)
-    deep.add("Relu")
-    assert "has 5 dimensions; 1 to 4 are supported" in says(path, deep.model())
     many = Chain(4)
     for _ in range(onnx_file.MAX_NODES + 1):
         many.nodes.append(helper.make_node("Relu", ["x"], ["y"]))
@@ -138,19 +134,19 @@ def test_the_graph_as_a_whole(tmp_path: Path) -> None:
     bare = Chain(4)
     bare.add("Relu")
     bare.nodes.append(helper.make_node("ArgMax", [], ["value1"], name="bare"))
-    assert "depends on 0 (none)" in says(path, bare.model(output="value1"))
+    assert "no output depends on an input" in says(path, bare.model(output="value1"))
     constant = Chain(4)
     constant.add("Mul", constant.constant(0.0), first=constant.constant(1.0))
-    assert "depends on 0 (none)" in says(path, constant.model())
+    assert "no output depends on an input" in says(path, constant.model())
 
 
 def test_small_files_that_ask_for_much(tmp_path: Path) -> None:
     """What is bounded: outputs, constants that are worked out, memory of layers, multiply-accumulates."""
     path = tmp_path / "m.onnx"
-    wide = Chain(1 << 20)
+    wide = Chain(1 << 23)
     wide.add("Relu")
     text = says(path, wide.model())
-    assert "its output has 1048576 numbers; at most 65536 are allowed" in text and path.stat().st_size < 200
+    assert "has 8388608 numbers; at most 4194304 are allowed" in text and path.stat().st_size < 200
     filled = Chain(4)
     filled.add("ConstantOfShape", first=filled.constant([1 << 20, 1 << 14]))
     filled.add("MatMul", filled.value, first="x")

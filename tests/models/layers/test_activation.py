@@ -27,15 +27,23 @@ ONNX_ACTIVATIONS = {
     "sqrt": ("Sqrt", {}),
     "log": ("Log", {}),
     "reciprocal": ("Reciprocal", {}),
+    "erf": ("Erf", {}),
+    "sin": ("Sin", {}),
+    "cos": ("Cos", {}),
+    "sign": ("Sign", {}),
+    "threshold": ("ThresholdedRelu", {"alpha": 0.3}),
 }
 
 
-@pytest.mark.parametrize("activation", sorted(set(ACTIVATION_PARAMETERS) - {"identity", "silu", "clip", "power"}))
+@pytest.mark.parametrize(
+    "activation", sorted(set(ACTIVATION_PARAMETERS) - {"identity", "silu", "clip", "power", "step"})
+)
 def test_activations(activation: str) -> None:
     low = {"sqrt": 0, "log": 1e-6, "reciprocal": 1e-6}.get(activation, -20)
     x = np.concatenate([np.linspace(low, 20, 1001), [max(low, 0.0), 1e-6, 80]]).astype(np.float32)
     op, attributes = ONNX_ACTIVATIONS[activation]
-    parameters = tuple(attributes[name] for name in ACTIVATION_PARAMETERS[activation])
+    parameters = tuple(attributes[name] for name in ACTIVATION_PARAMETERS[activation] if activation != "threshold")
+    parameters = parameters or tuple(value for value in attributes.values() if activation == "threshold")
     result = activate(x, activation, parameters)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, run_onnx(op, x, **attributes), rtol=5e-6, atol=2e-6)
@@ -73,6 +81,15 @@ def test_gelu_keeps_its_precision_far_below_zero() -> None:
 def test_an_unknown_activation_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown activation 'swish'; known are identity"):
         activate(np.zeros(1, np.float32), "swish")
+
+
+def test_step_is_1_above_its_limit() -> None:
+    limit = np.float32(0.3)
+    x = np.array(
+        [-np.inf, -1, 0, np.nextafter(limit, np.float32(0)), limit, np.nextafter(limit, np.float32(1)), np.inf]
+    )
+    result = activate(x.astype(np.float32), "step", (float(limit),))
+    assert result.dtype == np.float32 and result.tolist() == [0, 0, 0, 0, 0, 1, 1]
 
 
 def test_prelu() -> None:

@@ -1,0 +1,126 @@
+"""The part of an ONNX graph that the wanted outputs depend on, its nodes in an order in which they can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import ModelError
+from ..network import MAX_OUTPUTS
+from .onnx_file import Graph, Node
+
+MAX_CUT_OFF = 8  # nodes at the end that only point at the answer
+MAX_NAMED = 8  # outputs that a message names
+
+_POINTING = ("ArgMax", "ai.onnx.ml.ZipMap")  # nodes that name the largest of the scores before them
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The part of a graph that the wanted outputs depend on, and the inputs that it reads."""
+
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    sources: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def needed(self, output: str) -> set[str]:
+        """Return the names of all values that one output depends on."""
+        return _needed(self.nodes, [output])
+
+
+def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
+    """Return what the outputs `wanted`, by default all that can be answers, depend on; ModelError where none can be."""
+    producers: dict[str, Node] = {}
+    given = {entry.name for entry in graph.inputs}
+    for node in graph.nodes:
+        for name in filter(None, node.outputs):
+            if name in producers or name in graph.constants or name in given:
+                raise ModelError(f"{node}: its output {name!r} is given a second time")
+            producers[name] = node
+    outputs, notes = _choose(graph, producers, wanted)
+    nodes = _in_order(graph.nodes, producers)
+    names = _needed(nodes, outputs)
+    sources = tuple(entry.name for entry in graph.inputs if entry.name in names)
+    if not sources:
+        told = ", ".join(map(repr, outputs[:MAX_NAMED]))
+        raise ModelError(f"no output depends on an input ({told})")
+    live = tuple(node for node in nodes if names.intersection(node.outputs))
+    return Cut(tuple(outputs), live, sources, tuple(notes))
+
+
+def _needed(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
+    """Return the names of all values that `outputs` depend on, of nodes in order."""
+    names = set(outputs)
+    for node in reversed(tuple(nodes)):
+        if names.intersection(node.outputs):
+            names.update(filter(None, node.inputs))
+    return names
+
+
+def _in_order(nodes: Sequence[Node], producers: Mapping[str, Node]) -> list[Node]:
+    """Return the nodes with each after those that it reads, otherwise in the order of the file; Keras writes others.
+
+    Nodes of a cycle are left as they are, at the end.
+    """
+    place = {id(node): number for number, node in enumerate(nodes)}
+    done: set[int] = set()
+    ordered: list[Node] = []
+    for first in nodes:
+        waiting = [first]
+        opened: set[int] = set()
+        while waiting:
+            node = waiting[-1]
+            if id(node) in done:
+                waiting.pop()
+                continue
+            before = {id(producers[name]): producers[name] for name in node.inputs if name in producers}
+            missing = [other for key, other in before.items() if key not in done]
+            if id(node) in opened or not missing:
+                waiting.pop()
+                if not missing:
+                    done.add(id(node))
+                    ordered.append(node)
+                continue
+            opened.add(id(node))
+            waiting += sorted(missing, key=lambda other: -place[id(other)])
+    return ordered + [node for node in nodes if id(node) not in done]
+
+
+def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the outputs that can be answers, without nodes that only point at the largest, and what is left out."""
+    for name in wanted:
+        if name not in producers:
+            raise ModelError(
+                f"it has no value {name!r}; its outputs are {', '.join(map(repr, graph.outputs[:MAX_NAMED]))}"
+            )
+    if wanted:
+        return list(dict.fromkeys(wanted)), []
+    notes = []
+    scores = [name for name in graph.outputs if name in graph.scores]
+    named = scores or list(graph.outputs)
+    if len(named) < len(graph.outputs):
+        told = ", ".join(map(repr, [name for name in graph.outputs if name not in named][:MAX_NAMED]))
+        notes.append(f"of its {len(graph.outputs)} outputs, {told} are left out: whole numbers or text")
+    found = []
+    for output in named:
+        if output not in producers:
+            raise ModelError(f"the network's output {output!r} is given by no node")
+        source, cut_off = _before_pointing(producers, output)
+        notes += cut_off
+        found.append(source)
+    found = list(dict.fromkeys(found))
+    if len(found) > MAX_OUTPUTS:
+        raise ModelError(f"it has {len(found)} outputs; --output-name chooses some, {MAX_OUTPUTS} at most")
+    return found, notes
+
+
+def _before_pointing(producers: Mapping[str, Node], output: str) -> tuple[str, list[str]]:
+    """Return the scores that an output points at the largest of, and the nodes that are left out."""
+    notes: list[str] = []
+    while (node := producers[output]).op in _POINTING and producers.keys() & set(node.inputs[:1]):
+        if len(notes) > MAX_CUT_OFF:
+            raise ModelError(f"{node}: reads what it gives itself, or is one of many of its kind")
+        notes.append(f"{node} is cut off: the answer is what goes into it")
+        output = node.inputs[0]
+    return output, notes

@@ -1,0 +1,134 @@
+"""The meaning of a graph's outputs, as their last steps show it, and the order in which they are reported."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..checks import INPUT
+from ..inputs import Input, SeveralInputs
+from ..layers import Activation, Affine, Combine, Concat, Flatten, Layer, Pool, Reshape, Softmax, Transpose
+from ..outputs import Output
+from .builder import BuiltOutput, NetworkBuilder
+from .importer import Importer
+from .view import View
+
+ARRANGING = (Flatten, Reshape, Transpose)
+
+# Names of outputs that look like answers, and of those that are on the way to one.
+_ANSWERS = ("logit", "prob", "score", "class", "cls", "label", "conf", "pred", "policy", "softmax")
+_ON_THE_WAY = ("feature", "embed", "hidden", "aux", "pool", "box", "loc", "bbox", "reg", "landmark", "anchor", "mask")
+
+
+@dataclass(frozen=True)
+class FoundOutput:
+    """An output of a graph: its name, how it reads a layer, and its meaning."""
+
+    name: str
+    view: View
+    output: Output
+
+
+def meaning_of(importer: Importer, view: View) -> Output:
+    """Return what the numbers of an output mean, as its last step shows it."""
+    layers = importer.builder.layers
+    count = math.prod(view.shape)
+    layer = _last_step(layers, view.layer)
+    if isinstance(layer, Softmax):
+        return Output("classes", "log_softmax" if layer.log else "softmax")
+    array = len(view.shape) == 3 and max(view.shape[1:]) > 1 and not isinstance(layer, Pool)
+    array = array or (len(view.shape) == 2 and min(view.shape) > 1)  # an image; or a table, of boxes or points
+    again = count > 1 and count in _images(importer.builder.input)  # an image from an image, perhaps as a row
+    if isinstance(layer, Activation) and layer.activation in ("sigmoid", "hardsigmoid"):
+        return Output("values" if array or again else "sigmoid")
+    if isinstance(layer, Concat) and _is_a_chance_and_the_rest(importer.builder, layer):
+        return Output("classes", "softmax")
+    while isinstance(layer, Affine) and layer.activation == "identity":  # an action from -2 to 2, say
+        layer = layers.get(layer.inputs[0])
+    values = isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")
+    values = values or (isinstance(layer, Combine) and layer.operation == "divide")  # by its norm, as embeddings are
+    if count == 1 or values or array or count == math.prod(importer.builder.shapes[INPUT]):
+        return Output("values")
+    return Output("classes", "raw")
+
+
+def in_order(importer: Importer, outputs: Sequence[FoundOutput]) -> list[FoundOutput]:
+    """Return the outputs with the one that looks like scores first, the others in the order of the file.
+
+    Beside another output, a row of numbers without a name that says classes, or one that another output is computed
+    from, is values.
+    """
+    if len(outputs) == 1:
+        return list(outputs)
+    ancestors = _ancestors(importer.builder.layers, [found.view.layer for found in outputs])
+    marks = [(_rank(found, found.view.layer in ancestors), place) for place, found in enumerate(outputs)]
+    leading = min(marks)[1]
+    rest = [
+        replace(found, output=Output("values")) if _is_on_the_way(found, ancestors) else found
+        for place, found in enumerate(outputs)
+        if place != leading
+    ]
+    return [outputs[leading], *rest]
+
+
+def build_outputs(importer: Importer, outputs: Sequence[FoundOutput]) -> list[BuiltOutput]:
+    """Return each output as features of a layer, in the order of its own axes."""
+    return [
+        BuiltOutput(found.name, importer.rows(found.view), found.view.shape or (1,), found.output) for found in outputs
+    ]
+
+
+def _rank(found: FoundOutput, is_ancestor: bool) -> float:
+    """Return how little an output looks like the answer."""
+    kinds = {"softmax": 0.0, "log_softmax": 0.0, "raw": 2.0, "": 1.0 if found.output.kind == "sigmoid" else 4.0}
+    rank = kinds[found.output.scores] + 2.0 * is_ancestor
+    if _is_named(found, _ANSWERS):
+        rank -= 1.5
+    return rank + 1.5 * _is_named(found, _ON_THE_WAY)
+
+
+def _is_on_the_way(found: FoundOutput, ancestors: set[str]) -> bool:
+    raw = found.output.scores == "raw"
+    return raw and (found.view.layer in ancestors or not _is_named(found, _ANSWERS) or _is_named(found, _ON_THE_WAY))
+
+
+def _is_named(found: FoundOutput, words: Sequence[str]) -> bool:
+    return any(word in found.name.lower() for word in words)
+
+
+def _ancestors(layers: Mapping[str, Layer], names: Sequence[str]) -> set[str]:
+    """Return those of `names` that others of them are computed from."""
+    wanted, found = set(names), set()
+    depends: dict[str, set[str]] = {}
+    for name, layer in layers.items():
+        depends[name] = set().union(*({read, *depends.get(read, ())} & wanted for read in layer.inputs))
+    for name in wanted:
+        found |= depends.get(name, set()) - {name}
+    return found
+
+
+def _last_step(layers: Mapping[str, Layer], name: str) -> Layer | None:
+    """Return the layer that computes a value, not one that only arranges it."""
+    layer = layers.get(name)
+    while isinstance(layer, ARRANGING):
+        layer = layers.get(layer.inputs[0])
+    return layer
+
+
+def _images(source: Input) -> list[int]:
+    """Return the numbers of elements of the images that a network reads."""
+    parts = [part.input for part in source.parts] if isinstance(source, SeveralInputs) else [source]
+    return [math.prod(part.shape) for part in parts if len(part.shape) == 3]
+
+
+def _is_a_chance_and_the_rest(builder: NetworkBuilder, layer: Concat) -> bool:
+    """True if two numbers are 1 - p and p of a sigmoid's p, as scikit-learn has them for two classes."""
+    if len(layer.inputs) != 2:
+        return False
+    rest, chance = (builder.layers.get(name) for name in layer.inputs)
+    if not isinstance(rest, Affine) or not isinstance(chance, Activation):
+        return False
+    scale, shift = (builder.tensors[f"{rest.name}.{part}"] for part in ("scale", "shift"))
+    turned = bool((scale == -1).all() and (shift == 1).all())
+    return chance.activation == "sigmoid" and rest.inputs == (chance.name,) and turned

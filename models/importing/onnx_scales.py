@@ -1,0 +1,108 @@
+"""The scale and zero point of whole numbers that go into a graph or come out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import ModelError
+from .onnx_file import Node
+
+# Where an operator has (the data, its scale, its zero point); then (the scale, the zero point) of its output.
+_DATA = {
+    "DequantizeLinear": ((0, 1, 2),),
+    "QLinearConv": ((0, 1, 2),),
+    "QLinearMatMul": ((0, 1, 2), (3, 4, 5)),
+    "QGemm": ((0, 1, 2),),
+    "QLinearAdd": ((0, 1, 2), (3, 4, 5)),
+    "QLinearMul": ((0, 1, 2), (3, 4, 5)),
+    "QLinearAveragePool": ((0, 1, 2),),
+    "QLinearGlobalAveragePool": ((0, 1, 2),),
+    "QLinearSigmoid": ((0, 1, 2),),
+    "QLinearLeakyRelu": ((0, 1, 2),),
+    "QLinearSoftmax": ((0, 1, 2),),
+    "QLinearConcat": tuple((place, place + 1, place + 2) for place in range(2, 50, 3)),
+}
+_OUTPUT = {
+    "QuantizeLinear": (1, 2),
+    "QLinearConv": (6, 7),
+    "QLinearMatMul": (6, 7),
+    "QGemm": (7, 8),
+    "QLinearAdd": (6, 7),
+    "QLinearMul": (6, 7),
+    "QLinearAveragePool": (3, 4),
+    "QLinearGlobalAveragePool": (3, 4),
+    "QLinearSigmoid": (3, 4),
+    "QLinearLeakyRelu": (3, 4),
+    "QLinearSoftmax": (3, 4),
+    "QLinearConcat": (0, 1),
+}
+
+# Operators that hand whole numbers on as they are.
+_HANDING_ON = (
+    "Identity",
+    "Reshape",
+    "Transpose",
+    "Squeeze",
+    "Unsqueeze",
+    "Flatten",
+    "Slice",
+    "MaxPool",
+    "Concat",
+    "Pad",
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Whole numbers x that stand for (x - zero) * scale."""
+
+    scale: float
+    zero: int
+
+    def dequantize(self, x: np.ndarray) -> np.ndarray:
+        """Return the numbers that x stand for, float32."""
+        return (x.astype(np.float32) - np.float32(self.zero)) * np.float32(self.scale)
+
+
+def input_scale(nodes: Sequence[Node], constants: Mapping[str, np.ndarray], name: str) -> Scale | None:
+    """Return the scale of a graph's input of whole numbers, as the first node that needs it has it; None without."""
+    names = {name}
+    for node in nodes:
+        read = [place for place, given in enumerate(node.inputs) if given in names]
+        if not read:
+            continue
+        if node.op in _HANDING_ON:
+            names.update(node.outputs)
+        for data, scale, zero in _DATA.get(_plain(node), ()):
+            if data in read:
+                return _scale(node, constants, scale, zero)
+    return None
+
+
+def output_scale(nodes: Sequence[Node], constants: Mapping[str, np.ndarray], name: str) -> Scale | None:
+    """Return the scale of an output of whole numbers; None where no node gives it one."""
+    producers = {output: node for node in nodes for output in node.outputs}
+    for _ in range(len(nodes)):
+        node = producers.get(name)
+        if node is None:
+            return None
+        if _plain(node) in _OUTPUT:
+            return _scale(node, constants, *_OUTPUT[_plain(node)])
+        if node.op not in _HANDING_ON:
+            return None
+        name = node.inputs[0]
+    return None
+
+
+def _plain(node: Node) -> str:
+    return node.op.removeprefix("com.microsoft.")
+
+
+def _scale(node: Node, constants: Mapping[str, np.ndarray], scale: int, zero: int) -> Scale:
+    given = [constants.get(node.inputs[place]) if place < len(node.inputs) else None for place in (scale, zero)]
+    if given[0] is None or given[0].size != 1 or (given[1] is not None and given[1].size != 1):
+        raise ModelError(f"{node}: its scale or zero point is not one number of the file")
+    return Scale(float(given[0].ravel()[0]), 0 if given[1] is None else int(given[1].ravel()[0]))

@@ -1,0 +1,195 @@
+"""Comparisons, logic and choices, on numbers that are 0 or 1, and activations that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...errors import ModelError
+from ...layers import Activation, Affine, Combine
+from ..importer import Importer
+from ..onnx_attributes import number
+from ..onnx_file import Node
+from ..steps import activate, affine_view, clip, combine_views
+from ..view import View
+
+_TURNED = {"Greater": "Less", "Less": "Greater", "GreaterOrEqual": "LessOrEqual", "LessOrEqual": "GreaterOrEqual"}
+
+# Activations whose results may be infinite, so that a product with 0 is not 0.
+_UNBOUNDED = ("exp", "reciprocal", "power", "log", "softplus")
+
+
+def _compare(importer: Importer, node: Node) -> None:
+    """1 where a comparison holds, else 0."""
+    if len(node.inputs) != 2:
+        raise ModelError(f"has {len(node.inputs)} inputs")
+    op, views = node.op, [importer.views.get(name) for name in node.inputs]
+    if views[0] is not None and views[1] is not None:
+        view, limits = combine_views(importer, "subtract", views[0], views[1]), np.zeros(1)
+    else:
+        first = int(views[0] is None)  # the place of the data
+        view, given = importer.data(node, first), importer.constant(node, 1 - first)
+        if given is None or not given.size or not np.isfinite(given.astype(np.float64)).all():
+            raise ModelError("compares with what is not finite numbers")
+        limits = given.astype(np.float64)
+        op = _TURNED.get(op, op) if first else op
+    if limits.size > 1 and np.unique(limits).size > 1:
+        view, limits = affine_view(importer, view, np.ones(1), -limits), np.zeros(1)
+    importer.give(node, _comparison(importer, op, view, float(np.float32(limits.ravel()[0]))))
+
+
+def _comparison(importer: Importer, op: str, view: View, limit: float) -> View:
+    """1 where a view compares so with a number, else 0."""
+    if op == "Greater":
+        return activate(importer, view, "step", (limit,))
+    if op == "LessOrEqual":
+        return _not(importer, _comparison(importer, "Greater", view, limit))
+    if op == "Less":
+        return _comparison(importer, "Greater", _scaled(importer, view, -1), -limit)
+    if op == "GreaterOrEqual":
+        return _not(importer, _comparison(importer, "Less", view, limit))
+    above, below = (_comparison(importer, name, view, limit) for name in ("Greater", "Less"))
+    return _not(importer, combine_views(importer, "add", above, below))
+
+
+def _not(importer: Importer, view: View) -> View:
+    return affine_view(importer, view, -np.ones(1), np.ones(1))
+
+
+def _scaled(importer: Importer, view: View, factor: float) -> View:
+    return affine_view(importer, view, np.full(1, factor), np.zeros(1))
+
+
+def _logic(operation: str) -> Callable[[Importer, Node], None]:
+    """Two values of 0 and 1 combined."""
+
+    def operator(importer: Importer, node: Node) -> None:
+        given = [importer.constants.get(name) for name in node.inputs]
+        if len(given) == 2 and given[0] is None and given[1] is None:
+            importer.give(node, combine_views(importer, operation, importer.data(node, 0), importer.data(node, 1)))
+            return
+        place = 0 if given[0] is None else 1
+        values = given[1 - place]
+        if len(given) != 2 or values is None:
+            raise ModelError("one of its inputs is missing")
+        mask = values.astype(np.float64)
+        numbers = (mask, np.zeros(1)) if operation == "multiply" else (1 - mask, mask)
+        importer.give(node, affine_view(importer, importer.data(node, place), *numbers))
+
+    return operator
+
+
+def _xor(importer: Importer, node: Node) -> None:
+    difference = combine_views(importer, "subtract", importer.data(node, 0), importer.data(node, 1))
+    importer.give(node, activate(importer, difference, "abs"))
+
+
+def _where(importer: Importer, node: Node) -> None:
+    """The second input where the first is 1, else the third."""
+    condition = importer.constants.get(node.inputs[0])
+    mask: View | np.ndarray = importer.data(node) if condition is None else condition.astype(np.float64)
+    parts = []
+    for place, name in ((1, node.inputs[1]), (2, node.inputs[2])):
+        chosen = mask if place == 1 else (1 - mask if isinstance(mask, np.ndarray) else _not(importer, mask))
+        part = _chosen(importer, node, place, chosen)
+        if part is not None:
+            parts.append(part)
+        elif name not in importer.constants:
+            raise ModelError(f"its input number {place + 1} is missing")
+    if not parts:
+        raise ModelError("chooses among zeros alone")
+    importer.give(node, parts[0] if len(parts) == 1 else combine_views(importer, "add", parts[0], parts[1]))
+
+
+def _chosen(importer: Importer, node: Node, place: int, mask: View | np.ndarray) -> View | None:
+    """One of the values of a choice where it is chosen, else 0; None for a constant zero."""
+    values = importer.constants.get(node.inputs[place])
+    if values is not None:
+        values = _finite(values.astype(np.float64))
+        if not values.any():
+            return None
+        if isinstance(mask, np.ndarray):
+            raise ModelError("chooses among numbers of the file by what they are")
+        return affine_view(importer, mask, values, np.zeros(1))
+    view = importer.data(node, place)
+    if isinstance(mask, np.ndarray):
+        return affine_view(importer, view, mask, np.zeros(1))
+    if not _may_be_infinite(importer, view.layer):
+        return combine_views(importer, "multiply", view, mask)
+    bound = _scaled(importer, mask, float(np.finfo(np.float32).max))  # 0 where it is not chosen, else no bound
+    low = combine_views(importer, "minimum", view, bound)
+    return combine_views(importer, "maximum", low, _scaled(importer, bound, -1))
+
+
+def is_zero_or_one(importer: Importer, view: View) -> bool:
+    """True if a value is of the kind that comparisons give: 0 and 1."""
+    layer = importer.builder.layers.get(view.layer)
+    if isinstance(layer, Affine) and layer.activation == "identity":  # one less it
+        scale, shift = (importer.builder.tensors[f"{layer.name}.{part}"] for part in ("scale", "shift"))
+        layer = importer.builder.layers.get(layer.inputs[0]) if (scale == -1).all() and (shift == 1).all() else None
+    if isinstance(layer, Combine) and layer.operation in ("multiply", "maximum", "add"):
+        layer = importer.builder.layers.get(layer.inputs[0])
+    return isinstance(layer, Activation) and layer.activation in ("step", "sign")
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """Numbers with infinity as the largest float32, since 0 times infinity is no number."""
+    largest = float(np.finfo(np.float32).max)
+    return np.clip(values, -largest, largest)
+
+
+def _may_be_infinite(importer: Importer, name: str) -> bool:
+    """True if one of the last steps that compute a value may overflow."""
+    for _ in range(8):
+        layer = importer.builder.layers.get(name)
+        if layer is None:
+            return False
+        if isinstance(layer, Activation) and layer.activation in _UNBOUNDED:
+            return True
+        if isinstance(layer, Combine):
+            return layer.operation == "divide" or any(_may_be_infinite(importer, read) for read in set(layer.inputs))
+        name = layer.inputs[0]
+    return False
+
+
+def _shrink(importer: Importer, node: Node) -> None:
+    """x less `bias` above `lambd`, plus `bias` below -`lambd`, else 0."""
+    view, limit, bias = importer.data(node), number(node, "lambd", 0.5), number(node, "bias", 0.0)
+    if limit < 0:
+        raise ModelError(f"its lambd is {limit:g}, which is below 0")
+    if limit == bias:  # a softshrink: what a clip leaves over
+        importer.give(node, combine_views(importer, "subtract", view, clip(importer, view, -limit, limit)))
+        return
+    above = _comparison(importer, "Greater", view, limit)
+    below = _comparison(importer, "Less", view, -limit)
+    kept = combine_views(importer, "multiply", view, combine_views(importer, "add", above, below))
+    if bias:
+        moved = _scaled(importer, combine_views(importer, "subtract", below, above), bias)
+        kept = combine_views(importer, "add", kept, moved)
+    importer.give(node, kept)
+
+
+def _thresholded(importer: Importer, node: Node) -> None:
+    limit = number(node, "alpha", 1.0)
+    function = ("threshold", (limit,)) if limit else ("relu", ())
+    importer.give(node, activate(importer, importer.data(node), *function))
+
+
+def _round(importer: Importer, node: Node) -> None:
+    raise ModelError("rounds data to whole numbers, which is not supported; --output-name can name a value before it")
+
+
+OPERATORS = {
+    **dict.fromkeys((*_TURNED, "Equal"), _compare),
+    "Not": lambda importer, node: importer.give(node, _not(importer, importer.data(node))),
+    "And": _logic("multiply"),
+    "Or": _logic("maximum"),
+    "Xor": _xor,
+    "Where": _where,
+    "Shrink": _shrink,
+    "ThresholdedRelu": _thresholded,
+    "Floor": _round,
+    "Ceil": _round,
+    "Round": _round,
+}

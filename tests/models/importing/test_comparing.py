@@ -1,0 +1,144 @@
+"""Comparisons, logic and choices, as exporters write activations with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+from onnx_chain import Chain, assert_imports, ends, kinds
+from trninfer.models import Activation, Conv2d
+from trninfer.models.errors import ModelError
+from trninfer.models.importing import import_network
+
+BOOL, FLOAT = TensorProto.BOOL, TensorProto.FLOAT
+
+
+def image() -> Chain:
+    chain = Chain(2, 5, 4)
+    chain.conv((2, 3))
+    return chain
+
+
+@pytest.mark.parametrize("op", ["Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal"])
+@pytest.mark.parametrize("limit", [0.25, 0.0, "channels", "data", "first"])
+def test_comparisons(op: str, limit: object, tmp_path: Path) -> None:
+    chain = image()
+    x = chain.add("Clip", chain.constant(-1.0), chain.constant(0.25))  # so that some are equal to the limit
+    if limit == "channels":
+        chain.add(op, chain.constant(np.array([0.25, -0.1, -1.0]).reshape(1, 3, 1, 1)))
+    elif limit == "data":
+        other = chain.add("Mul", chain.constant(0.5))
+        chain.add(op, other, first=x)
+    elif limit == "first":
+        chain.add(op, x, first=chain.constant(0.25))
+    else:
+        chain.add(op, chain.constant(limit))
+    chain.add("Cast", to=FLOAT)
+    ends(chain, 3 * 3 * 2, tmp_path)
+
+
+@pytest.mark.parametrize("op", ["And", "Or", "Xor"])
+def test_logic_and_choice(op: str, tmp_path: Path) -> None:
+    chain = image()
+    x = chain.value
+    above = chain.add("Greater", chain.constant(0.1))
+    below = chain.add("Less", chain.constant(0.4), first=x)
+    both = chain.add(op, below, first=above)
+    condition = chain.add("Not") if op == "Xor" else both
+    y = chain.add("Neg", first=x)
+    chain.add("Where", x, y, first=condition)
+    ends(chain, 3 * 3 * 2, tmp_path)
+
+
+@pytest.mark.parametrize("op", ["And", "Or"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_logic_with_numbers_of_the_file(op: str, place: int, tmp_path: Path) -> None:
+    chain = image()
+    mask = chain.constant(np.random.default_rng(0).integers(0, 2, (1, 3, 3, 2)))
+    names = [chain.add("Greater", chain.constant(0.1)), chain.add("Cast", first=mask, to=BOOL)]
+    chain.add(op, names[1 - place], first=names[place])
+    chain.add("Cast", to=FLOAT)
+    ends(chain, 3 * 3 * 2, tmp_path)
+
+
+@pytest.mark.parametrize("values", [("x", 0.0), (0.0, "x"), (2.5, "x"), ("x", -1.5), (0.25, 4.0), ("x", "y")])
+def test_choices_among_data_and_numbers(values: tuple, tmp_path: Path) -> None:
+    chain = image()
+    names = {"x": chain.value}
+    names["y"] = chain.add("Relu")
+    chain.add("Greater", chain.constant(0.1), first=names["x"])
+    chosen = [names[value] if isinstance(value, str) else chain.constant(value) for value in values]
+    chain.add("Where", *chosen, first=chain.value)
+    ends(chain, 3 * 3 * 2, tmp_path)
+
+
+def test_what_is_not_chosen_may_be_infinite(tmp_path: Path) -> None:
+    """ELU and softplus as people spell them: the exponential of what is large is not chosen."""
+    chain = Chain(4)
+    x = chain.add("Mul", chain.constant(100.0))
+    large = chain.add("Exp")
+    above = chain.add("Greater", chain.constant(0.0), first=x)
+    chain.add("Where", x, large, first=above)
+    chain.add("Mul", chain.constant(0.01))
+    assert_imports(chain, tmp_path)
+
+
+@pytest.mark.parametrize("mask", [0, 1])
+def test_a_choice_by_numbers_of_the_file(mask: int, tmp_path: Path) -> None:
+    chain = image()
+    x = chain.value
+    y = chain.add("Relu")
+    chosen = np.random.default_rng(mask).integers(0, 2, (1, 3, 3, 2))
+    condition = chain.add("Cast", first=chain.constant(chosen), to=BOOL)
+    chain.add("Where", x, y, first=condition)
+    ends(chain, 3 * 3 * 2, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "count"), [({"lambd": 0.3}, 5), ({"lambd": 0.3, "bias": 0.3}, 2), ({"lambd": 0.2, "bias": 0.5}, 9)]
+)
+def test_shrinks(attributes: dict, count: int, tmp_path: Path) -> None:
+    chain = image()
+    chain.add("Shrink", **attributes)
+    imported = ends(chain, 3 * 3 * 2, tmp_path)
+    assert len(imported.network.layers) - 3 <= count
+
+
+def test_x_above_a_limit_is_one_activation(tmp_path: Path) -> None:
+    chain = image()
+    x = chain.value
+    chain.add("Greater", chain.constant(0.2))
+    chain.add("Where", x, chain.constant(0.0), first=chain.value)
+    imported = ends(chain, 3 * 3 * 2, tmp_path)
+    threshold = next(layer for layer in imported.network.layers if isinstance(layer, (Activation, Conv2d)))
+    assert (threshold.activation, threshold.activation_parameters) == ("threshold", (pytest.approx(0.2),))
+    assert len(kinds(imported)) == 3
+
+
+@pytest.mark.parametrize("alpha", [0.7, -0.2])
+def test_thresholded_relu(alpha: float, tmp_path: Path) -> None:
+    chain = image()
+    chain.add("ThresholdedRelu", alpha=alpha)
+    assert len(kinds(ends(chain, 3 * 3 * 2, tmp_path))) == 3
+
+
+@pytest.mark.parametrize(
+    ("add", "says"),
+    [
+        (lambda chain: chain.add("Greater", chain.constant(np.inf)), "compares with what is not finite numbers"),
+        (lambda chain: chain.add("Shrink", lambd=-1.0), "lambd is -1, which is below 0"),
+        (lambda chain: chain.add("Floor"), "rounds data to whole numbers"),
+        (lambda chain: chain.add("Cast", to=TensorProto.INT64), "casts data to whole numbers"),
+        (
+            lambda chain: chain.add("Where", chain.constant(0.0), chain.constant(0.0), first=chain.value),
+            "chooses among zeros alone",
+        ),
+    ],
+)
+def test_refusals(add, says: str, tmp_path: Path) -> None:
+    chain = image()
+    add(chain)
+    with pytest.raises(ModelError, match=says):
+        import_network(chain.save(tmp_path))
