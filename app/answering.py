@@ -21,7 +21,7 @@ from .options import AnswerOptions
 from .progress import progress_bar
 from .reports.emit import emit
 from .reports.html import write_report
-from .reports.report import LayerTable, Nones, Report, Score
+from .reports.report import SHOWN_ANSWERS, LayerTable, Nones, Report, Score
 from .reports.trace import write_trace
 from .text import count
 
@@ -127,7 +127,8 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
             report.score, report.none = inputs.score, noted.none
             report.errors = inputs.problems
             write_trace(options.trace, result.timelines, session.info.name)
-            write_report(options.report_file, report, result.timelines)
+            shown = replace(report, predictions=noted.first, answer_count=noted.total)
+            write_report(options.report_file, shown, result.timelines)
             answers.finish(report, options.quiet, options.top_k)
     return report
 
@@ -153,18 +154,21 @@ class _Noting:
         self._inputs = inputs
         self._sink = sink
         self._none_label = none_label
-        self._nones = self._total = 0
+        self._nones = self.total = 0
+        self.first: list[Prediction] = []  # for a page, which shows no more
 
     @property
     def none(self) -> Nones | None:
         """How many of the answers noted say none; None where the network has no label for it."""
-        return Nones(self._none_label, self._nones, self._total) if self._none_label else None
+        return Nones(self._none_label, self._nones, self.total) if self._none_label else None
 
     def note(self, predictions: Iterable[Prediction]) -> None:
         """Note answers that are in their sink already; they are gone through twice."""
-        for prediction in predictions if self._none_label else ():
-            self._total += 1
+        for prediction in predictions:
+            self.total += 1
             self._nones += prediction.label == self._none_label
+            if len(self.first) < SHOWN_ANSWERS:
+                self.first.append(prediction)
         self._inputs.note(predictions)
 
     def add(self, predictions: Sequence[Prediction]) -> bool:

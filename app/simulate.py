@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 
 from ..runtime.launch_options import Target
 from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain, reason
-from .option_groups import takes_options
+from .option_groups import takes_options, whole
 from .options import NkiVersion
 from .output import check_files, check_kept, write_output, write_stderr
 from .text import printable
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 HELP = """Run a script with `import nki` on the simulated NeuronCore; a line for each launch on standard error.
 
 The script runs as `python FILE ARGS` would, and its kernels with it; no Neuron package is needed. Options stand
-before FILE. A line tells the kernel, its arguments, the predicted time and what bounds it. The last tells what
+before FILE. A line tells the kernel, its arguments, the predicted time and what bounds it; below it stand the lines of
+the kernel that take most of the critical path, with what they spend it on. The last tells what
 `trninfer lint` finds: what the NKI compiler refuses although the kernel runs here.
 
 \b
@@ -58,10 +60,16 @@ def simulate(
         bool, typer.Option("--sanitize", help="Look for races, overlaps and lost values in every launch.")
     ] = False,
     nki: NkiVersion = None,
+    lines: Annotated[
+        int,
+        typer.Option(
+            "--lines", parser=whole(0, 1000), metavar="N", help="Tell the N lines of each kernel that take longest."
+        ),
+    ] = 3,
 ) -> None:
     """Run a file, tell each launch, and write the trace and page that were asked for."""
     from ..simulator import NkiValidationError
-    from ..simulator.script import line_of, run_script
+    from ..simulator.script import line_of, lines_of, run_script
 
     if not file.is_file():
         raise UsageError(f"{file}: {'no such file' if not file.exists() else 'not a regular file'}")
@@ -73,10 +81,13 @@ def simulate(
     trace, report = (Path(os.path.abspath(path)) if path is not None else None for path in (trace, report))
     source = Path(os.path.abspath(file))
     runs: list[Run] = []
+    started = time.perf_counter()
     keep = trace is not None or report is not None
 
     def observe(run: Run, shapes: list[str]) -> None:
         write_stderr(f"{printable(line_of(run, shapes))}\n")
+        for line in lines_of(run, lines):
+            write_stderr(f"{printable(line)}\n")
         for finding in run.findings:
             write_stderr(f"  {printable(str(finding))}\n")
         counts.append(len(run.findings))
@@ -92,24 +103,24 @@ def simulate(
         call = "the script has to call one with arrays, as in kernel(np.ones((128, 512), np.float32))"
         write_stderr(f"{printable(str(file))}: no kernel was launched; {call}\n")
     _tell_lint(source, str(file), nki)
-    if not _write_files(runs, trace, report):
+    if not _write_files(file.name, runs, time.perf_counter() - started, trace, report):
         status = BAD_USAGE
     if sum(counts) and not status:
         status = CHECK_FAILED
     raise typer.Exit(status)
 
 
-def _write_files(runs: list[Run], trace: Path | None, report: Path | None) -> bool:
+def _write_files(source: str, runs: list[Run], seconds: float, trace: Path | None, report: Path | None) -> bool:
     """Write what was asked for, each whatever becomes of the other; True if all went well.
 
     Where the script removed the folder that a file goes to, it is made again.
     """
     from ..simulator import write_trace
-    from ..simulator.html import page
+    from .reports.html import page_of_launches
 
     files: tuple[tuple[str, Path | None, Callable[[Path], None]], ...] = (
         ("--trace", trace, lambda path: write_trace(os.path.realpath(path), runs)),
-        ("--report", report, lambda path: write_output(page(runs), path, "--report")),
+        ("--report", report, lambda path: write_output(page_of_launches(source, runs, seconds), path, "--report")),
     )
     well = True
     for option, path, write in files:

@@ -1,20 +1,21 @@
-"""Launches as HTML that stands alone: what a notebook shows of a run, and a page of several."""
+"""A launch as HTML that stands alone: what a notebook shows of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from html import escape
 from typing import Any
 
+from .by_line import told, told_critical
 from .timing.trace import place, title_of
 
 WIDTH, ROW, LABEL = 960, 18, 130  # pixels of the drawing, of a row of it, of the names before it
+SHOWN_LINES = 5
 MOST_QUEUES = 4  # DMA queues that are drawn; the figures count all
 _COLOURS = {"tensor": "#2f6fb0", "vector": "#3a9a5c", "scalar": "#c07a1a", "gpsimd": "#8a5bb5", "dma": "#777777"}
 
 
 def fragment(run: Any) -> str:
-    """One launch: a line of figures, the timeline of every engine, and their shares."""
+    """One launch: a line of figures, the timeline of every engine, their shares, and the lines that take longest."""
     note = f'<div style="font-size:12px">{escape(run.note)}</div>' if run.note else ""
     memory = run.memory
     figures = (
@@ -22,26 +23,20 @@ def fragment(run: Any) -> str:
         f"{len(run.program)} instructions, MFU {run.mfu:.1%}, {run.hbm_bytes:,} bytes of HBM, "
         f"{memory.sbuf_bytes:,} bytes of an SBUF partition, {memory.psum_banks} PSUM banks"
     )
+    lines = "".join(f"<li>{escape(told(line))}</li>" for line in run.lines[:SHOWN_LINES])
     shares = ", ".join(f"{name} {use.share:.0%}" for name, use in run.engines.items() if use.busy_ns)
     return (
         f'<div style="font-family:sans-serif;font-size:13px;color:#222;background:#fff"><div>{figures}</div>{note}'
-        f"{_timeline(run)}<div>busy: {shares}</div></div>"
-    )
-
-
-def page(runs: Iterable[Any]) -> str:
-    """A whole HTML page of launches, in order."""
-    parts = "\n<hr>\n".join(fragment(run) for run in runs)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>trninfer simulate</title></head>\n'
-        f"<body>\n{parts}\n</body></html>\n"
+        f"{_timeline(run)}<div>busy: {shares}</div><div>critical path: {escape(told_critical(run))}</div>"
+        f"<ol>{lines}</ol></div>"
     )
 
 
 def _timeline(run: Any) -> str:
     """An SVG with a row for every engine; work that is less than a pixel apart is drawn as one."""
     events = run.timeline
-    end = max([event.done_ns for event in events], default=0.0) or 1.0
+    launch = 1000 * run.launch_us
+    end = 1000 * run.latency_us or 1.0
     scale = (WIDTH - LABEL) / end
     rows: dict[str, list[Any]] = {}
     for event in events:
@@ -56,7 +51,7 @@ def _timeline(run: Any) -> str:
         top = number * ROW
         parts.append(f'<text x="0" y="{top + 13}" font-size="11">{escape(title_of(name))}</text>')
         colour = next((c for key, c in _COLOURS.items() if key in name), "#777777")
-        for start, stop, label in _pieces(rows[name], scale):
+        for start, stop, label in _pieces(rows[name], scale, launch):
             parts.append(
                 f'<rect x="{LABEL + start:.1f}" y="{top + 2}" width="{max(stop - start, 0.5):.1f}" height="{ROW - 4}" '
                 f'fill="{colour}"><title>{escape(label)}</title></rect>'
@@ -68,12 +63,12 @@ def _timeline(run: Any) -> str:
     return "".join(parts)
 
 
-def _pieces(events: list[Any], scale: float) -> list[tuple[float, float, str]]:
-    """(left, right, title) in pixels of what one engine does."""
+def _pieces(events: list[Any], scale: float, launch: float) -> list[tuple[float, float, str]]:
+    """(left, right, title) in pixels of what one engine does after a launch of so many nanoseconds."""
     pieces: list[tuple[float, float, str]] = []
     first, count, left, right = events[0], 0, 0.0, -2.0
     for event in events:
-        start, stop = event.start_ns * scale, event.end_ns * scale
+        start, stop = (launch + event.start_ns) * scale, (launch + event.end_ns) * scale
         if count and start - right < 1.0:
             count += 1
             right = max(right, stop)

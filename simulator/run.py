@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import html
+from .by_line import LineTime, line_times
 from .errors import require
 from .instruction import Instruction
 from .program_timing import EngineUse, Event, ProgramTiming, peak_flops
@@ -17,6 +18,7 @@ from .timing.capacity import Memory
 from .timing.constants import scaled_note
 from .timing.critical_path import RESOURCES, Step, critical_times
 from .timing.expected_error import expected_error, kind_of
+from .timing.memory_use import REGIONS, MemoryUse, memory_use
 from .timing.schedule import QUEUES
 
 BUSY_SHARE = 0.5  # of the kernel, from which an engine counts as the one that bounds it for expected errors
@@ -98,6 +100,13 @@ class Run:
         """Peak SBUF bytes of a partition and PSUM banks, in program order."""
         return self.prediction.memory
 
+    def memory_use(self, region: str = "sbuf") -> MemoryUse:
+        """What "sbuf" or "psum" holds over the time, of the core that ends last, and the tiles at its peak."""
+        require(region in REGIONS, f"memory_use: region {region!r}; allowed: {', '.join(REGIONS)}")
+        prediction = self.prediction
+        last = max(range(prediction.cores), key=lambda core: prediction.schedules[core].makespan)
+        return memory_use(prediction.programs[last], prediction.schedules[last], prediction.target, region)
+
     @property
     def flops(self) -> int:
         """Operations asked for: 2 a multiply-accumulate, 1 an elementwise operation."""
@@ -150,6 +159,11 @@ class Run:
         total = {name: sum(spent.get(name, 0) for spent in lines.values()) for name in RESOURCES}
         return Critical(_microseconds(total), {line: _microseconds(spent) for line, spent in lines.items()})
 
+    @cached_property
+    def lines(self) -> tuple[LineTime, ...]:
+        """Critical and busy time by line of the kernel, the line with most critical time first."""
+        return line_times(self)
+
     @property
     def bound_by(self) -> str:
         """The resource with most of the critical time: launch, dma_issue, dma_latency, dma_bandwidth, tensor, vector,
@@ -192,7 +206,7 @@ class Run:
     def trace(self) -> dict[str, Any]:
         """The timeline as a Chrome trace (an object that json.dumps takes), for Perfetto."""
         parts = self.parts.spans if self.parts else ()
-        return trace.chrome_trace([(self.name, self.launch_us, self.timeline, parts)])
+        return trace.chrome_trace([(self.name, self.launch_us, self.timeline, parts, self.critical_path)])
 
     def __repr__(self) -> str:
         return f"<Run of {self.name} on {self.target}: {len(self.program)} instructions>"
@@ -206,5 +220,9 @@ def _microseconds(spent: dict[str, int]) -> dict[str, float]:
 def write_trace(path: str | Path, runs: Iterable[Run]) -> None:
     """Write the timelines of runs, one after the other, as a Chrome trace JSON file that opens in Perfetto."""
     trace.write(
-        Path(path), [(run.name, run.launch_us, run.timeline, run.parts.spans if run.parts else ()) for run in runs]
+        Path(path),
+        [
+            (run.name, run.launch_us, run.timeline, run.parts.spans if run.parts else (), run.critical_path)
+            for run in runs
+        ],
     )

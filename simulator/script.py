@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import install, kernel
+from .by_line import told
 from .chip import TARGET_VARIABLE, find_target
 from .nki_version import checked, using
 from .run import Run
@@ -75,6 +76,11 @@ def line_of(run: Run, shapes: list[str]) -> str:
     predicted = f"{run.latency_us:.1f} us predicted, bound by {run.bound_by}{note}"
     cores = f", {run.prediction.cores} cores" if run.prediction.cores > 1 else ""
     return f"{run.name}({', '.join(shapes)}) on {run.target}{cores}: {predicted}"
+
+
+def lines_of(run: Run, most: int) -> list[str]:
+    """The lines of the kernel that take most of the critical path, one a line of text."""
+    return [f"  {told(line)}" for line in run.lines[:most]]
 
 
 def _show(error: BaseException, script: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..output import write_output
 
 if TYPE_CHECKING:
+    from ...simulator import Run
     from .regression import BaselineComparison
     from .report import Report
 
@@ -30,3 +31,54 @@ def write_report(
     from .html_page import render_page
 
     write_output(render_page(report, timelines, comparison), path, "--report")
+
+
+def page_of_launches(source: str, runs: Sequence[Run], seconds: float) -> str:
+    """The page of kernels that a script launched, in their order, on the simulator."""
+    from ...runtime.backend import BackendInfo
+    from ...runtime.timing import LayerTiming
+    from .html_page import render_page
+    from .report import LayerTable, Report
+
+    targets = ",".join(dict.fromkeys(run.target for run in runs)) or "trn2"
+    report = Report.on("simulate", source, BackendInfo("sim", targets, "predicted", "predicted"), "")
+    notes = dict.fromkeys(run.note for run in runs if run.note)
+    report.latency_note = "; ".join(notes) or None
+    report.host_seconds = seconds
+    total = sum(run.latency_us for run in runs)
+    names = _numbered([run.name for run in runs])
+    rows = [
+        LayerTiming(
+            name=name,
+            kernel=run.name,
+            input_shape=(),
+            output_shape=(),
+            flops=run.flops,
+            hbm_bytes=run.hbm_bytes,
+            latency_us=run.latency_us,
+            latency_us_p99=None,
+            share=run.latency_us / total if total else 0.0,
+            bound_by=run.bound_by,
+            mfu=run.mfu,
+            latency_error=run.latency_error,
+            hardware_flops=run.hardware_flops,
+            hfu=run.hfu,
+            active_us=run.latency_us,
+            critical=run.critical.by_resource,
+            sbuf_peak_bytes=run.memory.sbuf_bytes,
+        )
+        for name, run in zip(names, runs)
+    ]
+    if rows:
+        report.tables.append(LayerTable(source, "", tuple(rows)))
+    return render_page(report, list(zip(names, runs)), None)
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Names with a number after those that come again."""
+    counts: dict[str, int] = {}
+    found = []
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+        found.append(name if counts[name] == 1 else f"{name} #{counts[name]}")
+    return found

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _WIDTH, _HEIGHT = 960, 470
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 24, 20, 56
+_PARTS = (0.55, 0.35, 0.75, 0.2)  # of a sloping roof, at which its name may stand
+RING = 1.1  # times what the model counts, from which what the array did is drawn too
 _FP32_PASSES = 4  # of the PE array in a float32 matmul (peak fp32 FLOPS in AWS's architecture guides)
 
 
@@ -98,13 +100,14 @@ class Roof:
 
 @dataclass(frozen=True)
 class Point:
-    """A layer on the roofline: FLOP a byte, FLOP/s."""
+    """A layer on the roofline: FLOP a byte, FLOP/s of the model and (0 where it is not known) of the PE array."""
 
     name: str
     intensity: float
     rate: float
     share: float
     layer: LayerTiming
+    hardware_rate: float = 0.0
 
 
 def roofs(target: str, dtype: str) -> tuple[Roof, ...]:
@@ -131,9 +134,12 @@ def points(tables: Sequence[LayerTable]) -> tuple[list[Point], list[str]]:
     for table in tables:
         for layer in table.layers:
             name = f"{table.prefix}{layer.name}"
-            if layer.flops and layer.hbm_bytes and layer.latency_us:
-                rate = layer.flops / layer.latency_us * 1e6
-                found.append(Point(name, layer.flops / layer.hbm_bytes, rate, layer.latency_us / total, layer))
+            span = layer.latency_us if layer.active_us is None else layer.active_us
+            if layer.flops and layer.hbm_bytes and span:
+                flops = min(layer.flops, layer.hardware_flops) if layer.mfu and layer.hardware_flops else layer.flops
+                hardware = layer.hardware_flops / span * 1e6
+                share = layer.latency_us / total if total else 0.0
+                found.append(Point(name, flops / layer.hbm_bytes, flops / span * 1e6, share, layer, hardware))
             else:
                 without.append(name)
     return found, without
@@ -144,16 +150,28 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
     limits = roofs(target, dtype)
     layers, without = points(tables)
     axes = _Axes(layers, limits)
-    marks = [*axes.grid(), *(axes.roof(roof, limits) for roof in limits)]
+    marks = [*axes.grid()]
     circles = [  # the smaller ones above the larger ones
         (point, axes.x(point.intensity), axes.y(point.rate), 4 + 14 * math.sqrt(point.share))
         for point in sorted(layers, key=lambda point: -point.share)
     ]
     taken = [(x - radius, y - radius, x + radius, y + radius) for _, x, y, radius in circles]
+    crowd = [(x, y, radius) for _, x, y, radius in circles]
+    crowd += [(x, axes.y(point.hardware_rate), 30.0) for point, x, *_ in circles if point.hardware_rate]
+    marks += [axes.roof(roof, limits, crowd) for roof in limits]
     taken += [
         (_WIDTH - _RIGHT - 200, y - 20, _WIDTH - _RIGHT, y) for y in (axes.y(r.value) for r in limits if not r.slope)
     ]
     labels = []
+    for point, x, y, _ in circles:
+        if point.hardware_rate > RING * point.rate:
+            high, own = axes.y(point.hardware_rate), bound_class(point.layer)
+            marks.append(
+                element(
+                    "line", x1=f"{x:.1f}", x2=f"{x:.1f}", y1=f"{y:.1f}", y2=f"{high + 4:.1f}", class_=f"reach {own}"
+                )
+            )
+            marks.append(element("circle", cx=f"{x:.1f}", cy=f"{high:.1f}", r=4, class_=f"ring {own}"))
     for point, x, y, radius in circles:
         marks.append(
             element(
@@ -175,8 +193,9 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
     )  # fmt: skip
     left_out = f" Without arithmetic or traffic, so not on the chart: {', '.join(without)}." if without else ""
     told = (
-        f"Operations a second ({kind}, launch included) against operations for each byte of HBM traffic. A circle's "
-        "area is the layer's share of the time. Under a sloping roof memory bounds, under a flat one the PE array."
+        f"Operations a second ({kind}, while the layer's own instructions run) against operations for each byte of HBM "
+        "traffic. A circle's area is the layer's share of the time; a ring above it is what the PE array multiplied in "
+        "all (HFU). Under a sloping roof memory bounds, under a flat one the PE array."
         f"{left_out}"
     )
     return element("figure", svg, element("figcaption", told), class_="roofline")
@@ -186,6 +205,7 @@ def _describe(point: Point, kind: str) -> str:
     return (
         f"{point.name}: {quantity(point.rate, 'FLOP/s')}, {point.intensity:.3g} FLOP/byte, "
         f"{microseconds(point.layer.latency_us)} \u00b5s {kind} ({percent(point.share)}), "
+        f"MFU {percent(point.layer.mfu or 0.0)}, HFU {percent(point.layer.hfu or 0.0)}, "
         f"bound by {point.layer.bound_by or 'unknown'}"
     )
 
@@ -215,7 +235,8 @@ class _Axes:
         ridge = max(flat) / min(roof.value for roof in limits if roof.slope)
         # At least two decades left of the ridge and two below the lowest flat roof, where the layers are few and fast.
         intensities = [*(point.intensity for point in layers), ridge / 100, ridge]
-        rates = [*(point.rate for point in layers), min(flat) / 100, max(flat)]
+        rates = [*(point.rate for point in layers), *(p.hardware_rate for p in layers if p.hardware_rate)]
+        rates += [min(flat) / 100, max(flat)]
         self.low = math.floor(math.log10(min(intensities)) - 0.05), math.floor(math.log10(min(rates)) - 0.05)
         self.high = math.log10(max(intensities)) + 0.9, math.log10(max(rates)) + 0.35
 
@@ -248,8 +269,9 @@ class _Axes:
         marks.append(element("text", "FLOP/s", x=8, y=_TOP - 4, class_="title"))
         return marks
 
-    def roof(self, roof: Roof, limits: Sequence[Roof]) -> Markup:
-        """A roof as a line up to where it meets the highest of the other kind, with its name and figure."""
+    def roof(self, roof: Roof, limits: Sequence[Roof], circles: Sequence[tuple[float, float, float]]) -> Markup:
+        """A roof as a line up to where it meets the highest of the other kind, with its name and figure where no circle
+        is in the way."""
         peak = max(other.value for other in limits if not other.slope)
         highest = roof.value == max(other.value for other in limits if other.slope == roof.slope)
         if roof.slope:
@@ -269,7 +291,10 @@ class _Axes:
         if not roof.slope:
             label = element("text", name, x=f"{x2 - 6:.1f}", y=f"{y1 - 6:.1f}", class_="roof-label", text_anchor="end")
         else:
-            x, y = x1 + 0.55 * (x2 - x1), y1 + 0.55 * (y2 - y1)
+            places = [(x1 + part * (x2 - x1), y1 + part * (y2 - y1)) for part in _PARTS]
+            reach = 3.2 * len(name)
+            crowded = [sum(math.hypot(x - cx, y - cy) < reach + r for cx, cy, r in circles) for x, y in places]
+            x, y = places[crowded.index(min(crowded))]
             angle = math.degrees(math.atan2(y2 - y1, x2 - x1))
             label = element(
                 "text", name, x=f"{x:.1f}", y=f"{y + (-7 if highest else 16):.1f}", class_="roof-label",

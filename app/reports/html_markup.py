@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ..text import printable
 
-_EMPTY = ("meta", "path", "rect", "circle", "line")  # have no end tag where nothing is inside
+_EMPTY = ("meta", "img", "path", "rect", "circle", "line")  # have no end tag where nothing is inside
 
 
 class Markup(str):

@@ -11,6 +11,7 @@ from ...version import __version__
 from . import html_tables as tables
 from .html_charts import bound_legend, roofline, time_bar
 from .html_markup import Markup, element, fragment, microseconds, percent, quantity
+from .html_memory import line_section, memory_section
 from .html_timeline import collect, timeline_section
 from .regression import verdict
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 # Nothing may be loaded from anywhere: should a name that is shown ever pass for markup, it still could not ask for
 # anything.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 ONE_LAUNCH = "run_network"  # the kernel of a row that stands for a launch of all layers
 
@@ -50,15 +51,17 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
         _header(report, name),
         _tiles(report),
         _checks(report, comparison),
+        element("section", element("h2", "Answers"), tables.answer_table(report)) if report.predictions else None,
         element("section", tables.comparison_table(comparison)) if comparison is not None else None,
         _layers(report),
         element("section", tables.worker_table(report.cores, _label(report))) if report.cores is not None else None,
         _timeline(report, timelines),
+        line_section(timelines) if _is_of_kernels(report, timelines) else None,
+        _memory(timelines),
         _roofline(report),
         _advice(report),
         _suite(report),
         _sweep(report),
-        element("section", tables.answer_table(report)) if report.predictions else None,
         _footer(report),
     )
     head = fragment(
@@ -82,7 +85,7 @@ def _header(report: Report, name: str) -> Markup:
     facts = [
         element("li", f"{_label(report)} times", class_=f"kind {report.latency_kind}"),
         element("li", report.target.replace(",", ", ")),
-        element("li", report.dtype.replace(",", ", ")),
+        element("li", report.dtype.replace(",", ", ")) if report.dtype else None,
         element("li", f"backend {report.backend}"),
     ]
     return element(
@@ -179,7 +182,7 @@ def _layers(report: Report) -> Markup | None:
         ),
         element(
             "section",
-            element("h2", "Layer by layer"),
+            element("h2", "Launch by launch" if report.command == "simulate" else "Layer by layer"),
             [tables.layer_table(table, _label(report), report.backend == "neuron") for table in report.tables],
         ),
     )
@@ -190,9 +193,21 @@ def _timeline(report: Report, timelines: Sequence[tuple[str, Any]]) -> Markup | 
         return None
     launches = "One launch"
     if len(timelines) > 1:
-        launches = f"The first batch, {len(timelines)} launches after each other"
+        first = "" if report.command == "simulate" else "The first batch, "
+        launches = f"{first}{len(timelines)} launches after each other"
     note = f"{launches}, as {report.latency_kind}. The grey line under a name is what the launch itself takes."
     return timeline_section(collect(timelines), note, report.latency_kind)
+
+
+def _is_of_kernels(report: Report, timelines: Sequence[tuple[str, Any]]) -> bool:
+    """Whether the page is of kernels by themselves, whose lines are of use to a reader."""
+    return report.command == "simulate" or (report.model is None and len(timelines) == 1)
+
+
+def _memory(timelines: Sequence[tuple[str, Any]]) -> Markup | None:
+    """Of the launch that takes longest."""
+    runs = [run for _, run in timelines if hasattr(run, "memory_use") and run.program]
+    return memory_section(max(runs, key=lambda run: run.latency_us)) if runs else None
 
 
 def _roofline(report: Report) -> Markup | None:

@@ -40,7 +40,7 @@
 
   // A block: start, duration, launch, text of its operation and line, bytes, flops, instructions in it, busy time.
   const [START, LENGTH, LAUNCH, OP, LINE, BYTES, FLOPS, COUNT, BUSY] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
-  const LEFT = 108, TOP = 24, GAP = 6;
+  const LEFT = Math.min(108, Math.round(0.26 * document.documentElement.clientWidth)), TOP = 24, GAP = 6;
   let y = TOP;
   const lanes = [{ title: "Launch", y, height: 22 }];
   y += 22 + GAP;
@@ -54,7 +54,7 @@
 
   function readColours() {
     const style = getComputedStyle(document.documentElement);
-    for (const name of ["card", "ink", "soft", "faint", "line", "shade", "tensor", "vector", "scalar", "gpsimd", "dma"]) {
+    for (const name of ["card", "ink", "soft", "faint", "line", "shade", "tensor", "vector", "scalar", "gpsimd", "dma", "issue", "flight", "signal", "latency"]) {
       colours[name] = style.getPropertyValue(`--${name}`).trim();
     }
   }
@@ -109,6 +109,13 @@
     context.fillText(shown, left + 4, middle);
   }
 
+  // What a step of the critical path was spent on comes first in its words.
+  const RESOURCES = {
+    tensor: "tensor", vector: "vector", scalar: "scalar", gpsimd: "gpsimd", dma_bandwidth: "dma", dma_issue: "issue",
+    dma_latency: "flight", semaphore: "signal", other_core: "signal",
+  };
+  const resourceOf = (block) => colours[RESOURCES[texts[block[OP]].split(":")[0]]] ?? colours.faint;
+
   // A colour for each layer by its name, the same in every pass; neighbours lie far apart on the circle of hues.
   const hues = new Map();
   for (const [name] of launches) if (!hues.has(name)) hues.set(name, (hues.size * 137.5) % 360);
@@ -151,7 +158,7 @@
         const left = Math.max(place(block[START]), LEFT - 2);
         const room = Math.min(place(block[START] + block[LENGTH]), width + 2) - left;
         context.globalAlpha = block[COUNT] > 1 ? 0.25 + 0.75 * (block[BUSY] / block[LENGTH]) : 1;
-        context.fillStyle = layered ? colourOf(block[LAUNCH]) : colours[track.kind];
+        context.fillStyle = track.kind === "critical" ? resourceOf(block) : layered ? colourOf(block[LAUNCH]) : colours[track.kind];
         context.fillRect(left, top, Math.max(room > 4 ? room - 1 : room, 0.7), height);
         context.globalAlpha = 1;
         if (room > 48 && height > 18) {
@@ -170,11 +177,12 @@
 
   function drawOverview() {
     const context = prepare(overview, STRIP);
-    const engines = tracks.filter((track) => track.kind !== "dma");
+    const shown = tracks.filter((track) => track.kind !== "critical");
+    const engines = shown.filter((track) => track.kind !== "dma");
     const across = (ns) => LEFT + (ns / total) * (width - LEFT);
     context.fillStyle = colours.shade;
     context.fillRect(LEFT, 0, width - LEFT, STRIP);
-    tracks.forEach((track) => {
+    shown.forEach((track) => {
       const row = Math.min(engines.indexOf(track) < 0 ? engines.length : engines.indexOf(track), engines.length);
       const height = STRIP / (engines.length + 1);
       context.fillStyle = colours[track.kind];

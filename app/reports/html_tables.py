@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from .html_charts import bound_class
 from .html_markup import Markup, element, microseconds, percent, quantity, shape_text
+from .report import SHOWN_ANSWERS
 from .resources import short, title
+from .thumbnails import thumbnail
 
 if TYPE_CHECKING:
     from ...runtime.measure.suites import SuiteRow
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from ...runtime.timing import LayerTiming
     from .regression import BaselineComparison, ComparedRow
     from .report import Cores, LayerTable, NetworkAdvice, Report
-
-SHOWN_ANSWERS = 200
 
 Heading = tuple[str, bool]  # text, whether the column has numbers
 
@@ -50,11 +50,11 @@ def layer_table(layers: LayerTable, label: str, host: bool) -> Markup:
     """A row a launch of a kernel. `label` says what its times are; of round trips from a host no bandwidth is told."""
     p99 = any(layer.latency_us_p99 is not None for layer in layers.layers)
     device = any(layer.device_us is not None for layer in layers.layers)
+    shapes = any(layer.input_shape for layer in layers.layers)
     headings: list[Heading] = [
-        ("layer", False),
+        ("layer" if shapes else "launch", False),
         ("kernel", False),
-        ("input", False),
-        ("output", False),
+        *([("input", False), ("output", False)] if shapes else []),
         (f"{label} \u00b5s", True),
         *([("p99 \u00b5s", True)] if p99 else []),
         *([("measured, device \u00b5s", True)] if device else []),
@@ -70,7 +70,7 @@ def layer_table(layers: LayerTable, label: str, host: bool) -> Markup:
     rows = [_layer_row(layers.prefix, layer, total, p99, device, host) for layer in layers.layers]
     foot = element(
         "tr",
-        element("th", "total", scope="row", colspan=4),
+        element("th", "total", scope="row", colspan=4 if shapes else 2),
         cell(microseconds(total), total),
         element("td", colspan=4 + p99 + device),
         _quantity_cell(sum(layer.flops for layer in layers.layers), "FLOP"),
@@ -89,8 +89,8 @@ def _layer_row(prefix: str, layer: LayerTiming, total: float, p99: bool, device:
         "tr",
         element("th", layer.name, scope="row", data_launch=f"{prefix}{layer.name}"),
         cell(layer.kernel, class_="code"),
-        cell(shape_text(layer.input_shape)),
-        cell(shape_text(layer.output_shape)),
+        cell(shape_text(layer.input_shape)) if layer.input_shape else None,
+        cell(shape_text(layer.output_shape)) if layer.input_shape else None,
         cell(microseconds(layer.latency_us), layer.latency_us),
         _microseconds_cell(layer.latency_us_p99) if p99 else None,
         _microseconds_cell(layer.device_us) if device else None,
@@ -244,18 +244,45 @@ def _starred(point: SweepPoint) -> str:
 
 
 def answer_table(report: Report) -> Markup:
-    """What the network answered, the first SHOWN_ANSWERS of it."""
+    """What the network answered, the first SHOWN_ANSWERS of it, beside small pictures where the inputs are such; then
+    what could not be answered."""
     shown = report.predictions[:SHOWN_ANSWERS]
+    pictures = report.command == "classify"
     rows = [
         element(
             "tr",
-            element("th", str(answer.input), scope="row"),
+            _picture(str(answer.input)) if pictures else None,
+            element("th", str(answer.input), scope="row", class_="wrap"),
             cell(report.word_for(answer.text)),
-            cell("" if answer.probability is None else f"{answer.probability:.4f}", answer.probability),
+            _probability(answer.probability),
         )
         for answer in shown
     ]
-    total = len(report.predictions)
+    rows += [
+        element(
+            "tr",
+            element("td") if pictures else None,
+            element("th", str(problem.input), scope="row", class_="wrap"),
+            element("td", problem.message, colspan=2, class_="wrap"),
+            class_="regression",
+        )
+        for problem in report.errors[:SHOWN_ANSWERS]
+    ]
+    total = len(report.predictions) if report.answer_count is None else report.answer_count
     caption = f"Answers, {len(shown)} of {total:,}" if len(shown) < total else "Answers"
-    first = "row" if report.command == "ffnn" else "input"
-    return table(caption, [(first, False), ("label", False), ("probability", True)], rows)
+    first: list[Heading] = [("", False)] if pictures else []
+    name = "row" if report.command == "ffnn" else "input"
+    return table(caption, [*first, (name, False), ("label", False), ("probability", True)], rows)
+
+
+def _picture(name: str) -> Markup:
+    source = thumbnail(name)
+    return element("td", element("img", src=source, alt="") if source else None, class_="picture")
+
+
+def _probability(value: float | None) -> Markup:
+    """A probability with a bar."""
+    if value is None:
+        return cell("")
+    bar = element("span", class_="meter tensor", style=f"width:{100 * min(max(value, 0.0), 1.0):.2f}%")
+    return element("td", bar, element("span", f"{value:.4f}"), class_="num share", data_value=f"{value:.17g}")

@@ -90,8 +90,8 @@ class Timeline:
 
     @property
     def instructions(self) -> int:
-        """On all tracks."""
-        return sum(len(track.spans) for track in self.tracks)
+        """On all tracks but that of the critical path."""
+        return sum(len(track.spans) for track in self.tracks if track.kind != "critical")
 
 
 def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
@@ -110,6 +110,12 @@ def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
                 event.bytes, event.flops,
             )  # fmt: skip
             tracks.setdefault(_track(event.engine), []).append(span)
+        for step in getattr(run, "critical_path", ()):
+            own = run.parts.owners[step.position] if run.parts else 0
+            words = f"{step.resource}: {step.name or step.op}"
+            tracks.setdefault(("critical", 0), []).append(
+                InstructionSpan(work + step.start_ns, work + step.end_ns, first + own, words, _short(step.line), 0, 0)
+            )
         end = clock + run.latency_us * 1000
         if run.parts:
             launches.append(LaunchSpan(name, clock, work, work))
@@ -119,25 +125,39 @@ def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
         else:
             launches.append(LaunchSpan(name, clock, work, end))
         clock = end
-    order = {kind: position for position, kind in enumerate((*ENGINES, "dma load", "dma store"))}
     found = []
-    for kind, lane in sorted(tracks, key=lambda key: (order[key[0]], key[1])):
-        found.append(Track(kind.partition(" ")[0], _title(kind, lane), sorted(tracks[kind, lane])))
+    for kind, lane in sorted(tracks, key=_place):
+        found.append(Track(_core_of(kind)[1].partition(" ")[0], _title(kind, lane), sorted(tracks[kind, lane])))
     return Timeline(tuple(launches), tuple(found), any(run.parts for _, run in runs))
 
 
 def _track(engine: str) -> tuple[str, int]:
-    """`dma load 9` as ("dma load", 5): queues beyond the last lane share it."""
-    if engine in ENGINES:
+    """`dma load 9` as ("dma load", 5): queues beyond the last lane share it. On two cores, after "core 1 "."""
+    if engine in ENGINES or engine.rpartition(" ")[2] in ENGINES:
         return engine, 0
     kind, _, number = engine.rpartition(" ")
     return kind, min(int(number), MAX_LANES - 1)
 
 
+def _place(key: tuple[str, int]) -> tuple[str, int, int]:
+    """Where a track stands: the critical path, then core by core the engines and the DMA queues."""
+    core, kind = _core_of(key[0])
+    order = ("critical", *ENGINES, "dma load", "dma store")
+    return ("" if kind == "critical" else core), order.index(kind), key[1]
+
+
+def _core_of(kind: str) -> tuple[str, str]:
+    """`core 1 dma load` as ("core 1 ", "dma load"); the first is "" where there is one core."""
+    return (kind[:7], kind[7:]) if kind.startswith("core ") else ("", kind)
+
+
 def _title(kind: str, lane: int) -> str:
+    core, kind = _core_of(kind)
     if kind in ENGINES:
-        return ENGINES[kind]
-    return f"DMA {kind.partition(' ')[2]} {lane}{' and up' if lane == MAX_LANES - 1 else ''}"
+        return core + ENGINES[kind]
+    if kind == "critical":
+        return "Critical path"
+    return f"{core}DMA {kind.partition(' ')[2]} {lane}{' and up' if lane == MAX_LANES - 1 else ''}"
 
 
 def _short(line: tuple[str, int]) -> str:
@@ -188,7 +208,7 @@ def merge(spans: Iterable[InstructionSpan], resolution: float) -> list[Block]:
 def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
     """The section of the page: the canvas with its data, a picture where there is no script, and what was merged."""
     blocks, resolution = thin(timeline, MAX_BLOCKS)
-    shown = sum(map(len, blocks))
+    shown = sum(len(row) for track, row in zip(timeline.tracks, blocks) if track.kind != "critical")
     told = f"All {timeline.instructions:,} instructions are drawn, each as a block of its own."
     if shown < timeline.instructions:
         near = f", or start in the same {resolution:g} ns of a grid" if resolution else ""

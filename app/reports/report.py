@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ...runtime.verify import Verification
 
 
+SHOWN_ANSWERS = 200  # of a page
+
+
 @dataclass(frozen=True)
 class Score:
     """Answers that agree with the labels given."""
@@ -130,6 +133,7 @@ class Report:
     comparison: BackendComparison | None = None  # the chip beside the simulator
     tables: list[LayerTable] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
+    answer_count: int | None = None  # of which `predictions` are the first; None: they are all
     suite: list[SuiteRow] | None = None
     sweep: list[SweepPoint] | None = None
     latency_limit_us: float | None = None  # of a sweep's best points

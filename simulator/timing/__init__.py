@@ -12,6 +12,7 @@ clock.py          the Tensor Engine's clock, cold and warm
 schedule.py       the discrete-event simulation, and what it assumes of the compiler
 critical_path.py  what each nanosecond of a schedule was spent on
 what_if.py        a program on a machine one of whose resources is faster
+memory_use.py     what SBUF and PSUM hold over the time, tile by tile
 trace.py          timelines for Perfetto
 
 Not modelled: spills and other instructions that the compiler adds, instruction fetch, register and address arithmetic,

@@ -13,9 +13,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .critical_path import Step
+
 TITLES = {
     "launch": "Launch",
     "part": "Layers",
+    "critical": "Critical path",
     "tensor": "Tensor Engine",
     "vector": "Vector Engine",
     "scalar": "Scalar Engine",
@@ -24,20 +27,26 @@ TITLES = {
 ORDER = tuple(TITLES)  # of the tracks from the top; DMA queues follow
 
 
-Launches = Iterable[tuple[str, float, Sequence[Any], Sequence[tuple[str, float, float]]]]
+Launches = Iterable[tuple[str, float, Sequence[Any], Sequence[tuple[str, float, float]], Sequence[Step]]]
 
 
 def chrome_trace(launches: Launches) -> dict[str, Any]:
-    """A trace of launches after each other: name, microseconds before the kernel's work, timeline, and the spans of its
-    parts (name, start_ns, end_ns), if it has any."""
+    """A trace of launches after each other: name, microseconds before the kernel's work, timeline, the spans of its
+    parts (name, start_ns, end_ns), if it has any, and the steps of its critical path, named after their resources."""
     spans: list[tuple[str, dict[str, Any]]] = []
     clock = 0.0
-    for name, launch, timeline, parts in launches:
+    for name, launch, timeline, parts, steps in launches:
         begin = clock + launch
         end = begin + max([event.done_ns for event in timeline], default=0.0) / 1000
         spans.append(("launch", _span(name, clock, end - clock, {"launch us": launch})))
         for part, first, last in parts:
             spans.append(("part", _span(part, begin + first / 1000, (last - first) / 1000, {})))
+        for step in steps:
+            start, length = begin + step.start_ns / 1000, (step.end_ns - step.start_ns) / 1000
+            details = {"instruction": step.name or step.op, "waited for": step.waited or "nothing"}
+            if step.line[0]:
+                details["line"] = f"{step.line[0]}:{step.line[1]}"
+            spans.append(("critical", _span(step.resource, start, length, details)))
         for event in timeline:
             start = begin + event.start_ns / 1000
             spans.append(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -58,18 +59,19 @@ def test_what_only_the_compiler_takes_otherwise_is_told(folder):
     (folder / "kernel.py").write_text(text, encoding="utf-8")
     done = start(folder, "--nki", "0.6", "kernel.py")
     assert done.returncode == 0, done.stderr
-    _, line = done.stderr.splitlines()
+    line = done.stderr.splitlines()[-1]
     assert (
         line.startswith("kernel.py: trninfer lint has 1 finding: kernel.py:") and "integer-arithmetic: -7 // -2" in line
     )
-    (line,) = start(folder, "kernel.py").stderr.splitlines()  # NKI 0.7 reads it as Python does
+    (line,) = start(folder, "--lines", "0", "kernel.py").stderr.splitlines()  # NKI 0.7 reads it as Python does
     assert line.startswith("doubled(")
 
 
 def test_a_launch_is_a_line_and_the_target_is_trn2(folder):
     done = start(folder, "kernel.py", "--size", "7")
     assert (done.returncode, done.stdout) == (0, "1024.0 ['--size', '7']\n"), done.stderr
-    (line,) = done.stderr.splitlines()
+    line, *lines = done.stderr.splitlines()
+    assert len(lines) == 3 and re.fullmatch(r"  kernel.py:\d+ [\d.]+ us \(.*dma_latency 1.10.*\), busy .*", lines[0])
     assert line.startswith("doubled([128, 4] float32) on trn2: ") and "us predicted, bound by launch" in line
     assert " on trn1: " in start(folder, "--target", "trn1", "kernel.py").stderr
     assert " on trn3: " in start(folder, "kernel.py", NEURON_PLATFORM_TARGET_OVERRIDE="trn3").stderr
@@ -81,7 +83,8 @@ def test_trace_and_report_hold_every_launch(folder):
     events = json.loads((folder / "out.json").read_text(encoding="utf-8"))["traceEvents"]
     assert {"tensor_scalar", "doubled"} <= {event["name"] for event in events}
     page = (folder / "out.html").read_text(encoding="utf-8")
-    assert page.startswith("<!doctype html>") and "<b>doubled</b> on trn2" in page and "core 1" in page
+    assert page.startswith("<!DOCTYPE html>") and "trninfer simulate: pair.py" in page and "core 1" in page
+    assert "Line by line" in page and "What SBUF and PSUM hold" in page
 
 
 def test_findings_are_printed_and_end_with_1(folder):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from trninfer import kernels, simulator
 from trninfer.simulator import TensorSpec
-from trninfer.simulator.html import MOST_QUEUES, WIDTH, page
+from trninfer.simulator.html import MOST_QUEUES, WIDTH
 
 
 def walk(size=512):
@@ -29,11 +29,13 @@ def test_a_run_shows_its_figures_and_a_row_for_each_engine(size):
         assert float(x) + float(width) <= WIDTH + 1
 
 
-def test_a_page_has_every_run_and_names_are_text():
-    run = walk(1)
+def test_names_are_text_and_lines_are_told():
+    run = walk(129)
     run.name = "<script>"
-    text = page([run, walk(129)])
-    assert text.count("<svg") == 2 and "<script>" not in text and "&lt;script&gt;" in text
+    text = run._repr_html_()
+    assert "<script>" not in text and "&lt;script&gt;" in text
+    assert "critical path: launch 10.20 us" in text and text.count("<li>") == min(5, len(run.lines))
+    assert f">{run.latency_us:.1f} us</text>" in text  # the axis ends where the launch does
 
 
 def test_a_run_of_nothing_is_shown_too():

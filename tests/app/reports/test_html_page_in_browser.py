@@ -180,7 +180,7 @@ def test_blocks_tell_what_they_are(drive) -> None:
       const block = data.tracks[track].blocks[3];
       const x = 108 + ((block[0] + block[1] / 2) / data.total) * (canvas.clientWidth - 108);
       const tip = document.getElementById("tip");
-      point("pointermove", x, 24 + 28 + 13); found.block = tip.hidden ? "" : tip.textContent;
+      point("pointermove", x, 24 + 28 + 32 + 13); found.block = tip.hidden ? "" : tip.textContent;
       found.inside = tip.getBoundingClientRect().right <= innerWidth;
       point("pointermove", 130, 35); found.launch = tip.textContent;
       point("pointerleave", 0, 0); found.gone = tip.hidden;
@@ -209,7 +209,7 @@ def test_tables_sort_by_value(drive) -> None:
 
 
 def test_nothing_is_wider_than_the_window(drive) -> None:
-    for width in (1240, 420):
+    for width in (1240, 760, 390):
         found = drive("found.wide = document.documentElement.scrollWidth - innerWidth;", f"--window-size={width},900")
         assert found["wide"] <= 0, width
 
@@ -238,7 +238,7 @@ def test_without_a_script_there_are_tables_and_a_still_picture(source, tmp_path)
     assert found, dump[-500:]
     display, canvases, rows, height = json.loads(html.unescape(found[1]))
     launches = len(Session(load_model("digits-cnn"), SimulatedBackend("trn2"), launches=LaunchOptions("layer")).rows)
-    assert display == "block" and canvases == 0 and rows == launches and height > 100
+    assert display == "block" and canvases == 0 and rows > launches and height > 100
 
 
 def test_on_paper(source, tmp_path) -> None:
@@ -246,5 +246,5 @@ def test_on_paper(source, tmp_path) -> None:
     page.write_text(source, encoding="utf-8")
     chromium(tmp_path, page, f"--print-to-pdf={tmp_path / 'page.pdf'}", "--no-pdf-header-footer")
     paper = (tmp_path / "page.pdf").read_bytes()
-    assert paper.startswith(b"%PDF-") and 1 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 3
+    assert paper.startswith(b"%PDF-") and 1 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 5
     assert not re.search(rb"/Subtype\s*/Image", paper)  # the canvases stay away: paper gets the drawn picture

@@ -52,7 +52,10 @@ def test_a_trace_has_a_track_for_each_engine_and_queue(tmp_path: Path) -> None:
     trace = json.loads(path.read_text(encoding="utf-8"))
     names = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
     assert {"Launch", "Tensor Engine", "Vector Engine", "DMA load 0", "DMA store 0"} <= set(names.values())
-    assert len(spans(trace)) == 2 * (len(run.program) + 1)
+    assert len(spans(trace)) == 2 * (len(run.program) + 1 + len(run.critical_path))
+    critical = [e for e in spans(trace) if names[e["tid"]] == "Critical path"]
+    assert sum(e["dur"] for e in critical) == pytest.approx(2 * (run.latency_us - run.launch_us), rel=1e-3)
+    assert all({"instruction", "waited for"} <= set(e["args"]) for e in critical)
     assert max(e["ts"] + e["dur"] for e in spans(trace)) == pytest.approx(2 * run.latency_us, rel=1e-3)
     assert [file.name for file in tmp_path.iterdir()] == ["trace.json"]
 
@@ -69,7 +72,7 @@ def test_rounding_makes_no_overlap() -> None:
     """Events that begin where the one before ended, at moments that round to either side."""
     times = [0.0, 0.04, 0.16, 0.23, 0.35, 0.4, 100.05, 100.15, 100.26]
     events = [event(start, end) for start, end in pairwise(times)]
-    told = chrome_trace([("k", 0.00005, events, ())])["traceEvents"]
+    told = chrome_trace([("k", 0.00005, events, (), ())])["traceEvents"]
     track = [span for span in told if span.get("name") == "x"]
     assert len(track) == len(events)
     for one, other in pairwise(track):

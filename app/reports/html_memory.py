@@ -1,0 +1,144 @@
+"""SBUF and PSUM over the time of a launch, as charts that need no script, and whose the peak is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .html_markup import Markup, element, fragment, microseconds, percent, quantity
+from .html_tables import Heading, cell, table
+
+_WIDTH, _HEIGHT, _LEFT, _FOOT = 1000, 130, 84, 22
+_MOST_POINTS = 1000  # of a curve: of each pixel's worth of them the highest
+SHOWN_TILES = 6
+SHOWN_LINES = 12
+_TITLES = {"sbuf": "SBUF", "psum": "PSUM"}
+
+
+def memory_section(run: Any) -> Markup:
+    """Both memories of a launch: a curve, and the tiles that live at the peak."""
+    parts = [_memory(run, region) for region in ("sbuf", "psum")]
+    lead = (
+        "Bytes of a partition that tiles take, from their first write to their last access, as the launch is scheduled."
+    )
+    return element(
+        "section",
+        element("h2", "What SBUF and PSUM hold"),
+        element("p", lead, class_="lead"),
+        parts,
+    )
+
+
+def _memory(run: Any, region: str) -> Markup:
+    use, title = run.memory_use(region), _TITLES[region]
+    end = run.prediction.makespan or 1.0
+    if not use.peak_bytes:
+        return element("p", f"{title} holds nothing.", class_="note")
+    told = (
+        f"{title}: at most {quantity(use.peak_bytes, 'B')} of {quantity(use.capacity, 'B')} "
+        f"({percent(use.peak_bytes / use.capacity)}), "
+        f"{microseconds(use.peak_ns / 1000)} \u00b5s after the first trigger."
+    )
+    chart = element("figure", _curve(use, end, title), element("figcaption", told))
+    names = [name for name, _, _ in run.parts.spans] if run.parts else []
+    headings: list[Heading] = [
+        ("tile at the peak", False), *([("layer", False)] if names else []), ("allocated", False), ("bytes", True),
+        ("lives \u00b5s", True), ("idle then \u00b5s", True),
+    ]  # fmt: skip
+    rows = []
+    for tile in use.owners[:SHOWN_TILES]:
+        owner = run.parts.owners[tile.position] if run.parts else -1
+        life = (tile.end_ns - tile.start_ns) / 1000
+        rows.append(
+            element(
+                "tr",
+                element("th", tile.name, scope="row"),
+                cell(names[owner] if owner >= 0 else "launch") if names else None,
+                cell(f"{tile.line[0].rpartition('/')[2]}:{tile.line[1]}" if tile.line[0] else "", class_="code"),
+                cell(f"{tile.bytes:,}", tile.bytes),
+                cell(microseconds(life), life),
+                cell(microseconds(tile.idle_ns / 1000), tile.idle_ns),
+            )
+        )
+    spill = max(use.owners, key=lambda tile: tile.bytes * (tile.idle_ns > 0), default=None)
+    advice = None
+    if spill is not None and spill.idle_ns > 0:
+        advice = element(
+            "p",
+            f"Nothing touches {spill.name} for {microseconds(spill.idle_ns / 1000)} \u00b5s around the peak: "
+            f"spilling it to HBM, or cutting the launch there, would free {quantity(spill.bytes, 'B')} of a partition.",
+            class_="note",
+        )
+    more = f", {SHOWN_TILES} of {len(use.owners)}" if len(use.owners) > SHOWN_TILES else ""
+    return fragment(chart, table(f"{title} at its peak{more}", headings, rows) if rows else None, advice)
+
+
+def _curve(use: Any, end: float, title: str) -> Markup:
+    """Bytes over time as steps, and the capacity as a line where the curve comes near it."""
+    high = max(use.peak_bytes, 1)
+    top = use.capacity if use.peak_bytes > use.capacity / 3 else high * 1.15
+
+    def x(time: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT) * time / end
+
+    def y(size: float) -> float:
+        return (_HEIGHT - _FOOT) * (1 - size / top)
+
+    words, last = [f"M{_LEFT},{y(0):.1f}"], 0
+    for time, size in _thinned(use.points):
+        words.append(f"H{x(time):.1f} V{y(size):.1f}")
+        last = size
+    words.append(f"H{_WIDTH} V{y(0):.1f} Z" if last else f"V{y(0):.1f} Z")
+    peak = quantity(use.peak_bytes, "B")
+    marks = [
+        element("path", d=" ".join(words), class_="engine vector"),
+        element("line", x1=_LEFT, x2=_WIDTH, y1=y(0), y2=y(0), class_="axis"),
+        element("text", peak, x=_LEFT - 8, y=y(use.peak_bytes) + 10, class_="tick", text_anchor="end"),
+        element("text", "0 \u00b5s", x=_LEFT, y=_HEIGHT - 5, class_="tick"),
+        element(
+            "text", f"{microseconds(end / 1000)} \u00b5s", x=_WIDTH, y=_HEIGHT - 5, text_anchor="end", class_="tick"
+        ),
+    ]
+    if top == use.capacity:
+        marks.append(element("line", x1=_LEFT, x2=_WIDTH, y1=1, y2=1, class_="roof lesser"))
+    label = f"{title} over time, at most {use.peak_bytes} bytes of a partition"
+    return element("svg", marks, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=label)
+
+
+def _thinned(points: Any) -> list[tuple[float, int]]:
+    """The points, or of each of _MOST_POINTS groups in a row the highest and the last."""
+    step = -(-len(points) // _MOST_POINTS)
+    if step <= 1:
+        return list(points)
+    found: list[tuple[float, int]] = []
+    for first in range(0, len(points), step):
+        group = points[first : first + step]
+        highest = max(group, key=lambda point: point[1])
+        found += [highest] if highest is group[-1] else [highest, group[-1]]
+    return found
+
+
+def line_section(runs: Any) -> Markup | None:
+    """The lines of kernels by their critical time; None where no launch has lines."""
+    headings: list[Heading] = [
+        ("line", False), ("source", False), ("critical \u00b5s", True), ("spent on", False), ("busy \u00b5s", True),
+        ("instructions", True),
+    ]  # fmt: skip
+    tables = []
+    for name, run in runs:
+        rows = [
+            element(
+                "tr",
+                element("th", line.place, scope="row"),
+                cell(line.text, class_="code source"),
+                cell(microseconds(line.critical_us), line.critical_us),
+                cell(
+                    ", ".join(f"{key} {time:.2f}" for key, time in sorted(line.critical.items(), key=lambda p: -p[1]))
+                ),
+                cell(microseconds(line.busy_us), line.busy_us),
+                cell(f"{line.instructions:,}", line.instructions),
+            )
+            for line in run.lines[:SHOWN_LINES]
+        ]
+        if rows:
+            tables.append(table(f"{name}: {microseconds(run.latency_us)} \u00b5s", headings, rows))
+    return element("section", element("h2", "Line by line"), tables) if tables else None

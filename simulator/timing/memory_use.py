@@ -1,0 +1,104 @@
+"""What SBUF and PSUM hold over the time of a schedule, tile by tile, and whose the peak is.
+
+A tile takes its bytes of each partition from its first write to its last access. One that is written as a whole again
+has another buffer from then on, as dependencies.py has it; tiles that the kernel placed by address take what it chose
+for all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..chip import Target
+from ..instruction import Allocation, Instruction
+from ..memory import PSUM, SBUF
+from .schedule import Schedule
+
+REGIONS = {"sbuf": SBUF, "psum": PSUM}
+
+
+class TileLife(NamedTuple):
+    """A tile's buffer: bytes of a partition, nanoseconds from its first write to its last access, and the place of that
+    write in the program. `idle_ns` is how long nothing touches it around the peak, if it lives then."""
+
+    name: str
+    line: tuple[str, int]
+    bytes: int
+    start_ns: float
+    end_ns: float
+    position: int
+    idle_ns: float = 0.0
+
+
+class MemoryUse(NamedTuple):
+    """One memory over the time: bytes of a partition that it has and holds, from each time of `points` on, and the
+    tiles that live at the peak, the largest first."""
+
+    capacity: int
+    points: tuple[tuple[float, int], ...]
+    peak_bytes: int
+    peak_ns: float
+    owners: tuple[TileLife, ...]
+
+
+class _Life:
+    def __init__(self, tile: Allocation, position: int) -> None:
+        self.tile = tile
+        self.position = position
+        self.touched: list[tuple[float, float]] = []
+
+
+def memory_use(program: Sequence[Instruction], schedule: Schedule, target: Target, region: str) -> MemoryUse:
+    """What "sbuf" or "psum" holds over the time of one core's schedule."""
+    capacity = target.usable_sbuf_bytes if region == "sbuf" else target.psum_bytes
+    lives = _lives(program, schedule, REGIONS[region])
+    changes: dict[float, int] = {0.0: 0}
+    for life in lives:
+        start, end = _span(life, schedule.makespan)
+        changes[start] = changes.get(start, 0) + life.tile.row_bytes
+        changes[end] = changes.get(end, 0) - life.tile.row_bytes
+    held, points = 0, []
+    for time in sorted(changes):
+        held += changes[time]
+        points.append((time, held))
+    peak_ns, peak = max(points, key=lambda point: point[1])
+    alive = [life for life in lives if _span(life, schedule.makespan)[0] <= peak_ns < _span(life, schedule.makespan)[1]]
+    owners = sorted((_told(life, peak_ns, schedule.makespan) for life in alive), key=lambda tile: -tile.bytes)
+    return MemoryUse(capacity, tuple(points), peak, peak_ns, tuple(owners))
+
+
+def _lives(program: Sequence[Instruction], schedule: Schedule, region: object) -> list[_Life]:
+    found: list[_Life] = []
+    current: dict[Allocation, _Life] = {}
+    for index, instruction in enumerate(program):
+        span = schedule.start[index], schedule.done[index]
+        for number, access in enumerate((*instruction.reads, *instruction.writes)):
+            tile = access.allocation
+            if tile.region is not region:
+                continue
+            written = number >= len(instruction.reads)
+            replaced = written and region is SBUF and access.covers and not tile.placed and not instruction.ordered
+            if replaced and not any(read.allocation is tile for read in instruction.reads):
+                current.pop(tile, None)
+            life = current.get(tile)
+            if life is None:
+                life = current[tile] = _Life(tile, index)
+                found.append(life)
+            life.touched.append(span)
+    return found
+
+
+def _span(life: _Life, makespan: float) -> tuple[float, float]:
+    if life.tile.placed:
+        return 0.0, makespan
+    return min(start for start, _ in life.touched), max(end for _, end in life.touched)
+
+
+def _told(life: _Life, at: float, makespan: float) -> TileLife:
+    start, end = _span(life, makespan)
+    before = max((done for _, done in life.touched if done <= at), default=start)
+    after = min((begin for begin, _ in life.touched if begin >= at), default=end)
+    idle = 0.0 if any(begin <= at < done for begin, done in life.touched) else after - before
+    tile = life.tile
+    return TileLife(tile.told[0] or "tile", tile.at, tile.row_bytes, start, end, life.position, idle)
