@@ -1,6 +1,7 @@
 """The pytest plugin, as a project that tests its kernels with it sees it."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -44,6 +45,11 @@ def test_too_wide(nki_run):
     nki_run(doubled, np.ones((129, 512), np.float32))
 
 
+def test_over_its_limit(nki_run):
+    assert nki_run(doubled, A, max_us=1000).latency_us < 1000
+    nki_run(doubled, A, max_us=11)
+
+
 def test_faulty_unchecked(nki_run):
     assert np.isnan(nki_run(doubled, A, rows=64, sanitize=False).outputs[0][64:]).all()
 """
@@ -64,7 +70,9 @@ def output(request, tmp_path):
 
 
 def test_a_project_asserts_values_time_and_memory(output):
-    assert "3 failed, 2 passed" in output, output
+    assert "4 failed, 2 passed" in output, output
+    assert "us on trn2, 11 are allowed" in output and "critical path: launch 10.20 us" in output
+    assert re.search(r"test_kernels.py:\d+ [\d.]+ us \(dma_", output)
     assert "partition dimension 129 exceeds maximum 128" in output and "memory.py" not in output
     assert "uninitialised: tensor_scalar reads" in output and "test_too_slow" in output
 
