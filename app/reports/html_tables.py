@@ -136,7 +136,7 @@ def _compared(row: ComparedRow) -> Markup:
         time(row.baseline_us),
         time(row.latency_us),
         change,
-        element("td", row.status),
+        element("td", f"{row.status}: {row.why}" if row.why and row.status != "same" else row.status),
         class_=row.status,
     )
 

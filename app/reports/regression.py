@@ -1,7 +1,8 @@
 """`bench --compare`: the times of a bench beside those of an earlier one, and whether any got too slow.
 
-Both sides are JSON documents of schema_version 1. They must tell of the same thing: the same networks, kernel or suite,
-at the same shapes, in the same dtype, for the same target, and both measured or both predicted.
+Both sides are JSON documents of schema_version 1, both measured or both predicted, and both of networks, of the same
+kernel at the same shape, or of a suite. Where networks, targets, dtypes or batch sizes differ, what differs is told,
+and nothing that is slower then counts as a regression.
 """
 
 from __future__ import annotations
@@ -9,38 +10,66 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+from ...runtime.timing import add_critical
 from ..errors import UsageError, reason
 from ..text import printable
+from .resources import TITLES, short
 
 DEFAULT_THRESHOLD = "5%"
 MAX_BYTES = 64 << 20  # of a baseline: a bench of a hundred layers takes 40 KB
 
 
+MOST_REASONS = 2  # resources that a row's change is told by,
+LEAST_REASON_US = 0.005  # which is what would be printed as 0.00
+_COMPARABLE = ("model", "target", "dtype", "batch_size")
+
+
+class _Time(NamedTuple):
+    """A row's microseconds, and those of its critical path by resource."""
+
+    us: float
+    critical: dict[str, float]
+
+
 @dataclass(frozen=True)
 class ComparedRow:
     """A layer, or a case of a suite. `change` is relative to the baseline, 0.05 for 5 % slower, and None where
-    there is nothing to compare with."""
+    there is nothing to compare with; `critical` has the change of each resource's critical time in microseconds, where
+    both sides know it."""
 
     name: str
     status: str  # same, faster, slower, regression, added or removed
     baseline_us: float | None
     latency_us: float | None
     change: float | None
+    critical: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def why(self) -> str:
+        """The resources that most of a change is due to: `tensor +1.20 us, launch -0.30`; "" where it is not known."""
+        moved = sorted(self.critical.items(), key=lambda part: -abs(part[1]))[:MOST_REASONS]
+        words = [f"{short(name)} {change:+.2f}" for name, change in moved if abs(change) >= LEAST_REASON_US]
+        return ", ".join([f"{words[0]} us", *words[1:]]) if words else ""
 
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """All rows, and the total as one more. A regression is a change beyond the threshold (0.05 for 5 %)."""
+    """All rows, and the total as one more. A regression is a change beyond the threshold (0.05 for 5 %).
+
+    `differences` says what is not the same on both sides; times are of an input where batch sizes differ.
+    """
 
     baseline: str
     threshold: float
     rows: tuple[ComparedRow, ...]
     total: ComparedRow
+    differences: tuple[str, ...] = ()
+    an_input: bool = False
 
     @property
     def passed(self) -> bool:
@@ -49,8 +78,11 @@ class BaselineComparison:
 
     def section(self) -> dict[str, Any]:
         """The `compare` section of the JSON document."""
-        rows = [dict(vars(row)) for row in self.rows]
+        rows = [{**vars(row), "critical": dict(row.critical)} for row in self.rows]
         return {
+            "differences": list(self.differences),
+            "an_input": self.an_input,
+            "critical": dict(self.total.critical),
             "baseline": printable(self.baseline),
             "threshold": self.threshold,
             "passed": self.passed,
@@ -93,18 +125,23 @@ def read_baseline(path: Path) -> dict[str, Any]:
 def compare_documents(
     document: dict[str, Any], baseline: dict[str, Any], path: Path, threshold: float
 ) -> BaselineComparison:
-    """The rows of a bench's document beside a baseline's; UsageError, which tells all that differs, where they are not
-    of the same thing."""
+    """The rows of a bench's document beside a baseline's; UsageError, which tells all that differs, where the two
+    cannot be held against each other."""
     kinds = document["latency_kind"], baseline["latency_kind"]
     if kinds[0] != kinds[1]:
         raise UsageError(f"--compare {path}: its times are {kinds[1]}, these are {kinds[0]}; the two are not compared")
-    differences = list(_differences(document, baseline))
-    if differences:
-        raise UsageError(f"--compare {path}: not of the same bench: {'; '.join(differences)}")
-    now, before = _times(document), _times(baseline)
-    rows = [_compare_row(name, before.get(name), now.get(name), threshold) for name in _merged(list(now), list(before))]
-    total = _compare_row("total", sum(before.values()), sum(now.values()), threshold)
-    return BaselineComparison(str(path), threshold, tuple(rows), total)
+    found = list(_differences(document, baseline))
+    if any(fatal for _, fatal in found):
+        raise UsageError(f"--compare {path}: not of the same bench: {'; '.join(text for text, _ in found)}")
+    sizes = [side["bench"].get("batch_size") or 1 for side in (document, baseline)]
+    an_input = sizes[0] != sizes[1]
+    now, before = (_times(side, size if an_input else 1) for side, size in zip((document, baseline), sizes))
+    allowed = threshold if not found else math.inf
+    names = _merged(list(now), list(before)) if document.get("model") == baseline.get("model") else []
+    rows = [_compare_row(name, before.get(name), now.get(name), allowed) for name in names]
+    total = _compare_row("total", _total(before), _total(now), allowed)
+    differences = tuple(text for text, _ in found)
+    return BaselineComparison(str(path), threshold, tuple(rows), total, differences, an_input)
 
 
 def _no_number(text: str) -> NoReturn:
@@ -142,26 +179,45 @@ def _time_key(document: dict[str, Any]) -> str:
     return "predicted_us" if "suite" in document else "latency_us"
 
 
-def _times(document: dict[str, Any]) -> dict[str, float]:
+def _times(document: dict[str, Any], inputs: int) -> dict[str, _Time]:
+    """The time of each row, divided by so many inputs."""
     rows = document["suite"] if "suite" in document else document["layers"]
-    return {row["name"]: float(row[_time_key(document)]) for row in rows}
+    return {row["name"]: _Time(float(row[_time_key(document)]) / inputs, _critical(row, inputs)) for row in rows}
 
 
-def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator[str]:
-    """In words, what was asked for here and what the baseline has of it."""
+def _critical(row: dict[str, Any], inputs: int) -> dict[str, float]:
+    """A row's critical time by resource; nothing where it has none that can be read."""
+    critical = row.get("critical")
+    if not isinstance(critical, dict) or not all(_is_time(time) for time in critical.values()):
+        return {}
+    return {name: time / inputs for name, time in critical.items() if name in TITLES}
+
+
+def _total(times: Mapping[str, _Time]) -> _Time:
+    return _Time(sum(time.us for time in times.values()), add_critical(time.critical for time in times.values()))
+
+
+def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    """In words, what was asked for here and what the baseline has of it, and whether that forbids a comparison."""
     if ("suite" in document) != ("suite" in baseline):
-        yield "one is of a suite, the other is not"
+        yield "one is of a suite, the other is not", True
     pairs = [(key, document[key], baseline.get(key)) for key in ("latency_label", "model", "target", "dtype")]
     pairs += [(key, value, baseline["bench"].get(key)) for key, value in document["bench"].items()]
+    # A suite has targets and dtypes of its own, a kernel no batch: there, whatever differs makes it another bench.
+    networks = all("suite" not in side and side["bench"].get("kernel") is None for side in (document, baseline))
+    others = False
     for key, here, there in pairs:
         if here != there:
-            yield f"{key.replace('_', ' ')} {_value(here)}, in the baseline {_value(there)}"
+            fatal = key not in _COMPARABLE or (not networks and key not in ("target", "dtype"))
+            others = others or not fatal
+            yield f"{key.replace('_', ' ')} {_value(here)}, in the baseline {_value(there)}", fatal
     shapes = {row["name"]: row for row in baseline.get("layers", []) if "suite" not in baseline}
-    for row in document["layers"]:
+    for row in document["layers"] if not others else ():
         old = shapes.get(row["name"])
         for key in ("input_shape", "output_shape"):
             if old is not None and list(row[key]) != old.get(key):
-                yield f"{row['name']} has the {key.replace('_', ' ')} {_value(row[key])}, there {_value(old.get(key))}"
+                told = f"{row['name']} has the {key.replace('_', ' ')} {_value(row[key])}, there {_value(old.get(key))}"
+                yield told, True
 
 
 def _value(value: Any) -> str:
@@ -189,17 +245,22 @@ def _merged(now: list[str], before: list[str]) -> list[str]:
     return [*removed.get(None, []), *(merged for name in now for merged in (name, *removed.get(name, [])))]
 
 
-def _compare_row(name: str, before: float | None, now: float | None, threshold: float) -> ComparedRow:
+def _compare_row(name: str, before: _Time | None, now: _Time | None, threshold: float) -> ComparedRow:
     if before is None or now is None:
-        return ComparedRow(name, "added" if before is None else "removed", before, now, None)
-    change = now / before - 1 if before else None
-    if now == before:
-        status = "same"
-    elif now < before:
+        us = (None if before is None else before.us), (None if now is None else now.us)
+        return ComparedRow(name, "added" if before is None else "removed", *us, None)
+    change = now.us / before.us - 1 if before.us else None
+    if now.us == before.us or (change is not None and not round(100 * change, 2)):
+        status = "same"  # also what would be printed as 0.00 %
+    elif now.us < before.us:
         status = "faster"
     else:
-        status = "slower" if now <= before * (1 + threshold) else "regression"
-    return ComparedRow(name, status, before, now, change)
+        status = "slower" if now.us <= before.us * (1 + threshold) else "regression"
+    critical = {}
+    if before.critical and now.critical:
+        names = dict.fromkeys((*now.critical, *before.critical))
+        critical = {n: round(now.critical.get(n, 0.0) - before.critical.get(n, 0.0), 6) for n in names}
+    return ComparedRow(name, status, before.us, now.us, change, critical)
 
 
 def render_comparison(comparison: BaselineComparison, stream: Any) -> str:
@@ -212,19 +273,34 @@ def render_comparison(comparison: BaselineComparison, stream: Any) -> str:
             _right(row.baseline_us),
             _right(row.latency_us),
             "" if row.change is None else f"{_percent(row.change):>10}",
-            row.status.upper() if row.status == "regression" else row.status,
+            _status(row),
         )
         for row in (*comparison.rows, comparison.total)
     ]
     columns = ("layer", f"{'baseline us':>11}", f"{'now us':>11}", f"{'change':>10}", "")
-    table = render_records(f"compared with {comparison.baseline}", columns, records, stream)
+    of = ", an input" if comparison.an_input else ""
+    table = render_records(f"compared with {comparison.baseline}{of}", columns, records, stream)
     return f"{table}{verdict(comparison)}\n"
+
+
+def _status(row: ComparedRow) -> str:
+    """What became of a row, and why."""
+    status = row.status.upper() if row.status == "regression" else row.status
+    return f"{status}: {row.why}" if row.why and row.status != "same" else status
 
 
 def verdict(comparison: BaselineComparison) -> str:
     """What became of the comparison, in a line."""
     allowed = f"{100 * comparison.threshold:g} %"
-    slow = [row.name for row in (*comparison.rows, comparison.total) if row.status == "regression"]
+    if comparison.differences:
+        total = comparison.total
+        change = "" if total.change is None else f", {_percent(total.change)}{f' ({total.why})' if total.why else ''}"
+        return f"compared, though not of the same bench: {'; '.join(map(printable, comparison.differences))}{change}"
+    slow = [
+        f"{row.name} ({row.why})" if row.why else row.name
+        for row in (*comparison.rows, comparison.total)
+        if row.status == "regression"
+    ]
     changed = [f"{row.name} {row.status}" for row in comparison.rows if row.status in ("added", "removed")]
     note = f" ({', '.join(map(printable, changed))})" if changed else ""
     if not slow:

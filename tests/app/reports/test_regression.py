@@ -117,21 +117,58 @@ def test_a_suite_is_compared_by_its_cases(cli, monkeypatch, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "message", "an_input"),
     [
-        (("--model", "MODEL", "--dtype", "bfloat16"), "dtype bfloat16, in the baseline float32"),
-        (("--model", "MODEL", "--target", "trn1"), "target trn1, in the baseline trn2"),
-        (("--model", "MODEL", "--batch-size", "4"), "batch size 4, in the baseline 1"),
-        (("--model", "digits-ffnn"), "model digits-ffnn, in the baseline tiny-ffnn"),
-        (("--kernel", "argmax", "--shape", "n=4,c=8"), "kernel argmax, in the baseline none"),
-        (("--kernel", "argmax", "--shape", "n=4,c=8"), "shape n=4,c=8, in the baseline none"),
+        (("--model", "MODEL", "--dtype", "bfloat16"), "dtype bfloat16, in the baseline float32", False),
+        (("--model", "MODEL", "--target", "trn1"), "target trn1, in the baseline trn2", False),
+        (("--model", "MODEL", "--batch-size", "4"), "batch size 4, in the baseline 1", True),
+        (("--model", "digits-ffnn"), "model digits-ffnn, in the baseline tiny-ffnn", False),
     ],
 )
-def test_what_does_not_match_is_told(cli, feature_model, baseline, arguments, message) -> None:
+def test_what_differs_is_told_and_the_rest_compared(cli, feature_model, baseline, arguments, message, an_input) -> None:
     words = [feature_model if word == "MODEL" else word for word in arguments]
-    outcome = cli("bench", *words, "--compare", baseline)
+    outcome = cli("bench", *words, "--compare", baseline, "--threshold", "0%", "--format", "json")
+    section = outcome.json()["compare"]
+    assert outcome.status == 0 and section["passed"] and section["an_input"] == an_input
+    assert section["differences"] == [message]
+    assert bool(section["rows"]) == ("digits-ffnn" not in words)
+    before = json.loads(baseline.read_text())["total_us"]
+    inputs = 4 if an_input else 1
+    assert section["change"] == pytest.approx(outcome.json()["total_us"] / inputs / before - 1)
+    assert sum(section["critical"].values()) == pytest.approx(section["change"] * before, abs=1e-3)
+    assert f"not of the same bench: {message}" in " ".join(cli("bench", *words, "--compare", baseline).out.split())
+
+
+@pytest.mark.parametrize("message", ["kernel argmax, in the baseline none", "shape n=4,c=8, in the baseline none"])
+def test_what_cannot_be_compared_is_refused(cli, baseline, message) -> None:
+    outcome = cli("bench", "--kernel", "argmax", "--shape", "n=4,c=8", "--compare", baseline)
     assert outcome.status == 2 and outcome.out == "" and len(outcome.err.splitlines()) == 1
     assert "not of the same bench" in outcome.err and message in outcome.err
+
+
+def test_a_change_is_told_by_the_resources_it_is_due_to(cli, feature_model, baseline) -> None:
+    def edit(document) -> None:
+        row = document["layers"][0]
+        row["critical"]["launch"] -= 1.0
+        row["latency_us"] -= 1.0
+
+    change(baseline, edit)
+    outcome = cli("bench", "--model", feature_model, "--compare", baseline)
+    assert outcome.status == 1 and "REGRESSION: launch +1.00 us" in " ".join(outcome.out.split())
+    assert "slower: launch (launch +1.00 us)" in " ".join(outcome.out.split())
+    row = cli("bench", "--model", feature_model, "--compare", baseline, "--format", "json").json()["compare"]["rows"][0]
+    assert row["critical"]["launch"] == pytest.approx(1.0)
+
+
+def test_what_would_be_printed_as_nothing_is_the_same(cli, feature_model, baseline) -> None:
+    def edit(document) -> None:
+        for row in document["layers"]:
+            row["latency_us"] /= 1 + 1e-5
+
+    change(baseline, edit)
+    outcome = cli("bench", "--model", feature_model, "--compare", baseline, "--threshold", "0%", "--format", "json")
+    assert outcome.status == 0
+    assert {row["status"] for row in outcome.json()["compare"]["rows"]} == {"same"}
 
 
 def test_a_kernel_at_another_shape_is_another_bench(cli, tmp_path) -> None:
