@@ -156,6 +156,9 @@ def _what_is_wrong(document: Any) -> str | None:
         return f"it is one of {str(document.get('command'))[:40]!r}"
     if not isinstance(document.get("bench"), dict):
         return "it lacks the section 'bench'"
+    size = document["bench"].get("batch_size")
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 0 < size < 1 << 40):
+        return "its batch size is no whole number"
     for key in ("latency_kind", "latency_label", "target", "dtype"):
         if not isinstance(document.get(key), str):
             return f"its {key} is no text"
