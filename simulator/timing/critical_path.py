@@ -174,7 +174,7 @@ class _Walk:
         while True:
             begin = found.begun(bound)
             self._step(core, index, begin, "dma_bandwidth")
-            if begin <= found.first_byte:
+            if begin <= found.could_begin(bound):
                 break
             if core not in self.queues:
                 self.queues[core] = _DmaQueues(phases)

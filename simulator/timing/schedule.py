@@ -60,17 +60,22 @@ PIPE, CHANNEL, DESCRIPTORS = 16, 17, 18
 
 
 class Phases(NamedTuple):
-    """When a DMA got on: its first byte may move at `first_byte`, `latency` after its first descriptors were made; the
-    engines from `place` on began it at `begins`, all of them together at `pipe_begin`; the last byte arrived at `last`,
-    as `bound` (an engine, PIPE, CHANNEL or DESCRIPTORS) allowed."""
+    """When a DMA got on: its first byte may move at `first_byte`, `latency` after its first descriptors were made, and
+    `skew` later on each further engine; the engines from `place` on began it at `begins`, all of them together at
+    `pipe_begin`; the last byte arrived at `last`, as `bound` (an engine, PIPE, CHANNEL or DESCRIPTORS) allowed."""
 
     first_byte: float
     latency: float
+    skew: float
     place: int
     begins: list[float]
     pipe_begin: float
     last: float
     bound: int
+
+    def could_begin(self, on: int) -> float:
+        """When the data could have begun to move there, had nothing been in the way."""
+        return self.first_byte + self.skew * (on - self.place) if on < PIPE else self.first_byte
 
     def begun(self, on: int) -> float:
         """When the data began to move on an engine, in the PIPE or out of the CHANNEL."""
@@ -378,11 +383,11 @@ class _Simulation:
         place, times, in_channels = known
         if transfer.software:
             address = m.address_load_ns + m.address_ns if transfer.dynamic else 0.0
-            ready, rate = start + address + m.swdge_ns, m.swdge_descriptor_ns
+            ready, rate, skew = start + address + m.swdge_ns, m.swdge_descriptor_ns, m.ring_software_ns
         elif transfer.dge:
-            ready, rate = start + m.dge_ns + m.dge_ring_ns * len(times), m.dge_descriptor_ns
+            ready, rate, skew = start + m.dge_ns + m.dge_ring_ns * len(times), m.dge_descriptor_ns, m.ring_hardware_ns
         else:
-            ready, rate = start + m.trigger_ns, 0.0
+            ready, rate, skew = start + m.trigger_ns, 0.0, m.ring_static_ns
         issued = ready + rate * transfer.descriptors
         if transfer.dge:
             latency = m.load_first_byte_ns if transfer.load else m.store_first_byte_ns
@@ -394,8 +399,9 @@ class _Simulation:
         free, busy, begins, first = self.dma_free, self.dma_busy, [], place
         for time in times:
             begin = free[place]
-            if begin < first_byte:
-                begin = first_byte
+            first_here = first_byte + skew * (place - first)
+            if begin < first_here:
+                begin = first_here
             begins.append(begin)
             if begin < moving:
                 moving = begin
@@ -412,7 +418,7 @@ class _Simulation:
             last_byte, bound = self.pipe_free, PIPE
         if first_byte + in_channels > last_byte:
             last_byte, bound = first_byte + in_channels, CHANNEL
-        self.phases[index] = Phases(first_byte, latency, first, begins, begin, last_byte, bound)
+        self.phases[index] = Phases(first_byte, latency, skew, first, begins, begin, last_byte, bound)
         last_byte += m.load_landing_ns if transfer.load else m.store_landing_ns
         self.moving[index] = moving, last_byte
         if last_byte > self.last_moved:

@@ -136,6 +136,23 @@ MOVEMENT: dict[str, Row] = {
         scaled(756, "ns", "trn2's"),
         measured(756, "ns", "trigger of prepared descriptors to the first byte of a store (794 rings)"),
     ),
+    "ring_static_ns": same_on_trn3(
+        scaled(14, "ns", "trn2's"),
+        measured(
+            14,
+            "ns",
+            "later on each further engine, prepared descriptors: first read to last read 186 to 240 ns longer than an "
+            "engine is busy, in 15 of 30 stores, the others under load (dma-transfers.csv)",
+        ),
+    ),
+    "ring_hardware_ns": same_on_trn3(
+        scaled(15.8, "ns", "trn2's"),
+        measured(15.8, "ns", "the same, descriptors by hardware: 235 to 299 ns longer (loads of 128 rows of 512 B)"),
+    ),
+    "ring_software_ns": same_on_trn3(
+        scaled(26.5, "ns", "trn2's"),
+        measured(26.5, "ns", "the same, descriptors by GpSimd: 256 to 420 ns longer (10 stores)"),
+    ),
     "load_landing_ns": same_on_trn3(
         scaled(335, "ns", "trn2's"),
         measured(335, "ns", "last data of a load to its semaphore: generated p50 335, static p10 325"),

@@ -92,7 +92,7 @@ def test_a_dma_in_a_queue_begins_when_the_one_before_it_ends(steps: Any, widths:
     for index, phases in s.phases.items():
         assert s.start[index] < phases.first_byte <= phases.last < s.done[index]
         for engine in (*range(phases.place, phases.place + len(phases.begins)), PIPE):
-            assert phases.begun(engine) == max(phases.first_byte, free[engine])
+            assert phases.begun(engine) == max(phases.could_begin(engine), free[engine])
         ends = [begin + time for begin, time in zip(phases.begins, _engine_times(run, index))]
         free[phases.place : phases.place + len(ends)] = ends
         transfer, machine = run.program[index].dma, run.prediction.machine

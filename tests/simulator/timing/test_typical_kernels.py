@@ -102,7 +102,7 @@ def test_faster_parts_never_make_a_kernel_slower(name: str) -> None:
     """On another machine, of which one number is better; an order may turn out a little worse, as with any list."""
     usual = timed(name, 4, "trn2").latency_us
     for better in ({"dma_sustained": 1000.0}, {"dge_ns": 100.0}, {"load_first_byte_ns": 200.0}, {"table_load_ns": 0.0}):
-        assert timed(name, 4, "trn2", constants=better).latency_us <= 1.05 * usual
+        assert timed(name, 4, "trn2", constants=better).latency_us <= 1.1 * usual
 
 
 def test_what_a_target_cannot_do_is_said() -> None:
