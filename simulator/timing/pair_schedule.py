@@ -1,7 +1,8 @@
 """When the instructions of two cores run that wait for each other at barriers and exchanges.
 
 Each core is scheduled by itself; an instruction at which they meet starts on both when it could start on the later one.
-That is repeated until no start moves any more. Both cores draw on one stack of HBM: neither moves more than half of it.
+That is repeated until no start moves any more. Both cores draw on one stack of HBM: neither moves more than half of
+what it gives to two.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def pair_schedule(
 ) -> tuple[Schedule, Schedule]:
     """The schedules of core 0 and core 1; `meetings` are their instructions that wait for each other."""
     values = dict(vars(constants))
-    values["dma_sustained"] = min(constants.dma_sustained, constants.hbm_stack_rate / 2)
+    half = constants.hbm_stack_rate * constants.hbm_shared_efficiency / 2
+    values["dma_sustained"] = min(constants.dma_sustained, half)
     shared = Machine(values)
     releases: tuple[dict[int, float], dict[int, float]] = ({}, {})
     for _ in range(_PASSES):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nki_tensors import uniform
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError, TensorSpec
+from trninfer.simulator.timing.constants import machine
 
 
 @nki.jit
@@ -248,3 +249,39 @@ def test_a_barrier_on_a_tile_of_each_core_is_a_barrier_and_told():
     a = uniform(2, 4)
     with pytest.warns(UserWarning, match="core_barrier: data .* is each core's own"):
         np.testing.assert_array_equal(simulator.run(kernel[2], a).outputs[0], a[::-1])
+
+
+def test_two_cores_that_load_at_once_share_the_stack_of_hbm():
+    @nki.jit
+    def kernel(a):
+        rank = nl.program_id(0)
+        for i in range(8):
+            tile = nl.load(a[rank, :, 8192 * i : 8192 * (i + 1)])
+        out = nl.ndarray((2, 128, 1), a.dtype, nl.shared_hbm)
+        nisa.dma_copy(out[rank], tile[:, 0:1])
+        return out
+
+    a = simulator.TensorSpec((2, 128, 8 * 8192), "bfloat16")
+    one, two = (simulator.run(kernel[cores], a, functional=False) for cores in (1, 2))
+    m = machine("trn2")
+    moved = 128 * 8 * 8192 * 2
+    rates = [moved / (run.latency_us - run.launch_us) / 1000 for run in (one, two)]
+    assert rates[1] <= m.hbm_stack_rate * m.hbm_shared_efficiency / 2 < rates[0] <= m.dma_sustained
+    alone = simulator.run(kernel[2], a, functional=False, constants={"hbm_shared_efficiency": 2.0})
+    assert alone.latency_us == one.latency_us
+
+
+def test_exchanges_follow_each_other():
+    @nki.jit
+    def kernel(a, count):
+        rank = nl.program_id(0)
+        tile = nl.load(a[rank])
+        for i in range(count):
+            received = nl.ndarray((128, 4), nl.float32, nl.sbuf)
+            nisa.sendrecv(tile, received, 1 - rank, 1 - rank, i)
+        out = nl.ndarray((2, 128, 4), nl.float32, nl.shared_hbm)
+        nisa.dma_copy(out[rank], received)
+        return out
+
+    few, many = (simulator.run(kernel[2], np.zeros((2, 128, 4), np.float32), count=n).latency_us for n in (2, 15))
+    assert 1.5 < (many - few) / 13 < 2.3  # row o41: about 1.9 us each

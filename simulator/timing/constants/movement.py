@@ -234,6 +234,16 @@ MOVEMENT: dict[str, Row] = {
         scaled(64, "B", "trn1's"),
     ),
     # Two cores
+    "hbm_shared_efficiency": (
+        scaled(0.75, "of the rate", "trn2's; not used"),
+        fitted(
+            0.75,
+            "of the rate",
+            "of a stack of HBM that two cores get when both load: 268 B/ns each",
+            *(f"o{row}" for row in range(27, 34)),
+        ),
+        scaled(0.75, "of the rate", "trn2's"),
+    ),
     "barrier_ns": everywhere(
         scaled(
             355,
