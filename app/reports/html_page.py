@@ -113,7 +113,7 @@ def _tiles(report: Report) -> Markup | None:
         return None
     total = report.total_us
     tiles = [
-        (f"{microseconds(total)} \u00b5s{_plus_minus(report.latency_error)}", f"{_label(report)}, in all"),
+        (f"{microseconds(total)} \u00b5s", f"{_label(report)}, in all{_plus_minus(report.latency_error)}"),
         _rows_tile(report),
     ]
     if report.cores is not None:
