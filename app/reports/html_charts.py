@@ -198,7 +198,7 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
         "all (HFU). Under a sloping roof memory bounds, under a flat one the PE array."
         f"{left_out}"
     )
-    return element("figure", svg, element("figcaption", told), class_="roofline")
+    return element("figure", svg, element("figcaption", told), class_="roofline", tabindex=0)
 
 
 def _describe(point: Point, kind: str) -> str:

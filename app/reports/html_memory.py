@@ -38,7 +38,7 @@ def _memory(run: Any, region: str) -> Markup:
         f"({percent(use.peak_bytes / use.capacity)}), "
         f"{microseconds(use.peak_ns / 1000)} \u00b5s after the first trigger."
     )
-    chart = element("figure", _curve(use, end, title), element("figcaption", told))
+    chart = element("figure", _curve(use, end, title), element("figcaption", told), tabindex=0)
     names = [name for name, _, _ in run.parts.spans] if run.parts else []
     headings: list[Heading] = [
         ("tile at the peak", False), *([("layer", False)] if names else []), ("allocated", False), ("bytes", True),

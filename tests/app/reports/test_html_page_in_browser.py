@@ -248,3 +248,59 @@ def test_on_paper(source, tmp_path) -> None:
     paper = (tmp_path / "page.pdf").read_bytes()
     assert paper.startswith(b"%PDF-") and 1 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 5
     assert not re.search(rb"/Subtype\s*/Image", paper)  # the canvases stay away: paper gets the drawn picture
+
+
+KERNEL = """
+import nki, nki.isa as nisa, nki.language as nl, numpy as np
+
+@nki.jit
+def doubled(a):
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+doubled(np.ones((128, 512), np.float32))
+"""
+PROBE = """<script>
+  addEventListener("load", () => setTimeout(() => {
+    const chart = document.querySelector(".roofline svg .tick");
+    document.body.dataset.found = JSON.stringify([
+      document.documentElement.scrollWidth - innerWidth,
+      chart ? parseFloat(getComputedStyle(chart).fontSize) * chart.getScreenCTM().a : 99,
+      [...document.images].map((image) => image.naturalWidth), faults,
+      [...document.querySelectorAll("h2")].map((heading) => heading.textContent),
+    ]);
+  }, 300));
+</script></body>"""
+
+
+@pytest.mark.parametrize("width", [1240, 760, 390])
+@pytest.mark.parametrize("command", ["classify", "bench", "simulate"])
+def test_every_command_has_the_page_at_every_width(command, width, tmp_path) -> None:
+    """Nothing is wider than the window, the roofline's text can be read, and no script fails."""
+    from trninfer.app.main import run
+
+    sample = Path(__file__).resolve().parents[3] / "samples" / "7-clean-print.png"
+    kernel, path = tmp_path / "kernel.py", tmp_path / "page.html"
+    kernel.write_text(KERNEL, encoding="utf-8")
+    words = {
+        "classify": ("classify", sample, kernel, "--backend", "sim", "--quiet"),
+        "bench": ("bench", "--model", "digits-ffnn", "--backend", "sim", "--advise"),
+        "simulate": ("simulate", "--report", path, kernel),
+    }[command]
+    words = words if command == "simulate" else (*words, "--report", path, "--output", tmp_path / "out.txt")
+    assert run([str(word) for word in words]) in (0, 2)
+    source = path.read_text(encoding="utf-8")
+    path.write_text(source.replace("<style>", f"{WATCH}<style>", 1).replace("</body>", PROBE), encoding="utf-8")
+    size = f"--window-size={width},900"
+    dump = chromium(tmp_path, path, "--virtual-time-budget=3000", size, "--dump-dom").decode()
+    found = re.search(r'data-found="([^"]*)"', dump)
+    assert found, dump[-500:]
+    wide, text, images, faults, headings = json.loads(html.unescape(found[1]))
+    assert wide <= 0 and text >= 8 and faults == [], (wide, text, faults)
+    assert len(images) == (command == "classify") and all(0 < side <= 56 for side in images)
+    expected = {"classify": "Answers", "bench": "What would make it faster", "simulate": "Line by line"}[command]
+    assert expected in headings and "What SBUF and PSUM hold" in headings
