@@ -12,12 +12,15 @@ from typing import Any
 from . import install, kernel
 from .by_line import told
 from .chip import TARGET_VARIABLE, find_target
+from .errors import NkiValidationError
 from .nki_version import checked, using
 from .run import Run
 from .tracebacks import without_ours
 
 FAILED, INTERRUPTED = 1, 130
 DEFAULT_TARGET = "trn2"
+MAX_SCRIPT_BYTES = 4 << 20  # Python takes up to a thousand bytes of memory for each byte that it compiles
+MAX_SCRIPT_LINES = 200_000
 
 Observer = Callable[[Run, list[str]], None]
 
@@ -36,9 +39,10 @@ def run_script(
     standard error with its own frames alone. `nki`: the version of NKI that its kernels are written in.
 
     Raises:
-        NkiValidationError: the target or the version is not known.
+        NkiValidationError: the target or the version is not known, or the script is too long.
     """
     script = os.path.abspath(arguments[0])
+    _check_length(script, arguments[0])
     found = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET)
     nki = checked(nki) if nki else None
     install()
@@ -68,6 +72,19 @@ def run_script(
             else:
                 os.environ[name] = value
     return 0
+
+
+def _check_length(script: str, shown: str) -> None:
+    """NkiValidationError for a script that is too long to be compiled in a fair amount of memory."""
+    advice = "keep data in a file that it reads"
+    if (size := os.path.getsize(script)) > MAX_SCRIPT_BYTES:
+        most = f"at most {MAX_SCRIPT_BYTES >> 20} MiB"
+        raise NkiValidationError(f"{shown}: a script of {size >> 20} MiB; {most} are run; {advice}")
+    with open(script, "rb") as file:
+        lines = file.read(MAX_SCRIPT_BYTES).count(b"\n")
+    if lines > MAX_SCRIPT_LINES:
+        most = f"at most {MAX_SCRIPT_LINES:,}"
+        raise NkiValidationError(f"{shown}: a script of {lines:,} lines; {most} are run; {advice}")
 
 
 def line_of(run: Run, shapes: list[str]) -> str:

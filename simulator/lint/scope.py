@@ -10,7 +10,6 @@ from typing import TypeAlias
 from .api import Api, api
 from .rules import RULES, Finding, holds
 from .source import (
-    Assigned,
     Definition,
     External,
     Files,
@@ -20,7 +19,6 @@ from .source import (
     Resolved,
     bindings_of,
     local_names,
-    parameters,
 )
 
 Located: TypeAlias = ast.expr | ast.stmt | ast.arg
@@ -43,7 +41,7 @@ class FunctionScope:
         self._function = function
         self.locals = local_names(function) if function is not None else set()
         self._imports = _imports_of(function) if function is not None else {}
-        self._outer = [{**bindings_of(outer.body), **_parameter_bindings(outer)} for outer in enclosing]
+        self._outer = [module.bindings_in(outer) for outer in enclosing]
         self._enclosing = enclosing
         self.files = files
         self._add = add
@@ -104,10 +102,6 @@ class FunctionScope:
         """The line that changes a global variable, for a name that means one."""
         shadowed = name in self.locals or any(name in bindings for bindings in self._outer)
         return None if shadowed else self.module.changed.get(name)
-
-
-def _parameter_bindings(function: FunctionNode) -> dict[str, Assigned]:
-    return {argument.arg: Assigned() for argument in parameters(function.args)}
 
 
 def _imports_of(function: FunctionNode) -> dict[str, Import]:

@@ -25,7 +25,8 @@ MUTATING_METHODS = frozenset(
 )
 
 
-MAX_SOURCE_BYTES = 4 << 20  # the longest kernel files known have 200 KB
+MAX_SOURCE_BYTES = 512 << 10  # the longest kernel files known have 200 KB; checking takes up to 1 KB of memory a byte
+MAX_SOURCE_LINES = 20_000  # of them the longest has 4,000
 
 
 class SourceError(ValueError):
@@ -61,6 +62,14 @@ class Module:
     bindings: dict[str, Binding] = field(default_factory=dict)
     changed: dict[str, int] = field(default_factory=dict)
     """Global variables that change after their first assignment, and the line that changes them."""
+    _inside: dict[int, dict[str, Binding]] = field(default_factory=dict)
+
+    def bindings_in(self, function: FunctionNode) -> dict[str, Binding]:
+        """What a function of this module binds its names to, for the functions in it; found once."""
+        if id(function) not in self._inside:
+            own = {argument.arg: Assigned() for argument in parameters(function.args)}
+            self._inside[id(function)] = {**bindings_of(function.body), **own}
+        return self._inside[id(function)]
 
 
 def read_module(path: Path, shown: str) -> Module:
@@ -89,7 +98,9 @@ def _read_regular(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         data = file.read(MAX_SOURCE_BYTES + 1)
     if len(data) > MAX_SOURCE_BYTES:
-        raise ValueError(f"more than {MAX_SOURCE_BYTES >> 20} MiB; no source file is so long")
+        raise ValueError(f"more than {MAX_SOURCE_BYTES >> 10} KiB, the longest source that is checked")
+    if data.count(b"\n") > MAX_SOURCE_LINES:
+        raise ValueError(f"more than {MAX_SOURCE_LINES:,} lines, the longest source that is checked")
     return data
 
 

@@ -55,11 +55,14 @@ class LocalTensors:
         self._resolve = resolve
         self._api = api
         self._assigned: dict[str, list[ast.expr | Value | None]] = {}
+        self._known: dict[str, Value | None] = {}  # of names that were looked at
         self._bodies = _loop_bodies(function, resolve)
         for argument in parameters(function.args):
             self._assigned.setdefault(argument.arg, []).append(None)
         for statement in function.body:
             self._collect(statement)
+        for name in self._assigned:  # in their order, since most follow from those before
+            self._of_name(name)
 
     def _collect(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign):
@@ -90,31 +93,36 @@ class LocalTensors:
 
     def of(self, expression: ast.expr) -> Tensor | None:
         """The tensor that an expression is or is a view of; None where that cannot be told."""
-        value = self._of(expression, frozenset())
+        value = self._of(expression)
         return value if isinstance(value, Tensor) else None
 
     def device_number(self, expression: ast.expr) -> DeviceNumber | None:
         """The register or scalar that an expression is; None where that cannot be told."""
-        value = self._of(expression, frozenset())
+        value = self._of(expression)
         return value if isinstance(value, DeviceNumber) else None
 
-    def _of(self, expression: ast.expr, seen: frozenset[str]) -> Value | None:
+    def _of(self, expression: ast.expr) -> Value | None:
         if isinstance(expression, ast.Call):
-            return self._of_call(expression, seen)
+            return self._of_call(expression)
         if isinstance(expression, ast.Subscript):
-            value = self._of(expression.value, seen)
+            value = self._of(expression.value)
             return replace(value, shape=None) if isinstance(value, Tensor) else None
         if isinstance(expression, ast.BinOp):
-            sides = (self._of(side, seen) for side in (expression.left, expression.right))
+            sides = (self._of(side) for side in (expression.left, expression.right))
             return next((side for side in sides if isinstance(side, DeviceNumber)), None)
-        if isinstance(expression, ast.Name) and expression.id in self._assigned and expression.id not in seen:
-            return self._of_name(expression.id, seen)
+        if isinstance(expression, ast.Name) and expression.id in self._assigned:
+            return self._of_name(expression.id)
         return None
 
-    def _of_name(self, name: str, seen: frozenset[str]) -> Value | None:
-        values = [
-            self._of(value, seen | {name}) if isinstance(value, ast.expr) else value for value in self._assigned[name]
-        ]
+    def _of_name(self, name: str) -> Value | None:
+        if name not in self._known:
+            self._known[name] = None  # meanwhile: what leads back to itself is not known
+            self._known[name] = self._common(self._assigned[name])
+        return self._known[name]
+
+    def _common(self, assigned: list[ast.expr | Value | None]) -> Value | None:
+        """What all values of a name have in common."""
+        values = [self._of(value) if isinstance(value, ast.expr) else value for value in assigned]
         if all(isinstance(value, DeviceNumber) for value in values):
             return values[0]
         known = [value for value in values if isinstance(value, Tensor)]
@@ -129,18 +137,18 @@ class LocalTensors:
             shapes.pop() if len(shapes) == 1 else None,
         )
 
-    def _of_call(self, call: ast.Call, seen: frozenset[str]) -> Value | None:
+    def _of_call(self, call: ast.Call) -> Value | None:
         resolved = self._resolve(call.func)
         if isinstance(resolved, External):
-            return self._of_function(resolved.dotted, call, seen)
+            return self._of_function(resolved.dotted, call)
         if isinstance(call.func, ast.Attribute) and call.func.attr in self._api.views:
-            base = self._of(call.func.value, seen)
+            base = self._of(call.func.value)
             changes = call.func.attr in ("view", "ap")  # either may give another dtype
             if isinstance(base, Tensor):
                 return replace(base, shape=None, dtype=None if changes else base.dtype)
         return None
 
-    def _of_function(self, function: str, call: ast.Call, seen: frozenset[str]) -> Value | None:
+    def _of_function(self, function: str, call: ast.Call) -> Value | None:
         if function in REGISTERS:
             return DeviceNumber("a register")
         if function in SCALARS:
@@ -155,20 +163,20 @@ class LocalTensors:
                 _literal_shape(bound.get("shape")),
             )
         if function in LIKE or function == "nki.language.expand_dims":
-            base = self._of(bound["x"], seen) if "x" in bound else None
+            base = self._of(bound["x"]) if "x" in bound else None
             tensor = base if isinstance(base, Tensor) else Tensor(None, None)
             if "buffer" in bound:
                 tensor = replace(tensor, buffer=self._language_name(bound["buffer"]))
             return replace(tensor, dtype=self._dtype(bound)) if "dtype" in bound else tensor
         if function in OF_TILES:
-            return Tensor("psum" if function in IN_PSUM else "sbuf", self._result_dtype(bound, seen))
+            return Tensor("psum" if function in IN_PSUM else "sbuf", self._result_dtype(bound))
         return None
 
-    def _result_dtype(self, bound: dict[str, ast.expr], seen: frozenset[str]) -> str | None:
+    def _result_dtype(self, bound: dict[str, ast.expr]) -> str | None:
         """The dtype of a function of tiles: the one asked for, else that of its first tile."""
         if "dtype" in bound:
             return self._dtype(bound)
-        operands = [self._of(bound[name], seen) for name in ("x", "data", "condition") if name in bound]
+        operands = [self._of(bound[name]) for name in ("x", "data", "condition") if name in bound]
         return operands[0].dtype if operands and isinstance(operands[0], Tensor) else None
 
     def _dtype(self, bound: dict[str, ast.expr]) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from trninfer.app.main import run
-from trninfer.simulator.lint.source import MAX_SOURCE_BYTES
+from trninfer.simulator.lint.source import MAX_SOURCE_BYTES, MAX_SOURCE_LINES
 
 CLEAN = "import nki\n\n@nki.jit\ndef kernel(a):\n    return a\n"
 BROKEN = "import nki\n\n@nki.jit\ndef kernel(a):\n    nki.trace(a)\n"
@@ -47,10 +47,14 @@ def test_a_file_that_cannot_be_checked_is_named_the_others_are_checked_and_the_s
 def test_what_is_no_source_file_is_told_and_never_waited_for(folder, capsys):
     os.mkfifo("pipe.py")
     Path("long.py").write_bytes(b"#" * (MAX_SOURCE_BYTES + 1))
-    assert run(["lint", "/dev/zero", "pipe.py", ".", "long.py"]) == 2
+    Path("lines.py").write_bytes(b"\n" * (MAX_SOURCE_LINES + 1))
+    assert run(["lint", "/dev/zero", "pipe.py", ".", "long.py", "lines.py"]) == 2
     told = capsys.readouterr().err.splitlines()
     assert told[:3] == [f"trninfer: {name}: not a regular file" for name in ("/dev/zero", "pipe.py", ".")]
-    assert told[3] == "trninfer: long.py: more than 4 MiB; no source file is so long" and len(told) == 4
+    assert told[3:] == [
+        "trninfer: long.py: more than 512 KiB, the longest source that is checked",
+        "trninfer: lines.py: more than 20,000 lines, the longest source that is checked",
+    ]
 
 
 def test_links_that_lead_in_circles_are_an_error_of_one_line(folder, capsys):

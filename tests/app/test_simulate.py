@@ -148,3 +148,14 @@ def test_a_file_that_cannot_be_written_is_named_and_the_other_is_written(folder)
     place.rmdir()
     place, done = start_away(folder, "", "os.mkdir('t.json')")
     assert done.returncode == 2 and "--trace" in done.stderr and (place / "r.html").exists()
+
+
+@pytest.mark.parametrize(
+    "line, count, told",
+    [("x=1\n", 1_100_000, "a script of 4 MiB; at most 4 MiB are run"), ("\n", 200_001, "a script of 200,001 lines")],
+)
+def test_scripts_that_are_too_long_are_told_and_not_compiled(folder, line, count, told):
+    (folder / "long.py").write_text(line * count, encoding="utf-8")
+    done = start(folder, "long.py")
+    assert done.returncode == 2 and done.stderr.startswith(f"trninfer: long.py: {told}")
+    assert len(done.stderr.splitlines()) == 1

@@ -223,3 +223,12 @@ def test_nothing_is_run(tmp_path):
     write(tmp_path, kernels="import nki, helpers\n\n@nki.jit\ndef kernel(a):\n    return helpers.f(a)\n")
     assert check_file(tmp_path / "kernels.py") == []
     assert not os.path.exists(trace)
+
+
+def test_names_that_lead_to_each_other_are_each_looked_at_once():
+    """With each path to a name followed anew, the first takes 2 to the power of 300 steps, the second 12 factorial."""
+    chain = "a0 = nl.zeros((1,), nl.float32)\n" + "".join(f" a{i} = a{i - 1}; a{i} = a{i - 1}\n" for i in range(1, 300))
+    mutual = "".join(f" a{i} = nl.zeros_like(a{j})\n" for i in range(12) for j in range(12))
+    begin = "import nki\nimport nki.language as nl\n@nki.jit\ndef k(a):\n"
+    assert [finding.rule for finding in check_source(f"{begin} {chain} return a299\n")] == ["output-buffer"]
+    assert list(check_source(f"{begin}{mutual} return a0\n")) == []
