@@ -3,17 +3,20 @@
     import trninfer
 
     answers = trninfer.classify(["7.png", "3.png"])
-    for answer in answers.predictions:
+    for answer in answers:
         print(answer.input, answer.label, answer.probability)
     for layer in answers.layers:
         print(layer.name, layer.latency_us, answers.latency_kind)
 
     classes = trninfer.predict(features, model="digits-ffnn", dtype="bfloat16").classes
+    digits = trninfer.Classifier("digits-cnn")  # loaded once, asked many times
+    digits.classify("photos/*.jpg", on_error="collect").save("answers.csv")
 
-What goes wrong is raised: `InputError` for inputs, `ModelError` for models, `BackendUnavailable` and `TargetError` for
-where it is to run, `KernelError` and `OverflowedError` for networks that cannot run there, and ValueError for other
-arguments. Messages are one line. `trninfer.simulator` has the simulator alone, for kernels of one's own. Nothing heavy
-is imported before it is used.
+What goes wrong is raised as a `TrninferError`, in one line: `InputError` for inputs, which it names (`OverflowedError`
+is one, for numbers too large for the dtype), `ArgumentError` for arguments, `ModelError` for models, `TargetError` and
+`BackendUnavailable` for where it is to run, `KernelError` for networks that cannot run there. Anything else that is
+raised is a fault of the program. `trninfer.simulator` has the simulator alone, for kernels of one's own. Nothing heavy
+is imported before it is used. docs/python.md has more.
 """
 
 from __future__ import annotations
@@ -25,20 +28,26 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from . import simulator
-    from .inference.answers import Answers, Picture, classify, predict
-    from .inference.classifier import Classifier
-    from .inference.predictions import LabelProbability, Prediction
-    from .models.errors import InputError, ModelError
+    from .api.answers import Answers
+    from .api.classifiers import Classifier, Predictor
+    from .api.functions import classify, classify_async, predict, predict_async
+    from .inference.predictions import LabelProbability, OutputAnswer, Prediction
+    from .inference.python_inputs import Picture, Rows
+    from .inference.search import InputProblem
+    from .models.errors import ArgumentError, InputError, ModelError, TrninferError
     from .models.files import Model, load_model
     from .runtime.backend import BackendUnavailable, KernelError, TargetError
     from .runtime.session import OverflowedError
     from .runtime.timing import LayerTiming
 
 _HOMES = {
-    ".inference.answers": ("Answers", "Picture", "classify", "predict"),
-    ".inference.classifier": ("Classifier",),
-    ".inference.predictions": ("LabelProbability", "Prediction"),
-    ".models.errors": ("InputError", "ModelError"),
+    ".api.answers": ("Answers",),
+    ".api.classifiers": ("Classifier", "Predictor"),
+    ".api.functions": ("classify", "classify_async", "predict", "predict_async"),
+    ".inference.predictions": ("LabelProbability", "OutputAnswer", "Prediction"),
+    ".inference.python_inputs": ("Picture", "Rows"),
+    ".inference.search": ("InputProblem",),
+    ".models.errors": ("ArgumentError", "InputError", "ModelError", "TrninferError"),
     ".models.files": ("Model", "load_model"),
     ".runtime.backend": ("BackendUnavailable", "KernelError", "TargetError"),
     ".runtime.session": ("OverflowedError",),
@@ -47,22 +56,30 @@ _HOMES = {
 
 __all__ = [
     "Answers",
+    "ArgumentError",
     "BackendUnavailable",
     "Classifier",
     "InputError",
+    "InputProblem",
     "KernelError",
     "LabelProbability",
     "LayerTiming",
     "Model",
     "ModelError",
+    "OutputAnswer",
     "OverflowedError",
     "Picture",
     "Prediction",
+    "Predictor",
+    "Rows",
     "TargetError",
+    "TrninferError",
     "__version__",
     "classify",
+    "classify_async",
     "load_model",
     "predict",
+    "predict_async",
     "simulator",
 ]
 

@@ -143,6 +143,7 @@ def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
     report.errors = inputs.problems
     report.host_seconds = begun.seconds
     write_report(options.report_file, report)
+    assert options.form != "parquet"  # which is refused for comparisons
     emit(report, options.form, options.output, options.quiet, options.csv_safe)
     return report
 

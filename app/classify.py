@@ -22,15 +22,16 @@ digits-cnn reads one digit, printed or handwritten, in an ordinary picture. What
 is no digit is answered none (label - in machine formats, the best digit stays
 in --top-k); a picture of several digits is an error that says so.
 
-Pictures are BMP, GIF, JPEG, PNG, PNM, TIFF and WebP files of at most 64
-megapixels. In folders and globs, hidden files are left out and names are
+Pictures are BMP, GIF, JPEG, PNG, PNM, TIFF and WebP files, and AVIF where
+Pillow reads it, of at most 64 megapixels. In folders and globs, hidden files are left out and names are
 sorted; in folders, only files with a picture's suffix count. A picture is
 answered once, whatever names lead to it. They are decoded ahead while the
 batch before them is computed, so any number of them fits in memory.
 
 .npy and .npz files are taken where they are named: one array [C, H, W], or a
 batch [N, C, H, W], as the network reads it, preprocessed already ([H, W, C] where
-the network was trained so). Inputs of a batch are FILE[0], FILE[1] and so on.
+the network was trained so, or with --layout HWC). Inputs of a batch are FILE[0],
+FILE[1] and so on.
 
 A picture that cannot be used is named on standard error; the others are
 answered, and the exit status is 2. A network that gives values (a regression, an
@@ -48,6 +49,7 @@ Formats:
   ndjson  an object a line, told apart by "type": prediction, layer, error,
           and a summary at the end
   json    one document; its schema is app/reports/report.schema.json in the package
+  parquet the columns of csv, for --output FILE; needs pyarrow
 
 csv and ndjson appear on standard output as answers come. With --output,
 answers wait in FILE.partial until all are there; then FILE is written whole.
@@ -114,6 +116,7 @@ def classify(
     if options.resume and paths and "-" in paths:
         raise UsageError("- and --resume exclude each other: a picture on standard input has no name to know it by")
 
+    from ..inference.arguments import in_layout
     from ..inference.pictures import ignore_warnings
     from ..models.files import load_model
     from .answering import answer_inputs, begin
@@ -122,7 +125,7 @@ def classify(
     begun = begin(options, started)  # tells what is missing before anything is read
     names, problems = find_named_pictures(paths or [], recursive, from_list) if paths or from_list else ([], [])
     options.check_kept(model, from_list, *names)
-    loaded = load_model(model)
+    loaded = load_model(model) if options.layout is None else in_layout(load_model(model), options.layout)
     ignore_warnings()
     raise typer.Exit(answer_inputs(begun, loaded, _open_inputs(loaded, inputs or [], names, problems, options)))
 

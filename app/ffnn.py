@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .errors import UsageError, complain
 from .option_groups import takes_options
 from .options import Header, RowOptions
+
+if TYPE_CHECKING:
+    from ..models.files import Model
 
 BUNDLED = "digits-ffnn"
 
@@ -51,6 +55,7 @@ Formats:
   ndjson  an object a line, told apart by "type": prediction, layer, and a
           summary at the end
   json    one document; its schema is app/reports/report.schema.json in the package
+  parquet the columns of csv, for --output FILE; needs pyarrow
 
 csv and ndjson appear on standard output as answers come. With --output,
 answers wait in FILE.partial until all are there; then FILE is written whole.
@@ -70,24 +75,26 @@ Examples:
 """
 
 
-@takes_options(HELP)
-def ffnn(
+@dataclass(frozen=True)
+class RowData:
+    """The rows of a run, the network that answers them, and the right answers."""
+
     data: Annotated[
         Path,
         typer.Option(
             "--data", metavar="FILE", help="Rows of features: .bin (raw float32), .npy, .npz, .csv, .tsv or .parquet."
         ),
-    ],
+    ]
     header: Annotated[
         Header,
         typer.Option("--header", help="Of a .csv or .tsv: take the first line as a header, or as a row."),
-    ] = "auto",
+    ] = "auto"
     weights: Annotated[
         Path | None,
         typer.Option(
             "--weights", metavar="DIR", help="Folder with W1.bin b1.bin W2.bin b2.bin; sizes follow from the files."
         ),
-    ] = None,
+    ] = None
     labels: Annotated[
         Path | None,
         typer.Option(
@@ -95,42 +102,52 @@ def ffnn(
             metavar="FILE",
             help="The right classes, .bin (raw int32), .npy, .csv, .txt or .json: scores the answers.",
         ),
-    ] = None,
+    ] = None
     model: Annotated[
         str | None,
         typer.Option(
             "--model", help=f"A bundled name or a .safetensors file, in place of --weights. [default: {BUNDLED}]"
         ),
-    ] = None,
-    *,
-    options: RowOptions,
-) -> None:
+    ] = None
+
+    def load(self) -> Model:
+        """The network; UsageError for one that does not read rows."""
+        from ..inference.features import read_weights
+        from ..models.files import load_model
+        from ..models.inputs import FeatureInput, SeveralInputs
+
+        loaded = read_weights(self.weights) if self.weights is not None else load_model(self.model or BUNDLED)
+        if isinstance(loaded.network.input, SeveralInputs):
+            raise UsageError(f"model {self.model!r} reads several inputs; use trninfer classify --input NAME=FILE")
+        if not isinstance(loaded.network.input, FeatureInput):
+            raise UsageError(f"model {self.model!r} reads pictures, not features; use trninfer classify")
+        return loaded
+
+
+@takes_options(HELP)
+def ffnn(given: RowData, *, options: RowOptions) -> None:
     """Answer the rows of a file."""
     started = time.perf_counter()
     options.check()
-    options.check_kept(data, labels, model, *(weights.glob("*.bin") if weights is not None else ()))
-    if weights is not None and model is not None:
+    raw = given.weights.glob("*.bin") if given.weights is not None else ()
+    options.check_kept(given.data, given.labels, given.model, *raw)
+    if given.weights is not None and given.model is not None:
         raise UsageError("--weights and --model both name a network; give one of them")
 
     from ..inference.feature_range import LOOKED_AT, range_note
-    from ..inference.features import read_features, read_weights
+    from ..inference.features import read_features
     from ..inference.labels import read_labels
-    from ..models.files import load_model
-    from ..models.inputs import FeatureInput, SeveralInputs
     from .answering import answer_inputs, begin
     from .row_inputs import RowInputs
 
     begun = begin(options, started)  # tells what is missing before anything is read
-    loaded = read_weights(weights) if weights is not None else load_model(model or BUNDLED)
-    network = loaded.network
-    if isinstance(network.input, SeveralInputs):
-        raise UsageError(f"model {model!r} reads several inputs; use trninfer classify --input NAME=FILE")
-    if not isinstance(network.input, FeatureInput):
-        raise UsageError(f"model {model!r} reads pictures, not features; use trninfer classify")
-    with read_features(data, network.input.features, header) as rows:
-        truth = read_labels(labels, len(rows), network.labels, header) if labels is not None else None
+    loaded = given.load()
+    with read_features(given.data, loaded.network.input.shape[0], given.header) as rows:
+        truth = None
+        if given.labels is not None:
+            truth = read_labels(given.labels, len(rows), loaded.network.labels, given.header)
         for note in (*rows.notes, range_note(loaded, next(rows.batches(LOOKED_AT)))):
             if note is not None and not options.quiet:
-                complain(f"{data}: {note}")
-        status = answer_inputs(begun, loaded, RowInputs(data, rows, truth, header))
+                complain(f"{given.data}: {note}")
+        status = answer_inputs(begun, loaded, RowInputs(given.data, rows, truth, given.header))
     raise typer.Exit(status)

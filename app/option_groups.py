@@ -7,7 +7,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
@@ -72,4 +72,5 @@ def _told(hint: Any) -> Any:
 
 def _defaults(kind: Any) -> dict[str, Any]:
     """The fields of a dataclass of options, and what each is where the command line says nothing."""
-    return {field.name: field.default for field in fields(kind)}
+    empty = inspect.Parameter.empty  # of what must be given
+    return {field.name: empty if field.default is MISSING else field.default for field in fields(kind)}

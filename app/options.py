@@ -11,9 +11,10 @@ import typer
 from ..runtime.launch_options import DEFAULT_LAUNCHES, BackendName, Dtype, Form, Per, Target
 from .errors import UsageError
 from .option_groups import whole
-from .output import check_files, check_kept
+from .output import check_files, check_kept, is_special
 
 Format = Literal["table", "json", "csv", "ndjson"]
+AnswerFormat = Literal["table", "json", "csv", "ndjson", "parquet"]
 Header = Literal["auto", "yes", "no"]  # of a .csv; inference/csv_tables.py has the rules
 
 DtypeOption = Annotated[
@@ -168,6 +169,13 @@ class RunOptions:
 class AnswerOptions(RunOptions):
     """What a command that answers inputs can be told beside that."""
 
+    form: Annotated[
+        AnswerFormat,
+        typer.Option(
+            "--format",
+            help="Form of the report; machine formats have standard output to themselves, parquet needs --output.",
+        ),
+    ] = "table"  # type: ignore[assignment]  # one more than other commands have
     top_k: Annotated[
         int | None,
         typer.Option(
@@ -220,12 +228,23 @@ class AnswerOptions(RunOptions):
             raise UsageError("--resume and --verify exclude each other: earlier answers would go unchecked")
         if self.is_shared and self.trace is not None:
             raise UsageError("--trace shows one core; leave out --cores and --cluster, or give --cores 1")
+        if self.form == "parquet":
+            self._check_parquet()
         if self.compare_backends:
             self._check_comparison()
+
+    def _check_parquet(self) -> None:
+        from .reports.parquet import import_pyarrow
+
+        if self.output is None or is_special(self.output):
+            raise UsageError("--format parquet is not text; it needs --output FILE")
+        import_pyarrow()
 
     def _check_comparison(self) -> None:
         if self.backend == "sim":
             raise UsageError("--compare-backends needs the chip beside the simulator; leave out --backend sim")
+        if self.form == "parquet":
+            raise UsageError("--compare-backends has no --format parquet; its csv has the measurements")
         if self.is_shared:
             raise UsageError("--compare-backends runs on one core; leave out --cores and --cluster, or give --cores 1")
         if self.resume:
@@ -243,6 +262,15 @@ class PictureOptions(AnswerOptions):
             "--ship", help="Send a cluster's workers the pictures, not their paths, where they see other files."
         ),
     ] = False
+
+    layout: Annotated[
+        Literal["CHW", "HWC"] | None,
+        typer.Option(
+            "--layout",
+            help="Of arrays: channels first or last. [default: as the model file states]",
+            show_default=False,
+        ),
+    ] = None
 
     def check(self) -> None:
         """As for all answers; and that what is sent goes to a cluster."""

@@ -178,13 +178,20 @@ def _replacing_file(target: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def write_bytes(content: bytes, path: Path, option: str) -> None:
-    """Write a file whole or not at all; UsageError where it cannot be written."""
+@contextlib.contextmanager
+def open_binary(path: Path, option: str = "--output") -> Iterator[BinaryIO]:
+    """A file for bytes that takes its place once all is written; UsageError where it cannot be written."""
     try:
         with _replacing_file(Path(os.path.realpath(path))) as file:
-            file.write(content)
+            yield file
     except OSError as error:
         raise UsageError(f"{option} {path}: cannot be written: {reason(error)}") from None
+
+
+def write_bytes(content: bytes, path: Path, option: str) -> None:
+    """Write a file whole or not at all; UsageError where it cannot be written."""
+    with open_binary(path, option) as file:
+        file.write(content)
 
 
 def _umask() -> int:

@@ -81,6 +81,13 @@ class Prediction:
     values: tuple[float, ...] | None = None
     outputs: tuple[OutputAnswer, ...] = ()
 
+    def __repr__(self) -> str:
+        name = self.input if isinstance(self.input, int) else str(self.input)
+        if self.values is None:
+            return f"Prediction(input={name!r}, label={self.label!r}, probability={self.probability})"
+        shown = ", ".join(f"{value:.6g}" for value in self.values[:4])
+        return f"Prediction(input={name!r}, values=({shown}{', ...' if len(self.values) > 4 else ''}))"
+
     @property
     def text(self) -> str:
         """The label, or the values as numbers with spaces between them."""

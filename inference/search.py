@@ -15,7 +15,7 @@ STANDARD_INPUT = "-"
 
 # What a folder or a glob is searched for; a file that is named itself is always tried.
 PICTURE_SUFFIXES = frozenset(
-    (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
+    (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
 )
 
 

@@ -16,7 +16,7 @@ import warnings
 from typing import BinaryIO
 
 import numpy as np
-from PIL import Image, ImageFilter, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageFilter, ImageOps, UnidentifiedImageError, features
 
 from .errors import InputError as InputError  # also for those who open pictures
 from .ink import Box, InkError, find_blob
@@ -31,9 +31,12 @@ MIN_SIDE = 5
 MAX_ASPECT = 64  # longer side of a picture by its shorter; no digit is in a narrower one
 
 # Formats whose decoders are plain decoders. Pillow knows others that start programs (EPS) or are vector graphics.
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+FORMATS: tuple[str, ...] = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+if features.check("avif"):  # Pillow 11.3, where it is built with libavif
+    FORMATS = ("AVIF", *FORMATS)
 
-HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1", b"avif", b"avis")  # ISO 23008-12
+AVIF_BRANDS = (b"avif", b"avis")
+HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # ISO 23008-12
 
 LOCATE_SIDE = 512  # the digit is looked for in a picture of at most this side
 DETAIL_SIDE = 96  # then looked at with its longer side at this many pixels
@@ -65,6 +68,22 @@ def open_image(source: str | os.PathLike[str] | BinaryIO) -> Image.Image:
         raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
+def decode_image(image: Image.Image) -> Image.Image:
+    """A picture that Pillow has opened, decoded; InputError where it is too large, corrupt or cut short."""
+    too_large = _size_problem(image)
+    if too_large is not None:
+        raise InputError(too_large)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd metadata
+            image.load()
+    except MemoryError:
+        raise
+    except Exception:  # decoders raise nearly anything for a corrupt file, and all of it means just that
+        raise InputError("a corrupt or truncated picture") from None
+    return image
+
+
 def preprocess(image: Image.Image, spec: ImageInput) -> np.ndarray:
     """An opened picture as the network's input: float32 [C, H, W], (value - mean) / std by channel.
 
@@ -91,8 +110,8 @@ def _decode(file: BinaryIO) -> Image.Image:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of sizes that we refuse, and of odd metadata
             image = Image.open(file, formats=FORMATS)
-            width, height = image.size
-            if width * height <= MAX_PIXELS and max(width, height) <= MAX_SIDE:
+            too_large = _size_problem(image)
+            if too_large is None:
                 image.load()
                 return _upright(image)
     except UnidentifiedImageError:
@@ -107,7 +126,15 @@ def _decode(file: BinaryIO) -> Image.Image:
         raise InputError("a corrupt or truncated picture") from None
     except Exception:  # decoders raise nearly anything for a corrupt file, and all of it means just that
         raise InputError("a corrupt or truncated picture") from None
-    raise InputError(
+    raise InputError(too_large)
+
+
+def _size_problem(image: Image.Image) -> str | None:
+    """Why a picture is too large; None where it is not."""
+    width, height = image.size
+    if width * height <= MAX_PIXELS and max(width, height) <= MAX_SIDE:
+        return None
+    return (
         f"too large: {width}x{height} is {width * height / 1e6:.0f} megapixels; "
         f"at most {MAX_PIXELS // 1_000_000} are allowed, and sides of at most {MAX_SIDE:,}"
     )
@@ -119,8 +146,12 @@ def _unknown_format(file: BinaryIO) -> str:
     start = file.read(1024)
     if not start:
         return "an empty file"
-    if start[4:8] == b"ftyp" and start[8:12] in HEIF_BRANDS:
-        return "a HEIC or AVIF picture, which is not read; save it as JPEG or PNG"
+    if start[4:8] == b"ftyp" and start[8:12] in (*AVIF_BRANDS, *HEIF_BRANDS):
+        if start[8:12] not in AVIF_BRANDS:
+            return "a HEIC picture, which is not read; save it as JPEG or PNG"
+        if "AVIF" not in FORMATS:
+            return "an AVIF picture, which this Pillow does not read (11.3 does); save it as JPEG or PNG"
+        return "a corrupt or truncated picture"
     for mark, name in ((b"%PDF-", "a PDF file"), (b"<svg", "an SVG drawing"), (b"<html", "a web page")):
         if mark in start:
             return f"{name}, which is not read; save the picture as PNG"

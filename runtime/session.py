@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from ..models.checks import describe_shape
-from ..models.errors import TrninferError
+from ..models.errors import InputError
 from ..models.files import Model
 from ..models.golden import probabilities_of
 from .backend import DTYPES, Backend, BackendInfo, KernelError, LaunchTime
@@ -23,7 +23,7 @@ DEFAULT_BATCH_SIZE = 64
 Progress = Callable[[float], None]
 
 
-class OverflowedError(TrninferError, ValueError):
+class OverflowedError(InputError):
     """The network's output is not finite in the dtype it ran in; the message is one line for the user."""
 
 

@@ -28,6 +28,7 @@ from ..app.main import app
 from ..app.output import write_output
 from ..models.bundled import bundled_models
 from ..models.checks import describe_shape
+from .api_reference import api_block
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -145,6 +146,7 @@ def summary_of(report: str) -> tuple[str, str]:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "help": help_block,
+    "api": api_block,
     "models": models_block,
     "accuracy": accuracy_lines,
     "accuracy-table": accuracy_table,

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ...inference.predictions import Prediction
 from ..errors import UsageError, complain, reason
-from ..options import AnswerOptions, Format
+from ..options import AnswerFormat, AnswerOptions, Format
 from ..output import is_special, open_output, write_chunks, write_stderr
 from ..reports.cells import Change, as_is, change_of, unguard
 from ..reports.emit import emit
@@ -23,8 +23,6 @@ from ..text import count
 from .answer_log import AnswerLog, open_log
 from .finished import read_finished
 from .identity import Identity
-
-STREAMED = ("csv", "ndjson")
 
 
 class AnswerOutput(Protocol):
@@ -60,7 +58,7 @@ def open_answers(options: AnswerOptions, identity: Identity, labels: tuple[str, 
     if output is None or is_special(output):
         if options.resume:
             raise UsageError("--resume goes on from the answers in a file; it needs --output FILE")
-        if form in STREAMED:
+        if form == "csv" or form == "ndjson":
             with open_output(output) as write:
                 change = change_of(form, output, options.csv_safe)
                 yield _Streamed(form, write, change, output is None and sys.stdout is not None and sys.stdout.isatty())
@@ -116,7 +114,7 @@ class _Logged:
 
     on_screen = False
 
-    def __init__(self, form: Format, output: Path | None, log: AnswerLog, csv_safe: bool) -> None:
+    def __init__(self, form: AnswerFormat, output: Path | None, log: AnswerLog, csv_safe: bool) -> None:
         self._form = form
         self._output = output
         self._log = log
@@ -146,10 +144,16 @@ class _Logged:
             report.predictions = [row for answer in self._log for row in (_rows(answer) if shown else [answer])]
             emit(report, self._form, self._output, quiet)
             return
-        from ..reports import machine as report_machine
+        if self._form == "parquet":
+            from ..reports.parquet import write_parquet
 
-        change = change_of(self._form, self._output, self._csv_safe)
-        write_chunks(report_machine.chunks(report, self._form, self._log, change), self._output)
+            assert self._output is not None
+            write_parquet(self._output, self._log, report.errors)
+        else:
+            from ..reports import machine as report_machine
+
+            change = change_of(self._form, self._output, self._csv_safe)
+            write_chunks(report_machine.chunks(report, self._form, self._log, change), self._output)
         _tell(report, quiet)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ...inference.predictions import Prediction
 from ...models.regular_files import describe, open_regular
 from ..errors import UsageError
-from ..options import Format
+from ..options import AnswerFormat
 from ..reports.cells import Change, as_is
 from ..reports.machine import PREDICTION_COLUMNS
 from .answer_log import check_prediction
@@ -21,7 +21,7 @@ _MAX_LINE = 1 << 28  # bytes
 
 
 def read_finished(
-    path: Path, form: Format, identity: Identity, labels: tuple[str, ...], change: Change = as_is
+    path: Path, form: AnswerFormat, identity: Identity, labels: tuple[str, ...], change: Change = as_is
 ) -> Iterator[Prediction]:
     """The answers in a CSV or NDJSON report, for a network with these labels; cells of a CSV go through `change`.
 

@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from trninfer.models import load_model
@@ -193,3 +194,14 @@ def test_samples_are_read_right(cli, request) -> None:
     assert len(report["predictions"]) >= 6 and report["verify"]["passed"]
     for answer in report["predictions"]:
         assert answer["label"] == Path(answer["input"]).name[0], answer
+
+
+def test_arrays_with_their_channels_last(cli, picture_model, tmp_path) -> None:
+    numbers = np.random.default_rng(0).random((2, 16, 16, 1), np.float32)
+    np.save(tmp_path / "last.npy", numbers)
+    np.save(tmp_path / "first.npy", numbers.transpose(0, 3, 1, 2))
+    arguments = ("--model", picture_model, "--format", "json")
+    first = cli("classify", tmp_path / "first.npy", *arguments).json()["predictions"]
+    last = cli("classify", tmp_path / "last.npy", "--layout", "HWC", *arguments).json()["predictions"]
+    assert [answer["top"] for answer in first] == [answer["top"] for answer in last]
+    assert "the network takes [1, 16, 16]" in cli("classify", tmp_path / "last.npy", *arguments).err

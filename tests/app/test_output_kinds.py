@@ -104,3 +104,33 @@ def test_a_picture_network_takes_arrays(cli, tmp_path: Path) -> None:
     assert [answer["input"] for answer in report["predictions"]] == [f"{tmp_path / 'x.npy'}[{n}]" for n in range(5)]
     assert [answer["class_index"] for answer in report["predictions"]] == expected.argmax(axis=1).tolist()
     assert outcome.status == 2 and report["errors"][0]["input"] == str(tmp_path / "picture.png")
+
+
+def test_parquet(cli, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    model = save(tmp_path, Output("classes", "raw"))
+    target = tmp_path / "answers.parquet"
+    outcome = run(cli, tmp_path, model, "--format", "parquet", "--output", target)
+    assert outcome.status == 0 and outcome.out == "" and "dense" in outcome.err
+    report = run(cli, tmp_path, model, "--format", "json").json()
+    rows = parquet.read_table(target).to_pylist()
+    assert [row["input"] for row in rows] == list(range(len(ROWS)))
+    for row, answer in zip(rows, report["predictions"], strict=True):
+        assert (row["label"], row["class_index"], row["error"]) == (answer["label"], answer["class_index"], None)
+        assert row["probability"] == pytest.approx(answer["probability"], rel=1e-6)
+    values = save(tmp_path, Output("values"))
+    assert run(cli, tmp_path, values, "--format", "parquet", "--output", target, "--quiet").err == ""
+    found = np.array([row["values"] for row in parquet.read_table(target).to_pylist()])
+    assert np.allclose(found, np.load(tmp_path / "expected.npy"), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ((), "--format parquet is not text; it needs --output FILE"),
+        (("--output", "/dev/null"), "it needs --output FILE"),
+    ],
+)
+def test_parquet_needs_a_file(cli, tmp_path: Path, more: tuple[str, ...], message: str) -> None:
+    outcome = run(cli, tmp_path, save(tmp_path, Output("values")), "--format", "parquet", *more)
+    assert outcome.status == 2 and message in outcome.err and len(outcome.err.splitlines()) == 1

@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 from trninfer.models import ImageInput
 from trninfer.models import preprocess as module
 from trninfer.models.ink import connected_components
-from trninfer.models.preprocess import InputError, open_image, preprocess
+from trninfer.models.preprocess import FORMATS, InputError, decode_image, open_image, preprocess
 
 SPEC = ImageInput(1, 32, 32, "digit", (0.0,), (1.0,))
 PAPER, PEN = (235, 232, 225), (30, 30, 60)
@@ -373,7 +373,8 @@ def png_header(width: int, height: int) -> bytes:
         (b"<!doctype html>\n<html lang=en>", "^a web page, which is not read"),
         (b"just text, whatever its name", "not a picture in a known format"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not a picture in a known format"),
-        (b"\0\0\0\x18ftypheic" + bytes(100), "^a HEIC or AVIF picture, which is not read; save it as JPEG or PNG$"),
+        (b"\0\0\0\x18ftypheic" + bytes(100), "^a HEIC picture, which is not read; save it as JPEG or PNG$"),
+        (b"\0\0\0\x18ftypavif" + bytes(100), "^(a corrupt or truncated|an AVIF) picture"),
         (encoded("PNG")[:-200], "^a corrupt or truncated picture$"),
         (encoded("JPEG")[:1500], "corrupt or truncated"),
         (encoded("GIF")[:500], "corrupt or truncated"),
@@ -442,3 +443,24 @@ def test_connected_components_against_flood_fill(mask: np.ndarray) -> None:
 def test_a_row_of_millions_of_pixels_is_refused_by_its_header() -> None:
     with pytest.raises(InputError, match=r"too large: 63000000x1 .* sides of at most 65,535"):
         open_image(io.BytesIO(b"P5 63000000 1 255\n" + b"\0" * 1000))
+
+
+@pytest.mark.skipif("AVIF" not in FORMATS, reason="this Pillow reads no AVIF")
+def test_avif_is_read_where_pillow_reads_it(tmp_path: Path) -> None:
+    picture = Image.effect_noise((64, 48), 40)
+    picture.save(tmp_path / "x.avif")
+    assert open_image(tmp_path / "x.avif").size == (64, 48)
+    (tmp_path / "x.avif").write_bytes((tmp_path / "x.avif").read_bytes()[:-200])
+    with pytest.raises(InputError, match="corrupt or truncated"):
+        open_image(tmp_path / "x.avif")
+
+
+def test_a_picture_that_pillow_has_opened_is_decoded_or_refused() -> None:
+    buffer = io.BytesIO()
+    Image.effect_noise((50, 50), 30).save(buffer, "png")
+    whole = Image.open(io.BytesIO(buffer.getvalue()))
+    assert decode_image(whole).size == (50, 50)
+    with pytest.raises(InputError, match="corrupt or truncated"):
+        decode_image(Image.open(io.BytesIO(buffer.getvalue()[:-900])))
+    with pytest.raises(InputError, match="too large: 70000x1"):
+        decode_image(Image.new("L", (70_000, 1)))

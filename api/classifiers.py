@@ -1,0 +1,153 @@
+"""Networks that are loaded once and asked many times: for pictures, and for rows of features."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..inference.arguments import Layout, OnError, RunArguments
+from ..inference.csv_tables import Header, check_header
+from ..inference.python_inputs import PathOnly, Picture, Rows
+from ..models.errors import ArgumentError, InputError
+from ..models.files import Model
+from ..runtime.launch_options import BackendName, Dtype, Target
+from .answers import Answers
+from .functions import answer_pictures, answer_rows, in_thread, load_for_pictures, load_for_rows
+
+PICTURE_COLUMNS = ("image", "bytes", "path")
+ROW_COLUMNS = ("features", "data")
+
+
+class _Loaded:
+    """A model with a session of its own, which answers one call at a time."""
+
+    def __init__(self, model: Model, arguments: RunArguments) -> None:
+        self.model = model
+        self.arguments = arguments
+        self._session = arguments.session(model)
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        info = self._session.info
+        name = type(self).__name__
+        return f"<{name}: {self.model.network.name} on {info.target} in {self.arguments.dtype} ({info.name})>"
+
+
+class Classifier(_Loaded):
+    """A network that reads pictures, loaded once and asked many times, from any thread.
+
+    The arguments are as those of `trninfer.classify`, and so are the errors. It can be called with columns of a batch,
+    as Ray Data calls a class.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | Model = "digits-cnn",
+        *,
+        dtype: Dtype = "float32",
+        target: Target | None = None,
+        backend: BackendName = "auto",
+        batch_size: int = 16,
+        top_k: int = 5,
+        layout: Layout | None = None,
+    ) -> None:
+        arguments = RunArguments(dtype, target, backend, batch_size, top_k, layout=layout)
+        super().__init__(load_for_pictures(model, arguments), arguments)
+
+    def classify(self, inputs: Picture | Iterable[Picture], *, on_error: OnError = "raise") -> Answers:
+        """Answer pictures; see `trninfer.classify`."""
+        with self._lock:
+            return answer_pictures(inputs, self.model, self._session, replace(self.arguments, on_error=on_error))
+
+    async def classify_async(self, inputs: Picture | Iterable[Picture], *, on_error: OnError = "raise") -> Answers:
+        """The same for `await`, in a thread; see `trninfer.classify_async`."""
+        return await in_thread(functools.partial(self.classify, on_error=on_error), inputs)
+
+    def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+        """The columns of a batch of N pictures with the answer to each.
+
+        `batch` has a column "image" (arrays of pixels, as Ray Data's `read_images` makes them), "bytes" (what files
+        hold) or "path". Added are "label" (text; for a network that gives values, these as text), "probability"
+        (float32, NaN where there is none) and "error" (why there is no answer, else empty). ArgumentError where it has
+        none of these columns.
+        """
+        column = next((name for name in PICTURE_COLUMNS if name in batch), None)
+        if column is None:
+            told = ", ".join(map(str, batch)) or "none"
+            raise ArgumentError(f"a batch needs a column {', '.join(PICTURE_COLUMNS)}; it has {told}")
+        sources: list[Any] = [PathOnly(os.fspath(value)) if column == "path" else value for value in batch[column]]
+        return {**batch, **_columns(self.classify(sources, on_error="collect"), len(sources))}
+
+
+class Predictor(_Loaded):
+    """A network that reads rows of features, loaded once and asked many times, from any thread.
+
+    The arguments are as those of `trninfer.predict`, and so are the errors. It can be called with columns of a batch,
+    as Ray Data calls a class.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | Model = "digits-ffnn",
+        *,
+        dtype: Dtype = "float32",
+        target: Target | None = None,
+        backend: BackendName = "auto",
+        batch_size: int = 2048,
+        top_k: int = 5,
+    ) -> None:
+        arguments = RunArguments(dtype, target, backend, batch_size, top_k)
+        super().__init__(load_for_rows(model, arguments), arguments)
+
+    def predict(self, inputs: Rows, *, header: Header = "auto", on_error: OnError = "raise") -> Answers:
+        """Answer rows of features; see `trninfer.predict`."""
+        check_header(header)
+        with self._lock:
+            return answer_rows(inputs, self.model, self._session, replace(self.arguments, on_error=on_error), header)
+
+    async def predict_async(self, inputs: Rows, *, header: Header = "auto", on_error: OnError = "raise") -> Answers:
+        """The same for `await`, in a thread; see `trninfer.predict_async`."""
+        return await in_thread(functools.partial(self.predict, header=header, on_error=on_error), inputs)
+
+    def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+        """The columns of a batch of N rows with the answer to each, as `Classifier` adds them.
+
+        `batch` has a column "features" or "data" of arrays [features], or a column of numbers for each feature, in
+        their order. ArgumentError where it has neither.
+        """
+        features = self.model.network.input.shape[0]
+        column = next((name for name in ROW_COLUMNS if name in batch), None)
+        if column is not None:
+            rows = np.stack([np.asarray(row) for row in batch[column]]) if len(batch[column]) else np.empty((0, 0))
+        elif len(batch) == features:
+            rows = np.column_stack([np.asarray(values) for values in batch.values()])
+        else:
+            told = f"{len(batch)} columns"
+            raise ArgumentError(f"a batch needs a column features or data, or {features} of numbers; it has {told}")
+        answers = self.predict(rows, on_error="collect") if len(rows) else None
+        return {**batch, **_columns(answers, len(rows))}
+
+
+def _columns(answers: Answers | None, count: int) -> dict[str, np.ndarray]:
+    """Label, probability and error of N inputs, some of which have no answer."""
+    labels, probabilities, errors = [""] * count, [np.nan] * count, [""] * count
+    for answer in answers or ():
+        position = answer.input
+        assert isinstance(position, int)
+        labels[position] = answer.text
+        probabilities[position] = np.nan if answer.probability is None else answer.probability
+    for problem in answers.errors if answers is not None else ():
+        if not isinstance(problem.input, int):
+            raise InputError(f"{problem.input}: {problem.message}")
+        errors[problem.input] = problem.message
+    return {
+        "label": np.array(labels, object),
+        "probability": np.array(probabilities, np.float32),
+        "error": np.array(errors, object),
+    }

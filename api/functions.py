@@ -1,0 +1,220 @@
+"""`trninfer.classify` and `trninfer.predict`, and the same for `await`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from ..inference.arguments import Layout, OnError, RunArguments
+from ..inference.csv_tables import Header, check_header
+from ..inference.feature_range import range_note
+from ..inference.python_inputs import Picture, PictureReader, RowReader, Rows
+from ..inference.running import PatientSession, run_batches
+from ..inference.search import InputProblem
+from ..inference.stream import Batch
+from ..models.errors import InputError, ModelError
+from ..models.files import Model
+from ..models.inputs import FeatureInput
+from ..runtime.launch_options import BackendName, Dtype, Target
+from ..runtime.session import BatchSession, Session
+from .answers import Answers, Run
+
+Value = TypeVar("Value")
+
+
+def classify(
+    inputs: Picture | Iterable[Picture],
+    model: str | os.PathLike[str] | Model = "digits-cnn",
+    *,
+    dtype: Dtype = "float32",
+    target: Target | None = None,
+    backend: BackendName = "auto",
+    batch_size: int = 16,
+    top_k: int = 5,
+    cores: int = 1,
+    cluster: str | None = None,
+    layout: Layout | None = None,
+    on_error: OnError = "raise",
+) -> Answers:
+    """Answer pictures.
+
+    `inputs` is a picture or an iterable of them, which is read only as far as batches need it. A picture is:
+
+    - the path of a file, of a folder or a glob, with the rules of the command line;
+    - what a file holds (bytes), or a file that is open for reading bytes;
+    - a PIL image;
+    - an array of pixels, uint8 [H, W], [H, W, 3] or [H, W, 4], or of numbers, floating point, as the network reads it;
+      NumPy's, or anything with `__array__` or `__dlpack__`, such as PyTorch's tensors. With one more axis in front it
+      is several pictures;
+    - for a network of several inputs, a dict with each of them by name: a picture, or numbers.
+
+    `layout` is "CHW" or "HWC", channels first or last, for arrays of both kinds. Without it, arrays of numbers have the
+    layout that the model file states, and pixels have their channels last. The `input` of a prediction is the path, or
+    the picture's number from 0; of several outputs, a prediction has each in `outputs`.
+
+    `model` is a bundled name, the path of a .safetensors file, or a loaded model. `dtype` is "float32", "bfloat16" or
+    "float16"; `target` "trn1", "trn2" or "trn3" (by default as the command line's); `backend` "auto", "neuron" or
+    "sim"; `top_k` how many labels a prediction has at most. With `cores` above 1, or the address of a Ray cluster as
+    `cluster`, workers share the batches (docs/cluster.md; it takes the extra `cluster`).
+
+    `on_error` "raise" raises InputError, naming the picture, for the first that cannot be answered; "collect" answers
+    the others, and has them in `errors` of the result. Raises besides ArgumentError for arguments that are not allowed,
+    ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
+    """
+    arguments = RunArguments(dtype, target, backend, batch_size, top_k, cores, cluster, layout, on_error)
+    loaded = load_for_pictures(model, arguments)
+    with arguments.open(loaded) as session:
+        return answer_pictures(inputs, loaded, session, arguments)
+
+
+def predict(
+    inputs: Rows,
+    model: str | os.PathLike[str] | Model = "digits-ffnn",
+    *,
+    dtype: Dtype = "float32",
+    target: Target | None = None,
+    backend: BackendName = "auto",
+    batch_size: int = 2048,
+    top_k: int = 5,
+    cores: int = 1,
+    cluster: str | None = None,
+    header: Header = "auto",
+    on_error: OnError = "raise",
+) -> Answers:
+    """Answer rows of features.
+
+    `inputs` is an array [N, features], or [features] for one row, of finite real numbers (NumPy's, a list, a pandas
+    table, anything with `__array__` or `__dlpack__`); the path of a .bin, .npy, .npz, .csv, .tsv or .parquet file as
+    `trninfer ffnn --data` reads it, or a glob; what such a file holds (bytes), or such a file, open for reading bytes;
+    a list of these; or an iterator over rows or blocks of rows, which is read only as far as batches need it. The
+    `input` of a prediction is the number of its row, from 0, over all of them. `header` says whether the first line of
+    a .csv or .tsv is a header ("yes"), a row ("no"), or whichever it looks like ("auto"); `notes` of the result say
+    what was taken, and a warning where it may have been meant otherwise.
+
+    The other arguments are as those of `classify`, and so are the errors; with `on_error` "collect", rows that hold NaN
+    or infinity, and files that cannot be read, are in `errors`.
+    """
+    arguments = RunArguments(dtype, target, backend, batch_size, top_k, cores, cluster, None, on_error)
+    check_header(header)
+    loaded = load_for_rows(model, arguments)
+    with arguments.open(loaded) as session:
+        return answer_rows(inputs, loaded, session, arguments, header)
+
+
+async def classify_async(inputs: Picture | Iterable[Picture], *arguments: Any, **options: Any) -> Answers:
+    """`classify` for `await`: it runs in a thread, and stops after the batch at work where the task is cancelled."""
+    return await in_thread(functools.partial(classify, *arguments, **options), inputs)
+
+
+async def predict_async(inputs: Rows, *arguments: Any, **options: Any) -> Answers:
+    """`predict` for `await`: it runs in a thread, and stops after the batch at work where the task is cancelled."""
+    return await in_thread(functools.partial(predict, *arguments, **options), inputs)
+
+
+_thread = threading.local()  # `stopped`: the event that ends the run of a thread early, where there is one
+
+
+async def in_thread(call: Callable[[Any], Value], inputs: Any) -> Value:
+    """A run in a thread of its own, which ends after the batch at work where the task is cancelled."""
+    event = threading.Event()
+
+    def run() -> Value:
+        _thread.stopped = event
+        try:
+            return call(inputs)
+        finally:
+            _thread.stopped = None
+
+    running = asyncio.get_running_loop().run_in_executor(None, run)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        event.set()
+        raise
+
+
+def load_for_pictures(model: str | os.PathLike[str] | Model, arguments: RunArguments) -> Model:
+    """A model that reads pictures; ModelError for others."""
+    loaded = arguments.load(model)
+    if isinstance(loaded.network.input, FeatureInput):
+        raise ModelError(f"model {loaded.network.name!r} reads features, not pictures; use predict")
+    return loaded
+
+
+def load_for_rows(model: str | os.PathLike[str] | Model, arguments: RunArguments) -> Model:
+    """A model that reads rows of features; ModelError for others."""
+    loaded = arguments.load(model)
+    if not isinstance(loaded.network.input, FeatureInput):
+        raise ModelError(f"model {loaded.network.name!r} reads pictures, not features; use classify")
+    return loaded
+
+
+def answer_pictures(inputs: Any, model: Model, session: BatchSession, arguments: RunArguments) -> Answers:
+    """The answers of a session to pictures."""
+    told = _Told(arguments, "picture")
+    batches = PictureReader(inputs, model.network.input, arguments.batch_size, arguments.layout, told.refuse)
+    return _answer("classify", model, batches, session, told)
+
+
+def answer_rows(
+    inputs: Any, model: Model, session: BatchSession, arguments: RunArguments, header: str = "auto"
+) -> Answers:
+    """The answers of a session to rows of features."""
+    spec = model.network.input
+    assert isinstance(spec, FeatureInput)
+    told = _Told(arguments, "row")
+    reader = RowReader(inputs, spec, arguments.batch_size, header, told.refuse)
+
+    def batches() -> Iterator[Batch]:
+        for number, (names, rows) in enumerate(reader):
+            note = range_note(model, rows) if number == 0 else None
+            told.notes += [note] if note is not None else []
+            yield names, rows
+        told.notes += reader.notes
+
+    answers = _answer("ffnn", model, batches(), session, told)
+    for note in told.notes:
+        warnings.warn(note, stacklevel=3)
+    return answers
+
+
+class _Told:
+    """What is said of the inputs of a run: problems, of which the first is raised unless they are collected; notes."""
+
+    def __init__(self, arguments: RunArguments, noun: str) -> None:
+        self.arguments = arguments
+        self.problems: list[InputProblem] = []
+        self.notes: list[str] = []
+        self._noun = noun
+
+    def refuse(self, name: str | int, reason: str) -> None:
+        """Take an input that cannot be answered, and why."""
+        if self.arguments.on_error == "raise":
+            raise InputError(f"{name if isinstance(name, str) else f'{self._noun} {name}'}: {reason}")
+        self.problems.append(InputProblem(name, reason))
+
+
+def _answer(command: str, model: Model, batches: Iterable[Batch], session: BatchSession, told: _Told) -> Answers:
+    began = time.perf_counter()
+    patient = PatientSession(session) if isinstance(session, Session) else session
+    stopped = getattr(_thread, "stopped", None)
+    result = run_batches(patient, batches, told.arguments.top_k, told.refuse, stopped)
+    return Answers(
+        predictions=result.predictions,
+        layers=result.layers,
+        total_us=sum(layer.latency_us for layer in result.layers),
+        latency_kind=result.info.latency_kind,
+        model=model.network.name,
+        backend=result.info.name,
+        target=result.info.target,
+        dtype=told.arguments.dtype,
+        errors=tuple(told.problems),
+        notes=tuple(told.notes),
+        run=Run(command, model, result.info, told.arguments, time.perf_counter() - began),
+    )

@@ -1,0 +1,83 @@
+"""Answers as a Parquet file, by pyarrow where it is installed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from ...inference.parquet_tables import INSTALL_HINT
+from ...inference.predictions import InputNames, Prediction
+from ...inference.search import InputProblem
+from ..errors import UsageError
+from ..output import open_binary
+from ..text import printable, spell
+from .machine import prediction_record
+
+_ROWS_AT_ONCE = 10_000
+
+
+def import_pyarrow() -> Any:
+    """The module `pyarrow`, with `parquet`; UsageError with what to install where it is not here."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(f"Parquet files are written by pyarrow, which is not installed ({INSTALL_HINT})") from None
+    return pyarrow
+
+
+def write_parquet(
+    path: Path, answers: Iterable[Prediction], errors: Sequence[InputProblem] = (), option: str = "--output"
+) -> None:
+    """Write answers, whole or not at all, a row each; then a row for each input that could not be answered.
+
+    Columns: input (text, or the number of a row), label, class_index, probability, error; values (a list) in place of
+    the three where the network gives values; outputs (JSON) of a network of several. UsageError where the file cannot
+    be written.
+    """
+    pyarrow = import_pyarrow()
+    remaining = iter(answers)
+    first = next(remaining, None)
+    schema = pyarrow.schema(_fields(pyarrow, first, errors))
+    with open_binary(path, option) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
+        found = chain(() if first is None else (first,), remaining)
+        rows = chain(map(_row, found), map(_lost, errors))
+        while part := list(islice(rows, _ROWS_AT_ONCE)):
+            writer.write_table(pyarrow.Table.from_pylist(part, schema=schema))
+
+
+def _fields(pyarrow: Any, first: Prediction | None, errors: Sequence[InputProblem]) -> list[Any]:
+    named = first.input if first is not None else errors[0].input if errors else ""
+    fields = [("input", pyarrow.int64() if isinstance(named, int) else pyarrow.string())]
+    if first is not None and first.values is not None:
+        fields.append(("values", pyarrow.list_(pyarrow.float32())))
+    else:
+        fields += [("label", pyarrow.string()), ("class_index", pyarrow.int32()), ("probability", pyarrow.float32())]
+    if first is not None and first.outputs:
+        fields.append(("outputs", pyarrow.string()))
+    return [*fields, ("error", pyarrow.string())]
+
+
+def _row(answer: Prediction) -> dict[str, Any]:
+    label = None if answer.label is None else printable(answer.label)
+    return {
+        "input": _name(answer.input),
+        "label": label,
+        "class_index": answer.class_index,
+        "probability": answer.probability,
+        "values": answer.values,
+        "outputs": json.dumps(prediction_record(answer).get("outputs")) if answer.outputs else None,
+    }
+
+
+def _lost(problem: InputProblem) -> dict[str, Any]:
+    return {"input": _name(problem.input), "error": printable(problem.message)}
+
+
+def _name(name: str | int) -> str | int:
+    if isinstance(name, InputNames):
+        return json.dumps({key: spell(source) for key, source in name.sources.items()})
+    return spell(name) if isinstance(name, str) else name

@@ -1,0 +1,128 @@
+"""How a network runs, as Python functions are told; and the check of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from ..models.errors import ArgumentError, ModelError
+from ..models.files import Model, load_model
+from ..models.inputs import ImageInput, NamedInput, SeveralInputs
+from ..models.network import Network
+from ..runtime.backend import DTYPES
+from ..runtime.choose import choose_backend
+from ..runtime.launch_options import BackendName, Dtype, Target
+from ..runtime.session import BatchSession, Session
+
+Layout = Literal["CHW", "HWC"]
+OnError = Literal["raise", "collect"]
+
+MAX_BATCH_SIZE = 65_536
+MAX_CORES = 4096
+
+
+@dataclass(frozen=True)
+class RunArguments:
+    """Where and how a network runs. ArgumentError for what is not allowed.
+
+    `dtype` is that of weights and data; `target` the chip (None: as the command line's default); `backend` "auto",
+    "neuron" or "sim". At most `batch_size` inputs are in one launch, an answer has at most `top_k` labels. Batches are
+    shared out over `cores` workers, or over those of the Ray `cluster` at an address. `layout` is the order of axes of
+    arrays: channels first or last; None leaves it to the model file for arrays of numbers, and is last for pixels.
+    `on_error` says whether the first input that cannot be answered is raised, or all of them are collected.
+    """
+
+    dtype: Dtype = "float32"
+    target: Target | None = None
+    backend: BackendName = "auto"
+    batch_size: int = 16
+    top_k: int = 5
+    cores: int = 1
+    cluster: str | None = None
+    layout: Layout | None = None
+    on_error: OnError = "raise"
+
+    def __post_init__(self) -> None:
+        _check_choice("dtype", self.dtype, tuple(DTYPES))
+        _check_choice("backend", self.backend, get_args(BackendName))
+        _check_choice("on_error", self.on_error, get_args(OnError))
+        if self.layout is not None:
+            _check_choice("layout", self.layout, get_args(Layout))
+        if self.target is not None and (not isinstance(self.target, str) or not 0 < len(self.target) <= 20):
+            raise ArgumentError(f"target is {_shown(self.target)}; allowed are {', '.join(get_args(Target))} and None")
+        if self.cluster is not None and (not isinstance(self.cluster, str) or not self.cluster):
+            raise ArgumentError(f"cluster is {_shown(self.cluster)}; the address of a Ray cluster is needed, or None")
+        _check_whole("batch_size", self.batch_size, MAX_BATCH_SIZE)
+        _check_whole("top_k", self.top_k)
+        _check_whole("cores", self.cores, MAX_CORES)
+
+    @property
+    def is_shared(self) -> bool:
+        """True where workers answer, in processes of their own."""
+        return self.cores > 1 or self.cluster is not None
+
+    @contextlib.contextmanager
+    def open(self, model: Model) -> Iterator[BatchSession]:
+        """A session of a model; its workers end with the block."""
+        if not self.is_shared:
+            yield self.session(model)
+            return
+        from ..runtime.cluster.shared_session import share_out
+
+        cores = self.cores if self.cluster is None or self.cores > 1 else None
+        with share_out(
+            model, self.dtype, cores, backend=self.backend, target=self.target, address=self.cluster
+        ) as session:
+            yield session
+
+    def session(self, model: Model, keep_timelines: bool = False) -> Session:
+        """A session of a model in this process."""
+        backend = choose_backend(self.backend, self.target, keep_timelines)
+        return Session(model, backend, self.dtype, self.batch_size)
+
+    def load(self, model: str | os.PathLike[str] | Model) -> Model:
+        """A model whose arrays have the layout that was asked for. ModelError where it cannot be read."""
+        if not isinstance(model, (str, os.PathLike, Model)):
+            raise ArgumentError(f"model is {_shown(model)}; a bundled name, the path of a file or a Model is needed")
+        loaded = model if isinstance(model, Model) else load_model(model)
+        return loaded if self.layout is None else in_layout(loaded, self.layout)
+
+
+def in_layout(model: Model, layout: Layout) -> Model:
+    """A model whose arrays of images have this layout; ModelError for one that reads features."""
+    spec = model.network.input
+    if isinstance(spec, ImageInput):
+        changed: ImageInput | SeveralInputs = replace(spec, layout=layout)
+    elif isinstance(spec, SeveralInputs):
+        parts = tuple(
+            NamedInput(part.name, replace(part.input, layout=layout)) if isinstance(part.input, ImageInput) else part
+            for part in spec.parts
+        )
+        changed = replace(spec, parts=parts)
+    else:
+        raise ModelError(f"model {model.network.name!r} reads features, which have no layout")
+    network: Network = replace(model.network, input=changed)
+    return replace(model, network=network)
+
+
+def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        raise ArgumentError(f"{name} is {_shown(value)}; allowed are {', '.join(allowed)}")
+
+
+def _check_whole(name: str, value: Any, most: int | None = None) -> None:
+    if type(value) is not int or value < 1 or (most is not None and value > most):
+        bounds = "from 1 up" if most is None else f"from 1 to {most}"
+        raise ArgumentError(f"{name} is {_shown(value)}; a whole number {bounds} is needed")
+
+
+def _shown(value: Any) -> str:
+    """A value in a message, however long it is and whatever its repr does."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 60 and text.isprintable() else f"a {type(value).__name__}"

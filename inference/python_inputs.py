@@ -1,0 +1,377 @@
+"""Inputs as Python has them: pictures and rows of features in any form, one by one or many, as batches of a network.
+
+A picture is the path of a file, of a folder or a glob (with the rules of the command line), what a file holds (bytes),
+a binary file, a PIL image, or an array; rows of features are a file's path, what a file holds, a binary file or an
+array. An array is NumPy's, or anything that becomes one (`__array__`, `__dlpack__`: PyTorch, JAX, pandas).
+
+`layout` says once, for arrays of all kinds, whether channels come first or last. Without it, an array of numbers has
+the layout that the model file states, as files of arrays do, and an array of pixels (uint8) has its channels last.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, Union
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from ..models.errors import InputError
+from ..models.inputs import FeatureInput, ImageInput, Input, PartInput, SeveralInputs
+from ..models.preprocess import decode_image, open_image, preprocess
+from ..models.regular_files import describe
+from .arrays import check_unmasked, in_layout
+from .feature_rows import FeatureRows, check_finite
+from .features import read_feature_bytes, read_features
+from .pictures import decode_ahead, examples, read_picture
+from .search import InputProblem, find_pictures
+from .stream import Batch
+
+
+class SupportsArray(Protocol):
+    """What NumPy makes an array of, such as a PyTorch tensor."""
+
+    def __array__(self, *arguments: Any, **options: Any) -> Any:
+        """The array."""
+
+
+class SupportsDlpack(Protocol):
+    """What another library makes an array of without a copy."""
+
+    def __dlpack__(self, *arguments: Any, **options: Any) -> Any:
+        """A capsule with the values."""
+
+
+File = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, BinaryIO]
+Array = Union["npt.NDArray[Any]", SupportsArray, SupportsDlpack]
+Picture = File | Image.Image | Array | Mapping[str, Any]
+Rows = File | Array | Sequence[Any] | Iterable[Any]
+
+Refuse = Callable[[str | int, str], None]
+Named = tuple[str | int, Any]  # an input's name, and the input, or InputError in its place
+
+_PIXELS = ((1,), (3,), (4,))  # channels of pixels
+
+
+@dataclass(frozen=True)
+class PathOnly:
+    """The path of a file with one picture, whose answer goes by its number."""
+
+    path: str
+
+
+class PictureReader:
+    """Iterates over (names, batch [B, *network.input.shape]) of pictures, `batch_size` at a time.
+
+    Inputs are taken only as far as batches need them. `refuse` is called with the name of one that cannot be used, and
+    why.
+    """
+
+    def __init__(self, inputs: Any, spec: Input, batch_size: int, layout: str | None, refuse: Refuse) -> None:
+        self._inputs = inputs
+        self._spec = spec
+        self._batch_size = batch_size
+        self._layout = layout
+        self._refuse = refuse
+
+    def __iter__(self) -> Iterator[Batch]:
+        names: list[str | int] = []
+        batch: list[np.ndarray] = []
+        # One thread: what keeps Pillow's warnings back while it decodes is not made for several.
+        decoded = decode_ahead(separate(self._inputs, self._layout), self._prepare, self._batch_size, 1)
+        for (name, _), values in decoded:
+            if isinstance(values, InputError):
+                self._refuse(name, str(values))
+                continue
+            several = isinstance(self._spec, ImageInput) and values.ndim == 4
+            for example, value in examples(str(name), values) if several else ((name, values),):
+                names.append(example)
+                batch.append(value)
+                if len(batch) == self._batch_size:
+                    yield names, np.stack(batch)
+                    names, batch = [], []
+        if batch:
+            yield names, np.stack(batch)
+
+    def _prepare(self, named: Named) -> np.ndarray:
+        _, value = named
+        if isinstance(value, InputError):
+            raise value
+        if isinstance(self._spec, SeveralInputs):
+            return _pack(value, self._spec, self._layout)
+        if isinstance(value, Mapping) or not isinstance(self._spec, ImageInput):
+            raise InputError("the network has one input; give a picture, not a dict")
+        return prepare_picture(value, self._spec, self._layout)
+
+
+def separate(inputs: Any, layout: str | None = None) -> Iterator[Named]:
+    """The pictures that inputs mean, one by one, with their names: paths as they are, others by number."""
+    for number, value in enumerate(_flatten(inputs, layout, nested=False)):
+        if isinstance(value, (str, os.PathLike)):
+            yield from _named_pictures(value)
+        else:
+            yield number, value
+
+
+def _flatten(inputs: Any, layout: str | None, nested: bool) -> Iterator[Any]:
+    if inputs is None or isinstance(inputs, (str, os.PathLike, bytes, bytearray, memoryview, Image.Image, Mapping)):
+        yield inputs
+        return
+    if hasattr(inputs, "read"):
+        yield inputs
+        return
+    if is_array(inputs):
+        try:
+            values = as_array(inputs)
+        except InputError as error:
+            yield error
+            return
+        if values.dtype != object:
+            yield from values if _holds_several(values, layout) else (values,)
+            return
+        inputs = list(values.ravel())
+    if not isinstance(inputs, Iterable) or nested:
+        yield inputs
+        return
+    for item in inputs:
+        yield from _flatten(item, layout, nested=True)
+
+
+def _named_pictures(path: str | os.PathLike[str]) -> Iterator[Named]:
+    """The pictures of a path, as `trninfer classify` finds them."""
+    found, problems = find_pictures([os.fsdecode(path)])
+    yield from ((name, name) for name in found)
+    yield from ((problem.input, InputError(problem.message)) for problem in problems)
+
+
+def _holds_several(values: np.ndarray, layout: str | None) -> bool:
+    """True for an array of several pictures. [3, H, W] of pixels may be one or three: that is left to `layout`."""
+    if values.dtype.kind == "f" or layout == "CHW" or values.ndim != 3:
+        return values.ndim == 4
+    return values.shape[-1:] not in _PIXELS and (layout == "HWC" or values.shape[:1] not in _PIXELS)
+
+
+def is_array(value: Any) -> bool:
+    """True for NumPy's arrays and for what becomes one."""
+    return isinstance(value, np.ndarray) or hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+
+
+def as_array(value: Any) -> np.ndarray:
+    """What becomes an array, as one; InputError where it does not, as a tensor on a device or with a gradient."""
+    check_unmasked(value)
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+    except Exception as error:  # whatever a library raises
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
+    hint = "; give tensor.detach().cpu().float()" if hasattr(value, "detach") else ""
+    raise InputError(f"{type(value).__name__} does not become an array: {reason}{hint}")
+
+
+def prepare_picture(value: Any, spec: ImageInput, layout: str | None = None) -> np.ndarray:
+    """A picture in any form as the network's input, float32 [C, H, W]; [N, C, H, W] of a file of several arrays.
+
+    InputError where it cannot be used.
+    """
+    if isinstance(value, PathOnly):
+        picture = read_picture(value.path, spec)
+        if picture.ndim != 3:
+            raise InputError(f"holds {len(picture)} arrays; one is needed here")
+        return picture
+    if isinstance(value, (str, os.PathLike)):
+        return read_picture(Path(value), spec)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return preprocess(open_image(io.BytesIO(bytes(value))), spec)
+    if isinstance(value, Image.Image):
+        return preprocess(decode_image(value), spec)
+    if hasattr(value, "read"):
+        return preprocess(open_image(io.BytesIO(_content(value))), spec)
+    if not is_array(value):
+        raise InputError(f"{type(value).__name__} is no picture; give a path, bytes, a file, a PIL image or an array")
+    return _from_array(as_array(value), spec, layout)
+
+
+def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None) -> np.ndarray:
+    """An array of pixels, or of the network's own numbers, as the network's input."""
+    own = [spec.array_shape, spec.shape] if spec.layout == "HW" else [spec.array_shape]
+    if values.dtype.kind == "f" and values.shape in own:
+        return in_layout(values, spec)
+    first = layout == "CHW"
+    pixels = values.transpose(1, 2, 0) if first and values.ndim == 3 else values
+    if values.dtype == np.uint8 and 0 not in values.shape and (values.ndim == 2 or pixels.shape[2:] in _PIXELS):
+        grey = pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels
+        return preprocess(Image.fromarray(np.ascontiguousarray(grey)), spec)
+    raise InputError(
+        f"an array {list(values.shape)} of {values.dtype}; pictures are uint8 [H, W], "
+        f"{'[3, H, W] or [4, H, W]' if first else '[H, W, 3] or [H, W, 4]'}, and this network's own input is "
+        f"{list(spec.array_shape)} of float32{_hint(values, spec) if layout is None else ''}"
+    )
+
+
+def _hint(values: np.ndarray, spec: ImageInput) -> str:
+    """How an array may be meant whose channels are where they are not expected."""
+    if values.ndim != 3:
+        return ""
+    if values.dtype == np.uint8:
+        return "; layout='CHW' reads it with the channels first" if values.shape[:1] in _PIXELS else ""
+    turned = {"CHW": "HWC", "HWC": "CHW"}.get(spec.layout)
+    channels, height, width = spec.shape
+    shape = (height, width, channels) if turned == "HWC" else (channels, height, width)
+    return f"; layout={turned!r} reads it" if values.shape == shape and turned else ""
+
+
+def _pack(value: Any, spec: SeveralInputs, layout: str | None) -> np.ndarray:
+    """Several inputs by name as the row of numbers that the network reads."""
+    names = [part.name for part in spec.parts]
+    if not isinstance(value, Mapping) or sorted(map(str, value)) != sorted(names):
+        raise InputError(f"the network has several inputs; give a dict with {', '.join(map(repr, names))}")
+    arrays = {}
+    for part in spec.parts:
+        try:
+            arrays[part.name] = _part(value[part.name], part.input, layout)[None]
+        except InputError as error:
+            raise InputError(f"input {part.name!r}: {error}") from None
+    return spec.pack(arrays)[0]
+
+
+def _part(value: Any, spec: PartInput, layout: str | None) -> np.ndarray:
+    """A picture as one of several inputs [C, H, W], or numbers as one of features [F], float32."""
+    if isinstance(spec, ImageInput):
+        picture = prepare_picture(value, spec, layout)
+        if picture.ndim != 3:
+            raise InputError(f"holds {len(picture)} arrays; one is needed here")
+        return picture
+    numbers = _numbers(value, "numbers").astype(np.float32).reshape(-1)
+    if len(numbers) != spec.features or not np.isfinite(numbers).all():
+        raise InputError(f"{len(numbers)} numbers; {spec.features} finite ones are needed")
+    return numbers
+
+
+class RowReader:
+    """Iterates over (numbers, rows [B, F]) of rows of features, `batch_size` at a time.
+
+    Rows are numbered from 0 over all files, arrays and blocks. `refuse` is called with the number of a row, or the name
+    of a file, that cannot be used, and why. `notes` has what is to be said of how files were read.
+    """
+
+    def __init__(self, inputs: Any, spec: FeatureInput, batch_size: int, header: str, refuse: Refuse) -> None:
+        self._inputs = inputs
+        self._spec = spec
+        self._batch_size = batch_size
+        self._header = header
+        self._refuse = refuse
+        self.notes: list[str] = []
+
+    def __iter__(self) -> Iterator[tuple[Sequence[int], np.ndarray]]:
+        first = 0
+        for source in _row_sources(self._inputs, self._spec.features, self._header):
+            if isinstance(source, InputProblem):
+                self._refuse(source.input, source.message)
+                continue
+            with source:
+                self.notes += [f"{source.name}: {note}" for note in source.notes]
+                for rows in source.batches(self._batch_size):
+                    yield self._usable(source.name, rows, first)
+                    first += len(rows)
+
+    def _usable(self, name: str, rows: np.ndarray, first: int) -> tuple[Sequence[int], np.ndarray]:
+        """The rows of a batch that are finite, and their numbers."""
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(rows.astype(np.float32)).all(axis=1)
+        for position in np.flatnonzero(~finite):
+            try:
+                check_finite(name, rows[position : position + 1], first + int(position))
+            except InputError as error:
+                self._refuse(first + int(position), str(error).removeprefix(f"{name}: "))
+        return [first + int(position) for position in np.flatnonzero(finite)], rows[finite]
+
+
+def _row_sources(inputs: Any, features: int, header: str) -> Iterator[FeatureRows | InputProblem]:
+    """The rows of each file, array or block, to be closed; or why there are none.
+
+    What is neither a path, bytes, a file, an array nor a list is iterated over: its items are rows or blocks of rows.
+    """
+    if isinstance(inputs, (list, tuple)) and inputs and all(map(_is_file, inputs)):
+        for number, item in enumerate(inputs):
+            yield from _of_file(item, features, header, f"features {number}")
+    elif _is_file(inputs):
+        yield from _of_file(inputs, features, header, "features")
+    elif is_array(inputs) or isinstance(inputs, (list, tuple)) or not isinstance(inputs, Iterable):
+        yield _of_array(inputs, features, "features")
+    else:
+        for number, item in enumerate(inputs):
+            yield _of_array(item, features, f"features {number}")
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, (str, os.PathLike, bytes, bytearray, memoryview)) or hasattr(value, "read")
+
+
+def _of_file(value: Any, features: int, header: str, name: str) -> Iterator[FeatureRows | InputProblem]:
+    try:
+        if isinstance(value, (str, os.PathLike)):
+            yield from _of_path(os.fsdecode(value), features, header)
+            return
+        content = _content(value) if hasattr(value, "read") else bytes(value)
+        told = getattr(value, "name", None)
+        yield read_feature_bytes(told if isinstance(told, str) else name, content, features, header)
+    except InputError as error:
+        yield InputProblem(name, str(error).removeprefix(f"{name}: "))
+
+
+def _of_path(path: str, features: int, header: str) -> Iterator[FeatureRows | InputProblem]:
+    """The files of a path: itself, or those that a glob matches."""
+    import glob
+
+    paths = [path]
+    if glob.has_magic(path) and not os.path.lexists(path):
+        paths = sorted(glob.glob(path))
+        if not paths:
+            yield InputProblem(path, "no file matches")
+    for found in paths:
+        try:
+            yield read_features(Path(found), features, header)
+        except InputError as error:
+            yield InputProblem(found, str(error).removeprefix(f"{found}: "))
+
+
+def _of_array(value: Any, features: int, name: str) -> FeatureRows | InputProblem:
+    try:
+        rows = FeatureRows.in_memory(name, _numbers(value, name))
+        rows.check_shape(features)
+        return rows
+    except InputError as error:
+        return InputProblem(name, str(error).removeprefix(f"{name}: "))
+
+
+def _numbers(value: Any, name: str) -> np.ndarray:
+    """An array of real numbers; InputError for others."""
+    for part in value if isinstance(value, (list, tuple)) else ():
+        check_unmasked(part)
+    if is_array(value):
+        values = as_array(value)
+    else:
+        try:
+            values = np.asarray(value)
+        except (ValueError, TypeError) as error:  # rows of different lengths
+            raise InputError(f"{name}: {str(error).splitlines()[0][:120]}") from None
+    if values.dtype.kind not in "fiub" and str(values.dtype) != "bfloat16":
+        raise InputError(f"{name} are of type {values.dtype}; real numbers are needed")
+    return values
+
+
+def _content(file: Any) -> bytes:
+    """What is left in a binary file; InputError where it cannot be read, or was opened as text."""
+    try:
+        content = file.read()
+    except (OSError, ValueError) as error:
+        raise InputError(describe(error)) from None
+    if not isinstance(content, (bytes, bytearray, memoryview)):
+        raise InputError("the file was opened as text; open it with mode 'rb'")
+    return bytes(content)

@@ -1,0 +1,88 @@
+"""Batches of inputs through a session, their answers kept; an input that overflows costs the others nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..models.files import Model
+from ..runtime.backend import BackendInfo
+from ..runtime.cluster.worker import no_answers
+from ..runtime.session import BatchAnswer, BatchSession, OverflowedError, Progress
+from ..runtime.timing import LayerTiming, Row, add_times
+from .predictions import Prediction
+from .python_inputs import Refuse
+from .stream import Batch, answer_batches
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The answers to all inputs, the time of each layer, and the backend."""
+
+    predictions: tuple[Prediction, ...]
+    layers: tuple[LayerTiming, ...]
+    info: BackendInfo
+
+
+def run_batches(
+    session: BatchSession, batches: Iterable[Batch], top_k: int, refuse: Refuse, stopped: threading.Event | None = None
+) -> RunResult:
+    """Answer batches; `refuse` is called with the name of an input that cannot be answered, and why.
+
+    No more batches are taken when `stopped` is set.
+    """
+    collected = _Collected(stopped)
+    labels = max(len(named.labels) for named in session.model.network.named_outputs)
+    result = answer_batches(session, batches, collected, min(top_k, labels), lambda done: None, refuse=refuse)
+    return RunResult(tuple(collected.predictions), result.layers, session.info)
+
+
+class PatientSession:
+    """A session that goes through a batch one by one where an input of it overflows."""
+
+    def __init__(self, session: BatchSession) -> None:
+        self._session = session
+        self.model: Model = session.model
+        self.info: BackendInfo = session.info
+        self.rows: tuple[Row, ...] = session.rows
+
+    def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
+        """Answer batches in their order; see `Session.stream`."""
+        for batch in batches:
+            if len(batch):
+                yield self._answer(batch)
+            else:
+                yield no_answers(self.rows, self.model.network.row_size, {})
+
+    def _answer(self, batch: np.ndarray) -> BatchAnswer:
+        try:
+            (answer,) = self._session.stream([batch])
+            return answer
+        except OverflowedError as error:
+            if len(batch) == 1:
+                return no_answers(self.rows, self.model.network.row_size, {0: str(error)})
+        parts = [self._answer(batch[position : position + 1]) for position in range(len(batch))]
+        answered = [part for part in parts if part.size]
+        return BatchAnswer(
+            size=len(answered),
+            classes=np.concatenate([part.classes for part in parts]),
+            probabilities=np.concatenate([part.probabilities for part in parts]),
+            times=add_times([part.times for part in answered]),
+            timelines=(None,) * len(self.rows),
+            failures={position: part.failures[0] for position, part in enumerate(parts) if part.failures},
+        )
+
+
+class _Collected:
+    """Takes answers and keeps them all."""
+
+    def __init__(self, stopped: threading.Event | None) -> None:
+        self.predictions: list[Prediction] = []
+        self._stopped = stopped
+
+    def add(self, predictions: Sequence[Prediction]) -> bool:
+        self.predictions += predictions
+        return self._stopped is None or not self._stopped.is_set()
