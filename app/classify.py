@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .errors import UsageError
+from .errors import UsageError, complain
 from .option_groups import takes_options
 from .options import PictureOptions
 
@@ -126,8 +127,20 @@ def classify(
     names, problems = find_named_pictures(paths or [], recursive, from_list) if paths or from_list else ([], [])
     options.check_kept(model, from_list, *names)
     loaded = load_model(model) if options.layout is None else in_layout(load_model(model), options.layout)
+    assumed = _assumptions(loaded)
+    if assumed and not options.quiet:
+        complain(f"assumed, as nobody said otherwise at trninfer import: {assumed}")
     ignore_warnings()
     raise typer.Exit(answer_inputs(begun, loaded, _open_inputs(loaded, inputs or [], names, problems, options)))
+
+
+def _assumptions(model: Model) -> str:
+    """What import had to assume of pictures, in one line; empty where the model file states all of it."""
+    try:
+        notes = json.loads(model.metadata.get("assumed", "[]"))
+    except ValueError:
+        return ""
+    return "; ".join(map(str, notes)) if isinstance(notes, list) else ""
 
 
 def _open_inputs(

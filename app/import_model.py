@@ -14,6 +14,7 @@ from .option_groups import takes_options
 from .text import printable
 
 if TYPE_CHECKING:
+    from ..inference.picture_check import PictureCheck
     from ..models.importing import Comparison, Imported
     from ..models.inputs import ImageInput
     from ..models.outputs import NamedOutput
@@ -23,17 +24,22 @@ HELP = """Make a model file of a network from elsewhere: ONNX, or PyTorch weight
 ONNX files of convolutional and feed-forward networks are read, as PyTorch, Keras
 (tf2onnx), scikit-learn (skl2onnx) and ONNX Runtime's tools write them; docs/networks.md
 lists the operators. State dicts are read of VGG networks (torchvision's and timm's
-names) and of plain multilayer perceptrons; --layers spells any other sequence.
+names) and of plain multilayer perceptrons; --layers spells any other sequence. Files of
+other kinds are refused with the line that converts them.
 
-An ONNX file is run beside ONNX Runtime on random input, where that is installed; exit
-status 1, and no file, where the two differ. What had to be assumed is listed, and
-stands in the model file.
+An ONNX file is run beside ONNX Runtime on random inputs, where that is installed; exit
+status 1, and no file, where the two differ. Hugging Face's preprocessor_config.json and
+config.json beside the file say what its pictures and classes are. What had to be assumed
+is listed, stands in the model file, and is repeated by classify: --check-pictures shows
+whether it is right.
 
 \b
 Examples:
   trninfer import net.onnx -o net.safetensors --labels classes.txt
   trninfer import resnet50.onnx -o resnet50.safetensors --labels imagenet
   trninfer import mnist.onnx -o mnist.safetensors --pictures digit
+  trninfer import net.onnx -o net.safetensors --check-pictures validation/ --expect labels.csv
+  trninfer import keras.onnx -o net.safetensors --resize-mode squash --filter nearest --input-range -1,1
   trninfer import net.onnx -o net.safetensors --input-range -1,1 --channel-order bgr
   trninfer import mlp.safetensors -o mlp-model.safetensors --activation relu
 """
@@ -43,33 +49,54 @@ Examples:
 def import_model(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, or a state dict in .safetensors.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")],
+    check_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--check-pictures",
+            metavar="DIR",
+            help="Pictures of known classes, in a folder a class: how many are right, as imported and otherwise.",
+        ),
+    ] = None,
+    expect: Annotated[
+        Path | None,
+        typer.Option("--expect", metavar="FILE", help="With --check-pictures, a table of pictures and their classes."),
+    ] = None,
     *,
     inputs: InputOptions,
     options: NetworkOptions,
 ) -> None:
     """Import one network."""
-    from ..models.files import save_model
+    from ..inference.picture_check import check_pictures
+    from ..models.files import Model, save_model
     from ..models.importing import import_network
     from .output import check_kept, check_output, write_stdout
 
+    if expect is not None and check_folder is None:
+        raise UsageError("--expect goes with --check-pictures DIR")
     check_output(output)
     if output.exists() and not output.is_file():
         raise UsageError(f"--output {output}: not a regular file")
-    check_kept((model, options.labels or model), ("--output", output))
+    check_kept((model, options.labels or model, options.preprocessor or model), ("--output", output))
     imported = import_network(model, inputs.read(), options.read_labels(), options.read())
     comparison = imported.comparison
     if not comparison.passed:
         complain(f"{model}: the imported network differs from ONNX Runtime; nothing was written ({_told(comparison)})")
         raise typer.Exit(CHECK_FAILED)
     metadata = {"imported_from": f"{imported.source}, {model.name}", "notes": json.dumps(imported.notes)}
+    if imported.assumed:
+        metadata["assumed"] = json.dumps(imported.assumed)
+    model_of = Model(imported.network, imported.tensors, metadata)
+    checked = check_pictures(model_of, check_folder, expect) if check_folder is not None else None
     try:
         save_model(output, imported.network, imported.tensors, metadata)
     except OSError as error:
         raise UsageError(f"--output {output}: cannot be written: {reason(error)}") from None
-    write_stdout(_summary(imported, output, options.labels is not None))
+    write_stdout(_summary(imported, output) + (_accuracy(checked) if checked is not None else ""))
+    for problem in checked.problems if checked is not None else ():
+        complain(f"{problem.input}: {problem.message}")
 
 
-def _summary(imported: Imported, output: Path, labelled: bool) -> str:
+def _summary(imported: Imported, output: Path) -> str:
     """What was read, assumed, checked and written."""
     from ..models.checks import describe_shape
     from ..models.inputs import ImageInput, NamedInput, SeveralInputs
@@ -85,10 +112,30 @@ def _summary(imported: Imported, output: Path, labelled: bool) -> str:
             lines.append(("pictures", _preprocessing(part.input)))
     for named in network.named_outputs:
         name = f"{named.name} {list(named.shape)}: " if network.others else ""
-        lines.append(("output", name + _answers(named, labelled and named is network.named_outputs[0])))
-    lines += [("assumed" if not position else "", note) for position, note in enumerate(imported.notes)]
+        labelled = bool(imported.labels_from) and named is network.named_outputs[0]
+        lines.append(("output", name + _answers(named, labelled)))
+    if imported.labels_from not in ("", "the user"):
+        lines.append(("labels", f"{_some(network.labels)}, from {imported.labels_from}"))
+    for title, notes in (("noted", imported.notes), ("assumed", imported.assumed)):
+        lines += [(title if not position else "", note) for position, note in enumerate(notes)]
     lines += [("checked", _told(imported.comparison)), ("wrote", str(output))]
     return "".join(f"{name + ':' if name else '':<10}{printable(text)}\n" for name, text in lines)
+
+
+def _accuracy(checked: PictureCheck) -> str:
+    """How many pictures are right, as imported and in the usual other ways."""
+    lines = [f"{way.name}: {way.correct} of {way.total} right" for way in checked.ways]
+    if checked.left_out:
+        lines[0] += f" ({checked.left_out} more were left out)"
+    better = checked.better
+    if better is not None:
+        lines.append(f"{better.name} is right more often: import with {better.options}")
+    return "".join(f"{'' if number else 'accuracy:':<10}{line}\n" for number, line in enumerate(lines))
+
+
+def _some(labels: tuple[str, ...]) -> str:
+    """The first few labels."""
+    return ", ".join(labels[:3]) + (", ..." if len(labels) > 3 else "")
 
 
 def _answers(named: NamedOutput, labelled: bool) -> str:
@@ -114,10 +161,14 @@ def _preprocessing(source: ImageInput) -> str:
     colours = order if source.channels == 3 else "grey"
     if source.preprocess == "digit":
         return f"a digit is found and centred in {source.height}x{source.width}, ink 1, less {mean}, by {std}"
-    return (
-        f"shorter side to {source.resize}, the middle {source.height}x{source.width}, {colours} 0..1, "
-        f"less {mean}, by {std}"
-    )
+    image = f"{source.height}x{source.width}"
+    ways = {
+        "crop": f"shorter side to {source.resize}, the middle {image}",
+        "squash": f"squashed to {source.resize}, the middle {image}",
+        "pad": f"fitted into {image}, black around it",
+    }
+    by = "" if source.filter == "bilinear" else f" ({source.filter})"
+    return f"{ways[source.resize_mode]}{by}, {colours} 0..1, less {mean}, by {std}"
 
 
 def _told(comparison: Comparison) -> str:

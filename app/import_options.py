@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_LABEL_BYTES = 4 << 20
 IMAGENET = "imagenet"
+NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,17 @@ class InputOptions:
             "pixels, else 8/7 of it]",
         ),
     ] = None
+    resize_mode: Annotated[
+        Literal["crop", "squash", "pad"] | None,
+        typer.Option(
+            "--resize-mode",
+            help="Cut the middle of a picture out, squash all of it, or put black around it. [default: crop]",
+        ),
+    ] = None
+    filter: Annotated[
+        Literal["nearest", "bilinear", "bicubic", "lanczos"] | None,
+        typer.Option("--filter", help="How pictures are resized. [default: bilinear]"),
+    ] = None
     input_size: Annotated[
         str | None,
         typer.Option("--input-size", metavar="HxW", help="Height and width, where the file leaves them open."),
@@ -75,6 +87,8 @@ class InputOptions:
             self.invert,
             self.channel_order,
             _size(self.input_size),
+            self.resize_mode,
+            self.filter,
         )
 
 
@@ -87,7 +101,8 @@ class NetworkOptions:
         typer.Option(
             "--labels",
             metavar="FILE",
-            help="Names of the classes, one a line, or imagenet for those of its 1,000. [default: their numbers]",
+            help="Names of the classes: a line each, JSON, a table (.csv), - for standard input; or imagenet for its "
+            "1,000. [default: those beside or in the file, else their numbers]",
         ),
     ] = None
     output_name: Annotated[
@@ -112,14 +127,30 @@ class NetworkOptions:
             "--layers", metavar="STEPS", help='A state dict\'s sequence: "conv1, relu, maxpool:2, flatten, fc1".'
         ),
     ] = None
+    preprocessor: Annotated[
+        Path | None,
+        typer.Option(
+            "--preprocessor",
+            metavar="FILE",
+            help="A preprocessor_config.json or config.json of Hugging Face, or a folder with them, that says what "
+            "pictures and classes are; none for nothing. [default: those beside MODEL]",
+        ),
+    ] = None
     unchecked: Annotated[bool, typer.Option("--unchecked", help="Import also what ONNX Runtime does not run.")] = False
 
     def read(self) -> ImportOptions:
         """The same as the importer takes it."""
         from ..models.importing import ImportOptions
 
+        is_none = self.preprocessor is not None and str(self.preprocessor) == NONE and not self.preprocessor.exists()
         return ImportOptions(
-            tuple(self.output_name or ()), self.output_kind, self.activation, self.layers, self.unchecked
+            tuple(self.output_name or ()),
+            self.output_kind,
+            self.activation,
+            self.layers,
+            self.unchecked,
+            None if is_none else self.preprocessor,
+            is_none,
         )
 
     def read_labels(self) -> tuple[str, ...] | None:
@@ -157,21 +188,19 @@ def _size(text: str | None) -> tuple[int, int] | None:
 
 
 def _read_labels(path: Path) -> tuple[str, ...]:
-    """The lines of a text file."""
-    from ..models.regular_files import describe, open_regular
+    """The labels in a file or a pipe."""
+    from ..models.errors import ModelError
+    from ..models.importing.labels import parse_labels
+    from ..models.regular_files import describe, open_file_or_pipe
 
     try:
-        with open_regular(path) as file:
+        with open_file_or_pipe("/dev/stdin" if str(path) == "-" else path) as file:
             raw = file.read(MAX_LABEL_BYTES + 1)
     except (OSError, ValueError) as error:
         raise UsageError(f"--labels {path}: {describe(error)}") from None
     if len(raw) > MAX_LABEL_BYTES:
         raise UsageError(f"--labels {path}: more than {MAX_LABEL_BYTES >> 20} MiB; one line for each class is needed")
     try:
-        lines = [line.strip() for line in raw.decode("utf-8-sig").rstrip().split("\n")]
-    except UnicodeDecodeError:
-        raise UsageError(f"--labels {path}: not a text file in UTF-8") from None
-    for number, line in enumerate(lines, start=1):
-        if not line or not line.isprintable():
-            raise UsageError(f"--labels {path}: line {number} is {'not printable' if line else 'empty'}")
-    return tuple(lines)
+        return parse_labels(raw, path.suffix.lower())
+    except ModelError as error:
+        raise UsageError(f"--labels {path}: {error}") from None

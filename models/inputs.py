@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +26,8 @@ from .json_fields import build, described, fields_of, typed
 PREPROCESSING = ("digit", "photo", "none")
 LAYOUTS = ("CHW", "HWC", "HW", "CW")
 CHANNEL_ORDERS = ("rgb", "bgr")
+RESIZE_MODES = ("crop", "squash", "pad")
+FILTERS = ("nearest", "bilinear", "bicubic", "lanczos")
 MAX_INPUTS = 16
 
 
@@ -34,9 +36,11 @@ class ImageInput:
     """An image [channels, height, width], and how a picture is converted to it.
 
     `preprocess` names the conversion (see `preprocess.py`; "none": only arrays are accepted, no pictures); its result,
-    in 0..1, is then (value - mean) / std by channel; a std below 0 turns light into dark. `resize` is for "photo"
-    alone: the shorter side of the picture, in pixels, before height x width are cut from its centre. `channel_order`
-    is that of the colours, of a photo of three channels. `layout` is the order of axes of one example in a file of
+    in 0..1, is then (value - mean) / std by channel; a std below 0 turns light into dark. `resize`, `resize_mode` and
+    `filter` are for "photo" alone: `crop` makes the shorter side of the picture `resize` pixels long, `squash` both
+    sides `resize` where the network's image is a square (in proportion where it is not), before height x width are cut
+    from the centre; `pad` fits the whole picture into height x width, with black around it. `channel_order` is that of
+    the colours, of a photo of three channels. `layout` is the order of axes of one example in a file of
     arrays made for the network as it was trained: "HWC" has the channels last, "HW" no axis for the one channel, "CW"
     none for the one row. The layers always read [channels, height, width].
     """
@@ -50,6 +54,8 @@ class ImageInput:
     resize: int = 0
     layout: str = "CHW"
     channel_order: str = "rgb"
+    resize_mode: str = field(default="crop", metadata={"late": True})
+    filter: str = field(default="bilinear", metadata={"late": True})
 
     kind: ClassVar[str] = "image"
 
@@ -60,6 +66,8 @@ class ImageInput:
         check_choice(INPUT, "preprocess", self.preprocess, PREPROCESSING)
         check_choice(INPUT, "layout", self.layout, LAYOUTS)
         check_choice(INPUT, "channel_order", self.channel_order, CHANNEL_ORDERS)
+        check_choice(INPUT, "resize_mode", self.resize_mode, RESIZE_MODES)
+        check_choice(INPUT, "filter", self.filter, FILTERS)
         check_numbers(INPUT, "mean", self.mean, self.channels)
         check_numbers(INPUT, "std", self.std, self.channels)
         if 0 in self.std:
@@ -73,6 +81,8 @@ class ImageInput:
             raise ModelError("input: channel_order bgr is for photos of three channels")
         if self.preprocess != "photo":
             check_range(INPUT, "resize", self.resize, 0, 0)
+            check_choice(INPUT, "resize_mode", self.resize_mode, ("crop",))
+            check_choice(INPUT, "filter", self.filter, ("bilinear",))
             return
         check_range(INPUT, "resize", self.resize, max(self.height, self.width), MAX_SIDE)
         if self.channels not in (1, 3):

@@ -93,7 +93,7 @@ def preprocess(image: Image.Image, spec: ImageInput) -> np.ndarray:
         raise InputError("the network reads arrays (.npy, .npz), not pictures")
     if spec.preprocess == "photo":
         try:
-            values = photo(image, spec.channels, spec.height, spec.width, spec.resize)
+            values = photo(image, spec)
         except PhotoError as error:
             raise InputError(str(error)) from None
     else:

@@ -32,3 +32,17 @@ def describe(error: Exception) -> str:
 def file_size(file: IO[bytes]) -> int:
     """The size in bytes of an open file."""
     return os.fstat(file.fileno()).st_size
+
+
+def open_file_or_pipe(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file or a pipe, such as a shell's `<(command)`, for reading; one that nobody writes to is empty.
+
+    Raises OSError and ValueError as `open_regular` does.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+        os.close(descriptor)
+        raise ValueError("neither a regular file nor a pipe")
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "rb")

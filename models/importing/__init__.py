@@ -5,6 +5,7 @@ Reading a file executes nothing: ONNX is decoded as data and checked node by nod
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,29 +15,30 @@ from ..errors import ModelError
 from ..files import check_tensors
 from ..network import Network
 from ..outputs import Output
-from ..regular_files import describe, open_regular
 from ..tensor_file import read_table
 from .builder import BuiltOutput
 from .onnx_cut import cut_graph
 from .onnx_file import Graph, read_onnx
 from .onnx_graph import Walk, unsupported
 from .onnx_input import graph_input
+from .onnx_labels import labels_in
 from .onnx_runtime import Comparison, ImportedGraph, RejectedError, compare
 from .picture import PreprocessingOptions, assumed
+from .preprocessor import Beside, read_beside
+from .refused import refuse
 from .state_dict import build_state_dict
 
 __all__ = ["Comparison", "ImportOptions", "Imported", "PreprocessingOptions", "import_network"]
 
-_PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What the user told of the network; None for what was not told.
+    """What the user said of the network; None for what was not said.
 
     `output_names`: the values of an ONNX graph to be the outputs; without, all that can be. `output_kind`: what the
     leading output means ("classes", "sigmoid" or "values"). `activation`, `layers`: of a state dict, see
-    `state_dict.py`. `unchecked`: also a file that ONNX Runtime does not run.
+    `state_dict.py`. `unchecked`: also a file that ONNX Runtime does not run. `preprocessor`: the file or folder that
+    says what pictures and classes are, in place of those beside the network; `ignores_beside`: neither is read.
     """
 
     output_names: tuple[str, ...] = ()
@@ -44,13 +46,16 @@ class ImportOptions:
     activation: str | None = None
     layers: str | None = None
     unchecked: bool = False
+    preprocessor: Path | None = None
+    ignores_beside: bool = False
 
 
 @dataclass(frozen=True)
 class Imported:
     """A network from elsewhere: its tensors (float32, by name), what it came from, and how it was checked.
 
-    `notes` is what had to be assumed, or is other than in the file, each in words.
+    `notes` is what is other than in the file, `assumed` what neither the file nor the user says of pictures, each in
+    words. `labels_from` says where the labels of the leading output are from; empty where classes are numbered.
     """
 
     network: Network
@@ -58,6 +63,8 @@ class Imported:
     source: str
     comparison: Comparison
     notes: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    labels_from: str = ""
 
 
 def import_network(
@@ -68,16 +75,19 @@ def import_network(
 ) -> Imported:
     """Read an ONNX file or a state dict; ModelError, one line, for what cannot be had.
 
-    An ONNX file is run beside ONNX Runtime. Without labels, they are the numbers of the classes.
+    An ONNX file is run beside ONNX Runtime. Without `labels`, they are those of files beside it, or of the file itself,
+    else the numbers of the classes.
     """
     pictures, options = pictures or PreprocessingOptions(), options or ImportOptions()
     kind = path.suffix.lower()
     if kind not in (".onnx", ".safetensors"):
-        raise ModelError(_unknown(path))
+        raise ModelError(refuse(path))
+    beside, notes = _read_beside(path, options)
+    told = _Told(pictures.over(beside.pictures), labels, beside, tuple(notes))
     if kind == ".onnx":
         graph = read_onnx(path)
         try:
-            return _import_onnx(path, graph, pictures, labels, options)
+            return _import_onnx(path, graph, told, options)
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None
     file = read_table(path)
@@ -86,25 +96,60 @@ def import_network(
     if options.output_names:
         raise ModelError(f"{path}: a state dict has one output; --output-name is for ONNX files")
     try:
-        built = build_state_dict(file, pictures, options.activation, options.layers)
+        built = build_state_dict(file, told.pictures, options.activation, options.layers)
         output = Output(options.output_kind) if options.output_kind in ("sigmoid", "values") else built.output
         shape = built.builder.shapes[built.last]
         outputs = [BuiltOutput("output", built.last, shape, output)]
-        network, tensors = built.builder.finish(built.name, outputs, labels)
+        found, labels_from = told.labels_of(outputs[0], None)
+        network, tensors = built.builder.finish(built.name, outputs, found)
         check_tensors(network, tensors)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
     checked = Comparison("a state dict holds weights alone, with nothing to compare the answers to")
-    notes = (*built.notes, *assumed(network.input, pictures))
-    return Imported(network, tensors, f"PyTorch state dict ({built.name})", checked, notes)
+    supposed = tuple(assumed(network.input, told.pictures))
+    source = f"PyTorch state dict ({built.name})"
+    return Imported(network, tensors, source, checked, (*told.notes, *built.notes), supposed, labels_from)
 
 
-def _import_onnx(
-    path: Path, graph: Graph, pictures: PreprocessingOptions, labels: tuple[str, ...] | None, options: ImportOptions
-) -> Imported:
+@dataclass(frozen=True)
+class _Told:
+    """What user and files beside the network say of pictures and classes."""
+
+    pictures: PreprocessingOptions
+    labels: tuple[str, ...] | None
+    beside: Beside
+    notes: tuple[str, ...]
+
+    def labels_of(self, leading: BuiltOutput, graph: Graph | None) -> tuple[tuple[str, ...] | None, str]:
+        """The labels of the leading output and where they are from: the user, files beside it, or the file itself."""
+        if self.labels is not None:
+            return self.labels, "the user"
+        count = math.prod(leading.shape)
+        if leading.output.kind == "values" or count < 2:
+            return None, ""
+        if self.beside.labels is not None and len(self.beside.labels) == count:
+            return self.beside.labels, self.beside.files[-1]
+        found = None if graph is None else labels_in(graph, count)
+        return found, "" if found is None else "the file itself"
+
+
+def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]:
+    """What files beside a network say, and what is to be noted of it; those that nobody named may be unreadable."""
+    if options.ignores_beside:
+        return Beside(PreprocessingOptions(), None, ()), []
+    try:
+        beside = read_beside(path, options.preprocessor)
+    except ModelError as error:
+        if options.preprocessor is not None:
+            raise
+        return Beside(PreprocessingOptions(), None, ()), [f"ignored: {error}"]
+    return beside, [f"pictures and classes are as {name} has them" for name in beside.files]
+
+
+def _import_onnx(path: Path, graph: Graph, told: _Told, options: ImportOptions) -> Imported:
     part = cut_graph(graph, options.output_names)
     try:
-        source = graph_input(graph, part, pictures)
+        source = graph_input(graph, part, told.pictures)
     except ModelError as error:
         more = unsupported(graph, part)
         raise ModelError(f"{error}; besides, {more}" if more else str(error)) from None
@@ -114,32 +159,25 @@ def _import_onnx(
     if options.output_kind and options.output_kind != leading.kind:
         leading = Output(options.output_kind, "raw" if options.output_kind == "classes" else "")
         outputs[0] = replace(outputs[0], output=leading)
+    labels, labels_from = told.labels_of(outputs[0], graph)
     network, tensors = walk.importer.builder.finish(path.stem, outputs, labels)
     check_tensors(network, tensors)
-    notes = [*part.notes, *walk.importer.notes]
+    notes = (*told.notes, *part.notes, *walk.importer.notes)
     names = tuple(built.name for built in outputs)
     try:
-        comparison = compare(ImportedGraph(path, graph, part, source, network, tensors, names, tuple(notes)))
+        comparison = compare(ImportedGraph(path, graph, part, source, network, tensors, names, notes))
     except RejectedError as error:
         if not options.unchecked:
             raise ModelError(f"{error}; --unchecked imports it all the same") from None
         comparison = Comparison(str(error))
     made_by = f" by {graph.made_by}" if graph.made_by else ""
-    for each in source.parts:
-        notes += [note for note in assumed(each.input, pictures, each.inner) if note not in notes]
-    return Imported(network, tensors, f"ONNX, opset {graph.opset}{made_by}", comparison, tuple(notes))
-
-
-def _unknown(path: Path) -> str:
-    """Why a file that is neither of the two formats is not read."""
-    try:
-        with open_regular(path) as file:
-            start = file.read(4)
-    except (OSError, ValueError) as error:
-        return f"{path}: {describe(error)}"
-    if start.startswith(_PICKLE_STARTS):
-        return (
-            f"{path}: a pickle, which is a program and never loaded; save the state dict with "
-            "safetensors.torch.save_file, or export the model to ONNX"
-        )
-    return f"{path}: neither .onnx nor .safetensors"
+    supposed = [note for each in source.parts for note in assumed(each.input, told.pictures, each.inner)]
+    return Imported(
+        network,
+        tensors,
+        f"ONNX, opset {graph.opset}{made_by}",
+        comparison,
+        notes,
+        tuple(dict.fromkeys(supposed)),
+        labels_from,
+    )

@@ -1,12 +1,96 @@
-"""Names of classes that many networks share."""
+"""Names of classes: those of ImageNet, and those in files of several kinds."""
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
+from typing import Any
+
+from ..errors import ModelError
+from .preprocessor import read_id2label
 
 _FOLDER = Path(__file__).resolve().parent
+_NAMED = ("label", "labels", "name", "names", "class", "class_name", "category", "synset_name")  # columns of a table
+_NUMBERED = ("id", "index", "idx", "class_index", "class_id", "number", "")
 
 
 def imagenet_labels() -> tuple[str, ...]:
     """The 1,000 classes of ImageNet's challenge, in the order in which torchvision's networks give them."""
     return tuple((_FOLDER / "imagenet_labels.txt").read_text("utf-8").split("\n")[:1000])
+
+
+def parse_labels(content: bytes, suffix: str = "") -> tuple[str, ...]:
+    """Return the labels in a file: JSON (a list, id2label, or names with their numbers), a table, or a line each.
+
+    `suffix` is that of the file's name; only .csv and .tsv are tables. ModelError says what is wrong, without the name
+    of the file.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ModelError("not a text file in UTF-8") from None
+    if not text.strip():
+        raise ModelError("holds no labels")
+    if suffix in (".csv", ".tsv"):
+        labels = _of_table(text, "\t" if suffix == ".tsv" else ",")
+    elif suffix == ".json" or text.lstrip()[0] in "[{":
+        labels = _of_json(text)
+    else:
+        labels = tuple(line.strip() for line in text.rstrip().split("\n"))
+    for number, label in enumerate(labels, start=1):
+        if not label or not label.isprintable():
+            what = "line" if suffix not in (".csv", ".tsv", ".json") else "label"
+            raise ModelError(f"{what} {number} is {'not printable' if label else 'empty'}")
+    return labels
+
+
+def _of_json(text: str) -> tuple[str, ...]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"not valid JSON: {error}") from None
+    for key in ("id2label", "labels", "names", "classes"):
+        if isinstance(data, dict) and isinstance(data.get(key), (dict, list)):
+            data = data[key]
+    labels = _as_labels(data)
+    if not labels:
+        raise ModelError('its JSON is no list of labels, {"0": "cat", ...}, or {"cat": 0, ...}, with numbers from 0 up')
+    return labels
+
+
+def _as_labels(data: Any) -> tuple[str, ...] | None:
+    if isinstance(data, list):
+        return tuple(map(str, data)) if all(isinstance(label, (str, int)) for label in data) else None
+    if not isinstance(data, dict):
+        return None
+    if data and all(type(number) is int for number in data.values()):  # names with their numbers, as Keras has them
+        turned = {str(number): name for name, number in data.items()}
+        return read_id2label(turned) if len(turned) == len(data) else None
+    if data and all(isinstance(pair, list) and len(pair) == 2 for pair in data.values()):  # Keras' ImageNet index
+        return read_id2label({number: pair[1] for number, pair in data.items()})
+    return read_id2label(data)
+
+
+def _of_table(text: str, delimiter: str) -> tuple[str, ...]:
+    """The column of labels: that which is named so, else the last; in the order of a column of numbers, if there is."""
+    try:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(), delimiter=delimiter) if row]
+    except csv.Error as error:
+        raise ModelError(f"not a table: {error}") from None
+    header = [cell.lower() for cell in rows[0]]
+    named = next((place for place, cell in enumerate(header) if cell in _NAMED), None)
+    if named is not None or any(cell in _NUMBERED[:-1] for cell in header):
+        rows = rows[1:]
+    widths = {len(row) for row in rows}
+    if len(widths) != 1:
+        raise ModelError("its rows are not of one length, or there are none")
+    column = widths.pop() - 1 if named is None else named
+    labels = [row[column] for row in rows]
+    for place in range(len(rows[0])):
+        numbers = [row[place] for row in rows]
+        if place != column and all(number.isascii() and number.isdigit() for number in numbers):
+            order = [int(number) for number in numbers]
+            if sorted(order) == list(range(len(order))):
+                return tuple(label for _, label in sorted(zip(order, labels)))
+    return tuple(labels)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ INSTALL_HINT = "reading ONNX files needs the package onnx: pip install 'trninfer
 _CONSTANT_VALUES = ("value", "value_int", "value_ints", "value_float", "value_floats")
 _ONNX_DOMAINS = ("", "ai.onnx")
 
-Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | np.ndarray
+Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | np.ndarray
 
 
 class MissingOnnxError(ModelError):
@@ -72,6 +72,8 @@ class Graph:
     scores: frozenset[str]  # the outputs that may be scores: floating point numbers, or whole ones that stand for them
     opset: int
     made_by: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # constants that are text
     proto: Any = None  # the decoded file, for `cut` alone
 
 
@@ -116,15 +118,15 @@ def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
     read = {name for node in model.graph.node if wanted.intersection(node.output) for name in node.input}
     constant = {name for node in model.graph.node if node.op_type == "Constant" for name in node.output} & read
     kept = [node for node in model.graph.node if (wanted | constant).intersection(node.output)]
-    for field, values in (
+    for place, values in (
         (model.graph.node, kept),
         (model.graph.initializer, [tensor for tensor in model.graph.initializer if tensor.name in read]),
         (model.graph.input, [value for value in model.graph.input if value.name in read]),
         (model.graph.output, [value for value in model.graph.output if value.name in outputs]),
     ):
         held = list(values)
-        del field[:]
-        field.extend(held)
+        del place[:]
+        place.extend(held)
     for output in set(outputs) - {value.name for value in model.graph.output}:
         known = [value for value in model.graph.value_info if value.name == output]
         model.graph.output.extend(known or [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)])
@@ -176,8 +178,25 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
         scores,
         opset,
         made_by,
+        {entry.key: entry.value for entry in model.metadata_props},
+        _texts(graph),
         model,
     )
+
+
+def _texts(graph: onnx.GraphProto) -> dict[str, tuple[str, ...]]:
+    """The constants that are text, such as names of classes."""
+    from onnx import TensorProto
+
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant":
+            tensors |= {name: entry.t for entry in node.attribute if entry.name == "value" for name in node.output}
+    return {
+        name: tuple(item.decode("utf-8", "backslashreplace") for item in tensor.string_data)
+        for name, tensor in tensors.items()
+        if tensor.data_type == TensorProto.STRING
+    }
 
 
 def _may_be_scores(value: onnx.ValueInfoProto, is_quantized: bool) -> bool:
@@ -269,6 +288,8 @@ def _attribute(entry: onnx.AttributeProto, reader: TensorReader) -> Attribute:
         return tuple(entry.ints)
     if entry.type == AttributeProto.FLOATS:
         return tuple(entry.floats)
+    if entry.type == AttributeProto.STRINGS:
+        return tuple(item.decode("utf-8", "backslashreplace") for item in entry.strings)
     if entry.type == AttributeProto.TENSOR:
         with contextlib.suppress(UnknownTypeError):
             return reader.read(entry.t)

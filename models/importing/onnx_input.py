@@ -239,10 +239,11 @@ def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str
 def _fixed(name: str, sizes: list[int | None], layout: str, options: PreprocessingOptions) -> tuple[int, ...]:
     """The sizes with those that are not fixed filled in from the options; ModelError where that cannot be."""
     told = dict(zip("HW", options.size or ()))
+    usual = {**dict(zip("HW", options.usual_size or ())), **told}
     result = []
     for axis, size in zip(layout or "F", sizes):
         if size is None or (axis in told and told[axis] == size):
-            size = told.get(axis, size)
+            size = usual.get(axis, size)
         elif axis in told:
             raise ModelError(f"its input {name!r} is fixed at {size}, not {told[axis]}; leave --input-size out")
         if size is None:

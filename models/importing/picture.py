@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..checks import MAX_CHANNELS, MAX_SIDE
 from ..errors import ModelError
@@ -21,7 +21,9 @@ class PreprocessingOptions:
 
     A pixel of 0 to 255 is mapped to `input_range` (from high to low where the first is larger), then mean is
     subtracted, and the rest divided by std. `pictures` is "digit" or "photo", `invert` swaps light and dark before all
-    else, `size` is (height, width) where the network leaves it open.
+    else, `size` is (height, width) where the network leaves it open. `resize`, `resize_mode` and `filter` are those of
+    `ImageInput`. `usual_size` is used where neither network nor user say one; `is_beside` marks options that are all
+    from files beside the network, and are ignored for a network that reads no pictures.
     """
 
     input_range: tuple[float, float] | None = None
@@ -32,11 +34,25 @@ class PreprocessingOptions:
     invert: bool = False
     channel_order: str | None = None
     size: tuple[int, int] | None = None
+    resize_mode: str | None = None
+    filter: str | None = None
+    usual_size: tuple[int, int] | None = None
+    is_beside: bool = False
 
     @property
     def told(self) -> bool:
-        """Whether there is anything that only a picture can have."""
-        return self != PreprocessingOptions()
+        """True if the user said anything that only a picture can have."""
+        return not self.is_beside and self != PreprocessingOptions()
+
+    def over(self, others: PreprocessingOptions) -> PreprocessingOptions:
+        """Return these options, and those of `others` where these say nothing."""
+        own = {name: value for name, value in vars(self).items() if value not in (None, False)}
+        are_beside = bool(own.pop("is_beside", not own)) and not (others == self == PreprocessingOptions())
+        if self.pictures == "digit":  # which is found and cut out in a way of its own
+            others = PreprocessingOptions(usual_size=others.usual_size)
+        if self.input_range or self.mean or self.std:  # one triple, not parts of two
+            others = replace(others, input_range=None, mean=None, std=None)
+        return replace(others, **own, is_beside=are_beside)
 
 
 def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout: str = "CHW") -> PartInput:
@@ -50,6 +66,8 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
         sizes = "x".join(map(str, shape))
         raise ModelError(f"it reads an image of {sizes}; {MAX_CHANNELS} channels and sides of {MAX_SIDE} are the most")
     pictures = options.pictures or ("photo" if channels in (1, 3) and layout != "CW" else "none")
+    if pictures == "none" and options.is_beside:
+        options = PreprocessingOptions()
     if pictures == "none" and options.told:
         raise ModelError(f"the network reads {channels} channels, which no picture has; it takes arrays alone")
     low, high = options.input_range or (0.0, 1.0)
@@ -62,9 +80,13 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
     step = -1 if bgr else 1  # the usual numbers are told in the order red, green, blue
     mean = _each("mean", options.mean or (IMAGENET_MEAN[::step] if imagenet else (0.0,)), channels)
     std = _each("std", options.std or (IMAGENET_STD[::step] if imagenet else (1.0,)), channels)
-    resize = (options.resize or default_resize(height, width)) if pictures == "photo" else 0
-    if options.resize and pictures != "photo":
-        raise ModelError(f"--resize is for photos, not for pictures of a {pictures}")
+    mode, side = options.resize_mode or "crop", max(height, width)
+    usual = default_resize(height, width) if mode == "crop" else side
+    resize = (options.resize or usual) if pictures == "photo" else 0
+    if (options.resize or options.resize_mode or options.filter) and pictures != "photo":
+        raise ModelError(f"--resize, --resize-mode and --filter are for photos, not for pictures of a {pictures}")
+    if mode == "pad" and resize != side:
+        raise ModelError(f"--resize-mode pad fits pictures into {height}x{width}; leave --resize out")
     return ImageInput(
         channels,
         height,
@@ -75,11 +97,13 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
         resize,
         layout,
         "bgr" if bgr else "rgb",
+        mode if pictures == "photo" else "crop",
+        (options.filter or "bilinear") if pictures == "photo" else "bilinear",
     )
 
 
 def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, float] | None = None) -> list[str]:
-    """What was assumed of the pictures because nobody told it, each in words.
+    """Return what was assumed of the pictures, each in words: what neither an option nor the file says.
 
     `inner` is the range of pixels for which the network's own first steps are made, where it has such steps.
     """
@@ -95,8 +119,10 @@ def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, fl
         notes.append(f"pixels are used {usual} (--mean, --std, --input-range)")
     if options.channel_order is None and source.channels == 3:
         notes.append("colours come as red, green, blue (--channel-order)")
-    if options.resize is None and source.preprocess == "photo":
-        notes.append(f"the shorter side is resized to {source.resize} (--resize)")
+    if options.resize is None and options.resize_mode is None and source.preprocess == "photo":
+        notes.append(f"the shorter side is resized to {source.resize}, the rest cut off (--resize, --resize-mode)")
+    if options.filter is None and source.preprocess == "photo":
+        notes.append("pictures are resized by a bilinear filter (--filter)")
     if not options.invert and source.channels == 1 and source.preprocess == "photo":
         notes.append("light is high and dark is low (--invert)")
     return notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def test_an_imported_network_answers_as_onnx_runtime_does(
     outcome = cli("import", source, "-o", model, "--labels", labels)
     assert outcome.status == 0 and outcome.err == ""
     assert "checked:  against ONNX Runtime on 16 random inputs, largest difference" in outcome.out
-    assert f"wrote:    {model}" in outcome.out and "assumed:  its 5 numbers are raw scores of classes" in outcome.out
+    assert f"wrote:    {model}" in outcome.out and "noted:    its 5 numbers are raw scores of classes" in outcome.out
 
     report = cli("classify", photos, "--model", model, "--verify", "--format", "json").json()
     assert report["verify"]["passed"] and len(report["predictions"]) == 4
@@ -135,16 +136,71 @@ def test_a_state_dict_of_a_perceptron(cli, tmp_path: Path) -> None:
 def test_preprocessing_is_kept_in_the_file(cli, tmp_path: Path) -> None:
     model = tmp_path / "net.safetensors"
     arguments = ("--input-range", "-1,1", "--mean", "0,0,0.5", "--std", "2", "--resize", "40", "--pictures", "photo")
-    more = ("--channel-order", "bgr", "--output-kind", "sigmoid")
+    more = ("--channel-order", "bgr", "--output-kind", "sigmoid", "--filter", "bilinear")
     outcome = cli("import", write_onnx(tmp_path / "net.onnx"), "-o", model, *arguments, *more)
-    assert outcome.status == 0 and "(--" not in outcome.out.split("assumed:")[1]
+    assert outcome.status == 0 and "assumed:" not in outcome.out
     spec = load_model(model).network.input
     assert (spec.mean, spec.std, spec.resize) == ((0.5, 0.5, 0.75), (1.0, 1.0, 1.0), 40)
     assert spec.channel_order == "bgr" and load_model(model).network.output == Output("sigmoid")
     outcome = cli("import", tmp_path / "net.onnx", "-o", model)
-    notes = json.loads(load_model(model).metadata["notes"])
+    assert len(json.loads(load_model(model).metadata["notes"])) == 1
+    notes = json.loads(load_model(model).metadata["assumed"])
     assert len(notes) == 5 and all(note in outcome.out for note in notes)
     assert "pixels are used by ImageNet's mean and deviation (--mean, --std, --input-range)" in notes
+
+
+def test_classify_repeats_what_is_assumed_until_the_file_states_it(cli, tmp_path: Path, photos: Path) -> None:
+    model, onnx = tmp_path / "net.safetensors", write_onnx(tmp_path / "net.onnx")
+    cli("import", onnx, "-o", model)
+    outcome = cli("classify", photos / "0.jpg", "--model", model)
+    lines = [line for line in outcome.err.splitlines() if "assumed" in line]
+    assert len(lines) == 1 and "(--mean, --std, --input-range)" in lines[0] and "(--resize, --resize-mode)" in lines[0]
+    assert "assumed" not in cli("classify", photos / "0.jpg", "--model", model, "--quiet").err
+    told = ("--pictures", "photo", "--input-range", "0,1", "--resize-mode", "squash", "--filter", "bilinear")
+    assert "assumed:" not in cli("import", onnx, "-o", model, *told, "--channel-order", "rgb").out
+    assert "assumed" not in cli("classify", photos / "0.jpg", "--model", model).err
+
+
+def test_labels_and_pictures_of_files_beside_the_network(cli, tmp_path: Path) -> None:
+    onnx, model = write_onnx(tmp_path / "net.onnx"), tmp_path / "net.safetensors"
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": dict(enumerate(CLASSES))}))
+    (tmp_path / "preprocessor_config.json").write_text(
+        json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "size": 32, "crop_size": 32, "resample": 3})
+    )
+    outcome = cli("import", onnx, "-o", model)
+    assert outcome.status == 0 and "labels:   cat, dog, fish, ..., from" in outcome.out
+    assert "shorter side to 32, the middle 32x32 (bicubic)" in outcome.out
+    assert f"pictures and classes are as {tmp_path / 'preprocessor_config.json'} has them" in outcome.out
+    assert load_model(model).network.labels == CLASSES
+    cli("import", onnx, "-o", model, "--preprocessor", "none")
+    assert load_model(model).network.labels == tuple("01234")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    os.replace(tmp_path / "config.json", elsewhere / "config.json")
+    cli("import", onnx, "-o", model, "--preprocessor", elsewhere)
+    assert load_model(model).network.labels == CLASSES
+
+
+def test_labels_come_from_a_pipe(tmp_path: Path) -> None:
+    onnx, model = write_onnx(tmp_path / "net.onnx"), tmp_path / "net.safetensors"
+    command = [sys.executable, "-m", "trninfer", "import", str(onnx), "-o", str(model), "--labels", "-"]
+    subprocess.run(command, input=json.dumps(CLASSES).encode(), check=True, stdout=subprocess.DEVNULL)
+    assert load_model(model).network.labels == CLASSES
+
+
+def test_pictures_of_known_classes_are_counted(cli, tmp_path: Path, labels: Path, photos: Path) -> None:
+    onnx, model = write_onnx(tmp_path / "net.onnx"), tmp_path / "net.safetensors"
+    table = tmp_path / "expected.csv"
+    table.write_text("".join(f"{number}.jpg,{CLASSES[number]}\n" for number in range(4)) + "gone.jpg,cat\n")
+    (photos / "broken.jpg").write_bytes(b"x")
+    outcome = cli("import", onnx, "-o", model, "--labels", labels, "--check-pictures", photos, "--expect", table)
+    assert outcome.status == 0 and model.exists()
+    lines = outcome.out.split("accuracy: ")[1].splitlines()
+    assert lines[0].startswith("as imported: ") and lines[0].endswith(" of 4 right")
+    assert [line.split(":")[0].strip() for line in lines[1:6]] == [
+        "0 to 1", "-1 to 1", "0 to 255", "colours as bgr", "squashed",
+    ]  # fmt: skip
+    assert "broken.jpg" in outcome.err
 
 
 def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> None:
@@ -180,7 +236,13 @@ def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> 
         (("net.onnx", "-o", "m", "--mean", "nan"), "finite numbers are needed"),
         (("net.onnx", "-o", "m", "--std", "1,2"), "std has 2 numbers"),
         (("net.onnx", "-o", "m", "--labels", "missing.txt"), "--labels missing.txt: no such file"),
-        (("net.onnx", "-o", "m", "--labels", "pipe"), "--labels pipe: not a regular file"),
+        (("net.onnx", "-o", "m", "--labels", "pipe"), "--labels pipe: holds no labels"),
+        (("net.onnx", "-o", "m", "--labels", "/dev/null"), "--labels /dev/null: neither a regular file nor a pipe"),
+        (("net.onnx", "-o", "m", "--preprocessor", "missing"), "missing: no such file"),
+        (("net.onnx", "-o", "m", "--expect", "three.txt"), "--expect goes with --check-pictures DIR"),
+        (("net.onnx", "-o", "m", "--check-pictures", "missing"), "no picture whose class is known"),
+        (("net.onnx", "-o", "m", "--resize-mode", "pad", "--resize", "40"), "leave --resize out"),
+        (("net.onnx", "-o", "m", "--pictures", "digit", "--filter", "nearest"), "are for photos, not for pictures of"),
         (("pipe", "-o", "m"), "pipe: not a regular file"),
         (("net.onnx", "-o", "m", "--labels", "three.txt"), "ends in 5 features, but has 3 labels"),
         (("net.onnx", "-o", "m", "--labels", "gap.txt"), "gap.txt: line 2 is empty"),

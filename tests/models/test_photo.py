@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import json
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from trninfer.models import ImageInput, ModelError
+from trninfer.models.inputs import describe_input, read_input
 from trninfer.models.preprocess import InputError, open_image, preprocess
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -113,6 +116,63 @@ def test_channels_are_red_green_blue() -> None:
     np.testing.assert_allclose(values[:, 0, 0], expected, rtol=1e-6)
 
 
+def test_channel_order_bgr_turns_the_colours_and_nothing_else() -> None:
+    image = picture(90, 70)
+    source = spec()
+    turned = dataclasses.replace(source, channel_order="bgr", mean=MEAN[::-1], std=STD[::-1])
+    np.testing.assert_array_equal(preprocess(image, turned), preprocess(image, source)[::-1])
+    blue = preprocess(Image.new("RGB", (40, 40), (0, 0, 255)), dataclasses.replace(source, channel_order="bgr"))
+    assert blue[0, 0, 0] == pytest.approx((1 - MEAN[0]) / STD[0])  # of the first channel, which is blue
+    assert blue[2, 0, 0] == pytest.approx(-MEAN[2] / STD[2])
+
+
+@given(
+    size=st.tuples(st.integers(1, 200), st.integers(1, 200)),
+    height=st.integers(1, 40),
+    width=st.integers(1, 40),
+    extra=st.integers(0, 20),
+    filter=st.sampled_from(["nearest", "bilinear", "bicubic", "lanczos"]),
+)
+def test_squashing_is_a_resize_of_both_sides(size, height: int, width: int, extra: int, filter: str) -> None:
+    side = max(height, width)
+    source = dataclasses.replace(spec(height, width, side + extra), resize_mode="squash", filter=filter)
+    image = picture(*size)
+    scale = (side + extra) / side
+    whole = (round(width * scale), round(height * scale))
+    resized = np.asarray(image.resize(whole, Image.Resampling[filter.upper()]), np.float32)
+    top, left = round((whole[1] - height) / 2), round((whole[0] - width) / 2)
+    pixels = resized[top : top + height, left : left + width].transpose(2, 0, 1) / np.float32(255)
+    expected = (pixels - np.array(MEAN)[:, None, None]) / np.array(STD)[:, None, None]
+    np.testing.assert_allclose(preprocess(image, source), expected, atol=1e-5)
+
+
+@given(
+    size=st.tuples(st.integers(1, 200), st.integers(1, 200)), sides=st.tuples(st.integers(1, 40), st.integers(1, 40))
+)
+def test_padding_keeps_the_whole_picture_and_its_shape(size, sides: tuple[int, int]) -> None:
+    source = ImageInput(3, *sides, "photo", (0.0,) * 3, (1.0,) * 3, max(sides), resize_mode="pad")
+    values = preprocess(Image.new("RGB", size, (255, 255, 255)), source)
+    rows, columns = (values[0] > 0.5).any(axis=1), (values[0] > 0.5).any(axis=0)
+    scale = min(sides[0] / size[1], sides[1] / size[0])
+    assert rows.sum() == max(1, round(size[1] * scale)) and columns.sum() == max(1, round(size[0] * scale))
+    assert rows.all() or columns.all()  # one side is filled
+    for filled in (rows, columns):
+        before, after = np.argmax(filled), np.argmax(filled[::-1])
+        assert abs(int(before) - int(after)) <= 1 and filled[before : len(filled) - after].all()
+
+
+def test_modes_and_filters_are_kept_in_the_file_and_left_out_at_their_defaults() -> None:
+    plain = spec()
+    assert "resize_mode" not in describe_input(plain) and "filter" not in describe_input(plain)
+    for changes in ({"resize_mode": "squash"}, {"filter": "lanczos"}, {"resize_mode": "pad", "filter": "nearest"}):
+        changed = dataclasses.replace(plain, **changes)
+        assert read_input(describe_input_json(changed)) == changed
+
+
+def describe_input_json(source: ImageInput) -> object:
+    return json.loads(json.dumps(describe_input(source)))
+
+
 def test_what_cannot_be_a_photo() -> None:
     with pytest.raises(InputError, match="a picture of 1x60000 pixels is too narrow"):
         preprocess(Image.new("L", (1, 60_000)), spec(resize=64))
@@ -126,6 +186,12 @@ def test_what_cannot_be_a_photo() -> None:
         (lambda: spec(64, 32, 60), "resize is 60; 64 to"),
         (lambda: ImageInput(2, 8, 8, "photo", (0.0,) * 2, (1.0,) * 2, 8), "channels is 2; a photo has 3"),
         (lambda: ImageInput(1, 8, 8, "digit", (0.0,), (1.0,), 8), "resize is 8; 0 to 0"),
+        (
+            lambda: dataclasses.replace(spec(), resize_mode="fill"),
+            "resize_mode is 'fill'; allowed are crop",
+        ),
+        (lambda: dataclasses.replace(spec(), filter="box"), "filter is 'box'; allowed are nearest"),
+        (lambda: ImageInput(1, 8, 8, "digit", (0.0,), (1.0,), filter="lanczos"), "filter is 'lanczos'"),
     ],
 )
 def test_inputs_that_do_not_fit_together(build, says: str) -> None:

@@ -1,195 +1,92 @@
-"""What an import refuses: all that stands in the way, by node and operator, in one line."""
+"""Files of networks that are not read are refused with the line that converts them."""
 
 from __future__ import annotations
 
-import time
+import json
+import pickle
+import re
+import shlex
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
-import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
-from onnx_chain import Chain
-from trninfer.models import ModelError
-from trninfer.models.importing import ImportOptions, import_network, onnx_file
+from trninfer.models.errors import ModelError
+from trninfer.models.importing import import_network
 
 
-def image_then(build) -> Chain:
-    """An image of 3x8x8, then a 3x3 convolution to 4 channels, then what `build` adds."""
-    chain = Chain(3, 8, 8)
-    chain.conv((3, 4), pads=[1] * 4)
-    build(chain)
-    return chain
+def archive(path: Path, *names: str) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for name in names:
+            file.writestr(name, b"x")
+    return path
+
+
+def filled(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def saved_model(path: Path) -> Path:
+    path.mkdir()
+    return filled(path / "saved_model.pb", b"x").parent
+
+
+TFLITE = bytes(4) + b"TFL3"
+HDF5 = b"\x89HDF\r\n\x1a\n" + bytes(16)
 
 
 @pytest.mark.parametrize(
-    ("build", "says"),
+    ("make", "says"),
     [
-        (lambda c: c.conv((4, 4), strides=[0, 1]), r"node 'n1' \(Conv\): its strides or dilations are below 1"),
-        (lambda c: c.conv((4, 4), dilations=[1, -2]), r"n1' \(Conv\): its strides or dilations are below 1"),
-        (lambda c: c.conv((3, 4), group=4), r"n1' \(Conv\): its weight is \[4, 3, 3, 3\] in 4 groups, but 4 channels"),
-        (lambda c: c.conv((2, 3), group=2), "2 groups do not divide 4 channels into 3"),
-        (lambda c: c.conv((4, 4), pads=[-1, 0, 0, 0]), "pads below 0"),
-        (lambda c: c.conv((4, 4), pads=[1 << 40] * 4), "pads are above 1024"),
-        (lambda c: c.conv((5, 4)), r"in 1 groups, but 4 channels come in; where they come last \(NHWC\), a Transpose"),
-        (lambda c: c.conv((4, 4), (9, 9)), "leaves nothing"),
-        (lambda c: c.add("MaxPool", kernel_shape=[0, 2]), "kernel_shape is not above 0"),
-        (lambda c: c.add("MaxPool", kernel_shape=[2, 2], pads=[2] * 4), "is not below the window"),
-        (lambda c: c.add("MaxPool", kernel_shape=[9, 9]), "pools over 9x9 pixels of an image, but"),
-        (lambda c: c.add("FancyOp", domain="com.example"), r"\(com.example.FancyOp\): this operator is not supported"),
-        (lambda c: c.add("Gelu", approximate="sines"), "approximation 'sines' is not known"),
-        (lambda c: c.add("Flatten", axis=5), r"has an axis 5, but \[batch, 4, 8, 8\] comes in"),
-        (lambda c: c.add("Reshape", c.constant([3, -1])), r"makes \[3, 85\] of \[batch, 4, 8, 8\]"),
-        (lambda c: c.add("Transpose", perm=[0, 2, 2, 3]), r"its perm is \[0, 2, 2, 3\]"),
-        (lambda c: c.add("Add", c.weight(1, 5, 8, 8)), r"\[5, 8, 8\] does not fit \[batch, 4, 8, 8\]"),
-        (lambda c: c.add("Add"), "has 1 inputs"),
-        (lambda c: c.add("Gemm", c.weight(4, 2)), r"takes one row of features, but \[batch, 4, 8, 8\] comes in"),
-        (lambda c: c.add("MatMul", c.value), "as attention does"),
-        (lambda c: c.batch_norm(5), r"for 5 channels, but \[batch, 4, 8, 8\]"),
-        (lambda c: c.add("BatchNormalization", *(c.constant([-1.0] * 4) for _ in range(4))), "variance .* above zero"),
-        (lambda c: c.add("Relu", "x", first="nowhere"), r"n1' \(Relu\): reads 'nowhere', which is given by no node"),
-        (lambda c: [c.add("Add", "value2"), c.add("Relu")], "'value2', which is given by a node after it: .* a cycle"),
-        (lambda c: [c.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2], outputs=2), c.add("Add", "value1'")],
-         "the indices of a maximum are not supported"),
-        (lambda c: c.add("LSTM", c.weight(1, 4, 4), c.weight(1, 4, 4)), "recurrent networks are not supported"),
-        (lambda c: c.add("Slice", *(c.constant([n]) for n in (3, 3, 1, -1))), "in steps of -1 of 4 are none"),
-        (lambda c: c.add("Gather", c.constant([4, 0]), axis=1), "takes entries 0 to 4 of 4"),
-        (lambda c: c.add("Slice", *(c.constant([n]) for n in (0, 4, 2, 0))), "in steps of 0 of 8 are not supported"),
-        (lambda c: c.add("Concat", "value0", axis=0), "works across the batch"),
-        (lambda c: c.add("Expand", c.constant([1, 4, 16, 8])), r"makes \[1, 4, 16, 8\] of \[batch, 4, 8, 8\]"),
-        (lambda c: c.add("Tile", c.constant([1, 2, 1, 1])), "only axes of one can be repeated"),
-        (lambda c: c.add("Pow", c.constant(5.0)), "an exponent of 5 is not supported; -1, 1 to 4 and fractions are"),
-        (lambda c: c.add("ReduceSum", c.constant([0])), "works across the batch"),
+        (lambda f: filled(f / "a.tflite", TFLITE), "tf2onnx.convert --tflite {f}/a.tflite --output {f}/a.onnx"),
+        (lambda f: filled(f / "b", TFLITE + bytes(9)), "a TensorFlow Lite model; python -m tf2onnx.convert"),
+        (lambda f: filled(f / "a.h5", HDF5), 'keras.models.load_model("{f}/a.h5").export("{f}/a.onnx", format="onnx")'),
+        (lambda f: archive(f / "a.keras", "config.json", "model.weights.h5"), 'keras.models.load_model("{f}/a.keras")'),
+        (lambda f: archive(f / "a.pt", "a/data.pkl", "a/version"), "safetensors.torch as s; s.save_file(torch.load("),
+        (lambda f: archive(f / "a.pth", "a/data.pkl"), 'torch.onnx.export(torch.load("{f}/a.pth", weights_only=False)'),
+        (lambda f: archive(f / "s.pt", "s/data.pkl", "s/constants.pkl"), 'onnx.export(torch.jit.load("{f}/s.pt")'),
+        (lambda f: filled(f / "a.pkl", pickle.dumps([1])), "skl2onnx.to_onnx"),
+        (lambda f: filled(f / "a.bin", pickle.dumps([1])), "a state dict becomes safetensors by python"),
+        (lambda f: saved_model(f / "model"), "-m tf2onnx.convert --saved-model {f}/model --output {f}/model.onnx"),
+        (lambda f: filled(f / "a.ort", b"xx"), "import the .onnx file that it was made of"),
+        (lambda f: archive(f / "a.zip", "net.onnx"), "an archive, perhaps a damaged one; name the .onnx"),
+        (lambda f: filled(f / "a.zip", b"PK\x03\x04x"), "an archive, perhaps a damaged one"),
+        (lambda f: filled(f / "a.txt", b"hello"), "neither .onnx nor .safetensors"),
+        (lambda f: f, "a folder; name the .onnx or .safetensors file in it"),
+        (lambda f: f / "none.pt", "no such file"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had_is_refused_by_name(build, says: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=says) as error:
-        import_network(image_then(build).save(tmp_path))
-    assert "\n" not in str(error.value) and str(error.value).startswith(str(tmp_path))
+def test_refusals(make, says: str, tmp_path: Path) -> None:
+    path = make(tmp_path)
+    with pytest.raises(ModelError, match=re.escape(says.format(f=tmp_path))) as error:
+        import_network(path)
+    assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
 
 
-def says(path: Path, model: onnx.ModelProto) -> str:
-    path.write_bytes(model.SerializeToString())
+@pytest.mark.parametrize("name", ["net.pt", 'it\'s "one".pt'])
+def test_the_lines_are_lines_of_a_shell(name: str, tmp_path: Path) -> None:
+    """Each `python -c` of a message parses, in the shell and in Python."""
     with pytest.raises(ModelError) as error:
-        import_network(path)
-    return str(error.value)
+        import_network(archive(tmp_path / name, "a/data.pkl"))
+    lines = re.findall(r"python -c .*?(?=; a whole network|, with the size)", str(error.value))
+    assert len(lines) == 2
+    for line in lines:
+        words = shlex.split(line)
+        assert words[:2] == ["python", "-c"] and len(words) == 3
+        compile(words[2], "line", "exec")
+        assert json.dumps(str(tmp_path / name)) in words[2]
 
 
-def test_everything_that_stands_in_the_way_is_told_at_once(tmp_path: Path) -> None:
-    chain = Chain(3, 8, 8)
-    chain.add("Loop")
-    chain.add("Relu")
-    for _ in range(3):
-        chain.add("FancyOp", domain="com.example")
-    chain.add("GRU", chain.weight(1, 4, 4))
-    text = says(tmp_path / "m.onnx", chain.model())
-    assert "3 things stand in the way: node 'n0' (Loop): control flow is not supported" in text
-    assert "node 'n2' (com.example.FancyOp) and 2 more: this operator" in text and "(GRU): recurrent" in text
-    assert "\n" not in text and "Relu" not in text
-
-
-def test_attention_is_told_first_also_behind_what_is_not_known(tmp_path: Path) -> None:
-    chain = Chain(3, 8, 8)
-    token = chain.add("FancyOp", domain="com.example")
-    keys = chain.add("Relu", first=token)
-    chain.add("MatMul", keys, first=token)
-    chain.add("Einsum", token, equation="bchw,bcij->bhw")
-    text = says(tmp_path / "m.onnx", chain.model())
-    attention = "node 'n2' (MatMul): multiplies two values"
-    assert 0 < text.index(attention) < text.index("node 'n3' (Einsum): multiplies two") < text.index("FancyOp")
-
-
-def test_what_no_size_would_mend_is_told_beside_sizes_that_are_not_fixed(tmp_path: Path) -> None:
-    chain = Chain("length", 3)
-    chain.add("LSTM", chain.weight(1, 16, 3), chain.weight(1, 16, 4), hidden_size=4)
-    text = says(tmp_path / "m.onnx", chain.model())
-    assert "its input 'x' has sizes that are not fixed: " in text
-    assert text.endswith("; besides, node 'n0' (LSTM): recurrent networks are not supported")
-
-
-def test_the_graph_as_a_whole(tmp_path: Path) -> None:
-    path = tmp_path / "m.onnx"
-    chain = Chain(4)
-    chain.gemm(4, 2)
-    assert "output 'elsewhere' is given by no node" in says(path, chain.model(output="elsewhere"))
-    assert "opset 6; 7 or later" in says(path, chain.model(opset=6))
-    two = chain.model()
-    two.graph.node[0].input[2] = "y"
-    two.graph.input.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [2]))
-    assert "its input number 3 depends on the network's input; only weights are supported" in says(path, two)
-    open_sides = Chain(3, "height", 8)
-    open_sides.conv((3, 4))
-    assert "sizes that are not fixed: give them with --input-size HxW" in says(path, open_sides.model())
-    many = Chain(4)
-    for _ in range(onnx_file.MAX_NODES + 1):
-        many.nodes.append(helper.make_node("Relu", ["x"], ["y"]))
-    assert "10001 nodes are too many" in says(path, many.model())
-    twice = Chain(4)
-    twice.add("Relu")
-    twice.nodes.append(twice.nodes[0])
-    assert "'value0' is given a second time" in says(path, twice.model())
-    circle = Chain(4)
-    circle.add("ArgMax", first="value0")
-    assert "reads what it gives itself" in says(path, circle.model())
-    bare = Chain(4)
-    bare.add("Relu")
-    bare.nodes.append(helper.make_node("ArgMax", [], ["value1"], name="bare"))
-    assert "no output depends on an input" in says(path, bare.model(output="value1"))
-    constant = Chain(4)
-    constant.add("Mul", constant.constant(0.0), first=constant.constant(1.0))
-    assert "no output depends on an input" in says(path, constant.model())
-
-
-def test_small_files_that_ask_for_much(tmp_path: Path) -> None:
-    """What is bounded: outputs, constants that are worked out, memory of layers, multiply-accumulates."""
-    path = tmp_path / "m.onnx"
-    wide = Chain(1 << 23)
-    wide.add("Relu")
-    text = says(path, wide.model())
-    assert "has 8388608 numbers; at most 4194304 are allowed" in text and path.stat().st_size < 200
-    filled = Chain(4)
-    filled.add("ConstantOfShape", first=filled.constant([1 << 20, 1 << 14]))
-    filled.add("MatMul", filled.value, first="x")
-    assert "too many to be worked out" in says(path, filled.model())
-    spread = Chain(4)
-    spread.add(
-        "Range", spread.constant(np.array(1 << 40)), spread.constant(np.array(1)), first=spread.constant(np.array(0))
-    )
-    spread.add("Add", spread.value, first="x")
-    assert "too many to be worked out" in says(path, spread.model())
-    large = Chain(1, 16_000, 16_000)
-    large.conv((1, 1), (1, 1))
-    assert "is too large" in says(path, large.model())
-    slow = Chain(4, 4096, 4096)
-    for _ in range(3):
-        slow.conv((4, 4), (63, 63), pads=[31] * 4)
-    slow.add("GlobalAveragePool")
-    assert "multiply-accumulates for one example are too many" in says(path, slow.model())
-
-
-def test_what_onnx_runtime_rejects_is_refused_unless_told(tmp_path: Path) -> None:
-    chain = Chain(3, 8, 8)
-    chain.conv((3, 4))
-    chain.add("Relu", limit=6)  # an attribute that it has not
-    chain.add("GlobalAveragePool")
-    path = chain.save(tmp_path)
-    with pytest.raises(ModelError, match=r"ONNX Runtime does not run it: .*; --unchecked imports it all the same"):
-        import_network(path)
-    imported = import_network(path, options=ImportOptions(unchecked=True))
-    assert imported.comparison.passed and imported.comparison.skipped.startswith("ONNX Runtime does not run it")
-
-
-def test_thousands_of_nodes_take_no_time_to_refuse(tmp_path: Path) -> None:
-    chain = Chain(3, 8, 8)
-    for _ in range(2_000):
-        x = chain.value
-        chain.add("Div", chain.constant(1.41421356))
-        chain.add("Erf")
-        plus = chain.add("Add", chain.constant(1.0))
-        chain.add("Mul", plus, first=x)
-        chain.add("Mul", chain.constant(0.5))
-    path = chain.save(tmp_path)
-    start = time.process_time()
-    with pytest.raises(ModelError, match="layers; 1 to 1000 are allowed"):
-        import_network(path)
-    assert time.process_time() - start < 5
+def test_the_line_for_a_state_dict_works(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
+    torch.save(net.state_dict(), tmp_path / "net.pt")
+    with pytest.raises(ModelError) as error:
+        import_network(tmp_path / "net.pt")
+    line = re.search(r"python -c .*?(?=; a whole network)", str(error.value))
+    assert line is not None
+    subprocess.run([sys.executable, *shlex.split(line[0])[1:]], check=True)
+    assert (tmp_path / "net.safetensors").stat().st_size > 100

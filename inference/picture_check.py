@@ -1,0 +1,173 @@
+"""How many pictures of known classes a network gets right, as its pictures are converted and in the usual other ways.
+
+Answers are those of the golden model. A wrong assumption about pictures shows as an alternative that is right more
+often.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ..models.errors import InputError
+from ..models.files import Model
+from ..models.golden import argmax, run_network
+from ..models.importing.picture import IMAGENET_MEAN, IMAGENET_STD, default_resize
+from ..models.inputs import ImageInput
+from ..models.preprocess import open_image, preprocess
+from ..models.regular_files import describe, open_regular
+from .search import InputProblem, find_pictures
+
+MAX_WORK = 1 << 40  # multiply-accumulates of all runs: about a minute
+FEWEST, AT_ONCE = 8, 8  # pictures that are tried however long they take, and that run together
+MAX_BYTES = 64 << 20  # of a table of classes
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to convert pictures: its name, the options of import that ask for it, and what it was right about."""
+
+    name: str
+    options: str
+    correct: int
+    total: int
+
+
+@dataclass(frozen=True)
+class PictureCheck:
+    """The ways that were tried, that of the network first; the pictures that could not be used, or were left out."""
+
+    ways: tuple[Way, ...]
+    problems: tuple[InputProblem, ...]
+    left_out: int
+
+    @property
+    def better(self) -> Way | None:
+        """The way that is right most often, if it is so clearly more often than that of the network."""
+        first, best = self.ways[0], max(self.ways, key=lambda way: way.correct)
+        return best if best.correct - first.correct > max(1, 0.1 * first.total) else None
+
+
+def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCheck:
+    """Run the pictures of a folder, whose classes a table has, or the names of the folders that they are in.
+
+    InputError where the network has no classes or reads no photos, where the classes are not known, and where no
+    picture can be used.
+    """
+    network = model.network
+    spec = network.input
+    if not isinstance(spec, ImageInput) or spec.preprocess != "photo" or not network.answer_labels:
+        raise InputError("--check-pictures is for networks that read photos and give classes")
+    names, found = find_pictures([str(folder)], recursive=True)
+    problems = list(found)
+    classes = _classes_of(names, folder, expect, network.labels, problems)
+    named = [name for name in names if name in classes]
+    if not named:
+        told = f": {problems[0].input}: {problems[0].message}" if problems else ""
+        raise InputError(f"--check-pictures {folder}: no picture whose class is known{told}")
+    ways = _ways(spec)
+    shapes = network.shapes()
+    work = sum(layer.multiply_accumulates(*(shapes[read] for read in layer.inputs)) for layer in network.layers)
+    count = min(len(named), max(FEWEST, MAX_WORK // max(1, work * len(ways))))
+    chosen = [named[place] for place in np.linspace(0, len(named) - 1, count).round().astype(int)]
+    right = dict.fromkeys(range(len(ways)), 0)
+    total = 0
+    for first in range(0, len(chosen), AT_ONCE):
+        part, batches = _read(chosen[first : first + AT_ONCE], [way for *_, way in ways], problems)
+        wanted = np.array([classes[name] for name in part], np.int32)
+        total += len(part)
+        for number, batch in enumerate(batches if part else []):
+            answers = argmax(run_network(network, model.tensors, batch).scores)
+            right[number] += int((answers == wanted).sum())
+    if not total:
+        raise InputError(f"--check-pictures {folder}: {problems[0].input}: {problems[0].message}")
+    results = tuple(Way(name, options, right[number], total) for number, (name, options, _) in enumerate(ways))
+    return PictureCheck(results, tuple(problems), len(named) - len(chosen))
+
+
+def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:
+    """(name, options, input) of the network's own way, then of the usual others."""
+    count, zeros, ones = spec.channels, (0.0,) * spec.channels, (1.0,) * spec.channels
+    step = -1 if spec.channel_order == "bgr" else 1
+    others = [
+        ("0 to 1", "--input-range 0,1 --mean 0 --std 1", replace(spec, mean=zeros, std=ones)),
+        ("-1 to 1", "--input-range -1,1", replace(spec, mean=(0.5,) * count, std=(0.5,) * count)),
+        ("0 to 255", "--input-range 0,255", replace(spec, mean=zeros, std=(1 / 255,) * count)),
+    ]
+    if count == 3:
+        usual = replace(spec, mean=IMAGENET_MEAN[::step], std=IMAGENET_STD[::step])
+        order = "rgb" if spec.channel_order == "bgr" else "bgr"
+        turned = replace(spec, channel_order=order, mean=spec.mean[::-1], std=spec.std[::-1])
+        others += [
+            ("ImageNet's mean and deviation", "--mean 0.485,0.456,0.406 --std 0.229,0.224,0.225", usual),
+            (f"colours as {order}", f"--channel-order {order}", turned),
+        ]
+    side = max(spec.height, spec.width)
+    if spec.resize_mode == "crop":
+        others.append(("squashed", "--resize-mode squash", replace(spec, resize_mode="squash", resize=side)))
+    else:
+        resize = default_resize(spec.height, spec.width)
+        others.append(("cropped", "--resize-mode crop", replace(spec, resize_mode="crop", resize=resize)))
+    return [("as imported", "", spec)] + [way for way in others if way[2] != spec]
+
+
+def _read(
+    names: Sequence[str], specs: Sequence[ImageInput], problems: list[InputProblem]
+) -> tuple[list[str], list[np.ndarray]]:
+    """The pictures that can be used, and a batch of them for each way."""
+    used, batches = [], [[] for _ in specs]  # type: tuple[list[str], list[list[np.ndarray]]]
+    for name in names:
+        try:
+            image = open_image(name)
+            values = [preprocess(image, spec) for spec in specs]
+        except InputError as error:
+            problems.append(InputProblem(name, str(error)))
+            continue
+        used.append(name)
+        for batch, value in zip(batches, values):
+            batch.append(value)
+    return used, [np.stack(batch) for batch in batches if batch]
+
+
+def _classes_of(
+    names: Sequence[str], folder: Path, expect: Path | None, labels: Sequence[str], problems: list[InputProblem]
+) -> dict[str, int]:
+    """The class of each picture by its name; pictures whose class is not known are left out, with a problem each."""
+    known = {label: number for number, label in reversed(list(enumerate(labels)))}
+    table = _read_table(expect) if expect is not None else None
+    classes = {}
+    for name in names:
+        path = Path(name)
+        if table is None:
+            label: str | None = path.parent.name
+        else:
+            keys = (path.relative_to(folder).as_posix() if path.is_relative_to(folder) else name, path.name, path.stem)
+            label = next((table[key] for key in keys if key in table), None)
+        if label is None:
+            problems.append(InputProblem(name, f"{expect} has no line for it"))
+        elif label in known:
+            classes[name] = known[label]
+        elif label.isascii() and label.isdigit() and int(label) < len(labels):
+            classes[name] = int(label)
+        else:
+            advice = "" if expect else "; --expect FILE.csv gives the classes of pictures"
+            problems.append(InputProblem(name, f"{label!r} is no class of the network{advice}"))
+    return classes
+
+
+def _read_table(path: Path) -> Mapping[str, str]:
+    """Rows of a picture's name and its class, as a label or a number."""
+    try:
+        with open_regular(path) as file:
+            text = file.read(MAX_BYTES).decode("utf-8-sig")
+        rows = [row for row in csv.reader(text.splitlines()) if row]
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"--expect {path}: {describe(error)}") from None
+    short = next((number for number, row in enumerate(rows, start=1) if len(row) < 2), None)
+    if short is not None or not rows:
+        raise InputError(f"--expect {path}: line {short or 1} is not a picture's name and its class, such as a.jpg,cat")
+    return {row[0].strip(): row[1].strip() for row in rows}

@@ -1,0 +1,62 @@
+"""Names of classes that an ONNX file holds: in its metadata, its nodes, or the list that its answer is picked from."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .onnx_file import Graph
+from .preprocessor import read_id2label
+
+# Keys of a file's metadata under which exporters keep names: Ultralytics' is `names`.
+_KEYS = ("names", "labels", "classes", "class_names", "id2label")
+_ATTRIBUTES = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
+MAX_TEXT = 1 << 20
+
+
+def labels_in(graph: Graph, count: int) -> tuple[str, ...] | None:
+    """Return `count` names of classes that a file holds; None where it holds none, or not as many."""
+    for names in _candidates(graph):
+        if len(names) == count and all(name and name.isprintable() for name in names):
+            return names
+    return None
+
+
+def _candidates(graph: Graph) -> Iterator[tuple[str, ...]]:
+    for key in _KEYS:
+        found = _parse(graph.metadata.get(key, ""))
+        if found:
+            yield found
+    for node in graph.nodes:
+        for name in _ATTRIBUTES:
+            value = node.attributes.get(name)
+            if isinstance(value, tuple) and value:
+                yield tuple(map(str, value))
+    for node in graph.nodes:  # of which an index chooses one
+        if node.op in ("ai.onnx.ml.ArrayFeatureExtractor", "Gather") and node.inputs:
+            texts, numbers = graph.texts.get(node.inputs[0]), graph.constants.get(node.inputs[0])
+            if texts:
+                yield texts
+            elif numbers is not None and numbers.dtype.kind in "iu" and numbers.size == max(numbers.shape, default=0):
+                yield tuple(map(str, numbers.ravel().tolist()))
+
+
+def _parse(text: str) -> tuple[str, ...] | None:
+    """Names that are written as JSON, as a Python literal, or with commas between them."""
+    data: Any = None
+    if 0 < len(text) <= MAX_TEXT:
+        for read in (json.loads, ast.literal_eval):
+            try:
+                data = read(text)
+                break
+            except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+                continue
+        else:
+            data = [word.strip() for word in text.split(",")]
+    if isinstance(data, Mapping):
+        return read_id2label(dict(data))
+    if isinstance(data, (list, tuple)) and all(isinstance(name, (str, int)) for name in data):
+        return tuple(map(str, data))
+    return None

@@ -1,0 +1,81 @@
+"""Names of classes that an ONNX file holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx_chain import Chain, checked
+from trninfer.models.importing import import_network
+
+
+def chain(count: int = 3) -> Chain:
+    made = Chain(4)
+    made.gemm(4, count)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("names", "{0: 'cat', 1: 'dog', 2: 'fish'}"),  # as Ultralytics writes it
+        ("labels", json.dumps(["cat", "dog", "fish"])),
+        ("classes", "cat, dog, fish"),
+        ("id2label", json.dumps({"0": "cat", "1": "dog", "2": "fish"})),
+    ],
+)
+def test_names_in_the_metadata(key: str, text: str, tmp_path: Path) -> None:
+    model = chain().model()
+    helper.set_model_props(model, {key: text, "author": "nobody"})
+    imported = checked(model, tmp_path)
+    assert imported.network.labels == ("cat", "dog", "fish") and imported.labels_from == "the file itself"
+    assert checked(model, tmp_path, labels=("a", "b", "c")).network.labels == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    "text", ["{0: 'cat', 1: 'dog'}", "", "(" * 5000, "{0: open('x')}", "['cat', 'dog', 'a\\x1bb']"]
+)
+def test_names_that_do_not_fit_are_left_alone(text: str, tmp_path: Path) -> None:
+    model = chain().model()
+    helper.set_model_props(model, {"names": text})
+    imported = checked(model, tmp_path)
+    assert imported.network.labels == ("0", "1", "2") and imported.labels_from == ""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "values", "expected"),
+    [
+        ("classlabels_int64s", [5, 6, 7], ("5", "6", "7")),
+        ("classlabels_strings", ["a", "b", "c"], ("a", "b", "c")),
+    ],
+)
+def test_scikit_learns_classes(attribute: str, values: list, expected: tuple[str, ...], tmp_path: Path) -> None:
+    made = chain()
+    made.add("Softmax", axis=1)
+    made.add("ZipMap", domain="ai.onnx.ml", **{attribute: values})
+    model = made.model()
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    model.graph.output[0].ClearField("type")
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert import_network(path).network.labels == expected
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_the_list_that_an_answer_is_picked_from(words: bool, tmp_path: Path) -> None:
+    """skl2onnx: the index of the largest chooses one of the classes."""
+    made = chain()
+    scores = made.value
+    if words:
+        made.weights.append(helper.make_tensor("classes", TensorProto.STRING, [3], [b"x", b"y", b"z"]))
+    else:
+        made.weights.append(numpy_helper.from_array(np.array([5, 6, 7], np.int64), "classes"))
+    made.add("ArgMax", axis=1, keepdims=0)
+    picked = made.add("ArrayFeatureExtractor", made.value, first="classes", domain="ai.onnx.ml")
+    model = made.model(outputs=[scores, picked])
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    model.graph.output[1].type.tensor_type.elem_type = TensorProto.STRING if words else TensorProto.INT64
+    assert checked(model, tmp_path).network.labels == (("x", "y", "z") if words else ("5", "6", "7"))
