@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..models.importing import Comparison, Imported
     from ..models.inputs import ImageInput
     from ..models.outputs import NamedOutput
+    from ..runtime.network_check import NetworkCheck
 
 HELP = """Make a model file of a network from elsewhere: ONNX, or PyTorch weights in .safetensors.
 
@@ -27,8 +28,9 @@ lists the operators. State dicts are read of VGG networks (torchvision's and tim
 names) and of plain multilayer perceptrons; --layers spells any other sequence. Files of
 other kinds are refused with the line that converts them.
 
-An ONNX file is run beside ONNX Runtime on random inputs, where that is installed; exit
-status 1, and no file, where the two differ. Hugging Face's preprocessor_config.json and
+An ONNX file is run beside ONNX Runtime on random inputs, where that is installed, and the
+network on the simulator in batches; exit status 1, and no file, where answers differ.
+What cannot be run there is refused, unless --unchecked is given. Hugging Face's preprocessor_config.json and
 config.json beside the file say what its pictures and classes are. What had to be assumed
 is listed, stands in the model file, and is repeated by classify: --check-pictures shows
 whether it is right.
@@ -69,6 +71,7 @@ def import_model(
     from ..inference.picture_check import check_pictures
     from ..models.files import Model, save_model
     from ..models.importing import import_network
+    from ..runtime.network_check import check_network
     from .output import check_kept, check_output, write_stdout
 
     if expect is not None and check_folder is None:
@@ -85,18 +88,22 @@ def import_model(
     metadata = {"imported_from": f"{imported.source}, {model.name}", "notes": json.dumps(imported.notes)}
     if imported.assumed:
         metadata["assumed"] = json.dumps(imported.assumed)
-    model_of = Model(imported.network, imported.tensors, metadata)
-    checked = check_pictures(model_of, check_folder, expect) if check_folder is not None else None
+    made = Model(imported.network, imported.tensors, metadata)
+    trial = None if options.unchecked else check_network(made)
+    if trial is not None and not trial.passed:
+        complain(f"{model}: the imported network is computed wrongly; nothing was written ({_tried(trial)})")
+        raise typer.Exit(CHECK_FAILED)
+    checked = check_pictures(made, check_folder, expect) if check_folder is not None else None
     try:
         save_model(output, imported.network, imported.tensors, metadata)
     except OSError as error:
         raise UsageError(f"--output {output}: cannot be written: {reason(error)}") from None
-    write_stdout(_summary(imported, output) + (_accuracy(checked) if checked is not None else ""))
+    write_stdout(_summary(imported, output, trial) + (_accuracy(checked) if checked is not None else ""))
     for problem in checked.problems if checked is not None else ():
         complain(f"{problem.input}: {problem.message}")
 
 
-def _summary(imported: Imported, output: Path) -> str:
+def _summary(imported: Imported, output: Path, trial: NetworkCheck | None) -> str:
     """What was read, assumed, checked and written."""
     from ..models.checks import describe_shape
     from ..models.inputs import ImageInput, NamedInput, SeveralInputs
@@ -118,7 +125,7 @@ def _summary(imported: Imported, output: Path) -> str:
         lines.append(("labels", f"{_some(network.labels)}, from {imported.labels_from}"))
     for title, notes in (("noted", imported.notes), ("assumed", imported.assumed)):
         lines += [(title if not position else "", note) for position, note in enumerate(notes)]
-    lines += [("checked", _told(imported.comparison)), ("wrote", str(output))]
+    lines += [("checked", _told(imported.comparison)), ("", _tried(trial)), ("wrote", str(output))]
     return "".join(f"{name + ':' if name else '':<10}{printable(text)}\n" for name, text in lines)
 
 
@@ -169,6 +176,17 @@ def _preprocessing(source: ImageInput) -> str:
     }
     by = "" if source.filter == "bilinear" else f" ({source.filter})"
     return f"{ways[source.resize_mode]}{by}, {colours} 0..1, less {mean}, by {std}"
+
+
+def _tried(trial: NetworkCheck | None) -> str:
+    """How the network ran on the simulator."""
+    if trial is None:
+        return "not on the simulator (--unchecked)"
+    if trial.verification is None:
+        return "planned for the simulator in every dtype; too large to be run there"
+    batches = " and ".join(", ".join(map(str, trial.batches)).rsplit(", ", 1))
+    error = trial.verification.max_abs_error
+    return f"on the simulator in batches of {batches}, largest difference {error:.2g}; planned in every dtype"
 
 
 def _told(comparison: Comparison) -> str:

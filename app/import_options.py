@@ -136,7 +136,9 @@ class NetworkOptions:
             "pictures and classes are; none for nothing. [default: those beside MODEL]",
         ),
     ] = None
-    unchecked: Annotated[bool, typer.Option("--unchecked", help="Import also what ONNX Runtime does not run.")] = False
+    unchecked: Annotated[
+        bool, typer.Option("--unchecked", help="Import also what ONNX Runtime or the simulator does not run.")
+    ] = False
 
     def read(self) -> ImportOptions:
         """The same as the importer takes it."""

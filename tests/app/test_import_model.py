@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from safetensors.numpy import save_file
 from trninfer.models import Output, load_model
 from trninfer.models.importing.labels import imagenet_labels
 from trninfer.models.preprocess import open_image, preprocess
+from trninfer.runtime import launches
 
 CLASSES = ("cat", "dog", "fish", "ant", "bee")
 
@@ -147,6 +149,25 @@ def test_preprocessing_is_kept_in_the_file(cli, tmp_path: Path) -> None:
     notes = json.loads(load_model(model).metadata["assumed"])
     assert len(notes) == 5 and all(note in outcome.out for note in notes)
     assert "pixels are used by ImageNet's mean and deviation (--mean, --std, --input-range)" in notes
+
+
+def test_a_network_that_batches_compute_wrongly_is_not_written(cli, tmp_path: Path, monkeypatch) -> None:
+    onnx, model = write_onnx(tmp_path / "net.onnx"), tmp_path / "net.safetensors"
+    outcome = cli("import", onnx, "-o", model)
+    assert "on the simulator in batches of 1, 3 and 16, largest difference" in outcome.out
+    os.unlink(model)
+    real = launches.NetworkLaunches.run
+
+    def run(self, backend, data, progress):
+        ran = real(self, backend, data, progress)
+        return replace(ran, scores=ran.scores[::-1])
+
+    monkeypatch.setattr(launches.NetworkLaunches, "run", run)
+    outcome = cli("import", onnx, "-o", model)
+    assert outcome.status == 1 and not model.exists()
+    assert "is computed wrongly; nothing was written" in outcome.err and len(outcome.err.splitlines()) == 1
+    outcome = cli("import", onnx, "-o", model, "--unchecked")
+    assert outcome.status == 0 and "not on the simulator (--unchecked)" in outcome.out and model.exists()
 
 
 def test_classify_repeats_what_is_assumed_until_the_file_states_it(cli, tmp_path: Path, photos: Path) -> None:

@@ -1,0 +1,107 @@
+"""A network tried on the simulator before its file is written: planned in every dtype, and run in batches.
+
+Its answers are compared with the golden model's, as scores before a final softmax: a difference of saturated
+probabilities shows nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..models.errors import ModelError
+from ..models.files import Model
+from ..models.layers import Softmax
+from ..models.network import Network
+from ..models.outputs import Output
+from .backend import DEFAULT_TARGET, DTYPES, Backend, KernelError
+from .choose import choose_backend
+from .session import OverflowedError, Session
+from .verify import Verification, Verifier, merge
+
+PLANNED = (1, 2)  # batches that are planned in every dtype
+
+# Batches that are run, up to so many multiply-accumulates for one example. Beyond the last, nothing is run.
+BATCHES = (((1, 3, 16), 1 << 31), ((1, 3), 1 << 33), ((1,), 1 << 35))
+
+
+@dataclass(frozen=True)
+class NetworkCheck:
+    """The batches that were run, and how the scores compare with the golden model's; None where nothing was run."""
+
+    batches: tuple[int, ...]
+    verification: Verification | None
+
+    @property
+    def passed(self) -> bool:
+        """True if nothing differs."""
+        return self.verification is None or self.verification.passed
+
+
+def check_network(model: Model) -> NetworkCheck:
+    """Plan a network in every dtype, and run random examples in batches in float32.
+
+    ModelError, one line, for a network that cannot be planned or run.
+    """
+    for dtype in DTYPES:
+        for batch in PLANNED:
+            _plan(model, dtype, batch)
+    work = _work(model.network)
+    batches = next((batches for batches, most in BATCHES if work <= most), ())
+    scores = before_softmax(model)
+    verdicts = [_run(scores, batch) for batch in batches]
+    return NetworkCheck(batches, merge(verdicts) if verdicts else None)
+
+
+def before_softmax(model: Model) -> Model:
+    """Return the network without the softmaxes that its outputs end in; their scores are then outputs of values."""
+    network = model.network
+    cut = {layer.name: layer.inputs[0] for layer in network.layers if isinstance(layer, Softmax)}
+    readers = network.readers()
+    cut = {name: source for name, source in cut.items() if readers[source] == 1 and source in _names(network)}
+    last = cut.get(network.layers[-1].name, network.layers[-1].name)
+    kept = [layer for layer in network.layers if layer.name not in cut and layer.name != last]
+    layers = (*kept, next(layer for layer in network.layers if layer.name == last))
+    others = tuple(
+        replace(other, layer=cut.get(other.layer, other.layer), output=Output("values"), labels=())
+        for other in network.others
+    )
+    scores = replace(network, layers=layers, labels=(), output=Output("values"), others=others)
+    return Model(scores, model.tensors, model.metadata)
+
+
+def _names(network: Network) -> set[str]:
+    return {layer.name for layer in network.layers}
+
+
+def _plan(model: Model, dtype: str, batch: int) -> None:
+    """Walk the launches of a batch from shapes alone."""
+    where = f"it cannot run in {dtype} in batches of {batch}"
+    try:
+        Session(model, _simulator(), dtype, batch).time(batch)
+    except (KernelError, ValueError) as error:
+        raise ModelError(f"{where}: {' '.join(str(error).split())}") from None
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError) as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ModelError(f"{where} ({told}), which is a fault of trninfer: please report it") from None
+
+
+def _run(model: Model, batch: int) -> Verification:
+    x = np.random.default_rng(batch).standard_normal((batch, *model.network.input.shape), np.float32)
+    try:
+        result = Session(model, _simulator(), "float32", batch).run(x)
+    except OverflowedError as error:
+        raise ModelError(f"random inputs in a batch of {batch}: {error}") from None
+    verifier = Verifier(model, "float32")
+    verifier.check(x, result.classes, result.probabilities)
+    return verifier.verdict
+
+
+def _simulator() -> Backend:
+    return choose_backend("sim", DEFAULT_TARGET)
+
+
+def _work(network: Network) -> int:
+    shapes = network.shapes()
+    return sum(layer.multiply_accumulates(*(shapes[read] for read in layer.inputs)) for layer in network.layers)
