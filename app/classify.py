@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 HELP = """Tell what pictures show, and how long each layer takes.
 
 digits-cnn reads one digit, printed or handwritten, in an ordinary picture. What
-is no digit is answered none (label - in machine formats, the best digit stays
-in --top-k); a picture of several digits is an error that says so.
+is no digit is answered none (the best digit stays in --top-k); a picture of
+several digits is an error that says so.
 
 Pictures are BMP, GIF, JPEG, PNG, PNM, TIFF and WebP files, and AVIF where
 Pillow reads it, of at most 64 megapixels. In folders and globs, hidden files are left out and names are

@@ -79,6 +79,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         status = INTERRUPTED
     except Terminated as end:
         status = end.code
+    except SystemExit:  # Click's, where the reader of standard output went away (--help | true)
+        status = 0
     except _WrongCommandLine as error:
         complain(_describe(error, sys.argv[1:] if words is None else words))
         return BAD_USAGE

@@ -17,6 +17,12 @@ Format = Literal["table", "json", "csv", "ndjson"]
 AnswerFormat = Literal["table", "json", "csv", "ndjson", "parquet"]
 Header = Literal["auto", "yes", "no"]  # of a .csv; inference/csv_tables.py has the rules
 
+
+def output_path(text: str) -> Path | None:
+    """The file of --output; None for standard output."""
+    return None if text == "-" else Path(text)
+
+
 DtypeOption = Annotated[
     Dtype,
     typer.Option("--dtype", help="Type of weights and data; sums are float32 always."),
@@ -86,9 +92,17 @@ FormatOption = Annotated[
     Format, typer.Option("--format", help="Form of the report; machine formats have standard output for themselves.")
 ]
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", metavar="FILE", help="Write the report to a file, whole or not at all.")
+    Path | None,
+    typer.Option(
+        "--output",
+        metavar="FILE",
+        parser=output_path,
+        help="Write the report to a file, whole or not at all; - is standard output.",
+    ),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Answers and errors only: no layer tables, no progress.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Answers and errors only: no layer tables, no progress.")
+]
 
 
 @dataclass(frozen=True)

@@ -105,8 +105,10 @@ def _ink(pixels: np.ndarray, background: np.ndarray) -> tuple[np.ndarray, float]
     values = values * np.sign(np.sum(values * values * values) or 1.0)
     noise = _noise(values)
     peak = float(np.quantile(values, 1 - min(0.01, 40 / values.size)))
-    if peak < MIN_CONTRAST * np.sqrt(pixels.shape[2]) or peak < 5 * noise:
+    if peak < MIN_CONTRAST * np.sqrt(pixels.shape[2]):
         raise InkError("the picture is blank")
+    if peak < 5 * noise:
+        raise InkError("nothing stands out from the noise of the picture")
     return values, max(0.3 * peak, min(4 * noise, 0.5 * peak))
 
 

@@ -18,11 +18,9 @@ from ..models.files import load_model
 from .digits import as_picture, load_split
 from .fonts import HELD_OUT_FAMILIES, find_fonts
 from .render_digits import HELD_OUT_PICTURES, font_picture
-from .render_nondigits import COUNTS, GROUPS, SIGN_GROUPS, NonDigits
+from .render_nondigits import COUNTS, GROUPS, NONE_LABEL, SIGN_GROUPS, NonDigits
 from .scoring import accuracy_metadata, answer
 from .sets import Sets, held_out_scores, held_out_sets, print_parts
-
-NONE_LABEL = "-"
 
 
 def score_golden(cache: Path | None) -> None:
@@ -54,7 +52,7 @@ def write_heldout(directory: Path) -> None:
     made = NonDigits("held-out")
     for group in SIGN_GROUPS:
         for number in range(COUNTS["held-out"][list(GROUPS).index(group)]):
-            made.picture(group, number).save(directory / "none" / f"--{group}-{number:04}.png")
+            made.picture(group, number).save(directory / "none" / f"{NONE_LABEL}-{group}-{number:04}.png")
     held_out.features.astype("<f4").tofile(directory / "digits-X.bin")
     held_out.labels.astype("<i4").tofile(directory / "digits-Y.bin")
 
@@ -62,10 +60,15 @@ def write_heldout(directory: Path) -> None:
 def score_answers(path: Path) -> None:
     """Print the accuracy of the answers in a JSON report of `trninfer classify`, names telling the truth."""
     report = json.loads(path.read_text())
-    answers = [(Path(each["input"]).name[0], each["label"]) for each in report["predictions"]]
-    answers += [(Path(each["input"]).name[0], NONE_LABEL) for each in report["errors"]]
+    answers = [(_truth(each["input"]), each["label"]) for each in report["predictions"]]
+    answers += [(_truth(each["input"]), NONE_LABEL) for each in report["errors"]]
     correct = sum(truth == label for truth, label in answers)
     accuracy_metadata([(str(path), correct, len(answers))])
+
+
+def _truth(name: str) -> str:
+    """The right label of a picture, with which its name begins."""
+    return Path(name).name.partition("-")[0]
 
 
 def main() -> None:

@@ -24,7 +24,8 @@ from .fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, VALIDATION_FAMILIES, fi
 from .lookalikes import MAX_LIKENESS, is_confusable, lookalikes
 from .render_digits import INK_SIDE, Rendering, collect, fit_ink, font_ink, photograph, try_preprocess
 
-NONE = 10  # the class of what is no digit; its label is "-"
+NONE = 10  # the class of what is no digit
+NONE_LABEL = "none"
 SIDES = {"training": 101, "validation": 102, "held-out": 103}
 GROUPS = {"letters": 1, "scripts": 2, "pictograms": 3, "drawings": 4, "parts of digits": 5, "several digits": 6}
 COUNTS = {

@@ -1,4 +1,4 @@
-"""Train `digits-cnn`: a picture of a digit, preprocessed to 1x32x32, to ten digits or none ("-").
+"""Train `digits-cnn`: a picture of a digit, preprocessed to 1x32x32, to ten digits or none.
 
 `python -m trninfer.tools.train_digits_cnn` writes weights/digits-cnn.safetensors, its card weights/digits-cnn.md and
 docs/digits-cnn-reliability.svg. Trained on
@@ -40,7 +40,7 @@ from .calibration import calibration_error, draw_reliability, fit_temperature, r
 from .card import Round, Training, write_card
 from .fonts import TRAINING_FAMILIES
 from .render_digits import INPUT, Rendering
-from .render_nondigits import NONE
+from .render_nondigits import NONE, NONE_LABEL
 from .scoring import Answers, accuracy_metadata, answer, classes_by_kernels
 from .sets import Sets, glyph_sets, held_out_scores, held_out_sets, joined, picture_sets, print_parts, validation_sets
 from .training import (
@@ -99,7 +99,7 @@ def _network(name: str, *channels: int) -> Network:
         for number, (inputs, outputs) in enumerate(pairwise((1, *channels)), 1)
     ]
     layers = (*convolutions, Flatten("flatten"), Dense("output", channels[-1] * 4 * 4, 11), Softmax("softmax"))
-    return Network(name, INPUT, layers, (*"0123456789", "-"), Output("classes", "softmax", none="-"))
+    return Network(name, INPUT, layers, (*"0123456789", NONE_LABEL), Output("classes", "softmax", none=NONE_LABEL))
 
 
 NETWORK = _network("digits-cnn", 8, 32, 64, 64, 128)

@@ -253,7 +253,7 @@ def answer_table(report: Report) -> Markup:
             "tr",
             _picture(str(answer.input)) if pictures else None,
             element("th", str(answer.input), scope="row", class_="wrap"),
-            cell(report.word_for(answer.text)),
+            cell(answer.text),
             _probability(answer.probability),
         )
         for answer in shown

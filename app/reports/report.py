@@ -181,10 +181,6 @@ class Report:
 
         return total_utilization([layer for table in self.tables for layer in table.layers], self.total_us)
 
-    def word_for(self, label: str) -> str:
-        """A label as people read it: `none` for the one that says that the input is none of the classes."""
-        return "none" if self.none is not None and label == self.none.label else label
-
     @property
     def latency_error(self) -> float | None:
         """The expected error of the predicted total, as a share of it."""

@@ -81,7 +81,7 @@ def _print_predictions(console: Console, report: Report) -> None:
     for answer in shown:
         chance = [] if answer.probability is None else [f"{answer.probability:.4f}"]
         beside = [cell(_beside(output)) for output in answer.outputs[1 : 1 + SHOWN_OUTPUTS]]
-        table.add_row(cell(str(answer.input)), cell(report.word_for(_shortened(answer)), "bold"), *chance, *beside)
+        table.add_row(cell(str(answer.input)), cell(_shortened(answer), "bold"), *chance, *beside)
     console.print(table)
     if len(shown) < len(report.predictions):
         print_line(console, f"... and {len(report.predictions) - len(shown)} more rows (--format json has them all)")

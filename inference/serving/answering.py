@@ -140,7 +140,6 @@ class Server:
             "target": self.info.target,
             "dtype": self.settings.dtype,
             "latency_kind": self.info.latency_kind,
-            "none_label": self.network.output.none or None,
         }
 
     def batch_parameters(self, answers: Sequence[InputAnswer]) -> dict[str, Any]:

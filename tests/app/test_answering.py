@@ -19,9 +19,13 @@ ROWS = np.array([[9, 0, 0], [0, 9, 0], [0, 0, 9], [9, 0, 1], [0, 0, 9]], np.floa
 
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
-    """`ffnn` on five rows with a network that passes scores on: a, b, -, a, -, where - says none."""
+    """`ffnn` on five rows with a network that passes scores on: a, b, neither, a, neither."""
     network = Network(
-        "letters", FeatureInput(3), (Dense("same", 3, 3),), ("a", "b", "-"), Output("classes", "raw", none="-")
+        "letters",
+        FeatureInput(3),
+        (Dense("same", 3, 3),),
+        ("a", "b", "neither"),
+        Output("classes", "raw", none="neither"),
     )
     tensors = {"same.weight": np.eye(3, dtype=np.float32), "same.bias": np.zeros(3, np.float32)}
     save_model(tmp_path / "letters.safetensors", network, tensors)
@@ -33,18 +37,18 @@ def command(tmp_path: Path) -> list[str]:
 def test_none_is_counted_apart_in_json(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["none"] == {"label": "-", "count": 2, "total": 5}
-    assert [each["label"] for each in document["predictions"]] == ["a", "b", "-", "a", "-"]
+    assert document["none"] == {"label": "neither", "count": 2, "total": 5}
+    assert [each["label"] for each in document["predictions"]] == ["a", "b", "neither", "a", "neither"]
     best = document["predictions"][2]["top"]
-    assert best[0]["label"] == "-" and len(best) == 3  # the classes stay in --top-k
+    assert best[0]["label"] == "neither" and len(best) == 3  # the classes stay in --top-k
     assert sum(each["probability"] for each in best) == pytest.approx(1, abs=1e-5)
 
 
-def test_none_is_a_word_in_the_table(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_none_is_the_same_word_in_the_table(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command, "--quiet"]) == 0
     shown = capsys.readouterr().out
-    assert [line.split()[1] for line in shown.splitlines()[2:7]] == ["a", "b", "none", "a", "none"]
-    assert "2 of 5 are none of what the network knows (label -)" in shown
+    assert [line.split()[1] for line in shown.splitlines()[2:7]] == ["a", "b", "neither", "a", "neither"]
+    assert "2 of 5 are none of what the network knows (label neither)" in shown
 
 
 @pytest.mark.parametrize("form", ["csv", "ndjson"])
@@ -55,7 +59,7 @@ def test_streams_have_the_label_and_the_count(
     streams = capsys.readouterr()
     assert "2 of 5 are none" in streams.err
     if form == "csv":
-        assert [line.split(",")[1] for line in streams.out.splitlines()[1:]] == ["a", "b", "-", "a", "-"]
+        assert [line.split(",")[1] for line in streams.out.splitlines()[1:]] == ["a", "b", "neither", "a", "neither"]
     else:
         assert json.loads(streams.out.splitlines()[-1])["none"]["count"] == 2
 
@@ -69,7 +73,7 @@ def test_answers_of_an_earlier_run_are_counted(
     lines = output.read_text().splitlines()
     output.write_text("\n".join(lines[:3]) + "\n")  # as if the last two rows had not been answered
     assert run([*command, "--resume"]) == 0
-    assert json.loads(output.read_text().splitlines()[-1])["none"] == {"label": "-", "count": 2, "total": 5}
+    assert json.loads(output.read_text().splitlines()[-1])["none"] == {"label": "neither", "count": 2, "total": 5}
     capsys.readouterr()
 
 

@@ -115,6 +115,19 @@ def test_a_full_disk_behind_standard_output_is_told(process, feature_model) -> N
     assert running.returncode == 2 and err == b"trninfer: standard output cannot be written: No space left on device\n"
 
 
+def test_help_for_a_reader_that_goes_away_is_no_error() -> None:
+    for command in ("", "classify", "bench"):
+        words = f"{sys.executable} -m trninfer {command} --help | true; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", words], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, ""), done
+
+
+def test_a_dash_is_standard_output(cli, feature_model, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = cli("bench", "--model", feature_model, "--format", "json", "--output", "-", "-q")
+    assert outcome.json()["command"] == "bench" and outcome.err == "" and not list(tmp_path.iterdir())
+
+
 def test_closed_streams(process, feature_model, tmp_path) -> None:
     command = f"exec {sys.executable} -m trninfer bench --model {feature_model} --format json"
     for closed, status in ((">&-", 2), ("2>&-", 0), (f"--output {tmp_path}/x.json >&- 2>&- <&-", 0)):

@@ -102,7 +102,7 @@ def test_digits_of_pillows_old_bitmap_font_are_read() -> None:
 
 @pytest.mark.parametrize("text", list("AMWXKRHNEFTY&@?#$"))
 def test_letters_and_symbols_are_none(text: str) -> None:
-    assert read(write(text, 60)) == "-"
+    assert read(write(text, 60)) == "none"
 
 
 @pytest.mark.parametrize("filled", [False, True])
@@ -113,7 +113,7 @@ def test_a_smiley_is_none(filled: bool) -> None:
     for x in (75, 115):
         pen.ellipse((x, 75, x + 12, 90), fill="black")
     pen.arc((70, 80, 130, 135), 20, 160, fill="black", width=6)
-    assert read(picture) == "-"
+    assert read(picture) == "none"
 
 
 def test_a_cat_is_none() -> None:
@@ -127,12 +127,12 @@ def test_a_cat_is_none() -> None:
     for y in (150, 160):
         pen.line((40, y - 6, 105, y), fill="black", width=3)
         pen.line((135, y, 200, y - 6), fill="black", width=3)
-    assert read(picture) == "-"
+    assert read(picture) == "none"
 
 
 def test_the_model_says_none_in_its_own_file() -> None:
     network = load_model("digits-cnn").network
-    assert network.labels == (*"0123456789", "-") and network.output.none == "-"
+    assert network.labels == (*"0123456789", "none") and network.output.none == "none"
 
 
 def test_digits_ffnn_scores_on_the_sample_batch_what_its_file_says() -> None:

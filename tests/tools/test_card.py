@@ -28,7 +28,7 @@ NETWORK = Network(
         Dense("output", 48, 2),
         Softmax("softmax"),
     ),
-    ("0", "-"),
+    ("0", "none"),
 )
 
 

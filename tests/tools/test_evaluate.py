@@ -17,10 +17,11 @@ def test_answers_are_scored_by_name_and_missing_ones_are_wrong(
             {"input": "heldout/digits/7-0001.png", "label": "7"},
             {"input": "heldout/digits/3-0002.png", "label": "5"},
             {"input": "heldout/digits/3-0003.png", "label": "3"},
+            {"input": "heldout/none/none-letters-0003.png", "label": "none"},
         ],
         "errors": [{"input": "heldout/digits/1-0004.png", "message": "no ink found"}],
     }
     path = tmp_path / "answers.json"
     path.write_text(json.dumps(report))
     score_answers(path)
-    assert capsys.readouterr().out == f"{path}: 2 of 4 right, 50.00 %\n"
+    assert capsys.readouterr().out == f"{path}: 3 of 5 right, 60.00 %\n"
