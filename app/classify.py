@@ -10,7 +10,7 @@ import typer
 
 from .errors import UsageError, complain
 from .option_groups import takes_options
-from .options import PictureOptions
+from .options import ModelOption, PictureOptions
 
 if TYPE_CHECKING:
     from ..inference.search import InputProblem
@@ -96,7 +96,7 @@ def classify(
             "--from-list", metavar="FILE", help="Also the pictures named in a file, one a line; - for standard input."
         ),
     ] = None,
-    model: Annotated[str, typer.Option("--model", help="A bundled name or a .safetensors file.")] = "digits-cnn",
+    model: ModelOption = "digits-cnn",
     inputs: Annotated[
         list[str] | None,
         typer.Option(

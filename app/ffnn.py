@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .completion import complete_model
 from .errors import UsageError, complain
 from .option_groups import takes_options
 from .options import Header, RowOptions
@@ -106,7 +107,9 @@ class RowData:
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", help=f"A bundled name or a .safetensors file, in place of --weights. [default: {BUNDLED}]"
+            "--model",
+            autocompletion=complete_model,
+            help=f"A bundled name or a .safetensors file, in place of --weights. [default: {BUNDLED}]",
         ),
     ] = None
 

@@ -9,7 +9,10 @@ from typing import Annotated, Literal
 import typer
 
 from ..runtime.launch_options import DEFAULT_LAUNCHES, BackendName, Dtype, Form, Per, Target
+from .completion import complete_model
+from .config import ConfigOption
 from .errors import UsageError
+from .logs import VerboseOption, log_to_stderr
 from .option_groups import whole
 from .output import check_files, check_kept, is_special
 
@@ -100,6 +103,9 @@ OutputOption = Annotated[
         help="Write the report to a file, whole or not at all; - is standard output.",
     ),
 ]
+ModelOption = Annotated[
+    str, typer.Option("--model", autocompletion=complete_model, help="A bundled name or a .safetensors file.")
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Answers and errors only: no layer tables, no progress.")
 ]
@@ -164,9 +170,15 @@ class RunOptions:
         Path | None, typer.Option("--report", metavar="FILE", help="Write a page of HTML: layers, timeline, roofline.")
     ] = None
     quiet: QuietOption = False
+    verbose: VerboseOption = 0
+    config: ConfigOption = None
 
     def check(self) -> None:
-        """UsageError where options contradict each other or a file could not be written; called before the work."""
+        """UsageError where options contradict each other or a file could not be written; called before the work.
+
+        From here on, what is done is logged where --verbose asks for it.
+        """
+        log_to_stderr(self.verbose)
         if self.csv_safe and self.form != "csv":
             raise UsageError("--csv-safe is for --format csv")
         check_files(self.output, self.trace, self.report_file)

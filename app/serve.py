@@ -17,6 +17,7 @@ import typer
 
 from ..runtime.launch_options import DEFAULT_LAUNCHES
 from . import options
+from .config import ConfigOption
 from .errors import UsageError
 from .option_groups import takes_options, whole
 from .output import write_stderr
@@ -148,12 +149,14 @@ class ServeOptions:
         Literal["auto", "text", "json"],
         typer.Option("--log-format", help="Of the log on standard error; auto: text on a terminal, else JSON lines."),
     ] = "auto"
-    quiet: Annotated[bool, typer.Option("--quiet", help="Log warnings and errors only.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False
+    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log each batch too.")] = 0
+    config: ConfigOption = None
 
 
 @takes_options(HELP)
 def serve(
-    model: Annotated[str, typer.Option("--model", help="A bundled name or a .safetensors file.")] = "digits-cnn",
+    model: options.ModelOption = "digits-cnn",
     *,
     options: ServeOptions,
 ) -> None:
@@ -245,7 +248,7 @@ def _log_to_stderr(told: ServeOptions) -> None:
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # of each form that is none
-    LOGGER.setLevel(logging.WARNING if told.quiet else logging.INFO)
+    LOGGER.setLevel(logging.WARNING if told.quiet else logging.DEBUG if told.verbose else logging.INFO)
 
 
 def _announce(name: str, host: str, port: int) -> None:

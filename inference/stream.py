@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from .predictions import PredictionSink, make_predictions
 
 Batch = tuple[Sequence["str | int"], np.ndarray]  # the names of the inputs, and the inputs
 SourceBatch = tuple[Sequence["str | int"], Sequence[Any]]  # the names, and what workers make the inputs of
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ def answer_batches(
         if not names:
             continue
         totals.add(answer.size, answer.times, answer.worker)
+        _LOG.debug("%d inputs answered, %.1f us, %s", totals.count, totals.total_us, session.info.latency_kind)
         timelines = timelines or named_timelines(session.rows, answer.timelines)
         if verifier is not None:
             verifier.check(np.asarray(inputs)[answered], answer.classes, answer.probabilities)

@@ -8,9 +8,11 @@ executes nothing: there is no pickle in the format, and the network is data that
 from __future__ import annotations
 
 import json
+import logging
 import os
 import struct
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,8 @@ from .checks import Shape
 from .errors import ModelError
 from .network import Network
 from .tensor_file import TensorFile, check_types, read_table, read_tensors
+
+_LOG = logging.getLogger(__name__)
 
 FORMAT_VERSION = "2"
 READABLE_VERSIONS = ("1", FORMAT_VERSION)  # 1: plain sequences of layers
@@ -90,12 +94,14 @@ def load_model(name_or_path: str | os.PathLike[str]) -> Model:
     network, or whose weights hold NaN or infinity.
     """
     path = resolve(name_or_path)
+    began = time.perf_counter()
     header = read_header(path)
     tensors = read_tensors(header.file, header.network.tensor_shapes())
     try:
         check_tensors(header.network, tensors)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
+    _LOG.info("read %s, %d bytes, in %.3f s", path, header.file.file_bytes, time.perf_counter() - began)
     return Model(header.network, tensors, header.metadata)
 
 

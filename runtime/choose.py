@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 from ..kernels.nki_source import VARIABLE, simulator_is_preferred
 from .backend import Backend, BackendUnavailable
 from .neuron import environment
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,9 @@ def choose_backend(
     makes the simulator's launches carry their timelines, which takes memory; `neuron_options` are those of
     `neuron.open_neuron_backend`, for where the chip is chosen. Raises BackendUnavailable and TargetError.
     """
-    if decide(name).backend == "neuron":
+    choice = decide(name)
+    _LOG.info("backend %s: %s", choice.backend, choice.reason)
+    if choice.backend == "neuron":
         from .neuron.backend import open_neuron_backend
 
         return open_neuron_backend(target, **neuron_options)

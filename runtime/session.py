@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -19,6 +21,8 @@ from .launches import Launches, plan_launches
 from .timing import LayerTiming, Row, Totals, named_timelines
 
 DEFAULT_BATCH_SIZE = 64
+
+_LOG = logging.getLogger(__name__)
 
 Progress = Callable[[float], None]
 
@@ -94,6 +98,7 @@ class Session:
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; at least 1 is needed")
+        began = time.perf_counter()
         self.model = model
         self.backend = backend
         self.info = backend.info
@@ -106,6 +111,11 @@ class Session:
         else:
             self._launches = plan_launches(model, dtype, self.info, launches, batch_size)
         self.rows = self._launches.rows
+        _LOG.info(
+            "%s in %s on %s, %s: %d rows of times, batches of at most %d, planned in %.3f s",
+            *(model.network.name, dtype, self.info.name, self.info.target, len(self.rows), batch_size),
+            time.perf_counter() - began,
+        )
 
     @property
     def launches_note(self) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..completion import complete_constant
 from ..errors import CHECK_FAILED, UsageError
 from ..option_groups import takes_options
 from ..options import RunOptions
@@ -87,6 +88,7 @@ def bench(
         typer.Option(
             "--set",
             metavar="NAME=VALUE|@FILE",
+            autocompletion=complete_constant,
             help="Predict with another value of a constant of the timing model, or with those of a JSON file, by name "
             "or by target and name; may be given again.",
         ),

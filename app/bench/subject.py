@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..completion import complete_model
 from ..errors import UsageError
 from ..options import RunOptions
 
@@ -21,12 +22,6 @@ def _suites() -> list[str]:
     from ...runtime.measure.suites import suite_names
 
     return list(suite_names())
-
-
-def _models() -> list[str]:
-    from ...models.bundled import bundled_models
-
-    return [model.name for model in bundled_models()]
 
 
 def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
@@ -52,7 +47,7 @@ class BenchSubject:
             "--model",
             help="A bundled name or a .safetensors file. [default: all bundled]",
             show_default=False,
-            autocompletion=_models,
+            autocompletion=complete_model,
         ),
     ] = None
     kernel: Annotated[

@@ -1,0 +1,27 @@
+"""What a shell completes: models, constants of the timing model. Names of files it completes itself."""
+
+from __future__ import annotations
+
+import glob
+import os
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Bundled models, model files, and the folders on the way to them."""
+    from ..models.files import WEIGHTS_DIRECTORY
+
+    bundled = sorted(file.stem for file in WEIGHTS_DIRECTORY.glob("*.safetensors"))
+    found = sorted(glob.glob(f"{glob.escape(incomplete)}*"))
+    files = [path for path in found if path.endswith(".safetensors")]
+    folders = [f"{path}{os.sep}" for path in found if os.path.isdir(path)]
+    return [name for name in bundled if name.startswith(incomplete)] + files + folders
+
+
+def complete_constant(incomplete: str) -> list[str]:
+    """`name=` of a constant of the timing model, for --set; `@` and the name of a file."""
+    if incomplete.startswith("@"):
+        found = sorted(glob.glob(f"{glob.escape(incomplete[1:])}*"))
+        return [f"@{path}{os.sep if os.path.isdir(path) else ''}" for path in found]
+    from ..simulator.timing.constants import TABLE
+
+    return [f"{name}=" for name in sorted(TABLE) if name.startswith(incomplete)]

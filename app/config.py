@@ -1,0 +1,123 @@
+"""`--config FILE`: what options are where the command line says nothing, from a TOML file.
+
+    dtype = "bfloat16"        # for every command that has the option
+    [classify]                # for one command alone
+    batch-size = 32
+
+A pyproject.toml has the same in [tool.trninfer]. No file is read that is not named: one that lies beside pictures must
+not decide where answers are written to.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .errors import UsageError, reason
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MAX_BYTES = 1 << 20
+VARIABLE = "TRNINFER_CONFIG"
+
+
+Options = dict[str, str]  # parameters by the names of options
+
+
+def read_config(path: Path, command: str, commands: dict[str, Options]) -> dict[str, Any]:
+    """The values that a file has for the options of a command, by parameter; `commands` has the options of each.
+
+    Values are text, true and false, or lists of text, as the command line would have them. UsageError for a file that
+    cannot be read, for what is no command or no option, and for a value that no option can have.
+    """
+    values: dict[str, Any] = {}
+    everything = {name for options in commands.values() for name in options}
+    document = _read(path)
+    for key, value in document.items():
+        if isinstance(value, dict):
+            _check_known(path, key, commands, "command")
+            for option, own in value.items():
+                name = _check_known(path, option, commands[key], f"option of {key}")
+                if key == command:
+                    values[commands[key][name]] = _value(path, f"[{key}] {option}", own)
+            continue
+        name = _check_known(path, key, everything, "option")
+        if name in commands[command]:
+            values.setdefault(commands[command][name], _value(path, key, value))
+    return values
+
+
+def _check_known(path: Path, key: str, known: Collection[str], what: str) -> str:
+    """The name as the command line has it; UsageError where there is none such."""
+    name = key.replace("_", "-")
+    if name in known:
+        return name
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UsageError(f"--config {path}: {key[:40]!r} is no {what}{hint}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise UsageError(f"--config {path}: larger than {MAX_BYTES} bytes; no file of options is so large")
+        document = tomllib.loads(content.decode("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--config {path}: {reason(error)}") from None
+    except (ValueError, RecursionError) as error:  # TOML's and Unicode's errors among them
+        raise UsageError(f"--config {path}: not TOML: {str(error)[:100]}") from None
+    if path.name == "pyproject.toml":
+        tool = document.get("tool", {})
+        found = tool.get("trninfer") if isinstance(tool, dict) else None
+        if not isinstance(found, dict):
+            raise UsageError(f"--config {path}: has no table [tool.trninfer]")
+        return found
+    return document
+
+
+def _value(path: Path, where: str, value: Any) -> Any:
+    """A value as the command line would have it."""
+    if isinstance(value, list) and all(isinstance(item, (str, int, float)) for item in value):
+        return [str(item) for item in value]
+    if isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, float)):
+        return str(value)
+    raise UsageError(f"--config {path}: {where} must be text, a number, true, false, or a list of these")
+
+
+def _apply(context: typer.Context, parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Make the values of the file the defaults of the command at work."""
+    if path is not None and not context.resilient_parsing:
+        root: Any = context.find_root().command
+        commands = {name: _options_of(command) for name, command in root.commands.items()}
+        context.default_map = read_config(path, context.info_name or "", commands)
+    return path
+
+
+def _options_of(command: Any) -> Options:
+    named = [(option, parameter.name) for parameter in command.params for option in parameter.opts]
+    return {option[2:]: name for option, name in named if option.startswith("--") and option != "--config"}
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar=VARIABLE,
+        callback=_apply,
+        is_eager=True,
+        help="Options from a TOML file (or [tool.trninfer] of a pyproject.toml) where the command line has none.",
+    ),
+]

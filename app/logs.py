@@ -1,0 +1,39 @@
+"""`-v`: what the program does, on standard error, from the loggers of its rooms (`trninfer.runtime` and so on)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from .text import printable
+
+VerboseOption = Annotated[
+    int,
+    typer.Option(
+        "--verbose", "-v", count=True, help="Say what is done, on standard error; twice: each batch too.",
+        show_default=False,
+    ),
+]  # fmt: skip
+
+
+class _Lines(logging.Formatter):
+    """`trninfer: 0.52 s: text`, one line each."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"trninfer: {record.relativeCreated / 1000:.2f} s: {printable(record.getMessage())}"
+
+
+def log_to_stderr(verbose: int) -> None:
+    """Show what the package logs: nothing for 0, what it does for 1, each batch for 2."""
+    logger = logging.getLogger("trninfer")
+    for handler in [handler for handler in logger.handlers if isinstance(handler.formatter, _Lines)]:
+        logger.removeHandler(handler)
+    if not verbose or sys.stderr is None:
+        return
+    shown = logging.StreamHandler()
+    shown.setFormatter(_Lines())
+    logger.addHandler(shown)
+    logger.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
