@@ -82,7 +82,14 @@ def kernel_name(row: Measurement) -> str:
     return _family(row)
 
 
-_OTHERS = {"MoE": "sparse MoE", "prefill": "attention prefill", "decode": "attention decode"}
+_OTHERS = {  # what a row's kernel is called, by the first of these words that is in it
+    "fp8": "fused MoE, fp8",
+    "fused MoE": "fused MoE, bf16",
+    "MoE": "sparse MoE",
+    "prefill": "attention prefill",
+    "decode": "attention decode",
+    "matmul": "autotuned matmul",
+}
 
 
 def load_instruction_rows() -> list[Measurement]:
@@ -129,7 +136,12 @@ def _family(row: Measurement) -> str:
 
 def _vector_add_tiled(row: Measurement) -> _Built:
     vector = TensorSpec((_number(row.shapes, "n"),), DTYPES[row.dtype])
-    return vector_add_tiled, (vector, vector), {"row_chunk": _number(row.variant, "ROW_CHUNK")}
+    by_hardware = row.device != "trn1"  # the addresses of a loop that the compiler of NKI's first beta did not unroll
+    return (
+        vector_add_tiled,
+        (vector, vector),
+        {"row_chunk": _number(row.variant, "ROW_CHUNK"), "by_hardware": by_hardware},
+    )
 
 
 def _vector_add_stream(row: Measurement) -> _Built:

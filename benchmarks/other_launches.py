@@ -6,7 +6,9 @@ import re
 from typing import Any
 
 from trninfer.benchmarks.kernels.attention_decode import attention_decode
+from trninfer.benchmarks.kernels.attention_flash_decode import attention_flash_decode
 from trninfer.benchmarks.kernels.attention_prefill import attention_prefill
+from trninfer.benchmarks.kernels.autotuned import double_matmul, matmul_accumulated, matmul_preloaded
 from trninfer.benchmarks.kernels.moe import moe_sparse
 from trninfer.simulator import TensorSpec
 
@@ -32,7 +34,14 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "o15": {**_KEYS, "softmax": "columns", "transposed_weights": True},
     "o16": {**_KEYS, "softmax": "whole", "transposed_weights": True},
     "o17": {**_KEYS, "softmax": "whole in tiles", "transposed_weights": True, "cache": True},
+    "o18": {"packed": False},
+    "o19": {"packed": True},
+    "o43": {},
+    "o44": {"lhs_transposed": False},
+    "o45": {"lhs_transposed": True},
+    "o46": {},
 }
+_MATMULS = {"o43": matmul_accumulated, "o44": matmul_preloaded, "o45": matmul_preloaded, "o46": double_matmul}
 _MASKED = ("o12",)  # rows whose kernel loads its mask
 
 
@@ -40,6 +49,10 @@ def build(row_id: str, kernel: str, shapes: str) -> tuple[Any, tuple[TensorSpec,
     """The kernel of a row, its arguments and parameters."""
     size = {name: int(value) for name, value in re.findall(r"\b([A-Za-z]+(?:_prior)?)(\d+)", shapes)}
     parameters = PARAMETERS[row_id]
+    if row_id in _MATMULS:
+        return _MATMULS[row_id], (_narrow(2048, 2048),) * (3 if "double" in kernel else 2), parameters
+    if row_id in ("o18", "o19"):
+        return attention_flash_decode, _cached(size), parameters
     if "MoE" in kernel:
         return moe_sparse, _moe(size), parameters
     if "decode" in kernel:
@@ -62,6 +75,24 @@ def _moe(size: dict[str, int]) -> tuple[TensorSpec, ...]:
         _narrow(experts, inner, features),
         TensorSpec((1, chosen), "int32"),
         TensorSpec((1, chosen), "float32"),
+    )
+
+
+def _cached(size: dict[str, int]) -> tuple[TensorSpec, ...]:
+    """The arguments of a decode whose cache has a batch and heads."""
+    features, head = size["H"], size["d"]
+    inner, keys = size["Hq"] * head, size["Hkv"] * head
+    cache = _narrow(1, size["Hkv"], size["S_prior"], head)
+    vectors = (_narrow(head), _narrow(head))
+    turns = (_narrow(1, head), _narrow(1, head), TensorSpec((1, 1), "int32"))
+    return (
+        _narrow(1, 1, features),
+        _narrow(inner, features),
+        *(_narrow(keys, features),) * 2,
+        *vectors,
+        cache,
+        cache,
+        *turns,
     )
 
 

@@ -9,7 +9,7 @@ import nki.language as nl
 
 
 @nki.jit
-def vector_add_tiled(a, b, row_chunk):
+def vector_add_tiled(a, b, row_chunk, by_hardware=False):
     """Add two vectors in tiles of [row_chunk, 1]: two loads, one tensor_scalar and one store each.
 
     Dimensions:
@@ -17,6 +17,7 @@ def vector_add_tiled(a, b, row_chunk):
     Args:
         a, b: [n] in HBM, both of one dtype.
         row_chunk: numbers to a tile, 1 to 128.
+        by_hardware: the hardware makes the descriptors, as where the addresses were those of a loop.
     Returns:
         [n] in HBM, of the dtype of a.
     """
@@ -27,13 +28,14 @@ def vector_add_tiled(a, b, row_chunk):
     out_column = out.reshape((n, 1))
     a_column = a.reshape((n, 1))
     b_column = b.reshape((n, 1))
+    mode = nisa.dge_mode.hwdge if by_hardware else nisa.dge_mode.unknown
     for start in range(0, n, row_chunk):
         end = start + row_chunk
         a_tile = nl.ndarray((row_chunk, 1), dtype=a.dtype, buffer=nl.sbuf)
         b_tile = nl.ndarray((row_chunk, 1), dtype=b.dtype, buffer=nl.sbuf)
         sum_tile = nl.ndarray((row_chunk, 1), dtype=a.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=a_tile, src=a_column[start:end, :])
-        nisa.dma_copy(dst=b_tile, src=b_column[start:end, :])
+        nisa.dma_copy(dst=a_tile, src=a_column[start:end, :], dge_mode=mode)
+        nisa.dma_copy(dst=b_tile, src=b_column[start:end, :], dge_mode=mode)
         nisa.tensor_scalar(dst=sum_tile, data=a_tile, op0=nl.add, operand0=b_tile)
-        nisa.dma_copy(dst=out_column[start:end, :], src=sum_tile)
+        nisa.dma_copy(dst=out_column[start:end, :], src=sum_tile, dge_mode=mode)
     return out

@@ -11,7 +11,7 @@ from ..errors import NkiValidationError
 from ..instruction import Instruction, Transfer, engine
 from ..memory import PSUM, SBUF
 from ..tensor import MAX_DIMENSIONS, NkiTensor
-from ..timing.transfers import copying
+from ..timing.transfers import copying, left_to_compiler
 from ..views import dimensions
 from .indirect_moves import move
 
@@ -211,20 +211,12 @@ def _hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
     return total
 
 
-def _narrow_column(core: NeuronCore, dst: NkiTensor, src: NkiTensor) -> bool:
-    """A column of 2-byte elements, which profiles show GpSimd make the descriptors of (moe_v6b, attn_v4, attn_v6)."""
-    chip = dst if dst.storage.on_chip else src
-    return core.dge and chip.free_size == 1 and chip._dtype.itemsize == 2 and chip.shape[0] > 1
-
-
 def _transfer(core: NeuronCore, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False) -> Transfer:
     """What the queues move, and who generates the descriptors: GpSimd where an address is known only at run time,
     unless the kernel asks for another (nki/deep-dives/nki-dge.rst; profiles show it for `scalar_offset`)."""
     dynamic = dst.is_indirect() or src.is_indirect()
-    software = (
-        mode is _SOFTWARE
-        or (dynamic and mode is not _HARDWARE)
-        or (mode is _UNKNOWN and _narrow_column(core, dst, src))
-    )
+    software = mode is _SOFTWARE or (dynamic and mode is not _HARDWARE)
     dge = software or mode is _HARDWARE or (core.dge and mode is not _NO_DGE)
-    return copying(core.target, dst, src, dge, software, dynamic, transpose)
+    transfer = copying(core.target, dst, src, dge, software, dynamic, transpose)
+    left_open = mode is _UNKNOWN and core.dge and not dynamic and not transpose
+    return left_to_compiler(core.target, transfer, dst, src) if left_open else transfer

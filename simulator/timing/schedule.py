@@ -5,9 +5,10 @@ What is assumed of the compiler, whose schedule NKI does not show:
   program: the compiler orders independent instructions so that none waits behind another's operands (`nl.no_reorder`
   exists to forbid that). So a load is not held up behind a store that waits for its data.
 - Loads from HBM come in the order in which what they bring is used, not in that of the kernel (rows o20 to o26, o44).
-- All DMA triggers share one issue slot, as the published profiles show, but those that the kernel gives to the Scalar
-  Engine: its descriptor generator works beside the other one and beside its computing (A2: two instances). Beyond
-  that, DMAs overlap as far as the 16 engines allow, each of which serves them in the order they were issued.
+- GpSimd does everything in turn, the making of descriptors too (o18, o19): a store that waits holds up loads after it.
+- All other DMA triggers share one issue slot, as the published profiles show, but those that the kernel gives to the
+  Scalar Engine: its descriptor generator works beside the other one and beside its computing (A2: two instances).
+  Beyond that, DMAs overlap as far as the 16 engines allow, each of which serves them in the order they were issued.
 - Every tile takes a buffer from its first write to its last access (dependencies.py). Buffers are given out in program
   order as far as SBUF and the PSUM banks have room: that is how far loads run ahead.
 
@@ -145,7 +146,7 @@ class _Simulation:
             self.ready[index] = self.since[index] = time
             self.cause[index] = NOTHING * KINDS + OTHER_CORE
         self.turn = self._turns(m.loads_by_use > 0)
-        self._look_ahead(int(m.lookahead))
+        self._look_ahead(int(m.lookahead), int(m.gpsimd_lookahead))
         self.free = [0.0] * (SECOND + 1)
         self.last = [NOTHING] * (SECOND + 1)  # instruction that each engine took last
         self.previous = NOTHING  # the one before it on the engine that took one last
@@ -214,20 +215,25 @@ class _Simulation:
                 turns[index] = (2 * (min(self.successors[index]) >> 2) - 1) * count + index
         return turns
 
-    def _look_ahead(self, limit: int) -> None:
-        """Let no instruction of an engine start before all but the last `limit` - 1 that the kernel has before it."""
-        # The instructions of each engine as the kernel has them, NOTHING in the place of one that has started.
+    def _look_ahead(self, limit: int, of_gpsimd: int) -> None:
+        """Let no instruction of an engine start before all but the last `limit` - 1 that come before it. GpSimd has a
+        limit of its own, which counts DMAs whose descriptors it makes too; 0: the others', without DMAs."""
+        limits = [limit] * (SECOND + 1)
+        limits[POOL] = of_gpsimd or limit
+        # The instructions of each engine in their turn, NOTHING in the place of one that has started.
         self.orders: list[list[int]] = [[] for _ in range(SECOND + 1)]
         self.place = [-1] * len(self.program)
-        for index, queue in enumerate(self.queue):
-            if queue != DMA and self.program[index].dma is None:
+        in_turn = sorted(range(len(self.program)), key=self.turn.__getitem__) if of_gpsimd else range(len(self.program))
+        for index in in_turn:
+            queue = self.queue[index]
+            if self.program[index].dma is None or (of_gpsimd and queue == POOL):
                 self.place[index] = len(self.orders[queue])
                 self.orders[queue].append(index)
-        self.limit = limit
+        self.limits = limits
         self.first_waiting = [0] * (SECOND + 1)  # place of the first that has not started
         self.home = list(self.queue)
-        for order in self.orders:
-            for index in order[limit:]:
+        for order, of_engine in zip(self.orders, limits):
+            for index in order[of_engine:]:
                 self.waits[index] += 1
 
     def _advance(self, index: int, time: float) -> None:
@@ -235,9 +241,9 @@ class _Simulation:
         home = self.home[index]
         order, first = self.orders[home], self.first_waiting[home]
         order[self.place[index]] = NOTHING
-        last = len(order)
+        last, limit = len(order), self.limits[home]
         while first < last and order[first] == NOTHING:
-            reach = first + self.limit
+            reach = first + limit
             first += 1
             if reach < last:
                 self._awaited(order[reach], time, time, index * KINDS + ORDER)
@@ -303,7 +309,7 @@ class _Simulation:
         self.start[index], self.end[index], self.done[index] = start, end, done
         self.busy[queue] += end - start
         self.free[queue] = end
-        if not is_dma:
+        if self.place[index] >= 0:
             self._advance(index, start)
             if instruction.options:
                 self.queued[queue] -= self.cost[index].interval

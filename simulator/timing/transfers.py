@@ -7,7 +7,9 @@ from typing import Any
 
 from ..chip import Target
 from ..instruction import Transfer
+from ..memory import MemoryRegion
 from .constants import machine
+from .dma import LANES
 
 
 def copying(
@@ -55,6 +57,25 @@ def copying(
         dynamic,
         span,
     )
+
+
+def left_to_compiler(target: Target, transfer: Transfer, dst: Any, src: Any) -> Transfer:
+    """A copy at a static address whose descriptors the compiler may have made as it likes.
+
+    What it is seen to like, by the packets that profiles count (o02 to o11, o16, o18, o19): prepared ones where a
+    single partition takes part and where SBUF is saved to private HBM; GpSimd's for 2-byte elements from or to what the
+    kernel is given and returns, up to a packet on each engine; else the hardware's.
+    """
+    m = machine(target.name)
+    chip, other = (dst, src) if dst.storage.on_chip else (src, dst)
+    narrow = chip._dtype.itemsize == 2 and transfer.partitions > 1
+    if not m.descriptor_choice:  # columns alone are GpSimd's
+        return transfer._replace(software=narrow and chip.free_size == 1)
+    region = other.storage.region
+    if transfer.hbm and (transfer.partitions == 1 or (region is MemoryRegion.private_hbm and not transfer.load)):
+        return transfer._replace(dge=False)
+    short = transfer.bytes * LANES <= m.packet * transfer.partitions
+    return transfer._replace(software=narrow and short and region is MemoryRegion.shared_hbm)
 
 
 def _span(tensor: Any) -> int:

@@ -1,6 +1,7 @@
 """The kernels rewritten from other people's rows compute what they are named after, in every variant, and keep the
 counts that the measured ones had."""
 
+import math
 import warnings
 from typing import Any
 
@@ -13,6 +14,7 @@ from trninfer.benchmarks.kernels.attention_prefill import attention_prefill
 from trninfer.benchmarks.kernels.moe import moe_sparse
 from trninfer.benchmarks.measurements import family, launch_of, load_other_rows
 from trninfer.benchmarks.other_launches import PARAMETERS
+from trninfer.simulator.instruction import Transfer
 
 ROWS = {row.id: row for row in load_other_rows()}
 D = 128
@@ -108,5 +110,32 @@ def test_rows_have_the_transfers_that_their_profiles_counted() -> None:
         assert sum(i.dma is not None for i in program) == count, row
 
 
+def packets(transfer: Transfer) -> int:
+    """As profiles count them of GpSimd's descriptors: on each engine up to 4 KiB and 64 elements to a packet, and one
+    for the semaphore."""
+    engines = {partition // 8 for partition in range(transfer.row, transfer.row + transfer.partitions)}
+    size, elements = (8 * count / transfer.partitions for count in (transfer.bytes, transfer.descriptors))
+    return len(engines) * (max(math.ceil(size / 4096), math.ceil(elements / 64)) + 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "software"),
+    [("o02", 25088), ("o06", 9728), ("o07", 8960), ("o08", 14848), ("o09", 8960), ("o11", 8496), ("o18", 10368)],
+)
+def test_gpsimd_makes_as_many_packets_as_profiles_counted(row: str, software: int) -> None:
+    launch = launch_of(ROWS[row])
+    program = simulator.run(launch.kernel, *launch.arguments, functional=False, **launch.parameters).program
+    moved = [i.dma for i in program if i.dma is not None]
+    assert sum(packets(transfer) for transfer in moved if transfer.software) == software
+
+
+def test_the_hardware_makes_as_many_packets_as_profiles_counted() -> None:
+    for row, hardware in (("o16", 3_966_880), ("o18", 5760)):
+        launch = launch_of(ROWS[row])
+        program = simulator.run(launch.kernel, *launch.arguments, functional=False, **launch.parameters).program
+        made = [i.dma for i in program if i.dma is not None and i.dma.dge and not i.dma.software]
+        assert sum(transfer.descriptors + 16 for transfer in made) == hardware
+
+
 def test_families() -> None:
-    assert len({family(row) for row in ROWS.values()}) == 3
+    assert len({family(row) for row in ROWS.values()}) == 4

@@ -28,6 +28,10 @@ MOVEMENT: dict[str, Row] = {
             *(f"o{row}" for row in range(12, 18)),
         ),
     ),
+    "gpsimd_lookahead": same_on_trn3(
+        scaled(1, "", "trn2's"),
+        fitted(1, "", "the same of GpSimd, descriptors among them: all in turn; 0: as the others", "o18", "o19"),
+    ),
     "tile_renaming": everywhere(
         documented(
             0,
@@ -72,6 +76,15 @@ MOVEMENT: dict[str, Row] = {
         measured(17, "ns", "semaphore of a DMA to the trigger of another: hops.csv"),
     ),
     # DMA: who makes the descriptors
+    "descriptor_choice": same_on_trn3(
+        documented(0, "", "NeuronCore-v2 has no hardware DGE (A2): prepared ones"),
+        measured(
+            1,
+            "",
+            "1: as packet counts of profiles show the compiler choose (transfers.py), 0: hardware but for columns",
+            *("o02", "o06", "o07", "o16", "o18", "o19"),
+        ),
+    ),
     "trigger_ns": same_on_trn3(
         fitted(112, "ns", "between two triggers of prepared descriptors", "k13", "k14"),
         measured(93, "ns", "between two triggers of prepared descriptors on Sync, 1,845 of them; GpSimd 82"),
@@ -93,8 +106,8 @@ MOVEMENT: dict[str, Row] = {
         measured(0.37, "ns/descriptor", "generation, 521 ns for 128 and 568 for 256 descriptors (dma-latencies.csv)"),
     ),
     "swdge_ns": same_on_trn3(
-        scaled(603, "ns", "trn2's"),
-        measured(603, "ns", "GpSimd makes the descriptors of a DMA: 603 to 605 ns, 912 of them (dma-latencies.csv)"),
+        scaled(582, "ns", "trn2's"),
+        measured(582, "ns", "between DMAs whose descriptors GpSimd makes: 576 to 582 ns (dma-latencies.csv)"),
     ),
     "swdge_descriptor_ns": (
         scaled(0, "ns/descriptor", "trn3's"),
@@ -116,8 +129,13 @@ MOVEMENT: dict[str, Row] = {
         scaled(290, "ns", "trn2's"), measured(290, "ns", "GpSimd reads an address from SBUF (value_load, 912 of them)")
     ),
     "address_ns": same_on_trn3(
-        scaled(312, "ns", "trn2's"),
-        measured(312, "ns", "and works it out: four register operations of 78 ns for each of 912 dynamic DMAs"),
+        scaled(365, "ns", "trn2's"),
+        measured(
+            365,
+            "ns",
+            "and works it out in four register operations of 78 ns, after a trigger of 32 ns that waits until the "
+            "descriptors of the last are written, 21 ns longer: each of 912 dynamic DMAs",
+        ),
     ),
     # DMA: latencies
     "load_first_byte_ns": same_on_trn3(

@@ -65,3 +65,58 @@ def test_a_load_waits_for_the_readers_of_its_tile() -> None:
     assert one > two > all_of_them
     renamed = simulator.run(streamed, TABLE, buffers=1, functional=False, constants={"tile_renaming": 1})
     assert renamed.latency_us == all_of_them
+
+
+@nki.jit
+def chained(table, count):
+    """Store what `count` copies one after the other made of a tile; then load another tile, which needs none of it."""
+    out = nl.ndarray((2, 128, 128), dtype=table.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 128), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=table[0:128, 0:128])
+    for _ in range(count):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    nisa.dma_copy(dst=out[0], src=tile)
+    other = nl.ndarray((128, 128), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=other, src=table[128:256, 0:128], name="load")
+    nisa.dma_copy(dst=out[1], src=other)
+    return out
+
+
+def test_gpsimd_makes_descriptors_in_turn() -> None:
+    def loaded_at(table, **more):
+        run = simulator.run(chained, table, count=40, functional=False, **more)
+        return next(event.issued_ns for event in run.timeline if event.name == "load")
+
+    narrow, wide = (TensorSpec((256, 128), dtype) for dtype in ("bfloat16", "float32"))
+    assert loaded_at(narrow) > 40 * 60 > 2000 > loaded_at(wide)  # the hardware's turn comes at once
+    assert loaded_at(narrow, constants={"gpsimd_lookahead": 0}) < 2000
+    assert loaded_at(narrow, constants={"descriptor_choice": 0}) < 2000
+
+
+@nki.jit
+def several(table, column, row):
+    out = nl.ndarray((128, 1024), dtype=table.dtype, buffer=nl.shared_hbm)
+    kept = nl.ndarray((128, 1024), dtype=table.dtype, buffer=nl.private_hbm)
+    for source in (table, table[:, 0:256], column, row):
+        tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=source)
+        if source is table:
+            nisa.dma_copy(dst=kept, src=tile)
+            nisa.dma_copy(dst=out, src=tile)
+            again = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=again, src=kept)
+    return out
+
+
+def test_who_makes_descriptors_that_a_kernel_leaves_open() -> None:
+    def makers(dtype, target="trn2", dge=True):
+        shapes = (128, 1024), (128, 1), (1, 64)
+        arguments = [TensorSpec(shape, dtype) for shape in shapes]
+        run = simulator.run(several, *arguments, target=target, dge=dge, functional=False)
+        moved = [i.dma for i in run.program]
+        return ["software" if t.software else "hardware" if t.dge else "prepared" for t in moved]
+
+    wide = ["hardware", "prepared", "hardware", "hardware"]  # load, save, store, load what was saved
+    assert makers("bfloat16") == [*wide, "software", "software", "prepared"]
+    assert makers("float32") == [*wide, "hardware", "hardware", "prepared"]
+    assert set(makers("bfloat16", dge=False)) == set(makers("bfloat16", target="trn1")) == {"prepared"}

@@ -24,7 +24,7 @@ TOLERANCE = 0.25  # of the kernel's time without its launch, for any one program
 USUAL, USUAL_SHARE = 0.01, 0.94  # within so much of it lie so many of all experiments
 NOT_OF_A_RESOURCE = {  # sizes, limits and policies; what the launch takes; costs that come with the program
     *("launch_ns", "launch_before_ns", "launch_after_ns", "lookahead", "hbm_channels", "hbm_interleave"),
-    *("loads_by_use", "tile_renaming", "hbm_shared_efficiency"),
+    *("loads_by_use", "tile_renaming", "hbm_shared_efficiency", "descriptor_choice"),
     *("least_element", "packet", "partial_write", "dma_compute_passes", "pitch", "wide_stride", "warm_window_ns"),
     *("dma_transpose_hbm", "dma_transpose_sbuf", "barrier_ns", "register_ns", "cold_clock"),
 }
