@@ -37,6 +37,17 @@ Exit status: the script's own; 1 where it raises or --sanitize has findings; 2 w
 """
 
 
+NO_LAUNCH = "the script has to call one with arrays, as in kernel(np.ones((128, 512), np.float32))"
+
+TraceOption = Annotated[
+    Path | None,
+    typer.Option("--trace", metavar="FILE", help="Write the timelines of all launches as a trace for Perfetto."),
+]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE", help="Write all launches as an HTML page.")
+]
+
+
 @takes_options(HELP)
 def simulate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file that imports nki.")],
@@ -49,13 +60,8 @@ def simulate(
             "--target", help="NeuronCore to simulate.", show_default="NEURON_PLATFORM_TARGET_OVERRIDE, else trn2"
         ),
     ] = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option("--trace", metavar="FILE", help="Write the timelines of all launches as a trace for Perfetto."),
-    ] = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write all launches as an HTML page.")
-    ] = None,
+    trace: TraceOption = None,
+    report: ReportOption = None,
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="Look for races, overlaps and lost values in every launch.")
     ] = False,
@@ -71,12 +77,7 @@ def simulate(
     from ..simulator import NkiValidationError
     from ..simulator.script import line_of, lines_of, run_script
 
-    if not file.is_file():
-        raise UsageError(f"{file}: {'no such file' if not file.exists() else 'not a regular file'}")
-    if file.suffix == ".ipynb":
-        raise UsageError(f"{file}: a notebook; jupyter nbconvert --to script makes a Python file of it")
-    check_files(None, trace, report)
-    check_kept((file,), ("--trace", trace), ("--report", report))
+    _check(file, trace, report)
     # The script may change the folder.
     trace, report = (Path(os.path.abspath(path)) if path is not None else None for path in (trace, report))
     source = Path(os.path.abspath(file))
@@ -85,11 +86,8 @@ def simulate(
     keep = trace is not None or report is not None
 
     def observe(run: Run, shapes: list[str]) -> None:
-        write_stderr(f"{printable(line_of(run, shapes))}\n")
-        for line in lines_of(run, lines):
+        for line in (line_of(run, shapes), *lines_of(run, lines), *(f"  {finding}" for finding in run.findings)):
             write_stderr(f"{printable(line)}\n")
-        for finding in run.findings:
-            write_stderr(f"  {printable(str(finding))}\n")
         counts.append(len(run.findings))
         if keep:
             runs.append(run)
@@ -100,14 +98,23 @@ def simulate(
     except NkiValidationError as error:
         raise UsageError(str(error)) from None
     if not counts and not status:
-        call = "the script has to call one with arrays, as in kernel(np.ones((128, 512), np.float32))"
-        write_stderr(f"{printable(str(file))}: no kernel was launched; {call}\n")
+        write_stderr(f"{printable(str(file))}: no kernel was launched; {NO_LAUNCH}\n")
     _tell_lint(source, str(file), nki)
     if not _write_files(file.name, runs, time.perf_counter() - started, trace, report):
         status = BAD_USAGE
     if sum(counts) and not status:
         status = CHECK_FAILED
     raise typer.Exit(status)
+
+
+def _check(file: Path, trace: Path | None, report: Path | None) -> None:
+    """UsageError where there is no such script, or a file could not be written."""
+    if not file.is_file():
+        raise UsageError(f"{file}: {'no such file' if not file.exists() else 'not a regular file'}")
+    if file.suffix == ".ipynb":
+        raise UsageError(f"{file}: a notebook; jupyter nbconvert --to script makes a Python file of it")
+    check_files(None, trace, report)
+    check_kept((file,), ("--trace", trace), ("--report", report))
 
 
 def _write_files(source: str, runs: list[Run], seconds: float, trace: Path | None, report: Path | None) -> bool:

@@ -17,7 +17,8 @@ from .timing.capacity import Memory
 from .timing.constants import machine, overrides
 from .timing.critical_path import Step, critical_path, pair_critical_path
 from .timing.pair_schedule import pair_schedule
-from .timing.schedule import DMA, QUEUES, SECOND, Schedule, schedule
+from .timing.schedule import DMA, QUEUES, SECOND, schedule
+from .timing.scheduled import Schedule
 from .timing.what_if import faster_machine, faster_program
 
 

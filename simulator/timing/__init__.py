@@ -10,6 +10,7 @@ buffers.py        SBUF and PSUM buffers for versions, as far as there is room
 ports.py          engines that take turns at SBUF and PSUM
 clock.py          the Tensor Engine's clock, cold and warm
 schedule.py       the discrete-event simulation, and what it assumes of the compiler
+scheduled.py      its result: times, and why each instruction came when it did
 critical_path.py  what each nanosecond of a schedule was spent on
 what_if.py        a program on a machine one of whose resources is faster
 memory_use.py     what SBUF and PSUM hold over the time, tile by tile

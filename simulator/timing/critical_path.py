@@ -23,21 +23,8 @@ from typing import NamedTuple, TypeVar
 
 from ..instruction import Instruction
 from .dependencies import ORDER, RAW, WAR, WAW
-from .schedule import (
-    BUFFER,
-    DESCRIPTORS,
-    ENGINE,
-    KINDS,
-    NOTHING,
-    OTHER_CORE,
-    PIPE,
-    POOL,
-    PORT,
-    QUEUES,
-    TABLE,
-    Phases,
-    Schedule,
-)
+from .schedule import POOL, QUEUES
+from .scheduled import BUFFER, DESCRIPTORS, ENGINE, KINDS, NOTHING, OTHER_CORE, PIPE, PORT, TABLE, Phases, Schedule
 
 RESOURCES = (
     "launch",

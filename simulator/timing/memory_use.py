@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..chip import Target
 from ..instruction import Allocation, Instruction
 from ..memory import PSUM, SBUF
-from .schedule import Schedule
+from .scheduled import Schedule
 
 REGIONS = {"sbuf": SBUF, "psum": PSUM}
 

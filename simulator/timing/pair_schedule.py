@@ -10,7 +10,8 @@ from __future__ import annotations
 from ..chip import Target
 from ..instruction import Instruction
 from .constants import Machine
-from .schedule import Schedule, schedule
+from .schedule import schedule
+from .scheduled import Schedule
 
 _PASSES = 40  # at most; each settles at least the first meeting that has not settled yet
 _SETTLED_NS = 0.01

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from random_programs import all_steps, large, small, targets, walk
 from trninfer import kernels, simulator
 from trninfer.simulator.timing.critical_path import RESOURCES, WAITS
-from trninfer.simulator.timing.schedule import ENGINE, KINDS, ORDER, PIPE, PORT, TABLE, Schedule
+from trninfer.simulator.timing.dependencies import ORDER
+from trninfer.simulator.timing.scheduled import ENGINE, KINDS, PIPE, PORT, TABLE, Schedule
 
 KERNELS = (
     ("vector_add_stream", [(128 * 4096,)] * 2, {"free": 512}),

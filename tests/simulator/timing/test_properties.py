@@ -13,7 +13,8 @@ from trninfer import simulator
 from trninfer.simulator.instruction import Access, Instruction
 from trninfer.simulator.memory import PSUM, SBUF
 from trninfer.simulator.timing.capacity import lives
-from trninfer.simulator.timing.schedule import Schedule, schedule
+from trninfer.simulator.timing.schedule import schedule
+from trninfer.simulator.timing.scheduled import Schedule
 
 
 def contains(outer: Access, inner: Access) -> bool:

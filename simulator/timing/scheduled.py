@@ -1,0 +1,70 @@
+"""A schedule as the simulation leaves it, and why each instruction and DMA came when it did."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# What an instruction waited for last, beside the kinds of dependencies.py (RAW, WAR, WAW, ORDER).
+ENGINE = 4  # its engine was at work
+BUFFER = 5  # SBUF or PSUM was full
+PORT = 6  # another engine held a port of its memory
+TABLE = 7  # the Scalar Engine loaded its table
+OTHER_CORE = 8  # the other core came later
+KINDS = 16
+NOTHING = -1
+
+# What the last byte of a DMA waited for, beside one of the 16 engines.
+PIPE, CHANNEL, DESCRIPTORS = 16, 17, 18
+
+
+class Phases(NamedTuple):
+    """When a DMA got on: its first byte may move at `first_byte`, `latency` after its first descriptors were made, and
+    `skew` later on each further engine; the engines from `place` on began it at `begins`, all of them together at
+    `pipe_begin`; the last byte arrived at `last`, as `bound` (an engine, PIPE, CHANNEL or DESCRIPTORS) allowed."""
+
+    first_byte: float
+    latency: float
+    skew: float
+    place: int
+    begins: list[float]
+    pipe_begin: float
+    last: float
+    bound: int
+
+    def could_begin(self, on: int) -> float:
+        """When the data could have begun to move there, had nothing been in the way."""
+        return self.first_byte + self.skew * (on - self.place) if on < PIPE else self.first_byte
+
+    def begun(self, on: int) -> float:
+        """When the data began to move on an engine, in the PIPE or out of the CHANNEL."""
+        if on == CHANNEL:
+            return self.first_byte
+        return self.pipe_begin if on == PIPE else self.begins[on - self.place]
+
+
+class Schedule(NamedTuple):
+    """Times in nanoseconds from the first trigger. Instruction i takes its engine, QUEUES[queue[i]], from `start[i]` to
+    `end[i]`; what it writes can be read at `done[i]`. A DMA's trigger takes start to end, its data move during
+    `moving[i]`. `tables` are the Scalar Engine's table loads; `busy` is of each queue of QUEUES and of SECOND,
+    `dma_busy` of each DMA engine, `dma_active` the time in which any data moved.
+
+    For critical_path.py: the last thing that instruction i waited for was over at `since[i]`; `cause[i]` is whose,
+    times KINDS, plus what it was, NOTHING where it waited for none. `phases` are of the DMAs, in the order of their
+    triggers.
+    """
+
+    queue: list[int]
+    start: list[float]
+    end: list[float]
+    done: list[float]
+    tables: list[tuple[float, float]]
+    busy: list[float]
+    dma_busy: list[float]
+    dma_active: float
+    moving: dict[int, tuple[float, float]]
+    makespan: float
+    sbuf_peak: int
+    psum_peak: int
+    cause: list[int]
+    since: list[float]
+    phases: dict[int, Phases]
