@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,7 +197,8 @@ def _read_labels(path: Path) -> tuple[str, ...]:
     from ..models.regular_files import describe, open_file_or_pipe
 
     try:
-        with open_file_or_pipe("/dev/stdin" if str(path) == "-" else path) as file:
+        is_stdin = str(path) == "-" and not os.path.exists("/dev/stdin")  # which Windows does not have
+        with open(0, "rb", closefd=False) if is_stdin else open_file_or_pipe(_input_name(path)) as file:
             raw = file.read(MAX_LABEL_BYTES + 1)
     except (OSError, ValueError) as error:
         raise UsageError(f"--labels {path}: {describe(error)}") from None
@@ -206,3 +208,7 @@ def _read_labels(path: Path) -> tuple[str, ...]:
         return parse_labels(raw, path.suffix.lower())
     except ModelError as error:
         raise UsageError(f"--labels {path}: {error}") from None
+
+
+def _input_name(path: Path) -> str | Path:
+    return "/dev/stdin" if str(path) == "-" else path

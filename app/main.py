@@ -18,7 +18,7 @@ from ..version import __version__
 from .bench.command import bench
 from .classify import classify
 from .doctor import doctor
-from .errors import BAD_USAGE, INTERRUPTED, TERMINATED, Terminated, complain, exit_status, reason
+from .errors import BAD_USAGE, INTERRUPTED, Terminated, complain, exit_status, reason
 from .ffnn import ffnn
 from .import_model import import_model
 from .lint import lint
@@ -26,7 +26,12 @@ from .models import models
 from .serve import serve
 from .simulate import simulate
 
-_ENDINGS = {INTERRUPTED: "interrupted", TERMINATED: "terminated", 128 + signal.SIGHUP: "terminated"}
+_ENDING_SIGNALS = tuple(
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGHUP")
+    if hasattr(signal, name)  # the second not on Windows
+)
+_ENDINGS = {INTERRUPTED: "interrupted", **{128 + number: "terminated" for number in _ENDING_SIGNALS}}
 
 # The base of what typer raises for wrong options. It is Click's, which newer versions of typer bring with them.
 _WrongCommandLine: type[Exception] = next(
@@ -119,7 +124,7 @@ def main() -> None:
     # One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall for
     # milliseconds. NumPy reads this when it is first imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING_SIGNALS:
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one
             signal.signal(number, _terminate)
     sys.exit(run())

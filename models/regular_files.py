@@ -7,13 +7,24 @@ import stat
 from typing import IO, BinaryIO
 
 
+def flags(*names: str) -> int:
+    """The flags of `os.open` by name, as far as this system has them; on Windows also those for bytes as they are."""
+    found = 0
+    for name in (*names, "O_BINARY", "O_NOINHERIT"):
+        found |= getattr(os, name, 0)
+    return found
+
+
+_READING = flags("O_RDONLY", "O_CLOEXEC", "O_NONBLOCK")
+
+
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading; never waits for the other end of a pipe.
 
     Raises OSError where there is none or it may not be read, and ValueError, with "not a regular file" as message, for
     folders, pipes and devices, and for names that no file can have.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = os.open(path, _READING)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise ValueError("not a regular file")
@@ -39,10 +50,11 @@ def open_file_or_pipe(path: str | os.PathLike[str]) -> BinaryIO:
 
     Raises OSError and ValueError as `open_regular` does.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = os.open(path, _READING)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
         os.close(descriptor)
         raise ValueError("neither a regular file nor a pipe")
-    os.set_blocking(descriptor, True)
+    if hasattr(os, "set_blocking"):  # on Windows from Python 3.12 on, for pipes
+        os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "rb")

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import json
 import math
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -21,11 +23,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ...inference.predictions import InputNames, LabelProbability, OutputAnswer, Prediction
+from ...models.regular_files import flags
 from ..errors import UsageError, reason
 from ..output import PARTIAL
 from .identity import Identity, check_identity
 
 _KIND = "trninfer answers"
+_LOCKED_BYTE = (1 << 31) - 2  # the last that Windows can lock, which lets nobody else read it then
 _CHUNK = 1 << 20  # bytes read at once
 _MAX_LINE = 1 << 28  # bytes of an answer; a thousand labels take some hundred thousand, a large image 80 million
 
@@ -66,8 +70,10 @@ class AnswerLog:
 
     def close(self, keep: bool = False) -> None:
         """End the log and, unless it is to be kept, remove its file."""
+        if sys.platform == "win32":  # removes no file that is open
+            self._file.close()
         if self.path is not None and not keep:
-            self.path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)  # while it is locked, so that nobody else has it
         self._file.close()
 
     def begin(self, identity: Identity) -> None:
@@ -129,7 +135,8 @@ class AnswerLog:
         """The whole lines from `position` on, and where each of them ends."""
         rest = b""
         while position + len(rest) < self._end and len(rest) < _MAX_LINE:
-            rest += os.pread(self._file.fileno(), min(_CHUNK, self._end - position - len(rest)), position + len(rest))
+            self._file.seek(position + len(rest))
+            rest += self._file.read(min(_CHUNK, self._end - position - len(rest)))
             *lines, rest = rest.split(b"\n")
             for line in lines:
                 position += len(line) + 1
@@ -244,9 +251,9 @@ def _answer_fields(record: dict[str, Any]) -> dict[str, Any]:
 
 def _open_locked(path: Path, target: Path) -> BinaryIO:
     """The file of a log, empty or as an earlier run left it, with this run's lock on it."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    writing = flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW")
     while True:
-        file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+        file = os.fdopen(os.open(path, writing, 0o666), "r+b", buffering=0)
         try:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UsageError(f"{path}: is in the way and not a regular file")
@@ -262,11 +269,26 @@ def _open_locked(path: Path, target: Path) -> BinaryIO:
 
 
 def _lock(file: BinaryIO, target: Path) -> None:
-    import fcntl
-
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _try_lock(file)
     except BlockingIOError:
         raise UsageError(f"{target}: another run is writing to it") from None
     except OSError:
         return  # a file system without locks, as some networks have
+
+
+def _try_lock(file: BinaryIO) -> None:
+    """Lock a file as long as it is open; BlockingIOError where somebody else has."""
+    try:
+        import fcntl
+    except ImportError:
+        windows: Any = importlib.import_module("msvcrt")
+        file.seek(_LOCKED_BYTE)
+        try:
+            windows.locking(file.fileno(), windows.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError from error
+        finally:
+            file.seek(0)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

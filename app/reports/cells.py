@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from ...models.regular_files import flags
 from ..options import Format
 from ..text import printable
 
@@ -58,7 +59,7 @@ def _is_terminal(output: Path | None) -> bool:
     try:
         if not stat.S_ISCHR(os.stat(output).st_mode):
             return False
-        file = os.open(output, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        file = os.open(output, flags("O_WRONLY", "O_NONBLOCK", "O_NOCTTY"))
     except OSError:
         return False
     try:

@@ -35,6 +35,8 @@ def ray_for(address: str | None, workers: int, cores: Sequence[int] = (), shared
         with silent(ray), _connected(ray, address):
             yield ray
     else:
+        if sys.platform == "win32":
+            raise BackendUnavailable("several workers on one machine need Linux or macOS; leave out --cores")
         store_bytes = shared_bytes + workers * WORKER_STORE_BYTES
         with own_ray(workers, cores, store_bytes) as ray:
             yield ray

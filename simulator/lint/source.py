@@ -25,6 +25,9 @@ MUTATING_METHODS = frozenset(
 )
 
 
+# Not all systems have all of them; a file is read as bytes, and a pipe is not waited for.
+_READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
 MAX_SOURCE_BYTES = 512 << 10  # the longest kernel files known have 200 KB; checking takes up to 1 KB of memory a byte
 MAX_SOURCE_LINES = 20_000  # of them the longest has 4,000
 
@@ -91,7 +94,7 @@ def read_module(path: Path, shown: str) -> Module:
 
 def _read_regular(path: Path) -> bytes:
     """A source file's bytes. ValueError for a device or a pipe, which may have no end, and for what no one wrote."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = os.open(path, _READING)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise ValueError("not a regular file")

@@ -46,3 +46,10 @@ def test_no_cluster_at_an_address_is_one_line(monkeypatch, address, says) -> Non
         ray_for(address, 2),
     ):
         pass
+
+
+def test_workers_of_our_own_are_refused_on_windows(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    with pytest.raises(BackendUnavailable, match="need Linux or macOS; leave out --cores"), ray_for(None, 2):
+        pass
