@@ -22,6 +22,7 @@ from .errors import BAD_USAGE, INTERRUPTED, Terminated, complain, exit_status, r
 from .ffnn import ffnn
 from .import_model import import_model
 from .lint import lint
+from .migrate import migrate
 from .models import models
 from .serve import serve
 from .simulate import simulate
@@ -42,14 +43,14 @@ app = typer.Typer(
     name="trninfer",
     help="Run small networks with hand-written NKI kernels on an AWS Trainium NeuronCore, or on the simulator of one, "
     "and see where every microsecond goes.",
-    epilog="Exit status: 0 all went well; 1 a check failed (--verify, --compare, lint); 2 wrong usage or an input that "
-    "could not be used (the others are answered); 3 the backend asked for is not there; 130 interrupted; 143 "
-    "terminated.",
+    epilog="Exit status: 0 all went well; 1 a check failed (--verify, --compare, lint, migrate); 2 wrong usage or an "
+    "input that could not be used (the others are answered); 3 the backend asked for is not there; 130 interrupted; "
+    "143 terminated.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (classify, ffnn, bench, serve, models, doctor, lint):
+for command in (classify, ffnn, bench, serve, models, doctor, lint, migrate):
     app.command()(command)
 app.command(context_settings={"allow_interspersed_args": False})(simulate)  # options after FILE are the script's
 app.command("import")(import_model)  # the word is no name for a function

@@ -23,6 +23,7 @@ from .dtypes import Array, lookup
 from .errors import NkiValidationError, UndefinedOnChipWarning
 from .instruction import Access, Allocation, Cost, Instruction, Options, Told, Transfer, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, allocate, place
+from .old_calls import explaining_old_calls
 from .overlap import clobbers
 from .pair import Pair
 from .psum_writes import Written
@@ -357,7 +358,7 @@ def running(core: NeuronCore) -> Iterator[NeuronCore]:
     previous = getattr(_state, "core", None)
     _state.core = core
     try:
-        with naming_what_tensors_lack():
+        with naming_what_tensors_lack(), explaining_old_calls():
             yield core
     finally:
         _state.core = previous

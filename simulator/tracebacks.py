@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from functools import cache
 from types import TracebackType
@@ -25,7 +26,9 @@ def without_ours(error: BaseException) -> TracebackType | None:
     while trace is not None:
         frames.append(trace)
         trace = trace.tb_next
-    own = [not ours(frame.tb_frame.f_code.co_filename) for frame in frames]
+    # The context managers around a kernel leave frames of contextlib.
+    files = [frame.tb_frame.f_code.co_filename for frame in frames]
+    own = [not ours(file) and file != contextlib.__file__ for file in files]
     last = max((at for at, mine in enumerate(own) if mine), default=-1)
     found = None
     for at, frame in reversed(list(enumerate(frames))):

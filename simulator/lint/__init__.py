@@ -11,6 +11,15 @@ Nothing is imported or run. `RULES` tells every rule in one line.
 
 from .checker import Examination, check_file, check_source, examine_file
 from .rules import RULES, Finding
-from .source import SourceError
+from .source import SourceError, read_source
 
-__all__ = ["RULES", "Examination", "Finding", "SourceError", "check_file", "check_source", "examine_file"]
+__all__ = [
+    "RULES",
+    "Examination",
+    "Finding",
+    "SourceError",
+    "check_file",
+    "check_source",
+    "examine_file",
+    "read_source",
+]

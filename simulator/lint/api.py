@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..nki.api import other_version, suggestion, table
+from ..old_calls import SINCE
 
 MODULES = ("nki.language", "nki.isa", "nki.collectives", "nki.compiler")
 OPAQUE = ("nki.typing", "nki.meta", "nki.dtype", "nki.simulator")
@@ -148,4 +149,7 @@ def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> It
             )
     missing = [part.name for part in parameters if part.required and part.name not in named and part.name not in given]
     if missing and not expanded:
-        yield "missing-argument", f"{shown} needs {', '.join(repr(name) for name in missing)}; it takes ({allowed})"
+        needed = ", ".join(repr(name) for name in missing)
+        # An instruction of the first NKI, which took no dst, lacks its last argument.
+        old = f"; {SINCE}" if parameters[0].name == "dst" and "dst" not in named else ""
+        yield "missing-argument", f"{shown} needs {needed}; it takes ({allowed}){old}"

@@ -77,6 +77,11 @@ class Module:
 
 def read_module(path: Path, shown: str) -> Module:
     """Read and parse a file. Raises SourceError where that is impossible."""
+    return parse_module(read_source(path, shown), shown, path)
+
+
+def read_source(path: Path, shown: str) -> str:
+    """The text of a Python file, in the encoding that it declares. Raises SourceError where there is none."""
     try:
         data = _read_regular(path)
     except OSError as error:
@@ -85,11 +90,10 @@ def read_module(path: Path, shown: str) -> Module:
         raise SourceError(f"{shown}: {error}") from None
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        text = data.decode(encoding)
+        return data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         reason = str(error) if "unknown" in str(error) else "not UTF-8"
         raise SourceError(f"{shown}: not Python source: {reason}") from None
-    return parse_module(text, shown, path)
 
 
 def _read_regular(path: Path) -> bytes:

@@ -1,0 +1,132 @@
+"""`trninfer migrate`: kernels of older NKI dialects in NKI 0.7."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain, reason
+from .output import check_output, write_output, write_stderr, write_stdout
+from .text import printable
+
+if TYPE_CHECKING:
+    from ..simulator.migrate import Migration
+
+
+def migrate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Python files with kernels of an older NKI.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="PATH", help="Write to this file, or to this folder, which must be there."),
+    ] = None,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Write to the files themselves.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run each migrated file on the simulator; tell whether comparisons hold.")
+    ] = False,
+) -> None:
+    """Rewrite kernels of older NKI dialects in NKI 0.7; the report goes to standard error.
+
+    Takes kernels of neuronxcc.nki (loads, stores, masks, nl.arange, block dimensions, launch grids, instructions that
+    return tiles) and of NKI 0.2 to 0.6 (device loops, renamed names and arguments). What has no counterpart stays as it
+    was, with a comment `# migrate: ...` and a line in the report. Nothing is run without --check, which runs what is
+    in the files. Needs libcst: pip install "trninfer[migrate]".
+
+    \b
+    Examples:
+      trninfer migrate old_kernel.py > kernel.py
+      trninfer migrate --check --output migrated/ old/*.py
+      trninfer migrate --in-place kernels.py
+
+    Exit status: 0 all is migrated and lints clean, and with --check at least one comparison was made and all hold;
+    1 something is left to do; 2 where a file could not be read or written.
+    """
+    if output is not None and in_place:
+        raise UsageError("--output and --in-place exclude each other")
+    into_folder = output is not None and output.is_dir()
+    if len(files) > 1 and not into_folder and not in_place:
+        raise UsageError("several FILEs need --output with a folder, or --in-place")
+    targets = [_target(path, output, in_place) for path in files]
+    names = [target for target in targets if target is not None]
+    if len(set(names)) < len(names):
+        raise UsageError("several FILEs have the same name; migrate them one at a time")
+    unusable, left = False, False
+    for path, target in zip(files, targets):
+        try:
+            check_output(target, "--in-place" if in_place else "--output")
+            migration, old = _migrated(path)
+        except UsageError as error:
+            complain(str(error))
+            unusable = True
+            continue
+        left |= not _report(path, old, migration, check)
+        try:
+            if target is None:
+                write_stdout(migration.text)
+            else:
+                write_output(migration.text, target)
+        except (OSError, UsageError) as error:
+            told = f"{target}: cannot be written: {reason(error)}" if isinstance(error, OSError) else str(error)
+            complain(told)
+            unusable = True
+    if unusable:
+        raise typer.Exit(BAD_USAGE)
+    if left:
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _target(path: Path, output: Path | None, in_place: bool) -> Path | None:
+    if in_place:
+        return path
+    return output / path.name if output is not None and output.is_dir() else output
+
+
+def _migrated(path: Path) -> tuple[Migration, str]:
+    """A file's migration, and its text."""
+    from ..simulator.lint import SourceError, read_source
+
+    if path.suffix == ".ipynb":
+        raise UsageError(f"{path}: a notebook; jupyter nbconvert --to script makes a Python file of it")
+    try:
+        from ..simulator.migrate import migrate_source
+    except ModuleNotFoundError as error:
+        if error.name != "libcst":
+            raise
+        raise UsageError('migrate needs libcst, which is not installed: pip install "trninfer[migrate]"') from None
+    try:
+        text = read_source(path, str(path))
+        return migrate_source(text), text
+    except SourceError as error:
+        raise UsageError(str(error)) from None
+    except SyntaxError as error:
+        raise UsageError(f"{path}:{error.lineno or 1}: not Python source: {error.msg}") from None
+
+
+def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:
+    """Tell what was done with a file; True if nothing is left to do."""
+    from ..simulator.lint import check_source
+    from ..simulator.migrate import CANNOT, CHECK
+    from ..simulator.migrate.check import check as run_check
+
+    shown = printable(str(path))
+    for note in migration.notes:
+        write_stderr(f"{printable(note.shown(str(path)))}\n")
+    findings = sorted(finding for finding in check_source(migration.text) if not finding.is_warning)
+    counts = {kind: sum(note.kind == kind for note in migration.notes) for kind in (CANNOT, CHECK)}
+    lines = list(difflib.unified_diff(old.splitlines(), migration.text.splitlines(), lineterm="", n=0))
+    changed = sum(line.startswith("-") for line in lines[2:])
+    parts = [f"{changed} lines changed" if changed else "nothing to change"]
+    if counts[CANNOT]:
+        parts.append(f"{counts[CANNOT]} left to do by hand")
+    if counts[CHECK]:
+        parts.append(f"{counts[CHECK]} to look at")
+    parts.append(f"lint: {len(findings)}, the first: {findings[0]}" if findings else "lints clean")
+    well = not findings and not counts[CANNOT]
+    if check:
+        found = run_check(migration.text, path)
+        parts.append(f"check: {found.shown}")
+        well &= found.well
+    write_stderr(f"{shown}: {printable('; '.join(parts))}\n")
+    return well

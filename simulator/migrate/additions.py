@@ -1,0 +1,69 @@
+"""The helpers of a migrated file, and the imports that it lacks."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import libcst as cst
+
+from . import support
+from .names import Names
+
+
+def with_support(module: cst.Module, names: Names, wanted: set[str]) -> cst.Module:
+    """The file with the helpers that it uses and the imports that it needs."""
+    code = module.code
+    nl, nisa = names.nl, names.nisa
+    helpers = support.source(wanted, nl, nisa)
+    needed = []
+    for line, alias in (
+        (f"import nki.isa as {nisa}", nisa),
+        (f"import nki.language as {nl}", nl),
+        ("import nki", "nki"),
+        ("import math", "math" if "math." in helpers else ""),
+    ):
+        if not alias:
+            continue
+        used = f"{alias}." in code or f"{alias}." in helpers
+        if used and not _imports(module, alias):
+            needed.append(line)
+    if not needed and not helpers:
+        return module
+    body = list(module.body)
+    at = _after_imports(body)
+    added = [*cst.parse_module("".join(f"{line}\n" for line in sorted(needed))).body]
+    if helpers:
+        parsed = list(cst.parse_module(helpers.strip("\n") + "\n").body)
+        empty = cst.EmptyLine(indent=False)
+        parsed = [p.with_changes(leading_lines=[empty, empty]) for p in parsed]
+        comment = cst.EmptyLine(comment=cst.Comment("# Helpers that trninfer migrate added"))
+        parsed[0] = parsed[0].with_changes(leading_lines=[empty, empty, comment])
+        added += parsed
+    return module.with_changes(body=[*body[:at], *added, *body[at:]])
+
+
+def _imports(module: cst.Module, alias: str) -> bool:
+    """True if a module binds a name by an import at its top."""
+    tree = ast.parse(module.code)
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for name in node.names:
+                if (name.asname or name.name.split(".")[0]) == alias:
+                    return True
+    return False
+
+
+def _after_imports(body: list[Any]) -> int:
+    """Where the imports of a module end."""
+    last = 0
+    for position, statement in enumerate(body):
+        if isinstance(statement, cst.SimpleStatementLine) and any(
+            isinstance(small, (cst.Import, cst.ImportFrom)) for small in statement.body
+        ):
+            last = position + 1
+        elif isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+            break
+    if last == 0 and body and isinstance(body[0], cst.SimpleStatementLine) and isinstance(body[0].body[0], cst.Expr):
+        return 1
+    return last

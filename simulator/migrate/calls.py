@@ -1,0 +1,57 @@
+"""Calls in expressions: instructions, functions of nki.language, methods of tiles, functions of the file."""
+
+from __future__ import annotations
+
+import ast
+
+from . import later
+from .compute import instruction
+from .context import Result, Tensor
+from .expressions import Expressions
+from .notes import CannotError
+from .tiles import function, method
+
+
+def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
+    """A call in an expression; None where it means the same today."""
+    if not ex.ctx.names.is_first_dialect:
+        return later.call(ex, node, dotted)
+    if dotted.startswith("nki.isa."):
+        return instruction(ex, node, dotted.removeprefix("nki.isa."), None)
+    if dotted.startswith("nki.language."):
+        name = dotted.removeprefix("nki.language.")
+        if name == "program_id":
+            return _program(ex, node)
+        return function(ex, node, name)
+    if isinstance(node.func, ast.Attribute) and not dotted:
+        return method(ex, node)
+    if isinstance(node.func, ast.Name):
+        return _own_function(ex, node)
+    return None
+
+
+def _program(ex: Expressions, node: ast.Call) -> Result | None:
+    if not ex.ctx.names.is_first_dialect:
+        return None
+    axis = node.args[0] if node.args else node.keywords[0].value
+    if not isinstance(axis, ast.Constant) or type(axis.value) is not int:
+        raise CannotError("nl.program_id of an axis that is no number")
+    ex.ctx.programs = max(ex.ctx.programs, axis.value + 1)
+    return Result(f"program_{axis.value}")
+
+
+def _own_function(ex: Expressions, node: ast.Call) -> Result | None:
+    """A function of the file: what it is given and what it returns is remembered."""
+    assert isinstance(node.func, ast.Name)
+    known = ex.ctx.functions.get(node.func.id)
+    if known is None:
+        return None
+    for parameter, argument in zip(known.parameters, node.args):
+        value = ex.rewrite(argument).value
+        if isinstance(value, Tensor):
+            known.given.setdefault(parameter, Tensor(value.region, "", None, value.blocks))
+    for keyword in node.keywords:
+        value = ex.rewrite(keyword.value).value
+        if keyword.arg is not None and isinstance(value, Tensor):
+            known.given.setdefault(keyword.arg, Tensor(value.region, "", None, value.blocks))
+    return Result(ex.generic(node).text, known.returned)

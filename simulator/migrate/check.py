@@ -1,0 +1,174 @@
+"""Running a migrated file on the simulator, and what became of the comparisons that it makes with its references.
+
+found = check(text, path)     # in a process of its own, in the folder of the old file
+found.launches, found.comparisons, found.failures, found.error
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import traceback
+import unittest
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+COMPARISONS = {
+    "numpy": ("allclose", "array_equal", "array_equiv"),
+    "numpy.testing": (
+        "assert_allclose", "assert_array_equal", "assert_array_almost_equal", "assert_almost_equal", "assert_equal",
+    ),
+    "torch": ("allclose", "equal"),
+    "torch.testing": ("assert_close",),
+}  # fmt: skip
+
+
+@dataclass
+class Check:
+    """What a run of a file told: launches of kernels, comparisons after the first of them, and what went wrong."""
+
+    launches: int = 0
+    comparisons: int = 0
+    failures: list[str] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def well(self) -> bool:
+        """True if at least one comparison was made, and everything went well."""
+        return self.comparisons > 0 and not self.failures and not self.error
+
+    @property
+    def shown(self) -> str:
+        """One line: "3 launches, 3 of 3 comparisons hold"."""
+        launches = "1 launch" if self.launches == 1 else f"{self.launches} launches"
+        holding = self.comparisons - len(self.failures)
+        compared = f"{holding} of {self.comparisons} comparisons hold" if self.comparisons else "nothing was compared"
+        first = f"; {self.failures[0]}" if self.failures else ""
+        return f"{launches}, {compared}{first}" + (f"; {self.error}" if self.error else "")
+
+
+def check(text: str, path: Path) -> Check:
+    """Run a file's text as a script, and its tests if the script compared nothing.
+
+    It runs in a process of its own, its standard output left out, where imports find the folder of `path`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file, answer = Path(folder, path.name), Path(folder, "answer.json")
+        file.write_text(text, encoding="utf-8")
+        command = [sys.executable, "-m", __name__, str(file), str(path.parent.resolve()), str(answer)]
+        environment = {"NKI_SIMULATOR": "1", "NEURON_PLATFORM_TARGET_OVERRIDE": "trn2", **os.environ}
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment, check=False
+        )
+        if not answer.exists():
+            return Check(error=f"the process that ran it ended with status {ended.returncode}")
+        return Check(**json.loads(answer.read_text(encoding="utf-8")))
+
+
+class _Recorder:
+    """Counts launches and comparisons while files run."""
+
+    def __init__(self, file: str) -> None:
+        self.found = Check()
+        self._file = file
+        self._inside = False  # of a comparison, which may call others
+
+    def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def compare(*args: Any, **kwargs: Any) -> Any:
+            outermost, self._inside = not self._inside, True
+            holds = True
+            try:
+                result = function(*args, **kwargs)
+                holds = result is None or bool(result)
+                return result
+            except AssertionError:
+                holds = False
+                raise
+            finally:
+                if outermost:
+                    self._inside = False
+                    self._count(name, holds)
+
+        return compare
+
+    def _count(self, name: str, holds: bool) -> None:
+        if not self.found.launches:
+            return
+        self.found.comparisons += 1
+        if not holds:
+            line = next((f.lineno for f in inspect.stack(0) if f.filename == self._file), 0)
+            self.found.failures.append(f"line {line} of the migrated file: {name} does not hold")
+
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function; what it raises is recorded, but for the failure of a comparison."""
+        before = len(self.found.failures)
+        try:
+            return function(*args)
+        except SystemExit as end:
+            if end.code not in (None, 0, False) and len(self.found.failures) == before:
+                self.found.error = self.found.error or f"it ends with status {end.code}"
+        except BaseException as error:
+            if len(self.found.failures) == before:
+                self.found.error = self.found.error or self._described(error)
+        return None
+
+    def _described(self, error: BaseException) -> str:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self._file]
+        place = f"line {lines[-1]} of the migrated file: " if lines else ""
+        return place + traceback.format_exception_only(error)[-1].strip()
+
+
+def _main(arguments: Sequence[str]) -> None:
+    from .. import install, kernel
+
+    file, folder, answer = arguments
+    install()
+    recorder = _Recorder(file)
+    kernel.observers.append(lambda run, shapes: _launched(recorder))
+    for module, names in COMPARISONS.items():
+        if module.split(".")[0] == "torch" and "torch" not in Path(file).read_text(encoding="utf-8"):
+            continue
+        try:
+            loaded = importlib.import_module(module)
+        except ImportError:
+            continue
+        for name in names:
+            setattr(loaded, name, recorder.wrapped(f"{module}.{name}", getattr(loaded, name)))
+    sys.argv = [file]
+    sys.path[0] = folder
+    recorder.run(runpy.run_path, file, None, "__main__")
+    if not recorder.found.comparisons and not recorder.found.error:
+        recorder.found.launches = 0
+        _run_tests(recorder, recorder.run(runpy.run_path, file, None, Path(file).stem) or {})
+    Path(answer).write_text(json.dumps(asdict(recorder.found)), encoding="utf-8")
+
+
+def _launched(recorder: _Recorder) -> None:
+    recorder.found.launches += 1
+
+
+def _run_tests(recorder: _Recorder, names: dict[str, Any]) -> None:
+    """Run what a file has for tests: cases of unittest, and functions test_...() that need no arguments."""
+    for name, value in list(names.items()):
+        if isinstance(value, type) and issubclass(value, unittest.TestCase) and value is not unittest.TestCase:
+            result = unittest.TestResult()
+            recorder.run(unittest.defaultTestLoader.loadTestsFromTestCase(value).run, result)
+            for _, trace in (*result.errors, *result.failures):
+                if not recorder.found.failures:
+                    recorder.found.error = recorder.found.error or trace.strip().splitlines()[-1]
+        elif name.startswith("test") and inspect.isfunction(value) and not inspect.signature(value).parameters:
+            recorder.run(value)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

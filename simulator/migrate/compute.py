@@ -1,0 +1,323 @@
+"""Calls of instructions: a destination is allocated, or the assigned one written, and the call gets its `dst`."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from .context import Result, Tensor
+from .expressions import Expressions
+from .indices import Clips
+from .instructions import (
+    GONE,
+    IN_PLACE,
+    INSTRUCTIONS,
+    Instruction,
+    Operands,
+    allocate,
+    dtype_of,
+    emit_call,
+    keywords_of,
+    name,
+    shape_of,
+    shape_text,
+)
+from .later import enumerated
+from .notes import CHECK, CannotError
+from .special import affine_select, iota, memset
+from .sums import Sum
+from .views import View, clip_whole
+
+
+def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> Result | None:
+    """A call of `nki.isa.<op>`; with `dst` it writes there. None where it is no instruction that returned a tile."""
+    if op in GONE:
+        raise CannotError(f"nisa.{op} is gone: {GONE[op]}")
+    if any(keyword.arg == "dst" for keyword in call.keywords) and op not in IN_PLACE:
+        return None  # of 0.2 and later
+    if op in IN_PLACE:
+        return _in_place(ex, call, op)
+    for special, function in (("memset", memset), ("iota", iota), ("affine_select", affine_select)):
+        if op == special:
+            return function(ex, call, dst)
+    known = INSTRUCTIONS.get(op)
+    if known is None:
+        return None
+    given = keywords_of(call, known.parameters)
+    operands = Operands(ex, given.pop("mask", None))
+    dtype = given.pop("dtype", None)
+    asked = ex.rewrite(dtype).text if dtype is not None and not _is_none(dtype) else ""
+    if op == "nc_matmul":
+        return matmul(ex, operands, given, dst, accumulate="")
+    return _elementwise(ex, op, known, operands, given, asked, dst)
+
+
+ALWAYS_TILES = frozenset(
+    {"data", "data0", "data1", "data2", "src", "src_buffer", "index", "vals", "on_true_tile", "segment_ids"}
+)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _elementwise(
+    ex: Expressions,
+    op: str,
+    known: Instruction,
+    operands: Operands,
+    given: dict[str, ast.expr],
+    asked: str,
+    dst: View | None,
+) -> Result:
+    # What a mask leaves out of a fresh tile was undefined: only where it changes the rest does it matter.
+    if dst is None and not known.reduces and not operands.condition:
+        operands.clips = {}
+    views = {
+        each: operands.view(given[each])
+        for each in known.tiles
+        if each in given and (each in ALWAYS_TILES or _is_tile(ex, given[each]))
+    }
+    like = views.get(known.like)
+    if like is None:
+        raise CannotError(f"nisa.{op}: {known.like} is no tile that is told here")
+    if op == "nc_transpose" and like.tensor.region == "psum":
+        copied = name(ex.ctx, Result(f"{ex.ctx.nl}.copy({like.text})", Tensor("sbuf", like.tensor.dtype, like.shape)))
+        like = views["data"] = View(copied.text, copied.tensor or Tensor(), like.shape, like.full)
+    shape = ""
+    if op == "tensor_tensor":
+        shape = _stretch(ex, views)
+        like = views["data1"]
+    arguments = [_argument(ex, known, each, node, views) for each, node in given.items() if each not in ("keepdims",)]
+    if op == "tensor_reduce":
+        moved, axis, shape = _put_axes_last(ex, like, given.get("axis"))
+        arguments = [a for a in arguments if not a.startswith(("axis=", "data="))]
+        arguments += [f"data={moved.text}", f"axis={axis}"]
+    target, cast = dst, ""
+    if target is None:
+        shape = shape or _result_shape(ex, op, like, given)
+        if op == "nc_transpose" and asked not in ("", dtype_of(like)):  # PSUM gets the dtype of the operand
+            cast, asked, ex.target = asked, "", ""
+        dtype = (
+            asked or (f"{ex.ctx.nl}.{known.dtype}" if known.dtype else "") or _wider(ex, op, views) or dtype_of(like)
+        )
+        made = allocate(ex.ctx, ex, shape, dtype, known.region)
+        target = View(made.text, made.tensor or Tensor(), None, (made.tensor or Tensor()).shape)
+        written = _clipped_destination(made, op, like, operands.clips)
+    else:
+        written = target.text
+    call = f"{ex.ctx.nisa}.{op}(dst={written}, {', '.join(argument for argument in arguments if argument)})"
+    emit_call(ex.ctx, operands, call)
+    if cast:
+        shown = target.tensor.shape
+        return Result(f"{ex.ctx.nl}.copy({target.text}, dtype={cast})", Tensor("sbuf", cast, shown))
+    return Result(target.text, target.tensor)
+
+
+def _stretch(ex: Expressions, views: dict[str, View]) -> str:
+    """Let the operands of tensor_tensor have one shape, where the source does not show that they have; the text of that
+    shape where it is told by a helper."""
+    first, second = views.get("data1"), views.get("data2")
+    if first is None or second is None or (first.shape is not None and first.shape == second.shape):
+        return ""
+    helper = ex.ctx.needs("stretched")
+    if first.shape is not None and second.shape is not None and len(first.shape) == len(second.shape):
+        for each, narrow, wide in (("data2", second, first), ("data1", first, second)):
+            if all(n in ("1", m) for m, n in zip(wide.shape or (), narrow.shape or ())):
+                text = f"{helper}({narrow.text}, {wide.text})"
+                views[each] = replace(narrow, text=text, shape=wide.shape, full=wide.full)
+                return ""
+    shape = f"common_shape({first.text}, {second.text})"
+    for each in ("data1", "data2"):
+        views[each] = replace(views[each], text=f"{helper}({views[each].text}, {shape})", shape=None, full=None)
+    return shape
+
+
+def _put_axes_last(ex: Expressions, view: View, axis: ast.expr | None) -> tuple[View, str, str]:
+    """The operand of a reduction with the reduced dimensions after the others, the text of their axes, and that of the
+    result's shape."""
+    if axis is None:
+        raise CannotError("nisa.tensor_reduce without axis")
+    axes = axis.elts if isinstance(axis, (ast.List, ast.Tuple)) else [axis]
+    try:
+        numbers = [int(ast.literal_eval(element)) for element in axes]
+    except (ValueError, TypeError):
+        raise CannotError("nisa.tensor_reduce whose axis is no number") from None
+    text = ex.rewrite(axis).text
+    if view.full is not None and view.shape is not None:
+        rank = len(view.full)
+        reduced = sorted(number % rank for number in numbers)
+        left = [at for at in range(rank) if at not in reduced]
+        shape = tuple(view.full[at] for at in left)
+        shown = shape_text(shape if len(shape) > 1 else (*shape, "1"))
+        if reduced == list(range(len(left), rank)):
+            return view, text, shown
+        moved = replace(view, text=f"{view.text}.permute({tuple(left + reduced)})")
+        return moved, str(tuple(range(len(left), rank))), shown
+    if numbers == [1]:
+        return view, text, f"({view.text}.shape[0], 1)"
+    ex.ctx.needs("kept_shape")
+    tuple_text = f"({', '.join(str(number) for number in numbers)},)" if len(numbers) == 1 else str(tuple(numbers))
+    moved = replace(view, text=f"axes_last({view.text}, {tuple_text})")
+    first = f"len({view.text}.shape) - {len(numbers)}"
+    return moved, f"tuple(range({first}, len({view.text}.shape)))", f"kept_shape({view.text}, {tuple_text})"
+
+
+def _clipped_destination(made: Result, op: str, like: View, clips: Clips) -> str:
+    """The part of a fresh tile that a clipped operand fills."""
+    if op == "tensor_tensor_scan" and clips:
+        return clip_whole(made, clips).text
+    clip = clips.get(-len(like.full)) if like.full is not None else clips.get(-2)
+    if clip is None:
+        return made.text
+    stop = (clip.start + clip.count).text
+    return f"{made.text}[{clip.start.text}:{stop}]"
+
+
+def _argument(ex: Expressions, known: Instruction, parameter: str, node: ast.expr, views: dict[str, View]) -> str:
+    if parameter in views:
+        return f"{parameter}={views[parameter].text}"
+    if parameter in known.operators:
+        operator = ex.ctx.names.operator(node)
+        return f"{parameter}={operator or ex.rewrite(node).text}"
+    if parameter == "engine":
+        text = enumerated(ex, parameter, node) or ex.rewrite(node).text
+        return "" if text.endswith("engine.unknown") else f"{parameter}={text}"
+    text = enumerated(ex, parameter, node) or ex.rewrite(node).text
+    return f"{known.renamed.get(parameter, parameter)}={text}"
+
+
+def _is_tile(ex: Expressions, node: ast.expr) -> bool:
+    """True unless an operand is a number (or a name that nothing is told of, where numbers are possible)."""
+    if isinstance(node, ast.Constant):
+        return False
+    if isinstance(node, ast.Subscript):
+        return ex.rewrite(node).tensor is not None
+    return ex.rewrite(node).tensor is not None
+
+
+def _wider(ex: Expressions, op: str, views: dict[str, View]) -> str:
+    """The dtype of an instruction on two tensors: that of the wider one, told by a helper where they may differ."""
+    if op != "tensor_tensor" or "data2" not in views:
+        return ""
+    first, second = (dtype_of(views[each]) for each in ("data1", "data2"))
+    if first == second:
+        return first
+    return f"{ex.ctx.needs('wider_dtype')}({first}, {second})"
+
+
+def _result_shape(ex: Expressions, op: str, like: View, given: dict[str, ast.expr]) -> str:
+    """The shape of a fresh result."""
+    partitions = like.full[0] if like.full is not None else f"{like.text}.shape[0]"
+    fixed = {"bn_stats": "6", "bn_aggr": "2", "max8": "8"}
+    if op in fixed:
+        return shape_text((partitions, fixed[op]))
+    if op == "tensor_partition_reduce":
+        rest = like.full[1:] if like.full is not None else (f"*{like.text}.shape[1:]",)
+        return shape_text(("1", *rest))
+    if op == "nc_transpose":
+        if like.full is not None:
+            return shape_text((_product(like.full[1:]), like.full[0]))
+        return f"({like.text}.shape[1], {like.text}.shape[0])"
+    if op == "local_gather":
+        count = ex.rewrite(given["num_valid_indices"]).text if "num_valid_indices" in given else ""
+        count = count if count not in ("", "None") else f"16 * {ex.rewrite(given['index']).text}.shape[1]"
+        each = ex.rewrite(given["num_elem_per_idx"]).text if "num_elem_per_idx" in given else "1"
+        return shape_text((partitions, count if each == "1" else f"{count} * {each}"))
+    if op == "dma_transpose":
+        return _turned(like, given.get("axes"))
+    return shape_of(like)
+
+
+def _turned(like: View, axes: ast.expr | None) -> str:
+    """The shape of a transpose by DMA."""
+    orders = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+    if like.full is not None and len(like.full) in orders:
+        return shape_text(tuple(like.full[axis] for axis in orders[len(like.full)]))
+    if axes is None or (isinstance(axes, (ast.Tuple, ast.List)) and len(axes.elts) == 2):
+        return f"({like.text}.shape[1], {like.text}.shape[0])"
+    raise CannotError("nisa.dma_transpose of a tensor whose shape is not told here: allocate dst and pass it")
+
+
+def _product(extents: tuple[str, ...]) -> str:
+    found = Sum(1)
+    for extent in extents:
+        found = found * Sum.of(extent)
+    return found.text
+
+
+def matmul(
+    ex: Expressions, operands: Operands, given: dict[str, ast.expr], dst: View | None, accumulate: str
+) -> Result:
+    """`nisa.nc_matmul` (and the like of nl.matmul), into `dst`, adding where `accumulate` says so."""
+    clips = operands.clips
+    stationary, moving = given["stationary"], given["moving"]
+    whole = operands.view(stationary, {}), operands.view(moving, {})
+    sides = _matmul_clips(clips, whole, dst is None)
+    left, right = operands.view(stationary, sides[0]), operands.view(moving, sides[1])
+    options = ""
+    transposes = False
+    for option, node in given.items():
+        if option in ("stationary", "moving"):
+            continue
+        value = ex.rewrite(node).text
+        if option == "perf_mode" and "double_row" in value:
+            value = f"{ex.ctx.nisa}.matmul_perf_mode.double_row"
+        transposes |= option == "is_transpose" and value == "True"
+        if value not in ("False", "None", "()"):
+            options += f", {option}={value}"
+    if dst is None:
+        shape = (_free(whole[0]), *(whole[1].full[1:] if whole[1].full is not None else (f"{whole[1].text}.shape[1]",)))
+        dtype = dtype_of(right) if transposes else f"{ex.ctx.nl}.float32"
+        made = allocate(ex.ctx, ex, shape_text(shape), dtype, "psum")
+        dst = View(made.text, made.tensor or Tensor(), shape, shape)
+    call = f"{ex.ctx.nisa}.nc_matmul(dst={dst.text}, stationary={left.text}, moving={right.text}{accumulate}{options})"
+    emit_call(ex.ctx, operands, call)
+    return Result(dst.text, dst.tensor)
+
+
+def _free(view: View) -> str:
+    """The elements of a partition of an operand."""
+    return _product(view.full[1:]) if view.full is not None else f"{view.text}.shape[1]"
+
+
+def _matmul_clips(clips: Clips, views: tuple[View, View], fresh: bool) -> tuple[Clips, Clips]:
+    """What a mask clips of the stationary and of the moving operand: rows of both, or columns of the one that has as
+    many of them as the mask's index."""
+    rows = {at: clip for at, clip in clips.items() if at < -1}
+    columns = {at: clip for at, clip in clips.items() if at == -1}
+    if not columns:
+        return rows, rows
+    if fresh:  # what is left out of a fresh tile was undefined
+        return rows, rows
+    return rows, {**rows, **columns}
+
+
+def _in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
+    """An instruction that had a dst already."""
+    given = keywords_of(call, IN_PLACE[op])
+    mask = given.pop("mask", None)
+    if "dst" not in given and not call.args:
+        return None
+    operands = Operands(ex, mask)
+    given.pop("dtype", None)
+    if op == "dma_copy" and "dst_rmw_op" in given:
+        raise CannotError("nisa.dma_copy with dst_rmw_op: use nisa.dma_compute(dst, [src], reduce_op=...)")
+    if op == "nc_stream_shuffle" and not call.keywords and len(call.args) == 3 and not ex.ctx.names.is_first_dialect:
+        return None
+    order = ["dst", *(each for each in given if each != "dst")]
+    arguments = []
+    for each in order:
+        if each in ("dst", "src", "on_true", "predicate", "data"):
+            arguments.append(f"{each}={operands.view(given[each]).text}")
+        elif each in ("reduce_op",):
+            arguments.append(f"{each}={ex.ctx.names.operator(given[each]) or ex.rewrite(given[each]).text}")
+        else:
+            arguments.append(f"{each}={enumerated(ex, each, given[each]) or ex.rewrite(given[each]).text}")
+    text = f"{ex.ctx.nisa}.{op}({', '.join(arguments)})"
+    if operands.condition:
+        emit_call(ex.ctx, operands, text)
+        return Result("None")
+    if op == "dma_copy" and operands.view(given["src"]).tensor.region == "psum":
+        ex.ctx.add(CHECK, "a DMA cannot read PSUM: copy to SBUF first")
+    return Result(text)

@@ -1,0 +1,145 @@
+"""What is known while a function is migrated: what its names hold, and the lines that come before a statement."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from .indices import Index, Mask
+from .names import Names
+from .notes import Notes
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as far as the source tells. `region`: "hbm", "sbuf" or "psum", "" where it does not say; `dtype` and
+    `shape` are source text, "" and None where they are not told; `blocks`: dimensions before that of the partitions.
+    """
+
+    region: str = ""
+    dtype: str = ""
+    shape: tuple[str, ...] | None = None
+    blocks: int = 0
+    rank: int = 0  # dimensions, 0 where they are not told
+
+    @property
+    def on_chip(self) -> bool:
+        return self.region in ("sbuf", "psum")
+
+
+@dataclass(frozen=True)
+class Container:
+    """A list, tuple or dictionary of Python."""
+
+
+Value: TypeAlias = Tensor | Index | Mask | Container | tuple[Index, ...] | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A migrated expression: its text, and what it is (None for any value of Python)."""
+
+    text: str
+    value: Value = None
+
+    @property
+    def tensor(self) -> Tensor | None:
+        return self.value if isinstance(self.value, Tensor) else None
+
+
+class Source:
+    """A text, and where the nodes of its tree lie in it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts = [0]
+        self._lines = text.splitlines(keepends=True) or [""]
+        for line in self._lines:
+            self._starts.append(self._starts[-1] + len(line))
+
+    def span(self, node: ast.expr) -> tuple[int, int]:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
+
+    def _at(self, line: int, column: int) -> int:
+        characters = self._lines[line - 1].encode()[:column].decode()
+        return self._starts[line - 1] + len(characters)
+
+    def of(self, node: ast.expr) -> str:
+        start, end = self.span(node)
+        return self.text[start:end]
+
+
+@dataclass
+class Function:
+    """A function of the file: what it was called with and what it returns, as far as that is told."""
+
+    name: str
+    parameters: list[str]
+    is_kernel: bool
+    given: dict[str, Value] = field(default_factory=dict)
+    returned: Value = None
+
+
+@dataclass
+class Context:
+    """The state of the migration of one function."""
+
+    names: Names
+    notes: Notes
+    functions: dict[str, Function]
+    function: Function | None = None
+    scope: dict[str, Value] = field(default_factory=dict)
+    ranks: dict[str, int] = field(default_factory=dict)  # dimensions of tensors that the source tells
+    lines: list[str] = field(default_factory=list)
+    support: set[str] = field(default_factory=set)
+    line: int = 0
+    in_loop: bool = False
+    loops: dict[str, str] = field(default_factory=dict)  # variables of loops, and where each begins
+    accumulators: set[str] = field(default_factory=set)  # names that nothing but matmuls are added to
+    programs: int = 0  # axes of the launch grid that the function asks for
+    registers: set[str] = field(default_factory=set)
+    tree: ast.FunctionDef | None = None
+    keeps: bool = False  # statements that are left over, because something else in the function needs them
+    statements: Any = None  # the rewriter of its statements
+    no_hoisting: str = ""  # what an expression is inside of, where nothing can be put before it
+    source: Source = field(default_factory=lambda: Source(""))
+    taken: set[str] = field(default_factory=set)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def nl(self) -> str:
+        return self.names.nl
+
+    @property
+    def nisa(self) -> str:
+        return self.names.nisa
+
+    def fresh(self, hint: str = "tile") -> str:
+        """A name that the function does not use."""
+        for number in self._numbers:
+            name = f"{hint}_{number}"
+            if name not in self.taken:
+                self.taken.add(name)
+                return name
+        raise AssertionError
+
+    def emit(self, line: str) -> None:
+        """A line that comes before the statement."""
+        self.lines.append(line)
+
+    def add(self, kind: str, message: str) -> None:
+        self.notes.add(self.line, kind, message)
+
+    def needs(self, support: str) -> str:
+        """The name of a helper that the file will get."""
+        self.support.add(support)
+        return support
+
+
+def view_of(tensor: Tensor, shape: tuple[str, ...] | None) -> Tensor:
+    """What a part of a tensor is."""
+    return replace(tensor, shape=shape, blocks=0)

@@ -1,0 +1,139 @@
+"""Tensors: block dimensions become a dictionary of tiles, memories get their names, NumPy's dtypes those of NKI."""
+
+from __future__ import annotations
+
+import ast
+
+from .context import Result, Tensor
+from .expressions import Expressions
+from .instructions import keywords_of
+from .later import REGIONS
+from .notes import CHECK, CannotError
+
+PARAMETERS = {
+    "ndarray": ("shape", "dtype"),
+    "empty": ("shape", "dtype"),
+    "zeros": ("shape", "dtype"),
+    "ones": ("shape", "dtype"),
+    "full": ("shape", "fill_value", "dtype"),
+    "zeros_like": ("x", "dtype"),
+    "empty_like": ("x", "dtype"),
+    "shared_constant": ("constant", "dtype"),
+    "rand": ("shape", "dtype"),
+}
+VALUES = {"zeros": "0", "ones": "1"}
+
+
+def par_dim(ex: Expressions, call: ast.Call) -> str:
+    """The extent in nl.par_dim(extent)."""
+    if len(call.args) != 1:
+        raise CannotError("nl.par_dim without an extent")
+    return ex.rewrite(call.args[0]).text
+
+
+def create(ex: Expressions, call: ast.Call, op: str) -> Result | None:
+    """A call that makes a tensor."""
+    given = keywords_of(call, PARAMETERS[op])
+    if op == "rand":
+        dtype = ex.rewrite(given["dtype"]).text if "dtype" in given else f"{ex.ctx.nl}.float32"
+        return Result(f"{ex.ctx.nl}.rand({ex.rewrite(given['shape']).text}, {dtype})", Tensor("sbuf", dtype))
+    if op == "shared_constant":
+        return Result(f"{ex.ctx.nl}.shared_constant({ex.rewrite(given['constant']).text})", Tensor("hbm"))
+    if op.endswith("_like"):
+        return _like(ex, op, given)
+    region, placed = _region(ex, given.get("buffer"))
+    dtype = ex.rewrite(given["dtype"]).text if "dtype" in given else ""
+    extents, blocks = _extents(ex, given["shape"])
+    value = ex.rewrite(given["fill_value"]).text if op == "full" else VALUES.get(op)
+    if placed:
+        ex.ctx.add(CHECK, f"the tensor's place, buffer={ast.unparse(given['buffer'])}, is left to the compiler")
+    kind = "hbm" if region.endswith("hbm") else region
+    blocks = 0 if kind == "hbm" else blocks
+    if blocks:
+        return _blocks(ex, extents, blocks, dtype, kind, value)
+    shape = ex.rewrite(given["shape"]).text if extents is None else None
+    if extents is not None:
+        if kind != "hbm" and len(extents) == 1:
+            extents = [*extents, "1"]
+        shape = f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"
+    tensor = Tensor(kind, dtype, tuple(extents) if extents is not None else None)
+    function = "ndarray" if op == "empty" else op
+    if kind == "psum" and op == "zeros" and ex.target in ex.ctx.accumulators:
+        function = "ndarray"  # the first matmul overwrites
+    arguments = [str(shape)]
+    if function == "full":
+        arguments.append(str(value))
+    arguments += [f"dtype={dtype}"] if dtype else []
+    arguments.append(f"buffer={ex.ctx.nl}.{region}")
+    named = given.get("name")
+    if isinstance(named, ast.Constant) and named.value and not ex.ctx.in_loop:
+        arguments.append(f"name={ex.ctx.source.of(named)}")
+    return Result(f"{ex.ctx.nl}.{function}({', '.join(arguments)})", tensor)
+
+
+def _like(ex: Expressions, op: str, given: dict[str, ast.expr]) -> Result:
+    base = ex.rewrite(given["x"])
+    options = ""
+    region = base.tensor.region if base.tensor is not None else ""
+    dtype = base.tensor.dtype if base.tensor is not None else ""
+    if "dtype" in given:
+        dtype = ex.rewrite(given["dtype"]).text
+        options += f", dtype={dtype}"
+    if "buffer" in given:
+        found, _ = _region(ex, given["buffer"])
+        region = "hbm" if found.endswith("hbm") else found
+        options += f", buffer={ex.ctx.nl}.{found}"
+    return Result(
+        f"{ex.ctx.nl}.{op}({base.text}{options})", Tensor(region, dtype, base.tensor.shape if base.tensor else None)
+    )
+
+
+def _region(ex: Expressions, node: ast.expr | None) -> tuple[str, bool]:
+    """The memory that buffer= names, and whether it also names a place there."""
+    if node is None or (isinstance(node, ast.Constant) and node.value is None):
+        return "sbuf", False
+    if isinstance(node, ast.Constant) and node.value in REGIONS:
+        return str(node.value), False
+    called = node.func if isinstance(node, ast.Call) else node
+    dotted = ex.ctx.names.dotted(called)
+    parts = dotted.split(".")
+    for name in parts:
+        if name in REGIONS and dotted.startswith(("nki.language", "nki.compiler")):
+            region = "shared_hbm" if name == "hbm" else name
+            return region, isinstance(node, ast.Call)
+    if isinstance(called, (ast.Name, ast.Attribute)):  # an allocator of the file
+        name = called.id if isinstance(called, ast.Name) else called.attr
+        mentioned = {part for dotted in ex.ctx.names.mentioned_by(name) for part in dotted.split(".")[2:3]}
+        regions = mentioned & {"sbuf", "psum"}
+        if len(regions) == 1:
+            return regions.pop(), True
+    raise CannotError(f"buffer={ast.unparse(node)} names no memory that is told here")
+
+
+def _extents(ex: Expressions, shape: ast.expr) -> tuple[list[str] | None, int]:
+    """The extents of a shape that is written out, None of another, and how many come before the partitions."""
+    if not isinstance(shape, (ast.Tuple, ast.List)):
+        return None, 0
+    extents, blocks = [], 0
+    for position, element in enumerate(shape.elts):
+        if isinstance(element, ast.Call) and ex.ctx.names.dotted(element.func) == "nki.language.par_dim":
+            blocks = position
+        if isinstance(element, ast.Starred):
+            return None, 0
+        extents.append(ex.rewrite(element).text)
+    return extents, blocks
+
+
+def _blocks(
+    ex: Expressions, extents: list[str] | None, blocks: int, dtype: str, region: str, value: str | None
+) -> Result:
+    assert extents is not None
+    inner = extents[blocks:]
+    if len(inner) == 1:
+        inner = [*inner, "1"]
+    tile = ", ".join(inner)
+    helper = ex.ctx.needs("TileBlocks")
+    cleared = region == "psum" and ex.target in ex.ctx.accumulators  # the first matmul overwrites
+    filled = f", value={value}" if value is not None and not cleared else ""
+    text = f"{helper}({blocks}, ({tile}), {dtype}, {ex.ctx.nl}.{region}{filled})"
+    return Result(text, Tensor(region, dtype, tuple(inner), blocks))

@@ -1,0 +1,107 @@
+"""Loops of the device: `for i in nl.dynamic_range(...)` and `while register` become calls with a function as body."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import libcst as cst
+from libcst import matchers as m
+
+from .context import Context
+from .notes import CHECK, CannotError
+
+_CODE = cst.Module([])
+
+
+def counted(node: cst.For, ctx: Context) -> tuple[list[str], cst.BaseSuite]:
+    """The head of the body's function and the call of nl.fori_loop, and the body."""
+    _check(node)
+    variable = _CODE.code_for_node(node.target).strip()
+    call = ast.parse(_CODE.code_for_node(node.iter).strip(), mode="eval").body
+    assert isinstance(call, ast.Call)
+    bounds = [ast.unparse(argument) for argument in call.args]
+    named = {str(keyword.arg): ast.unparse(keyword.value) for keyword in call.keywords}
+    bounds += [named[each] for each in ("start", "stop", "step") if each in named]
+    start, stop = ("0", bounds[0]) if len(bounds) == 1 else bounds[:2]
+    step = f", step={bounds[2]}" if len(bounds) > 2 else ""
+    name = ctx.fresh("loop_body")
+    registers = m.Call(func=m.Attribute(attr=m.MatchIfTrue(lambda attr: attr.value.startswith("register_"))))
+    if m.findall(node.body, registers) and not any(bound in ctx.registers for bound in bounds):
+        ctx.add(CHECK, f"{variable} is an NkiScalar since NKI 0.7: nisa.scalar_store stores it, registers do not")
+    return [f"def {name}({variable}):", f"{ctx.nl}.fori_loop({start}, {stop}, {name}{step})"], node.body
+
+
+def conditional(node: cst.While, ctx: Context) -> tuple[list[str], cst.BaseSuite]:
+    """The head of the body's function and the call of nl.while_loop, and the body, which returns the register."""
+    _check(node)
+    register = _CODE.code_for_node(node.test).strip()
+    name = ctx.fresh("loop_body")
+    body: Any = node.body
+    assert isinstance(body, cst.IndentedBlock)
+    returned = cst.parse_statement(f"return {register}")
+    body = body.with_changes(body=[*body.body, returned])
+    return [f"def {name}({register}):", f"{ctx.nl}.while_loop({register}, {name})"], body
+
+
+def _check(node: cst.For | cst.While) -> None:
+    """Refuse what a function cannot do in place of a loop."""
+    if node.orelse is not None:
+        raise CannotError("an else branch of a loop of the device")
+    for kind, shown in ((m.Break(), "break"), (m.Continue(), "continue"), (m.Return(), "return")):
+        if m.findall(node.body, kind):
+            raise CannotError(f"`{shown}` in a loop of the device: its body is a function that is traced once")
+
+
+def refuse_carried(tree: ast.FunctionDef | None, line: int, ctx: Context) -> None:
+    """Refuse names that the loop which begins in a line hands on to its next turn or to what follows it."""
+    if tree is None:
+        return
+    loops = [n for n in ast.walk(tree) if isinstance(n, (ast.For, ast.While)) and n.lineno == line]
+    if not loops:
+        return
+    loop = loops[0]
+    own = loop.target.id if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) else ""
+    assigned = {
+        n.id for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    carried = sorted(
+        name
+        for name in assigned - ctx.registers - {own}
+        if _reads_first(loop.body, name) or _reads_first(_after(tree, loop), name)
+    )
+    if carried:
+        names = ", ".join(carried)
+        raise CannotError(f"a loop of the device hands on {names}; its body is traced once: keep it in SBUF or HBM")
+
+
+def _after(tree: ast.FunctionDef, loop: ast.For | ast.While) -> list[ast.stmt]:
+    """The statements of a function that begin after a loop's end."""
+    end = loop.end_lineno or loop.lineno
+    return sorted(
+        (node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno > end),
+        key=lambda node: node.lineno,
+    )
+
+
+def _reads_first(body: list[ast.stmt], name: str) -> bool:
+    """True if the first that statements do with a name is to read it."""
+    for statement in body:
+        reads = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
+        if not reads:
+            continue
+        if isinstance(statement, ast.AugAssign):
+            return True
+        if isinstance(statement, ast.Assign):
+            return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(statement.value)) or not any(
+                isinstance(target, ast.Name) and target.id == name for target in statement.targets
+            )
+        if isinstance(statement, (ast.For, ast.While, ast.If, ast.With)):
+            header = [
+                n for n in ast.iter_child_nodes(statement) if isinstance(n, ast.expr) and not isinstance(n, ast.Name)
+            ]
+            if any(isinstance(n, ast.Name) and n.id == name for part in header for n in ast.walk(part)):
+                return True
+            return _reads_first([*statement.body, *getattr(statement, "orelse", [])], name)
+        return True
+    return False

@@ -1,0 +1,357 @@
+"""Expressions: each is rewritten to its text in NKI 0.7 and told to be a tensor, an index array, a mask or neither."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from .context import Container, Context, Result, Source, Tensor
+from .indices import Axis, Clips, Index, Mask, arange
+from .notes import CannotError
+from .sums import Sum
+from .views import Element, View, clip_whole, is_advanced, take
+
+Handler = Callable[["Expressions", ast.Call, str], "Result | None"]
+
+
+class Expressions:
+    """The rewriter of a function's expressions."""
+
+    def __init__(self, ctx: Context, call: Handler, operate: Callable[[Expressions, ast.expr], Result | None]) -> None:
+        self.ctx = ctx
+        self._call = call
+        self._operate = operate
+        self.target = ""  # the name that the statement assigns, for an instruction to write to
+        self._host = False  # inside of a call of NumPy
+        self._known: dict[int, tuple[ast.expr, Result]] = {}  # so that nothing is computed twice
+
+    def text(self, text: str) -> Result:
+        """An expression by its text."""
+        outer, self.ctx.source = self.ctx.source, Source(text)
+        try:
+            return self.rewrite(ast.parse(text, mode="eval").body)
+        finally:
+            self.ctx.source = outer
+
+    def begin(self) -> None:
+        """A statement begins."""
+        self._known.clear()
+        self.target = ""
+
+    def rewrite(self, node: ast.expr) -> Result:
+        """An expression, rewritten; the lines that must come before it are emitted once."""
+        known = self._known.get(id(node))
+        if known is None:
+            known = self._known[id(node)] = node, self._rewritten(node)
+        return known[1]
+
+    def _rewritten(self, node: ast.expr) -> Result:
+        if isinstance(node, ast.Name):
+            own = self.ctx.names.dtype(node) if not self._host else None
+            return Result(own or node.id, self.ctx.scope.get(node.id))
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        if isinstance(node, ast.Subscript):
+            return self._subscript(node)
+        if isinstance(node, ast.Call):
+            found = self._call(self, node, self.ctx.names.dotted(node.func))
+            return found or self.generic(node)
+        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
+            found = self._index(node) or self._operate(self, node)
+            return found or self.generic(node)
+        if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            return self._inside(node, "a comprehension or lambda")
+        if isinstance(node, ast.IfExp) and _mentions(node, self.ctx, (Index,)):
+            found = self._either(node)
+            if found is not None:
+                return found
+        if isinstance(node, (ast.IfExp, ast.BoolOp)):
+            return self._inside(node, "a conditional expression")
+        found = self.generic(node)
+        container = isinstance(node, (ast.List, ast.Tuple, ast.Dict, ast.Set))
+        return Result(found.text, Container()) if container else found
+
+    def generic(self, node: ast.expr) -> Result:
+        """An expression that means the same, with its parts rewritten in place."""
+        outer, self.target = self.target, ""
+        host = self._host
+        if isinstance(node, ast.Call) and self.ctx.names.dotted(node.func).startswith("numpy"):
+            self._host = True  # its dtypes are those of NumPy
+        changes = []
+        for child in _children(node):
+            result = self.rewrite(child)
+            if isinstance(result.value, (Index, Mask)) and not isinstance(node, (ast.Tuple, ast.keyword)):
+                raise CannotError(f"{self.ctx.source.of(child)}: an index array outside of a subscript")
+            if result.text != self.ctx.source.of(child):
+                changes.append((*self.ctx.source.span(child), result.text))
+        self.target, self._host = outer, host
+        start, end = self.ctx.source.span(node)
+        text = self.ctx.source.text
+        for first, last, new in sorted(changes, reverse=True):
+            text = text[:first] + new + text[last:]
+            end += len(new) - (last - first)
+        return Result(text[start:end])
+
+    def _inside(self, node: ast.expr, what: str) -> Result:
+        outer, self.ctx.no_hoisting = self.ctx.no_hoisting, what
+        scope = dict(self.ctx.scope)
+        for name in ast.walk(node):
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
+                self.ctx.scope[name.id] = None
+            elif isinstance(name, ast.arg):
+                self.ctx.scope[name.arg] = None
+        try:
+            return self.generic(node)
+        finally:
+            self.ctx.no_hoisting = outer
+            self.ctx.scope.clear()
+            self.ctx.scope.update(scope)
+
+    # Names of tensors and their attributes
+
+    def _attribute(self, node: ast.Attribute) -> Result:
+        own = self.ctx.names.dtype(node) if not self._host else None
+        if own is not None:
+            return Result(own)
+        dotted = self.ctx.names.dotted(node)
+        if dotted.startswith("nki."):
+            return Result(self.module_name(dotted, self.ctx.source.of(node)))
+        base = self.rewrite(node.value)
+        if isinstance(base.value, tuple) and node.attr in GRID_AXES:
+            indices = base.value
+            at = GRID_AXES[node.attr] if node.attr == "p" else len(indices) - (3 - GRID_AXES[node.attr])
+            if 0 <= at < len(indices):
+                return Result("", indices[at])
+        if base.tensor is not None and node.attr == "T":
+            raise CannotError("a tensor has no T: use nl.transpose")
+        return Result(f"{base.text}.{node.attr}")
+
+    def module_name(self, dotted: str, shown: str) -> str:
+        """A name of NKI as the migrated file calls it."""
+        renamed = RENAMED.get(dotted)
+        if renamed is not None:
+            return renamed.replace("nl.", f"{self.ctx.nl}.", 1).replace("nisa.", f"{self.ctx.nisa}.", 1)
+        for module, alias in (("nki.language", self.ctx.nl), ("nki.isa", self.ctx.nisa)):
+            if dotted.startswith(f"{module}."):
+                return alias + dotted.removeprefix(module)
+        return shown
+
+    # Subscripts and index arrays
+
+    def _subscript(self, node: ast.Subscript) -> Result:
+        dotted = self.ctx.names.dotted(node.value)
+        if dotted == "nki.language.mgrid":
+            return Result("", self._grid(node))
+        base = self.rewrite(node.value)
+        if isinstance(base.value, Index):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            placed = base.value.placed(tuple(isinstance(part, ast.Slice) for part in parts))
+            if placed is None:
+                raise CannotError(f"{self.ctx.source.of(node)}: an index array in this form")
+            return Result("", placed)
+        if isinstance(base.value, tuple) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
+            return Result("", base.value[node.slice.value])
+        if base.tensor is None and not self._takes_indices(node):
+            return self.generic(node)
+        view = self.view(node)
+        return Result(view.text, view.tensor)
+
+    def _takes_indices(self, node: ast.Subscript) -> bool:
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        try:
+            return is_advanced(self._elements(parts))
+        except CannotError:
+            return False
+
+    def view(self, node: ast.Subscript, clips: Clips | None = None) -> View:
+        """What a subscript of a tensor selects, where a mask leaves `clips` of it."""
+        base = self.rewrite(node.value)
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        elements = self._elements(parts)
+        if len(elements) == 1 and elements[0].text == "..." and clips:
+            return clip_whole(base, clips)
+        if any(element.rows is not None for element in elements[1:]):
+            raise CannotError(
+                "a tile as an index of another dimension than the first: use t.ap(..., scalar_offset=...)"
+            )
+        return take(base, elements, clips)
+
+    def _elements(self, parts: list[ast.expr]) -> list[Element]:
+        """The elements of a subscript; a grid of index arrays is one for each of its dimensions."""
+        if len(parts) == 1 and not isinstance(parts[0], ast.Slice):
+            value = self.rewrite(parts[0]).value
+            if isinstance(value, tuple):
+                return [Element(index.base.text, index) for index in value]
+        return [self.element(part) for part in parts]
+
+    def element(self, node: ast.expr) -> Element:
+        """One element of a subscript."""
+        if isinstance(node, ast.Slice):
+            parts = [self.rewrite(part).text if part is not None else "" for part in (node.lower, node.upper)]
+            text = ":".join(parts)
+            if any(part and not (part.isidentifier() or part.isdigit()) for part in parts) and all(parts):
+                text = " : ".join(parts)
+            if node.step is not None:
+                text += f":{self.rewrite(node.step).text}"
+            return Element(text, is_slice=True)
+        if isinstance(node, ast.Constant) and node.value is Ellipsis:
+            return Element("...", is_slice=True)
+        result = self.rewrite(node)
+        if isinstance(result.value, (Mask, tuple)):
+            raise CannotError(f"{self.ctx.source.of(node)} as one of several indices, or a mask as an index")
+        if isinstance(result.value, Index):
+            return Element(result.value.base.text, result.value)
+        if isinstance(result.value, Tensor):
+            shape = result.value.shape
+            return Element(result.text, rows=shape if shape is not None else (f"{result.text}.shape[0]",))
+        dotted = self.ctx.names.dotted(node.func) if isinstance(node, ast.Call) else ""
+        if dotted in ("nki.language.ds", "nki.language.dslice"):
+            return Element(result.text, is_slice=True)
+        return Element(result.text, Index(Sum.of(result.text)))
+
+    def _grid(self, node: ast.Subscript) -> tuple[Index, ...]:
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        grid = []
+        for position, part in enumerate(parts):
+            if not isinstance(part, ast.Slice) or part.upper is None or part.step is not None:
+                raise CannotError("nl.mgrid of something else than slices a:b")
+            start = self.sum(part.lower) if part.lower is not None else Sum(0)
+            axis = arange(start, self.sum(part.upper)).axes[-1]
+            grid.append(Index(start, {position - len(parts): axis}, len(parts)))
+        return tuple(grid)
+
+    def sum(self, node: ast.expr) -> Sum:
+        """A number of Python as a sum."""
+        result = self.rewrite(node)
+        if result.value is not None:
+            raise CannotError(f"{self.ctx.source.of(node)} must be a number")
+        return Sum.of(result.text)
+
+    def _index(self, node: ast.BinOp | ast.UnaryOp | ast.Compare) -> Result | None:
+        """Arithmetic and comparisons of index arrays."""
+        if isinstance(node, ast.Compare):
+            return self._mask(node)
+        if isinstance(node, ast.UnaryOp):
+            operand = self.rewrite(node.operand) if isinstance(node.op, ast.USub) else Result("")
+            return Result("", operand.value.scaled(Sum(-1))) if isinstance(operand.value, Index) else None
+        if not _mentions(node, self.ctx, (Index, Mask)):
+            return None
+        left, right = self.rewrite(node.left), self.rewrite(node.right)
+        if isinstance(left.value, Mask) or isinstance(right.value, Mask):
+            masks = [self._as_mask(side) for side in (node.left, node.right)]
+            if isinstance(node.op, ast.BitAnd) and masks[0] is not None and masks[1] is not None:
+                return Result("", masks[0] & masks[1])
+            raise CannotError(f"{self.ctx.source.of(node)}: masks are joined by & alone")
+        if not isinstance(left.value, Index) and not isinstance(right.value, Index):
+            return None
+        a, b = as_index(left), as_index(right)
+        if a is None or b is None:
+            raise CannotError(f"{self.ctx.source.of(node)}: an index array with a tensor")
+        found = None
+        if isinstance(node.op, ast.Add):
+            found = a + b
+        elif isinstance(node.op, ast.Sub):
+            found = a + b.scaled(Sum(-1))
+        elif isinstance(node.op, ast.Mult) and not (a.axes and b.axes):
+            found = a.scaled(b.base) if a.axes else b.scaled(a.base)
+        if found is None:
+            raise CannotError(f"{self.ctx.source.of(node)}: not an affine index")
+        return Result("", found)
+
+    def _either(self, node: ast.IfExp) -> Result | None:
+        """`a if condition else b` of index arrays along the same axes."""
+        first, second = (as_index(self.rewrite(side)) for side in (node.body, node.orelse))
+        if first is None or second is None or not (first.axes or second.axes):
+            return None
+        test = self.rewrite(node.test).text
+        axes = {}
+        for at in {**first.axes, **second.axes}:
+            one, other = first.axes.get(at), second.axes.get(at)
+            if one is None or other is None or one.count != other.count:
+                raise CannotError(f"{self.ctx.source.of(node)}: index arrays of different sizes")
+            axes[at] = Axis(_chosen(test, one.factor, other.factor), one.count)
+        return Result("", Index(_chosen(test, first.base, second.base), axes, max(first.rank, second.rank)))
+
+    def _as_mask(self, node: ast.expr) -> Mask | None:
+        result = self.rewrite(node)
+        if isinstance(result.value, Mask):
+            return result.value
+        found = self._mask(node, always=True) if isinstance(node, ast.Compare) else None
+        return found.value if found is not None and isinstance(found.value, Mask) else None
+
+    def _mask(self, node: ast.Compare, always: bool = False) -> Result | None:
+        if not always and not _mentions(node, self.ctx, (Index,)):
+            return None
+        sides = [self.rewrite(side) for side in (node.left, *node.comparators)]
+        if not always and not any(isinstance(side.value, Index) for side in sides):
+            return None
+        below: list[Index] = []
+        for operator, left, right in zip(node.ops, sides, sides[1:]):
+            a, b = as_index(left), as_index(right)
+            if a is None or b is None:
+                raise CannotError(f"{self.ctx.source.of(node)}: an index array compared with a tensor")
+            ahead, behind = a + b.scaled(Sum(-1)), b + a.scaled(Sum(-1))
+            if ahead is None or behind is None:
+                raise CannotError(f"{self.ctx.source.of(node)}: index arrays of different sizes")
+            one = Index(Sum(1))
+            kinds: dict[type[ast.cmpop], list[Index | None]] = {
+                ast.Lt: [ahead + one],
+                ast.LtE: [ahead],
+                ast.Gt: [behind + one],
+                ast.GtE: [behind],
+                ast.Eq: [ahead, behind],
+            }
+            found = kinds.get(type(operator))
+            if found is None:
+                raise CannotError(f"{self.ctx.source.of(node)}: a mask in this form")
+            below.extend(index for index in found if index is not None)
+        return Result("", Mask(tuple(below)))
+
+
+GRID_AXES = {"p": 0, "x": 2, "y": 1, "z": 0}
+RENAMED = {
+    "nki.language.dslice": "nl.ds",
+    "nki.language.fp32.min": "-3.4028235e38",
+    "nki.language.fp32.max": "3.4028235e38",
+    "nki.isa.tensor_engine": "nisa.engine.tensor",
+    "nki.isa.vector_engine": "nisa.engine.vector",
+    "nki.isa.scalar_engine": "nisa.engine.scalar",
+    "nki.isa.gpsimd_engine": "nisa.engine.gpsimd",
+    "nki.isa.pool_engine": "nisa.engine.gpsimd",
+    "nki.isa.unknown_engine": "nisa.engine.unknown",
+}
+
+
+def _chosen(test: str, first: Sum, second: Sum) -> Sum:
+    return first if first == second else Sum(0, {f"({first.text} if {test} else {second.text})": 1})
+
+
+def as_index(result: Result) -> Index | None:
+    """An index array, or a number as one without axes; None of a tensor."""
+    if isinstance(result.value, Index):
+        return result.value
+    return Index(Sum.of(result.text)) if result.value is None else None
+
+
+def _children(node: ast.AST) -> list[ast.expr]:
+    """The expressions directly in a node, also through keywords, slices and comprehensions."""
+    found: list[ast.expr] = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Slice) or not isinstance(child, ast.expr):
+            found.extend(_children(child))
+        else:
+            found.append(child)
+    return found
+
+
+def _mentions(node: ast.expr, ctx: Context, kinds: tuple[type, ...]) -> bool:
+    """True if an expression may be made of index arrays: it names one, or nl.arange or nl.mgrid."""
+    for name in ast.walk(node):
+        if isinstance(name, ast.Name):
+            value = ctx.scope.get(name.id)
+            if isinstance(value, kinds) or (isinstance(value, tuple) and Index in kinds):
+                return True
+        dotted = ctx.names.dotted(name) if isinstance(name, (ast.Name, ast.Attribute)) else ""
+        if dotted in ("nki.language.arange", "nki.language.mgrid"):
+            return True
+    return False

@@ -1,0 +1,71 @@
+"""Launch grids: the programs of a kernel that ran one after the other become a loop inside of it."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import libcst as cst
+
+from .context import Context
+from .names import stored
+from .notes import CannotError
+
+_CODE = cst.Module([])
+
+
+def over_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
+    """The kernel with a parameter `grid` and a loop over its programs, in which all but the outputs are computed."""
+    assert isinstance(node.body, cst.IndentedBlock)
+    body = list(node.body.body)
+    first = 1 if body and _is_docstring(body[0]) else 0
+    last = len(body) - 1
+    if last < 0 or not _is_return(body[last]):
+        last += 1
+    outputs = [p for p in range(first, last) if _makes_output(body[p])]
+    front = _front(body, first, outputs)
+    inside = [body[p] for p in range(first, last) if p not in front]
+    loops = cst.IndentedBlock(body=inside)
+    for axis in reversed(range(ctx.programs)):
+        loop = cst.parse_statement(f"for program_{axis} in range(grid[{axis}]):\n    pass")
+        assert isinstance(loop, cst.For)
+        loops = cst.IndentedBlock(body=[loop.with_changes(body=loops)])
+    new = [*body[:first], *(body[p] for p in front), *loops.body, *body[last:]]
+    parameter = cst.Param(cst.Name("grid"), default=cst.parse_expression(f"({', '.join(['1'] * ctx.programs)},)"))
+    parameters = node.params.with_changes(params=[*node.params.params, parameter])
+    return node.with_changes(body=node.body.with_changes(body=new), params=parameters)
+
+
+def _is_docstring(node: Any) -> bool:
+    return (
+        isinstance(node, cst.SimpleStatementLine)
+        and isinstance(node.body[0], cst.Expr)
+        and isinstance(node.body[0].value, (cst.SimpleString, cst.ConcatenatedString))
+    )
+
+
+def _is_return(node: Any) -> bool:
+    return isinstance(node, cst.SimpleStatementLine) and isinstance(node.body[0], cst.Return)
+
+
+def _makes_output(node: Any) -> bool:
+    return isinstance(node, cst.SimpleStatementLine) and "shared_hbm" in _CODE.code_for_node(node)
+
+
+def _front(body: list[Any], first: int, outputs: list[int]) -> list[int]:
+    """The statements that come before the loop: the outputs, and what these need."""
+    chosen = set(outputs)
+    wanted: set[str] = set()
+    for position in reversed(range(first, max(outputs, default=-1) + 1)):
+        tree = ast.parse(_dedented(body[position]))
+        names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        if position in chosen or stored([tree]) & wanted:
+            chosen.add(position)
+            wanted |= names
+    if any(name.startswith("program_") for name in wanted):
+        raise CannotError("an output whose shape depends on nl.program_id")
+    return sorted(chosen)
+
+
+def _dedented(node: Any) -> str:
+    return _CODE.code_for_node(node.with_changes(leading_lines=[]))

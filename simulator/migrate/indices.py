@@ -1,0 +1,135 @@
+"""Index expressions of the first NKI: affine in the positions of `nl.arange` and `nl.mgrid`, and the masks on them.
+
+An axis is counted from the right, as NumPy broadcasts: `nl.arange(128)[:, None]` runs along axis -2 of two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from .sums import Sum
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How an index moves along one axis: `factor` for each of `count` positions."""
+
+    factor: Sum
+    count: Sum
+
+
+@dataclass(frozen=True)
+class Index:
+    """base + factor * position + ..., over the axes that it has; `rank`: of the array that it would be in NumPy."""
+
+    base: Sum = field(default_factory=Sum)
+    axes: dict[int, Axis] = field(default_factory=dict)
+    rank: int = 0
+
+    def __add__(self, other: Index) -> Index | None:
+        axes = dict(self.axes)
+        for at, axis in other.axes.items():
+            known = axes.get(at)
+            if known is not None and known.count != axis.count:
+                return None
+            axes[at] = Axis(axis.factor + known.factor, axis.count) if known else axis
+        return Index(self.base + other.base, axes, max(self.rank, other.rank))
+
+    def scaled(self, factor: Sum) -> Index:
+        axes = {at: Axis(axis.factor * factor, axis.count) for at, axis in self.axes.items()}
+        return Index(self.base * factor, axes, self.rank)
+
+    def placed(self, kept: tuple[bool, ...]) -> Index | None:
+        """`index[:, None]`: `kept` says for each new dimension whether it is an old one."""
+        if sum(kept) != self.rank:
+            return None
+        places = [position - len(kept) for position, old in enumerate(kept) if old]
+        axes = {places[at + self.rank]: axis for at, axis in self.axes.items()}
+        return Index(self.base, axes, len(kept))
+
+    def clipped(self, clips: Clips) -> Index:
+        """The index where a mask leaves of each axis what `clips` says."""
+        base, axes = self.base, dict(self.axes)
+        for at, axis in self.axes.items():
+            clip = clips.get(at)
+            if clip is not None:
+                base = base + axis.factor * clip.start
+                axes[at] = replace(axis, count=clip.count)
+        return Index(base, axes, self.rank)
+
+
+def arange(start: Sum, stop: Sum) -> Index:
+    return Index(start, {-1: Axis(Sum(1), stop - start)}, 1)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """What a mask leaves of an axis."""
+
+    start: Sum
+    count: Sum
+
+
+Clips = dict[int, Clip]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Conditions `index <= 0`, all of which must hold."""
+
+    below: tuple[Index, ...]
+
+    def __and__(self, other: Mask) -> Mask:
+        return Mask((*self.below, *other.below))
+
+    def clips(self) -> tuple[Clips, list[Sum]] | None:
+        """What is left of each axis, and sums that must not be positive for anything to be left; None where that is
+        no rectangle."""
+        starts: dict[int, list[Sum]] = {}
+        ends: dict[int, list[Sum]] = {}
+        counts: dict[int, Sum] = {}
+        conditions = []
+        for index in self.below:
+            moving = {at: axis for at, axis in index.axes.items() if axis.factor != Sum()}
+            if not moving:
+                conditions.append(index.base)
+                continue
+            if len(moving) > 1:
+                return None
+            ((at, axis),) = moving.items()
+            if not axis.factor.is_number:
+                return None
+            counts[at] = axis.count
+            factor = axis.factor.number
+            if factor > 0:  # factor * x + base <= 0
+                ends.setdefault(at, []).append(_divided(-index.base, factor) + 1)
+            else:
+                starts.setdefault(at, []).append(_divided(index.base + (-factor - 1), -factor))
+        clips = {}
+        for at, count in counts.items():
+            first = [Sum(0), *starts.get(at, [])]
+            start = _joined("max", first)
+            end = _joined("min", [count, *ends.get(at, [])])
+            clips[at] = Clip(start, end - start)
+        return clips, conditions
+
+
+def _divided(value: Sum, factor: int) -> Sum:
+    if factor == 1:
+        return value
+    if value.is_number:
+        return Sum(value.number // factor)
+    return Sum(0, {f"{value.atom} // {factor}": 1})
+
+
+def _joined(function: str, values: list[Sum]) -> Sum:
+    """The smallest or largest of sums."""
+    unique = list({value.text: value for value in values}.values())
+    numbers = [value.number for value in unique if value.is_number]
+    others = [value for value in unique if not value.is_number]
+    if not others:
+        return Sum(min(numbers) if function == "min" else max(numbers))
+    known = [Sum(min(numbers) if function == "min" else max(numbers))] if numbers else []
+    if len(others) + len(known) == 1:
+        return others[0]
+    return Sum(0, {f"{function}({', '.join(value.text for value in (*known, *others))})": 1})

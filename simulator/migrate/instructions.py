@@ -1,0 +1,222 @@
+"""Instructions of `nki.isa`, which returned tiles up to 0.1 and write to `dst` since 0.2.
+
+Source: the API pages and migration guides of NKI (nki/migration/index.rst) and its release notes.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from .context import Context, Result, Tensor
+from .expressions import Expressions
+from .indices import Clips, Mask
+from .notes import CHECK, CannotError
+from .views import View, clip_whole
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction of the first NKI: its parameters in their order, and what it returned.
+
+    `like` is the operand whose shape, and without dtype= whose data type, the result had. `reduces`: what a mask leaves
+    out changes the rest of the result. `operators`: parameters that are operators. `tiles`: those that are tiles.
+    """
+
+    parameters: tuple[str, ...]
+    like: str
+    tiles: tuple[str, ...]
+    operators: tuple[str, ...] = ()
+    reduces: bool = False
+    region: str = "sbuf"
+    dtype: str = ""  # of the result, whatever the operand's
+    renamed: dict[str, str] = field(default_factory=dict)
+
+
+def _of(parameters: str, like: str, tiles: str, operators: str = "", **options: object) -> Instruction:
+    return Instruction(tuple(parameters.split()), like, tuple(tiles.split()), tuple(operators.split()), **options)  # type: ignore[arg-type]
+
+
+INSTRUCTIONS: dict[str, Instruction] = {
+    "activation": _of("op data bias scale reduce_op reduce_res reduce_cmd", "data", "data bias scale", "op reduce_op"),
+    "activation_reduce": _of(
+        "op data reduce_op reduce_res bias scale", "data", "data bias scale reduce_res", "op reduce_op", reduces=True
+    ),
+    "tensor_tensor": _of("data1 data2 op", "data1", "data1 data2", "op"),
+    "tensor_scalar": _of(
+        "data op0 operand0 reverse0 op1 operand1 reverse1", "data", "data operand0 operand1", "op0 op1"
+    ),
+    "scalar_tensor_tensor": _of(
+        "data op0 operand0 op1 operand1 reverse0 reverse1", "data", "data operand0 operand1", "op0 op1"
+    ),
+    "tensor_tensor_scan": _of(
+        "data0 data1 initial op0 op1 reverse0 reverse1", "data0", "data0 data1 initial", "op0 op1", reduces=True
+    ),
+    "tensor_scalar_reduce": _of(
+        "data op0 operand0 reduce_op reduce_res reverse0",
+        "data",
+        "data operand0 reduce_res",
+        "op0 reduce_op",
+        reduces=True,
+    ),
+    "tensor_copy": _of("src", "src", "src"),
+    "reciprocal": _of("data", "data", "data"),
+    "dropout": _of("data prob", "data", "data prob"),
+    "tensor_reduce": _of("op data axis", "data", "data", "op", reduces=True),
+    "tensor_partition_reduce": _of("op data", "data", "data", "op", reduces=True),
+    "bn_stats": _of("data", "data", "data", reduces=True),
+    "bn_aggr": _of("data", "data", "data", reduces=True),
+    "max8": _of("src", "src", "src", reduces=True),
+    "nc_find_index8": _of("data vals", "vals", "data vals", reduces=True, dtype="uint32"),
+    "nc_match_replace8": _of("data vals imm dst_idx", "data", "data vals dst_idx", reduces=True),
+    "sequence_bounds": _of("segment_ids", "segment_ids", "segment_ids", reduces=True),
+    "local_gather": _of(
+        "src_buffer index num_elem_per_idx num_valid_indices", "src_buffer", "src_buffer index", reduces=True
+    ),
+    "range_select": _of(
+        "on_true_tile comp_op0 comp_op1 bound0 bound1 reduce_cmd reduce_res reduce_op range_start on_false_value",
+        "on_true_tile",
+        "on_true_tile bound0 bound1 reduce_res",
+        "comp_op0 comp_op1 reduce_op",
+        reduces=True,
+    ),
+    "nc_matmul": _of(
+        "stationary moving is_stationary_onezero is_moving_onezero is_transpose tile_position tile_size",
+        "moving",
+        "stationary moving",
+        reduces=True,
+        region="psum",
+    ),
+    "dma_transpose": _of("src axes", "src", "src", reduces=True),
+    "nc_transpose": _of("data engine", "data", "data", region="psum"),
+}
+IN_PLACE = {  # that had a dst already: positional parameters of the first NKI
+    "dma_copy": (),
+    "tensor_copy_predicated": (),
+    "select_reduce": (),
+    "nc_stream_shuffle": ("src", "dst", "shuffle_mask"),
+}
+GONE = {
+    "builtin_custom_op": "there is no replacement",
+    "tensor_copy_dynamic_src": "use nisa.tensor_copy with src=t.ap(..., scalar_offset=...)",
+    "tensor_copy_dynamic_dst": "use nisa.tensor_copy with dst=t.ap(..., scalar_offset=...)",
+}
+
+
+def keywords_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
+    """The arguments of a call by their names, in the order in which they stand."""
+    if any(isinstance(argument, ast.Starred) for argument in call.args) or any(k.arg is None for k in call.keywords):
+        raise CannotError("arguments that are expanded (*args, **kwargs)")
+    if len(call.args) > len(parameters):
+        raise CannotError(f"more positional arguments than {', '.join(parameters)}")
+    found = dict(zip(parameters, call.args))
+    found.update({str(keyword.arg): keyword.value for keyword in call.keywords})
+    return found
+
+
+class Operands:
+    """The operands of one call, clipped as its mask says."""
+
+    def __init__(self, expressions: Expressions, mask: ast.expr | None) -> None:
+        self._expressions = expressions
+        self.ctx = expressions.ctx
+        self.clips: Clips = {}
+        self.condition = ""
+        if mask is None or (isinstance(mask, ast.Constant) and mask.value is None):
+            return
+        result = expressions.rewrite(mask)
+        value = result.value
+        if value is None:  # a condition of Python
+            plain = result.text.isidentifier()  # it may be None, which is no mask
+            self.condition = f"({result.text} is None or {result.text})" if plain else result.text
+            return
+        if not isinstance(value, Mask):
+            raise CannotError(f"mask={ast.unparse(mask)} is no condition on index arrays that is told here")
+        found = value.clips()
+        if found is None:
+            raise CannotError("the mask leaves no rectangle: select with nisa.affine_select, or loop over the rows")
+        self.clips, conditions = found
+        unmet = [sum_ for sum_ in conditions if not (sum_.is_number and sum_.number <= 0)]
+        self.condition = " and ".join(f"{sum_.text} <= 0" for sum_ in unmet)
+
+    def view(self, node: ast.expr, clips: Clips | None = None) -> View:
+        """An operand, as a part of a tensor or whole."""
+        clips = self.clips if clips is None else clips
+        if isinstance(node, ast.Subscript):
+            base = self._expressions.rewrite(node.value)
+            if base.tensor is not None or self._expressions._takes_indices(node):
+                return self._expressions.view(node, clips)
+        result = self.named(node)
+        if clips:
+            return clip_whole(result, clips)
+        tensor = result.tensor or Tensor()
+        return View(result.text, tensor, tensor.shape, tensor.shape)
+
+    def named(self, node: ast.expr) -> Result:
+        """An operand that can be mentioned twice: a computation gets a name first."""
+        result = self._expressions.rewrite(node)
+        if result.tensor is None or isinstance(node, (ast.Name, ast.Subscript)) or result.text.isidentifier():
+            return result
+        return name(self.ctx, result)
+
+
+def name(ctx: Context, result: Result) -> Result:
+    """A tensor that an expression computes, under a name of its own."""
+    _may_hoist(ctx)
+    fresh = ctx.fresh()
+    ctx.emit(f"{fresh} = {result.text}")
+    return Result(fresh, result.value)
+
+
+def allocate(ctx: Context, expressions: Expressions, shape: str, dtype: str, region: str) -> Result:
+    """A new tile, under the name that the statement assigns or one of its own."""
+    _may_hoist(ctx)
+    fresh = expressions.target or ctx.fresh()
+    expressions.target = ""
+    ctx.emit(f"{fresh} = {ctx.nl}.ndarray({shape}, dtype={dtype}, buffer={ctx.nl}.{region})")
+    extents = _extents(shape)
+    return Result(fresh, Tensor(region, dtype, extents))
+
+
+def _may_hoist(ctx: Context) -> None:
+    if ctx.no_hoisting:
+        raise CannotError(f"an instruction inside of {ctx.no_hoisting}, where no dst can be allocated before it")
+
+
+def _extents(shape: str) -> tuple[str, ...] | None:
+    node = ast.parse(shape, mode="eval").body
+    if isinstance(node, ast.Tuple) and not any(isinstance(element, ast.Starred) for element in node.elts):
+        return tuple(ast.unparse(element) for element in node.elts)
+    return None
+
+
+def shape_text(shape: tuple[str, ...]) -> str:
+    return f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
+
+
+def shape_of(view: View) -> str:
+    """The full shape of an operand as text."""
+    return shape_text(view.full) if view.full is not None else f"{view.text}.shape"
+
+
+def dtype_of(view: View) -> str:
+    """The data type of an operand as text."""
+    if view.tensor.dtype:
+        return view.tensor.dtype
+    base = view.text.removeprefix("stretched(").split(",")[0].split("[")[0].split(".ap(")[0]
+    return f"{base}.dtype"
+
+
+def emit_call(ctx: Context, operands: Operands, text: str) -> None:
+    """An instruction, under the condition of its mask."""
+    _may_hoist(ctx)
+    if operands.condition:
+        ctx.emit(f"if {operands.condition}:\n    {text}")
+    else:
+        ctx.emit(text)
+
+
+def warn_fresh_mask(ctx: Context, operands: Operands) -> None:
+    """Nothing: what a mask leaves out of a fresh tile was undefined, and may be anything."""
+    if operands.condition:
+        ctx.add(CHECK, "the mask has a condition that is no index: the instruction runs under it")

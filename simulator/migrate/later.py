@@ -1,0 +1,98 @@
+"""Calls of NKI 0.2 to 0.6, which write to `dst` already: arguments that were renamed or removed, integers for enums."""
+
+from __future__ import annotations
+
+import ast
+
+from ..nki.api import table
+from ..nki.dialect import ENUMS
+from .context import Result
+from .expressions import Expressions
+from .notes import CHECK, CannotError
+
+RANGES = frozenset(f"nki.language.{name}" for name in ("affine_range", "sequential_range", "static_range"))
+REGIONS = ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm")
+RENAMED = {
+    ("nki.isa.nc_matmul", "is_moving_zero"): "is_moving_onezero",
+    ("nki.collectives.collective_permute_implicit", "num_channels"): "channel_ids",
+}
+DROPPED = {
+    ("nki.isa.dma_copy", "unique_indices"): "it belongs to nisa.dma_compute",
+    ("nki.isa.nc_matmul", "psumAccumulateFlag"): "the first product that a region of PSUM gets overwrites",
+    ("nki.collectives.collective_permute_implicit_current_processing_rank_id", "num_channels"): "",
+}
+
+
+def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
+    """A call as it is today; None where it means the same."""
+    if dotted in RANGES:
+        return loop_range(ex, node)
+    if not dotted.startswith("nki.") or not any(_is_old(dotted, keyword) for keyword in node.keywords):
+        return None
+    arguments = [ex.rewrite(argument).text for argument in node.args]
+    for keyword in node.keywords:
+        arguments += _argument(ex, dotted, keyword)
+    return Result(f"{ex.module_name(dotted, ex.ctx.source.of(node.func))}({', '.join(arguments)})")
+
+
+def loop_range(ex: Expressions, node: ast.Call) -> Result:
+    """A loop over numbers is one of Python's range since NKI 0.7."""
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    bounds = [*node.args, *(given[each] for each in ("start", "stop", "step") if each in given)]
+    for each in given:
+        if each not in ("start", "stop", "step"):
+            ex.ctx.add(CHECK, f"{each}= of a loop is left out: the compiler orders instructions by their dependencies")
+    return Result(f"range({', '.join(ex.rewrite(bound).text for bound in bounds)})")
+
+
+def _is_old(dotted: str, keyword: ast.keyword) -> bool:
+    name = str(keyword.arg)
+    key = (dotted, name)
+    special = key in (("nki.isa.register_move", "imm"), ("nki.isa.sendrecv", "use_gpsimd_dma"))
+    named = name == "buffer" and isinstance(keyword.value, ast.Constant) and keyword.value.value in REGIONS
+    return (
+        key in RENAMED or key in DROPPED or special or named or (name in ENUMS and _number(keyword.value) is not None)
+    )
+
+
+def _number(node: ast.expr) -> int | None:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if type(value) is int else None
+
+
+def _argument(ex: Expressions, dotted: str, keyword: ast.keyword) -> list[str]:
+    """An argument as text; none where it is left out."""
+    if keyword.arg is None:
+        return [f"**{ex.rewrite(keyword.value).text}"]
+    key, nisa = (dotted, keyword.arg), ex.ctx.nisa
+    if key in DROPPED:
+        reason = f": {DROPPED[key]}" if DROPPED[key] else ""
+        ex.ctx.add(CHECK, f"{keyword.arg}= is left out{reason}")
+        return []
+    if keyword.arg == "buffer" and isinstance(keyword.value, ast.Constant) and keyword.value.value in REGIONS:
+        return [f"buffer={ex.ctx.nl}.{keyword.value.value}"]
+    text = ex.rewrite(keyword.value).text
+    if key == ("nki.isa.register_move", "imm"):
+        return [f"src={nisa}.register_alloc({text})"]
+    if key == ("nki.isa.sendrecv", "use_gpsimd_dma"):
+        if not isinstance(keyword.value, ast.Constant):
+            raise CannotError("use_gpsimd_dma that is no constant: use dma_engine=nisa.dma_engine.gpsimd_dma")
+        return [f"dma_engine={nisa}.dma_engine.gpsimd_dma"] if keyword.value.value else []
+    return [f"{RENAMED.get(key, keyword.arg)}={enumerated(ex, keyword.arg, keyword.value) or text}"]
+
+
+def enumerated(ex: Expressions, parameter: str, node: ast.expr) -> str:
+    """The member of an enumeration that an integer stood for, "" where an argument is none."""
+    number = _number(node)
+    return f"{ex.ctx.nisa}.{_member(parameter, number)}" if parameter in ENUMS and number is not None else ""
+
+
+def _member(parameter: str, number: int) -> str:
+    """ "dge_mode.swdge": the member of an enumeration that an integer stood for."""
+    enumeration = ENUMS[parameter].removeprefix("nisa.")
+    for entry in table("0.7")["classes"]:
+        if entry["module"] == "nki.isa" and entry["name"] == enumeration:
+            for each in entry["members"]:
+                if each["value"] == str(number):
+                    return f"{enumeration}.{each['name']}"
+    raise CannotError(f"{parameter}={number}: no member of {ENUMS[parameter]} has that number")

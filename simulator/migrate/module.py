@@ -1,0 +1,331 @@
+"""A whole file: its imports, every function that uses NKI, and the code around them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from . import device_loops, grids, imports
+from .additions import with_support
+from .context import Context, Function, Source, Tensor, Value
+from .host import Host
+from .layout import wrapped
+from .names import Names
+from .notes import CANNOT, MARK, CannotError, Note, Notes
+from .statements import Statements
+from .uses import accumulators_of, ranks_of, registers_of, tensor_uses
+
+_CODE = cst.Module([])
+PASSES = 3  # what functions are given and return is told by the ones before the last
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A migrated file: its text, and what was done and could not be done, by line of the old one."""
+
+    text: str
+    notes: tuple[Note, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if nothing is left to be done by hand."""
+        return not any(note.kind == CANNOT for note in self.notes)
+
+
+def code_of(node: cst.CSTNode) -> str:
+    return _CODE.code_for_node(node)
+
+
+class Migrator:
+    """The migration of one file."""
+
+    def __init__(self, text: str) -> None:
+        self._tree = ast.parse(text)
+        try:
+            wrapper = MetadataWrapper(cst.parse_module(text))
+        except cst.ParserSyntaxError as error:  # of a Python that libcst does not know yet
+            raise SyntaxError(error.message, ("<source>", error.raw_line, error.raw_column, None)) from None
+        self._module = wrapper.module
+        self._positions = wrapper.resolve(PositionProvider)
+        self._names = Names(self._tree)
+        self._functions: dict[str, Function] = {}
+        self._trees: dict[int, ast.FunctionDef] = {}
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.FunctionDef):
+                parameters = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+                self._functions[node.name] = Function(node.name, parameters, False)
+                self._trees[node.lineno] = node
+        self._taken = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
+        self._failed: set[str] = set()  # functions in which something is left to be done
+
+    def migrate(self) -> Migration:
+        """The file in NKI 0.7."""
+        for _ in range(PASSES):
+            self._begin()
+            body = self._statements(self._module.body, None)
+        module = self._module.with_changes(body=body)
+        host = Host(self._names, self._notes, self._programs, self._line)
+        module = module.visit(host)
+        module = with_support(module, self._names, self._support)
+        return Migration(module.code, tuple(sorted(self._notes.notes)))
+
+    def _begin(self) -> None:
+        self._notes = Notes()
+        self._support: set[str] = set()
+        self._left: list[cst.EmptyLine] = []  # comments of statements that nothing is left of
+        self._programs: dict[str, int] = {}
+        self._decorators = imports.Decorators(self._names, self._notes)
+
+    # Statements
+
+    def _line(self, node: cst.CSTNode) -> int:
+        found: Any = self._positions.get(node)
+        return int(found.start.line) if found is not None else 0
+
+    def _statements(self, body: Sequence[cst.CSTNode], ctx: Context | None) -> list[Any]:
+        found: list[Any] = []
+        for statement in body:
+            self._left, left = [], self._left
+            new = self._statement(statement, ctx)
+            if new and left:
+                new[0] = new[0].with_changes(leading_lines=[*left, *new[0].leading_lines])
+            elif left:
+                self._left = [*left, *self._left]
+            found.extend(new)
+        return found
+
+    def _statement(self, node: Any, ctx: Context | None) -> list[Any]:
+        if isinstance(node, cst.SimpleStatementLine):
+            return self._simple(node, ctx)
+        if isinstance(node, cst.FunctionDef):
+            return [self._function(node, ctx)]
+        if isinstance(node, cst.For) and ctx is not None:
+            return self._for(node, ctx)
+        if isinstance(node, cst.While) and ctx is not None:
+            return self._while(node, ctx)
+        if isinstance(node, cst.If) and ctx is not None:
+            return self._if(node, ctx)
+        changes = {
+            name: self._suite(part, ctx)
+            for name in ("body", "orelse", "finalbody")
+            if (part := getattr(node, name, None)) is not None
+        }
+        if hasattr(node, "handlers"):
+            changes["handlers"] = [each.with_changes(body=self._suite(each.body, ctx)) for each in node.handlers]
+        return [node.with_changes(**changes)]
+
+    def _suite(self, node: Any, ctx: Context | None) -> Any:
+        if isinstance(node, cst.IndentedBlock):
+            body = self._statements(node.body, ctx)
+            return node.with_changes(body=body or [cst.parse_statement("pass")])
+        if isinstance(node, (cst.Else, cst.Finally)):
+            return node.with_changes(body=self._suite(node.body, ctx))
+        if isinstance(node, cst.If):
+            found = self._statement(node, ctx)
+            return found[-1]
+        if isinstance(node, cst.SimpleStatementSuite) and ctx is not None:
+            line = cst.SimpleStatementLine(body=node.body)
+            changed = self._simple(line, ctx, self._line(node))
+            return node if changed == [line] else cst.IndentedBlock(body=changed or [cst.parse_statement("pass")])
+        return node
+
+    def _simple(self, node: cst.SimpleStatementLine, ctx: Context | None, line: int = 0) -> list[Any]:
+        if any(imports.is_old(small) for small in node.body):
+            lines = [new for small in node.body for new in self._import_lines(small)]
+            return self._replaced(node, lines)
+        if ctx is None:
+            return [] if self._is_alias(node) else [node]
+        line = line or self._line(node)
+        code = code_of(node.with_changes(leading_lines=[], trailing_whitespace=cst.TrailingWhitespace())).strip("\n")
+        ctx.line = line
+        ctx.source = Source(code)
+        lines, changed = [], False
+        for small, parsed in zip(node.body, ast.parse(code).body):
+            try:
+                found = ctx.statements.migrate(parsed)
+            except Exception as error:  # whatever a strange construct trips over is left to the author
+                if not isinstance(error, CannotError):
+                    error = CannotError("a construct that the migration does not know")
+                self._failed.add(ctx.function.name if ctx.function else "")
+                ctx.add(CANNOT, str(error))
+                found = [f"{MARK}{error}", code_of(small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT))]
+            if found == [] and ctx.keeps:
+                found = None
+            changed |= found is not None
+            lines += found if found is not None else [code_of(small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT))]
+        return self._replaced(node, lines) if changed else [node]
+
+    def _is_alias(self, node: cst.SimpleStatementLine) -> bool:
+        """True of `nki_jit = nki.trace`, a name for what is gone."""
+        value = node.body[0].value if len(node.body) == 1 and isinstance(node.body[0], cst.Assign) else None
+        text = imports.dotted_of(value)
+        dotted = self._names.dotted(ast.parse(text, mode="eval").body) if text else ""
+        return dotted in imports.GONE or dotted.startswith(imports.DROPPED)
+
+    def _import_lines(self, small: cst.BaseSmallStatement) -> list[str]:
+        return imports.lines_of(small) if imports.is_old(small) else [code_of(small)]
+
+    def _replaced(self, node: cst.SimpleStatementLine, lines: list[str]) -> list[Any]:
+        """Lines in place of a statement, with its comments."""
+        unique = (
+            list(dict.fromkeys(lines))
+            if lines and all(line.startswith(("import", "from")) for line in lines)
+            else lines
+        )
+        parsed = cst.parse_module("".join(f"{wrapped(line)}\n" for line in unique))
+        body: list[Any] = list(parsed.body)
+        comments = [line for line in node.leading_lines if line.comment is not None]
+        if not body:
+            self._left += node.leading_lines if comments else []
+            return []
+        first = body[0]
+        body[0] = first.with_changes(leading_lines=[*node.leading_lines, *parsed.header, *first.leading_lines])
+        trailing = node.trailing_whitespace
+        if trailing.comment is not None and isinstance(body[-1], cst.SimpleStatementLine):
+            body[-1] = body[-1].with_changes(trailing_whitespace=trailing)
+        return body
+
+    # Compound statements
+
+    def _expression(self, node: cst.BaseExpression, ctx: Context) -> cst.BaseExpression:
+        """An expression of a header; the lines before it are left in ctx.lines."""
+        ctx.lines.clear()
+        ctx.statements.ex.begin()
+        code = code_of(node)
+        try:
+            text = ctx.statements.ex.text(code).text
+        except CannotError as error:
+            ctx.lines.clear()
+            ctx.add(CANNOT, str(error))
+            self._failed.add(ctx.function.name if ctx.function else "")
+            return node
+        same = (
+            ast.dump(ast.parse(text, mode="eval")) == ast.dump(ast.parse(code.strip(), mode="eval")) if text else True
+        )
+        return node if same else cst.parse_expression(text)
+
+    def _before(self, ctx: Context, node: Any) -> tuple[list[Any], Any]:
+        """The lines that a header needs before it, and the statement with the comments that are left for it."""
+        if not ctx.lines:
+            return [], node
+        line = cst.SimpleStatementLine(body=[cst.Pass()], leading_lines=node.leading_lines)
+        lines = self._replaced(line, list(ctx.lines))
+        ctx.lines.clear()
+        return lines, node.with_changes(leading_lines=[])
+
+    def _for(self, node: cst.For, ctx: Context) -> list[Any]:
+        line = ctx.line = self._line(node)
+        target, iterated = code_of(node.target), ast.parse(code_of(node.iter).strip(), mode="eval").body
+        for name in ast.walk(ast.parse(target.strip(), mode="eval")):
+            if isinstance(name, ast.Name):
+                ctx.scope[name.id] = None
+        called = ctx.names.dotted(iterated.func) if isinstance(iterated, ast.Call) else ""
+        iterator = self._expression(node.iter, ctx)
+        before, node = self._before(ctx, node)
+        if isinstance(iterated, ast.Call) and isinstance(iterated.func, (ast.Name, ast.Attribute)):
+            ctx.loops[target.strip()] = ast.unparse(iterated.args[0]) if len(iterated.args) > 1 else "0"
+        outer, ctx.in_loop = ctx.in_loop, True
+        body = self._suite(node.body, ctx)
+        ctx.in_loop = outer
+        changed = node.with_changes(iter=iterator, body=body, orelse=self._suite(node.orelse, ctx))
+        if called == "nki.language.dynamic_range":
+            return [*before, *self._device_loop(device_loops.counted, changed, ctx, line)]
+        return [*before, changed]
+
+    def _while(self, node: cst.While, ctx: Context) -> list[Any]:
+        line = ctx.line = self._line(node)
+        test = self._expression(node.test, ctx)
+        before, node = self._before(ctx, node)
+        changed = node.with_changes(test=test, body=self._suite(node.body, ctx))
+        if code_of(node.test).strip() in ctx.registers:
+            return [*before, *self._device_loop(device_loops.conditional, changed, ctx, line)]
+        return [*before, changed]
+
+    def _device_loop(self, rewrite: Any, node: Any, ctx: Context, line: int) -> list[Any]:
+        ctx.line = line
+        try:
+            device_loops.refuse_carried(ctx.tree, line, ctx)
+            lines, body = rewrite(node, ctx)
+        except CannotError as error:
+            ctx.add(CANNOT, str(error))
+            comment = cst.EmptyLine(comment=cst.Comment(f"{MARK}{error}"))
+            return [node.with_changes(leading_lines=[*node.leading_lines, comment])]
+        function = cst.parse_statement(lines[0] + "\n    pass")
+        assert isinstance(function, cst.FunctionDef)
+        function = function.with_changes(body=body, leading_lines=node.leading_lines)
+        return [function, cst.parse_statement(lines[1])]
+
+    def _if(self, node: cst.If, ctx: Context) -> list[Any]:
+        ctx.line = self._line(node)
+        test = self._expression(node.test, ctx)
+        before, node = self._before(ctx, node)
+        body = self._suite(node.body, ctx)
+        orelse = self._suite(node.orelse, ctx) if node.orelse is not None else None
+        return [*before, node.with_changes(test=test, body=body, orelse=orelse)]
+
+    # Functions
+
+    def _function(self, node: cst.FunctionDef, outer: Context | None) -> cst.FunctionDef:
+        line = self._line(node)
+        tree = next((t for n, t in self._trees.items() if n >= line and t.name == node.name.value), None)
+        node = node.with_changes(params=imports.without_old_annotations(node.params, self._names))
+        if node.returns is not None:
+            node = node.with_changes(returns=imports.without_old_annotations(node.returns, self._names))
+        if tree is None or not (outer is not None or self._uses_nki(tree)):
+            return node.with_changes(body=self._suite(node.body, None))
+        is_kernel = self._decorators.is_kernel(node)
+        ctx = self._context(tree, outer, is_kernel)
+        node = self._decorators.migrate(node, line) if is_kernel else node
+        body = self._suite(node.body, ctx)
+        self._support |= ctx.support
+        node = node.with_changes(body=body)
+        if ctx.programs:
+            self._programs[tree.name] = ctx.programs
+            node = self._over_grid(node, ctx)
+        return node
+
+    def _over_grid(self, node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
+        try:
+            return grids.over_programs(node, ctx)
+        except CannotError as error:
+            ctx.line = self._line(node)
+            ctx.add(CANNOT, str(error))
+            comment = cst.EmptyLine(comment=cst.Comment(f"{MARK}{error}"))
+            return node.with_changes(leading_lines=[*node.leading_lines, comment])
+
+    def _uses_nki(self, tree: ast.FunctionDef) -> bool:
+        return any(
+            self._names.dotted(node).startswith(("nki.language.", "nki.isa."))
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Attribute, ast.Name))
+        )
+
+    def _context(self, tree: ast.FunctionDef, outer: Context | None, is_kernel: bool) -> Context:
+        ctx = Context(self._names, self._notes, self._functions, self._functions[tree.name], taken=self._taken)
+        ctx.support, ctx.tree = self._support, tree
+        ctx.statements = Statements(ctx)
+        ctx.keeps = tree.name in self._failed
+        scope: dict[str, Value] = dict(outer.scope) if outer is not None else {}
+        given = self._functions[tree.name].given
+        tensors, ranks = tensor_uses(tree, self._names), ranks_of(tree)
+        for name in self._functions[tree.name].parameters:
+            known = given.get(name)
+            if known is None and name in tensors and self._names.is_first_dialect:
+                known = Tensor("hbm" if is_kernel or name in tensors["hbm of"] else "")
+            scope[name] = _with_dtype(known, name, ranks.get(name, 0))
+        ctx.scope = scope
+        ctx.ranks = ranks
+        ctx.registers = registers_of(tree, self._names)
+        ctx.accumulators = accumulators_of(tree, self._names)
+        return ctx
+
+
+def _with_dtype(value: Value, name: str, rank: int) -> Value:
+    if isinstance(value, Tensor) and not value.dtype:
+        return Tensor(value.region, f"{name}.dtype", value.shape, value.blocks, rank)
+    return value

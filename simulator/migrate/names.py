@@ -1,0 +1,120 @@
+"""What the names of a file mean: modules of NKI and NumPy under the aliases that the file gives them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+OLD_PACKAGE = "neuronxcc"
+NUMPY_OPERATORS = {  # NumPy's functions as operators of instructions, and NKI's
+    **{name: name for name in ("add", "subtract", "multiply", "maximum", "minimum", "power", "exp", "log", "sqrt")},
+    **{name: name for name in ("tanh", "sin", "square", "abs", "sign", "equal", "not_equal", "greater", "less")},
+    **{name: name for name in ("greater_equal", "less_equal", "logical_and", "logical_or", "logical_xor", "invert")},
+    **{name: name for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "reciprocal")},
+    "max": "maximum",
+    "amax": "maximum",
+    "min": "minimum",
+    "amin": "minimum",
+    "sum": "add",
+    "prod": "multiply",
+    "absolute": "abs",
+    "copy": "copy",
+    "divide": "divide",
+}
+REDUCTIONS = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # functions of tiles as operators
+NUMPY_DTYPES = {
+    **{name: name for name in ("float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32")},
+    "bool_": "bool_",
+    "int64": "int64",
+}
+
+
+FIRST_DIALECT = frozenset(f"nki.language.{name}" for name in ("arange", "mgrid", "par_dim", "loop_reduce"))
+
+
+class Names:
+    """The aliases of a file. `nl` and `nisa` are what it calls nki.language and nki.isa."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._meaning: dict[str, str] = {}
+        self.imported: set[str] = set()  # dotted names that the file imports
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    self._bind(alias.asname or alias.name.split(".")[0], alias.name if alias.asname else "", alias.name)
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                for alias in node.names:
+                    dotted = f"{node.module}.{alias.name}"
+                    self._bind(alias.asname or alias.name, dotted, dotted)
+        for statement in tree.body:  # simulate_kernel = nki.simulate_kernel
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                dotted = self.dotted(statement.value) if isinstance(statement.value, ast.Attribute) else ""
+                if dotted.startswith("nki."):
+                    self._meaning[statement.targets[0].id] = dotted
+        self._definitions: dict[str, list[ast.FunctionDef]] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                self._definitions.setdefault(node.name, []).append(node)
+        self._has_index_arrays = any(
+            self.dotted(node) in FIRST_DIALECT for node in ast.walk(tree) if isinstance(node, (ast.Attribute, ast.Name))
+        )
+        self.nl = self._alias("nki.language", "nl")
+        self.nisa = self._alias("nki.isa", "nisa")
+
+    def _bind(self, name: str, dotted: str, imported: str) -> None:
+        self.imported.add(imported)
+        self._meaning[name] = modern(dotted or name)
+
+    def _alias(self, module: str, usual: str) -> str:
+        found = [name for name, dotted in self._meaning.items() if dotted == module]
+        return usual if usual in found or not found else found[0]
+
+    @property
+    def is_first_dialect(self) -> bool:
+        """True if the file imports the package of the first NKI, or uses what only that had."""
+        return any(name.split(".")[0] == OLD_PACKAGE for name in self.imported) or self._has_index_arrays
+
+    def dotted(self, node: ast.expr | None) -> str:
+        """The dotted name of a chain of attributes, "" where it is none of a known module."""
+        if isinstance(node, ast.Name):
+            return self._meaning.get(node.id, "")
+        if isinstance(node, ast.Attribute):
+            base = self.dotted(node.value)
+            return modern(f"{base}.{node.attr}") if base else ""
+        return ""
+
+    def mentioned_by(self, function: str) -> set[str]:
+        """Dotted names of known modules that functions or methods of the file with this name mention."""
+        return {
+            self.dotted(node)
+            for definition in self._definitions.get(function, ())
+            for node in ast.walk(definition)
+            if isinstance(node, (ast.Name, ast.Attribute))
+        }
+
+    def operator(self, node: ast.expr) -> str | None:
+        """An operator of instructions as NKI 0.7 names it: "nl.add" of np.add or nl.add; None for anything else."""
+        dotted = self.dotted(node)
+        module, _, name = dotted.rpartition(".")
+        if module == "numpy" and name in NUMPY_OPERATORS:
+            return f"{self.nl}.{NUMPY_OPERATORS[name]}"
+        if module == "nki.language":
+            return f"{self.nl}.{REDUCTIONS.get(name, name)}"
+        return None
+
+    def dtype(self, node: ast.expr) -> str | None:
+        """A dtype of NumPy as NKI 0.7 names it, None for anything else."""
+        module, _, name = self.dotted(node).rpartition(".")
+        return f"{self.nl}.{NUMPY_DTYPES[name]}" if module == "numpy" and name in NUMPY_DTYPES else None
+
+
+def modern(dotted: str) -> str:
+    """A dotted name without the package of the first NKI."""
+    if dotted == OLD_PACKAGE:
+        return ""
+    return dotted.removeprefix(f"{OLD_PACKAGE}.") if dotted.startswith(f"{OLD_PACKAGE}.nki") else dotted
+
+
+def stored(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names that are assigned in nodes."""
+    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

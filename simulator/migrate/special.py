@@ -1,0 +1,99 @@
+"""Instructions whose operands were index expressions: iota, affine_select, memset."""
+
+from __future__ import annotations
+
+import ast
+
+from .context import Result, Tensor
+from .expressions import Expressions, as_index
+from .indices import Index, Mask
+from .instructions import Operands, allocate, dtype_of, emit_call, keywords_of, name, shape_of
+from .notes import CannotError
+from .sums import Sum
+from .views import View
+
+
+def memset(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
+    """nisa.memset(shape, value, dtype)."""
+    given = keywords_of(call, ("shape", "value", "dtype"))
+    operands = Operands(ex, given.pop("mask", None))
+    value = ex.rewrite(given["value"]).text
+    if dst is None:
+        operands.clips = {}
+        shape = ex.rewrite(given["shape"]).text
+        made = allocate(ex.ctx, ex, shape, ex.rewrite(given["dtype"]).text, "sbuf")
+        dst = View(made.text, made.tensor or Tensor(), None, None)
+    emit_call(ex.ctx, operands, f"{ex.ctx.nisa}.memset(dst={dst.text}, value={value}{_engine(ex, given)})")
+    return Result(dst.text, dst.tensor)
+
+
+def _engine(ex: Expressions, given: dict[str, ast.expr]) -> str:
+    text = ex.rewrite(given["engine"]).text if "engine" in given else ""
+    return f", engine={text}" if text and not text.endswith("engine.unknown") else ""
+
+
+def _pattern(index: Index) -> tuple[str, str, str]:
+    """The pattern, offset and channel multiplier of an index as an affine sequence over a tile."""
+    rank = max(index.rank, 2)
+    first = index.axes.get(-rank)
+    pairs = []
+    for at in range(-rank + 1, 0):
+        axis = index.axes.get(at)
+        pairs.append(f"[{axis.factor.text}, {axis.count.text}]" if axis is not None else "[0, 1]")
+    return f"[{', '.join(pairs)}]", index.base.text, first.factor.text if first is not None else "0"
+
+
+def iota(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
+    """nisa.iota(expression, dtype)."""
+    given = keywords_of(call, ("expr", "dtype"))
+    operands = Operands(ex, given.pop("mask", None))
+    index = as_index(ex.rewrite(given["expr"]))
+    if index is None or not index.axes:
+        raise CannotError("nisa.iota of something else than index arrays")
+    rank = max(index.rank, 2)
+    pattern, offset, multiplier = _pattern(index)
+    if dst is None:
+        operands.clips = {}
+        extents = [index.axes[at].count.text if at in index.axes else "1" for at in range(-rank, 0)]
+        made = allocate(ex.ctx, ex, f"({', '.join(extents)})", ex.rewrite(given["dtype"]).text, "sbuf")
+        dst = View(made.text, made.tensor or Tensor(), None, None)
+    elif operands.clips:
+        raise CannotError("nisa.iota with a mask")
+    text = f"{ex.ctx.nisa}.iota(dst={dst.text}, pattern={pattern}, offset={offset}, channel_multiplier={multiplier})"
+    emit_call(ex.ctx, operands, text)
+    return Result(dst.text, dst.tensor)
+
+
+def affine_select(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
+    """nisa.affine_select(pred, on_true_tile, on_false_value)."""
+    given = keywords_of(call, ("pred", "on_true_tile", "on_false_value"))
+    operands = Operands(ex, given.pop("mask", None))
+    if operands.clips:
+        raise CannotError("nisa.affine_select with a mask")
+    predicate = ex.rewrite(given["pred"]).value
+    if not isinstance(predicate, Mask) or len(predicate.below) != 1:
+        raise CannotError("nisa.affine_select: pred is no single comparison of index arrays")
+    below = predicate.below[0].scaled(Sum(-1))  # -index >= 0
+    view = operands.view(given["on_true_tile"])
+    if view.tensor.region == "psum":  # to which GpSimd, which selects, has no path
+        copied = name(ex.ctx, Result(f"{ex.ctx.nl}.copy({view.text})", Tensor("sbuf", view.tensor.dtype, view.shape)))
+        view = View(copied.text, copied.tensor or Tensor(), view.shape, view.full)
+    rank = max(below.rank, 2)
+    if view.full is not None and len(view.full) == rank:
+        for at in range(-rank, 0):
+            axis = below.axes.get(at)
+            if at > -rank and axis is None and view.full[at] != "1":
+                raise CannotError("nisa.affine_select: pred leaves out a dimension of the tile")
+    pattern, offset, multiplier = _pattern(below)
+    dtype = given.get("dtype")
+    if dst is None:
+        asked = ex.rewrite(dtype).text if dtype is not None else dtype_of(view)
+        made = allocate(ex.ctx, ex, shape_of(view), asked, "sbuf")
+        dst = View(made.text, made.tensor or Tensor(), None, None)
+    other = ex.rewrite(given["on_false_value"]).text
+    text = (
+        f"{ex.ctx.nisa}.affine_select(dst={dst.text}, pattern={pattern}, channel_multiplier={multiplier}, "
+        f"offset={offset}, on_true_tile={view.text}, on_false_value={other}, cmp_op={ex.ctx.nl}.greater_equal)"
+    )
+    emit_call(ex.ctx, operands, text)
+    return Result(dst.text, dst.tensor)

@@ -1,0 +1,359 @@
+"""Statements of a function: each becomes the lines that mean the same in NKI 0.7; what needs no change is kept."""
+
+from __future__ import annotations
+
+import ast
+
+from .calls import call
+from .compute import instruction, matmul
+from .context import Container, Context, Result, Tensor
+from .expressions import Expressions
+from .indices import Clips, Index, Mask
+from .instructions import INSTRUCTIONS, Operands, emit_call, keywords_of
+from .instructions import name as named
+from .notes import CannotError
+from .tiles import OPERATORS, binary, function, operate
+from .views import View, clip_whole
+
+IN_PLACE_OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
+
+
+class Statements:
+    """The rewriter of simple statements. `migrate` gives the lines of one, or None where it stays as it is."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self.ex = Expressions(ctx, call, operate)
+
+    def migrate(self, node: ast.stmt) -> list[str] | None:
+        """The lines that replace a statement, [] where nothing is left of it, None where it stays."""
+        self.ctx.lines.clear()
+        self.ex.begin()
+        last = self._statement(node)
+        if last is None and not self.ctx.lines:
+            return None
+        return [*self.ctx.lines, *([last] if last else [])]
+
+    _dropped = False
+
+    def _statement(self, node: ast.stmt) -> str | None:
+        """What is left of the statement once the lines before it are emitted; None where nothing is, or has changed."""
+        self._dropped = False
+        if isinstance(node, ast.Assign):
+            return self._assign(node)
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            return self._annotated(node)
+        if isinstance(node, ast.AugAssign):
+            return self._augmented(node)
+        if isinstance(node, ast.Expr):
+            result = self.ex.rewrite(node.value)
+            return self._changed(node, enclosed(result.text) if result.text != "None" else "")
+        if isinstance(node, ast.Return):
+            if node.value is None:
+                return None
+            result = self.ex.rewrite(node.value)
+            if self.ctx.function is not None and result.tensor is not None:
+                self.ctx.function.returned = result.tensor
+            return self._changed(node, f"return {enclosed(result.text)}")
+        if isinstance(node, ast.Assert):
+            test = self.ex.rewrite(node.test)
+            message = f", {enclosed(self.ex.rewrite(node.msg).text)}" if node.msg is not None else ""
+            return self._changed(node, f"assert {enclosed(test.text)}{message}")
+        return None
+
+    def _changed(self, node: ast.stmt, text: str) -> str | None:
+        """The text, or None where it is that of the statement."""
+        if not text:
+            self._dropped = True
+            return ""
+        try:
+            same = ast.dump(ast.parse(text).body[0]) == ast.dump(node)
+        except SyntaxError:
+            raise CannotError(f"the statement comes out as {text}") from None
+        if same and self.ctx.lines:
+            return text
+        return None if same else text
+
+    # Assignments
+
+    def _annotated(self, node: ast.AnnAssign) -> str | None:
+        """`a: tensor[128, 512] = ...`: the annotation goes."""
+        assert node.value is not None
+        assigned = ast.Assign([node.target], node.value, lineno=node.lineno)
+        text = self._assign(assigned)
+        return text if text is not None or self._dropped or self.ctx.lines else None
+
+    def _assign(self, node: ast.Assign) -> str | None:
+        target = node.targets[0]
+        if len(node.targets) == 1 and isinstance(target, ast.Name):
+            return self._assign_name(node, target.id)
+        if len(node.targets) == 1 and isinstance(target, ast.Subscript):
+            written = self._destination(target)
+            if written is not None:
+                self._write(written, node.value, target)
+                self._dropped = True
+                return ""
+        if len(node.targets) == 1 and isinstance(target, (ast.Tuple, ast.List)):
+            return self._unpack(node, target)
+        result = self.ex.rewrite(node.value)
+        shown = [self.ex.rewrite(each).text for each in node.targets]
+        return self._changed(node, f"{' = '.join(shown)} = {enclosed(result.text)}")
+
+    def _assign_name(self, node: ast.Assign, name: str) -> str | None:
+        value = node.value
+        again = any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(value))
+        self.ex.target = "" if again else name
+        result = self.ex.rewrite(value)
+        self.ex.target = ""
+        self._learn(name, value, result)
+        if isinstance(result.value, (Index, Mask, tuple)):
+            self._dropped = True
+            return ""
+        if result.text == name:
+            self._dropped = True
+            return ""
+        return self._changed(node, f"{name} = {enclosed(result.text)}")
+
+    def _learn(self, name: str, value: ast.expr, result: Result) -> None:
+        known: object = result.value
+        if isinstance(known, Tensor) and result.text != name:
+            known = Tensor(known.region, known.dtype or f"{name}.dtype", known.shape, known.blocks)
+        if known is None and isinstance(value, (ast.List, ast.Dict, ast.ListComp, ast.DictComp)):
+            known = Container()
+        self.ctx.scope[name] = known  # type: ignore[assignment]
+        if isinstance(known, Tensor) and known.shape is not None:
+            self.ctx.ranks[name] = len(known.shape)
+
+    def _unpack(self, node: ast.Assign, target: ast.Tuple | ast.List) -> str | None:
+        value = node.value
+        if isinstance(value, ast.Attribute) and value.attr == "shape" and isinstance(value.value, ast.Name):
+            self.ctx.ranks[value.value.id] = len(target.elts)
+        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+            results = [self.ex.rewrite(element) for element in value.elts]
+            if any(isinstance(result.value, (Index, Mask)) for result in results):
+                return self._unpack_indices(target, results)
+        result = self.ex.rewrite(value)
+        if isinstance(result.value, tuple) and len(result.value) == len(target.elts):
+            for element, index in zip(target.elts, result.value):
+                if isinstance(element, ast.Name):
+                    self.ctx.scope[element.id] = index
+            self._dropped = True
+            return ""
+        for element in target.elts:
+            for part in ast.walk(element):
+                if isinstance(part, ast.Name):
+                    self.ctx.scope[part.id] = None
+        return self._changed(node, f"{self.ctx.source.of(target)} = {enclosed(result.text)}")
+
+    def _unpack_indices(self, target: ast.Tuple | ast.List, results: list[Result]) -> str:
+        left = []
+        for element, result in zip(target.elts, results):
+            if not isinstance(element, ast.Name):
+                raise CannotError("index arrays unpacked into something else than names")
+            self.ctx.scope[element.id] = result.value
+            if not isinstance(result.value, (Index, Mask)):
+                left.append((element.id, result.text))
+        self._dropped = True
+        return f"{', '.join(name for name, _ in left)} = {', '.join(text for _, text in left)}" if left else ""
+
+    # Writing into tiles
+
+    def _destination(self, target: ast.Subscript) -> View | None:
+        """The part of a tile that a subscript on the left side names; None of a container."""
+        base = self.ex.rewrite(target.value)
+        if isinstance(base.value, Container):
+            return None
+        if base.tensor is None and not self.ex._takes_indices(target):
+            return None
+        return self._part(target, {})
+
+    def _part(self, target: ast.expr, clips: Clips) -> View:
+        if isinstance(target, ast.Subscript):
+            base = self.ex.rewrite(target.value)
+            key = target.slice
+            if isinstance(key, ast.Constant) and key.value is Ellipsis and not clips:
+                tensor = base.tensor or Tensor()
+                return View(base.text, tensor, tensor.shape, tensor.shape)
+            return self.ex.view(target, clips)
+        result = self.ex.rewrite(target)
+        tensor = result.tensor or Tensor()
+        if clips:
+            return clip_whole(result, clips)
+        return View(result.text, tensor, tensor.shape, tensor.shape)
+
+    def _write(self, dst: View, value: ast.expr, target: ast.expr | None = None) -> None:
+        """Lines that put the value of an expression into a part of a tile."""
+        ctx = self.ctx
+        if isinstance(value, ast.Call):
+            dotted = ctx.names.dotted(value.func)
+            clipped = self._clipped(dst, value, target)
+            masked = Operands(self.ex, _mask_of(value))
+            if dotted == "nki.language.loop_reduce":
+                return self._loop_reduce(clipped, value)
+            if dotted == "nki.language.load":
+                function(self.ex, value, "load", clipped)
+                return None
+            op = dotted.removeprefix("nki.isa.")
+            if dotted in ("nki.isa.nc_matmul", "nki.isa.nc_transpose") and dst.tensor.region != "psum":
+                result = self.ex.rewrite(value)  # by way of PSUM, which the Tensor Engine writes to
+                if clipped is not dst:
+                    part = clip_whole(named(self.ctx, result), self._mask_clips(value))
+                    result = Result(part.text, part.tensor)
+                self._copy(clipped, result, masked.condition)
+                return None
+            if dotted.startswith("nki.isa.") and op == "nc_matmul":
+                given = keywords_of(value, INSTRUCTIONS["nc_matmul"].parameters)
+                operands = Operands(self.ex, given.pop("mask", None))
+                given.pop("dtype", None)
+                matmul(self.ex, operands, given, clipped, ", accumulate=False")
+                return None
+            if dotted.startswith("nki.isa.") and instruction(self.ex, value, op, clipped) is not None:
+                return None
+            if dotted.startswith("nki.") and (masked.clips or masked.condition):  # a function of tiles under a mask
+                result = self.ex.rewrite(value)
+                if masked.clips:
+                    result = Result(clip_whole(named(self.ctx, result), masked.clips).text, result.tensor)
+                return self._copy(clipped, result, masked.condition)
+        result = self.ex.rewrite(value)
+        self._copy(dst, result)
+        return None
+
+    _target: ast.expr | None = None
+
+    def _clipped(self, dst: View, value: ast.Call, target: ast.expr | None) -> View:
+        """The destination where a mask of the call leaves a part of it."""
+        clips = self._mask_clips(value)
+        node = target or self._target
+        return self._part(node, clips) if clips and node is not None else dst
+
+    def _mask_clips(self, value: ast.Call) -> Clips:
+        """What the mask of a call leaves of its result's axes."""
+        clips = Operands(self.ex, _mask_of(value)).clips
+        if self.ctx.names.dotted(value.func) == "nki.isa.nc_transpose":  # it is that of the operand
+            return {-3 - at: clip for at, clip in clips.items() if at in (-1, -2)}
+        return clips
+
+    def _copy(self, dst: View, result: Result, condition: str = "") -> None:
+        ctx = self.ctx
+        lines = f"if {condition}:\n    " if condition else ""
+        if result.tensor is None:
+            try:
+                number = ast.literal_eval(result.text)
+            except (ValueError, SyntaxError):
+                number = None
+            if isinstance(number, (int, float)):
+                ctx.emit(f"{lines}{ctx.nisa}.memset(dst={dst.text}, value={result.text})")
+                return
+            helper = ctx.needs("assign")
+            ctx.emit(f"{lines}{helper}({dst.text}, {result.text})")
+            return
+        if dst.tensor.region == "hbm" or result.tensor.region == "hbm":
+            ctx.emit(f"{lines}{ctx.nisa}.dma_copy(dst={dst.text}, src={result.text})")
+            return
+        ctx.emit(f"{lines}{ctx.nisa}.tensor_copy(dst={dst.text}, src={result.text})")
+
+    def _loop_reduce(self, dst: View, call: ast.Call) -> None:
+        """`t = nl.loop_reduce(x, op, loop_indices)`: the first turn copies, the others combine."""
+        ctx = self.ctx
+        given = keywords_of(call, ("x", "op", "loop_indices"))
+        operator = ctx.names.operator(given["op"]) or f"{ctx.nl}.add"
+        indices = given["loop_indices"]
+        names = indices.elts if isinstance(indices, (ast.List, ast.Tuple)) else [indices]
+        conditions = []
+        for each in names:
+            if not isinstance(each, ast.Name) or each.id not in ctx.loops:
+                raise CannotError("nl.loop_reduce over something else than the variables of loops around it")
+            conditions.append(f"{each.id} == {ctx.loops[each.id]}")
+        operands = Operands(self.ex, given.get("mask"))
+        source = operands.view(given["x"]).text
+        ctx.emit(
+            f"if {' and '.join(conditions)}:\n    {ctx.nisa}.tensor_copy(dst={dst.text}, src={source})\nelse:\n"
+            f"    {ctx.nisa}.tensor_tensor(dst={dst.text}, data1={dst.text}, data2={source}, op={operator})"
+        )
+
+    def _augmented(self, node: ast.AugAssign) -> str | None:
+        target = node.target
+        base = self.ex.rewrite(target if isinstance(target, ast.Name) else getattr(target, "value", target))
+        on_tile = base.tensor is not None or (isinstance(target, ast.Subscript) and self.ex._takes_indices(target))
+        if not on_tile:
+            result = self.ex.rewrite(node.value)
+            if result.tensor is not None and isinstance(target, ast.Name):
+                helper = self.ctx.needs("elementwise")
+                op = OPERATORS[type(node.op)]
+                return f"{target.id} = {helper}({self.ctx.nl}.{op}, {target.id}, {result.text})"
+            if isinstance(result.value, Index) and isinstance(target, ast.Name):
+                raise CannotError("an index array that is changed in place")
+            symbol = (
+                ast.unparse(ast.AugAssign(target, node.op, node.value)).split(ast.unparse(target), 1)[1].split("=")[0]
+            )
+            return self._changed(node, f"{ast.unparse(target)}{symbol}= {enclosed(result.text)}")
+        dst = self._part(target, {})
+        self._target = target
+        try:
+            self._accumulate(node, dst)
+        finally:
+            self._target = None
+        self._dropped = True
+        return ""
+
+    def _accumulate(self, node: ast.AugAssign, dst: View) -> None:
+        ctx, value = self.ctx, node.value
+        dotted = ctx.names.dotted(value.func) if isinstance(value, ast.Call) else ""
+        adds = isinstance(node.op, ast.Add) and dst.tensor.region in ("psum", "")
+        if adds and dotted == "nki.isa.nc_matmul" and isinstance(value, ast.Call):
+            given = keywords_of(value, INSTRUCTIONS["nc_matmul"].parameters)
+            operands = Operands(self.ex, given.pop("mask", None))
+            given.pop("dtype", None)
+            matmul(self.ex, operands, given, self._clipped(dst, value, None), "")
+            return
+        if adds and dst.tensor.region == "psum" and dotted == "nki.language.matmul" and isinstance(value, ast.Call):
+            self._add_matmul(dst, value)
+            return
+        result = self.ex.rewrite(value)
+        if adds and dst.tensor.region == "psum" and result.tensor is not None and result.tensor.region == "psum":
+            result = Result(f"{ctx.nl}.copy({result.text})", Tensor("sbuf", result.tensor.dtype, result.tensor.shape))
+        op = IN_PLACE_OPERATORS.get(type(node.op))
+        if op is None:
+            raise CannotError(f"{ast.unparse(node)}: an operator that tiles do not have")
+        current = Result(dst.text, dst.tensor)
+        if result.tensor is not None and op != "divide" and dst.shape is not None and dst.shape == result.tensor.shape:
+            call_text = f"dst={dst.text}, data1={dst.text}, data2={result.text}, op={ctx.nl}.{op}"
+            ctx.emit(f"{ctx.nisa}.tensor_tensor({call_text})")
+            return
+        changed = binary(self.ex, op, current, result)
+        ctx.emit(f"{ctx.nisa}.tensor_copy(dst={dst.text}, src={changed.text})")
+
+    def _add_matmul(self, dst: View, call: ast.Call) -> None:
+        """`psum += nl.matmul(x, y, transpose_x)`."""
+        ctx = self.ctx
+        given = keywords_of(call, ("x", "y", "transpose_x"))
+        turned = given.get("transpose_x")
+        operands = Operands(self.ex, given.get("mask"))
+        if operands.clips:
+            raise CannotError("nl.matmul with a mask: shorten its operands")
+        y = operands.view(given["y"])
+        if turned is not None and isinstance(turned, ast.Constant) and turned.value is True:
+            x = operands.view(given["x"]).text
+        elif turned is None or (isinstance(turned, ast.Constant) and not turned.value):
+            source = self.ex.rewrite(given["x"])
+            x = ctx.fresh("x_t")
+            ctx.emit(f"{x} = {ctx.nl}.copy({ctx.nl}.transpose({source.text}))")
+        else:
+            raise CannotError("nl.matmul whose transpose_x is no constant")
+        emit_call(ctx, operands, f"{ctx.nisa}.nc_matmul(dst={dst.text}, stationary={x}, moving={y.text})")
+
+
+def _mask_of(call: ast.Call) -> ast.expr | None:
+    return next((keyword.value for keyword in call.keywords if keyword.arg == "mask"), None)
+
+
+def enclosed(text: str) -> str:
+    """An expression in brackets, where it is of several lines and has none."""
+    if "\n" not in text:
+        return text
+    try:
+        if len(ast.parse(text).body) == 1:
+            return text
+    except SyntaxError:
+        pass
+    return f"({text})"

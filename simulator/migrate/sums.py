@@ -1,0 +1,98 @@
+"""Integer expressions of a kernel as sums: a number and terms of source text, each with a factor."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Sum:
+    """number + factor * text + ..., of terms that are source text."""
+
+    number: int = 0
+    terms: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str) -> Sum:
+        """The sum that an expression is, as far as its syntax tells."""
+        return _parse(ast.parse(text, mode="eval").body)
+
+    @property
+    def is_number(self) -> bool:
+        return not self.terms
+
+    def __add__(self, other: Sum | int) -> Sum:
+        added = other if isinstance(other, Sum) else Sum(other)
+        terms = dict(self.terms)
+        for text, factor in added.terms.items():
+            terms[text] = terms.get(text, 0) + factor
+        return Sum(self.number + added.number, {text: factor for text, factor in terms.items() if factor})
+
+    def __neg__(self) -> Sum:
+        return self * -1
+
+    def __sub__(self, other: Sum | int) -> Sum:
+        return self + (-other if isinstance(other, Sum) else Sum(-other))
+
+    def __mul__(self, other: Sum | int) -> Sum:
+        factor = other if isinstance(other, Sum) else Sum(other)
+        if factor.is_number:
+            terms = {text: count * factor.number for text, count in self.terms.items()}
+            return Sum(self.number * factor.number, {t: c for t, c in terms.items() if c})
+        if self.is_number:
+            return factor * self
+        return Sum(0, {f"{self.atom} * {factor.atom}": 1})
+
+    @property
+    def text(self) -> str:
+        """The sum as source text, what is added before what is subtracted."""
+        parts = sorted(self.terms.items(), key=lambda item: item[1] < 0)
+        text = ""
+        for term, factor in parts:
+            shown = term if abs(factor) == 1 else f"{abs(factor)} * {_factor(term)}"
+            if abs(factor) == 1 and factor < 0:
+                shown = _factor(term, of_sum=True)
+            text += f"{' - ' if factor < 0 else ' + '}{shown}" if text else f"{'-' if factor < 0 else ''}{shown}"
+        if self.number or not text:
+            if text:
+                text += f" {'-' if self.number < 0 else '+'} {abs(self.number)}"
+            else:
+                text = str(self.number)
+        return text
+
+    @property
+    def atom(self) -> str:
+        """The sum as source text that can be a factor."""
+        return _factor(self.text)
+
+
+def _factor(text: str, of_sum: bool = False) -> str:
+    """Text in brackets, unless it is a factor (or, `of_sum`, a term) as it is."""
+    node = ast.parse(text, mode="eval").body
+    product = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod))
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)) or (of_sum and product):
+        return text
+    return f"({text})"
+
+
+def _parse(node: ast.expr) -> Sum:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return Sum(node.value)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_parse(node.operand)
+    if isinstance(node, ast.BinOp):
+        left, right = node.left, node.right
+        if isinstance(node.op, ast.Add):
+            return _parse(left) + _parse(right)
+        if isinstance(node.op, ast.Sub):
+            return _parse(left) - _parse(right)
+        if isinstance(node.op, ast.Mult):
+            a, b = _parse(left), _parse(right)
+            if a.is_number and b.is_number:
+                return a * b
+            if (a.is_number or b.is_number) and len(a.terms) + len(b.terms) > 1:
+                return a * b
+    text = ast.unparse(node)
+    tight = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.BinOp, ast.Constant))
+    return Sum(0, {text if tight else f"({text})": 1})

@@ -1,0 +1,124 @@
+"""Helpers that a migrated file gets where NKI 0.7 has no one call for that: plain NKI, traced like the kernel."""
+
+from __future__ import annotations
+
+WIDER_DTYPE = '''
+def wider_dtype(first, second):
+    """The data type of a result of two: a float before an integer, then the one of more bits."""
+    bits = {name: int("".join(filter(str.isdigit, name.split("_")[0])) or 8) for name in (first, second)}
+    return max(first, second, key=lambda name: ("float" in name, bits[name]))
+'''
+
+STRETCHED = '''
+def stretched(tile, like):
+    """A tile with its dimensions of 1 repeated as another tile (or a shape) has them: a view, but for partitions."""
+    shape = tuple(getattr(like, "shape", like))
+    if not isinstance(tile, nl.NkiTensor) or tile.shape == shape:
+        return tile
+    if tile.shape[0] == shape[0] and math.prod(tile.shape) == math.prod(shape):
+        return tile.reshape(shape)
+    if len(tile.shape) < len(shape):
+        tile = tile.reshape((tile.shape[0], *[1] * (len(shape) - len(tile.shape)), *tile.shape[1:]))
+    if tile.shape[0] == 1 < shape[0]:
+        tile = nl.broadcast_to(tile, (shape[0], *tile.shape[1:]))
+    for dimension in range(1, len(shape)):
+        if tile.shape[dimension] == 1 < shape[dimension]:
+            tile = tile.broadcast(dimension, shape[dimension])
+    return tile
+
+
+def common_shape(*tiles):
+    """The shape of tiles that are repeated along their dimensions of 1."""
+    shapes = [tile.shape for tile in tiles if isinstance(tile, nl.NkiTensor)]
+    if len({(shape[0], math.prod(shape)) for shape in shapes}) == 1:
+        return shapes[0]
+    rank = max(len(shape) for shape in shapes)
+    shapes = [(shape[0], *[1] * (rank - len(shape)), *shape[1:]) for shape in shapes]
+    return tuple(max(extents) for extents in zip(*shapes))
+'''
+
+ELEMENTWISE = '''
+def elementwise(op, x, y, **options):
+    """op(x, y) of tiles or a tile and a number; a tile is repeated along its dimensions of 1."""
+    if isinstance(x, nl.NkiTensor) and isinstance(y, nl.NkiTensor):
+        options.setdefault("dtype", wider_dtype(x.dtype, y.dtype))
+        shape = common_shape(x, y)
+        x, y = stretched(x, shape), stretched(y, shape)
+    return op(x, y, **options)
+'''
+
+REDUCED = '''
+def kept_shape(tile, axes):
+    """The shape of a tile without some of its dimensions; a tile keeps two."""
+    shape = tuple(extent for axis, extent in enumerate(tile.shape) if axis not in [a % len(tile.shape) for a in axes])
+    return shape if len(shape) > 1 else (shape[0], 1)
+
+
+def axes_last(tile, axes):
+    """A tile with some of its dimensions after the others, as reductions take them."""
+    axes = [axis % len(tile.shape) for axis in axes]
+    return tile.permute(tuple([axis for axis in range(len(tile.shape)) if axis not in axes] + axes))
+'''
+
+SELECTED = '''
+def selected(condition, x, y, **options):
+    """nl.where of tiles that are repeated along their dimensions of 1, or of numbers."""
+    shape = common_shape(condition, x, y)
+    condition, x, y = (stretched(operand, shape) for operand in (condition, x, y))
+    return nl.where(condition, x, y, **options)
+'''
+
+ASSIGN = '''
+def assign(dst, value):
+    """Copy a tile into a part of another, or fill it with a number."""
+    if isinstance(value, nl.NkiTensor):
+        nisa.tensor_copy(dst=dst, src=value)
+    else:
+        nisa.memset(dst=dst, value=value)
+'''
+
+AS_ROWS = '''
+def as_rows(tensor):
+    """A tensor of HBM with a vector's elements one to a row, as a tile has them on its partitions."""
+    return tensor if len(tensor.shape) > 1 else tensor.reshape((tensor.shape[0], 1))
+'''
+
+TILE_BLOCKS = '''
+class TileBlocks(dict):
+    """Tiles by the numbers of their block, each allocated when it is first used."""
+
+    def __init__(self, dimensions, shape, dtype, buffer, value=None):
+        super().__init__()
+        self.dimensions, self.shape, self.dtype, self.buffer, self.value = dimensions, shape, dtype, buffer, value
+
+    def __getitem__(self, key):
+        keys = key if isinstance(key, tuple) else (key,)
+        block, part = keys[: self.dimensions], keys[self.dimensions :]
+        if block not in self:
+            self[block] = nl.ndarray(self.shape, dtype=self.dtype, buffer=self.buffer)
+            if self.value is not None:
+                nisa.memset(dst=super().__getitem__(block), value=self.value)
+        tile = super().__getitem__(block)
+        return tile[part] if part else tile
+'''
+
+TEXTS = {
+    "wider_dtype": WIDER_DTYPE,
+    "stretched": STRETCHED,
+    "elementwise": ELEMENTWISE,
+    "kept_shape": REDUCED,
+    "selected": SELECTED,
+    "assign": ASSIGN,
+    "as_rows": AS_ROWS,
+    "TileBlocks": TILE_BLOCKS,
+}
+NEEDS = {"elementwise": ("wider_dtype", "stretched"), "selected": ("stretched",)}
+
+
+def source(names: set[str], nl: str, nisa: str) -> str:
+    """The source of helpers and of those that they need, with the file's aliases of nki.language and nki.isa."""
+    wanted = set(names)
+    for name in names:
+        wanted.update(NEEDS.get(name, ()))
+    text = "\n".join(TEXTS[name] for name in TEXTS if name in wanted)
+    return text.replace("nl.", f"{nl}.").replace("nisa.", f"{nisa}.")

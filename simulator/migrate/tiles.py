@@ -1,0 +1,363 @@
+"""Calls of `nki.language`: creation, loads and stores, functions of tiles, and Python's operators on tiles."""
+
+from __future__ import annotations
+
+import ast
+
+from ..operators import ACTIVATIONS, ALU
+from .context import Result, Tensor
+from .creation import create, par_dim
+from .expressions import Expressions
+from .instructions import Operands, keywords_of, shape_text
+from .later import RANGES, loop_range
+from .moves import load, load_transposed, store
+from .notes import CannotError
+from .views import View
+
+BINARY = frozenset(name for name, operator in ALU.items() if not operator.unary) | {"divide", "mod", "fmod"}
+UNARY = frozenset({*ACTIVATIONS, *(name for name, operator in ALU.items() if operator.unary)}) | {
+    "negative",
+    "sin",
+    "cos",
+    "tan",
+    "floor",
+    "ceil",
+    "trunc",
+    "logical_not",
+    "invert",
+}
+REDUCING = frozenset({"sum", "max", "min", "mean", "prod", "var", "all", "softmax"})
+CREATING = frozenset(
+    {"ndarray", "zeros", "ones", "full", "empty", "zeros_like", "empty_like", "shared_constant", "rand"}
+)
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
+    ast.Pow: "power",
+    ast.BitAnd: "bitwise_and",
+    ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor",
+    ast.LShift: "left_shift",
+    ast.RShift: "right_shift",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+    ast.Eq: "equal",
+    ast.NotEq: "not_equal",
+}
+
+
+def function(ex: Expressions, call: ast.Call, op: str, dst: View | None = None) -> Result | None:
+    """A call of `nki.language.<op>`; None where it means the same today."""
+    nl = ex.ctx.nl
+    if f"nki.language.{op}" in RANGES:
+        return loop_range(ex, call)
+    if op in CREATING:
+        return create(ex, call, op)
+    if op == "par_dim":
+        return Result(par_dim(ex, call))
+    if op in ("arange", "mgrid"):
+        return _arange(ex, call)
+    if op in ("ds", "dslice"):
+        return _call(ex, call, f"{nl}.ds")
+    if op == "load":
+        return load(ex, call, dst)
+    if op == "store":
+        return store(ex, call)
+    if op == "load_transpose2d":
+        return load_transposed(ex, call)
+    if op in BINARY:
+        return _binary_call(ex, call, op)
+    if op in UNARY or op in ("copy", "static_cast"):
+        return _unary(ex, call, "copy" if op == "static_cast" else op)
+    if op in REDUCING:
+        return _reduction(ex, call, op)
+    if op in ("matmul", "transpose", "broadcast_to", "where", "expand_dims", "gather_flattened", "rms_norm"):
+        return _other(ex, call, op)
+    if op in ("loop_reduce", "all_reduce", "atomic_rmw"):
+        raise CannotError(f"nl.{op}: {GONE[op]}")
+    return None
+
+
+GONE = {
+    "loop_reduce": "assign its result by itself to a tile, t[...] = nl.loop_reduce(...)",
+    "all_reduce": "use nki.collectives.all_reduce",
+    "atomic_rmw": "use nisa.dma_compute",
+}
+
+
+def _call(ex: Expressions, call: ast.Call, function_text: str) -> Result:
+    arguments = [ex.rewrite(argument).text for argument in call.args]
+    arguments += [f"{keyword.arg}={ex.rewrite(keyword.value).text}" for keyword in call.keywords]
+    return Result(f"{function_text}({', '.join(arguments)})")
+
+
+def _arange(ex: Expressions, call: ast.Call) -> Result:
+    from .indices import arange
+    from .sums import Sum
+
+    bounds = [ex.sum(argument) for argument in call.args]
+    if call.keywords or not 1 <= len(bounds) <= 2:
+        raise CannotError("nl.arange with a step")
+    return Result("", arange(bounds[0] if len(bounds) == 2 else Sum(0), bounds[-1]))
+
+
+# Functions of tiles
+
+
+def _options(ex: Expressions, given: dict[str, ast.expr], *names: str) -> str:
+    return "".join(
+        f", {each}={ex.rewrite(given[each]).text}" for each in names if each in given and not _none(given[each])
+    )
+
+
+def _none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _binary_call(ex: Expressions, call: ast.Call, op: str) -> Result | None:
+    given = keywords_of(call, ("x", "y"))
+    operands = Operands(ex, given.pop("mask", None))
+    x, y = ex.rewrite(given["x"]), ex.rewrite(given["y"])
+    if x.tensor is None and y.tensor is None and not operands.clips:
+        text = f"{ex.ctx.nl}.{op}({x.text}, {y.text}{_options(ex, given, 'dtype')})"
+        return Result(text, Tensor("sbuf"))
+    return binary(ex, op, x, y, _options(ex, given, "dtype"))
+
+
+def binary(ex: Expressions, op: str, x: Result, y: Result, options: str = "") -> Result:
+    """x <op> y, where one at least is a tile. What a mask would leave out was undefined, and is computed too."""
+    nl = ex.ctx.nl
+    if op == "divide":
+        return _quotient(ex, x, y, options)
+    tensors = [side.tensor for side in (x, y) if side.tensor is not None]
+    dtypes = {tensor.dtype for tensor in tensors}
+    shapes = {tensor.shape for tensor in tensors}
+    same = len(tensors) == 1 or (len(shapes) == 1 and None not in shapes and len(dtypes) == 1 and "" not in dtypes)
+    known = [tensor for tensor in tensors if tensor.shape is not None]
+    shape = known[0].shape if len(known) == len(tensors) and (same or len(tensors) == 1) else None
+    if len(known) == 2 and not same:
+        shape = _broadcast_shape(known[0].shape, known[1].shape)
+    dtype = tensors[0].dtype if len(dtypes) == 1 else ""
+    if "dtype=" in options:
+        dtype = options.split("dtype=")[1]
+    if len(tensors) == 2 and not same:
+        text = f"{ex.ctx.needs('elementwise')}({nl}.{op}, {x.text}, {y.text}{options})"
+    else:
+        text = f"{nl}.{op}({x.text}, {y.text}{options})"
+    return Result(text, Tensor("sbuf", dtype, shape))
+
+
+def _broadcast_shape(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if a is None or b is None or len(a) != len(b):
+        return None
+    extents = []
+    for m, n in zip(a, b):
+        if m != n and "1" not in (m, n):
+            return None
+        extents.append(n if m == "1" else m)
+    return tuple(extents)
+
+
+def _quotient(ex: Expressions, x: Result, y: Result, options: str) -> Result:
+    """x / y: there is no such instruction, so x times the reciprocal."""
+    nl = ex.ctx.nl
+    if y.tensor is None:
+        plain = y.text.replace(".", "").replace("_", "").isalnum()
+        factor = Result(f"1.0 / {y.text}" if plain else f"1.0 / ({y.text})")
+        return binary(ex, "multiply", x, factor, options)
+    inverse = Result(f"{nl}.reciprocal({y.text})", Tensor("sbuf", y.tensor.dtype, y.tensor.shape))
+    return binary(ex, "multiply", x, inverse, options)
+
+
+def _unary(ex: Expressions, call: ast.Call, op: str) -> Result | None:
+    given = keywords_of(call, ("x", "dtype"))
+    Operands(ex, given.pop("mask", None))
+    x = ex.rewrite(given["x"])
+    text = f"{ex.ctx.nl}.{op}({x.text}{_options(ex, given, 'dtype')})"
+    asked = ex.rewrite(given["dtype"]).text if "dtype" in given and not _none(given["dtype"]) else ""
+    tensor = x.tensor or Tensor()
+    if op == "rsqrt" and tensor.region == "psum":  # GpSimd, which computes it, has no path to PSUM
+        text = f"{ex.ctx.nl}.rsqrt({ex.ctx.nl}.copy({x.text}){_options(ex, given, 'dtype')})"
+    return Result(text, Tensor("sbuf", asked or tensor.dtype, tensor.shape))
+
+
+def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
+    given = keywords_of(call, ("x", "axis"))
+    operands = Operands(ex, given.pop("mask", None))
+    view = operands.view(given["x"])
+    if operands.clips:
+        rows = {at: clip for at, clip in operands.clips.items() if view.full is not None and at != -len(view.full)}
+        if rows != operands.clips:  # rows that a mask leaves out were undefined
+            view = operands.view(given["x"], rows)
+    axis = given.get("axis")
+    axes = axis.elts if isinstance(axis, (ast.List, ast.Tuple)) else [axis] if axis is not None else []
+    numbers = [e.value for e in axes if isinstance(e, ast.Constant) and isinstance(e.value, int)]
+    text, shape = view.text, view.full
+    axis_text = ex.rewrite(axis).text if axis is not None else "1"
+    keeps = "keepdims" in given
+    result: tuple[str, ...] | None = None
+    if shape is not None and numbers and len(numbers) == len(axes):
+        reduced = sorted(number % len(shape) for number in numbers)
+        left = [at for at in range(len(shape)) if at not in reduced]
+        if op == "softmax":
+            result = shape
+        elif reduced != list(range(len(shape) - len(reduced), len(shape))):
+            text = f"{view.text}.permute({tuple(left + reduced)})"
+            axis_text = str(tuple(range(len(left), len(shape))))
+            result = tuple(shape[at] for at in left)
+        else:
+            result = tuple(shape[at] for at in left) if len(left) > 1 else (shape[0], "1")
+        if keeps and op != "softmax":
+            result = tuple("1" if at in reduced else extent for at, extent in enumerate(shape))
+    options = _options(ex, given, "dtype", "keepdims")
+    dtype = ex.rewrite(given["dtype"]).text if "dtype" in given and not _none(given["dtype"]) else view.tensor.dtype
+    return Result(f"{ex.ctx.nl}.{op}({text}, axis={axis_text}{options})", Tensor("sbuf", dtype, result))
+
+
+def _other(ex: Expressions, call: ast.Call, op: str) -> Result | None:
+    orders = {
+        "matmul": ("x", "y", "transpose_x"),
+        "transpose": ("x",),
+        "broadcast_to": ("x", "shape"),
+        "where": ("condition", "x", "y"),
+        "expand_dims": ("x", "axis"),
+        "gather_flattened": ("data", "indices"),
+        "rms_norm": ("x", "w", "axis", "n", "epsilon"),
+    }
+    given = keywords_of(call, orders[op])
+    mask = given.pop("mask", None)
+    if mask is not None and op in ("matmul", "gather_flattened", "rms_norm") and Operands(ex, mask).clips:
+        raise CannotError(f"nl.{op} with a mask: shorten its operands")
+    if op == "where":
+        return _where(ex, given)
+    results = {each: ex.rewrite(node) for each, node in given.items()}
+    first = next(iter(results.values())).tensor or Tensor()
+    if op == "broadcast_to" and "src" in results:
+        results = {"x": results["src"], **{each: r for each, r in results.items() if each != "src"}}
+    if op in ("matmul", "transpose"):
+        for each in ("x", "y"):
+            tensor = results[each].tensor if each in results else None
+            if tensor is not None and tensor.region == "psum":
+                results[each] = Result(f"{ex.ctx.nl}.copy({results[each].text})", tensor)
+    arguments = ", ".join(
+        result.text if each in ("x", "y") else f"{each}={result.text}" for each, result in results.items()
+    )
+    text = f"{ex.ctx.nl}.{op}({arguments})"
+    if op == "matmul":
+        return Result(text, Tensor("psum", f"{ex.ctx.nl}.float32", _matmul_shape(results)))
+    if op == "transpose":
+        shape = tuple(reversed(first.shape)) if first.shape is not None and len(first.shape) == 2 else None
+        return Result(text, Tensor("psum", first.dtype, shape))
+    if op == "broadcast_to":
+        node = given.get("shape")
+        shape = tuple(ex.rewrite(e).text for e in node.elts) if isinstance(node, (ast.Tuple, ast.List)) else None
+        return Result(text, Tensor("sbuf", first.dtype, shape))
+    return Result(text, Tensor("sbuf", first.dtype))
+
+
+def _matmul_shape(results: dict[str, Result]) -> tuple[str, ...] | None:
+    x, y = (results[each].tensor for each in ("x", "y"))
+    if x is None or y is None or x.shape is None or y.shape is None or len(x.shape) != 2 or len(y.shape) != 2:
+        return None
+    transposed = "transpose_x" in results and results["transpose_x"].text == "True"
+    return (x.shape[1] if transposed else x.shape[0], y.shape[1])
+
+
+def _where(ex: Expressions, given: dict[str, ast.expr]) -> Result:
+    condition = ex.rewrite(given["condition"])
+    if condition.tensor is None:
+        raise CannotError("nl.where of a condition on index arrays: use nisa.affine_select")
+    x, y = ex.rewrite(given["x"]), ex.rewrite(given["y"])
+    tensor = next((side.tensor for side in (x, y) if side.tensor is not None), condition.tensor)
+    shapes = {side.tensor.shape for side in (condition, x, y) if side.tensor is not None}
+    options = _options(ex, given, "dtype")
+    if len(shapes) > 1 or None in shapes:
+        shown = f"{ex.ctx.needs('selected')}({condition.text}, {x.text}, {y.text}{options})"
+        return Result(shown, Tensor("sbuf", tensor.dtype, condition.tensor.shape))
+    return Result(f"{ex.ctx.nl}.where({condition.text}, {x.text}, {y.text}{options})", tensor)
+
+
+# Operators and methods
+
+
+def operate(ex: Expressions, node: ast.expr) -> Result | None:
+    """An operator of Python on tiles; None where it is on numbers."""
+    if isinstance(node, ast.UnaryOp):
+        operand = ex.rewrite(node.operand)
+        if operand.tensor is None:
+            return None
+        names = {ast.USub: "negative", ast.Invert: "invert", ast.Not: "logical_not"}
+        if type(node.op) not in names:
+            return operand
+        return Result(f"{ex.ctx.nl}.{names[type(node.op)]}({operand.text})", operand.tensor)
+    if isinstance(node, ast.Compare):
+        if len(node.ops) != 1 or type(node.ops[0]) not in OPERATORS:
+            return None
+        left, right = ex.rewrite(node.left), ex.rewrite(node.comparators[0])
+        kind: type[ast.AST] = type(node.ops[0])
+    elif isinstance(node, ast.BinOp):
+        left, right, kind = ex.rewrite(node.left), ex.rewrite(node.right), type(node.op)
+    else:
+        return None
+    if left.tensor is None and right.tensor is None:
+        return None
+    if kind is ast.MatMult:
+        return Result(f"{ex.ctx.nl}.matmul({left.text}, {right.text})", Tensor("psum"))
+    if kind not in OPERATORS:
+        raise CannotError(f"{ex.ctx.source.of(node)}: an operator that tiles do not have")
+    return binary(ex, OPERATORS[kind], left, right)
+
+
+def method(ex: Expressions, call: ast.Call) -> Result | None:
+    """A method of a tile; None where it is one of anything else, or means the same today."""
+    assert isinstance(call.func, ast.Attribute)
+    base = ex.rewrite(call.func.value)
+    if base.tensor is None:
+        return None
+    nl, which = ex.ctx.nl, call.func.attr
+    arguments = [ex.rewrite(argument).text for argument in call.args]
+    if which == "broadcast_to":
+        shape = call.args[0] if call.args else call.keywords[0].value
+        written = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else None
+        extents = tuple(ex.rewrite(e).text for e in written) if written is not None else None
+        text = f"{nl}.broadcast_to({base.text}, {ex.rewrite(shape).text})"
+        return Result(text, Tensor("sbuf", base.tensor.dtype, extents))
+    if which == "astype":
+        dtype = ex.rewrite(call.args[0] if call.args else call.keywords[0].value).text
+        return Result(f"{nl}.copy({base.text}, dtype={dtype})", Tensor("sbuf", dtype, base.tensor.shape))
+    if which == "expand_dims":
+        tensor = Tensor(base.tensor.region, base.tensor.dtype)
+        return Result(f"{nl}.expand_dims({base.text}, {', '.join(arguments)})", tensor)
+    if which in ("reshape", "view", "permute", "ap", "reinterpret_cast"):
+        return _viewed(ex, call, base, base.tensor)
+    return None
+
+
+def _viewed(ex: Expressions, call: ast.Call, base: Result, tensor: Tensor) -> Result:
+    """A method that gives another view of a tile."""
+    assert isinstance(call.func, ast.Attribute)
+    which = call.func.attr
+    asked = call.args[0] if len(call.args) == 1 else call.keywords[0].value if call.keywords else None
+    if which == "reshape" and isinstance(asked, (ast.Tuple, ast.List)):
+        shape = tuple(_whole(ex.rewrite(element).text) for element in asked.elts)
+        return Result(f"{base.text}.reshape({shape_text(shape)})", Tensor(tensor.region, tensor.dtype, shape))
+    arguments = [ex.rewrite(argument).text for argument in call.args]
+    extents = None
+    if which == "reshape" and call.args and not isinstance(call.args[0], (ast.Name, ast.Attribute)):
+        extents = tuple(arguments)
+        arguments = [f"({', '.join(arguments)})"]
+    dtype = tensor.dtype if which in ("reshape", "permute") else ""
+    arguments += [f"{keyword.arg}={ex.rewrite(keyword.value).text}" for keyword in call.keywords]
+    return Result(f"{base.text}.{which}({', '.join(arguments)})", Tensor(tensor.region, dtype, extents))
+
+
+def _whole(extent: str) -> str:
+    """An extent whose division is that of integers: the first NKI took 4.0 for 4."""
+    node = ast.parse(extent, mode="eval").body
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return extent
+    return f"{ast.unparse(node.left)} // {ast.unparse(node.right)}"

@@ -1,0 +1,76 @@
+"""What the source of a function tells of its names, before anything in it is migrated."""
+
+from __future__ import annotations
+
+import ast
+
+from .names import Names
+
+
+def tensor_uses(tree: ast.FunctionDef, names: Names) -> dict[str, set[str]]:
+    """Names that a function uses as tensors; under "hbm of" those that it loads from or stores to."""
+    found: dict[str, set[str]] = {"hbm of": set()}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.attr in ("shape", "dtype", "reshape", "broadcast_to", "ap", "permute", "select"):
+                found.setdefault(node.value.id, set())
+        elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            if isinstance(node.slice, (ast.Tuple, ast.Slice)):
+                found.setdefault(node.value.id, set())
+        elif isinstance(node, ast.Call):
+            dotted = names.dotted(node.func)
+            if dotted in ("nki.language.load", "nki.language.store", "nki.language.load_transpose2d") and node.args:
+                base = node.args[0].value if isinstance(node.args[0], ast.Subscript) else node.args[0]
+                if isinstance(base, ast.Name):
+                    found.setdefault(base.id, set())
+                    found["hbm of"].add(base.id)
+    return found
+
+
+def ranks_of(tree: ast.FunctionDef) -> dict[str, int]:
+    """How many dimensions tensors have: as their shapes are unpacked, or as they are indexed most."""
+    found: dict[str, int] = {}
+    exact: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Tuple):
+            if not any(isinstance(e, ast.Constant) and e.value in (Ellipsis, None) for e in node.slice.elts):
+                found[node.value.id] = max(found.get(node.value.id, 0), len(node.slice.elts))
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
+            value = node.value
+            if isinstance(value, ast.Attribute) and value.attr == "shape" and isinstance(value.value, ast.Name):
+                exact[value.value.id] = len(node.targets[0].elts)
+    return {**found, **exact}
+
+
+def accumulators_of(tree: ast.FunctionDef, names: Names) -> set[str]:
+    """Names to which nothing is added but products, and which nothing else writes."""
+    added: set[str] = set()
+    other: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AugAssign):
+            base = node.target
+            while isinstance(base, (ast.Subscript, ast.Attribute)):
+                base = base.value  # type: ignore[assignment]
+            if not isinstance(base, ast.Name):
+                continue
+            dotted = names.dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
+            product = dotted in ("nki.isa.nc_matmul", "nki.language.matmul") and isinstance(node.op, ast.Add)
+            (added if product else other).add(base.id)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+                    other.add(target.value.id)
+    return added - other
+
+
+def registers_of(tree: ast.FunctionDef, names: Names) -> set[str]:
+    """Names that registers of the device are allocated under."""
+    return {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and names.dotted(node.value.func) == "nki.isa.register_alloc"
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }

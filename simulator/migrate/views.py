@@ -1,0 +1,257 @@
+"""Subscripts: index arrays of the first NKI become slices or access patterns, masks shorter ones."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from .context import Result, Tensor, view_of
+from .indices import Clips, Index
+from .notes import CannotError
+from .sums import Sum
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element of a subscript: an index, or (where `index` is None) anything else as text.
+
+    `rows`: it is a column of indices that is in SBUF, one for each row that is taken.
+    """
+
+    text: str
+    index: Index | None = None
+    is_slice: bool = False
+    rows: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class View:
+    """A part of a tensor that a subscript selects; `full`: the shape without what a mask clips."""
+
+    text: str
+    tensor: Tensor
+    shape: tuple[str, ...] | None
+    full: tuple[str, ...] | None
+
+
+def is_advanced(elements: list[Element]) -> bool:
+    """True if a subscript has index arrays."""
+    return any(element.index is not None and element.index.axes for element in elements)
+
+
+def take(base: Result, elements: list[Element], clips: Clips | None = None) -> View:
+    """The part of a tensor that a subscript selects."""
+    tensor = base.tensor or Tensor()
+    blocks, inner = elements[: tensor.blocks], elements[tensor.blocks :]
+    text = base.text
+    if tensor.blocks:
+        if any(element.is_slice or (element.index is not None and element.index.axes) for element in blocks):
+            raise CannotError("a block dimension is indexed by more than a number: take the blocks one at a time")
+        text = f"{base.text}[{', '.join(element.text for element in blocks)}]"
+        if not inner:
+            return View(text, view_of(tensor, tensor.shape), tensor.shape, tensor.shape)
+    if inner and inner[0].rows is not None:
+        return _gathered(text, tensor, inner, clips or {})
+    if not is_advanced(inner):
+        return _basic(text, tensor, inner, clips)
+    indices = [element.index for element in inner]
+    if any(index is None for index in indices):
+        raise CannotError("index arrays and slices in one subscript")
+    return _advanced(text, tensor, [index for index in indices if index is not None], clips or {})
+
+
+def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | None) -> View:
+    """Slices and numbers, which mean the same today; on chip and for rows of HBM a tile keeps two dimensions."""
+    if clips:
+        raise CannotError("a mask on a tile that is taken by slices: shorten the slices with min(...)")
+    keys = [element.text for element in elements]
+    slices = [position for position, element in enumerate(elements) if element.is_slice]
+    if len(slices) == 1 and len(elements) > 1 and tensor.region != "psum":
+        # A column or a row: a tile keeps two dimensions.
+        others = [position for position in range(len(elements)) if position not in slices and keys[position] != "..."]
+        after = [position for position in others if position > slices[0]]
+        if after:
+            keys[after[-1]] = _one(keys[after[-1]])
+    shape = _basic_shape(elements, keys, tensor)
+    return View(f"{text}[{', '.join(keys)}]", view_of(tensor, shape), shape, shape)
+
+
+def slice_text(*parts: str) -> str:
+    """A slice, its parts apart where one is more than a name or a number."""
+    simple = all(part.isidentifier() or part.isdigit() for part in parts)
+    return (":" if simple else " : ").join(parts)
+
+
+def _one(text: str) -> str:
+    """A slice of the one element at an index."""
+    index = Sum.of(text)
+    return slice_text(index.text, (index + 1).text)
+
+
+def _basic_shape(elements: list[Element], keys: list[str], tensor: Tensor) -> tuple[str, ...] | None:
+    if tensor.shape is None and tensor.rank != len(keys):
+        return None  # it may have more dimensions
+    shape = []
+    for position, key in enumerate(keys):
+        if key == "..." or (key == ":" and tensor.shape is None):
+            return None
+        if key == ":" and tensor.shape is not None:
+            if position >= len(tensor.shape):
+                return None
+            shape.append(tensor.shape[position])
+            continue
+        extent = _extent(key)
+        if extent is None:
+            if elements[position].is_slice:
+                return None
+            continue
+        shape.append(extent)
+    if tensor.shape is not None:
+        shape.extend(tensor.shape[len(keys) :])
+    return tuple(shape)
+
+
+def _extent(key: str) -> str | None:
+    """How many elements "a:b" or "nl.ds(a, n)" takes."""
+    try:
+        node = ast.parse(f"x[{key}]", mode="eval").body
+    except SyntaxError:
+        return None
+    part = node.slice if isinstance(node, ast.Subscript) else None
+    if isinstance(part, ast.Slice) and part.upper is not None and part.step is None:
+        lower = Sum.of(ast.unparse(part.lower)) if part.lower is not None else Sum(0)
+        upper = Sum.of(ast.unparse(part.upper))
+        count = upper - lower
+        return count.text if not count.is_number or count.number > 0 else None
+    if isinstance(part, ast.Call) and len(part.args) == 2:
+        return ast.unparse(part.args[1])
+    return None
+
+
+def _advanced(text: str, tensor: Tensor, indices: list[Index], clips: Clips) -> View:
+    rank = max(index.rank for index in indices)
+    counts: dict[int, Sum] = {}
+    for index in indices:
+        for at, axis in index.axes.items():
+            if at in counts and counts[at] != axis.count:
+                raise CannotError("index arrays of different sizes along one axis")
+            counts[at] = axis.count
+    full = tuple(counts[at].text if at in counts else "1" for at in range(-rank, 0))
+    clipped = [index.clipped(clips) for index in indices]
+    shape = tuple(
+        (clips[at].count if at in clips else counts[at]).text if at in counts else "1" for at in range(-rank, 0)
+    )
+    keys = _slices(clipped, rank, tensor)
+    found = f"{text}[{', '.join(keys)}]" if keys is not None else _pattern(text, clipped, rank)
+    return View(found, view_of(tensor, shape), shape, full)
+
+
+def _slices(indices: list[Index], rank: int, tensor: Tensor) -> list[str] | None:
+    """The subscript as slices, where each axis is that of one dimension, in order."""
+    used: list[tuple[int, int]] = []  # (axis, dimension)
+    keys = []
+    for dimension, index in enumerate(indices):
+        if len(index.axes) > 1:
+            return None
+        for at, axis in index.axes.items():
+            if not axis.factor.is_number or axis.factor.number < 1:
+                return None
+            used.append((at, dimension))
+        keys.append(_key(index))
+    axes = [at for at, _ in used]
+    if len(set(axes)) != len(axes) or axes != sorted(axes):
+        return None
+    for at in range(-rank, 0):
+        if at in axes:
+            continue
+        before = max([d for a, d in used if a < at], default=-1)
+        after = min([d for a, d in used if a > at], default=len(indices))
+        free = [d for d in range(before + 1, after) if not indices[d].axes]
+        if not free:
+            return None
+        place = free[-1]
+        keys[place] = _one(keys[place])
+        used.append((at, place))
+    return keys
+
+
+def _key(index: Index) -> str:
+    if not index.axes:
+        return index.base.text
+    ((_, axis),) = index.axes.items()
+    factor, count, base = axis.factor.number, axis.count, index.base
+    if factor == 1:
+        if base == Sum(0):
+            return slice_text("0", count.text)
+        return slice_text(base.text, (base + count).text)
+    last = (count - 1) * factor + base + 1
+    return slice_text(base.text, last.text, str(factor))
+
+
+def _pattern(text: str, indices: list[Index], rank: int) -> str:
+    """The subscript as an explicit access pattern on the tensor."""
+    pairs = []
+    for at in range(-rank, 0):
+        step = Sum(0)
+        count = Sum(1)
+        for dimension, index in enumerate(indices):
+            axis = index.axes.get(at)
+            if axis is not None:
+                if axis.factor.is_number and axis.factor.number < 0:
+                    raise CannotError("an index that counts down: a stride of an access pattern is never negative")
+                step = step + Sum(0, {f"{text}.strides[{dimension}]": 1}) * axis.factor
+                count = axis.count
+        pairs.append(f"[{step.text if step != Sum(0) else '1'}, {count.text}]")
+    offset = Sum(0, {f"{text}.offset": 1})
+    for dimension, index in enumerate(indices):
+        if index.base != Sum(0):
+            offset = offset + Sum(0, {f"{text}.strides[{dimension}]": 1}) * index.base
+    return f"{text}.ap([{', '.join(pairs)}], offset={offset.text})"
+
+
+def _gathered(text: str, tensor: Tensor, elements: list[Element], clips: Clips) -> View:
+    """Rows of a tensor in HBM at indices that SBUF holds."""
+    indices = [element.index for element in elements[1:]]
+    if tensor.region not in ("hbm", "") or any(index is None for index in indices):
+        raise CannotError("a tile as an index: take rows of a tensor in HBM with t.ap(..., vector_offset=tile)")
+    rank = max([index.rank for index in indices if index is not None], default=2)
+    rows = elements[0].rows or ("1",)
+    pairs, shape = [f"[{text}.strides[0], {rows[0]}]"], [rows[0]]
+    offset = Sum(0, {f"{text}.offset": 1})
+    for dimension, index in enumerate(indices, 1):
+        if index is None:
+            continue
+        step = Sum(0, {f"{text}.strides[{dimension}]": 1})
+        offset = offset + step * index.base
+        for at, axis in sorted(index.clipped({a: c for a, c in clips.items() if a != -rank}).axes.items()):
+            if at == -rank:
+                raise CannotError("an index array along the rows that a tile chooses")
+            pairs.append(f"[{(step * axis.factor).text}, {axis.count.text}]")
+            shape.append(axis.count.text)
+    pattern = f"[{', '.join(pairs)}], offset={offset.text}, vector_offset={elements[0].text}"
+    found = tuple(shape)
+    return View(f"{text}.ap({pattern})", view_of(tensor, found), found, found)
+
+
+def clip_whole(result: Result, clips: Clips) -> View:
+    """A whole tile where a mask clips its axes, counted from the right."""
+    tensor = result.tensor or Tensor()
+    shape = tensor.shape
+    rank = max([-at for at in clips], default=0) if shape is None else len(shape)
+    if shape is None and rank < 2:
+        rank = 2
+    keys, left = [], []
+    for at in range(-rank, 0):
+        clip = clips.get(at)
+        if clip is None or (shape is not None and shape[at] == "1"):
+            keys.append(":")
+            left.append(shape[at] if shape is not None else "")
+            continue
+        stop = clip.start + clip.count
+        keys.append(slice_text(clip.start.text, stop.text))
+        left.append(clip.count.text)
+    while keys and keys[-1] == ":":
+        keys.pop()
+    text = f"{result.text}[{', '.join(keys)}]"
+    found = tuple(left) if shape is not None else None
+    return View(text, replace(tensor, shape=found), found, shape)

@@ -1,0 +1,101 @@
+"""`trninfer migrate`: where texts and reports go, and its exit status."""
+
+import sys
+
+import pytest
+from trninfer.app.main import run
+
+pytest.importorskip("libcst")
+
+OLD = """\
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+import numpy as np
+
+
+@nki.jit
+def doubled(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(a) * 2.0)
+    return out
+
+
+if __name__ == "__main__":
+    x = np.ones((4, 8), np.float32)
+    print(np.allclose(nki.simulate_kernel(doubled, x), 2 * x))
+"""
+LEFT = OLD.replace("    return out\n", "    nl.atomic_rmw(out, out, op=np.add)\n    return out\n")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new").mkdir()
+    for name, text in (("old.py", OLD), ("left.py", LEFT), ("bad.py", "def (\n"), ("k.ipynb", "{}")):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_one_file_goes_to_standard_output(folder, capsys):
+    assert run(["migrate", "old.py"]) == 0
+    out, err = capsys.readouterr()
+    assert "nl.multiply(nl.load" in out
+    assert "neuronxcc" not in out
+    assert err.startswith("old.py: ")
+    assert err.endswith("lints clean\n")
+    assert (folder / "old.py").read_text() == OLD
+
+
+def test_what_is_left_to_do_is_told_and_exits_with_1(folder, capsys):
+    assert run(["migrate", "left.py", "--output", "new.py"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "left.py:10: cannot: nl.atomic_rmw" in err
+    assert "1 left to do by hand" in err
+    assert "# migrate: " in (folder / "new.py").read_text()
+
+
+def test_a_bad_file_among_good_ones_is_named_and_the_others_are_written(folder, capsys):
+    assert run(["migrate", "bad.py", "gone.py", "k.ipynb", "old.py", "--output", "new"]) == 2
+    err = capsys.readouterr().err
+    for told in ("bad.py:1: not Python source", "gone.py: cannot be read", "k.ipynb: a notebook"):
+        assert told in err
+    assert [path.name for path in (folder / "new").iterdir()] == ["old.py"]
+
+
+def test_in_place_writes_the_file_itself(folder, capsys):
+    assert run(["migrate", "--in-place", "old.py", "left.py"]) == 1
+    assert "import nki\n" in (folder / "old.py").read_text()
+    assert run(["migrate", "--in-place", "old.py"]) == 0
+    assert "old.py: nothing to change; lints clean" in capsys.readouterr().err
+
+
+def test_check_runs_the_file(folder, capsys):
+    assert run(["migrate", "--check", "old.py"]) == 0
+    assert "check: 1 launch, 1 of 1 comparisons hold" in capsys.readouterr().err
+    (folder / "wrong.py").write_text(OLD.replace("2 * x))", "3 * x))"))
+    assert run(["migrate", "--check", "wrong.py"]) == 1
+    assert "check: 1 launch, 0 of 1 comparisons hold; line " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["old.py", "left.py"], "several FILEs need --output with a folder, or --in-place"),
+        (["old.py", "--in-place", "--output", "x.py"], "exclude each other"),
+        (["old.py", "./old.py", "--output", "new"], "have the same name"),
+        (["old.py", "--output", "none/x.py"], "does not exist"),
+    ],
+)
+def test_wrong_usage(folder, capsys, options, told):
+    assert run(["migrate", *options]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_without_libcst_it_says_what_to_install(folder, capsys, monkeypatch):
+    for name in list(sys.modules):
+        if name.startswith("trninfer.simulator.migrate"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "libcst", None)
+    assert run(["migrate", "old.py"]) == 2
+    assert 'pip install "trninfer[migrate]"' in capsys.readouterr().err

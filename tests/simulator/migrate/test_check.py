@@ -1,0 +1,78 @@
+"""Running a migrated file: comparisons are counted, failures and errors told with their line."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libcst")
+from trninfer.simulator.migrate.check import Check, check
+
+KERNEL = """\
+import numpy as np
+import nki
+import nki.language as nl
+
+
+@nki.jit
+def doubled(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.multiply(nl.load(a), 2.0))
+    return out
+
+
+x = np.ones((4, 8), np.float32)
+assert np.allclose(x, x)  # before anything is launched
+"""
+
+
+def run(tail, tmp_path):
+    return check(KERNEL + tail, tmp_path / "kernel.py")
+
+
+def test_comparisons_after_a_launch_are_counted(tmp_path):
+    found = run(
+        "y = nki.simulate(doubled)(x)\nnp.testing.assert_allclose(y, 2 * x)\nprint(np.allclose(y, x * 2))", tmp_path
+    )
+    assert found == Check(launches=1, comparisons=2)
+    assert found.well
+    assert found.shown == "1 launch, 2 of 2 comparisons hold"
+
+
+@pytest.mark.parametrize("compared", ["print(np.allclose(y, x))", "np.testing.assert_array_equal(y, x)"])
+def test_a_comparison_that_fails_is_told_with_its_line(compared, tmp_path):
+    found = run(f"y = nki.simulate(doubled)(x)\n{compared}\n", tmp_path)
+    assert (found.comparisons, len(found.failures), found.well) == (1, 1, False)
+    assert found.failures[0].startswith(f"line {KERNEL.count(chr(10)) + 2} of the migrated file: numpy")
+    assert not found.error
+
+
+def test_an_error_is_told_and_nothing_compared_is_not_well(tmp_path):
+    found = run("nki.simulate(doubled)(x)\nraise ValueError('why')\n", tmp_path)
+    assert found.error == f"line {KERNEL.count(chr(10)) + 2} of the migrated file: ValueError: why"
+    silent = run("nki.simulate(doubled)(x)\n", tmp_path)
+    assert not silent.error
+    assert not silent.well
+    assert silent.shown == "1 launch, nothing was compared"
+
+
+def test_tests_are_run_where_the_script_compares_nothing(tmp_path):
+    (tmp_path / "expected.py").write_text("def twice(x):\n    return 2 * x\n")
+    tail = """
+import unittest
+from expected import twice
+
+def test_plain():
+    assert np.array_equal(nki.simulate(doubled)(x), twice(x))
+
+class TestDoubled(unittest.TestCase):
+    def test_it(self):
+        self.assertTrue(np.allclose(nki.simulate(doubled)(x), twice(x)))
+"""
+    found = run(tail, tmp_path)
+    assert (found.launches, found.comparisons, found.well) == (2, 2, True)
+
+
+def test_a_process_that_dies_is_told(tmp_path):
+    found = run("import os\nos._exit(7)\n", tmp_path)
+    assert found.error == "the process that ran it ended with status 7"
+    assert not Path("answer.json").exists()
