@@ -14,7 +14,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .activation_functions import activate
-from .tiling.tiles import Tile, check_matrix, even_tiles, group_view, row_groups, usable_sbuf_bytes
+from .tiling.tiles import Tile, check_matrix, even_tiles, group_view, row_groups, sbuf_tile, usable_sbuf_bytes
 
 CHUNK = 2048  # elements of a partition at once: 8 KiB, so that several chunks are in flight in SBUF
 SHORT_ROW = 256  # elements up to which softmax treats several rows of a partition in one instruction
@@ -22,14 +22,14 @@ SHORT_ROW = 256  # elements up to which softmax treats several rows of a partiti
 
 def _bias_chunk(bias, columns):
     """Columns of the bias row on every partition."""
-    chunk = nl.ndarray((nl.tile_size.pmax, columns.size), dtype=bias.dtype, buffer=nl.sbuf)
+    chunk = sbuf_tile((nl.tile_size.pmax, columns.size), bias.dtype)
     nisa.dma_copy(dst=chunk, src=bias[:, columns.start : columns.end].broadcast(0, nl.tile_size.pmax))
     return chunk
 
 
 def _add_bias(dst, a, group, columns, bias):
     """Load columns of a row group and add the bias to each of its rows: dst [partitions, rows, columns]."""
-    data = nl.ndarray(dst.shape, dtype=a.dtype, buffer=nl.sbuf)
+    data = sbuf_tile(dst.shape, a.dtype)
     nisa.dma_copy(dst=data, src=group_view(a, group, columns))
     repeated = bias[0 : group.partitions, :].expand_dim(1).broadcast(1, group.rows)
     nisa.tensor_tensor(dst=dst, data1=data, data2=repeated, op=nl.add)
@@ -42,7 +42,7 @@ def _elementwise(out, a, bias, activation, parameters):
         bias_chunk = _bias_chunk(bias, columns)
         for group in row_groups(rows, CHUNK // columns.size):
             shape = (group.partitions, group.rows, columns.size)
-            result = nl.ndarray(shape, dtype=a.dtype, buffer=nl.sbuf)
+            result = sbuf_tile(shape, a.dtype)
             if activation == "identity":
                 _add_bias(result, a, group, columns, bias_chunk)
             else:
@@ -76,7 +76,7 @@ def _softmax_short_rows(out, a, bias):
         _add_bias(total, a, group, columns, bias_chunk)
         largest = nl.ndarray(row_shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=total, axis=2, keepdims=True)
-        result = nl.ndarray(shape, dtype=a.dtype, buffer=nl.sbuf)
+        result = sbuf_tile(shape, a.dtype)
         softmax_tile(result, total, largest)
         nisa.dma_copy(dst=group_view(out, group, columns), src=result)
 

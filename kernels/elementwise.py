@@ -11,7 +11,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .activation_functions import activate, slope_below_zero
-from .tiling.tiles import PARTITIONS, Tile, check_dtype, even_tiles, group_view, row_groups
+from .tiling.tiles import PARTITIONS, Tile, check_dtype, even_tiles, group_view, row_groups, sbuf_tile
 
 CHUNK = 2048  # elements of a partition at once: 8 KiB, so that several chunks are in flight in SBUF
 OPERATIONS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
@@ -91,7 +91,7 @@ def _column(vector, channels):
 
 def _row(vector, columns, partitions):
     """Columns of a vector in HBM on every partition, [partitions, 1, columns]."""
-    row = nl.ndarray((partitions, 1, columns.size), dtype=vector.dtype, buffer=nl.sbuf)
+    row = sbuf_tile((partitions, 1, columns.size), vector.dtype)
     source = vector[columns.start : columns.end].reshape((1, columns.size)).broadcast(0, partitions)
     nisa.dma_copy(dst=row, src=source.expand_dim(1))
     return row
@@ -131,7 +131,7 @@ def _blocks(x, channels):
 
 def _loaded(view):
     """A view of HBM in SBUF."""
-    data = nl.ndarray(view.shape, dtype=view.dtype, buffer=nl.sbuf)
+    data = sbuf_tile(view.shape, view.dtype)
     nisa.dma_copy(dst=data, src=view)
     return data
 
@@ -152,7 +152,7 @@ def apply_activation(x, activation, parameters=()):
     for columns in even_tiles(source.shape[1], CHUNK):
         for group in row_groups(source.shape[0], max(1, CHUNK // columns.size)):
             data = _load(source, group, columns)
-            result = nl.ndarray(data.shape, dtype=x.dtype, buffer=nl.sbuf)
+            result = sbuf_tile(data.shape, x.dtype)
             activate(result, data, activation, parameters)
             nisa.dma_copy(dst=group_view(target, group, columns), src=result)
     return out
@@ -187,7 +187,7 @@ def combine(a, b, operation, activation="identity", parameters=()):
     for columns in even_tiles(first.shape[1], CHUNK):
         for group in row_groups(first.shape[0], max(1, CHUNK // columns.size)):
             data = _load(first, group, columns)
-            result = nl.ndarray(data.shape, dtype=a.dtype, buffer=nl.sbuf)
+            result = sbuf_tile(data.shape, a.dtype)
             # relu of what is rounded is relu rounded; other activations must see every digit
             exact = activation == "identity" or activation == "relu"
             total = result if exact else nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -207,7 +207,7 @@ def _combine_channels(out, a, b, operation, activation, parameters):
         column = _column(b.reshape((planes,)), Tile(0, group.start, group.partitions, group.end))
         for columns in even_tiles(pixels, CHUNK):
             data = _load(source, group, columns)
-            result = nl.ndarray(data.shape, dtype=a.dtype, buffer=nl.sbuf)
+            result = sbuf_tile(data.shape, a.dtype)
             if activation == "identity":
                 combine_column(result, data, column, operation)
             else:
@@ -247,7 +247,7 @@ def affine(x, scale, shift, activation="identity", parameters=()):
         sources, targets = _blocks(source, channels), _blocks(target, channels)
         for index in range(len(sources)):
             data = _loaded(sources[index])
-            result = nl.ndarray(data.shape, dtype=x.dtype, buffer=nl.sbuf)
+            result = sbuf_tile(data.shape, x.dtype)
             activate(result, data, activation, parameters, bias=offsets, scale=factors)
             nisa.dma_copy(dst=targets[index], src=result)
     return out
@@ -260,7 +260,7 @@ def _affine_features(out, x, scale, shift, activation, parameters):
         shifts = _row(shift, columns, min(PARTITIONS, x.shape[0]))
         for group in row_groups(x.shape[0], max(1, CHUNK // columns.size)):
             data = _load(x, group, columns)
-            result = nl.ndarray(data.shape, dtype=x.dtype, buffer=nl.sbuf)
+            result = sbuf_tile(data.shape, x.dtype)
             factors = scales[0 : group.partitions].broadcast(1, group.rows)
             offsets = shifts[0 : group.partitions].broadcast(1, group.rows)
             scale_and_shift_tiles(result, data, factors, offsets, activation, parameters)
@@ -273,14 +273,14 @@ def _affine_elements(out, x, scale, shift, activation, parameters):
     source, target = x.reshape((batch, features, 1)), out.reshape((batch, features, 1))
     for group in row_groups(features, CHUNK):
         shape = (group.partitions, group.rows)
-        factors = nl.ndarray(shape, dtype=scale.dtype, buffer=nl.sbuf)
+        factors = sbuf_tile(shape, scale.dtype)
         nisa.dma_copy(dst=factors, src=scale[group.start : group.end].reshape(shape))
-        offsets = nl.ndarray(shape, dtype=shift.dtype, buffer=nl.sbuf)
+        offsets = sbuf_tile(shape, shift.dtype)
         nisa.dma_copy(dst=offsets, src=shift[group.start : group.end].reshape(shape))
         for image in range(batch):
-            data = nl.ndarray(shape, dtype=x.dtype, buffer=nl.sbuf)
+            data = sbuf_tile(shape, x.dtype)
             nisa.dma_copy(dst=data, src=source[image, group.start : group.end, 0].reshape(shape))
-            result = nl.ndarray(shape, dtype=x.dtype, buffer=nl.sbuf)
+            result = sbuf_tile(shape, x.dtype)
             scale_and_shift_tiles(result, data, factors, offsets, activation, parameters)
             nisa.dma_copy(dst=target[image, group.start : group.end, 0].reshape(shape), src=result)
 
@@ -307,7 +307,7 @@ def prelu(x, slope):
         sources, targets = _blocks(source, channels), _blocks(target, channels)
         for index in range(len(sources)):
             data = _loaded(sources[index])
-            result = nl.ndarray(data.shape, dtype=x.dtype, buffer=nl.sbuf)
+            result = sbuf_tile(data.shape, x.dtype)
             slope_below_zero(result, data, column.broadcast(1, data.shape[1]).broadcast(2, data.shape[2]))
             nisa.dma_copy(dst=targets[index], src=result)
     return out
@@ -319,6 +319,6 @@ def _prelu_features(out, x, slope):
         slopes = _row(slope, columns, min(PARTITIONS, x.shape[0]))
         for group in row_groups(x.shape[0], max(1, CHUNK // columns.size)):
             data = _load(x, group, columns)
-            result = nl.ndarray(data.shape, dtype=x.dtype, buffer=nl.sbuf)
+            result = sbuf_tile(data.shape, x.dtype)
             slope_below_zero(result, data, slopes[0 : group.partitions].broadcast(1, group.rows))
             nisa.dma_copy(dst=group_view(out, group, columns), src=result)

@@ -12,7 +12,7 @@ import nki.language as nl
 from .argmax import argmax
 from .bias_activation import bias_activation
 from .matmul import matmul_block_free_dimension, matmul_fully_optimized, matmul_hoist_load, matmul_tiled
-from .tiling.tiles import check_matrix, even_tiles, group_view, row_groups
+from .tiling.tiles import check_matrix, even_tiles, group_view, row_groups, sbuf_tile
 from .transpose import transpose
 
 CHUNK = 4096  # elements of a partition at once: 16 KiB, so that loads, activations and stores overlap
@@ -59,10 +59,10 @@ def _relu_of_units(units, bias):
     hidden, samples = units.shape
     out = nl.ndarray(units.shape, dtype=units.dtype, buffer=nl.shared_hbm)
     for group in row_groups(hidden, max(1, CHUNK // samples)):
-        bias_column = nl.ndarray((group.partitions, group.rows), dtype=bias.dtype, buffer=nl.sbuf)
+        bias_column = sbuf_tile((group.partitions, group.rows), bias.dtype)
         nisa.dma_copy(dst=bias_column, src=bias[0, group.start : group.end].reshape((group.partitions, group.rows)))
         for columns in even_tiles(samples, CHUNK):
-            data = nl.ndarray((group.partitions, group.rows, columns.size), dtype=units.dtype, buffer=nl.sbuf)
+            data = sbuf_tile((group.partitions, group.rows, columns.size), units.dtype)
             nisa.dma_copy(dst=data, src=group_view(units, group, columns))
             for row in range(group.rows):
                 nisa.activation(

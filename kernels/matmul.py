@@ -14,7 +14,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .matmul_blocks import load_panels, multiply_block, panels, whole_rows
+from .matmul_blocks import load_panels, multiply_block, padded, panels, whole_rows
 from .matmul_plan import GROUP, TILE_M, TILE_N, choose_plan
 from .tiling.tiles import (
     DMA_BYTES,
@@ -23,6 +23,8 @@ from .tiling.tiles import (
     check_matrix,
     evict,
     itemsize,
+    sbuf_tile,
+    several_columns,
     tiles,
     usable_sbuf_bytes,
 )
@@ -42,10 +44,19 @@ def _check_operands(lhsT, rhs):
 
 
 def _load(matrix, k, columns):
-    """A tile of an operand: rows of k on the partitions."""
-    tile = nl.ndarray((k.size, columns.size), dtype=matrix.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=matrix[k.start : k.end, columns.start : columns.end])
+    """A tile of an operand: rows of k on the partitions. A single 16-bit column has zeros beside it."""
+    width = several_columns(columns.size, matrix.dtype)
+    tile = nl.ndarray((k.size, width), dtype=matrix.dtype, buffer=nl.sbuf)
+    if width > columns.size:
+        nisa.memset(dst=tile, value=0.0)
+    nisa.dma_copy(dst=tile[:, 0 : columns.size], src=matrix[k.start : k.end, columns.start : columns.end])
     return tile
+
+
+def _accumulator(m, n, dtype):
+    """Room in PSUM for a tile of the result, with the columns that `_load` adds."""
+    shape = (several_columns(m.size, dtype), several_columns(n.size, dtype))
+    return nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
 
 
 def _load_column(matrix, columns):
@@ -58,15 +69,15 @@ def _load_column(matrix, columns):
 
 def _multiply_columns(result, m, n, lhsT_column, rhs_column):
     """One tile of the result from the K tiles of its operands, copied to SBUF in the result's dtype and stored."""
-    accumulator = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)
+    accumulator = _accumulator(m, n, result.dtype)
     for k in range(len(lhsT_column)):
         nisa.nc_matmul(dst=accumulator, stationary=lhsT_column[k], moving=rhs_column[k], accumulate=k > 0)
     _store(result, m, n, accumulator)
 
 
 def _store(result, m, n, accumulator):
-    tile = nl.ndarray((m.size, n.size), dtype=result.dtype, buffer=nl.sbuf)
-    evict(dst=tile, src=accumulator, turn=m.index + n.index)
+    tile = sbuf_tile((m.size, n.size), result.dtype)
+    evict(dst=tile, src=accumulator[0 : m.size, 0 : n.size], turn=m.index + n.index)
     nisa.dma_copy(dst=result[m.start : m.end, n.start : n.end], src=tile)
 
 
@@ -88,7 +99,7 @@ def matmul_tiled(lhsT, rhs):
     result = nl.ndarray((lhsT.shape[1], rhs.shape[1]), dtype=lhsT.dtype, buffer=nl.shared_hbm)
     for m in tiles(lhsT.shape[1], TILE_M):
         for n in tiles(rhs.shape[1], TILE_N):
-            accumulator = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)
+            accumulator = _accumulator(m, n, lhsT.dtype)
             for k in tiles(lhsT.shape[0], PARTITIONS):
                 nisa.nc_matmul(
                     dst=accumulator,
@@ -197,7 +208,8 @@ def _warm_up(M, N, K, dtype):
     passes = 4 if dtype == nl.float32 else 1
     if ceil_div(M, TILE_M) * ceil_div(K, PARTITIONS) * N * passes < WARM_COLUMNS:
         return None
-    return warm_bank(min(M, TILE_M), min(N, TILE_N), itemsize(dtype))
+    rows, columns = several_columns(min(M, TILE_M), dtype), several_columns(min(N, TILE_N), dtype)
+    return warm_bank(rows, columns, itemsize(dtype))
 
 
 @nki.jit
@@ -220,8 +232,8 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
     K, M = lhsT.shape
     N = rhs.shape[1]
     plan = choose_plan(
-        M,
-        N,
+        padded(M, lhsT.dtype),
+        padded(N, lhsT.dtype),
         K,
         itemsize(lhsT.dtype),
         usable_sbuf_bytes(),

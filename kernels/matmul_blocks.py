@@ -14,7 +14,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .matmul_plan import GROUP, TILE_M, TILE_N
-from .tiling.tiles import DMA_BYTES, PARTITIONS, Tile, evict, itemsize, store_rows, tiles
+from .tiling.tiles import DMA_BYTES, PARTITIONS, Tile, evict, itemsize, sbuf_tile, several_columns, store_rows, tiles
 from .tiling.warm_up import psum_tile
 
 MANY_TILES = 8 * GROUP  # of a block: all that it takes is loaded long before the last group
@@ -34,14 +34,25 @@ class Panel(nl.NKIObject):
     tensor: nl.NkiTensor
 
 
+def padded(columns, dtype):
+    """Columns of an operand, with one more where its last tile would be of a single 16-bit column."""
+    return columns + 1 if columns % PARTITIONS == 1 and itemsize(dtype) == 2 else columns
+
+
 def panels(matrix, k, columns, first):
-    """Room in SBUF for a block of an operand: a panel of `first` columns, each further one as wide as all before."""
+    """Room in SBUF for a block of an operand: a panel of `first` columns, each further one as wide as all before.
+
+    A 16-bit panel whose last tile would be of one column has zeros beside it, which are multiplied with it.
+    """
     found: list[Panel] = []
     start = columns.start
     width = first
     while start < columns.end:
         size = min(width, columns.end - start)
-        tensor = nl.ndarray((PARTITIONS, k.size, size), dtype=matrix.dtype, buffer=nl.sbuf)
+        room = padded(size, matrix.dtype)
+        tensor = nl.ndarray((PARTITIONS, k.size, room), dtype=matrix.dtype, buffer=nl.sbuf)
+        if room > size:
+            nisa.memset(dst=tensor[:, :, size:room], value=0.0)
         found.append(Panel(Tile(len(found), start, size, start + size), tensor))
         start += size
         width = start - columns.start
@@ -65,11 +76,11 @@ def _loads(panel, matrix, k, dma_bytes):
         at_once = max(1, dma_bytes // (PARTITIONS * columns.size * itemsize(matrix.dtype)))
         for part in tiles(last - k.start, at_once):
             source = folded[:, k.start + part.start : k.start + part.end, :]
-            loads.append((panel.tensor[:, part.start : part.end, :], source))
+            loads.append((panel.tensor[:, part.start : part.end, 0 : columns.size], source))
     if k.end > whole:
         rest = K - whole * PARTITIONS
         source = matrix[whole * PARTITIONS : K, columns.start : columns.end]
-        loads.append((panel.tensor[0:rest, k.size - 1, :], source))
+        loads.append((panel.tensor[0:rest, k.size - 1, 0 : columns.size], source))
     return loads
 
 
@@ -99,7 +110,7 @@ def _operands(panels, block, columns):
         for panel in panels:
             if panel.columns.start <= start and start < panel.columns.end:
                 offset = start - panel.columns.start
-                found.append(panel.tensor[:, :, offset : offset + tile.size])
+                found.append(panel.tensor[:, :, offset : offset + several_columns(tile.size, panel.tensor.dtype)])
     return found
 
 
@@ -139,7 +150,7 @@ def _leave_psum(accumulators, partial, staged, m_tiles, n_tiles, first, last):
         rows = m_tiles[i].size
         for j in range(len(n_tiles)):
             n = n_tiles[j]
-            source = accumulators[i][j]
+            source = accumulators[i][j][0:rows, 0 : n.size]
             if last:
                 offset = n_tiles[0].start
                 target = staged[0:rows, i, n.start - offset : n.end - offset]
@@ -172,7 +183,8 @@ def multiply_block(result, lhsT_panels, rhs_panels, partial, m_block, n_block, k
                 row = []
                 for n in n_part:
                     zeros = warm if m.index == 0 and n.index == 0 else None
-                    row.append(psum_tile((m.size, n.size), zeros))
+                    shape = (several_columns(m.size, result.dtype), several_columns(n.size, result.dtype))
+                    row.append(psum_tile(shape, zeros))
                 accumulators.append(row)
             ends = last and n_block.start + start + width == result.shape[1]
             ends = ends and m_block.start + m_part[m_group.size - 1].end == result.shape[0]
@@ -182,7 +194,7 @@ def multiply_block(result, lhsT_panels, rhs_panels, partial, m_block, n_block, k
                 accumulators, lhsT_tiles, _operands(rhs_panels, n_block, n_part), k, K, ends, warm is not None
             )
             warm = None
-            staged = nl.ndarray((PARTITIONS, m_group.size, width), dtype=result.dtype, buffer=nl.sbuf)
+            staged = sbuf_tile((PARTITIONS, m_group.size, width), result.dtype)
             _leave_psum(accumulators, partial, staged, m_part, n_part, first, last)
             if last:
                 column = n_block.start + start

@@ -13,7 +13,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiling.tiles import check_dtype, row_groups
+from .tiling.tiles import check_dtype, row_groups, sbuf_tile
 from .tiling.windows import (
     CHUNK,
     column_tap,
@@ -207,10 +207,10 @@ def _pool(x, rows, columns, op, count_include_pad):
             folded = _pool_block(source, block, rows, columns, blocks.taps, op, fill, dtype)
             result = folded
             if op == "add":
-                result = nl.ndarray(folded.shape, dtype=x.dtype, buffer=nl.sbuf)
+                result = sbuf_tile(folded.shape, x.dtype)
                 _store_means(result, folded, rows, columns, block.rows, block.columns, count_include_pad)
             elif columns.size == 1:  # a view with steps, which a DMA would move element by element
-                result = nl.ndarray(folded.shape, dtype=x.dtype, buffer=nl.sbuf)
+                result = sbuf_tile(folded.shape, x.dtype)
                 nisa.tensor_copy(dst=result, src=folded, engine=nisa.engine.vector)
             target = results[
                 group.start : group.end, block.rows.start : block.rows.end, block.columns.start : block.columns.end

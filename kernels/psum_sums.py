@@ -1,8 +1,9 @@
-"""What the convolutions here ask of PSUM, alone, so that a chip can be asked whether it does it.
+"""Two ways of adding up in PSUM, each in a kernel of its own, to check that a chip computes them.
 
-A convolution adds the terms of its filter's taps to one tile of PSUM. Sums of several columns grow in turn there, and a
-tap at the border of an image adds to a part of the columns. AWS's simulator and ours compute both exactly; of the first
-it was reported that a trn1 device lost terms. `trninfer doctor --selftest` runs these before any other kernel.
+`psum_within`: a convolution adds the terms of its filter's taps to one tile of PSUM, and a tap at the border of an
+image adds to a part of the columns. `psum_side_by_side`: sums of one bank that grow in turn. A trn2 device is reported
+to lose terms of the latter, so no other kernel here does it. AWS's simulator and ours compute both exactly.
+`trninfer doctor --selftest` runs both before any other kernel.
 """
 
 import nki
@@ -47,20 +48,25 @@ def psum_side_by_side(lhsT, rhs, slices=4):
         rhs: [K, N] in HBM, of the dtype of lhsT.
         slices: into how many N is cut, at most N.
     Returns:
-        [M, N] in HBM, of the dtype of lhsT; accumulated in float32 in one tile of PSUM.
+        [M, N] in HBM, of the dtype of lhsT; accumulated in float32 in one bank of PSUM.
+    Notes:
+        `trninfer lint` refuses it: a trn2 device is reported to lose terms of such sums. No other kernel here has them.
     """
     _check(lhsT, rhs)
+    rows = lhsT.shape[1]
     columns = rhs.shape[1]
     assert slices >= 1 and slices <= columns, f"slices must be 1 to {columns}, got {slices}"
-    sums = nl.ndarray((lhsT.shape[1], columns), dtype=nl.float32, buffer=nl.psum)
+    bank = nl.ndarray((PARTITIONS, PSUM_COLUMNS), dtype=nl.float32, buffer=nl.psum)
     for k in tiles(lhsT.shape[0], PARTITIONS):
         left = _load_tile(lhsT, k)
         right = _load_tile(rhs, k)
         for s in range(slices):
             start = columns * s // slices
             end = columns * (s + 1) // slices
-            nisa.nc_matmul(dst=sums[:, start:end], stationary=left, moving=right[:, start:end], accumulate=k.index > 0)
-    return _stored(sums, lhsT.dtype)
+            nisa.nc_matmul(
+                dst=bank[0:rows, start:end], stationary=left, moving=right[:, start:end], accumulate=k.index > 0
+            )
+    return _stored(bank[0:rows, 0:columns], lhsT.dtype)
 
 
 @nki.jit

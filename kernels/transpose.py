@@ -17,29 +17,37 @@ from .tiling.tiles import (
     evict,
     itemsize,
     load_rows,
+    sbuf_tile,
     store_rows,
     tiles,
     transposed_dtype,
+    whole_words,
 )
 
 
 def _transpose_block(out, a):
     """Transpose an HBM window of at most 2 KiB by 2 KiB of elements: [rows, columns] -> [columns, rows]."""
     rows, columns = a.shape
-    block = nl.ndarray((PARTITIONS, ceil_div(rows, PARTITIONS), columns), dtype=a.dtype, buffer=nl.sbuf)
+    block = sbuf_tile((PARTITIONS, ceil_div(rows, PARTITIONS), columns), a.dtype)
     load_rows(block, a)
     dtype = transposed_dtype(a.dtype)
-    turned = nl.ndarray((PARTITIONS, ceil_div(columns, PARTITIONS), rows), dtype=a.dtype, buffer=nl.sbuf)
+    if whole_words(rows, dtype) > rows:  # the last row once more: PSUM is written in whole words
+        last = rows // PARTITIONS
+        beside = rows - last * PARTITIONS
+        nisa.dma_copy(dst=block[beside : beside + 1, last, :], src=a[rows - 1 : rows, :])
+    turned = sbuf_tile((PARTITIONS, ceil_div(columns, PARTITIONS), rows), a.dtype)
     for c in tiles(columns, PARTITIONS):
         for part in tiles(rows, nl.tile_size.psum_bank_fmax_bytes // itemsize(dtype)):
-            bank = nl.ndarray((c.size, part.size), dtype=dtype, buffer=nl.psum)
+            bank = nl.ndarray((c.size, whole_words(part.size, dtype)), dtype=dtype, buffer=nl.psum)
             for r in tiles(part.size, PARTITIONS):
+                count = whole_words(r.size, dtype)
                 nisa.nc_transpose(
-                    dst=bank[:, r.start : r.end],
-                    data=block[0 : r.size, part.start // PARTITIONS + r.index, c.start : c.end],
+                    dst=bank[:, r.start : r.start + count],
+                    data=block[0:count, part.start // PARTITIONS + r.index, c.start : c.end],
                     engine=nisa.engine.tensor,
                 )
-            evict(dst=turned[0 : c.size, c.index, part.start : part.end], src=bank, turn=c.index + part.index)
+            result = turned[0 : c.size, c.index, part.start : part.end]
+            evict(dst=result, src=bank[:, 0 : part.size], turn=c.index + part.index)
     store_rows(out, turned)
 
 

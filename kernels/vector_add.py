@@ -12,7 +12,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiling.tiles import PARTITIONS, ceil_div, check_dtype, itemsize, usable_sbuf_bytes
+from .tiling.tiles import PARTITIONS, ceil_div, check_dtype, itemsize, sbuf_tile, usable_sbuf_bytes
 from .tiling.tiles import tiles as cover
 
 ADDRESS_ALIGNMENT = 64  # bytes between starts of explicitly placed tiles: a multiple of every target's requirement
@@ -28,9 +28,9 @@ def _check_vectors(a, b):
 
 def _add_tile(out, a, b):
     """Add two [partitions, free] windows of HBM through freshly allocated tiles."""
-    a_tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
-    b_tile = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.sbuf)
-    sum_tile = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.sbuf)
+    a_tile = sbuf_tile(a.shape, a.dtype)
+    b_tile = sbuf_tile(b.shape, b.dtype)
+    sum_tile = sbuf_tile(out.shape, out.dtype)
     nisa.dma_copy(dst=a_tile, src=a)
     nisa.dma_copy(dst=b_tile, src=b)
     nisa.tensor_tensor(dst=sum_tile, data1=a_tile, data2=b_tile, op=nl.add)

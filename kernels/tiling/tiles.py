@@ -134,6 +134,28 @@ def transposed_dtype(dtype):
     return dtype
 
 
+def whole_words(columns, dtype):
+    """Columns of a tile that holds `columns` of them in words of 4 bytes: one more where an odd number is 16-bit."""
+    return columns if itemsize(dtype) == 4 else columns + columns % 2
+
+
+def several_columns(columns, dtype):
+    """Columns of an operand of the Tensor Engine for `columns` of them: at least two where they are 16-bit."""
+    return max(columns, 2) if itemsize(dtype) == 2 else columns
+
+
+def sbuf_tile(shape, dtype):
+    """A tile in SBUF. A single 16-bit column is a view of two, so that what is placed behind it begins with a word."""
+    free = 1
+    for extent in shape[1:]:
+        free = free * extent
+    if free > 1 or itemsize(dtype) == 4:
+        return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf)
+    last = len(shape) - 1
+    wide = shape[0:last] + (2,)  # noqa: RUF005 (NKI 0.6 expands no tuples)
+    return nl.ndarray(wide, dtype=dtype, buffer=nl.sbuf).slice(last, 0, 1)
+
+
 def itemsize(dtype):
     """Bytes of one element of a dtype that the kernels take."""
     return 4 if dtype == nl.float32 else 2

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import Tile, ceil_div, even_tiles
+from .tiles import Tile, ceil_div, even_tiles, sbuf_tile
 
 CHUNK = 4096  # elements of a partition at once: 16 KiB, so that several chunks are in flight in SBUF
 MAX_REACH = 16384  # columns that a window may span: 64 KiB of the 192 that a partition has at least
@@ -194,7 +194,7 @@ def fold_columns(data, op, sweep, outputs, dtype, into=None):
     partitions, images, rows, _ = data.shape
     folded = into
     if into is None:
-        folded = nl.ndarray((partitions, images, rows, outputs), dtype=dtype, buffer=nl.sbuf)
+        folded = sbuf_tile((partitions, images, rows, outputs), dtype)
     if sweep.size >= LONG_FOLD:
         lanes, image, row, column = data.get_pattern()
         windows = [lanes, image, row, [column[0] * sweep.stride, outputs], [column[0] * sweep.dilation, sweep.size]]
