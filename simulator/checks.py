@@ -16,6 +16,7 @@ from .dtypes import Array
 from .errors import EarlierNkiWarning, NkiValidationError
 from .instruction import engine
 from .memory import PSUM, PSUM_ALIGNMENT, SBUF
+from .reported import check_words
 from .tensor import MAX_DIMENSIONS, NkiTensor
 from .views import dimensions
 
@@ -92,7 +93,10 @@ def _within_limits(tensor: NkiTensor) -> bool:
 def destination(op: str, tensor: object) -> NkiTensor:
     """The operand `dst` of a compute engine: a tile. Where a stride of 0 writes an element several times, the last
     write stands (AWS's qkv kernels throw elementwise results away so)."""
-    return tile(op, "dst", tensor)
+    dst = tile(op, "dst", tensor)
+    if dst.storage.region is PSUM:
+        check_words(active(op), op, dst)
+    return dst
 
 
 def in_sbuf(op: str, operand: str, tensor: object) -> NkiTensor:

@@ -28,6 +28,7 @@ from .overlap import clobbers
 from .pair import Pair
 from .psum_writes import Written
 from .replay import Recording
+from .reported import check_name, check_width
 from .tensor import IndirectTensor, NkiTensor
 from .tensor_indirection import check
 from .tensor_operators import naming_what_tensors_lack
@@ -54,6 +55,8 @@ class NeuronCore:
         self.allocations: list[Allocation] = []
         self.ordered = False  # inside `nl.no_reorder()`
         self.loops: list[tuple[tuple[str, int], int]] = []  # of the device: where each stands, how often it ran
+        self.looping = 0  # how many of them run now, one in the other
+        self.named: set[str] = set()  # tensors that the kernel gave a name
         self._fence: Instruction | None = None  # what everything after it waits for
         self._fenced = 0  # instructions before it
         self.memory = Memory(0, 0)  # what the program took at most, once it has run
@@ -87,6 +90,8 @@ class NeuronCore:
     ) -> NkiTensor:
         """Allocate a tensor; NkiValidationError or CapacityError where the machine has no room for such a one."""
         found, shape, line = lookup(dtype), tuple(shape), self._line()
+        if name and not argument:
+            check_name(self, name)
         if shape == (1,) and (region is SBUF or region is PSUM):
             shape = (1, 1)  # as in the examples of register_load: tensors on chip are always at least 2-D
         if self.pair is not None and region is MemoryRegion.shared_hbm and not argument:
@@ -107,6 +112,8 @@ class NeuronCore:
         else:
             storage.owner = self._note(region, storage.row_bytes, storage.told, line, argument)
             storage.core = self
+            if storage.on_chip:
+                check_width(self, storage)
         return NkiTensor(storage.shape, found, storage)
 
     def _note(

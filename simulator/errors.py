@@ -39,6 +39,11 @@ class UndefinedOnChipWarning(UserWarning):
     """The simulator computes it, but AWS's documentation leaves undefined what the chip does."""
 
 
+class ReportedOnChipWarning(UserWarning):
+    """The simulator computes it and AWS's documentation allows it, but the compiler is reported to refuse it, or the
+    chip to compute something else (`simulator/reported.py`)."""
+
+
 class EarlierNkiWarning(UserWarning):
     """A spelling of an earlier NKI that still means the same is taken; today's compiler refuses it."""
 

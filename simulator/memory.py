@@ -61,6 +61,7 @@ class Storage:
         "shadow",
         "shape",
         "size",
+        "sums",
         "written",
     )
 
@@ -89,6 +90,7 @@ class Storage:
         self.shadow: Any = None  # what a sanitizer knows of the elements, and the number it gave the tensor
         self.number = 0
         self.written = PsumWrites() if region is PSUM else None  # by whom its elements were written
+        self.sums: Any = None  # that matmuls add up there, bank by bank
 
     def __del__(self) -> None:
         if self.core is not None:  # the kernel holds no view of it any more
@@ -159,6 +161,7 @@ class Arena:
         self.owner = owner
         self.shadow: Any = None  # of all bytes, a sanitizer's
         self.written = PsumWrites()  # in PSUM, whichever tensor it was by
+        self.sums: Any = None  # that matmuls add up there, bank by bank
         # 0xFF is NaN in every float type of 16 bits or more, as in memory that was never written.
         self.array: Array = np.full(PARTITIONS * row_bytes if functional else 0, 0xFF, dtype=np.uint8)
 

@@ -15,6 +15,7 @@ from ..errors import NkiValidationError
 from ..instruction import Cost, Instruction, engine
 from ..memory import PSUM
 from ..psum_writes import Written
+from ..reported import check_stationary, check_sums
 from ..tensor import ColumnsTensor, IndirectTensor, NkiTensor
 from ..tensor_indirection import check
 
@@ -89,6 +90,7 @@ def _matmul_rules(
     if tile_position or tile_size:
         _array_tile(core, rows, columns, tile_position, tile_size)
     _matmul_dtypes(core, dst, stationary, moving, is_transpose)
+    check_stationary(core, stationary, columns)
     if dst.is_indirect() or stationary.is_indirect() or moving.is_indirect():
         _columns(core, (dst, stationary, moving), is_transpose, tile_position)
     stride = stationary.strides[-1] * stationary._dtype.itemsize
@@ -287,6 +289,7 @@ def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Ar
         adds = bool(accumulate)
         if accumulate:
             _can_accumulate(core, dst)
+        check_sums(core, dst, adds)
     storage.note_write(dst, by_matmul=True)
     return adds
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..nki.dialect import old_argument
 from ..nki_version import checked, current
 from .calls import check_calls, check_outputs, modern, takes_tiles
+from .reported import check_reported
 from .rules import Finding
 from .scope import FunctionScope
 from .source import Definition, External, Files, FunctionNode, Module, Resolved, SourceError, parse_module
@@ -151,6 +152,7 @@ class _Check:
         else:
             check_tracing(scope)
         check_calls(scope)
+        check_reported(scope)
         for resolved in _references(scope):
             if isinstance(resolved, Definition):
                 self._inlined.add(id(resolved.node))

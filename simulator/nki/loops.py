@@ -107,9 +107,11 @@ class _Loop:
     def __enter__(self) -> _Loop:
         self._core.fence(self._what)
         self._start = len(self._core.program)
+        self._core.looping += 1
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._core.looping -= 1
         if error is None:
             self._core.fence(self._what)
             self._core.loops.append((self._core.line_of_kernel(), self.count))

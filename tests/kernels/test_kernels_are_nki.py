@@ -11,12 +11,21 @@ FILES = sorted([*ROOT.rglob("kernels/**/*.py"), *ROOT.glob("benchmarks/kernels/*
 
 # Rules of NKI 0.6's front end alone: from 0.7 on kernels are traced by running them as Python.
 OF_THE_PARSER = {"class-base", "unsupported-expression"}
+EXCEPTIONS = {
+    ("psum_sums.py", "interleaved-sums"),  # a check of the self-test does what is reported to go wrong
+    ("moe.py", "one-column"),  # as in the kernel that was measured
+}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_of_kernels_has_no_findings(path):
-    findings = examine_file(path).findings
-    assert [str(finding) for finding in findings if finding.rule not in OF_THE_PARSER] == []
+    findings = [finding for finding in examine_file(path).findings if finding.rule not in OF_THE_PARSER]
+    assert [str(finding) for finding in findings if (path.name, finding.rule) not in EXCEPTIONS] == []
+
+
+def test_exceptions_are_needed():
+    found = {(path.name, finding.rule) for path in FILES for finding in examine_file(path).findings}
+    assert found >= EXCEPTIONS
 
 
 def test_kernels_are_there_to_be_checked():

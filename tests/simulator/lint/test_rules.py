@@ -178,6 +178,46 @@ BROKEN_LINES += [
     ("old-dialect", "nisa.register_move(n, n, imm=1)  # <-"),
     ("numpy-dtype", "n = nl.load(a, dtype=np.float32)  # <-"),
     ("numpy-dtype", "n = 1 if a.dtype == np.float32 else 2  # <-"),
+    (
+        "interleaved-sums",
+        """\
+acc = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.psum)
+for k in range(n):
+    for i in range(4):
+        nisa.nc_matmul(dst=acc[:, i : i + 1], stationary=tile, moving=tile, accumulate=k > 0)  # <-""",
+    ),
+    (
+        "interleaved-sums",
+        """\
+acc = nl.ndarray((nl.tile_size.pmax, nl.tile_size.psum_fmax), dtype=nl.float32, buffer=nl.psum)
+for k in range(n):
+    first = k == 0
+    for i in range(4):
+        start = i * 128
+        nisa.nc_matmul(dst=acc[:, start : start + 128], stationary=tile, moving=tile, accumulate=not first)  # <-""",
+    ),
+    (
+        "interleaved-sums",
+        """\
+acc = nl.ndarray((128, n), dtype=nl.float32, buffer=nl.psum)[0:64]
+for k in range(n):
+    for i in range(4):
+        nisa.nc_matmul(acc[:, i], tile, tile, accumulate=(k > 0))  # <-""",
+    ),
+    ("psum-words", "acc = nl.ndarray((128, 3), dtype=nl.bfloat16, buffer=nl.psum)  # <-"),
+    ("psum-words", "acc = nl.zeros((128, 3, 5), nl.float16, buffer=nl.psum)  # <-"),
+    ("one-column", "e = nl.ndarray((128, 1), dtype=nl.bfloat16)  # <-"),
+    ("one-column", "e = nl.zeros((n, 1, 1), dtype=nl.float16, buffer=nl.sbuf)  # <-"),
+    (
+        "one-column",
+        """\
+e = nl.ndarray((128, n), dtype=nl.bfloat16)
+acc = nl.ndarray((1, 512), dtype=nl.float32, buffer=nl.psum)
+nisa.nc_matmul(dst=acc, stationary=e[:, n : n + 1], moving=e)  # <-
+nisa.nc_matmul(dst=acc, stationary=e[:, 3:4], moving=e)  # <-""",
+    ),
+    ("tensor-name", "for i in range(n):\n    e = nl.ndarray((128, 8), nl.float32, name='e')  # <-"),
+    ("tensor-name", "nl.ndarray((128, 8), nl.float32, name='e')\nnl.ndarray((128, 4), nl.float32, name='e')  # <-"),
 ]
 
 # Whole files, below the imports of HEADER.
@@ -336,6 +376,26 @@ CLEAN_LINES = [
     "n = -n // 2 + -(-n // 2) + n % 3 - 2**n\nscale = 2.0**-n",
     "last = a.shape[-1] + a.shape[0 : -1 : 2][0]",
     "if nisa.get_nc_version() == nisa.nc_version.gen3:\n    n = 2",
+    """\
+acc = nl.ndarray((128, 4, 512), dtype=nl.float32, buffer=nl.psum)
+some = nl.ndarray((128, n), dtype=nl.float32, buffer=nl.psum)
+for k in range(n):
+    own = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.psum)
+    for i in range(4):  # a bank for each, or what may be one
+        nisa.nc_matmul(dst=acc[:, i], stationary=tile, moving=tile, accumulate=k > 0)
+        nisa.nc_matmul(dst=acc[:, i, :], stationary=tile, moving=tile, accumulate=k > 0)
+        nisa.nc_matmul(dst=some[:, nl.ds(i * 512, 512)], stationary=tile, moving=tile, accumulate=k > 0)
+        nisa.nc_matmul(dst=own[:, i : i + 1], stationary=tile, moving=tile, accumulate=i > 0)""",
+    """\
+acc = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.psum)
+for i in range(4):  # one sum after the other
+    for k in range(n):
+        nisa.nc_matmul(dst=acc[:, i : i + 1], stationary=tile, moving=tile, accumulate=k > 0)
+nisa.nc_matmul(dst=acc[:, 0:1], stationary=tile, moving=tile, accumulate=n > 0)""",
+    "e = nl.ndarray((128, 3), dtype=nl.float32, buffer=nl.psum)\ne = nl.ndarray((128, 4), nl.bfloat16, buffer=nl.psum)",
+    "e = nl.ndarray((128, 1), dtype=nl.float32)\ne = nl.ndarray((128, n), dtype=nl.bfloat16)\ne = nl.load(a)",
+    "for i in range(n):\n    e = nl.ndarray((128, 8), nl.float32, name=f'e {i}')",
+    "def body(i):\n    e = nl.ndarray((128, 8), nl.float32, name='e')\n\nnl.fori_loop(0, n, body)",
 ]
 
 
