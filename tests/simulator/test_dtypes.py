@@ -24,6 +24,17 @@ def test_floats_round_as_the_true_type_does(name, values):
     np.testing.assert_array_equal(convert(values, dtype), expected)
 
 
+@pytest.mark.parametrize(("name", "dropped"), [("bfloat16", 16), ("float16", 13), ("tfloat32", 13)])
+def test_ties_round_to_even(name, dropped):
+    """Halfway between two neighbours, the one with an even last bit: down, up, and up into the next power of two."""
+    last = np.uint32(1 << dropped)
+    low = np.array([0x3F800000, 0x3F800000 + last, 0x40000000 - last, 0xC0400000, 0xC0400000 + last], np.uint32)
+    down = low.view(np.float32)
+    up = (low + last).view(np.float32)
+    ties = (low + last // 2).view(np.float32)
+    np.testing.assert_array_equal(convert(ties, lookup(name)), np.where(low & last, up, down))
+
+
 @given(values=FLOATS)
 def test_tfloat32_keeps_ten_bits_of_mantissa(values):
     rounded = convert(values, lookup("tfloat32"))

@@ -1,10 +1,14 @@
 """What the schedule assumes of DMAs' descriptors, of engines left open, and of the compiler's order."""
 
+import csv
+from itertools import pairwise
+
 import nki
 import nki.isa as nisa
 import nki.language as nl
 import pytest
 from trninfer import simulator
+from trninfer.benchmarks.measurements import DATA
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.timing.constants import machine
 from trninfer.simulator.timing.expected_error import KINDS, expected_error, kind_of
@@ -298,3 +302,45 @@ def test_the_scalar_engines_descriptor_generator_works_beside_the_other():
         assert both.prediction.makespan < 0.7 * one.prediction.makespan
         assert one.engines["dma_issue"].busy_ns > 1.8 * both.engines["dma_issue"].busy_ns
     assert scalar.engines["scalar"].busy_ns == 0
+
+
+@nki.jit
+def handed_over(a):
+    """A tile from the Scalar Engine to each of the others and back; the last reader's tile is then overwritten."""
+    out = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+    tiles = [nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf) for _ in range(5)]
+    nisa.dma_copy(dst=tiles[0], src=a)
+    nisa.activation(dst=tiles[1], op=nl.exp, data=tiles[0])
+    nisa.tensor_scalar(dst=tiles[2], data=tiles[1], op0=nl.add, operand0=1.0)
+    product = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=product, stationary=tiles[2], moving=tiles[2])
+    nisa.activation(dst=tiles[3], op=nl.exp, data=product)
+    nisa.iota(tiles[4], pattern=[[1, 128]], offset=0, channel_multiplier=1)
+    nisa.tensor_tensor(dst=tiles[4], data1=tiles[3], data2=tiles[3], op=nl.add, engine=nisa.engine.gpsimd)
+    nisa.activation(dst=tiles[0], op=nl.exp, data=tiles[4])
+    nisa.memset(dst=tiles[4], value=0.0)
+    nisa.dma_copy(dst=out, src=tiles[0])
+    return out
+
+
+def test_a_hand_over_takes_what_profiles_show():
+    """From the end of an instruction to the start of another engine's that waits for it: between the fastest and the
+    slowest producer's tenth percentile of hops.csv."""
+    run = simulator.run(handed_over, TensorSpec((128, 128), "float32"), functional=False)
+    events = [e for e in run.timeline if e.op in ("activation", "tensor_scalar", "nc_matmul", "tensor_tensor")]
+    with (DATA / "measured" / "hops.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if int(row["n"]) >= 10 and row["producer_engine"] != "DMA"]
+    names = {"vector": "DVE", "tensor": "PE", "scalar": "ACT", "gpsimd": "POOL"}
+    assert [e.engine for e in events] == ["scalar", "vector", "tensor", "scalar", "gpsimd", "scalar"]
+    for producer, consumer in pairwise(events):
+        measured = [float(row["p10"]) for row in rows if row["consumer_engine"] == names[consumer.engine]]
+        assert min(measured) <= consumer.start_ns - producer.done_ns <= max(measured), consumer.engine
+
+
+def test_who_overwrites_waits_until_the_reader_has_told():
+    """A write after a read is handed over from the end of the reading instruction, like any other result."""
+    run = simulator.run(handed_over, TensorSpec((128, 128), "float32"), functional=False)
+    reader = [e for e in run.timeline if e.op == "activation"][-1]
+    writer = next(e for e in run.timeline if e.op == "memset")
+    assert reader.engine != writer.engine
+    assert writer.start_ns == pytest.approx(reader.end_ns + M.hop_vector_ns)
