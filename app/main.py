@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import FrameType
 from typing import Annotated, Any
 
@@ -127,11 +128,13 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for number in _ENDING_SIGNALS:
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one
-            signal.signal(number, _terminate)
+            signal.signal(number, partial(_terminate, os.getpid()))
     sys.exit(run())
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    """End as after Ctrl-C; a second signal changes nothing."""
+def _terminate(main_process: int, number: int, frame: FrameType | None) -> None:
+    """End as after Ctrl-C; a second signal changes nothing. A child that a script has forked ends without a word."""
+    if os.getpid() != main_process:
+        os._exit(128 + number)
     signal.signal(number, signal.SIG_IGN)
     raise Terminated(128 + number)

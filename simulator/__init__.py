@@ -9,6 +9,7 @@ It needs nothing else of trninfer.
 
 from __future__ import annotations
 
+import os
 import sys
 
 from .chip import TARGETS, Target
@@ -37,12 +38,20 @@ __all__ = [
 ]
 
 
+_SPAWNED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "spawned")
+
+
 def install() -> None:
-    """Make `import nki` find the simulator, in place of a real package if there is one. Idempotent."""
+    """Make `import nki` find the simulator, in place of a real package if there is one. Idempotent.
+
+    Processes that multiprocessing spawns find it too, by way of sys.path, which they get from their parent.
+    """
     from . import nki
 
     sys.modules["nki"] = nki
     sys.modules.update(nki.MODULES)
+    if _SPAWNED not in sys.path:
+        sys.path.insert(min(1, len(sys.path)), _SPAWNED)  # behind the folder of the script, before installed packages
     if _OldDialect not in sys.meta_path:
         sys.meta_path.append(_OldDialect)
 

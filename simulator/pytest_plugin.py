@@ -9,11 +9,15 @@ def test_softmax_is_right_and_fast(nki_run):
 
 def test_softmax_stays_fast(nki_run):  # a failure tells which lines take the time
     nki_run(softmax, np.ones((256, 512), np.float32), max_us=60)
+
+def test_softmax_gets_no_slower(nki_run):  # than baselines.json says, which `pytest --nki-update-baselines` writes
+    nki_run(softmax, np.ones((256, 512), np.float32), baseline="baselines.json")
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,46 +26,105 @@ if TYPE_CHECKING:
     from .run import Run
 
 SHOWN_LINES = 5  # of a kernel that is too slow
+TOLERANCE = 0.01  # a share of the baseline's time by which a launch may be slower
+LACKING = (
+    "pass --nki-simulator, or set nki_simulator = true in pytest's settings: `import nki` then finds the simulator"
+)
+_counts = pytest.StashKey[dict[str, int]]()  # launches of a test that were compared, by name
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option and the setting that turn the plugin on."""
+    """The options and the setting of the plugin."""
+    group = parser.getgroup("trninfer")
     text = "make `import nki` find trninfer's simulator; the fixture nki_run runs kernels on it"
-    parser.getgroup("trninfer").addoption("--nki-simulator", action="store_true", help=text)
+    group.addoption("--nki-simulator", action="store_true", help=text)
+    updates = "write the predicted times of nki_run(..., baseline=FILE) to their files instead of comparing them"
+    group.addoption("--nki-update-baselines", action="store_true", help=updates)
     parser.addini("nki_simulator", text, type="bool", default=False)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Install the simulator before any test is imported."""
-    if config.getoption("--nki-simulator") or config.getini("nki_simulator"):
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
+    """Install the simulator before any conftest.py or test is imported."""
+    if is_on(early_config):
         from . import install
 
         install()
+    try:
+        return (yield)
+    except Exception as error:
+        if lacks_nki(error):
+            raise pytest.UsageError(f"{error}\n{LACKING}") from None
+        raise
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Install the simulator, where conftest.py itself loads this plugin."""
+    if is_on(config):
+        from . import install
+
+        install()
+    if config.getoption("--nki-update-baselines") and getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError("--nki-update-baselines writes files that all tests share: leave out -n")
+
+
+def is_on(config: pytest.Config) -> bool:
+    """True where the option or the setting asks for the simulator."""
+    options = config.known_args_namespace
+    return bool(getattr(options, "nki_simulator", False) or config.getini("nki_simulator"))
+
+
+def pytest_exception_interact(
+    node: Any, call: pytest.CallInfo[Any], report: pytest.CollectReport | pytest.TestReport
+) -> None:
+    """Say what makes `import nki` work, beside the error of an import that found no nki."""
+    if call.excinfo is not None and lacks_nki(call.excinfo.value) and not is_on(node.config):
+        report.sections.append(("trninfer", LACKING))
+
+
+def lacks_nki(error: BaseException | None) -> bool:
+    """True of the error of an import that found no nki, and of errors that it caused."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name == "nki":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @pytest.fixture
 def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
     """`simulator.run`, whose result has outputs, latency_us and memory. Faults that the sanitizer finds fail the test;
-    `sanitize=False` leaves it out. With `max_us`, a kernel that is predicted to take longer fails, and the failure has
-    the resources and the lines of the kernel that take the time."""
-    if not (request.config.getoption("--nki-simulator") or request.config.getini("nki_simulator")):
+    `sanitize=False` leaves it out.
+
+    With `max_us`, a kernel that is predicted to take longer fails, and the failure has the resources and the lines of
+    the kernel that take the time. With `baseline`, the path of a file beside the test's, a kernel fails that is slower
+    than the file says by more than the share `tolerance` of it, and the failure has the resources and lines that have
+    become slower; `pytest --nki-update-baselines` writes the file."""
+    if not is_on(request.config):
         pytest.fail("nki_run needs --nki-simulator, or nki_simulator = true in pytest's settings", pytrace=False)
     from .errors import NkiValidationError
     from .launch import run
     from .tracebacks import without_ours
 
     def checked(
-        kernel: Callable[..., Any], *arrays: Any, sanitize: bool = True, max_us: float | None = None, **options: Any
+        kernel: Callable[..., Any],
+        *arrays: Any,
+        max_us: float | None = None,
+        baseline: str | Path | None = None,
+        tolerance: float = TOLERANCE,
+        **options: Any,
     ) -> Run:
         __tracebackhide__ = True
         try:
-            result = run(kernel, *arrays, sanitize=sanitize, **options)
+            result = run(kernel, *arrays, **{"sanitize": True, **options})
         except NkiValidationError as error:
             raise error.with_traceback(without_ours(error)) from None
         if result.findings:
             pytest.fail("\n".join(map(str, result.findings)), pytrace=False)
         if max_us is not None and result.latency_us > max_us:
             pytest.fail(_too_slow(result, max_us), pytrace=False)
+        if baseline is not None and (why := _against_baseline(request, result, Path(baseline), tolerance)):
+            pytest.fail(why, pytrace=False)
         return result
 
     return checked
@@ -73,3 +136,24 @@ def _too_slow(run: Run, max_us: float) -> str:
 
     head = f"{run.name} is predicted to take {run.latency_us:.2f} us on {run.target}, {max_us:g} are allowed"
     return "\n".join([head, f"critical path: {told_critical(run)}", *map(told, run.lines[:SHOWN_LINES])])
+
+
+def _against_baseline(request: pytest.FixtureRequest, run: Run, path: Path, tolerance: float) -> str:
+    """Compare a launch with its baseline, or write that; what is wrong, "" where nothing is."""
+    from .baseline import BaselineError, entry_of, read, slower, write
+
+    path = request.path.parent / path
+    counts = request.node.stash.setdefault(_counts, {})
+    name = f"{request.path.name}::{request.node.nodeid.partition('::')[2]} {run.name} on {run.target}"
+    counts[name] = counts.get(name, 0) + 1
+    name += f" #{counts[name]}" if counts[name] > 1 else ""
+    try:
+        if request.config.getoption("--nki-update-baselines"):
+            write(path, {name: entry_of(run)})
+            return ""
+        entry = read(path).get(name)
+    except BaselineError as error:
+        return str(error)
+    if entry is None:
+        return f"{path} has no baseline of {name}: run pytest --nki-update-baselines"
+    return slower(entry, run, tolerance)

@@ -82,3 +82,43 @@ def test_it_is_off_until_asked_for(tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "trninfer.simulator.pytest_plugin"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=ALONE, check=False)
     assert "nki_run needs --nki-simulator" in done.stdout and done.returncode == 1
+
+
+def pytest_in(folder, *options):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "trninfer.simulator.pytest_plugin", *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=ALONE, check=False)
+    return done.stdout + done.stderr
+
+
+def test_an_import_without_the_flag_says_which_one_it_takes(tmp_path):
+    (tmp_path / "test_kernels.py").write_text("import nki\n\n\ndef test():\n    pass\n", encoding="utf-8")
+    assert "pass --nki-simulator" in pytest_in(tmp_path)
+    (tmp_path / "conftest.py").write_text("import nki.isa\n", encoding="utf-8")
+    told = pytest_in(tmp_path)
+    assert "pass --nki-simulator" in told and "Traceback" not in told
+    assert "1 passed" in pytest_in(tmp_path, "--nki-simulator")
+
+
+BASELINE_TEST = (
+    TESTS.split("def test_right")[0]
+    + """
+def test_no_slower(nki_run):
+    nki_run(doubled, A, baseline="times.json")
+    nki_run(doubled, A, target="trn1", baseline="times.json")
+"""
+)
+
+
+def test_a_kernel_that_becomes_slower_than_its_baseline_fails_by_line_and_resource(tmp_path):
+    file = tmp_path / "test_kernels.py"
+    file.write_text(BASELINE_TEST, encoding="utf-8")
+    assert "has no baseline of test_kernels.py::test_no_slower doubled on trn2" in pytest_in(
+        tmp_path, "--nki-simulator"
+    )
+    assert "1 passed" in pytest_in(tmp_path, "--nki-simulator", "--nki-update-baselines")
+    slow = BASELINE_TEST.replace("operand0=2.0)", "operand0=2.0)\n    nisa.activation(dst=tile, op=nl.copy, data=tile)")
+    file.write_text(f"# moved by a line\n{slow}", encoding="utf-8")
+    told = pytest_in(tmp_path, "--nki-simulator")
+    assert re.search(r"on trn2, [\d.]+ us in the baseline \(\+", told) and "critical path: scalar +" in told
+    assert re.search(r"test_kernels.py:\d+ \+[\d.]+ us \(scalar .*new on the critical path\): nisa.activation", told)
+    assert "dma_copy(dst=tile" not in told  # a line that moved, and takes as long as before
