@@ -12,32 +12,37 @@ import typer
 
 from . import options
 from .errors import UsageError
+from .output import check_output
 
 _STATUS = {"ready": "ok", "newer": "ok", "missing": "missing", "placeholder": "wrong", "too old": "wrong"}
+
+_SelftestOption = Annotated[
+    bool,
+    typer.Option("--selftest", help="Run every kernel and the bundled networks; write an archive to send back."),
+]
+_CompileOnlyOption = Annotated[
+    bool,
+    typer.Option(
+        "--compile-only",
+        help="With --selftest: compile all for trn2 and trn3, or for --target; needs AWS's compiler, no chip.",
+    ),
+]
+_ArchiveOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--archive",
+        metavar="FILE",
+        help="With --selftest: the archive. [default: trninfer-selftest-TARGET-chip|compiler|simulator-DTYPE.zip]",
+    ),
+]
 
 
 def doctor(
     form: options.FormatOption = "table",
     output: options.OutputOption = None,
-    selftest: Annotated[
-        bool,
-        typer.Option("--selftest", help="Run every kernel and the bundled networks; write an archive to send back."),
-    ] = False,
-    compile_only: Annotated[
-        bool,
-        typer.Option(
-            "--compile-only",
-            help="With --selftest: compile all for trn2 and trn3, or for --target; needs AWS's compiler, no chip.",
-        ),
-    ] = False,
-    archive: Annotated[
-        Path | None,
-        typer.Option(
-            "--archive",
-            metavar="FILE",
-            help="With --selftest: the archive. [default: trninfer-selftest-TARGET-chip|compiler|simulator-DTYPE.zip]",
-        ),
-    ] = None,
+    selftest: _SelftestOption = False,
+    compile_only: _CompileOnlyOption = False,
+    archive: _ArchiveOption = None,
     backend: options.BackendOption = "auto",
     target: options.TargetOption = None,
     dtype: options.DtypeOption = "float32",
@@ -75,21 +80,11 @@ def doctor(
       As it would be for another target:
         NEURON_PLATFORM_TARGET_OVERRIDE=trn1 trninfer doctor
     """
-    from .output import check_output
-
     check_output(output)
     if not selftest:
-        given = {
-            "--archive": archive, "--target": target, "--nrtpy": nrtpy, "--compile-timeout": compile_timeout,
-            "--compile-only": compile_only or None,
-        }  # fmt: skip
-        for name, value in given.items():
-            if value is not None:
-                raise UsageError(f"{name} is for --selftest")
+        _check_selftest_only(archive, target, nrtpy, compile_timeout, compile_only)
         _tell(_checks(), form, output)
         return
-    from .selftest import run_compile_only, run_selftest
-
     chosen = options.RunOptions(
         dtype=dtype,
         backend=backend,
@@ -100,11 +95,31 @@ def doctor(
         output=output,
         quiet=quiet,
     )
+    raise typer.Exit(_run(chosen, archive, compile_only))
+
+
+def _check_selftest_only(
+    archive: Path | None, target: str | None, nrtpy: Path | None, compile_timeout: float | None, compile_only: bool
+) -> None:
+    """UsageError where an option was passed that only the self-test reads."""
+    values = {
+        "--archive": archive, "--target": target, "--nrtpy": nrtpy, "--compile-timeout": compile_timeout,
+        "--compile-only": compile_only or None,
+    }  # fmt: skip
+    for name, value in values.items():
+        if value is not None:
+            raise UsageError(f"{name} is for --selftest")
+
+
+def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -> int:
+    """Run the self-test, or compile it; the exit status."""
+    from .selftest import run_compile_only, run_selftest
+
     if not compile_only:
-        raise typer.Exit(run_selftest(chosen, archive, _checks()))
-    if backend == "sim" or nrtpy is not None:
+        return run_selftest(chosen, archive, _checks())
+    if chosen.backend == "sim" or chosen.nrtpy is not None:
         raise UsageError("--compile-only compiles and runs nothing: leave out --backend sim and --nrtpy")
-    raise typer.Exit(run_compile_only(chosen, archive, _checks()))
+    return run_compile_only(chosen, archive, _checks())
 
 
 def _tell(rows: list[dict[str, Any]], form: options.Format, output: Path | None) -> None:

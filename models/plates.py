@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .ink import Blob, Box, InkError, connected_components, find_blob
+from .components import connected_components
+from .ink import Blob, Box, InkError, find_blob
 
 PLATE = 0.93  # roundness of a plate at least
 MIN_SIDE = 24  # pixels of a plate, fewer of which leave none for a rim

@@ -161,14 +161,7 @@ class NeuronCore:
             if type(tensor) is not NkiTensor:
                 indirect.append(tensor)
         if indirect:
-            if self.recording is not None:
-                self.recording.spoil()
-            check(self, op, unit, writes, reads)
-            for tensor in writes if unit is not _TENSOR else ():
-                if isinstance(tensor, IndirectTensor) and tensor.storage.region is PSUM:
-                    for part in tensor.parts(self.functional):
-                        tensor.storage.note_write(part, by_matmul=False)
-            reads = _with_indices(writes, reads)
+            reads = self._admit_indirect(op, unit, writes, reads)
         for tensor in writes:
             storage = tensor.storage
             if storage.region is PSUM and unit is not _TENSOR and type(tensor) is NkiTensor:
@@ -203,6 +196,19 @@ class NeuronCore:
         if indirect:
             _after_registers(instruction, indirect)
         return instruction
+
+    def _admit_indirect(
+        self, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]
+    ) -> tuple[NkiTensor, ...]:
+        """Check accesses through registers and index tiles; return `reads` with the tiles that hold the indices."""
+        if self.recording is not None:
+            self.recording.spoil()
+        check(self, op, unit, writes, reads)
+        for tensor in writes if unit is not _TENSOR else ():
+            if isinstance(tensor, IndirectTensor) and tensor.storage.region is PSUM:
+                for part in tensor.parts(self.functional):
+                    tensor.storage.note_write(part, by_matmul=False)
+        return _with_indices(writes, reads)
 
     def fence(self, op: str) -> None:
         """Let all engines come to rest: what comes after waits for all that came before."""

@@ -216,15 +216,20 @@ def execute(
         tell(predict(core), made.__name__, [tensor for _, tensor in arguments], findings_of(core))
     result = _each(returned, lambda value: _leave(core, value))
     if update_arguments and core.functional:
-        written = {id(a.allocation) for each in cores for instruction in each.program for a in instruction.writes}
-        for array, tensor in arguments:
-            if id(tensor.storage.owner) in written:
-                if not array.flags.writeable:
-                    raise NkiValidationError(
-                        f"the kernel writes to its argument {list(array.shape)} {tensor.dtype}, a read-only array"
-                    )
-                array[...] = release(tensor.values, tensor._dtype)
+        _copy_back(cores, arguments)
     return result
+
+
+def _copy_back(cores: list[NeuronCore], arguments: list[tuple[Any, NkiTensor]]) -> None:
+    """Write the tensors that the kernel has written to into the arrays that were passed for them."""
+    written = {id(a.allocation) for each in cores for instruction in each.program for a in instruction.writes}
+    for array, tensor in arguments:
+        if id(tensor.storage.owner) in written:
+            if not array.flags.writeable:
+                raise NkiValidationError(
+                    f"the kernel writes to its argument {list(array.shape)} {tensor.dtype}, a read-only array"
+                )
+            array[...] = release(tensor.values, tensor._dtype)
 
 
 def tell(

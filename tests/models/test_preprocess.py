@@ -17,7 +17,6 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 from trninfer.models import ImageInput
 from trninfer.models import preprocess as module
-from trninfer.models.ink import connected_components
 from trninfer.models.preprocess import FORMATS, InputError, decode_image, open_image, preprocess
 
 SPEC = ImageInput(1, 32, 32, "digit", (0.0,), (1.0,))
@@ -418,26 +417,6 @@ def test_damage_is_an_input_error_or_a_picture(data: st.DataObject, kind: str) -
         assert "\n" not in str(error)
     else:
         assert picture.width * picture.height <= module.MAX_PIXELS
-
-
-@given(mask=hnp.arrays(bool, st.tuples(st.integers(1, 12), st.integers(1, 12))))
-def test_connected_components_against_flood_fill(mask: np.ndarray) -> None:
-    labels, count = connected_components(mask)
-    assert ((labels > 0) == mask).all()
-    assert set(labels[mask].tolist()) == set(range(1, count + 1))
-    unvisited = {(int(y), int(x)) for y, x in np.argwhere(mask)}
-    blobs = 0
-    while unvisited:
-        stack = [unvisited.pop()]
-        label = labels[stack[0]]
-        blobs += 1
-        while stack:
-            y, x = stack.pop()
-            assert labels[y, x] == label
-            near = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & unvisited
-            unvisited -= near
-            stack.extend(near)
-    assert blobs == count
 
 
 def test_a_row_of_millions_of_pixels_is_refused_by_its_header() -> None:
