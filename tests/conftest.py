@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +56,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         if not any(pattern.search(reason) for pattern in reasons):
             reporter.write_line(f"skipped, and {told.name} does not tell why: {report.nodeid}: {reason}", red=True)
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Spell out halves of characters, which xdist cannot send from a worker: the whole run would end there."""
+    return _whole((yield))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_whole(key): _whole(each) for key, each in value.items()}
+    return type(value)(map(_whole, value)) if type(value) in (list, tuple) else value
 
 
 class Outcome(NamedTuple):
