@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -42,7 +44,16 @@ def use_nki(backend: str = "auto") -> str:
     from .. import simulator
 
     simulator.install()
+    _hold_back_warnings()
     return backend
+
+
+def _hold_back_warnings() -> None:
+    """Do not show what is reported of chips of the kernels here: tests ask them for it, and users cannot mend them."""
+    from ..simulator.errors import ReportedOnChipWarning
+
+    own = re.escape(str(Path(__file__).parent))
+    warnings.filterwarnings("ignore", category=ReportedOnChipWarning, module=rf"{own}\W")
 
 
 def choose_at_first_import() -> None:

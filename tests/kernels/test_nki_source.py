@@ -129,3 +129,26 @@ def test_every_name_is_a_kernel() -> None:
 def test_an_unknown_name() -> None:
     with pytest.raises(AttributeError, match="no kernel 'conv3d'; there are vector_add_naive, "):
         _ = kernels.conv3d
+
+
+BREAKS_A_RULE = """
+import numpy as np, warnings
+from trninfer import kernels, simulator
+kernels.use_nki("sim")
+import nki, nki.language as nl, nki.isa as nisa
+
+def mine(x):
+    nisa.dma_copy(dst=nl.ndarray((4, 4), nl.float32, buffer=nl.sbuf, name="a"), src=x)
+    nisa.dma_copy(dst=nl.ndarray((4, 4), nl.float32, buffer=nl.sbuf, name="a"), src=x)
+    return x
+
+with warnings.catch_warnings(record=True) as caught:
+    simulator.run(kernels.psum_side_by_side, *[np.ones((300, 4), np.float32)] * 2)
+    theirs = len(caught)
+    simulator.run(mine, np.ones((4, 4), np.float32))
+print(theirs, [warning.category.__name__ for warning in caught])
+"""
+
+
+def test_what_is_reported_of_chips_is_shown_of_users_kernels_alone(tmp_path: Path) -> None:
+    assert python(BREAKS_A_RULE, tmp_path) == "0 ['ReportedOnChipWarning']"
