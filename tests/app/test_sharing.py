@@ -92,7 +92,7 @@ def test_from_python(ray, pictures, picture_model) -> None:
     rows = np.random.default_rng(0).standard_normal((9, 64)).astype(np.float32)
     one = trninfer.predict(rows, backend="sim", batch_size=4)
     assert trninfer.predict(rows, backend="sim", batch_size=4, cluster="auto", cores=2) == one
-    with pytest.raises(ValueError, match="cores is 0; at least 1"):
+    with pytest.raises(ValueError, match="cores is 0; a whole number from 1 to 4096"):
         trninfer.predict(rows, cores=0)
 
 

@@ -141,8 +141,9 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
         ("a.onnx", b"", "not an ONNX file"),
         ("b.onnx", b"not protobuf at all", "not an ONNX file"),
         ("c.pt", b"PK\x03\x04rest", "a pickle, which is a program and never loaded"),
-        ("d.pth", b"\x80\x02rest", "safetensors.torch.save_file"),
-        ("e.h5", b"\x89HDF", "neither .onnx nor .safetensors"),
+        ("d.pth", b"\x80\x02rest", "import torch, safetensors.torch as s; s.save_file"),
+        ("e.h5", b"\x89HDF", "a Keras model or its weights; python -c 'import keras;"),
+        ("f.bin", b"\x00", "neither .onnx nor .safetensors"),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ModelError, match=says):

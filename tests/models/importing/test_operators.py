@@ -390,7 +390,7 @@ def test_pixels_are_not_normalised_twice(numbers: float, range_: tuple[int, int]
     chain.add("Flatten")
     imported = assert_imports(chain, tmp_path)
     source = imported.network.input
-    assert f"the network's first steps take pixels of 0 to {range_[1]} (--input-range)" in imported.notes
+    assert f"the network's first steps take pixels of 0 to {range_[1]} (--input-range)" in imported.assumed
     assert source.mean == (0.0,) * 3 and source.std == pytest.approx((1 / (range_[1] - range_[0]),) * 3)
 
 
