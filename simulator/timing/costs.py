@@ -221,9 +221,11 @@ class Costs:
             cycles = max(m.matmul_fp32_passes * columns, m.stationary_cycles_fp32 * share * stride)
         else:
             instructions, cycles = 1, max(columns, m.stationary_cycles * share * stride)
+        least = instructions * m.matmul_interval_cycles / self.target.tensor_ghz
         streaming = instructions * cycles / self.target.tensor_ghz
         interval = streaming + instructions * m.matmul_gap_ns
-        return Cost(interval, interval + m.matmul_fill_ns, m.cold_clock * streaming)
+        cold = m.cold_clock * max(streaming, least)
+        return Cost(max(interval, least), interval + m.matmul_fill_ns, cold)
 
     def transpose(self, partitions: int, free: int, dtype: DType, stride: int) -> Cost:
         """A transpose on the Tensor Engine: the data is stationary, an identity of `partitions` columns moves."""
@@ -237,7 +239,8 @@ class Costs:
         latency = streaming + m.matmul_gap_ns + m.matmul_fill_ns
         if self.generation >= 4:  # in the background of other work
             streaming, cold = streaming * m.background_transpose, cold * m.background_transpose
-        return Cost(streaming + m.matmul_gap_ns, latency, cold)
+        least = m.matmul_interval_cycles / self.target.tensor_ghz
+        return Cost(max(streaming + m.matmul_gap_ns, least), latency, max(cold, m.cold_clock * least))
 
 
 def _dense(tensor: Any) -> bool:

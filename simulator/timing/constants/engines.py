@@ -22,6 +22,9 @@ ENGINES: dict[str, Row] = {
     "matmul_least_columns": everywhere(
         documented(64, "cycles", "least interval of a matmul, however few columns move (A1: MM_INIT_LATENCY)")
     ),
+    "matmul_interval_cycles": everywhere(
+        measured(64, "cycles", "from one matmul to the next at least, whatever its sizes: 25 to 26.7 ns on trn2; A1")
+    ),
     "matmul_fp32_instructions": everywhere(
         measured(2, "instructions", "of one float32 matmul: 65,536 of them for 32,768 calls in a profile of KO")
     ),

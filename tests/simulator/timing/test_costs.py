@@ -1,12 +1,13 @@
 """What the further instructions cost: on the engine that is documented, in the cycles that are documented."""
 
+import csv
 import re
 
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from trninfer.benchmarks.measurements import load_instruction_rows
+from trninfer.benchmarks.measurements import DATA, load_instruction_rows
 from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore, running
 
@@ -67,6 +68,23 @@ def test_matmuls_follow_each_other_as_measured(row):
 
     interval = issued(matmul, columns).cost.interval / instructions
     assert interval == pytest.approx(1000 * measured.latency_us, abs=0.6)
+
+
+@pytest.mark.parametrize(("outputs", "columns"), [(128, 1), (10, 1), (1, 1), (10, 16), (1, 63)])
+def test_no_matmul_follows_faster_than_the_fastest_measured(outputs, columns):
+    with (DATA / "measured" / "instruction-timings.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["opcode"] == "matmul"]
+    fastest = min(float(row["matmul_to_matmul_p10"]) for row in rows if int(row["matmul_to_matmul_n"] or 0) >= 30)
+
+    def matmul(_):
+        out = nl.ndarray((outputs, columns), nl.float32, nl.psum)
+        nisa.nc_matmul(out, tile(outputs, nl.bfloat16, 128), tile(columns, nl.bfloat16, 128))
+
+    def transposed(_):
+        nisa.nc_transpose(nl.ndarray((outputs, columns), nl.bfloat16, nl.psum), tile(outputs, nl.bfloat16, columns))
+
+    for issue in (matmul, transposed):
+        assert issued(issue, 0).cost.interval >= fastest
 
 
 def test_exponential_is_four_times_as_fast_as_the_scalar_engine():
