@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
+from trninfer.benchmarks.kernels import moe_fused, moe_fused_fp8
 from trninfer.benchmarks.kernels.attention_decode import attention_decode
 from trninfer.benchmarks.kernels.attention_flash_decode import attention_flash_decode
 from trninfer.benchmarks.kernels.attention_prefill import attention_prefill
+from trninfer.benchmarks.kernels.attention_tuned_decode import Version, attention_tuned_decode
 from trninfer.benchmarks.kernels.autotuned import double_matmul, matmul_accumulated, matmul_preloaded
 from trninfer.benchmarks.kernels.moe import moe_sparse
 from trninfer.simulator import TensorSpec
 
 _KEYS: dict[str, Any] = {"transposed_keys": True, "hidden_first": True}
 _ROWS: dict[str, Any] = {"gate_up_by": "row", "down_by": "row"}
+_FP8 = moe_fused_fp8.Version(scales="at once", all_first=True, padded_first=True)
+_HARDWARE = Version(hardware=True, masks_first=True)
 
 # What the kernels are given beside arrays, by row.
 PARAMETERS: dict[str, dict[str, Any]] = {
@@ -36,6 +41,27 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "o17": {**_KEYS, "softmax": "whole in tiles", "transposed_weights": True, "cache": True},
     "o18": {"packed": False},
     "o19": {"packed": True},
+    "o20": {"version": Version()},
+    "o21": {"version": _HARDWARE},
+    "o22": {"version": replace(_HARDWARE, keys_by_dma=True)},
+    "o23": {"version": replace(_HARDWARE, spread_by_dma=True)},
+    "o24": {"version": Version(masked=False, queries_first=False, outputs_first=True)},
+    "o25": {"version": Version(queries_first=False, outputs_first=True, shifted=False, one_pass=True)},
+    "o26": {"version": Version(outputs_first=True, keys_by_dma=True, shifted=False)},
+    "o27": {"version": moe_fused.Version(sums="apart")},
+    "o28": {"version": moe_fused.Version(wave=2, buffers=2, sums="expert")},
+    "o29": {"version": moe_fused.Version(wave=2, sums="expert")},
+    "o30": {"version": moe_fused.Version(sums="zeroed after")},
+    "o31": {"version": moe_fused.Version(router_batch=8, router_static=True)},
+    "o32": {"version": moe_fused.Version(router_batch=16, router_static=True, turned_by_dma=True)},
+    "o33": {"version": moe_fused.Version(wave=8, buffers=8, router_batch=16, router_static=True)},
+    "o34": {"version": moe_fused_fp8.Version()},
+    "o35": {"version": moe_fused_fp8.Version(scales="joined")},
+    "o36": {"version": moe_fused_fp8.Version(scales="at once", all_first=True)},
+    "o37": {"version": _FP8},
+    "o38": {"version": _FP8},
+    "o39": {"version": replace(_FP8, hardware="scales")},
+    "o40": {"version": replace(_FP8, hardware="all", packed=True)},
     "o43": {},
     "o44": {"lhs_transposed": False},
     "o45": {"lhs_transposed": True},
@@ -53,6 +79,14 @@ def build(row_id: str, kernel: str, shapes: str) -> tuple[Any, tuple[TensorSpec,
         return _MATMULS[row_id], (_narrow(2048, 2048),) * (3 if "double" in kernel else 2), parameters
     if row_id in ("o18", "o19"):
         return attention_flash_decode, _cached(size), parameters
+    if isinstance(parameters.get("version"), moe_fused.Version):
+        return moe_fused.moe_fused[2], _fused(size), parameters
+    if isinstance(parameters.get("version"), moe_fused_fp8.Version):
+        return moe_fused_fp8.moe_fused_fp8[2], _fused_fp8(size, row_id), parameters
+    if "version" in parameters:
+        cached = _cached(size)
+        wo = _narrow(size["Hq"] * size["d"], size["H"])
+        return attention_tuned_decode, (*cached[:4], wo, *cached[4:]), parameters
     if "MoE" in kernel:
         return moe_sparse, _moe(size), parameters
     if "decode" in kernel:
@@ -76,6 +110,27 @@ def _moe(size: dict[str, int]) -> tuple[TensorSpec, ...]:
         TensorSpec((1, chosen), "int32"),
         TensorSpec((1, chosen), "float32"),
     )
+
+
+def _fused(size: dict[str, int]) -> tuple[TensorSpec, ...]:
+    features, inner, experts = (size[name] for name in "HIE")
+    return (
+        _narrow(1, 1, features),
+        _narrow(1, features),
+        _narrow(features, experts),
+        _narrow(experts, features, 2 * inner),
+        _narrow(experts, inner, features),
+    )
+
+
+def _fused_fp8(size: dict[str, int], row_id: str) -> tuple[Any, ...]:
+    features, inner, experts = (size[name] for name in "HIE")
+    columns = features // 4 if row_id in ("o34", "o35") else features  # that there are scales of
+    gates = [TensorSpec((experts, features, 2 * inner), "int8"), TensorSpec((experts, 2 * inner), "float32")]
+    if PARAMETERS[row_id]["version"].packed:
+        gates = [TensorSpec((experts, features // 128 + 1, 128, 2 * inner), "int8"), None]
+    down = (TensorSpec((experts, inner, features), "int8"), TensorSpec((experts, columns), "float32"))
+    return (*_fused(size)[:3], *gates, *down)
 
 
 def _cached(size: dict[str, int]) -> tuple[TensorSpec, ...]:
