@@ -26,7 +26,7 @@ from .lint import lint
 from .migrate import migrate
 from .models import models
 from .serve import serve
-from .simulate import simulate
+from .simulate import SimulateCommand, simulate
 
 _ENDING_SIGNALS = tuple(
     getattr(signal, name)
@@ -53,7 +53,9 @@ app = typer.Typer(
 )
 for command in (classify, ffnn, bench, serve, models, doctor, lint, migrate):
     app.command()(command)
-app.command(context_settings={"allow_interspersed_args": False})(simulate)  # options after FILE are the script's
+app.command(cls=SimulateCommand, context_settings={"allow_interspersed_args": False})(
+    simulate
+)  # options after FILE are the script's
 app.command("import")(import_model)  # the word is no name for a function
 
 

@@ -6,9 +6,10 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ..runtime.launch_options import Target
 from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain, reason
@@ -32,6 +33,7 @@ Examples:
   trninfer simulate my_kernels.py
   trninfer simulate --target trn1 --trace out.json my_kernels.py 512
   trninfer simulate --sanitize my_kernels.py
+  trninfer simulate --sanitize=numeric my_kernels.py
 
 Exit status: the script's own; 1 where it raises or --sanitize has findings; 2 where it cannot be run.
 """
@@ -46,6 +48,30 @@ TraceOption = Annotated[
 ReportOption = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Write all launches as an HTML page.")
 ]
+
+SANITIZERS = ("memory", "numeric", "all")  # as in simulator/sanitizing.py
+SANITIZE_HELP = (
+    "Look for races, overlaps and lost values in every launch. --sanitize=numeric looks for the first NaN, infinity, "
+    "saturation and loss of digits, --sanitize=all for both."
+)
+
+
+class SimulateCommand(TyperCommand):
+    """The command, with a flag that may have a value: `--sanitize=numeric`; Click would take FILE for the value of a
+    bare `--sanitize`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read `--sanitize=KIND`, before FILE, as the option that it stands for."""
+        valued = {name for option in self.params if not getattr(option, "is_flag", True) for name in option.opts}
+        at = 0
+        while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
+            option, given, kind = args[at].partition("=")
+            if option == "--sanitize" and given:
+                if kind not in SANITIZERS:
+                    raise UsageError(f"{args[at]}: allowed: {', '.join(f'--sanitize={each}' for each in SANITIZERS)}")
+                args[at] = f"--sanitize-for={kind}"
+            at += 2 if args[at] in valued else 1
+        return super().parse_args(ctx, args)
 
 
 @takes_options(HELP)
@@ -62,9 +88,8 @@ def simulate(
     ] = None,
     trace: TraceOption = None,
     report: ReportOption = None,
-    sanitize: Annotated[
-        bool, typer.Option("--sanitize", help="Look for races, overlaps and lost values in every launch.")
-    ] = False,
+    sanitize: Annotated[bool, typer.Option("--sanitize", help=SANITIZE_HELP)] = False,
+    sanitize_for: Annotated[str, typer.Option("--sanitize-for", hidden=True)] = "",
     nki: NkiVersion = None,
     lines: Annotated[
         int,
@@ -94,7 +119,7 @@ def simulate(
 
     counts: list[int] = []
     try:
-        status = run_script([str(file), *(arguments or [])], observe, target, sanitize, nki)
+        status = run_script([str(file), *(arguments or [])], observe, target, sanitize_for or sanitize, nki)
     except NkiValidationError as error:
         raise UsageError(str(error)) from None
     if not counts and not status:

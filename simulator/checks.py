@@ -19,6 +19,7 @@ from .memory import PSUM, PSUM_ALIGNMENT, SBUF
 from .reported import check_words
 from .tensor import MAX_DIMENSIONS, NkiTensor
 from .views import dimensions
+from .watching import watchers
 
 MAX_COUNT = (1 << 16) - 1
 MAX_STRIDE = (1 << 15) - 1
@@ -219,7 +220,11 @@ def cast_values(src: NkiTensor, dst: NkiTensor) -> Array:
 def float_values(tensor: NkiTensor) -> Array:
     """The values as the engines' float32 datapath sees them."""
     values = tensor.values
-    return values if values.dtype == np.float32 else values.astype(np.float32)
+    if values.dtype == np.float32:
+        return values
+    for watcher in watchers:
+        watcher.read_as_float(tensor, values)
+    return values.astype(np.float32)
 
 
 def copy_values(dst: NkiTensor, src: NkiTensor) -> None:

@@ -64,6 +64,7 @@ class NeuronCore:
         self.rank = 0  # which of them this is
         self.pair: Pair | None = None  # what joins it with the other core of a launch on two
         self.sanitizer: Any = None  # sees every instruction, where the caller wants faults looked for
+        self.numeric: Any = None  # sees every instruction and the values that it stores, likewise
         self.configs = NO_CONFIGS  # of the kernel that runs
         self.partner: NeuronCore | None = None  # core 1, as core 0 knows it
         self.registers: dict[str, Array] = {}  # state that engines keep between instructions
@@ -193,6 +194,8 @@ class NeuronCore:
         program.append(instruction)
         if self.sanitizer is not None:
             self.sanitizer.see(self.rank, instruction, writes, reads)
+        if self.numeric is not None:
+            self.numeric.see(instruction, writes, reads)
         if indirect:
             _after_registers(instruction, indirect)
         return instruction

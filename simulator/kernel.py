@@ -6,8 +6,7 @@ import dataclasses
 import functools
 import os
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +24,12 @@ from .pair import CORES, Pair
 from .program_timing import PairTiming, ProgramTiming
 from .replay import never_changes
 from .run import Run
-from .sanitizer import Sanitizer, SanitizerFinding
+from .sanitizer import SanitizerFinding
+from .sanitizing import chosen, findings_of, look_for
 from .tensor import NkiTensor
 from .timing.capacity import Memory, check
 from .torch_tensors import array_of, is_tensor, tensor_of
+from .watching import watching
 
 
 @dataclass(frozen=True)
@@ -140,26 +141,12 @@ def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
     args, kwargs = _each(args, from_torch), _each(kwargs, from_torch)
     core = NeuronCore(default_target())
-    core.sanitizer = Sanitizer() if sanitizing[0] else None
+    look_for(core, chosen())
     result = execute(core, kernel, args, kwargs, update_arguments=True)
     return _each(result, lambda a: tensor_of(a) if isinstance(a, np.ndarray) else a) if tensors else result
 
 
 observers: list[Callable[[Run, list[str]], None]] = []  # are shown every launch, with the shapes of its arguments
-
-
-sanitizing = [False]  # whether launches that name no choice are looked through for faults
-
-
-@contextmanager
-def sanitized(wanted: bool) -> Iterator[None]:
-    """Launches inside are looked through for faults, where `wanted`; observers find them in `Run.findings`."""
-    before = sanitizing[0]
-    sanitizing[0] = wanted
-    try:
-        yield
-    finally:
-        sanitizing[0] = before
 
 
 def execute(
@@ -198,7 +185,8 @@ def execute(
         with running(cores[rank]):
             return made.function(*args, **kwargs)
 
-    returned = on_core(0) if core.pair is None else core.pair.run(on_core)[0]
+    with watching(core.numeric):
+        returned = on_core(0) if core.pair is None else core.pair.run(on_core)[0]
     if isinstance(returned, (Generator, Coroutine)):  # nothing of it has run
         returned.close()
         raise NkiValidationError(f"{made.__name__}: a function that yields or awaits is no kernel; return the outputs")
@@ -252,7 +240,7 @@ def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
             f"{core.target.name}"
         )
     other = NeuronCore(core.target, core.functional, core.dge)
-    other.sanitizer = core.sanitizer
+    other.sanitizer, other.numeric = core.sanitizer, core.numeric
     other.rank, other.programs = 1, CORES
     core.pair = other.pair = Pair()
     core.partner = other
@@ -372,8 +360,3 @@ def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
     if type(value) is dict:
         return {name: _each(item, convert) for name, item in value.items()}
     return convert(value)
-
-
-def findings_of(core: NeuronCore) -> list[SanitizerFinding]:
-    """What the sanitizer has found, where it was asked."""
-    return core.sanitizer.findings if core.sanitizer is not None else []

@@ -12,12 +12,12 @@ from .chip import Target, find_target
 from .core import NeuronCore
 from .garbage import uncollected
 from .instructions.prepared import prepared
-from .kernel import Kernel, TensorSpec, degree, execute, findings_of, predict, sanitizing, tell
+from .kernel import Kernel, TensorSpec, degree, execute, predict, tell
 from .nki_version import current, using
 from .program_timing import ProgramTiming
 from .replay import Recording, Replayed, Replays
 from .run import Run
-from .sanitizer import Sanitizer
+from .sanitizing import choice, chosen, findings_of, look_for
 from .timing.constants import changed, overrides
 
 _PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # of shape-only runs, oldest first
@@ -33,7 +33,7 @@ def run(
     profiled: bool = False,
     functional: bool = True,
     constants: Mapping[str, float] | None = None,
-    sanitize: bool = False,
+    sanitize: bool | str = False,
     pure: bool = False,
     nki: str | None = None,
     **parameters: Any,
@@ -45,14 +45,15 @@ def run(
     shapes only: no values are computed, arguments may be TensorSpecs. `constants`: other values of the timing model's
     constants (timing/constants/), for a machine that might be; the run's note then says so. `pure`: the kernel depends
     on its arguments alone, not on helpers that change in a notebook: a launch seen before is replayed, not walked.
-    `sanitize`: look for races, overlaps, lost and uninitialised values (sanitizer.py); `findings` of the run has them.
+    `sanitize`: look for races, overlaps, lost and uninitialised values (sanitizer.py), with "numeric" for NaN,
+    infinities, saturation and lost digits (numeric.py), with "all" for both; `findings` of the run has them.
     `nki`: the version of NKI that the kernel is written in, "0.7" or "0.6"; else as nki_version.py says.
     """
     found = find_target(target)
-    sanitize = sanitize or sanitizing[0]
+    kinds = choice(sanitize) or chosen()
     with changed(found.name, constants or {}), using(nki):
-        key = _key(kernel, arrays, found, dge, parameters) if pure and not sanitize else None
-        return _run(kernel, arrays, found, dge, profiled, functional, sanitize, parameters, key)
+        key = _key(kernel, arrays, found, dge, parameters) if pure and not kinds else None
+        return _run(kernel, arrays, found, dge, profiled, functional, kinds, parameters, key)
 
 
 def _run(
@@ -62,7 +63,7 @@ def _run(
     dge: bool,
     profiled: bool,
     functional: bool,
-    sanitize: bool,
+    kinds: frozenset[str],
     parameters: dict[str, Any],
     key: Any,
 ) -> Run:
@@ -80,7 +81,7 @@ def _run(
         _PREDICTIONS.move_to_end(key)
         return Run(known, known.blank_outputs, name, profiled)
     core = NeuronCore(found, functional, dge)
-    core.sanitizer = Sanitizer() if sanitize else None
+    look_for(core, kinds)
     if again:
         core.recording = Recording()
     with uncollected():

@@ -41,7 +41,8 @@ class SanitizerFinding(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        return f"{self.line}: {self.kind}: {self.why} ({self.bytes} bytes)"
+        size = f" ({self.bytes} bytes)" if self.bytes else ""
+        return f"{self.line}: {self.kind}: {self.why}{size}"
 
 
 class Shadow:

@@ -15,6 +15,7 @@ from .chip import TARGET_VARIABLE, find_target
 from .errors import NkiValidationError
 from .nki_version import checked, using
 from .run import Run
+from .sanitizing import sanitized
 from .tracebacks import without_ours
 
 FAILED, INTERRUPTED = 1, 130
@@ -29,7 +30,7 @@ def run_script(
     arguments: Sequence[str],
     observe: Observer,
     target: str | None = None,
-    sanitize: bool = False,
+    sanitize: bool | str = False,
     nki: str | None = None,
 ) -> int:
     """Run a script, `arguments` being its path and what it is to find in sys.argv; the exit status.
@@ -54,7 +55,7 @@ def run_script(
     sys.path.insert(0, os.path.dirname(script))
     kernel.observers.append(observe)
     try:
-        with kernel.sanitized(sanitize), using(nki):
+        with sanitized(sanitize), using(nki):
             runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         return _status(end.code)

@@ -19,6 +19,7 @@ from .instruction import Access
 from .memory import PSUM, PSUM_ALIGNMENT, SBUF, MemoryRegion, Storage
 from .objects import NKIObject
 from .views import comb, is_row_major, row_major
+from .watching import watchers
 
 
 class Form:
@@ -164,6 +165,8 @@ class StridedMemory(NKIObject):
 
     def write(self, values: Array) -> None:
         """Store values of this shape, rounded to this dtype."""
+        for watcher in watchers:
+            watcher.written(self, values)
         storage = self.storage
         if storage.array is None:
             storage.create(fill=self.size != storage.size)
@@ -179,7 +182,7 @@ class StridedMemory(NKIObject):
         """Store function(*values), of this shape: at once where it takes `out` and float32 is held as it is."""
         storage = self.storage
         direct = type(function) is np.ufunc or function is np.clip
-        if not direct or not self._dtype.exact or storage.array is None or storage.borrowed:
+        if not direct or not self._dtype.exact or storage.array is None or storage.borrowed or watchers:
             self.write(function(*values))
             return
         view = self._array()

@@ -21,6 +21,7 @@ from .objects import DynamicSlice
 from .registers import DeviceNumber
 from .tensor_views import TensorViews
 from .views import integers, resolve_index
+from .watching import watchers
 
 MAX_DIMENSIONS = 5  # of an access pattern (nki-language-guide.rst, "Tensor Values")
 
@@ -78,6 +79,8 @@ class NkiTensor(TensorViews):
             strides = (0, *strides[1:])  # rows lie at the indices; the step given for them is ignored (nki-aps.rst)
         shape = tuple(count for _, count in pairs)
         start = self.offset * self._dtype.itemsize // target.itemsize if offset is None else offset
+        for watcher in watchers if self.offset else ():
+            watcher.based(self, offset)
         view = NkiTensor(shape, target, self.storage, strides=strides, offset=start)
         what = f"ap of {self.label}: pattern {pattern} at offset {start}"
         if not 1 <= len(shape) <= MAX_DIMENSIONS or min(shape) < 1 or min(strides) < 0 or start < 0:

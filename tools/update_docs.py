@@ -53,6 +53,7 @@ def _command(name: str, call: Callable[..., Any]) -> str:
     lines = [
         f"| `{_usage(key, types[key]).replace('|', SEPARATOR)}` | {_words(types[key], defaults[key])} |"
         for key in defaults
+        if not getattr(types[key].__metadata__[0], "hidden", False)
     ]
     summary = f"<details>\n<summary><code>trninfer {name}</code>: {html.escape(_unwrap(first), quote=False)}</summary>"
     paragraphs = [_fenced(text) if text.startswith("\b") else _markdown(_unwrap(text)) for text in rest]

@@ -18,6 +18,7 @@ from ..psum_writes import Written
 from ..reported import check_stationary, check_sums
 from ..tensor import ColumnsTensor, IndirectTensor, NkiTensor
 from ..tensor_indirection import check
+from ..watching import watchers
 
 
 class matmul_perf_mode(Enum):  # noqa: N801 (name and values of nki.isa)
@@ -107,7 +108,8 @@ def multiply(
     """The values of nc_matmul; `room` is a float32 matrix for the product."""
     left = stationary.values.reshape(contracted, -1)
     right = moving.values.reshape(contracted, -1)
-    if adds is False and not turns and dst.storage.array is not None and dst._dtype.exact:
+    direct = dst._dtype.exact and not watchers
+    if adds is False and not turns and dst.storage.array is not None and direct:
         values = dst.values
         if values.flags.c_contiguous:
             np.matmul(left.T, right, out=values.reshape(left.shape[1], -1))
@@ -118,7 +120,7 @@ def multiply(
         dst.write(result)
     elif adds is not True:
         dst.write(np.where(adds, dst.values, np.float32(0)) + result)
-    elif dst._dtype.exact:
+    elif direct:
         values = dst.values
         np.add(values, result, out=values)
     else:

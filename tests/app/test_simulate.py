@@ -94,6 +94,23 @@ def test_findings_are_printed_and_end_with_1(folder):
     assert "pair.py:16: race: core 1's dma_copy writes" in done.stderr
 
 
+def test_the_flag_for_faults_may_say_which(folder):
+    text = (folder / "kernel.py").read_text(encoding="utf-8").replace("operand0=2.0", "operand0=3e38")
+    (folder / "large.py").write_text(text, encoding="utf-8")
+    done = start(folder, "--lines", "0", "--sanitize=numeric", "large.py", "--sanitize=mine")
+    assert done.returncode == 0 and "['--sanitize=mine']" in done.stdout, done.stderr
+    (folder / "large.py").write_text(text.replace("np.ones((128, 4), np.float32)", "np.full((128, 4), 9, np.float32)"))
+    done = start(folder, "--sanitize=all", "large.py")
+    assert done.returncode == 1 and re.search(
+        r"large.py:\d+: infinity: tensor_scalar computes inf .* from 9;", done.stderr
+    )
+    done = start(folder, "--sanitize=speed", "large.py")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "trninfer: --sanitize=speed: allowed: --sanitize=memory, --sanitize=numeric, --sanitize=all\n"
+    )
+
+
 def test_what_goes_wrong_is_told(folder):
     done = start(folder, "broken.py")
     assert done.returncode == 1 and "ValueError: no luck" in done.stderr and "runpy" not in done.stderr

@@ -68,7 +68,7 @@ def commands() -> list[str]:
 def test_examples_have_options_that_there_are(command) -> None:
     words = shlex.split(command)[1:]
     script = next((i for i, word in enumerate(words) if word.endswith(".py")), len(words))  # its own options follow
-    name, options = words[0], [word for word in words[:script] if word.startswith("--")]
+    name, options = words[0], [word.partition("=")[0] for word in words[:script] if word.startswith("--")]
     known = {
         option
         for part in update_docs.help_block().split("<details>")[1:]
