@@ -61,8 +61,9 @@ def doctor(
     have failed on a chip first; then the bundled networks on their samples, on a chip each kernel beside the simulator.
     What comes of it goes into one archive, with times predicted and measured apart, and without folders, names of
     people or machines, and addresses: please send it back from a chip. On the simulator it runs too, and says so. The
-    exit status is 1 where anything differs, 3 where the chip is lost. --backend, --target, --dtype, --nrtpy, --archive,
-    --compile-timeout and --quiet are for --selftest.
+    exit status is 1 where anything differs, 3 where the chip is lost three times in a row: after a kernel that fails
+    there, the next one has a new process. --backend, --target, --dtype, --nrtpy, --archive, --compile-timeout and
+    --quiet are for --selftest.
 
     With --compile-only, AWS's compiler makes a NEFF of every kernel and of both networks, for trn2 and trn3, on any
     machine with nki and neuronx-cc (pip install '.[neuron-neff]', see docs/chip.md): nothing runs on a chip. Please
@@ -172,13 +173,21 @@ def _neuron_system() -> list[dict[str, Any]]:
     from ..runtime.neuron.compile_cache import cache_folder, cache_size
     from ..runtime.neuron.device import named_python
     from ..runtime.neuron.environment import bundled_nrtpy
-    from ..runtime.neuron.system import driver_version, instance_type, runtime_library, visible_cores
+    from ..runtime.neuron.system import (
+        driver_version,
+        instance_type,
+        package_version,
+        runtime_library,
+        system_packages,
+        visible_cores,
+    )
     from .text import count
 
     driver = driver_version()
     rows = [
         _found("neuron driver", f"version {driver}" if driver else None, "modinfo knows no neuron"),
         _found("neuron runtime", runtime_library(), "no libnrt.so.1 in /opt/aws/neuron/lib"),
+        _found("system packages", ", ".join(system_packages()), "no aws-neuronx-* by dpkg or rpm"),
         _found("instance", instance_type(), "neuron-ls does not tell"),
     ]
     try:
@@ -190,7 +199,9 @@ def _neuron_system() -> list[dict[str, Any]]:
     try:
         python = named_python()
         where = str(python) if python is not None else "this environment" if bundled_nrtpy() else None
-        rows.append(_found("nrtpy", where, "not in this environment, and TRNINFER_NRTPY names none"))
+        version = package_version("nrtpy", python) if where else None
+        told = f"version {version} in {where}" if version else where
+        rows.append(_found("nrtpy", told, "not in this environment, and TRNINFER_NRTPY names none"))
     except BackendUnavailable as error:
         rows.append(_row("nrtpy", "wrong", str(error)))
     folder = cache_folder()

@@ -30,6 +30,10 @@ from .errors import DeviceLost, ExecutionError, runtime_error, useful_line
 from .processes import NOTE_SECONDS, Waiting, end_group
 from .system import ASYNCHRONOUS, LIBRARY_FOLDER
 
+# Until an execution is given up that has no end. The runtime ends one after NEURON_RT_EXEC_TIMEOUT, 30 s by default
+# (neuron-runtime/guides/configuration-guide).
+EXECUTION_SECONDS = 600.0
+
 
 class DeviceFaultError(RuntimeError):
     """What was raised in the process on the NeuronCore: its type, `kind`, and text."""
@@ -153,6 +157,13 @@ class Device:
                 self._process.stdin.close()
                 self._process.wait()
             self._process = None
+
+    def end(self) -> None:
+        """Kill the process, which may no longer answer, and its children."""
+        with self._lock:
+            if self._process is not None:
+                end_group(self._process)
+                self._process = None
 
     def ask(
         self,

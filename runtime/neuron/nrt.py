@@ -19,7 +19,7 @@ import numpy as np
 
 from ..backend import BackendUnavailable
 from .compiled import Compiled, Executable, Results, RunOptions, Walked
-from .device import Device, DeviceArray, DeviceFaultError, Lease, nrtpy_device
+from .device import EXECUTION_SECONDS, Device, DeviceArray, DeviceFaultError, Lease, nrtpy_device
 from .device_time import DeviceTime, DeviceTimingError, capture_profile
 from .environment import NRTPY
 from .errors import first_useful_line
@@ -45,7 +45,7 @@ class LoadedNeff:
     def run(self, tensors: Sequence[int]) -> tuple[tuple[DeviceArray, ...], float]:
         """Execute on tensors: the outputs, whose memory is taken again when nobody holds them, and microseconds."""
         sets = self._spare.pop() if self._spare else tuple(self._device.blank(*result) for result in self._results)
-        answer = self._device.ask("run", **self._operands(tensors, sets))
+        answer = self._device.ask("run", **self._operands(tensors, sets), limit=EXECUTION_SECONDS)
         lease = Lease(_giver_back(self._spare, sets))
         outputs = tuple(
             DeviceArray(tensor, shape, dtype, self._device, lease)

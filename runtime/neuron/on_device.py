@@ -9,7 +9,7 @@ from typing import Any
 
 from ..backend import LaunchResult
 from .compiled import CompiledKernels, Executable, RunOptions
-from .device import Device, DeviceArray, DeviceFaultError
+from .device import Device, DeviceArray, DeviceFaultError, DeviceTimeoutError
 from .errors import DeviceLost, runtime_error
 
 NOT_ON_CORE = "NotOnNeuronCore"  # what torch_worker raises for a result that came back on the CPU
@@ -47,11 +47,21 @@ class OnDevice(CompiledKernels):
         """End the process that holds the NeuronCore."""
         self._device.close()
 
+    def restart(self) -> None:
+        """Start a new process in place of the one that holds the NeuronCore, so that what failed there is over.
+
+        BackendUnavailable where the core cannot be had any more.
+        """
+        self._device.end()
+        self._device.hello()
+
     def _call(self, executable: Executable, arrays: Sequence[Any]) -> tuple[tuple[DeviceArray, ...], float]:
         try:
             return self._execute(executable, self._operands(executable, arrays))
         except DeviceFaultError as error:
             raise fault(executable.job.source.name, error) from error
+        except DeviceTimeoutError as error:
+            raise DeviceLost(f"{executable.job.source.name}: {error}; its process was ended") from error
 
     def _operands(self, executable: Executable, arrays: Sequence[Any]) -> list[tuple[int, Any]]:
         """Return each operand's tensor, with the operand's values in it, and the operand."""

@@ -9,6 +9,7 @@ nki/get-started/setup-env.rst for the folder of the tools.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
@@ -55,6 +56,26 @@ def driver_version() -> str | None:
     """The version of the Neuron driver that is installed, from `modinfo neuron`; None where there is none."""
     found = re.search(r"^version:\s*(\S+)", _output("modinfo", "neuron") or "", re.MULTILINE)
     return found.group(1) if found else None
+
+
+def system_packages() -> tuple[str, ...]:
+    """Return AWS's packages of the system with their versions ("aws-neuronx-tools 2.33.38.0"), as dpkg or rpm has them;
+    none where neither tells."""
+    pattern = "aws-neuronx-*"
+    told = _output("dpkg-query", "-W", "-f", "${Package} ${Version}\\n", pattern)
+    told = told or _output("rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n", pattern) or ""
+    return tuple(sorted(line.strip() for line in told.splitlines() if len(line.split()) == 2))
+
+
+def package_version(name: str, python: Path | None) -> str | None:
+    """Return the version of a package in the environment of `python`, or in this one; None where nothing tells."""
+    if python is None:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+    code = f"import importlib.metadata; print(importlib.metadata.version({name!r}))"
+    return (_output(str(python), "-c", code) or "").strip() or None
 
 
 def runtime_library() -> str | None:

@@ -21,7 +21,7 @@ import numpy as np
 from . import environment
 from .compile_cache import Slot
 from .compiled import Compiled, Executable, Results, RunOptions, Walked
-from .device import Device, DeviceArray, DeviceFaultError, DeviceTimeoutError, torch_device
+from .device import EXECUTION_SECONDS, Device, DeviceArray, DeviceFaultError, DeviceTimeoutError, torch_device
 from .device_time import DeviceTime, DeviceTimingError, capture_profile, find_profile, view_profile
 from .errors import CompilerFailed, DeviceLost, ExecutionError, first_useful_line, is_of_runtime
 from .jobs import Job, form
@@ -97,7 +97,7 @@ class TorchBackend(OnDevice):
         self, executable: Executable, operands: Sequence[tuple[int, Any]]
     ) -> tuple[tuple[DeviceArray, ...], float]:
         given = [[tensor, list(array.shape)] for tensor, array in operands]
-        answer = self._device.ask("run", kernel=executable.loaded.number, inputs=given)
+        answer = self._device.ask("run", kernel=executable.loaded.number, inputs=given, limit=EXECUTION_SECONDS)
         outputs = tuple(
             DeviceArray(tensor, shape, dtype, self._device, self._device.lease(tensor))
             for tensor, (shape, dtype) in zip(answer["outputs"], executable.walked.results, strict=True)

@@ -21,7 +21,8 @@ from ..launches import plan_launches
 from ..measure.compare import BackendComparison, compare_backends, relative_error
 from ..neuron.compile_only import CompileOnlyBackend
 from ..neuron.compiled import Attempt, CompiledKernels
-from ..neuron.errors import CompileError
+from ..neuron.errors import CompileError, DeviceLost, ExecutionError
+from ..neuron.on_device import OnDevice
 from ..session import OverflowedError, Result, Session
 from ..tolerances import kernel_tolerance, network_tolerance
 from ..verify import Verification, Verifier
@@ -30,6 +31,7 @@ from .checks import Check, checks
 _OF_SEVERAL = ("run_network", "ffnn_forward", "ffnn_predict")  # kernels that are a network
 _AHEAD = 16  # checks whose compilations begin before their turn
 _HEAD, _TAIL = 6000, 2000  # characters of a compiler's log that are kept
+_NO_RESULT = (KernelError, OverflowedError, DeviceLost)
 OK, WRONG, FAILED = "ok", "wrong", "failed"  # another result than the golden model's; none at all
 
 
@@ -97,9 +99,9 @@ def count_checks(dtype: str) -> int:
 
 def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> Iterator[KernelOutcome]:
     """Run every kernel at each size, once. `predicting` gives what the simulator expects of a chip, None elsewhere.
-    A kernel that is refused or ends with an error is an outcome; BackendUnavailable ends it all."""
-    from ... import kernels  # not before the backend is chosen
-
+    A kernel that is refused, ends with an error or loses the chip is an outcome; BackendUnavailable where the chip is
+    lost for good."""
+    recovery = Recovery(backend)
     measured = backend.info.latency_kind == "measured"
     for check in _begun(backend, checks(DTYPES[dtype])):
         allowed = network_tolerance if check.kernel in _OF_SEVERAL else kernel_tolerance
@@ -115,13 +117,54 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
         )
         try:
             outcome = _with_prediction(_launched(check, backend, outcome), check, predicting)
-        except KernelError as error:
+            recovery.succeeded()
+        except _NO_RESULT as error:
             outcome = replace(outcome, message=str(error), log=_log_of(error))
-            if isinstance(error, CompileError) and isinstance(backend, CompiledKernels):
-                kernel = kernels.kernel(check.kernel)
-                attempts = backend.compile_otherwise(kernel, *check.arrays, **check.parameters)
-                outcome = replace(outcome, otherwise=attempts)
+            outcome = replace(outcome, otherwise=recovery.compile_otherwise(check, error))
+            yield _with_compilation(outcome, backend)
+            recovery.recover(error)
+            continue
         yield _with_compilation(outcome, backend)
+
+
+class Recovery:
+    """Goes on after failures: with a new process where a kernel ended with an error on the chip or lost it.
+
+    A chip that is lost MAX_LOSSES times in a row is lost for good. What does not compile is compiled in other ways too,
+    for the first MAX_OTHERWISE kernels: where nothing compiles, more of them only take time.
+    """
+
+    MAX_LOSSES = 3
+    MAX_OTHERWISE = 8
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._losses = 0
+        self._refused = 0
+
+    def succeeded(self) -> None:
+        """Record that a kernel ran."""
+        self._losses = 0
+
+    def compile_otherwise(self, check: Check, error: Exception) -> tuple[Attempt, ...]:
+        """Compile a check's kernel in other ways where the compiler refused it."""
+        from ... import kernels
+
+        if not isinstance(error, CompileError) or not isinstance(self._backend, CompiledKernels):
+            return ()
+        self._refused += 1
+        if self._refused > self.MAX_OTHERWISE:
+            return ()
+        return self._backend.compile_otherwise(kernels.kernel(check.kernel), *check.arrays, **check.parameters)
+
+    def recover(self, error: Exception) -> None:
+        """Make the chip ready for the next kernel; raise the error where it is lost for good."""
+        if isinstance(error, DeviceLost):
+            self._losses += 1
+            if self._losses == self.MAX_LOSSES:
+                raise error
+        if isinstance(error, (DeviceLost, ExecutionError)) and isinstance(self._backend, OnDevice):
+            self._backend.restart()
 
 
 def _begun(backend: Backend, all_checks: Iterable[Check]) -> Iterator[Check]:
@@ -211,23 +254,27 @@ def check_network(
 ) -> Iterator[NetworkOutcome]:
     """Run a network on inputs x [N, *network.input.shape]: in as few launches as it takes, and where those fail, in
     smaller ones and then layer by layer, an outcome each; on a chip also each layer's kernels beside the simulator.
-    BackendUnavailable where the chip is lost."""
+    BackendUnavailable where the chip is lost for good."""
+    recovery = Recovery(backend)
     for label, options in _ways(model, backend, dtype, len(x)):
         session = Session(model, backend, dtype, len(x), options)
         outcome = NetworkOutcome(model.network.name, names, label, session.launches_note, FAILED)
-        outcome = _answered(outcome, session, model, x, dtype, predicting)
-        if outcome.result is None:
-            yield outcome
+        try:
+            outcome = _answered(outcome, session, model, x, dtype, predicting)
+        except _NO_RESULT as error:
+            yield replace(outcome, message=str(error), log=_log_of(error))
+            recovery.recover(error)
             continue
         if predicting is None:
             yield outcome
             return
         try:
             comparison = compare_backends(model, x, backend, predicting, dtype, len(x))
-        except (KernelError, OverflowedError) as error:
+        except _NO_RESULT as error:
             yield outcome
             beside = replace(outcome, launches="layer by layer, beside the simulator", result=None, verification=None)
             yield replace(beside, status=FAILED, message=str(error), log=_log_of(error))
+            recovery.recover(error)
             return
         yield replace(outcome, comparison=comparison, status=outcome.status if comparison.passed else WRONG)
         return
@@ -248,10 +295,7 @@ def _ways(model: Model, backend: Backend, dtype: str, batch: int) -> Iterator[tu
 def _answered(
     outcome: NetworkOutcome, session: Session, model: Model, x: np.ndarray, dtype: str, predicting: Backend | None
 ) -> NetworkOutcome:
-    try:
-        result = session.run(x)
-    except (KernelError, OverflowedError) as error:
-        return replace(outcome, message=str(error), log=_log_of(error))
+    result = session.run(x)
     verifier = Verifier(model, dtype, predicting is not None)
     verifier.check(x, result.classes, result.probabilities)
     status = OK if verifier.verdict.passed else WRONG

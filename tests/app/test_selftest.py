@@ -135,9 +135,30 @@ def test_a_chip_that_fails_leaves_an_archive_that_says_how(
     outcome = cli("doctor", "--selftest", "--target", "trn2", "--archive", "a.zip")
     document = json.loads(unpacked(few / "a.zip")["selftest.json"])
     assert outcome.status == status and not document["passed"]
-    said = document["stopped"] or document["kernels"][0]["message"]
-    assert told in said and told in outcome.out + outcome.err
-    assert len(document["kernels"]) == (0 if status == 3 else 2)
+    assert [row["status"] for row in document["kernels"]] == ["failed"] * 2
+    assert all(told in row["message"] for row in [*document["kernels"], *document["networks"]])
+    assert told in outcome.out and told in (document["stopped"] or told)
+    assert (status == 3) == (document["stopped"] is not None)  # the third loss, of a network, ends it
+    assert len(document["networks"]) == 3
+
+
+def test_a_core_that_a_kernel_loses_is_there_for_the_next(cli, nrtpy_chip, few, one_network) -> None:
+    nrtpy_chip.setenv("STAND_IN_NRTPY", "die:psum_within")
+    outcome = cli("doctor", "--selftest", "--target", "trn2", "--archive", "a.zip")
+    document = json.loads(unpacked(few / "a.zip")["selftest.json"])
+    assert outcome.status == 1 and document["stopped"] is None
+    assert {row["kernel"]: row["status"] for row in document["kernels"]} == {
+        "psum_side_by_side": "ok",
+        "psum_within": "failed",
+    }
+    assert [row["status"] for row in document["networks"]] == ["ok"]
+
+
+def test_other_ways_to_compile_are_tried_for_the_first_that_fail(cli, nrtpy_chip, few, one_network) -> None:
+    nrtpy_chip.setattr(run.Recovery, "MAX_OTHERWISE", 1)
+    nrtpy_chip.setenv("STAND_IN_NKI", "compile")
+    outcome = cli("doctor", "--selftest", "--target", "trn2", "--format", "json")
+    assert [len(row["otherwise"]) for row in json.loads(outcome.out)["kernels"]] == [1, 0]
 
 
 def test_what_the_compiler_said_is_in_the_archive_without_folders(cli, chip, few, one_network) -> None:

@@ -261,3 +261,17 @@ def test_an_environment_without_nrtpy(chip, notes, tmp_path) -> None:
     chip.setenv("PYTHONPATH", str(STAND_INS / "nki_site"))
     with pytest.raises(BackendUnavailable, match=r"nrtpy cannot be used .*No module named 'nrtpy'"):
         make(notes, tmp_path)
+
+
+def test_an_execution_without_an_end_is_given_up_and_the_next_has_a_new_process(chip, notes, compiled) -> None:
+    backend = make(notes, compiled)
+    backend.launch(kernels.transpose, matrix(5, 7))
+    chip.setenv("STAND_IN_NRTPY", "hang")
+    chip.setattr("trninfer.runtime.neuron.nrt.EXECUTION_SECONDS", 0.2)
+    backend.restart()
+    with pytest.raises(DeviceLost, match="no answer to run within 0 s; its process was ended"):
+        backend.launch(kernels.transpose, matrix(5, 7))
+    chip.delenv("STAND_IN_NRTPY")
+    chip.setattr("trninfer.runtime.neuron.nrt.EXECUTION_SECONDS", 600)
+    result = backend.launch(kernels.transpose, matrix(5, 7))
+    np.testing.assert_array_equal(np.asarray(result.outputs[0]), matrix(5, 7).T)

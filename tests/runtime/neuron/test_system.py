@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 from neuron_stand_ins import STAND_INS
 from trninfer.runtime.backend import BackendUnavailable
@@ -12,9 +15,11 @@ from trninfer.runtime.neuron.system import (
     driver_version,
     instance_target,
     instance_type,
+    package_version,
     parse_cores,
     prepare_environment,
     runtime_library,
+    system_packages,
     visible_cores,
 )
 
@@ -86,6 +91,25 @@ def test_driver_and_library(bare, monkeypatch, tmp_path) -> None:
     (tmp_path / "libnrt.so.2.29.40.0").write_text("")
     (tmp_path / "libnrt.so.1").symlink_to("libnrt.so.2.29.40.0")
     assert runtime_library() == str((tmp_path / "libnrt.so.2.29.40.0").resolve())
+
+
+@pytest.mark.parametrize(("manager", "format_option"), [("dpkg-query", "-f"), ("rpm", "--qf")])
+def test_packages_of_the_system(bare, monkeypatch, tmp_path, manager, format_option) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
+    for name in ("dpkg-query", "rpm"):
+        fails = "" if name == manager else "exit 1"
+        (tmp_path / name).write_text(
+            f"#!/bin/sh\n{fails}\n[ $# = 4 ] || exit 2\n"
+            f'case "$*" in *"{format_option}"*"aws-neuronx-*"*)\n'
+            'printf "aws-neuronx-tools 2.33.38.0\\naws-neuronx-dkms\\n";; esac\n'
+        )
+        (tmp_path / name).chmod(0o755)
+    assert system_packages() == ("aws-neuronx-tools 2.33.38.0",)  # the other is known, and not installed
+
+
+def test_the_version_of_a_package_here_and_elsewhere() -> None:
+    assert package_version("numpy", None) == package_version("numpy", Path(sys.executable)) == np.__version__
+    assert package_version("no-such-package", None) is package_version("no-such-package", Path(sys.executable)) is None
 
 
 @pytest.mark.parametrize(

@@ -315,6 +315,17 @@ def test_a_process_that_ends_is_told_and_replaced(chip, notes) -> None:
     backend.close()
 
 
+def test_an_execution_without_an_end_is_given_up(chip, notes) -> None:
+    chip.setenv("STAND_IN_SECONDS", "1")
+    chip.setattr("trninfer.runtime.neuron.torch_backend.EXECUTION_SECONDS", 0.2)
+    backend = make(notes)
+    with pytest.raises(DeviceLost, match="no answer to run within 0 s; its process was ended"):
+        backend.launch(kernels.transpose, matrix(5, 7))
+    chip.delenv("STAND_IN_SECONDS")
+    result = backend.launch(kernels.transpose, matrix(5, 7))
+    np.testing.assert_array_equal(np.asarray(result.outputs[0]), matrix(5, 7).T)
+
+
 @pytest.mark.parametrize("options", [{"warmup": -1}, {"iterations": 0}])
 def test_senseless_counts_are_refused(chip, notes, options) -> None:
     with pytest.raises(ValueError, match="at least 0 and 1"):

@@ -12,6 +12,7 @@ import pytest
 from trninfer import kernels
 from trninfer.models import load_model
 from trninfer.runtime.backend import DTYPES, BackendUnavailable, KernelError
+from trninfer.runtime.neuron.errors import DeviceLost
 from trninfer.runtime.selftest.checks import SIZES, checks
 from trninfer.runtime.selftest.run import (
     FAILED,
@@ -102,9 +103,23 @@ def test_what_is_wrong_is_told_and_the_others_go_on(monkeypatch, name: str, what
     assert found == {(name, status): 2, ("transpose", OK): 2}
 
 
-def test_a_lost_chip_ends_it() -> None:
+def test_a_chip_that_is_not_there_ends_it() -> None:
     with pytest.raises(BackendUnavailable):
         list(check_kernels(Spoiling("vector_add_naive", lose), "float32", None))
+
+
+def test_a_chip_that_is_lost_again_and_again_is_lost_for_good(monkeypatch) -> None:
+    def lose_each(outputs):
+        raise DeviceLost("the process on the NeuronCore ended")
+
+    monkeypatch.setattr("trninfer.runtime.selftest.run.checks", lambda dtype: islice(checks(dtype), 5))
+    found = check_kernels(Spoiling("psum_within", lose_each), "float32", None)
+    assert [outcome.status for outcome in found] == [OK, FAILED, OK, FAILED, OK]  # two losses, not in a row
+    monkeypatch.setattr("trninfer.runtime.selftest.run.Recovery.MAX_LOSSES", 1)
+    found = check_kernels(Spoiling("psum_within", lose_each), "float32", None)
+    assert [next(found).status for _ in range(2)] == [OK, FAILED]
+    with pytest.raises(DeviceLost):
+        next(found)
 
 
 def test_a_bundled_network() -> None:

@@ -3,9 +3,9 @@
 Source: aws-neuron-sdk, neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst, nrtpy-troubleshooting.rst (void dtypes);
 that tensors of another shape or dtype than the model tells are refused: aws-neuron/nkipy, spike_model.py.
 The NEFF is what the stand-in for nki wrote. STAND_IN_NRTPY makes it fail: "load", "run", "busy", "oob", "trace",
-"events", "die", "sizes", "type" (an output of another), "read", "short" (what is read). "spike" gives the classes the
-names that they have in the NKI environment, "dtypes" and "void" tell dtypes as nkipy's does, the latter of outputs as
-bytes.
+"events", "die" (also "die:KERNEL"), "hang", "sizes", "type" (an output of another), "read", "short" (what is read).
+"spike" gives the classes the names that they have in the NKI environment, "dtypes" and "void" tell dtypes as nkipy's
+does, the latter of outputs as bytes.
 """
 
 import base64
@@ -15,6 +15,7 @@ import json
 import os
 import pickle
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -110,8 +111,10 @@ class NrtpyModel:
         assert outputs is not None, "allocated for each call otherwise"
         self._check(inputs, outputs)
         print("TDRV: a line that the runtime might print")
-        if _FAULT == "die":
+        if _FAULT in ("die", f"die:{self._neff['kernel']}"):
             os._exit(9)
+        if _FAULT == "hang":
+            time.sleep(60)
         if _FAULT == "run":
             raise NrtError("NRT Error NRT_EXEC_HW_ERR_NC_UE(1202): Failed to execute model")
         if _FAULT == "oob":
