@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .blas import one_thread
 from .chip import default_target
 from .configs import NO_CONFIGS, CompileConfig, Configs, SpecializationConfig
 from .core import NeuronCore, active, is_active, running
@@ -142,7 +143,8 @@ def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     args, kwargs = _each(args, from_torch), _each(kwargs, from_torch)
     core = NeuronCore(default_target())
     look_for(core, chosen())
-    result = execute(core, kernel, args, kwargs, update_arguments=True)
+    with one_thread():
+        result = execute(core, kernel, args, kwargs, update_arguments=True)
     return _each(result, lambda a: tensor_of(a) if isinstance(a, np.ndarray) else a) if tensors else result
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .blas import one_thread
 from .chip import Target, find_target
 from .core import NeuronCore
 from .garbage import uncollected
@@ -51,7 +52,7 @@ def run(
     """
     found = find_target(target)
     kinds = choice(sanitize) or chosen()
-    with changed(found.name, constants or {}), using(nki):
+    with changed(found.name, constants or {}), using(nki), one_thread():
         key = _key(kernel, arrays, found, dge, parameters) if pure and not kinds else None
         return _run(kernel, arrays, found, dge, profiled, functional, kinds, parameters, key)
 
