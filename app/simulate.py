@@ -15,7 +15,7 @@ from ..runtime.launch_options import Target
 from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain, reason
 from .option_groups import takes_options, whole
 from .options import NkiVersion
-from .output import check_files, check_kept, write_output, write_stderr
+from .output import check_files, check_kept, write_output, write_stderr, write_stdout
 from .text import printable
 
 if TYPE_CHECKING:
@@ -34,8 +34,10 @@ Examples:
   trninfer simulate --target trn1 --trace out.json my_kernels.py 512
   trninfer simulate --sanitize my_kernels.py
   trninfer simulate --sanitize=numeric my_kernels.py
+  trninfer simulate --sweep "TILE_N=128,256,512" --sweep BUFFERS=1,2 my_kernels.py
 
-Exit status: the script's own; 1 where it raises or --sanitize has findings; 2 where it cannot be run.
+Exit status: the script's own; 1 where it raises, --sanitize has findings, or no variant
+of --sweep can be used; 2 where it cannot be run.
 """
 
 
@@ -91,6 +93,15 @@ def simulate(
     sanitize: Annotated[bool, typer.Option("--sanitize", help=SANITIZE_HELP)] = False,
     sanitize_for: Annotated[str, typer.Option("--sanitize-for", hidden=True)] = "",
     nki: NkiVersion = None,
+    sweeps: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sweep",
+            metavar="NAME=VALUES",
+            help="Run FILE once for each value that its top level may assign to NAME, in parallel, and print a table; "
+            "given again, for every combination.",
+        ),
+    ] = None,
     lines: Annotated[
         int,
         typer.Option(
@@ -103,6 +114,10 @@ def simulate(
     from ..simulator.script import line_of, lines_of, run_script
 
     _check(file, trace, report)
+    if sweeps:
+        if trace is not None or report is not None or sanitize or sanitize_for:
+            raise UsageError("--sweep goes without --trace, --report and --sanitize: run the variant that you choose")
+        raise typer.Exit(_sweep([str(file), *(arguments or [])], sweeps, target, nki))
     # The script may change the folder.
     trace, report = (Path(os.path.abspath(path)) if path is not None else None for path in (trace, report))
     source = Path(os.path.abspath(file))
@@ -130,6 +145,19 @@ def simulate(
     if sum(counts) and not status:
         status = CHECK_FAILED
     raise typer.Exit(status)
+
+
+def _sweep(arguments: list[str], sweeps: list[str], target: str | None, nki: str | None) -> int:
+    """Run the variants of a script and print them; the exit status."""
+    from ..simulator import NkiValidationError
+    from ..simulator.sweep import read_axis, sweep
+
+    try:
+        ranking = sweep(arguments, [read_axis(text) for text in sweeps], target, nki)
+    except NkiValidationError as error:
+        raise UsageError(str(error)) from None
+    write_stdout("".join(f"{printable(line)}\n" for line in str(ranking).splitlines()))
+    return CHECK_FAILED if ranking.best is None else 0
 
 
 def _check(file: Path, trace: Path | None, report: Path | None) -> None:

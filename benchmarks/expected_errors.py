@@ -12,6 +12,7 @@ its worst row. A kind of which fewer than FEWEST rows were measured is no surer 
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,6 +70,28 @@ def expected_errors(records: Sequence[Record]) -> dict[str, dict[str, float]]:
     return found
 
 
+def differences(records: Sequence[Record]) -> dict[str, float]:
+    """By target, how far ratios of two kernels of one family are off, as a share; no target of a few families."""
+    families = {row.id: family(row) for row in load_all_kernel_rows()}
+    found: dict[str, float] = {}
+    for device in sorted({record.device for record in records}):
+        ratios: dict[tuple[str, str, str], list[float]] = {}
+        for first, second in itertools.combinations([r for r in records if r.device == device], 2):
+            if families[first.id] == families[second.id]:
+                ratio = (1 + first.error / 100) / (1 + second.error / 100)
+                ratios.setdefault(families[first.id], []).append(max(ratio, 1 / ratio) - 1)
+        if len(ratios) >= FEWEST:
+            counted = [
+                [e for other, errors in ratios.items() if other != one for e in errors] for one in (None, *ratios)
+            ]
+            found[device] = max(_two_thirds(errors) for errors in counted)
+    return found
+
+
+def _two_thirds(errors: Sequence[float]) -> float:
+    return math.ceil(100 * sorted(errors)[math.ceil(INSIDE * len(errors)) - 1]) / 100
+
+
 def _share(records: Sequence[Record]) -> float:
     """The least whole percentage within which two thirds of some rows lie."""
     errors = sorted(abs(record.error) for record in records)
@@ -122,6 +145,7 @@ def main() -> None:
     records = load()
     for device, errors in expected_errors(records).items():
         print(f'    "{device}": {{' + ", ".join(f'"{kind}": {share}' for kind, share in errors.items()) + "},")
+    print(f"DIFFERENCES = {differences(records)}")
     print(coverage_line(records))
 
 

@@ -16,6 +16,7 @@ from .chip import TARGETS, Target
 from .errors import CapacityError, NkiValidationError, NotSimulatedError, OutOfBoundsError
 from .kernel import Kernel, TensorSpec, jit, simulate
 from .launch import run
+from .ranking import rank
 from .run import Run, write_trace
 from .timing.constants import changed
 
@@ -32,6 +33,7 @@ __all__ = [
     "changed",
     "install",
     "jit",
+    "rank",
     "run",
     "simulate",
     "write_trace",

@@ -53,7 +53,7 @@ def run(
     found = find_target(target)
     kinds = choice(sanitize) or chosen()
     with changed(found.name, constants or {}), using(nki), one_thread():
-        key = _key(kernel, arrays, found, dge, parameters) if pure and not kinds else None
+        key = launch_key(kernel, arrays, found, dge, parameters) if pure and not kinds else None
         return _run(kernel, arrays, found, dge, profiled, functional, kinds, parameters, key)
 
 
@@ -97,7 +97,7 @@ def _run(
     return Run(prediction, outputs, name, profiled, findings_of(core))
 
 
-def _key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parameters: dict[str, Any]) -> Any:
+def launch_key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parameters: dict[str, Any]) -> Any:
     """What a shape-only run depends on; None where that cannot be told."""
     values = [*arrays, *parameters.values()]
     # By what they look like, too: -0.0 equals 0.0, and (1,) equals (1.0,).

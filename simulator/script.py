@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import runpy
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from . import install, kernel
@@ -32,12 +34,14 @@ def run_script(
     target: str | None = None,
     sanitize: bool | str = False,
     nki: str | None = None,
+    constants: Mapping[str, ast.expr] = MappingProxyType({}),
 ) -> int:
     """Run a script, `arguments` being its path and what it is to find in sys.argv; the exit status.
 
     `observe` is shown every launch. The target is `target`, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2. The
     script finds NKI_SIMULATOR set, as AWS documents it for code that asks where it runs. Its errors are printed to
     standard error with its own frames alone. `nki`: the version of NKI that its kernels are written in.
+    `constants`: names that are assigned at the top level of the script, and what they are assigned instead.
 
     Raises:
         NkiValidationError: the target or the version is not known, or the script is too long.
@@ -56,7 +60,10 @@ def run_script(
     kernel.observers.append(observe)
     try:
         with sanitized(sanitize), using(nki):
-            runpy.run_path(script, run_name="__main__")
+            if constants:
+                _run_changed(script, constants)
+            else:
+                runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         return _status(end.code)
     except KeyboardInterrupt:
@@ -73,6 +80,31 @@ def run_script(
             else:
                 os.environ[name] = value
     return 0
+
+
+def _run_changed(script: str, constants: Mapping[str, ast.expr]) -> None:
+    """Run a script with other values of names that its top level assigns."""
+    module = ModuleType("__main__")
+    module.__file__ = script
+    with open(script, "rb") as file:
+        tree = ast.parse(file.read(), script)
+    for statement in tree.body:
+        for name in assigned(statement) & set(constants):
+            statement.value = ast.copy_location(constants[name], statement.value)  # type: ignore[attr-defined]
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    try:
+        exec(compile(ast.fix_missing_locations(tree), script, "exec"), module.__dict__)
+    finally:
+        sys.modules["__main__"] = before
+
+
+def assigned(statement: ast.stmt) -> set[str]:
+    """The name that a statement `NAME = ...` assigns, as a set; an empty one of other statements."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets = [statement.target]
+    return {target.id for target in targets if len(targets) == 1 and isinstance(target, ast.Name)}
 
 
 def _check_length(script: str, shown: str) -> None:

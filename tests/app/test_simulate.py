@@ -111,6 +111,24 @@ def test_the_flag_for_faults_may_say_which(folder):
     )
 
 
+def test_a_sweep_prints_a_table_of_variants(folder):
+    text = (folder / "kernel.py").read_text(encoding="utf-8").replace("operand0=2.0", "operand0=FACTOR")
+    text = text.replace("if __name__", "FACTOR = 2.0\nif __name__")
+    (folder / "kernel.py").write_text(f"{text}    assert FACTOR > 1\n", encoding="utf-8")
+    done = start(folder, "--sweep", "FACTOR=2.0,0.5", "kernel.py")
+    head, good, bad = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "") and "us predicted (trn2)" in head
+    assert good.startswith("FACTOR=2.0") and bad.startswith("FACTOR=0.5") and "AssertionError" in bad
+    done = start(folder, "--target", "trn1", "--sweep", "FACTOR=0.5", "kernel.py")
+    assert done.returncode == 1 and "(trn1)" in done.stdout
+    for options, message in (
+        (("--sweep", "N=1"), "no line `N = ...`"),
+        (("--sweep", "FACTOR=1", "--sanitize"), "--sweep goes"),
+    ):
+        done = start(folder, *options, "kernel.py")
+        assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
 def test_what_goes_wrong_is_told(folder):
     done = start(folder, "broken.py")
     assert done.returncode == 1 and "ValueError: no luck" in done.stderr and "runpy" not in done.stderr

@@ -5,7 +5,7 @@ from trninfer.benchmarks import expected_errors
 from trninfer.benchmarks.expected_errors import Record, coverage, load
 from trninfer.benchmarks.measurements import load_all_kernel_rows
 from trninfer.benchmarks.predictions import run_of
-from trninfer.simulator.timing.expected_error import ERRORS, KINDS, REST, expected_error
+from trninfer.simulator.timing.expected_error import DIFFERENCES, ERRORS, KINDS, REST, expected_error
 
 ROWS = {row.id: row for row in load_all_kernel_rows()}
 QUICK = ("k03", "k04", "k06", "k13", "k19", "k24", "k25", "k28", "o01", "o09")
@@ -17,6 +17,7 @@ def made_up(*errors: float, kind: str = "dma", device: str = "trn2") -> list[Rec
 
 def test_the_simulator_holds_what_the_rows_give() -> None:
     assert expected_errors.expected_errors(load()) == ERRORS
+    assert expected_errors.differences(load()) == DIFFERENCES
 
 
 def test_two_rows_of_three_lie_within() -> None:

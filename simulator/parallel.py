@@ -1,0 +1,47 @@
+"""Work on several processor cores, in processes that have all that this one has: kernels are no data to send."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+_T = TypeVar("_T")
+_work: list[Callable[[int], object]] = []  # of this process, for those that are forked from it
+
+
+def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], processes: int | None = None) -> list[_T]:
+    """[work(0), ..., work(count - 1)], computed by so many processes, by default one a processor core; `lost` gives
+    what stands for work whose process was ended from outside. Where processes cannot be forked, one by one."""
+    workers = min(processes or cores(), count)
+    if workers <= 1 or "fork" not in multiprocessing.get_all_start_methods():
+        return [work(index) for index in range(count)]
+    _work.append(work)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forking where there are threads, which do not work
+            with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+                running = [pool.submit(_do, index) for index in range(count)]
+                found: list[_T] = []
+                for index, future in enumerate(running):
+                    try:
+                        found.append(future.result())  # type: ignore[arg-type]
+                    except BrokenProcessPool:
+                        found.append(lost(index))
+                return found
+    finally:
+        _work.pop()
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable is not None else os.cpu_count() or 1
+
+
+def _do(index: int) -> object:
+    return _work[-1](index)
