@@ -10,6 +10,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,6 +56,7 @@ _BOUNDS: dict[str, tuple[str, str]] = {
     "neuronx-cc": ("2.28", "2.29"),
     "torch-neuronx": ("2.13", "2.15"),
 }
+_PYTHON = {"torch-neuronx": (3, 12)}  # the first that has wheels (torch/get-started/quickstart-nki-kernel)
 _NEEDED = {TORCHNEURON: ("nki", "neuronx-cc", "torch-neuronx"), NRTPY: ("nki", "neuronx-cc")}
 
 State = Literal["ready", "newer", "missing", "placeholder", "too old"]
@@ -84,7 +86,12 @@ class Package:
             return f"version {self.version} is too old; {self.lowest} or newer is needed"
         if self.state == "newer":
             return f"version {self.version}, newer than trninfer knows ({self.lowest})"
-        return f"version {self.version}" if self.version else "not installed"
+        if self.version:
+            return f"version {self.version}"
+        needed = _PYTHON.get(self.name, (0, 0))
+        if _python() >= needed:
+            return "not installed"
+        return "not installed; it needs Python {}.{} or newer, and this is {}.{}".format(*needed, *_python())
 
 
 def neuron_devices() -> tuple[str, ...]:
@@ -142,6 +149,10 @@ def missing_packages() -> dict[str, list[str]]:
 def way_here() -> Way:
     """Return the way to the chip, with the environment that TRNINFER_NRTPY names."""
     return find_way(bool(os.environ.get(NRTPY_VARIABLE)))
+
+
+def _python() -> tuple[int, int]:
+    return sys.version_info[:2]
 
 
 def _inspect(name: str, lowest: str, beyond: str) -> Package:

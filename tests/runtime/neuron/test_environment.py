@@ -27,6 +27,11 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_python", lambda: (3, 12))
+
+
 def states() -> dict[str, str]:
     return {package.name: package.state for package in environment.neuron_packages()}
 
@@ -92,3 +97,10 @@ def test_devices_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["/dev/neuron10", "/dev/neuron2", "/dev/neuron_extra", "/dev/neuron0"]
     monkeypatch.setattr(environment.glob, "glob", lambda pattern: names)
     assert environment.neuron_devices() == ("/dev/neuron0", "/dev/neuron2", "/dev/neuron10")
+
+
+def test_a_python_without_torchneuron_is_told(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_python", lambda: (3, 11))
+    explanations = {package.name: package.explanation for package in environment.neuron_packages()}
+    assert explanations["nki"] == "not installed"
+    assert explanations["torch-neuronx"] == "not installed; it needs Python 3.12 or newer, and this is 3.11"
