@@ -177,8 +177,13 @@ class _Calls(ast.NodeVisitor):
         self._check_operands(node, node.left, node.right)
         self.generic_visit(node)
 
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if not isinstance(node.op, ast.Not):
+            self._check_operands(node, node.operand)
+        self.generic_visit(node)
+
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self._check_operands(node, node.value)
+        self._check_operands(node, node.target, node.value)
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
@@ -186,7 +191,7 @@ class _Calls(ast.NodeVisitor):
             self._check_operands(node, node.left, *node.comparators)
         self.generic_visit(node)
 
-    def _check_operands(self, node: ast.BinOp | ast.AugAssign | ast.Compare, *operands: ast.expr) -> None:
+    def _check_operands(self, node: ast.BinOp | ast.UnaryOp | ast.AugAssign | ast.Compare, *operands: ast.expr) -> None:
         if self._scope.version == "0.6" and isinstance(getattr(node, "op", None), ast.MatMult):
             return  # which 0.6 refuses whatever its operands are
         if any(self.tensors.of(operand) is not None for operand in operands):

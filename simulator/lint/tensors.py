@@ -70,6 +70,8 @@ class LocalTensors:
                 self._assign(target, node.value)
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
             self._assign(node.target, node.value)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            pass  # of a tensor it is refused, and it makes a number of a number
         elif isinstance(node, (ast.For, ast.AugAssign, ast.AsyncFor, ast.comprehension)):
             self._assign(node.target, None)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -88,6 +90,12 @@ class LocalTensors:
             self._assigned.setdefault(argument.arg, []).append(known)
 
     def _assign(self, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
+            whole = not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
+            if whole and len(target.elts) == len(value.elts):
+                for element, part in zip(target.elts, value.elts):
+                    self._assign(element, part)
+                return
         for name in stored_names(target):
             self._assigned.setdefault(name, []).append(value if isinstance(target, ast.Name) else None)
 
@@ -107,6 +115,8 @@ class LocalTensors:
         if isinstance(expression, ast.Subscript):
             value = self._of(expression.value)
             return replace(value, shape=None) if isinstance(value, Tensor) else None
+        if isinstance(expression, ast.IfExp):
+            return self._common([expression.body, expression.orelse])
         if isinstance(expression, ast.BinOp):
             sides = (self._of(side) for side in (expression.left, expression.right))
             return next((side for side in sides if isinstance(side, DeviceNumber)), None)
