@@ -98,9 +98,15 @@ def _is_simulator(module: ModuleType) -> bool:
     return module.__file__ is not None and simulator_folder in Path(module.__file__).resolve().parents
 
 
+def path_of_packages() -> list[str]:
+    """Return `sys.path` without the folder by which processes that multiprocessing spawns find the simulator's nki."""
+    of_simulator = Path(__file__).resolve().parent.parent / "simulator" / "spawned"
+    return [folder for folder in sys.path if Path(folder).resolve() != of_simulator]
+
+
 def _real_nki_is_installed() -> bool:
     """True where a package ``nki`` with its instruction set is installed; the placeholder on PyPI has no ``isa``."""
-    found = PathFinder.find_spec("nki")
+    found = PathFinder.find_spec("nki", path_of_packages())
     if found is None or not found.submodule_search_locations:
         return False
     folders = [Path(folder) for folder in found.submodule_search_locations]

@@ -62,6 +62,19 @@ def test_a_choice_that_comes_too_late_is_refused(tmp_path: Path) -> None:
     assert "too late to choose AWS's package nki: the simulator's nki is loaded already" in python(simulated, real)
 
 
+def test_a_child_finds_the_real_nki_where_its_parent_has_the_simulators(tmp_path: Path) -> None:
+    """TorchNeuron's process is a child of one that predicts."""
+    code = (
+        "import subprocess; from trninfer import simulator; simulator.install(); "
+        "from trninfer.runtime.child_python import python_command; "
+        "command = python_command('trninfer.kernels.nki_source', 'use_nki', 'neuron'); "
+        "print(subprocess.run(command, capture_output=True).returncode)"
+    )
+    package = write_package(tmp_path, REAL)
+    behind = "import sys; sys.path.remove({0!r}); sys.path.append({0!r}); ".format(str(package))  # as site-packages is
+    assert python(behind + code, package) == "0"
+
+
 def test_words_and_packages_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = "from trninfer.kernels import use_nki\ntry: use_nki('neuron')\nexcept RuntimeError as error: print(error)"
     assert "AWS's package nki is not installed here" in python(code, tmp_path)
