@@ -33,10 +33,14 @@ __version__ = "0.7.0"
 _ARTIFACTS = os.environ.get("NKI_ARTIFACTS_DIR")
 _FAULT = os.environ.get("STAND_IN_NKI", "")
 warnings.simplefilter("ignore", ReportedOnChipWarning)  # neither compiler nor chip says it
+_DTYPES = ("float32", "bfloat16", "float16", "int32", "uint32", "int16", "uint16", "int8", "uint8", "bool")
 _compiled = {}  # by torch-neuronx: what its key stands for
 
 
 def _compile(kernel, forms, parameters) -> None:
+    for _, dtype in forms:
+        if dtype not in _DTYPES:
+            raise TypeError(f"{dtype} is no dtype of nki.language")
     log = os.environ.get("STAND_IN_NKI_LOG")
     if log:
         with open(log, "a", encoding="utf-8") as stream:
