@@ -126,11 +126,14 @@ def simulate(
     keep = trace is not None or report is not None
 
     def observe(run: Run, shapes: list[str]) -> None:
-        for line in (line_of(run, shapes), *lines_of(run, lines), *(f"  {finding}" for finding in run.findings)):
+        for line in (line_of(run, shapes), *lines_of(run, lines), *(f"  {shown(finding)}" for finding in run.findings)):
             write_stderr(f"{printable(line)}\n")
         counts.append(len(run.findings))
         if keep:
             runs.append(run)
+
+    def shown(finding: object) -> str:
+        return str(finding).replace(str(source), str(file))
 
     counts: list[int] = []
     try:
