@@ -136,8 +136,9 @@ def test_times_on_the_device(chip, notes, tmp_path) -> None:
     assert (timed.device_us, timed.device_us_p99) == (pytest.approx(17.0), None)  # as the profile says
     assert timed.device_by == "torch.profiler"
     chip.setenv("STAND_IN_PROFILER", "refuse")
-    timed = make(notes, tmp_path, device_times=True).launch(kernels.transpose, matrix(5, 7)).time
-    assert timed.device_us == pytest.approx(16.0) and timed.device_by == "neuron-explorer capture"
+    for _ in range(2):  # the second finds in TorchNeuron's cache what the first left there
+        timed = make(notes, tmp_path, device_times=True).launch(kernels.transpose, matrix(5, 7)).time
+        assert timed.device_us == pytest.approx(16.0) and timed.device_by == "neuron-explorer capture"
 
 
 @pytest.mark.parametrize(
