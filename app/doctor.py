@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -184,10 +183,10 @@ def _neuron_system() -> list[dict[str, Any]]:
     )
     from .text import count
 
-    driver, library = driver_version(), runtime_library()
+    driver = driver_version()
     rows = [
         _found("neuron driver", f"version {driver}" if driver else None, "modinfo knows no neuron"),
-        _found("neuron runtime", library, "no libnrt.so.1 in /opt/aws/neuron/lib"),
+        _found("neuron runtime", runtime_library(), "no libnrt.so.1 in /opt/aws/neuron/lib"),
         _found("system packages", ", ".join(system_packages()), "no aws-neuronx-* by dpkg or rpm"),
         _found("instance", instance_type(), "neuron-ls does not tell"),
     ]
@@ -200,7 +199,9 @@ def _neuron_system() -> list[dict[str, Any]]:
     try:
         python = named_python()
         where = str(python) if python is not None else "this environment" if bundled_nrtpy() else None
-        rows.append(_nrtpy(where, package_version("nrtpy", python) if where else None, library))
+        version = package_version("nrtpy", python) if where else None
+        told = f"version {version} in {where}" if version else where
+        rows.append(_found("nrtpy", told, "not in this environment, and TRNINFER_NRTPY names none"))
     except BackendUnavailable as error:
         rows.append(_row("nrtpy", "wrong", str(error)))
     folder = cache_folder()
@@ -209,19 +210,6 @@ def _neuron_system() -> list[dict[str, Any]]:
         _row("compiled kernels", "ok", f"{count(size.entries, 'kernel')}, {size.size_bytes:,} bytes in {folder}")
     )
     return rows
-
-
-def _nrtpy(where: str | None, version: str | None, library: str | None) -> dict[str, Any]:
-    """Where nrtpy is; wrong where its version is not that of the runtime, which SDKs bring out together."""
-    if not where or not version:
-        return _found("nrtpy", where, "not in this environment, and TRNINFER_NRTPY names none")
-    told = f"version {version} in {where}"
-    runtime = re.search(r"libnrt\.so\.(\d+\.\d+)\.", library or "")
-    if runtime and version.split(".")[:2] != runtime.group(1).split("."):
-        return _row(
-            "nrtpy", "wrong", f"{told}; the runtime is {runtime.group(1)}: pip install 'nrtpy=={runtime.group(1)}.*'"
-        )
-    return _row("nrtpy", "ok", told)
 
 
 def _target(backend: str) -> dict[str, Any]:

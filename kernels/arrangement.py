@@ -141,11 +141,17 @@ def permute(x, split, order):
         given *= extent
     assert numbers == given, f"split must have the {given} numbers of an example of x, {x.shape}, got {split}"
     out = nl.ndarray((batch, numbers), dtype=x.dtype, buffer=nl.shared_hbm)
-    axes = _merged(split, order)
-    sizes, places = axes
+    permute_images(out, x.reshape((batch, numbers)), split, order)
+    return out
+
+
+def permute_images(out, x, split, order):
+    """Bring each row of x [B, numbers] in HBM, seen as axes of `split`, into another order of axes, into `out`."""
+    batch, numbers = x.shape
+    sizes, places = _merged(split, order)
     if len(sizes) == 1:
-        nisa.dma_copy(dst=out, src=x.reshape((batch, numbers)))
-        return out
+        nisa.dma_copy(dst=out, src=x)
+        return
     for image in range(batch):
         source, target = x[image : image + 1].reshape((numbers,)), out[image : image + 1].reshape((numbers,))
         if len(sizes) == 2 and min(sizes) > 1:
@@ -154,7 +160,6 @@ def permute(x, split, order):
             assert len(sizes) <= MAX_DMA_AXES, f"at most {MAX_DMA_AXES} axes can move on their own, got {order}"
             turned = source.reshape(tuple(sizes)).permute(tuple(places))
             nisa.dma_copy(dst=target.reshape(turned.shape), src=turned)
-    return out
 
 
 def _merged(split, order):

@@ -22,27 +22,21 @@ The middle, `convolve_tile`, knows SBUF alone. `fused_conv2d_maxpool` takes filt
 them out on chip, in between the first matmuls; `fused_conv2d_maxpool_packed` takes them in SBUF layout.
 """
 
+from dataclasses import dataclass, replace
+
 import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .convolution.forms import SQUARES, estimate, matmul_columns
+from .convolution.forms import FORMS, QUICKEST, Form, matmul_columns, matrices
 from .convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
 from .convolution.plan import halve_last, plan_conv2d, psum_pieces
-from .convolution.problem import make_problem, of_section
+from .convolution.problem import make_problem, movement_of
 from .convolution.sums import convolve_tile as convolve_tile
 from .convolution.weights import load_biases, open_weights, stage_weights, weights_of
-from .tiling.packing import (
-    PARTITIONS,
-    ceil_div,
-    conv2d_sections,
-    output_blocks,
-    packed_layout,
-    packed_rows,
-    taps_in_partitions,
-)
-from .tiling.tiles import usable_sbuf_bytes
-from .tiling.warm_up import WINDOW_NS, warm_bank
+from .tiling.packing import ceil_div, conv2d_sections, output_blocks, packed_layout, taps_in_partitions
+from .tiling.tiles import PARTITIONS, usable_sbuf_bytes
+from .tiling.warm_up import is_worth_warming, warm_bank
 
 
 @nki.jit
@@ -57,7 +51,7 @@ def fused_conv2d_maxpool(
     dilation=(1, 1),
     groups=1,
     parameters=(),
-    form="quickest",
+    form=QUICKEST,
 ):
     """activation(maxpool(conv2d(x, w) + bias)), the maxima over pool_size x pool_size windows side by side.
 
@@ -83,28 +77,24 @@ def fused_conv2d_maxpool(
         An infinity or NaN in x spreads to the outputs whose window holds it, if not direct also to those beside.
         A group is a convolution of its own here; the packed kernel takes as many as the array holds together.
     """
-    assert len(w.shape) == 4, f"conv2d: w must be [Cout, Cin / groups, kh, kw], came {w.shape}"
-    assert w.dtype == x.dtype, f"conv2d: w must have the dtype of x, {x.dtype}, came {w.dtype}"
-    out_channels, group_channels, kernel_rows, kernel_columns = w.shape
-    assert tuple(bias.shape) == (out_channels,), f"conv2d: bias must be [{out_channels}], came {bias.shape}"
-    assert bias.dtype == x.dtype or bias.dtype == nl.float32, (
-        f"conv2d: bias must be float32 or have the dtype of x, {x.dtype}, came {bias.dtype}"
+    out_channels, group_channels, *kernel = _checked_filters(x, w, bias, groups)
+    whole = make_problem(
+        x,
+        (group_channels * groups, out_channels),
+        tuple(kernel),
+        movement_of(stride, dilation, padding),
+        taps_in_partitions(group_channels, tuple(kernel), PARTITIONS),
+        pool_size=pool_size,
+        activation=activation,
+        parameters=parameters,
+        packed=False,
+        form=_checked_form(form),
     )
-    kernel = (kernel_rows, kernel_columns)
-    channels = (group_channels * groups, out_channels)
-    assert out_channels % groups == 0, f"conv2d: {out_channels} output channels cannot be cut into {groups} groups"
-    taps = taps_in_partitions(group_channels, kernel_rows, kernel_columns)
-    function = (activation, parameters)
-    movement = (stride, dilation, padding)
-    whole = make_problem(x, channels, kernel, movement, taps, pool_size, function, False, form)
     out = _output(x, whole)
-    for section in conv2d_sections(channels[0], out_channels, groups, 1):
-        first_in, channels_in, first_out, channels_out = section
-        end = first_out + channels_out
-        part = of_section(whole, channels_in, channels_out)
-        _convolve(
-            out[:, first_out:end], x[:, first_in : first_in + channels_in], w[first_out:end], bias[first_out:end], part
-        )
+    for section in conv2d_sections(group_channels * groups, out_channels, groups, 1):
+        outputs = slice(section.first_out, section.first_out + section.channels_out)
+        seen = x[:, section.first_in : section.first_in + section.channels_in]
+        _convolve(out[:, outputs], seen, w[outputs], bias[outputs], _of_section(whole, section))
     return out
 
 
@@ -123,7 +113,7 @@ def fused_conv2d_maxpool_packed(
     groups=1,
     out_channels=0,
     parameters=(),
-    form="quickest",
+    form=QUICKEST,
 ):
     """`fused_conv2d_maxpool` on weights that are already laid out for SBUF.
 
@@ -141,10 +131,10 @@ def fused_conv2d_maxpool_packed(
     Returns:
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype.
     """
-    shape = (in_channels, out_channels, kernel_size, groups)
-    movement = (stride, dilation, padding)
-    function = (activation, parameters)
-    return _convolve_packed(x, w_packed, bias_packed, shape, movement, pool_size, function, None, form)
+    packed = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
+    movement = movement_of(stride, dilation, padding)
+    finish = {"pool_size": pool_size, "activation": activation, "parameters": parameters, "form": _checked_form(form)}
+    return _convolve_packed(x, packed, movement, finish)
 
 
 @nki.jit
@@ -162,7 +152,7 @@ def fused_conv2d_add_packed(
     groups=1,
     out_channels=0,
     parameters=(),
-    form="quickest",
+    form=QUICKEST,
 ):
     """activation(conv2d(x, w) + bias + added): a convolution with the residual sum that it feeds.
 
@@ -174,65 +164,89 @@ def fused_conv2d_add_packed(
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype; sums are float32, `added` among them.
     """
     assert added.dtype == x.dtype, f"conv2d: added must have the dtype of x, {x.dtype}, came {added.dtype}"
-    shape = (in_channels, out_channels, kernel_size, groups)
-    movement = (stride, dilation, padding)
-    function = (activation, parameters)
-    return _convolve_packed(x, w_packed, bias_packed, shape, movement, 1, function, added, form)
+    packed = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
+    movement = movement_of(stride, dilation, padding)
+    finish = {"pool_size": 1, "activation": activation, "parameters": parameters, "form": _checked_form(form)}
+    return _convolve_packed(x, packed, movement, finish, added)
 
 
-def _convolve_packed(x, w_packed, bias_packed, shape, movement, pool_size, function, added, form):
-    """Both kernels on packed weights: shape is (Cin, Cout, kernel size, groups), `added` None for no sum."""
-    in_channels, out_channels, kernel_size, groups = shape
-    kernel = kernel_size if isinstance(kernel_size, tuple) else (kernel_size, kernel_size)
-    assert w_packed.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, came {w_packed.dtype}"
-    cout = _packed_channels(w_packed, bias_packed, in_channels, out_channels, kernel, groups)
-    taps, steps, sections, _ = packed_layout(in_channels, cout, kernel, groups)
-    channels = (in_channels, cout)
-    whole = make_problem(x, channels, kernel, movement, taps, pool_size, function, True, form)
+@dataclass(frozen=True)
+class PackedWeights:
+    """Weights in SBUF layout as the kernels' arguments give them; `out_channels` may be 0."""
+
+    w: nl.NkiTensor
+    bias: nl.NkiTensor
+    in_channels: int
+    out_channels: int
+    kernel: tuple[int, int]
+    groups: int
+
+
+def _pair(size):
+    return size if isinstance(size, tuple) else (size, size)
+
+
+def _checked_form(form):
+    assert form in FORMS, f"conv2d: form must be one of {', '.join(FORMS)}, came {form}"
+    return form
+
+
+def _of_section(problem, section):
+    """Return the problem of a section of the channels."""
+    return replace(problem, in_channels=section.channels_in, out_channels=section.channels_out)
+
+
+def _convolve_packed(x, packed, movement, finish, added=None):
+    """Run a convolution on packed weights; `added` is None for no sum."""
+    assert packed.w.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, came {packed.w.dtype}"
+    cout, layout = _checked_layout(packed)
+    whole = make_problem(x, (packed.in_channels, cout), packed.kernel, movement, layout.taps, packed=True, **finish)
     out = _output(x, whole)
     assert added is None or tuple(added.shape) == tuple(out.shape), (
         f"conv2d: added must have the shape {out.shape} of the result, came {added.shape}"
     )
     block = 0
-    for section in sections:
-        first_in, channels_in, first_out, channels_out = section
-        end = first_out + channels_out
-        blocks_here = ceil_div(channels_out, PARTITIONS)
+    for section in layout.sections:
+        outputs = slice(section.first_out, section.first_out + section.channels_out)
+        blocks_here = ceil_div(section.channels_out, PARTITIONS)
         _convolve(
-            out[:, first_out:end],
-            x[:, first_in : first_in + channels_in],
-            w_packed[0 : packed_rows(channels_in, taps[0], taps[1], taps[2]), first_out * steps : end * steps],
-            bias_packed[:, block : block + blocks_here],
-            of_section(whole, channels_in, channels_out),
-            None if added is None else added[:, first_out:end],
+            out[:, outputs],
+            x[:, section.first_in : section.first_in + section.channels_in],
+            packed.w[
+                0 : layout.taps.used_partitions(section.channels_in),
+                outputs.start * layout.steps : outputs.stop * layout.steps,
+            ],
+            packed.bias[:, block : block + blocks_here],
+            _of_section(whole, section),
+            None if added is None else added[:, outputs],
         )
         block += blocks_here
     return out
 
 
-def _packed_channels(w_packed, bias_packed, in_channels, out_channels, kernel, groups):
-    """The output channels of packed weights, whose shapes are checked."""
-    assert len(w_packed.shape) == 2, f"conv2d: w_packed must be two-dimensional, came {w_packed.shape}"
-    assert bias_packed.dtype == nl.float32, f"conv2d: bias_packed must be float32, came {bias_packed.dtype}"
-    assert groups == 1 or out_channels > 0, f"conv2d: out_channels must be given for {groups} groups"
-    columns = w_packed.shape[1]
-    steps = packed_layout(in_channels, 1, kernel, 1)[1] if groups == 1 else 1
-    cout = out_channels if out_channels > 0 else columns // steps
-    _, steps, sections, rows = packed_layout(in_channels, cout, kernel, groups)
-    described = f"{in_channels} channels in {groups} groups and filters of {kernel[0]}x{kernel[1]}"
-    assert w_packed.shape[0] == rows, (
-        f"conv2d: w_packed must have {rows} rows for {described}, came {w_packed.shape[0]}"
+def _checked_layout(packed):
+    """Return the output channels and the layout of packed weights, whose shapes are checked."""
+    w, bias, kernel, groups = packed.w, packed.bias, packed.kernel, packed.groups
+    assert len(w.shape) == 2, f"conv2d: w_packed must be two-dimensional, came {w.shape}"
+    assert bias.dtype == nl.float32, f"conv2d: bias_packed must be float32, came {bias.dtype}"
+    assert groups == 1 or packed.out_channels > 0, f"conv2d: out_channels must be given for {groups} groups"
+    columns = w.shape[1]
+    steps = packed_layout(packed.in_channels, 1, kernel, 1, PARTITIONS).steps if groups == 1 else 1
+    cout = packed.out_channels if packed.out_channels > 0 else columns // steps
+    layout = packed_layout(packed.in_channels, cout, kernel, groups, PARTITIONS)
+    described = f"{packed.in_channels} channels in {groups} groups and filters of {kernel[0]}x{kernel[1]}"
+    assert w.shape[0] == layout.rows, (
+        f"conv2d: w_packed must have {layout.rows} rows for {described}, came {w.shape[0]}"
     )
-    assert cout * steps == columns, (
-        f"conv2d: w_packed has {columns} columns, which must be a multiple of the {steps} matmuls of a filter, one for "
-        "each output channel"
+    assert cout * layout.steps == columns, (
+        f"conv2d: w_packed has {columns} columns, which must be a multiple of the {layout.steps} matmuls of a filter, "
+        "one for each output channel"
     )
-    blocks = output_blocks(sections)
-    assert tuple(bias_packed.shape) == (blocks[0][1], len(blocks)), (
-        f"conv2d: bias_packed must be [{blocks[0][1]}, {len(blocks)}] for {cout} output channels, "
-        f"came {bias_packed.shape}"
+    blocks = output_blocks(layout.sections, PARTITIONS)
+    assert tuple(bias.shape) == (blocks[0][1], len(blocks)), (
+        f"conv2d: bias_packed must be [{blocks[0][1]}, {len(blocks)}] for {cout} output channels, came {bias.shape}"
     )
-    return cout
+    return cout, layout
 
 
 def _output(x, problem):
@@ -291,14 +305,18 @@ def _store(out, result, apart):
 
 
 def _warm_up(plan):
-    """A PSUM tile of zeros for the first sums, at least as large as they are; None where no warming up is needed."""
-    if estimate(plan) < WINDOW_NS:
+    """Return a PSUM tile of zeros for the first sums, at least as large as they are; None where it is not worth it."""
+    problem = plan.problem
+    stationary = len(plan.channel_tiles) * len(plan.weights.out_tiles) * matrices(plan.form, len(plan.steps))
+    cycles = 4 if problem.item_bytes == 4 else 1  # of a column
+    columns = problem.batch * matmul_columns(plan.form, problem.out_rows, problem.out_columns) * stationary * cycles
+    if not is_worth_warming(columns, problem.item_bytes):
         return None
     piece = psum_pieces(plan, plan.groups[0])[0]
     columns = piece.images * matmul_columns(plan.form, piece.rows, piece.columns)
-    if plan.form == SQUARES:
+    if plan.form is Form.SQUARES:
         columns = 2 * columns  # of two combinations
-    return warm_bank(plan.weights.out_tiles[0].size, columns, plan.problem.item_bytes)
+    return warm_bank(plan.weights.out_tiles[0].size, columns, problem.item_bytes)
 
 
 def _result_shape(problem, group, channels):
@@ -319,3 +337,16 @@ def _load_window(added, shape, problem, group, channels):
     other = nl.ndarray(shape, dtype=added.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=other, src=_window(added, shape, problem, group, channels))
     return other
+
+
+def _checked_filters(x, w, bias, groups):
+    """Return the shape of filters that fit x and a bias."""
+    assert len(w.shape) == 4, f"conv2d: w must be [Cout, Cin / groups, kh, kw], came {w.shape}"
+    assert w.dtype == x.dtype, f"conv2d: w must have the dtype of x, {x.dtype}, came {w.dtype}"
+    out_channels = w.shape[0]
+    assert tuple(bias.shape) == (out_channels,), f"conv2d: bias must be [{out_channels}], came {bias.shape}"
+    assert bias.dtype in (x.dtype, nl.float32), (
+        f"conv2d: bias must be float32 or have the dtype of x, {x.dtype}, came {bias.dtype}"
+    )
+    assert out_channels % groups == 0, f"conv2d: {out_channels} output channels cannot be cut into {groups} groups"
+    return w.shape

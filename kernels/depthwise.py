@@ -39,7 +39,7 @@ SMALL_IMAGE = 64  # outputs below which diagonals take longer to write than they
 
 
 @dataclass
-class Convolution(nl.NKIObject):
+class Convolution:
     """What is the same for all channels: how the filter moves along rows and columns, and what follows it."""
 
     rows: Sweep
@@ -49,7 +49,7 @@ class Convolution(nl.NKIObject):
 
 
 @dataclass
-class Filters(nl.NKIObject):
+class Filters:
     """A filter for each partition.
 
     weights: float32 [P, taps], row by row of the filter; diagonals: of the first taps, [P, taps, P] of the data's
@@ -241,8 +241,8 @@ def _check(x, w, bias, stride, padding, dilation):
         f"bias must be float32 or the {x.dtype} of x, got {bias.dtype}"
     )
     top, left, bottom, right = padding
-    rows = make_sweep("rows", x.shape[2], w.shape[2], stride[0], dilation[0], top, bottom, False)
-    columns = make_sweep("columns", x.shape[3], w.shape[3], stride[1], dilation[1], left, right, False)
+    rows = make_sweep("rows", x.shape[2], w.shape[2], stride[0], dilation[0], (top, bottom), False)
+    columns = make_sweep("columns", x.shape[3], w.shape[3], stride[1], dilation[1], (left, right), False)
     assert rows.reach * columns.reach <= MAX_WINDOW, (
         f"a filter may span at most {MAX_WINDOW} pixels, got {rows.reach}x{columns.reach}"
     )

@@ -11,10 +11,10 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiling.packing import GROUP_NORM_PIXELS
 from .tiling.tiles import PARTITIONS, Tile, check_dtype, even_tiles, tiles
 
 MAX_CHANNELS = 1 << 16
+GROUP_NORM_PIXELS = 4096  # of a channel at a time: 16 KiB of a partition in float32
 
 
 @nki.jit
@@ -64,7 +64,7 @@ def group_norm(x, scale, shift, groups, epsilon=1e-5):
             for part in parts:
                 sources.append(_as_tile(x[image : image + 1, part.start : part.end]))
                 targets.append(_as_tile(out[image : image + 1, part.start : part.end]))
-            group_norm_tiles(targets, sources, same, each * height * width, scales, shifts, small, False)
+            group_norm_tiles(targets, sources, same, each * height * width, (scales, shifts, small), in_sbuf=False)
     return out
 
 
@@ -135,12 +135,14 @@ def _same_group(each, others, channels, first, groups):
     return matrix.reshape((others.size, groups * each))[:, begin : begin + channels.size]
 
 
-def group_norm_tiles(targets, sources, same, count, scales, shifts, epsilon, in_sbuf):
+def group_norm_tiles(targets, sources, same, count, numbers, in_sbuf):
     """Normalise tiles of channels by the statistics of their groups, for each image.
 
     targets, sources: [channels, images, rows, columns] of each tile, in SBUF or in HBM. same: as `group_matrices` gives
-    it. count: numbers of a group. scales, shifts: float32 columns of each tile. epsilon: a float32 column [128, 1].
+    it. count: numbers of a group. numbers: scales and shifts, float32 columns of each tile, and epsilon, a float32
+    column [128, 1].
     """
+    scales, shifts, epsilon = numbers
     _, images, rows, columns = sources[0].shape
     most = max(1, GROUP_NORM_PIXELS // (rows * columns))
     for some in even_tiles(images, min(most, nl.tile_size.psum_bank_fmax)):

@@ -27,7 +27,7 @@ def whole_rows():
 
 
 @dataclass
-class Panel(nl.NKIObject):
+class Panel:
     """Some columns of an operand's block, [128, tiles of K, columns] in SBUF; `columns` are those of the matrix."""
 
     columns: Tile

@@ -5,8 +5,6 @@ Everything here is arithmetic on compile-time integers; no instruction is issued
 
 from dataclasses import dataclass
 
-import nki.language as nl
-
 from .tiling.tiles import DMA_BYTES, DMA_ROW_BYTES, PARTITIONS, ceil_div
 
 TILE_M = 128  # columns of the stationary operand that the PE array holds (nl.tile_size.gemm_stationary_fmax)
@@ -15,7 +13,7 @@ GROUP = 4  # result tiles that accumulate together: half of the 8 PSUM banks, so
 
 
 @dataclass
-class Plan(nl.NKIObject):
+class Plan:
     """How `matmul_fully_optimized` cuts a product: a block is block_m x block_n of the result and depth K tiles."""
 
     block_m: int

@@ -9,12 +9,18 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiling.packing import norm_block
 from .tiling.tiles import PARTITIONS, ceil_div, check_dtype, check_matrix, even_tiles, group_view, row_groups, tiles
 from .tiling.windows import whole
 
+NORM_ELEMENTS = 6144  # of a partition, of all channels' tiles: 24 KiB, so that some four forms of them fit SBUF at once
 LONGEST_ROW = 12288  # of a log-softmax: three float32 forms of it fit a partition, 144 of the 192 KiB of trn1
 MAX_CHANNELS = 1 << 16
+
+
+def norm_block(tiles):
+    """Return the pixels, of all images, that layer norm computes at a time of so many tiles of channels: a PSUM bank,
+    or fewer."""
+    return max(1, min(nl.tile_size.psum_bank_fmax, NORM_ELEMENTS // tiles))
 
 
 def _check(x):
@@ -74,13 +80,14 @@ def _tile_of(value, partitions, columns, dtype=nl.float32):
     return tile
 
 
-def layer_norm_tiles(results, tiles_of_channels, ones, channels, scales, shifts, epsilon):
+def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
     """Normalise tiles [channels, images, rows, columns] over all channels of each pixel, into `results` of any dtype.
 
     ones: two matrices, of the tiles' dtype and float32, one where two partitions are of one image: for all tiles [128,
-    128], or of a single tile in which several images lie side by side. channels: of an image. scales, shifts: float32
-    columns of each tile. epsilon: a float32 column [128, 1].
+    128], or of a single tile with several packed images. channels: of an image. numbers: scales and shifts, float32
+    columns of each tile, and epsilon, a float32 column [128, 1].
     """
+    scales, shifts, epsilon = numbers
     sums = _sum_over_channels(tiles_of_channels, ones[0])
     centred = []
     squares = []
@@ -155,7 +162,7 @@ def layer_norm(x, scale, shift, epsilon=1e-5):
         results = []
         for tile in loaded:
             results.append(nl.ndarray(tile.shape, dtype=x.dtype, buffer=nl.sbuf))
-        layer_norm_tiles(results, loaded, ones, channels, scales, shifts, small)
+        layer_norm_tiles(results, loaded, ones, channels, (scales, shifts, small))
         for index in range(len(results)):
             _store(target, block, index, results[index])
     return out
@@ -206,26 +213,39 @@ def local_response_norm(x, size, alpha, beta, bias):
     source = _check(x)
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     target = out.reshape(source.shape)
-    parts = tiles(x.shape[1], PARTITIONS)
-    around = size // 2
-    bands = []  # for each tile of channels, those of its neighbours and its own: [index, matrix]
-    for part in parts:
-        reaching = []
-        for other in parts[max(0, part.index - 1) : part.index + 2]:
-            reaching.append([other.index, write_band(other.start, other.size, part.start, part.size, around)])
-        bands.append(reaching)
+    bands = response_bands(tiles(x.shape[1], PARTITIONS), size)
     for block in _blocks(source):
         loaded = _load(source, block)
-        squares = []
-        for tile in loaded:
-            square = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
-            nisa.activation(dst=square, op=nl.square, data=tile)
-            squares.append(square)
-        for index in range(len(loaded)):
-            result = nl.ndarray(loaded[index].shape, dtype=x.dtype, buffer=nl.sbuf)
-            _divide_by_response(result, loaded[index], squares, bands[index], alpha / size, beta, bias)
-            _store(target, block, index, result)
+        results = [nl.ndarray(tile.shape, dtype=x.dtype, buffer=nl.sbuf) for tile in loaded]
+        local_response_tiles(results, loaded, bands, alpha / size, beta, bias)
+        for index in range(len(results)):
+            _store(target, block, index, results[index])
     return out
+
+
+def response_bands(parts, size):
+    """Return of each tile of channels its neighbours and itself: [index, matrix] of the channels that count for it."""
+    return [
+        [
+            [other.index, write_band(other.start, other.size, part.start, part.size, size // 2)]
+            for other in parts[max(0, part.index - 1) : part.index + 2]
+        ]
+        for part in parts
+    ]
+
+
+def local_response_tiles(results, tiles_of_channels, bands, factor, beta, bias):
+    """Divide tiles [channels, images, rows, columns], at most a PSUM bank each, by their responses, into `results`.
+
+    bands: as `response_bands` returns them. factor: alpha / size.
+    """
+    squares = []
+    for tile in tiles_of_channels:
+        square = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.activation(dst=square, op=nl.square, data=tile)
+        squares.append(square)
+    for index in range(len(tiles_of_channels)):
+        _divide_by_response(results[index], tiles_of_channels[index], squares, bands[index], factor, beta, bias)
 
 
 def _divide_by_response(result, tile, squares, bands, factor, beta, bias):

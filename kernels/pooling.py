@@ -26,6 +26,16 @@ from .tiling.windows import (
     whole,
 )
 
+POOL_ELEMENTS = 2048  # of a partition that a pool in SBUF reads at a time: some 2 us of the Vector Engine
+
+
+def pool_band(line, reach, stride):
+    """Return the rows of outputs that a pool in SBUF computes at a time, while the operation before it computes more.
+
+    `line`: elements of a partition in a row of the input, of all images; a window spans `reach` of them.
+    """
+    return max(1, (POOL_ELEMENTS // line - reach) // stride + 1)
+
 
 def lowest(dtype):
     """The lowest finite number of a dtype: what padding holds where maxima are taken."""
@@ -135,8 +145,8 @@ def _check(x):
 def _sweeps(x, window, stride, padding, dilation, ceil_mode):
     """The sweeps of a window over the rows and over the columns of x."""
     top, left, bottom, right = padding
-    rows = make_sweep("rows", x.shape[2], window[0], stride[0], dilation[0], top, bottom, ceil_mode)
-    columns = make_sweep("columns", x.shape[3], window[1], stride[1], dilation[1], left, right, ceil_mode)
+    rows = make_sweep("rows", x.shape[2], window[0], stride[0], dilation[0], (top, bottom), ceil_mode)
+    columns = make_sweep("columns", x.shape[3], window[1], stride[1], dilation[1], (left, right), ceil_mode)
     assert max(top, bottom) < rows.reach and max(left, right) < columns.reach, (
         f"padding must be smaller than the {rows.reach}x{columns.reach} that a window spans, got {padding}"
     )

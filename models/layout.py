@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.networks.output_order import OutputOrder
-from ..kernels.tiling.packing import PARTITIONS, output_blocks, packed_layout, packed_rows
+from ..kernels.program import OutputOrder
+from ..kernels.tiling.packing import Taps, output_blocks, packed_layout
+from ..simulator.chip import PARTITIONS
 
 
 def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[NDArray[Any], NDArray[np.float32]]:
@@ -36,24 +37,24 @@ def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[N
     if groups < 1 or out_channels % groups:
         raise ValueError(f"conv2d: {out_channels} output channels cannot be cut into {groups} groups")
     kernel = (kernel_rows, kernel_columns)
-    taps, _, sections, rows = packed_layout(each_in * groups, out_channels, kernel, groups)
+    layout = packed_layout(each_in * groups, out_channels, kernel, groups, PARTITIONS)
     columns = []
-    for _, channels_in, first_out, channels_out in sections:
-        filters = np.zeros((channels_out, channels_in, *kernel), w.dtype)
-        count = channels_in // each_in
-        each_out = channels_out // count
+    for section in layout.sections:
+        filters = np.zeros((section.channels_out, section.channels_in, *kernel), w.dtype)
+        count = section.channels_in // each_in
+        each_out = section.channels_out // count
         for group in range(count):
             own = slice(group * each_out, (group + 1) * each_out)
-            filters[own, group * each_in : (group + 1) * each_in] = w[first_out:][own]
-        columns += _pack_section(filters, taps, rows, PARTITIONS)
-    blocks = output_blocks(sections)
+            filters[own, group * each_in : (group + 1) * each_in] = w[section.first_out :][own]
+        columns += _pack_section(filters, layout.taps, layout.rows, PARTITIONS)
+    blocks = output_blocks(layout.sections, PARTITIONS)
     bias_packed = np.zeros((len(blocks), blocks[0][1]), np.float32)
     for number, (first, count) in enumerate(blocks):
         bias_packed[number, :count] = bias[first : first + count]
     return np.ascontiguousarray(np.concatenate(columns, axis=1)), np.ascontiguousarray(bias_packed.T)
 
 
-def pack_side_by_side(w: NDArray[Any], order: OutputOrder, taps: tuple[int, int, int], block: int) -> NDArray[Any]:
+def pack_images(w: NDArray[Any], order: OutputOrder, taps: Taps, block: int) -> NDArray[Any]:
     """Filters for images that are packed along the partitions: [rows, steps * outputs].
 
     `w` is [order.rows * order.channels, Cin, kh, kw], filter rows outermost. Rows of the result are (image, channel) of
@@ -67,14 +68,14 @@ def pack_side_by_side(w: NDArray[Any], order: OutputOrder, taps: tuple[int, int,
         filters[image, :, image] = w
     apart = filters.reshape(order.phases, order.images, order.rows, order.channels, together * in_channels, *kernel)
     filters = apart.swapaxes(1, 2).reshape(together * len(w), together * in_channels, *kernel)
-    rows = packed_rows(together * in_channels, *taps)
+    rows = taps.used_partitions(together * in_channels)
     return np.concatenate(_pack_section(filters, taps, rows, block), axis=1)
 
 
-def _pack_section(filters: NDArray[Any], taps: tuple[int, int, int], rows: int, block: int) -> list[NDArray[Any]]:
+def _pack_section(filters: NDArray[Any], taps: Taps, rows: int, block: int) -> list[NDArray[Any]]:
     """The blocks of one section, [rows, steps * output channels] each, of its filters [Cout, Cin, kh, kw]."""
     out_channels, in_channels, kernel_rows, kernel_columns = filters.shape
-    tap_rows, tap_columns, stride = taps
+    tap_rows, tap_columns, stride = taps.rows, taps.columns, taps.stride
     row_steps, column_steps = -(-kernel_rows // tap_rows), -(-kernel_columns // tap_columns)
     padded = np.zeros((out_channels, in_channels, row_steps * tap_rows, kernel_columns), filters.dtype)
     padded[:, :, :kernel_rows] = filters

@@ -49,8 +49,8 @@ class LaunchTime:
     to `latency_us`; `bound_by` is the resource with most of them. `mfu` and `hfu` (0..1) are of `active_us`, in which
     the instructions and DMAs that did the work ran, beside others'. None, or empty, where the backend does not know
     them. `latency_error` is how far a predicted time is likely to be off, as a share of it; None where it is measured
-    or nobody can tell. `form` is how a convolution multiplies its filters (network/forms.py), None where there is none
-    or nobody tells. `sbuf_peak_bytes` are what a launch holds of a partition of SBUF at most, None for its parts.
+    or nobody can tell. `form` is how a convolution multiplies its filters (lowering/describe.py), None where there is
+    none or nobody tells. `sbuf_peak_bytes` are what a launch holds of a partition of SBUF at most, None for its parts.
     """
 
     latency_us: float
@@ -79,14 +79,14 @@ class LaunchResult:
     are, and `np.asarray` brings their values.
     `timeline` is a `simulator.Run` without outputs where the simulator was asked to keep timelines, else None. Of a
     kernel that runs the layers of a network, and on a backend that can tell them apart, `layers` has what each of them
-    took, in the order in which they run; they and `launch`, what is no layer's, add up to the time.
+    took, by name; they and `launch`, what is no layer's, add up to the time.
     """
 
     outputs: tuple[Any, ...]
     time: LaunchTime
     timeline: object | None = None
     launch: LaunchTime | None = None
-    layers: tuple[LaunchTime, ...] = ()
+    layers: Mapping[str, LaunchTime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

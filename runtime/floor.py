@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..kernels.convolution.forms import PAIRS, SQUARES, matrices, worthwhile
-from ..kernels.tiling.packing import PARTITIONS
+from ..kernels.convolution.forms import Form, matrices, worthwhile
 from ..models.checks import INPUT
 from ..models.layers import Conv2d, Layer
 from ..models.network import Network
-from ..simulator.chip import find_target
+from ..simulator.chip import PARTITIONS, find_target
 from ..simulator.timing.constants import Machine, machine
 from .backend import DTYPES
 
@@ -78,7 +77,8 @@ def _elements(network: Network, batch: int) -> int:
 def _filtering_share(gen2: bool, itemsize: int) -> float:
     """The least share of a 3x3 filter's products that a form leaves, of those that are taken unasked."""
     steps = _FILTERED**2
-    shares = {PAIRS: matrices(PAIRS, steps) / (2 * steps), SQUARES: matrices(SQUARES, steps) / (4 * steps)}
+    outputs = {Form.PAIRS: 2, Form.SQUARES: 4}
+    shares = {form: matrices(form, steps) / (count * steps) for form, count in outputs.items()}
     return min([1.0, *(shares[form] for form in worthwhile(gen2, itemsize))])
 
 

@@ -10,18 +10,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..kernels.convolution.forms import QUICKEST, worthwhile
-from ..kernels.tiling.packing import PARTITIONS
+from ..lowering.describe import forms_by_layer, rows_of
+from ..lowering.graph import DoesNotFit
+from ..lowering.network_plan import NetworkPlan
+from ..lowering.pipeline import LaunchPlan
+from ..lowering.planning import Planning
 from ..models.checks import INPUT
 from ..models.files import Model
-from ..simulator.chip import find_target
+from ..simulator.chip import PARTITIONS, find_target
 from .backend import DTYPES, ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
-from .layer_launches import plan_layers
+from .layer_launches import KernelStep, plan_layers, row_of
 from .model_flops import row_operations, with_model_flops
-from .network.cut import NetworkPlan
-from .network.layout import LaidOut
-from .network.plan import NetworkLaunch
-from .network.program import DoesNotFit
 from .timing import BATCH, Row, add_times, with_batch
 
 Progress = Callable[[float], None]  # is given the share of a batch that is done
@@ -61,30 +61,34 @@ def plan_launches(
 
     `info`: of the backend. `batch`: the inputs that most often come, of which `note` tells.
     """
+    planning = planning_of(dtype, info, options)
     if options.per == "layer":
-        return LayerLaunches(model, dtype, None, options.form)
+        return LayerLaunches(model, dtype, None, planning)
     try:
-        if model.network.others:
-            raise DoesNotFit("it has several outputs")
         return NetworkLaunches(model, dtype, info, options, batch)
     except DoesNotFit as reason:
-        return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}", options.form)
+        return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}", planning)
+
+
+def planning_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Planning:
+    """How launches are planned for a backend."""
+    itemsize = DTYPES[dtype].itemsize
+    is_old = find_target(info.target).generation == 2
+    return Planning(info.target, itemsize, worthwhile(is_old, itemsize) if options.form == QUICKEST else ())
 
 
 class LayerLaunches:
     """A launch or a few for each layer; what passes between them lies in HBM."""
 
-    def __init__(self, model: Model, dtype: str, note: str | None, form: str) -> None:
-        from .. import kernels  # not before the backend is chosen: loading a kernel settles which `nki` it gets
-
+    def __init__(self, model: Model, dtype: str, note: str | None, planning: Planning) -> None:
         self.note = note
         self._of_values = model.network.output.kind == "values"
         self._dtype = DTYPES[dtype]
-        self._steps = plan_layers(model, self._dtype, form)
-        self._kernels: list[Any] = [kernels.kernel(step.kernel) for step in self._steps]
+        self._steps = plan_layers(model, self._dtype, planning)
         for step in self._steps:
-            _keep(*step.operands)
-        self.rows = tuple(step.row for step in self._steps)
+            if isinstance(step, KernelStep):
+                _keep(*step.operands)
+        self.rows = tuple(row_of(step) for step in self._steps)
         self._work = row_operations(model.network, self.rows)
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
@@ -94,10 +98,10 @@ class LayerLaunches:
         values: dict[str, Any] = {INPUT: data}
         answers: dict[int, np.ndarray] = {}
         left = Counter(name for step in self._steps for name in step.reads)
-        for step, kernel in zip(self._steps, self._kernels, strict=True):
+        for step in self._steps:
             shapes = [with_batch(shape, size) for shape in step.input_shapes]
             read = [values[name].reshape(shape) for name, shape in zip(step.reads, shapes)]
-            launches.append(backend.launch(kernel, *read, *step.operands, **step.parameters))
+            launches.append(step.launch(backend, read))
             values[step.name] = launches[-1].outputs[0]
             answers |= {number: np.asarray(values[step.name]).reshape(size, -1) for number in step.answers}
             for name in step.reads:  # what nothing reads any more is let go
@@ -111,12 +115,7 @@ class LayerLaunches:
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
-        launches = []
-        for step, kernel in zip(self._steps, self._kernels, strict=True):
-            data = [ArraySpec(with_batch(shape, batch), self._dtype) for shape in step.input_shapes]
-            operands = [ArraySpec(operand.shape, operand.dtype) for operand in step.operands]
-            launches.append(backend.time(kernel, *data, *operands, **step.parameters))
-        return self._told(launches, batch)
+        return self._told([step.time(backend, batch, self._dtype) for step in self._steps], batch)
 
     def _told(
         self, launches: list[LaunchResult], batch: int
@@ -137,9 +136,7 @@ class NetworkLaunches:
         from .. import kernels  # not before the backend is chosen
 
         self._dtype = DTYPES[dtype]
-        old = find_target(info.target).generation == 2
-        forms = worthwhile(old, self._dtype.itemsize) if options.form == QUICKEST else ()
-        self._plan = NetworkPlan(model, self._dtype, options.instructions, forms, info.target)
+        self._plan = NetworkPlan(model, self._dtype, planning_of(dtype, info, options), options.instructions)
         self.note = self._plan.note_of(batch)
         self._kernel = kernels.kernel("run_network")
         self._tells_layers = info.tells_layers
@@ -148,7 +145,7 @@ class NetworkLaunches:
         self._of_values = model.network.output.kind == "values"
         before, after = (BATCH, *shape), (BATCH, model.network.outputs)
         if info.tells_layers:
-            layers = [Row(each.name, each.shown, *_shapes(*each.told)) for each in self._plan.layers]
+            layers = [Row(row.name, row.kind, *_shapes(row.before, row.after)) for row in rows_of(self._plan.graph)]
             self.rows = (Row("launch", "run_network", before, after), *layers)
         else:
             self.rows = (Row("network", "run_network", before, after),)
@@ -156,23 +153,25 @@ class NetworkLaunches:
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
         """See `Launches`."""
-        scores, classes, results = [], [], []
+        found: list[list[tuple[Any, Any]]] = []
+        results = []
         step = self._plan.images(len(data))
         for first in range(0, len(data), step):
             value: Any = self._plan.image.of(data[first : first + step])
             size = len(value)
             for number, segment in enumerate(self._plan.segments):
-                planned = segment.launch(size)
-                value = segment.filled_up(value, planned)
-                operands = self._operands_of(number, planned.laid_out)
-                result = backend.launch(self._kernel, value, *operands, **planned.parameters())
+                planned = segment.plan(size)
+                value = segment.arrange(value, planned, self._dtype)
+                operands = self._operands_of(number, planned)
+                result = backend.launch(self._kernel, value, *operands, program=planned.program)
                 results.append((number, planned, result))
-                value = result.outputs[0]
+                answers = planned.outputs(result.outputs)
+                value = answers[0][0]
                 progress((first + size * (number + 1) / len(self._plan.segments)) / len(data))
-            scores.append(np.asarray(value)[:size])
-            classes.append(np.asarray(result.outputs[1])[:size])
-        found = _no_classes(len(data)) if self._of_values else np.concatenate(classes)
-        return Ran(np.concatenate(scores), found, *self._rows_of(results, len(data)))
+            found.append([_first(size, *answer) for answer in answers])
+        scores = np.concatenate([np.concatenate([values for values, _ in some], axis=1) for some in found])
+        classes = _no_classes(len(data)) if self._of_values else np.concatenate([some[0][1] for some in found])
+        return Ran(scores, classes, *self._rows_of(results, len(data)))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
@@ -181,24 +180,24 @@ class NetworkLaunches:
         for first in range(0, batch, step):
             size = min(step, batch - first)
             for number, segment in enumerate(self._plan.segments):
-                planned = segment.launch(size)
-                x = ArraySpec((planned.images, *planned.image), self._dtype)
-                weights = ArraySpec((max(1, planned.laid_out.numbers),), self._dtype)
-                constants = ArraySpec((PARTITIONS, max(1, planned.laid_out.columns)), np.dtype(np.float32))
-                result = backend.time(self._kernel, x, weights, constants, **planned.parameters())
+                planned = segment.plan(size)
+                x = ArraySpec((planned.images, *planned.graph.image), self._dtype)
+                weights = ArraySpec((max(1, planned.layout.numbers),), self._dtype)
+                constants = ArraySpec((PARTITIONS, max(1, planned.layout.columns)), np.dtype(np.float32))
+                result = backend.time(self._kernel, x, weights, constants, program=planned.program)
                 results.append((number, planned, result))
         return self._rows_of(results, batch)
 
-    def _operands_of(self, segment: int, laid_out: LaidOut) -> tuple[np.ndarray, np.ndarray]:
+    def _operands_of(self, segment: int, planned: LaunchPlan) -> tuple[np.ndarray, np.ndarray]:
         """Weights and constants, laid out once for all sizes of batches that arrange them alike."""
-        key = segment, laid_out.arrangement
+        key = segment, planned.layout.arrangement
         if key not in self._operands:
-            self._operands[key] = laid_out.weights(self._dtype), laid_out.constants()
+            self._operands[key] = planned.layout.weights(self._dtype), planned.layout.constants()
             _keep(*self._operands[key])
         return self._operands[key]
 
     def _rows_of(
-        self, results: list[tuple[int, NetworkLaunch, LaunchResult]], batch: int
+        self, results: list[tuple[int, LaunchPlan, LaunchResult]], batch: int
     ) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """The times of all launches, each with the number of its segment and how it was planned, by row; the timelines
         of each segment's first launch stand at its first row."""
@@ -217,11 +216,13 @@ class NetworkLaunches:
         return tuple(modelled), tuple(timelines)
 
 
-def _layers_of(planned: NetworkLaunch, result: LaunchResult) -> tuple[LaunchTime, ...]:
+def _layers_of(planned: LaunchPlan, result: LaunchResult) -> tuple[LaunchTime, ...]:
     """The times of a launch's layers. How sure a prediction is, is known of the launch: each row has that."""
     error = result.time.latency_error
+    none = LaunchTime(0.0, hardware_flops=0)
     return tuple(
-        replace(layer, latency_error=error, form=form) for layer, form in zip(result.layers, planned.forms, strict=True)
+        replace(result.layers.get(name, none), latency_error=error, form=form)
+        for name, form in forms_by_layer(planned.graph).items()
     )
 
 
@@ -235,6 +236,11 @@ def _keep(*operands: np.ndarray) -> None:
     """Weights: nobody may write to them from now on, so that a backend may keep them on the device."""
     for operand in operands:
         operand.setflags(write=False)
+
+
+def _first(size: int, values: Any, classes: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """The answers of the first inputs, [size, numbers], and their classes: those after them fill up."""
+    return np.asarray(values)[:size].reshape(size, -1), None if classes is None else np.asarray(classes)[:size]
 
 
 def _no_classes(size: int) -> np.ndarray:

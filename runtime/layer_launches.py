@@ -1,55 +1,40 @@
-"""What each kind of layer launches: kernels by name, with operands laid out for them.
+"""A network layer by layer: the same lowering, cut after every layer; what passes between layers is in HBM.
 
-Most layers are one launch. A convolution that feeds a sum, and nothing else, is one launch with it. A Dense is three
-(transpose, matmul, bias and activation), and takes the Softmax after it into its last one. Flatten and Reshape are
-views of what lies in HBM and launch nothing.
+A dense layer is the chain of single kernels: transpose, matmul, bias and activation, which takes the softmax after it
+too. A convolution is the fused kernel, pooling included, and takes the sum that it alone feeds. Any other layer is a
+program of its own. Flatten and reshape to features are views of what is in HBM and launch nothing. The last launch
+finds the largest score.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..kernels.convolution.forms import Form
+from ..lowering.graph import Graph
+from ..lowering.launch_plan import LaunchPlanner
+from ..lowering.layer_graph import computes_nothing, lower_layer
+from ..lowering.planning import Planning
 from ..models.checks import INPUT, Shape
 from ..models.files import Model
-from ..models.layers import (
-    Activation,
-    Affine,
-    ChannelShuffle,
-    ChannelSlice,
-    Combine,
-    Concat,
-    Conv2d,
-    Dense,
-    Flatten,
-    GroupNorm,
-    Layer,
-    LayerNorm,
-    LocalResponseNorm,
-    Pad,
-    Pool,
-    PRelu,
-    Reshape,
-    Softmax,
-    Transpose,
-)
+from ..models.layers import Combine, Conv2d, Dense, Layer, Softmax
 from ..models.layout import pack_conv2d
-from .timing import BATCH, Row
-
-CONCAT_AT_ONCE = 8  # tensors that the kernel takes
-DEPTHWISE_WINDOW = 8192  # pixels that a filter of the depthwise kernel spans
-NOTHING: Mapping[str, Any] = {}
+from ..simulator.chip import PARTITIONS
+from .backend import ArraySpec, Backend, LaunchResult
+from .timing import BATCH, Row, with_batch
 
 
 @dataclass(frozen=True)
-class LayerLaunch:
-    """One launch: `kernel` (a name in trninfer.kernels) on data, then `operands`, with `parameters`.
+class KernelStep:
+    """A launch of a single kernel, `kernel` being its name in trninfer.kernels, on data, then operands.
 
-    `reads` names the data: the input of the network ("input") or the step that gave it. Shapes are those in which the
-    kernel takes the data and gives its result; BATCH stands for the batch axis. `answers` are the numbers of the
+    `reads` names the data: the input of the network ("input") or the step that computed it. Shapes are those in which
+    the kernel takes the data and returns its result; BATCH stands for the batch axis. `answers` are the numbers of the
     network's outputs that it computes.
     """
 
@@ -62,153 +47,215 @@ class LayerLaunch:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     answers: tuple[int, ...] = ()
 
-    @property
-    def row(self) -> Row:
-        """The step in the table of times."""
-        return Row(self.name, self.kernel, self.input_shapes[0], self.output_shape)
+    def launch(self, backend: Backend, data: list[Any]) -> LaunchResult:
+        """Run it on data of `input_shapes`."""
+        return backend.launch(_kernel(self.kernel), *data, *self.operands, **self.parameters)
+
+    def time(self, backend: Backend, batch: int, dtype: np.dtype[Any]) -> LaunchResult:
+        """Time it from shapes alone."""
+        data = [ArraySpec(with_batch(shape, batch), dtype) for shape in self.input_shapes]
+        operands = [ArraySpec(operand.shape, operand.dtype) for operand in self.operands]
+        return backend.time(_kernel(self.kernel), *data, *operands, **self.parameters)
 
 
-def plan_layers(model: Model, dtype: np.dtype[Any], form: str = "quickest") -> tuple[LayerLaunch, ...]:
-    """The launches of a network in order, weights cast to `dtype` and laid out for the kernels; biases stay float32.
+@dataclass(frozen=True)
+class ProgramStep:
+    """A launch of a program of one layer, `kernel` being the layer's kind; otherwise as `KernelStep`."""
 
-    The last one is the argmax of what the network gives, unless that is values. `form`: in which filters are multiplied
-    (kernels/convolution/forms.py).
+    name: str
+    kernel: str
+    reads: tuple[str, ...]
+    input_shapes: tuple[Shape, ...]
+    output_shape: Shape
+    planner: LaunchPlanner
+    dtype: np.dtype[Any]
+    answers: tuple[int, ...] = ()
+    _weights: dict[Any, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+    def launch(self, backend: Backend, data: list[Any]) -> LaunchResult:
+        """Run it on data of `input_shapes`."""
+        batch = len(data[0])
+        plan = self.planner.plan(batch)
+        x, *more = (plan.arrange_input(number, value, self.dtype) for number, value in enumerate(data))
+        weights, constants = self._operands(batch)
+        result = backend.launch(_kernel("run_network"), x, weights, constants, *more, program=plan.program)
+        ((values, _classes),) = plan.outputs(result.outputs)
+        shape = with_batch(self.output_shape, batch)
+        values = values if len(values) == batch else np.asarray(values)[:batch]
+        return replace(result, outputs=(values.reshape(shape),))
+
+    def time(self, backend: Backend, batch: int, dtype: np.dtype[Any]) -> LaunchResult:
+        """Time it from shapes alone."""
+        plan = self.planner.plan(batch)
+        x, *more = (ArraySpec((plan.images, *image), dtype) for image in plan.graph.inputs)
+        weights = ArraySpec((max(1, plan.layout.numbers),), dtype)
+        constants = ArraySpec((PARTITIONS, max(1, plan.layout.columns)), np.dtype(np.float32))
+        return backend.time(_kernel("run_network"), x, weights, constants, *more, program=plan.program)
+
+    def _operands(self, batch: int) -> tuple[np.ndarray, np.ndarray]:
+        layout = self.planner.plan(batch).layout
+        key = layout.arrangement
+        if key not in self._weights:
+            self._weights[key] = layout.weights(self.dtype), layout.constants()
+            for operand in self._weights[key]:
+                operand.setflags(write=False)
+        return self._weights[key]
+
+
+LayerStep: TypeAlias = KernelStep | ProgramStep
+
+
+def row_of(step: LayerStep) -> Row:
+    """Return a step's row in the table of times."""
+    return Row(step.name, step.kernel, step.input_shapes[0], step.output_shape)
+
+
+def plan_layers(model: Model, dtype: np.dtype[Any], planning: Planning) -> tuple[LayerStep, ...]:
+    """Return the launches of a network in order, weights cast to `dtype` and laid out for the kernels.
+
+    The last one is the argmax of the leading output, unless that is values. DoesNotFit where a layer has no rule.
     """
-    return tuple(_Chain(model, dtype, form).launches)
+    return tuple(_Chain(model, dtype, planning).steps)
 
 
 class _Chain:
-    def __init__(self, model: Model, dtype: np.dtype[Any], form: str) -> None:
-        self.launches: list[LayerLaunch] = []
-        self._network = model.network
-        self._tensors = model.tensors
-        self._dtype = dtype
-        self._form = form
+    """The steps so far, and what computed each layer's value: a step, or the input of the network."""
+
+    def __init__(self, model: Model, dtype: np.dtype[Any], planning: Planning) -> None:
+        self.steps: list[LayerStep] = []
+        self._model, self._network = model, model.network
+        self._dtype, self._planning = dtype, planning
         self._shapes = model.network.shapes()
-        self._sums: dict[str, LayerLaunch] = {}  # convolutions, by layer, that a sum can be fused into
-        self._values = {INPUT: INPUT}  # what gave a layer's output: a step, or the input of the network
+        self._sums: dict[str, KernelStep] = {}  # convolutions, by layer, that a sum can be part of
+        self._values = {INPUT: INPUT}
         self._answers = [named.layer for named in model.network.named_outputs]
         for layer in model.network.layers:
-            _KINDS[type(layer)](self, layer)
+            self._add(layer)
         self._mark_answers()
         self._add_argmax()
 
-    def launch(
-        self,
-        layer: Layer,
-        kernel: str,
-        operands: tuple[np.ndarray, ...] = (),
-        parameters: Mapping[str, Any] = NOTHING,
-        name: str = "",
-    ) -> None:
-        """A launch that reads and gives what the layer does; its name ends in `name`, else the kernel's."""
-        reads = tuple(self._values[read] for read in layer.inputs)
-        before = tuple((BATCH, *self._shapes[read]) for read in layer.inputs)
-        after = (BATCH, *self._shapes[layer.name])
-        step = LayerLaunch(f"{layer.name}.{name or kernel}", kernel, reads, before, after, operands, parameters)
-        self._values[layer.name] = self._append(step)
+    def _add(self, layer: Layer) -> None:
+        if isinstance(layer, Dense):
+            self._add_dense(layer)
+        elif isinstance(layer, Conv2d):
+            self._add_convolution(layer)
+        elif isinstance(layer, Softmax) and not layer.log:
+            self._add_softmax(layer)
+        elif not (isinstance(layer, Combine) and self._add_sum(layer)):
+            self._add_program(layer)
 
-    def view(self, layer: Layer) -> None:
-        """The layer's output is its input, in another shape."""
-        self._values[layer.name] = self._values[layer.inputs[0]]
-
-    def numbers(self, layer: Layer, name: str) -> np.ndarray:
-        """A tensor of numbers for each channel or element, in float32."""
-        return np.ascontiguousarray(self._tensors[f"{layer.name}.{name}"], np.float32)
-
-    def conv2d(self, layer: Conv2d) -> None:
-        """Depthwise convolutions have a kernel of their own."""
-        weight = self._tensors[f"{layer.name}.weight"].astype(self._dtype)
+    def _add_convolution(self, layer: Conv2d) -> None:
+        """Append the fused convolution and pooling."""
+        tensors = self._model.tensors
+        weight = tensors[f"{layer.name}.weight"].astype(self._dtype)
         parameters = {
+            "in_channels": layer.in_channels,
+            "out_channels": layer.out_channels,
+            "kernel_size": layer.kernel_size,
+            "pool_size": layer.pool_size,
             "stride": layer.stride,
             "padding": layer.padding,
             "dilation": layer.dilation,
-            **_activation_of(layer),
+            "groups": layer.groups,
+            "activation": layer.activation,
+            "parameters": layer.activation_parameters,
+            "form": "quickest" if self._planning.forms else Form.DIRECT.value,
         }
-        if _is_depthwise(layer):
-            operands = (np.ascontiguousarray(weight), self.numbers(layer, "bias"))
-            self.launch(layer, "depthwise_conv2d", operands, parameters)
-            return
-        parameters.update(
-            in_channels=layer.in_channels,
-            out_channels=layer.out_channels,
-            kernel_size=layer.kernel_size,
-            pool_size=layer.pool_size,
-            groups=layer.groups,
-            form=self._form,
-        )
-        packed = pack_conv2d(weight, self._tensors[f"{layer.name}.bias"], layer.groups)
-        self.launch(layer, "fused_conv2d_maxpool_packed", packed, parameters, "conv2d")
-        if layer.pool_size == 1 and layer.activation == "identity" and self._network.readers()[layer.name] == 1:
-            self._sums[layer.name] = self.launches[-1]
+        operands = pack_conv2d(weight, tensors[f"{layer.name}.bias"], layer.groups)
+        step = self._kernel_step(layer, "conv2d", "fused_conv2d_maxpool_packed", operands, parameters)
+        self._values[layer.name] = self._append(step)
+        plain = layer.pool_size == 1 and layer.activation == "identity"
+        if plain and self._network.readers()[layer.name] == 1 and layer.name not in self._answers:
+            self._sums[layer.name] = step
 
-    def combine(self, layer: Combine) -> None:
-        """A sum goes into the convolution that feeds it: its launch then comes when both tensors are there."""
+    def _add_sum(self, layer: Combine) -> bool:
+        """Let the convolution that feeds a sum, and nothing else, add the other operand.
+
+        Its launch then comes when both tensors are there.
+        """
         for name, other in (layer.inputs, layer.inputs[::-1]):
             step = self._sums.get(name)
-            if layer.operation == "add" and step is not None and self._shapes[name] == self._shapes[other]:
-                self.launches = [launch for launch in self.launches if launch is not step]
-                parameters = {**step.parameters, **_activation_of(layer)}
-                del parameters["pool_size"]
-                fused = LayerLaunch(
-                    f"{step.name}_add",
-                    "fused_conv2d_add_packed",
-                    (*step.reads, self._values[other]),
-                    (*step.input_shapes, step.output_shape),
-                    step.output_shape,
-                    step.operands,
-                    parameters,
-                )
-                self._values[layer.name] = self._append(fused)
-                return
-        self.launch(layer, "combine", (), {"operation": layer.operation, **_activation_of(layer)})
+            if layer.operation != "add" or step is None or self._shapes[name] != self._shapes[other]:
+                continue
+            self.steps = [known for known in self.steps if known is not step]
+            parameters = {**step.parameters, **_activation_of(layer)}
+            del parameters["pool_size"]
+            fused = replace(
+                step,
+                name=f"{step.name}_add",
+                kernel="fused_conv2d_add_packed",
+                reads=(*step.reads, self._values[other]),
+                input_shapes=(*step.input_shapes, step.output_shape),
+                parameters=parameters,
+            )
+            self._values[layer.name] = self._append(fused)
+            return True
+        return False
 
-    def dense(self, layer: Dense) -> None:
-        """Three launches; a softmax that alone reads the layer goes into the last one."""
+    def _add_dense(self, layer: Dense) -> None:
+        """Append three launches; a softmax that alone reads the layer is in the last one."""
         features, outputs = layer.in_features, layer.out_features
-        weight = np.ascontiguousarray(self._tensors[f"{layer.name}.weight"], self._dtype)
-        bias = self.numbers(layer, "bias").reshape(1, outputs)
+        weight = np.ascontiguousarray(self._model.tensors[f"{layer.name}.weight"], self._dtype)
+        bias = np.ascontiguousarray(self._model.tensors[f"{layer.name}.bias"], np.float32).reshape(1, outputs)
         turned, result = (features, BATCH), (BATCH, outputs)
         activation = {"activation": "softmax"} if self._takes_softmax(layer) else _activation_of(layer)
-        before = (self._values[layer.inputs[0]],)
-        first = self._append(LayerLaunch(f"{layer.name}.transpose", "transpose", before, ((BATCH, features),), turned))
-        second = self._append(
-            LayerLaunch(f"{layer.name}.matmul", "matmul_fully_optimized", (first,), (turned,), result, (weight,))
+        name, before = layer.name, (self._values[layer.inputs[0]],)
+        first = self._append(KernelStep(f"{name}.transpose", "transpose", before, ((BATCH, features),), turned))
+        matmul = KernelStep(f"{name}.matmul", "matmul_fully_optimized", (first,), (turned,), result, (weight,))
+        second = self._append(matmul)
+        last = KernelStep(
+            f"{name}.bias_activation", "bias_activation", (second,), (result,), result, (bias,), activation
         )
-        last = LayerLaunch(
-            f"{layer.name}.bias_activation", "bias_activation", (second,), (result,), result, (bias,), activation
-        )
-        self._values[layer.name] = self._append(last)
+        self._values[name] = self._append(last)
 
-    def softmax(self, layer: Softmax) -> None:
-        """One launch, unless the dense layer before has taken it."""
+    def _add_softmax(self, layer: Softmax) -> None:
+        """Append a softmax, unless the dense layer before has computed it."""
         read = layer.inputs[0]
         before = next((other for other in self._network.layers if other.name == read), None)
-        if layer.log:
-            self.launch(layer, "log_softmax")
-        elif isinstance(before, Dense) and self._takes_softmax(before):
-            self.view(layer)
-        else:
-            no_bias = np.zeros((1, *self._shapes[read]), np.float32)
-            self.launch(layer, "bias_activation", (no_bias,), {"activation": "softmax"}, "softmax")
+        self._values[layer.name] = self._values[read]
+        if isinstance(before, Dense) and self._takes_softmax(before):
+            return
+        width = math.prod(self._shapes[layer.name])
+        no_bias = np.zeros((1, width), np.float32)
+        step = self._kernel_step(layer, "softmax", "bias_activation", (no_bias,), {"activation": "softmax"})
+        rows = (BATCH, width)
+        self._values[layer.name] = self._append(replace(step, input_shapes=(rows,), output_shape=rows))
 
-    def concat(self, layer: Concat) -> None:
-        """One launch for every eight tensors, the result of the ones before among them."""
-        name, *rest = layer.inputs
-        joined, shape = self._values[name], self._shapes[name]
-        while rest:
-            some, rest = rest[: CONCAT_AT_ONCE - 1], rest[CONCAT_AT_ONCE - 1 :]
-            reads = (joined, *(self._values[read] for read in some))
-            before = (shape, *(self._shapes[read] for read in some))
-            shape = (sum(part[0] for part in before), *shape[1:])
-            label = f"{layer.name}.concat" if not rest else f"{layer.name}.concat of {shape[0]}"
-            joined = self._append(
-                LayerLaunch(label, "concat", reads, tuple((BATCH, *part) for part in before), (BATCH, *shape))
-            )
-        self._values[layer.name] = joined
+    def _add_program(self, layer: Layer) -> None:
+        """Append a program of the layer, unless its value is its input."""
+        graph = lower_layer(self._model, self._dtype, layer, self._shapes)
+        if computes_nothing(graph):
+            self._values[layer.name] = self._values[layer.inputs[0]]
+            return
+        self._values[layer.name] = self._append(self._program_step(layer, graph))
 
-    def _append(self, step: LayerLaunch) -> str:
-        self.launches.append(step)
+    def _program_step(self, layer: Layer, graph: Graph) -> ProgramStep:
+        names = list(dict.fromkeys(layer.inputs))
+        return ProgramStep(
+            name=f"{layer.name}.{graph.nodes[-1].kind}",
+            kernel=graph.nodes[-1].kind,
+            reads=tuple(self._values[name] for name in names),
+            input_shapes=tuple((BATCH, *self._shapes[name]) for name in names),
+            output_shape=(BATCH, *self._shapes[layer.name]),
+            planner=self._planning.planner(graph),
+            dtype=self._dtype,
+        )
+
+    def _kernel_step(
+        self, layer: Layer, label: str, kernel: str, operands: tuple[np.ndarray, ...], parameters: Mapping[str, Any]
+    ) -> KernelStep:
+        return KernelStep(
+            name=f"{layer.name}.{label}",
+            kernel=kernel,
+            reads=tuple(self._values[name] for name in layer.inputs),
+            input_shapes=tuple((BATCH, *self._shapes[name]) for name in layer.inputs),
+            output_shape=(BATCH, *self._shapes[layer.name]),
+            operands=operands,
+            parameters=parameters,
+        )
+
+    def _append(self, step: LayerStep) -> str:
+        self.steps.append(step)
         return step.name
 
     def _takes_softmax(self, layer: Dense) -> bool:
@@ -218,93 +265,31 @@ class _Chain:
         return layer.activation == "identity" and alone and isinstance(last, Softmax) and not last.log
 
     def _mark_answers(self) -> None:
-        """Note which steps compute the outputs of the network; an input that is one as it is gets copied."""
+        """Mark the steps that compute outputs; the input itself is copied."""
         for number, name in enumerate(self._answers):
             if self._values[name] == INPUT:
-                shape = (BATCH, *self._shapes[name])
-                identity = {"activation": "identity"}
-                copy = LayerLaunch(f"{name}.copy", "apply_activation", (INPUT,), (shape,), shape, (), identity)
-                self._values[name] = self._append(copy)
-            place = next(n for n, step in enumerate(self.launches) if step.name == self._values[name])
-            step = self.launches[place]
-            self.launches[place] = replace(step, answers=(*step.answers, number))
+                last = next(layer for layer in self._network.layers if layer.name == name)
+                graph = lower_layer(self._model, self._dtype, last, self._shapes)
+                self._values[name] = self._append(self._program_step(last, graph))
+            place = next(n for n, step in enumerate(self.steps) if step.name == self._values[name])
+            step = self.steps[place]
+            assert isinstance(step, (KernelStep, ProgramStep))
+            self.steps[place] = replace(step, answers=(*step.answers, number))
 
     def _add_argmax(self) -> None:
-        """Append the argmax of classes or independent labels; values have none."""
+        """Append where the largest of the leading output is; values have no classes."""
         if self._network.output.kind == "values":
             return
         last = self._network.layers[-1].name
         shape = (BATCH, *self._shapes[last])
-        self._append(LayerLaunch("argmax", "argmax", (self._values[last],), (shape,), (BATCH,)))
+        self._append(KernelStep("argmax", "argmax", (self._values[last],), (shape,), (BATCH,)))
 
 
-def _is_depthwise(layer: Conv2d) -> bool:
-    reaches = [(size - 1) * dilation + 1 for size, dilation in zip(layer.kernel_size, layer.dilation)]
-    channels = {layer.in_channels, layer.out_channels, layer.groups}
-    return len(channels) == 1 and layer.pool_size == 1 and reaches[0] * reaches[1] <= DEPTHWISE_WINDOW
-
-
-def _activation_of(layer: Conv2d | Dense | Activation | Combine | Affine) -> dict[str, Any]:
+def _activation_of(layer: Dense | Combine) -> dict[str, Any]:
     return {"activation": layer.activation, "parameters": layer.activation_parameters}
 
 
-def _pool(chain: _Chain, layer: Pool) -> None:
-    parameters = {
-        "window": layer.window,
-        "stride": layer.stride,
-        "padding": layer.padding,
-        "ceil_mode": layer.ceil_mode,
-        "dilation": layer.dilation,
-    }
-    if layer.method == "average":
-        parameters["count_include_pad"] = layer.count_include_pad
-    chain.launch(layer, f"{layer.method}_pool", (), parameters)
+def _kernel(name: str) -> Any:
+    from .. import kernels  # not before the backend is chosen: loading a kernel settles which `nki` it gets
 
-
-def _affine(chain: _Chain, layer: Affine) -> None:
-    chain.launch(layer, "affine", (chain.numbers(layer, "scale"), chain.numbers(layer, "shift")), _activation_of(layer))
-
-
-def _layer_norm(chain: _Chain, layer: LayerNorm) -> None:
-    operands = (chain.numbers(layer, "scale"), chain.numbers(layer, "shift"))
-    chain.launch(layer, "layer_norm", operands, {"epsilon": layer.epsilon})
-
-
-def _group_norm(chain: _Chain, layer: GroupNorm) -> None:
-    operands = (chain.numbers(layer, "scale"), chain.numbers(layer, "shift"))
-    chain.launch(layer, "group_norm", operands, {"groups": layer.groups, "epsilon": layer.epsilon})
-
-
-def _prelu(chain: _Chain, layer: PRelu) -> None:
-    chain.launch(layer, "prelu", (chain.numbers(layer, "slope"),))
-
-
-def _of_fields(kernel: str, *fields: str) -> Callable[[_Chain, Any], None]:
-    """A launch without operands, whose parameters are these fields of the layer."""
-
-    def launch(chain: _Chain, layer: Layer) -> None:
-        chain.launch(layer, kernel, (), {field: getattr(layer, field) for field in fields})
-
-    return launch
-
-
-_KINDS: dict[type[Layer], Callable[[_Chain, Any], None]] = {
-    Conv2d: _Chain.conv2d,
-    Dense: _Chain.dense,
-    Pool: _pool,
-    Flatten: _Chain.view,
-    Reshape: _Chain.view,
-    Softmax: _Chain.softmax,
-    Activation: lambda chain, layer: chain.launch(layer, "apply_activation", (), _activation_of(layer)),
-    PRelu: _prelu,
-    Combine: _Chain.combine,
-    Affine: _affine,
-    Concat: _Chain.concat,
-    ChannelSlice: _of_fields("channel_slice", "first", "last"),
-    ChannelShuffle: _of_fields("channel_shuffle", "groups"),
-    Transpose: _of_fields("permute", "split", "order"),
-    Pad: _of_fields("pad", "padding", "value"),
-    LocalResponseNorm: _of_fields("local_response_norm", "size", "alpha", "beta", "bias"),
-    LayerNorm: _layer_norm,
-    GroupNorm: _group_norm,
-}
+    return kernels.kernel(name)

@@ -1,10 +1,10 @@
 """What each layer of a network took, from the schedule of the one launch that runs them all.
 
-The kernel names what a layer gives "layer/<pass>/<layer>" (kernels/network.py). In program order, the instructions up
-to the last that writes such a tensor are that layer's; those that warm up the Tensor Engine are the launch's
-(kernels/tiling/warm_up.py). A layer's time is that of its instructions on the critical path, so that the rows add up to
-the launch, in whole picoseconds exactly; what ran beside the critical path takes no time of its own. What a layer did,
-in operations and bytes, it did while its own instructions ran: beside those of other layers, it may be.
+The kernel names what a layer gives "layer/<pass>/<number>/<layer>" (kernels/network.py). In program order, the
+instructions up to the last that writes such a tensor are that layer's; those that warm up the Tensor Engine are the
+launch's (kernels/tiling/warm_up.py). A layer's time is that of its instructions on the critical path, so that the rows
+add up to the launch, in whole picoseconds exactly; what ran beside the critical path takes no time of its own. What a
+layer did, in operations and bytes, it did while its own instructions ran: beside those of other layers, it may be.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class _Share:
         self.ran: list[tuple[float, float]] = []
 
 
-def layer_times(run: simulator.Run) -> tuple[LaunchTime | None, tuple[LaunchTime, ...]]:
-    """The time of the launch, and of each layer that the kernel names, in their order; nothing for other kernels."""
+def layer_times(run: simulator.Run) -> tuple[LaunchTime | None, dict[str, LaunchTime]]:
+    """The time of the launch, and of each layer that the kernel names, by name; nothing for other kernels."""
     parts = layer_parts(run)
     if parts is None:
-        return None, ()
+        return None, {}
     names = [name for name, _, _ in parts.spans]
     shares = {name: _Share() for name in (LAUNCH, *names)}
     owners = [names[owner] if owner >= 0 else LAUNCH for owner in parts.owners]
@@ -54,7 +54,7 @@ def layer_times(run: simulator.Run) -> tuple[LaunchTime | None, tuple[LaunchTime
     peak = peak_flops(run.prediction.target) * run.prediction.cores
     times = {name: _time(share, spent.get(name, {}), peak, run.launch_us) for name, share in shares.items()}
     launch = times.pop(LAUNCH)
-    return replace(launch, sbuf_peak_bytes=run.memory.sbuf_bytes), tuple(times.values())
+    return replace(launch, sbuf_peak_bytes=run.memory.sbuf_bytes), times
 
 
 def layer_parts(run: simulator.Run) -> Parts | None:
@@ -102,7 +102,8 @@ def _label_of(instruction: Any) -> str:
     for access in instruction.reads if is_store else instruction.writes:
         label: str = access.allocation.told[0]
         if label.startswith(_PREFIX):
-            return label[len(_PREFIX) :]
+            number, _, layer = label[len(_PREFIX) :].split("/", 2)
+            return f"{number}/{layer}"
     for access in (*instruction.writes, *instruction.reads):
         if access.allocation.told[0] == _WARM_UP:
             return _WARM_UP

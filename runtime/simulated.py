@@ -114,7 +114,7 @@ class FasterBackend:
         assert isinstance(found.timeline, simulator.Run)  # the backend keeps timelines
         latency = found.timeline.what_if(self._resource, self._times)
         launch = None if found.launch is None else replace(found.launch, latency_us=latency)
-        layers = tuple(replace(layer, latency_us=0.0) for layer in found.layers)
+        layers = {name: replace(layer, latency_us=0.0) for name, layer in found.layers.items()}
         return replace(found, time=replace(found.time, latency_us=latency), launch=launch, layers=layers)
 
 

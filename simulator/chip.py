@@ -13,7 +13,8 @@ from .errors import require
 
 PARTITIONS = 128  # rows of SBUF and PSUM, and lanes of every engine
 PSUM_BANKS = 8
-PSUM_BANK_BYTES = 2048  # of one partition: 512 float32
+PSUM_BANK_BYTES = 2048  # of one partition
+PSUM_BANK_FLOATS = PSUM_BANK_BYTES // 4  # float32 numbers: the columns of a matmul before NeuronCore-v4
 STATIONARY_COLUMNS = 128  # columns of the PE array
 KIB = 1024
 # What the compiler keeps of each partition of SBUF: descriptors that DMAs make at run time, and a few bytes of its own

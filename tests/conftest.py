@@ -12,6 +12,7 @@ import re
 # One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import atexit
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,10 @@ from small_inputs import draw_picture, write_model
 from trninfer import simulator
 from trninfer.app.main import run
 from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Network, Softmax
+
+if "TRNINFER_CACHE" not in os.environ:  # plans and what is compiled: shared by the processes of these tests alone
+    os.environ["TRNINFER_CACHE"] = tempfile.mkdtemp(prefix="trninfer-tests-")
+    atexit.register(shutil.rmtree, os.environ["TRNINFER_CACHE"], ignore_errors=True)
 
 simulator.install()
 settings.register_profile("trninfer", deadline=None, max_examples=40)

@@ -13,7 +13,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..tiling.packing import ceil_div
-from .forms import DIRECT, PAIRS
+from .forms import Form
 from .pairs import pair_inputs
 from .plan import Conv2dPlan, has_space, input_columns, input_rows, rows_of_taps
 from .squares import square_inputs
@@ -22,7 +22,7 @@ ZEROED_TILES = 4  # one multiplied, two loaded, one waiting for its loads
 
 
 @dataclass
-class InputStream(nl.NKIObject):
+class InputStream:
     """The groups of an input, [B, Cin, H, W] in HBM, as they pass through SBUF; or of one that is there already."""
 
     x: nl.NkiTensor | None
@@ -68,7 +68,7 @@ def look_ahead(stream, index, tile, out_tiles):
     """Load what comes after group `index`, and combine it, ahead of matmuls that take longer."""
     if index == len(stream.plan.groups) - 1:
         return
-    if tile == (out_tiles - 1 if stream.plan.form == DIRECT else 0):
+    if tile == (out_tiles - 1 if stream.plan.form is Form.DIRECT else 0):
         loaded = []
         for t in range(len(stream.plan.channel_tiles)):
             loaded.append(_load_tile(stream, index + 1, t))
@@ -87,11 +87,11 @@ def advance(stream, index):
 
 def _as_multiplied(plan, loaded):
     """Loaded input tiles as the matmuls take them."""
-    if plan.form == DIRECT:
+    if plan.form is Form.DIRECT:
         return loaded
     combined = []
     for tile in loaded:
-        combined.append(pair_inputs(tile, plan) if plan.form == PAIRS else square_inputs(tile))
+        combined.append(pair_inputs(tile, plan) if plan.form is Form.PAIRS else square_inputs(tile))
     return combined
 
 
@@ -108,7 +108,7 @@ def zeroed_inputs(x, plan):
         rows = max(rows, input_rows(plan, group))
         first, end = input_columns(plan, group)
         columns = max(columns, end - first)
-    partitions = rows_of_taps(plan, 0, plan.problem.taps[0] * plan.problem.taps[1])
+    partitions = rows_of_taps(plan, 0, plan.problem.taps.rows * plan.problem.taps.columns)
     half = columns // 2
     for _ in range(min(ZEROED_TILES, len(plan.groups) - 1)):
         tile = nl.ndarray((partitions, images, rows, columns), dtype=x.dtype, buffer=nl.sbuf)
@@ -139,7 +139,7 @@ def _load_tile(stream, index, t):
     if reused:
         tile = stream.zeroed[index % len(stream.zeroed)][:, 0 : group.images, 0:tile_rows, 0:tile_columns]
     else:
-        partitions = rows_of_taps(plan, t, problem.taps[0] * problem.taps[1])
+        partitions = rows_of_taps(plan, t, problem.taps.count)
         tile = nl.ndarray((partitions, group.images, tile_rows, tile_columns), dtype=x.dtype, buffer=nl.sbuf)
     kept = 0
     if group.row > 0:
@@ -166,17 +166,17 @@ def _load_taps(tile, x, plan, group, channels, kept, top, left):
     pitch = plan.reach.row_pitch
     # A DMA for each tap takes longer to describe than to move, and in a launch of a network weights wait behind them:
     # the runtime prepares descriptors ahead.
-    many = problem.from_host and problem.taps[0] * problem.taps[1] > 1 and len(plan.groups) > 1
+    many = problem.from_host and problem.taps.count > 1 and len(plan.groups) > 1
     prepared = nisa.dge_mode.none if many else nisa.dge_mode.unknown
-    for i in range(problem.taps[0]):
+    for i in range(problem.taps.rows):
         row = top + i * problem.dilation[0]  # of the image: element (r, c) is row + r * pitch, column + c
         first_row = max(kept, ceil_div(max(0, -row), pitch))
         end_row = min(tile.shape[2], ceil_div(max(0, problem.height - row), pitch))
-        for j in range(problem.taps[1]):
+        for j in range(problem.taps.columns):
             column = left + j * problem.dilation[1]
             first_column = max(0, -column)
             end_column = min(tile.shape[3], problem.width - column)
-            block = (i * problem.taps[1] + j) * problem.taps[2]
+            block = (i * problem.taps.columns + j) * problem.taps.stride
             if first_row < end_row and first_column < end_column:
                 nisa.dma_copy(
                     dst=tile[block : block + channels.size, :, first_row:end_row, first_column:end_column],
@@ -195,8 +195,8 @@ def _zero_border(tile, kept, plan, top, left):
     problem = plan.problem
     pitch = plan.reach.row_pitch
     rows, columns = tile.shape[2], tile.shape[3]
-    below = problem.height - top - (problem.taps[0] - 1) * problem.dilation[0]
-    beside = problem.width - left - (problem.taps[1] - 1) * problem.dilation[1]
+    below = problem.height - top - (problem.taps.rows - 1) * problem.dilation[0]
+    beside = problem.width - left - (problem.taps.columns - 1) * problem.dilation[1]
     first = min(rows, max(kept, ceil_div(max(0, -top), pitch)))
     end = max(first, min(rows, ceil_div(max(0, below), pitch)))
     start = min(columns, max(0, -left))

@@ -1,33 +1,29 @@
 """How a convolution is cut up: what stays in SBUF, what is loaded at a time, what fills a PSUM bank.
 
-Everything here is arithmetic on compile-time integers, in the Python subset of NKI kernels; `conv2d.py` turns the plan
-into instructions. Which filter taps share the partition axis, `packing.py` says.
+Everything here is arithmetic on compile-time integers; `conv2d.py` turns the plan into instructions. Which filter taps
+share the partition axis is in `tiling/packing.py`.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
 import nki.language as nl
 
-from ..tiling.packing import PARTITIONS, ceil_div, round_up
+from ..tiling.packing import ceil_div, round_up
 from ..tiling.tiles import Tile, tiles
 from .forms import (
-    DIRECT,
-    FORMS,
-    GAIN,
-    LEAST_COLUMNS,
-    LEAST_COLUMNS_FLOAT32,
     QUICKEST,
     RESERVED_BYTES,
-    SQUARES,
-    estimate,
-    forms,
+    Form,
     input_room,
     matmul_columns,
     matrices,
     piece_of,
     rows_together,
 )
-from .problem import Block, Chunk, Problem, Step, row_pitch, steps_of
+from .problem import Block, Chunk, Problem, Step, bank_columns, row_pitch, steps_of
+from .quickest import forms, quickest
 
 WEIGHT_BYTES = 96 * 1024  # at most this much of a partition for resident weights
 STAGING_BYTES = 48 * 1024  # and this much for weights on their way from HBM layout to stationary layout
@@ -39,7 +35,7 @@ FILTERING_BYTES = 36 * 1024  # of combined filters and inputs: filters as they w
 
 
 @dataclass
-class Weights(nl.NKIObject):
+class Weights:
     """How filters stay in SBUF."""
 
     out_tiles: list[Tile]  # of the output channels, one PSUM tile each
@@ -51,7 +47,7 @@ class Weights(nl.NKIObject):
 
 
 @dataclass
-class Reach(nl.NKIObject):
+class Reach:
     """How the input lies in SBUF. Its rows are `row_pitch` rows of the image apart, and a matmul reads every
     `row_step`-th of them; columns are all there."""
 
@@ -64,11 +60,11 @@ class Reach(nl.NKIObject):
 
 
 @dataclass
-class Conv2dPlan(nl.NKIObject):
+class Conv2dPlan:
     """The constants of one convolution."""
 
     problem: Problem
-    form: str  # in which the filters are multiplied (forms.py)
+    form: Form  # in which the filters are multiplied (forms.py)
     channel_tiles: list[Tile]  # of the input channels, one SBUF tile each
     steps: list[Step]
     reach: Reach
@@ -101,7 +97,7 @@ def reach_of(problem, steps, form, resident):
     stride_columns = problem.stride[1]
     left = problem.padding[1]
     last = (problem.out_columns - 1) * stride_columns  # input columns from the first output's tap to the last one's
-    pads_columns = form != DIRECT or resident or problem.taps[1] > 1
+    pads_columns = form is not Form.DIRECT or resident or problem.taps.columns > 1
     first_step = 0
     if not pads_columns:
         # Without padding columns in SBUF, images are contiguous there as in HBM and load in few descriptors; a matmul
@@ -113,36 +109,32 @@ def reach_of(problem, steps, form, resident):
                 pads_columns = False
                 first_step = n
     columns = steps[len(steps) - 1].right
-    if form != DIRECT:
+    if form is not Form.DIRECT:
         columns += problem.out_columns % 2
-    elif problem.taps[1] == 1 and not resident:  # columns that nothing reads: whole rows are contiguous in HBM
+    elif problem.taps.columns == 1 and not resident:  # columns that nothing reads: whole rows are contiguous in HBM
         columns += max(0, problem.width + left + problem.padding[3] - last - 1 - columns)
     pitch = row_pitch(problem)
     rows = steps[len(steps) - 1].down
-    if form == SQUARES:
+    if form is Form.SQUARES:
         rows += problem.out_rows % 2
     return Reach(pitch, problem.stride[0] // pitch, rows, columns, pads_columns, first_step)
 
 
 def plan_conv2d(problem, sbuf_bytes):
-    """The plan of a convolution whose input lies in HBM; `sbuf_bytes` are those of an SBUF partition it may use.
+    """Return the plan of a convolution whose input is in HBM; it may use `sbuf_bytes` of an SBUF partition.
 
-    AssertionError where even one output row or one output channel does not fit SBUF, or the form that was asked for
-    cannot be had.
+    AssertionError where even one output row or one output channel does not fit SBUF, or where the convolution cannot
+    take the form.
     """
-    assert problem.form in FORMS, f"conv2d: form must be quickest, direct, pairs or squares, came {problem.form}"
-    best = None
-    for form in forms(problem):
-        if problem.form == QUICKEST or problem.form == form:
-            plan = _plan(problem, sbuf_bytes, form)
-            if best is None or (plan is not None and estimate(plan) * GAIN < estimate(best)):
-                best = plan
-    assert best is not None, (
+    asked = [problem.form] if problem.form in forms(problem) else []
+    tried = quickest(problem) if problem.form == QUICKEST else asked
+    plan = next(filter(None, (_plan(problem, sbuf_bytes, form) for form in tried)), None)
+    assert plan is not None, (
         f"conv2d: {problem.form} need 3x3 filters of stride 1, more than 42 channels (squares 64), and all filters "
         f"and whole rows in SBUF; came {problem.in_channels} channels of {problem.height}x{problem.width}, filters of "
         f"{problem.kernel[0]}x{problem.kernel[1]}"
     )
-    return best
+    return plan
 
 
 def plan_groups(problem, block, sbuf_bytes):
@@ -162,11 +154,11 @@ def resident_weights(problem, block, steps):
 def _plan(problem, sbuf_bytes, form, weights=None):
     """The plan in a form. Minimal filtering must hold all filters and whole rows at a time: None where it cannot."""
     steps = steps_of(problem)
-    channel_tiles = tiles(problem.in_channels, PARTITIONS)  # one where taps share the partition axis
+    channel_tiles = tiles(problem.in_channels, nl.tile_size.pmax)  # one where taps share the partition axis
     stay = weights is not None
     element_bytes = len(channel_tiles) * problem.item_bytes
     if not stay:
-        if form != DIRECT and element_bytes * matrices(form, len(steps)) * problem.out_channels > WEIGHT_BYTES:
+        if form is not Form.DIRECT and element_bytes * matrices(form, len(steps)) * problem.out_channels > WEIGHT_BYTES:
             return None
         weights = _plan_weights(problem, channel_tiles, steps, form, WEIGHT_BYTES)
     reach = reach_of(problem, steps, form, False)
@@ -182,7 +174,7 @@ def _plan(problem, sbuf_bytes, form, weights=None):
         free = 2 * free
     columns = problem.out_columns
     row_bytes, halo_bytes = _row_bytes(problem, reach, columns, element_bytes, form)
-    if form != DIRECT and (row_bytes + halo_bytes > free or weights.resident_tiles < len(weights.out_tiles)):
+    if form is not Form.DIRECT and (row_bytes + halo_bytes > free or weights.resident_tiles < len(weights.out_tiles)):
         return None
     while columns > problem.pool_size and row_bytes + halo_bytes > free:
         columns = round_up(ceil_div(columns, 2), problem.pool_size)
@@ -208,7 +200,7 @@ def _free_bytes(weights, sbuf_bytes):
 def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
     """As many output channels as fit `held_bytes` of a partition stay for the whole input."""
     channel_bytes = len(channel_tiles) * matrices(form, len(steps)) * problem.item_bytes
-    tile_channels = PARTITIONS
+    tile_channels = nl.tile_size.pmax
     while tile_channels > 1 and tile_channels * channel_bytes > held_bytes:
         tile_channels = tile_channels // 2
     assert tile_channels * channel_bytes <= held_bytes, (
@@ -223,20 +215,20 @@ def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
     else:
         chunks, chunk_bytes = _weight_chunks(problem, channel_tiles[0].size, len(steps))
     used_bytes = resident_tiles * tile_channels * channel_bytes
-    if problem.packed and form == DIRECT:
+    if problem.packed and form is Form.DIRECT:
         staged_chunks = resident_tiles * len(channel_tiles)  # loaded where they stay
     else:
         staged_chunks = min(4, max(1, STAGING_BYTES // chunk_bytes))
         used_bytes += (staged_chunks + 1) * chunk_bytes
-    if form != DIRECT:
+    if form is not Form.DIRECT:
         used_bytes += FILTERING_BYTES
-    return Weights(out_tiles, resident_tiles, chunks, staged_chunks, used_bytes, PARTITIONS)
+    return Weights(out_tiles, resident_tiles, chunks, staged_chunks, used_bytes, nl.tile_size.pmax)
 
 
 def _weight_chunks(problem, channels, steps):
     """The chunks in which a tile of filters is laid out, and the bytes of the largest."""
     kernel_rows = problem.kernel[0]
-    tap_rows = problem.taps[0]
+    tap_rows = problem.taps.rows
     row_bytes = channels * problem.kernel[1] * problem.item_bytes
     chunk_rows = min(kernel_rows, tap_rows * max(1, STAGING_CHUNK_BYTES // (row_bytes * tap_rows)))
     steps_of_rows = steps // ceil_div(kernel_rows, tap_rows)
@@ -255,21 +247,21 @@ def _row_bytes(problem, reach, columns, element_bytes, form):
     pitch = ((columns - 1) * problem.stride[1] + 1 + reach.columns) * element_bytes
     row_bytes = rows * reach.row_step * pitch * input_room(form)
     row_bytes += rows // pool_size * (columns // pool_size) * problem.item_bytes
-    halo_room = 1 if form == SQUARES else input_room(form)  # squares: rows that are combined
+    halo_room = 1 if form is Form.SQUARES else input_room(form)  # squares: rows that are combined
     return row_bytes, max(0, reach.rows + 1 - reach.row_step) * pitch * halo_room
 
 
 def psum_block(problem, columns, rows_fitting, form):
     """Rows and columns that fill a bank; images are found with the groups."""
-    images, rows, wide = piece_of(form, problem.pool_size, problem.out_rows, columns, rows_fitting)
+    images, rows, wide = piece_of(form, problem.pool_size, (problem.out_rows, columns), rows_fitting, bank_columns())
     return Block(0, images, 0, rows, 0, wide)
 
 
 def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
     """The outputs of each load, `columns` and up to `rows_fitting` rows or `images_fitting` whole images at a time."""
     load_bytes = LOAD_BYTES
-    smallest_part = PARTITIONS  # the first and last groups are small, down to one PSUM tile,
-    if problem.taps[1] > 1:  # but not where a group takes a load for each tap, with its time to issue
+    smallest_part = nl.tile_size.pmax  # the first and last groups are small, down to one PSUM tile,
+    if problem.taps.columns > 1:  # but not where a group takes a load for each tap, with its time to issue
         load_bytes = LOAD_PIXELS_OF_TAPS * problem.item_bytes
         smallest_part = 4
     out_rows = problem.out_rows
@@ -310,13 +302,13 @@ def row_groups(problem, columns, psum_rows, smallest, largest):
 
 def rows_of_taps(plan, t, taps):
     """Partitions that `taps` blocks of input tile `t` take."""
-    return (taps - 1) * plan.problem.taps[2] + plan.channel_tiles[t].size
+    return (taps - 1) * plan.problem.taps.stride + plan.channel_tiles[t].size
 
 
 def has_space(plan):
     """Whether there are partitions of zeros between the blocks of taps."""
     taps = plan.problem.taps
-    return taps[0] * taps[1] > 1 and taps[2] > plan.channel_tiles[0].size
+    return taps.count > 1 and taps.stride > plan.channel_tiles[0].size
 
 
 def input_rows(plan, group):
@@ -328,7 +320,7 @@ def input_columns(plan, group):
     """(first, end) input columns that SBUF holds for a group; negative or beyond the width where that is padding."""
     problem = plan.problem
     reach = plan.reach.columns
-    if problem.taps[1] == 1 and group.column + group.columns < problem.out_columns:
+    if problem.taps.columns == 1 and group.column + group.columns < problem.out_columns:
         reach = (problem.kernel[1] - 1) * problem.dilation[1]
     first = group.column * problem.stride[1] - problem.padding[1]
     end = first + (group.columns - 1) * problem.stride[1] + 1 + reach
@@ -351,7 +343,7 @@ def halve_last(pieces, plan):
     """The pieces of a group, the last of which is cut in halves, and the last of these again as far as it has rows and
     columns for that: the end waits for less."""
     unit = rows_together(plan.form, plan.problem.pool_size)
-    least = 2 * (LEAST_COLUMNS_FLOAT32 if plan.problem.item_bytes == 4 else LEAST_COLUMNS)
+    least = nl.tile_size.pmax * plan.problem.item_bytes // 2  # below, loading the weights takes as long
     halves = pieces[0 : len(pieces) - 1]
     last = pieces[len(pieces) - 1]
     rows = round_up(ceil_div(last.rows, 2), unit)

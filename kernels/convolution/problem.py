@@ -1,42 +1,54 @@
-"""What a convolution is asked to compute, and the pieces in which it is told."""
+"""One convolution, and the pieces in which it is computed."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
 import nki.isa as nisa
 import nki.language as nl
 
-from ..tiling.packing import filter_steps
+from ..tiling.packing import Taps, filter_steps
 from ..tiling.tiles import check_dtype, itemsize
+from .forms import QUICKEST, Form
 
 
 @dataclass(frozen=True)
-class Problem(nl.NKIObject):
-    """What one convolution computes, of one section of channels. Output rows and columns are those before pooling."""
+class Problem:
+    """One convolution of one section of channels. Output rows and columns are those before pooling.
+
+    Pairs are (rows, columns), `padding` is (top, left, bottom, right). `out_rows` and `out_columns` leave out the odd
+    last row and column that pooling drops. `packed`: weights come in stationary layout. `from_host`: filters come
+    combined for minimal filtering, rounded once. `form` may be "quickest".
+    """
 
     batch: int
     in_channels: int
     height: int
     width: int
     out_channels: int
-    kernel: tuple[int, int]  # filter rows, columns; as all pairs below
+    kernel: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
-    padding: tuple[int, int, int, int]  # top, left, bottom, right
-    taps: tuple[int, int, int]  # filter rows and columns that share the partition axis, partitions between their blocks
+    padding: tuple[int, int, int, int]
+    taps: Taps
     pool_size: int
     activation: str
-    parameters: tuple[float, ...]  # of the activation
-    out_rows: int  # without the odd last row and column that pooling drops
+    parameters: tuple[float, ...]
+    out_rows: int
     out_columns: int
     item_bytes: int
-    packed: bool  # weights come in stationary layout
-    form: str = "direct"  # in which filters are multiplied (forms.py), or "quickest"
-    gen2: bool = False  # on NeuronCore-v2
-    from_host: bool = False  # filters come combined, rounded once
+    packed: bool
+    form: Form | str = Form.DIRECT
+    from_host: bool = False
+
+    @property
+    def output(self) -> tuple[int, int]:
+        """Rows and columns of the output before pooling."""
+        return self.out_rows, self.out_columns
 
 
 @dataclass
-class Block(nl.NKIObject):
+class Block:
     """A block of the output: of all images, or of a group of them and relative to it. Before pooling."""
 
     image: int
@@ -47,8 +59,8 @@ class Block(nl.NKIObject):
     columns: int
 
 
-@dataclass
-class Step(nl.NKIObject):
+@dataclass(frozen=True)
+class Step:
     """One matmul of a filter: it reads the input tile `down` rows and `right` columns on, and contracts over `taps`.
 
     `filter_row` and `filter_column` are the first of the taps.
@@ -61,8 +73,8 @@ class Step(nl.NKIObject):
     filter_column: int
 
 
-@dataclass
-class Chunk(nl.NKIObject):
+@dataclass(frozen=True)
+class Chunk:
     """A piece in which filters are loaded and laid out: some of their rows, which are some of the steps."""
 
     row: int
@@ -71,91 +83,94 @@ class Chunk(nl.NKIObject):
     steps: int
 
 
-def make_problem(x, channels, kernel, movement, taps, pool_size, activation, packed, form):
-    """The problem of a whole convolution, checked; `channels` are (Cin, Cout), `movement` stride, dilation and padding,
-    the last a number or four, `activation` a name and its numbers."""
-    stride, dilation, padding = movement
+@dataclass(frozen=True)
+class Movement:
+    """How a filter moves over its input: pairs are (rows, columns), padding is (top, left, bottom, right)."""
+
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: tuple[int, int, int, int]
+
+
+def movement_of(stride, dilation, padding):
+    """Return the movement of a kernel's arguments, checked; `padding` is one number or four."""
+    assert min(stride) >= 1 and min(dilation) >= 1, (
+        f"conv2d: stride and dilation must be at least 1, came {stride} and {dilation}"
+    )
+    sides = padding if isinstance(padding, tuple) else (padding,) * 4
+    assert len(sides) == 4 and min(sides) >= 0, (
+        f"conv2d: padding must be a number or (top, left, bottom, right), at least 0, came {padding}"
+    )
+    return Movement(stride, dilation, sides)
+
+
+def make_problem(x, channels, kernel, movement, taps, *, pool_size, activation, parameters, packed, form):
+    """Return the problem of a whole convolution, checked; `channels` are (Cin, Cout)."""
     assert len(x.shape) == 4, f"conv2d: x must be [B, Cin, H, W], came {x.shape}"
     check_dtype("conv2d: x", x)
     batch, in_channels, height, width = x.shape
     assert in_channels == channels[0], f"conv2d: x has {in_channels} channels, the filters {channels[0]}"
-    assert pool_size == 1 or pool_size == 2, f"conv2d: pool_size must be 1 or 2, came {pool_size}"
-    assert min(stride) >= 1 and min(dilation) >= 1, (
-        f"conv2d: stride and dilation must be at least 1, came {stride} and {dilation}"
-    )
-    sides = padding if isinstance(padding, tuple) else (padding, padding, padding, padding)
-    assert len(sides) == 4 and min(sides) >= 0, (
-        f"conv2d: padding must be a number or (top, left, bottom, right), at least 0, came {padding}"
-    )
-    rows = output_extent(height, kernel[0], stride[0], dilation[0], sides[0], sides[2])
-    columns = output_extent(width, kernel[1], stride[1], dilation[1], sides[1], sides[3])
+    assert pool_size in (1, 2), f"conv2d: pool_size must be 1 or 2, came {pool_size}"
+    top, left, bottom, right = movement.padding
+    rows = output_extent(height, kernel[0], movement.stride[0], movement.dilation[0], top + bottom)
+    columns = output_extent(width, kernel[1], movement.stride[1], movement.dilation[1], left + right)
     assert min(rows, columns) >= pool_size, (
-        f"conv2d: {height}x{width} with padding {padding} is too small for filters of {kernel[0]}x{kernel[1]}, "
-        f"dilation {dilation} and pool_size {pool_size}"
+        f"conv2d: {height}x{width} with padding {movement.padding} is too small for filters of "
+        f"{kernel[0]}x{kernel[1]}, dilation {movement.dilation} and pool_size {pool_size}"
     )
     return Problem(
-        batch,
-        in_channels,
-        height,
-        width,
-        channels[1],
-        kernel,
-        stride,
-        dilation,
-        sides,
-        taps,
-        pool_size,
-        activation[0],
-        activation[1],
-        rows // pool_size * pool_size,
-        columns // pool_size * pool_size,
-        itemsize(x.dtype),
-        packed,
-        form,
-        nisa.get_nc_version() == nisa.nc_version.gen2,
+        batch=batch,
+        in_channels=in_channels,
+        height=height,
+        width=width,
+        out_channels=channels[1],
+        kernel=kernel,
+        stride=movement.stride,
+        dilation=movement.dilation,
+        padding=movement.padding,
+        taps=taps,
+        pool_size=pool_size,
+        activation=activation,
+        parameters=parameters,
+        out_rows=rows // pool_size * pool_size,
+        out_columns=columns // pool_size * pool_size,
+        item_bytes=itemsize(x.dtype),
+        packed=packed,
+        form=form if form == QUICKEST else Form(form),
     )
 
 
-def of_section(problem, in_channels, out_channels):
-    """The problem of a section of the channels."""
-    return Problem(
-        problem.batch,
-        in_channels,
-        problem.height,
-        problem.width,
-        out_channels,
-        problem.kernel,
-        problem.stride,
-        problem.dilation,
-        problem.padding,
-        problem.taps,
-        problem.pool_size,
-        problem.activation,
-        problem.parameters,
-        problem.out_rows,
-        problem.out_columns,
-        problem.item_bytes,
-        problem.packed,
-        problem.form,
-        problem.gen2,
-    )
+def is_gen2():
+    """True on NeuronCore-v2."""
+    return nisa.get_nc_version() == nisa.nc_version.gen2
 
 
-def output_extent(size, kernel, stride, dilation, before, after):
-    """Outputs along one axis of `size` inputs with so many zeros before and after; below 1 where nothing is left."""
-    return (size + before + after - dilation * (kernel - 1) - 1 + stride) // stride
+def output_extent(size, kernel, stride, dilation, zeros):
+    """Return the outputs along one axis of `size` inputs and so many zeros; below 1 where nothing is left."""
+    return (size + zeros - dilation * (kernel - 1) - 1 + stride) // stride
 
 
 def steps_of(problem):
-    """The matmuls that a filter takes for one tile of input channels."""
-    steps = []
-    for step in filter_steps(problem.kernel[0], problem.kernel[1], problem.taps[0], problem.taps[1]):
-        row, column, taps = step
-        down = row * problem.dilation[0] // row_pitch(problem)
-        steps.append(Step(down, column * problem.dilation[1], taps, row, column))
-    return steps
+    """Return the matmuls that a filter takes for one tile of input channels."""
+    pitch = row_pitch(problem)
+    return [
+        Step(
+            down=step.row * problem.dilation[0] // pitch,
+            right=step.column * problem.dilation[1],
+            taps=step.taps,
+            filter_row=step.row,
+            filter_column=step.column,
+        )
+        for step in filter_steps(problem.kernel, problem.taps)
+    ]
 
 
 def row_pitch(problem):
-    """Image rows from one row of SBUF to the next: those that no tap reads are left out where no step goes down."""
-    return problem.stride[0] if problem.taps[0] == problem.kernel[0] else 1
+    """Return the image rows from one row of SBUF to the next: those that no tap reads are left out where no step goes
+    down."""
+    return problem.stride[0] if problem.taps.rows == problem.kernel[0] else 1
+
+
+def bank_columns():
+    """Return the float32 columns of a PSUM bank."""
+    return nl.tile_size.psum_bank_fmax

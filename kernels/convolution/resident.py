@@ -1,43 +1,40 @@
-"""How a convolution is cut up whose input lies in SBUF already, and whose packed weights do."""
+"""How a convolution is cut up whose input and packed weights are in SBUF already."""
 
 from ..tiling.tiles import Tile, tiles
-from .forms import DIRECT, combined_elements, rows_combined
+from .forms import Form, combined_elements, rows_combined
 from .plan import Conv2dPlan, psum_block, reach_of, resident_weights, row_groups
 from .problem import Block, steps_of
 
 
-def plan_resident(problem, block, channels, keeps_rows, combined_bytes, by_rows=False):
-    """The plan of a convolution whose input and packed weights lie in SBUF, the input with its padding.
+def plan_resident(problem, block, channels, *, keeps_rows, combined_bytes, by_rows=False):
+    """Return the plan of a convolution whose input and packed weights are in SBUF, the input with its padding.
 
     `block`: output channels of a tile. `channels`: of each input tile. `keeps_rows`: the input has all its rows, as the
-    layer before gave them, also those that no tap reads. `combined_bytes`: of a partition, for what minimal filtering
-    combines of the input at a time. `by_rows`: all outputs of some rows come before those of the next.
+    operation before computed them, also those that no tap reads. `combined_bytes`: of a partition, for what minimal
+    filtering combines of the input at a time. `by_rows`: all outputs of some rows come before those of the next.
     """
     form = problem.form
     steps = steps_of(problem)
-    channel_tiles: list[Tile] = []
-    start = 0
-    for size in channels:
-        channel_tiles.append(Tile(len(channel_tiles), start, size, start + size))
-        start += size
+    ends = [sum(channels[: t + 1]) for t in range(len(channels))]
+    channel_tiles = [Tile(t, end - size, size, end) for t, (size, end) in enumerate(zip(channels, ends))]
     weights = resident_weights(problem, block, steps)
-    rows, columns = problem.out_rows, problem.out_columns
+    rows, columns = problem.output
     elements = combined_bytes // (len(channels) * problem.item_bytes)
     fitting = rows
-    if form != DIRECT:
-        fitting = rows_combined(form, rows, columns, problem.kernel[0], problem.pool_size, elements)
+    if form is not Form.DIRECT:
+        fitting = rows_combined(form, problem.output, problem.kernel[0], problem.pool_size, elements)
     psum = psum_block(problem, columns, fitting, form)
     psum.images = max(1, min(problem.batch, psum.images))
     groups = [Block(0, problem.batch, 0, rows, 0, columns)]
-    if by_rows and form == DIRECT and psum.rows < rows:
+    if by_rows and form is Form.DIRECT and psum.rows < rows:
         groups = row_groups(problem, columns, psum.rows, 1, 1)
     elif fitting < rows:
         groups = row_groups(problem, columns, psum.rows, 1, fitting // psum.rows)
-    elif form != DIRECT:
-        images = elements // combined_elements(form, rows, columns, problem.kernel[0])
-        groups = []
-        for part in tiles(problem.batch, max(psum.images, images)):
-            groups.append(Block(part.start, part.size, 0, rows, 0, columns))
+    elif form is not Form.DIRECT:
+        images = elements // combined_elements(form, problem.output, problem.kernel[0])
+        groups = [
+            Block(part.start, part.size, 0, rows, 0, columns) for part in tiles(problem.batch, max(psum.images, images))
+        ]
     reach = reach_of(problem, steps, form, True)
     if keeps_rows:
         reach.row_pitch, reach.row_step = 1, problem.stride[0]

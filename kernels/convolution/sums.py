@@ -14,7 +14,7 @@ import nki.language as nl
 from ..activation_functions import NEVER_DECREASE, activate
 from ..tiling.packing import ceil_div
 from ..tiling.warm_up import psum_tile
-from .forms import PAIRS, SQUARES
+from .forms import Form
 from .pairs import accumulate_pairs, join_pairs, pair_sums
 from .plan import input_columns, psum_pieces, rows_of_taps
 from .squares import multiply_squares
@@ -37,9 +37,9 @@ def convolve_tile(result, tiles, weights, tile, bias, group, added=None, pieces=
         pieces = psum_pieces(plan, group)
     for n in range(len(pieces)):
         piece = pieces[n]
-        if plan.form == SQUARES:
+        if plan.form is Form.SQUARES:
             sums = multiply_squares(result.shape[0], units_of(weights, tile), tiles, piece, warm)
-        elif plan.form == PAIRS:
+        elif plan.form is Form.PAIRS:
             sums = pair_sums(result.shape[0], piece, warm)
             for t in range(len(tiles)):
                 accumulate_pairs(sums, weights_of(weights, tile, t), tiles[t], plan, t, piece, warm)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from ..tiling.packing import PARTITIONS
 from ..tiling.tiles import even_tiles, evict, itemsize, transposed_dtype
-from .forms import PAIRS, SQUARES
+from .forms import Form
 from .pairs import pair_filters
 from .plan import Conv2dPlan, has_space, rows_of_taps
 from .squares import square_filters
@@ -21,7 +20,7 @@ WIDE_STRIDE = 16  # bytes between neighbours from which on a memory gives an eng
 
 
 @dataclass
-class WeightStream(nl.NKIObject):
+class WeightStream:
     """The weights of the output tiles that are in SBUF at a time: [taps and channels, matrices, output channels]."""
 
     w: nl.NkiTensor  # in HBM
@@ -80,7 +79,7 @@ def stage_weights(stream, last):
 
 def load_packed(w_packed, plan, out_tile, channels):
     """Packed weights of a tile of output channels and one of input channels: [taps and channels, steps, Cout]."""
-    rows = rows_of_taps(plan, channels.index, plan.problem.taps[0] * plan.problem.taps[1])
+    rows = rows_of_taps(plan, channels.index, plan.problem.taps.count)
     steps = len(plan.steps)
     block = out_tile.start // plan.weights.block * plan.weights.block  # a tile may be part of a block
     width = min(plan.weights.block, plan.problem.out_channels - block)
@@ -102,22 +101,22 @@ def _make_ready(stream, unit):
     else:
         t = unit % len(plan.channel_tiles)
         count = plan.weights.out_tiles[stream.first + unit // len(plan.channel_tiles)].size
-        rows = rows_of_taps(plan, t, plan.problem.taps[0] * plan.problem.taps[1])
+        rows = rows_of_taps(plan, t, plan.problem.taps.count)
         laid_out = nl.ndarray((rows, len(plan.steps), count), dtype=stream.w.dtype, buffer=nl.sbuf)
         for c in range(chunks):
             number = unit * chunks + c
             stage_weights(stream, number + 1 + ahead)
             _transpose_chunk(laid_out, stream.staged[number], plan, plan.weights.chunks[c])
-    if plan.form == PAIRS:
+    if plan.form is Form.PAIRS:
         laid_out = pair_filters(laid_out)
-    elif plan.form == SQUARES:
+    elif plan.form is Form.SQUARES:
         laid_out = square_filters(laid_out)
     stream.ready.append(laid_out)
 
 
 def _transpose_chunk(laid_out, chunk, plan, part):
     """Transpose the taps of a chunk; a PSUM bank takes several before it is copied out."""
-    tap_columns, stride = plan.problem.taps[1], plan.problem.taps[2]
+    tap_columns, stride = plan.problem.taps.columns, plan.problem.taps.stride
     count, channels = chunk.shape[0], chunk.shape[1]
     taps_first = chunk.permute((0, 2, 3, 1))
     apart = part.rows * plan.problem.kernel[1] * itemsize(chunk.dtype)  # bytes from a channel to the next
@@ -133,7 +132,7 @@ def _transpose_chunk(laid_out, chunk, plan, part):
         taps_first = spread
     dtype = transposed_dtype(chunk.dtype)
     pitch = count + count % 2 if itemsize(dtype) == 2 else count  # views of PSUM start at multiples of 4 bytes
-    partitions = plan.problem.taps[0] * tap_columns * taps_first.shape[3]
+    partitions = plan.problem.taps.count * taps_first.shape[3]
     for piece in even_tiles(part.steps, nl.tile_size.psum_bank_fmax_bytes // (pitch * itemsize(dtype))):
         bank = nl.ndarray((partitions, piece.size, pitch), dtype=dtype, buffer=nl.psum)
         rows = 0  # the most that any step of this bank uses
@@ -159,8 +158,7 @@ def load_biases(bias, plan):
     else:
         for tile in out_tiles:
             if packed:
-                block = tile.start // PARTITIONS
-                start = tile.start - block * PARTITIONS
+                block, start = divmod(tile.start, nl.tile_size.pmax)
                 source = bias[start : start + tile.size, block : block + 1]
             else:
                 source = bias[tile.start : tile.end].reshape((tile.size, 1))

@@ -1,140 +1,156 @@
 """How a convolution's filters share the Tensor Engine: the geometry of packed weights, for the host and for kernels.
 
-Plain arithmetic in the Python subset of NKI kernels, and no import of `nki`: `models/layout.py` packs weights by it
-before any backend is chosen, `convolution/plan.py` reads them by it.
+Plain arithmetic without `nki`: the host packs weights by it before any backend is chosen, kernels read them by it.
+`partitions` is the number of partitions of the chip: kernels pass `nl.tile_size.pmax`, the host the chip's.
 
-The partition axis holds the contraction. Where there are fewer than 128 input channels, neighbouring filter taps share
-it: a block of partitions holds the channels shifted by one tap, so that one matmul contracts over several taps. Blocks
-that would fill less than half of the partitions are spread over all of them, with zeros between: a DMA engine serves
-eight partitions (nki-dma-overview), so that blocks side by side would load through a few of the sixteen, and the Tensor
-Engine's clock stays low while half of its rows idle.
+The partition axis holds the contraction. Where there are fewer input channels than partitions, neighbouring filter taps
+share it: a block of partitions holds the channels shifted by one tap, so that one matmul contracts over several taps.
+Blocks that would fill less than half of the partitions are spread over all of them, with zeros between: a DMA engine
+serves eight partitions (nki-dma-overview), so that adjacent blocks would load through a few of the sixteen, and the
+Tensor Engine's clock stays low while half of its rows idle.
 
-Groups of channels share it too: the filters of as many groups as fit stand on the diagonal of one matrix, zeros beside
-them, and the matrix is a convolution of its own, a section.
+Groups of channels share it too: the filters of as many groups as fit are the diagonal blocks of one matrix, zeros
+beside them, and the matrix is a convolution of its own, a section.
 """
 
-Triple = tuple[int, int, int]
-Section = tuple[int, int, int, int]  # first input channel, channels, first output channel, channels
+from __future__ import annotations
 
-PARTITIONS = 128  # lanes of every on-chip memory, rows and columns of the Tensor Engine (nl.tile_size.pmax)
-IDENTITY_BYTES = (
-    256  # of a partition of SBUF, which nki-library leaves to the identity of the compiler's own transposes
-)
-
-POOL_ELEMENTS = 2048  # of a partition that a pool in SBUF reads at a time: some 2 us of the Vector Engine
-
-NORM_PIXELS = 512  # a PSUM bank (nl.tile_size.psum_fmax), and a matmul's columns
-GROUP_NORM_PIXELS = 4096  # of a channel at once: 16 KiB of a partition in float32
-NORM_ELEMENTS = (
-    6144  # of a partition, of all channels' tiles: 24 KiB, so that some four forms of them are in SBUF at once
-)
+from dataclasses import dataclass
 
 
 def ceil_div(a: int, b: int) -> int:
-    """The quotient of two positive integers, rounded up."""
+    """Return the quotient of two positive integers, rounded up."""
     return (a + b - 1) // b
 
 
 def round_up(a: int, b: int) -> int:
-    """The smallest multiple of b that is at least a."""
+    """Return the smallest multiple of b that is at least a."""
     return ceil_div(a, b) * b
 
 
-def norm_block(tiles: int) -> int:
-    """Pixels, of all images, that layer norm takes at a time of so many tiles of channels: a PSUM bank, or fewer."""
-    return max(1, min(NORM_PIXELS, NORM_ELEMENTS // tiles))
+def tile_sizes(extent: int, most: int) -> list[int]:
+    """Return the sizes of the tiles of `most` that cover an extent; the last one may be smaller."""
+    return [min(most, extent - start) for start in range(0, extent, most)]
 
 
-def pool_band(line: int, reach: int, stride: int) -> int:
-    """Rows of outputs that a pool in SBUF computes at a time, while the layer before it computes more.
+@dataclass(frozen=True)
+class Taps:
+    """Filter taps that share the partition axis: `rows` x `columns` blocks of partitions, `stride` partitions apart."""
 
-    `line`: elements of a partition in a row of the input, of all images; a window spans `reach` of them.
+    rows: int
+    columns: int
+    stride: int
+
+    @property
+    def count(self) -> int:
+        """Blocks of partitions."""
+        return self.rows * self.columns
+
+    def used_partitions(self, channels: int) -> int:
+        """Return the partitions from the first block to the end of the last, of so many channels each."""
+        return (self.count - 1) * self.stride + channels
+
+
+@dataclass(frozen=True)
+class FilterStep:
+    """One matmul of a filter for one tile of input channels: `taps` taps, the first of them at (row, column)."""
+
+    row: int
+    column: int
+    taps: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """Channels of whole groups, which one block-diagonal matrix multiplies."""
+
+    first_in: int
+    channels_in: int
+    first_out: int
+    channels_out: int
+
+
+@dataclass(frozen=True)
+class PackedLayout:
+    """The layout of packed weights: every section has `rows` rows and, for each output channel, `steps` columns."""
+
+    taps: Taps
+    steps: int
+    sections: tuple[Section, ...]
+    rows: int
+
+
+def taps_in_partitions(channels: int, kernel: tuple[int, int], partitions: int) -> Taps:
+    """Return the taps of a filter of `kernel` (rows, columns) that share the partition axis.
+
+    The whole filter where channels * taps fit the partitions, else as many filter rows as fit, evenly divided, else one
+    tap.
     """
-    return max(1, (POOL_ELEMENTS // line - reach) // stride + 1)
-
-
-def taps_in_partitions(channels: int, kernel_rows: int, kernel_columns: int) -> Triple:
-    """(filter rows, filter columns, stride) of the taps that share the partition axis.
-
-    The whole filter where channels * taps <= 128, else as many filter rows as fit, evenly divided, else one tap.
-    `stride` is partitions from the block of one tap to that of the next.
-    """
-    if channels * kernel_rows * kernel_columns <= PARTITIONS:
+    kernel_rows, kernel_columns = kernel
+    if channels * kernel_rows * kernel_columns <= partitions:
         rows, columns = kernel_rows, kernel_columns
     else:
-        fitting = min(kernel_rows, max(1, PARTITIONS // channels))
+        fitting = min(kernel_rows, max(1, partitions // channels))
         rows, columns = ceil_div(kernel_rows, ceil_div(kernel_rows, fitting)), 1
     taps = rows * columns
-    if columns > 1 or (taps > 1 and 2 * taps * channels <= PARTITIONS):
-        return rows, columns, PARTITIONS // taps
-    return rows, columns, channels
+    if columns > 1 or (taps > 1 and 2 * taps * channels <= partitions):
+        return Taps(rows, columns, partitions // taps)
+    return Taps(rows, columns, channels)
 
 
-def copies_in_partitions(channels: int, kernel_rows: int) -> Triple:
-    """`taps_in_partitions` of filter rows alone where the engines copy what lies in SBUF: they write from partitions 0,
-    32, 64 and 96 on."""
-    stride = 32 if channels <= 32 else 64
-    fitting = min(kernel_rows, PARTITIONS // stride) if channels <= 64 else 1
+def copies_in_partitions(channels: int, kernel_rows: int, partitions: int) -> Taps:
+    """Return `taps_in_partitions` of filter rows alone for blocks that engines write: they begin at each quarter of the
+    partitions."""
+    quarter = partitions // 4
+    stride = quarter if channels <= quarter else 2 * quarter
+    fitting = min(kernel_rows, partitions // stride) if channels <= 2 * quarter else 1
     rows = ceil_div(kernel_rows, ceil_div(kernel_rows, fitting))
-    return (rows, 1, stride) if rows > 1 else (1, 1, channels)
+    return Taps(rows, 1, stride) if rows > 1 else Taps(1, 1, channels)
 
 
-def filter_steps(kernel_rows: int, kernel_columns: int, tap_rows: int, tap_columns: int) -> list[Triple]:
-    """(filter row, filter column, taps) of each matmul that a filter takes for one tile of input channels."""
-    steps = []
-    for row in range(0, kernel_rows, tap_rows):
-        for column in range(0, kernel_columns, tap_columns):
-            steps.append((row, column, min(tap_rows, kernel_rows - row) * tap_columns))
-    return steps
+def filter_steps(kernel: tuple[int, int], taps: Taps) -> list[FilterStep]:
+    """Return the matmuls that a filter of `kernel` (rows, columns) takes for one tile of input channels."""
+    return [
+        FilterStep(row, column, min(taps.rows, kernel[0] - row) * taps.columns)
+        for row in range(0, kernel[0], taps.rows)
+        for column in range(0, kernel[1], taps.columns)
+    ]
 
 
-def packed_rows(channels: int, tap_rows: int, tap_columns: int, tap_stride: int) -> int:
-    """Rows of packed weights: the partitions from the first block of taps to the end of the last."""
-    return (tap_rows * tap_columns - 1) * tap_stride + channels
-
-
-def groups_in_section(in_channels: int, out_channels: int, groups: int) -> int:
-    """How many groups of channels one block-diagonal matrix holds: as many as 128 of its rows and columns take."""
+def groups_in_section(in_channels: int, out_channels: int, groups: int, partitions: int) -> int:
+    """Return how many groups of channels one block-diagonal matrix holds: as many as its rows and columns take."""
     most = max(in_channels, out_channels) // groups
-    return max(1, min(groups, PARTITIONS // most))
+    return max(1, min(groups, partitions // most))
 
 
-def conv2d_sections(in_channels: int, out_channels: int, groups: int, together: int) -> list[Section]:
-    """(input channel, channels, output channel, channels) of each section of `together` groups; the last may be less.
-
-    A convolution of one group is one section.
-    """
-    sections = []
+def conv2d_sections(in_channels: int, out_channels: int, groups: int, together: int) -> tuple[Section, ...]:
+    """Return the sections of `together` groups each; the last may have fewer. One group is one section."""
     each_in = in_channels // groups
     each_out = out_channels // groups
+    sections = []
     for first in range(0, groups, together):
         count = min(together, groups - first)
-        sections.append((first * each_in, count * each_in, first * each_out, count * each_out))
-    return sections
+        sections.append(Section(first * each_in, count * each_in, first * each_out, count * each_out))
+    return tuple(sections)
 
 
-def output_blocks(sections: list[Section]) -> list[tuple[int, int]]:
-    """(output channel, channels) blocks of at most 128, none of which crosses the end of a section."""
-    blocks = []
-    for section in sections:
-        end = section[2] + section[3]
-        for first in range(section[2], end, PARTITIONS):
-            blocks.append((first, min(PARTITIONS, end - first)))
-    return blocks
+def output_blocks(sections: tuple[Section, ...], partitions: int) -> list[tuple[int, int]]:
+    """Return (first output channel, channels) of blocks of at most `partitions`, none of which crosses a section."""
+    return [
+        (section.first_out + first, size)
+        for section in sections
+        for first, size in zip(
+            range(0, section.channels_out, partitions), tile_sizes(section.channels_out, partitions), strict=True
+        )
+    ]
 
 
 def packed_layout(
-    in_channels: int, out_channels: int, kernel: tuple[int, int], groups: int
-) -> tuple[Triple, int, list[Section], int]:
-    """(taps, steps, sections, rows) of packed weights.
-
-    `kernel` is (rows, columns), `taps` as `taps_in_partitions` gives it, `steps` how many matmuls a filter takes. Every
-    section has `rows` rows and, for each of its output channels, `steps` columns. Without groups nothing but `sections`
-    depends on `out_channels`.
-    """
-    together = groups_in_section(in_channels, out_channels, groups) if groups > 1 else 1
+    in_channels: int, out_channels: int, kernel: tuple[int, int], groups: int, partitions: int
+) -> PackedLayout:
+    """Return the layout of packed weights. Without groups, only `sections` depends on `out_channels`."""
+    together = groups_in_section(in_channels, out_channels, groups, partitions) if groups > 1 else 1
     channels = in_channels // groups * together
-    taps = taps_in_partitions(channels, kernel[0], kernel[1])
-    steps = len(filter_steps(kernel[0], kernel[1], taps[0], taps[1]))
+    taps = taps_in_partitions(channels, kernel, partitions)
     sections = conv2d_sections(in_channels, out_channels, groups, together)
-    return taps, steps, sections, packed_rows(channels, taps[0], taps[1], taps[2])
+    return PackedLayout(taps, len(filter_steps(kernel, taps)), sections, taps.used_partitions(channels))

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from .packing import IDENTITY_BYTES
-from .packing import PARTITIONS as PARTITIONS
 from .packing import ceil_div as ceil_div
 
+PARTITIONS = nl.tile_size.pmax  # of SBUF and PSUM; rows and columns of the Tensor Engine
+# Of a partition of SBUF: nki-library leaves them to the identity matrix of the compiler's own transposes.
+IDENTITY_BYTES = 256
 DMA_ROW_BYTES = 2048  # contiguous bytes from which a DMA descriptor is efficient (nki-dma-bandwidth-guide)
 DMA_BYTES = 1 << 19  # from which a DMA is: 32 KiB for each of the 16 DMA engines (nki_perf_guide)
 
 
-@dataclass
-class Tile(nl.NKIObject):
+@dataclass(frozen=True)
+class Tile:
     """Positions [start, end) of an axis: the tile number `index`, `size` long."""
 
     index: int
@@ -27,8 +28,8 @@ class Tile(nl.NKIObject):
     end: int
 
 
-@dataclass
-class RowGroup(nl.NKIObject):
+@dataclass(frozen=True)
+class RowGroup:
     """Rows [start, end) of a matrix: partition p holds the `rows` consecutive ones from start + p * rows."""
 
     start: int
@@ -144,16 +145,12 @@ def several_columns(columns, dtype):
     return max(columns, 2) if itemsize(dtype) == 2 else columns
 
 
-def sbuf_tile(shape, dtype):
+def sbuf_tile(shape, dtype, name=""):
     """A tile in SBUF. A single 16-bit column is a view of two, so that what is placed behind it begins with a word."""
-    free = 1
-    for extent in shape[1:]:
-        free = free * extent
-    if free > 1 or itemsize(dtype) == 4:
-        return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf)
     last = len(shape) - 1
-    wide = shape[0:last] + (2,)  # noqa: RUF005 (NKI 0.6 expands no tuples)
-    return nl.ndarray(wide, dtype=dtype, buffer=nl.sbuf).slice(last, 0, 1)
+    if itemsize(dtype) == 4 or max(shape[1:], default=1) > 1:
+        return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, name=name)
+    return nl.ndarray((*shape[0:last], 2), dtype=dtype, buffer=nl.sbuf, name=name).slice(last, 0, 1)
 
 
 def itemsize(dtype):

@@ -1,18 +1,23 @@
 """The Tensor Engine at its full clock from the first matmul that counts.
 
-From NeuronCore-v3 on the engine's clock is half until it has been busy for most of some 3.4 us, decided window by
-window (the profiler's overview page documents it, public profiles show the windows). A kernel waits that long for its
-first loads. Meanwhile the engine can multiply zeros, into the very PSUM tile that the first sums go to: sums that
+From NeuronCore-v3 on the engine's clock is half until it has been busy for a while, decided window by window (the
+profiler's overview page documents it, public profiles show the windows). A kernel waits about that long for its first
+loads. Meanwhile the engine can multiply zeros, into the very PSUM tile that the first sums go to: sums that
 accumulate on zeros are what they were.
 """
 
 import nki.isa as nisa
 import nki.language as nl
 
-from .packing import PARTITIONS
+from .tiles import PARTITIONS
 
-WINDOW_NS = 3413.3  # for which the clock is decided; matmuls that take less are not worth it
-COLUMNS = 1024  # for each byte of an element: 1.7 us (16 bits) or 3.4 us, as long as the first loads take
+COLUMNS = 1024  # of zeros for each byte of an element, about as long as the first loads take
+LEAST_WORK = 4  # columns that a kernel multiplies itself for each column of zeros, below which it does without
+
+
+def is_worth_warming(columns, item_bytes):
+    """True if matmuls of so many columns in all are many enough to gain by a warm start."""
+    return columns >= LEAST_WORK * COLUMNS * item_bytes
 
 
 def warm_up(bank, item_bytes):

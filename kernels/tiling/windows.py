@@ -18,7 +18,7 @@ LONG_FOLD = 8  # taps from which one reduction is better than a chain of instruc
 
 
 @dataclass
-class Sweep(nl.NKIObject):
+class Sweep:
     """A window that slides along one axis: tap j of output i reads position i * stride - before + j * dilation.
 
     Positions from -before up to 0, and from `extent` on, are padding. A window spans `reach` positions.
@@ -35,7 +35,7 @@ class Sweep(nl.NKIObject):
 
 
 @dataclass
-class Span(nl.NKIObject):
+class Span:
     """Positions [start, start + size) of an axis, the first `head` and the last `tail` of which are padding."""
 
     start: int
@@ -45,7 +45,7 @@ class Span(nl.NKIObject):
 
 
 @dataclass
-class OutputBlock(nl.NKIObject):
+class OutputBlock:
     """A tile of output rows times a tile of output columns."""
 
     rows: Tile
@@ -53,7 +53,7 @@ class OutputBlock(nl.NKIObject):
 
 
 @dataclass
-class Blocks(nl.NKIObject):
+class Blocks:
     """How an output is cut up, and the tiles of the window's rows that are read at once: one where a window fits."""
 
     outputs: list[OutputBlock]
@@ -61,14 +61,17 @@ class Blocks(nl.NKIObject):
     elements: int  # of a plane that are read at once, at most
 
 
-def make_sweep(axis, extent, size, stride, dilation, before, after, ceil_mode):
-    """The sweep of a window over an axis, checked; `axis` ("rows", "columns") is what messages call it.
+def make_sweep(axis, extent, size, stride, dilation, padding, ceil_mode):
+    """Return the sweep of a window over an axis, checked; `axis` ("rows", "columns") is what messages call it.
+
+    `padding`: positions before and after the axis.
 
     With `ceil_mode` a last window may hang over the padding, if it begins in the image or in the padding before it.
     """
     assert size >= 1 and stride >= 1 and dilation >= 1, (
         f"window, stride and dilation must be at least 1, got {size}, {stride} and {dilation} {axis}"
     )
+    before, after = padding
     reach = (size - 1) * dilation + 1
     assert before >= 0 and after >= 0, f"padding must be at least 0 {axis}, got {before} and {after}"
     room = extent + before + after - reach

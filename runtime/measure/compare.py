@@ -19,7 +19,8 @@ from ...models.files import Model
 from ...version import __version__
 from ..backend import DTYPES, ArraySpec, Backend, LaunchResult
 from ..launch_options import LaunchOptions
-from ..layer_launches import LayerLaunch, plan_layers
+from ..launches import planning_of
+from ..layer_launches import LayerStep, plan_layers
 from ..neuron.compiled import DEVICE_LABEL
 from ..session import DEFAULT_BATCH_SIZE, Result, Session
 from ..tolerances import network_tolerance
@@ -172,8 +173,8 @@ def compare_backends(
     """
     both = ComparingBackend(measured, predicted, dtype)
     result = Session(model, both, dtype, batch_size, LaunchOptions("layer")).run(x)
-    steps = plan_layers(model, DTYPES[dtype])
     info = measured.info
+    steps = plan_layers(model, DTYPES[dtype], planning_of(dtype, info, LaunchOptions("layer")))
     return BackendComparison(result, _merge(both.compared, steps), info.target, info.latency_label)
 
 
@@ -191,7 +192,7 @@ def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(a[finite] - b[finite]).max(initial=0.0) / np.abs(b[finite]).max(initial=1.0))
 
 
-def _merge(compared: Sequence[ComparedLaunch], steps: Sequence[LayerLaunch]) -> tuple[ComparedLaunch, ...]:
+def _merge(compared: Sequence[ComparedLaunch], steps: Sequence[LayerStep]) -> tuple[ComparedLaunch, ...]:
     rows: dict[tuple[Any, ...], ComparedLaunch] = {}
     for position, launch in enumerate(compared):
         step = steps[position % len(steps)]

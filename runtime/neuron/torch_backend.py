@@ -46,16 +46,10 @@ class TorchBackend(OnDevice):
     """Runs kernels by TorchNeuron on the NeuronCore that `device` holds."""
 
     way = environment.TORCHNEURON
-    _earlier: Sequence[Path] = ()  # NEFFs of what is compiled next, where TorchNeuron has it in its cache
 
     def _cached(self, job: Job, walked: Walked, slot: Slot) -> Executable | None:
-        """Return None: TorchNeuron has a cache of its own. An entry of ours says that the kernel is in there, as which
-        NEFFs."""
-        self._earlier = []
-        entry = slot.find()
-        if entry is not None:
-            told = json.loads((entry / _MARK).read_text("utf-8"))
-            self._earlier = [Path(path) for path in told["neffs"] if Path(path).is_file()]
+        """Return None: TorchNeuron has a cache of its own. An entry of ours says that the kernel is in there."""
+        if slot.find() is not None:
             self._options.progress(f"{job.label} has been compiled before; TorchNeuron may take it from its cache")
             slot.discard()  # it is made again
         return None
@@ -75,11 +69,11 @@ class TorchBackend(OnDevice):
                 raise fault(job.source.name, error) from error
             raise CompilerFailed(error.text) from error
         tensors = {"inputs": [form(operand) for operand in job.operands], "outputs": answer["outputs"]}
-        neffs = [Path(path) for path in answer["neffs"]] or self._earlier
+        neffs = [Path(path) for path in answer["neffs"]]
         loaded = _Loaded(answer["kernel"], tensors, neffs[0] if len(neffs) == 1 else None)
 
         def write(folder: Path) -> None:
-            (folder / _MARK).write_text(json.dumps({**tensors, "neffs": [str(neff) for neff in neffs]}), "utf-8")
+            (folder / _MARK).write_text(json.dumps({**tensors, "neffs": [neff.name for neff in neffs]}), "utf-8")
 
         return Compiled(write, lambda: loaded, float(answer["seconds"]), int(answer["peak_bytes"]))
 

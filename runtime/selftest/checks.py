@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 
 from ...kernels.tiling.packing import round_up
+from ...lowering.network_plan import NetworkPlan
+from ...lowering.planning import Planning
 from ...models.files import Model
 from ...models.golden import run_layer, run_network
 from ...models.inputs import ImageInput
 from ...models.layers import Combine, Conv2d, Dense, Flatten, Layer, Softmax
 from ...models.layout import pack_conv2d
 from ...models.network import Network
+from ..backend import DEFAULT_TARGET
+from ..launch_options import DEFAULT_LAUNCHES
 from ..measure.kernel_cases import kernel_case
-from ..network.cut import NetworkPlan
 from . import layer_checks
 
 SIZES = ("small", "odd")
@@ -215,20 +218,21 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
         name: (value / np.sqrt(max(1, value[0].size)) if value.ndim > 1 else value / 4).astype(dtype).astype(np.float32)
         for name, value in zip(shapes, values)
     }
-    (part,) = NetworkPlan(Model(network, tensors, {}), dtype).segments
-    planned = part.launch(batch)
+    planning = Planning(DEFAULT_TARGET, dtype.itemsize)
+    (part,) = NetworkPlan(Model(network, tensors, {}), dtype, planning, DEFAULT_LAUNCHES.instructions).segments
+    planned = part.plan(batch)
     (x,) = _draw(dtype, (planned.images, 1, side, side))
-    given = round_up(batch, planned.laid_out.layers[-1].together)
+    given = round_up(batch, planned.program.operations[-1].packed)
 
     def probabilities() -> np.ndarray:
         return run_network(network, tensors, x[:given].astype(np.float32)).probabilities
 
-    operands = (part.filled_up(x, planned), planned.laid_out.weights(dtype), planned.laid_out.constants())
+    operands = (part.arrange(x, planned, dtype), planned.layout.weights(dtype), planned.layout.constants())
     return Check(
         "run_network",
         size,
         operands,
-        planned.parameters(),
+        {"program": planned.program},
         lambda: (probabilities(), probabilities().argmax(axis=1).astype(np.int32)),
         scores=probabilities,
     )

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from neuron_stand_ins import stand_in_chip
-from trninfer.app import doctor
 from trninfer.app.reports.machine import to_document
 from trninfer.app.reports.report import Report
 from trninfer.runtime.measure.compare import MEASUREMENT_COLUMNS, BackendComparison, ComparedLaunch
@@ -324,25 +323,6 @@ def test_doctor_on_a_chip(cli, chip, feature_model) -> None:
     assert rows["first run"]["detail"].startswith("trninfer doctor --selftest")
     held = rows["compiled kernels"]["detail"]
     assert held.startswith(f"{len(ROWS)} kernels, ") and os.environ["TRNINFER_CACHE"] in held
-
-
-@pytest.mark.parametrize(
-    ("version", "library", "status", "told"),
-    [
-        ("2.35.30", "/opt/aws/neuron/lib/libnrt.so.2.35.30.0", "ok", "version 2.35.30 in place"),
-        (
-            "2.34.1",
-            "/opt/aws/neuron/lib/libnrt.so.2.35.30.0",
-            "wrong",
-            "the runtime is 2.35: pip install 'nrtpy==2.35.*'",
-        ),
-        ("2.34.1", None, "ok", "version 2.34.1 in place"),
-        (None, None, "ok", "place"),
-    ],
-)
-def test_doctor_holds_nrtpy_against_the_runtime(version, library, status, told) -> None:
-    row = doctor._nrtpy("place", version, library)
-    assert row["status"] == status and row["detail"].endswith(told)
 
 
 def test_doctor_tells_the_target_of_the_instance(cli, chip, monkeypatch) -> None:

@@ -358,7 +358,7 @@ def arguments(**changes: Any) -> dict[str, Any]:
         ({"stride": (0, 1)}, "stride and dilation must be at least 1, came (0, 1) and (1, 1)"),
         ({"padding": (1, 2, 3)}, "padding must be a number or (top, left, bottom, right), at least 0, came (1, 2, 3)"),
         ({"w": np.zeros((5, 4, 3, 3), np.float16)}, "w must have the dtype of x, float32, came float16"),
-        ({"w": np.zeros((5, 4, 7, 7), np.float32)}, "6x6 with padding 0 is too small for filters of 7x7"),
+        ({"w": np.zeros((5, 4, 7, 7), np.float32)}, "6x6 with padding (0, 0, 0, 0) is too small for filters of 7x7"),
         ({"bias": np.zeros(4, np.float32)}, "bias must be [5], came (4,)"),
         ({"bias": np.zeros(5, np.float16)}, "bias must be float32 or have the dtype of x, float32, came float16"),
         ({"pool_size": 3}, "pool_size must be 1 or 2, came 3"),

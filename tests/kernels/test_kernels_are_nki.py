@@ -9,8 +9,6 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted([*ROOT.rglob("kernels/**/*.py"), *ROOT.glob("benchmarks/kernels/*.py")])
 
 
-# Rules of NKI 0.6's front end alone: from 0.7 on kernels are traced by running them as Python.
-OF_THE_PARSER = {"class-base", "unsupported-expression"}
 EXCEPTIONS = {
     ("psum_sums.py", "interleaved-sums"),  # a check of the self-test does what is reported to go wrong
     ("moe.py", "one-column"),  # as in the kernel that was measured
@@ -19,7 +17,7 @@ EXCEPTIONS = {
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_of_kernels_has_no_findings(path):
-    findings = [finding for finding in examine_file(path).findings if finding.rule not in OF_THE_PARSER]
+    findings = examine_file(path).findings
     assert [str(finding) for finding in findings if (path.name, finding.rule) not in EXCEPTIONS] == []
 
 

@@ -9,6 +9,7 @@ rules are told here once more, from the views that instructions got, not with th
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -16,14 +17,18 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from random_networks import KINDS_OF_LAYERS, of_kind
+from lowered import ALL, decided
+from random_networks import KINDS_OF_LAYERS, of_kind, residual
 from trninfer import kernels, simulator
-from trninfer.models import load_model
+from trninfer.kernels.convolution.forms import Form
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.passes.choose_forms import COMBINED_BYTES
+from trninfer.lowering.schedule import Region, StageOf
+from trninfer.models import Model, load_model
 from trninfer.models.layout import pack_conv2d
 from trninfer.runtime.backend import DTYPES as RUNTIME_DTYPES
-from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.simulator import TensorSpec
-from trninfer.simulator.chip import TARGETS, find_target
+from trninfer.simulator.chip import PARTITIONS, TARGETS, find_target
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.errors import ReportedOnChipWarning
 from trninfer.simulator.instructions import scalar_engine, vector_engine
@@ -143,25 +148,42 @@ PACKED = {
     "packed, with a sum": ((2, 200, 6, 6), (130, 200, 3), {"activation": "silu"}),
 }
 
-NETWORKS = {
-    "network of one picture": ("digits-cnn", 1),
-    "network of pictures side by side": ("digits-cnn", 32),
-    "network of rows": ("digits-ffnn", 140),
-    "network with slopes": ("prelu", 3),
-    "network with layer norm": ("layer_norm", 3),
-    "network with group norm": ("group_norm", 3),
-    "network of one picture with group norm": ("group_norm", 1),
+ROWS, TAPS = Decisions(packs_rows=True), Decisions(copied=ALL)
+FILTERED = Decisions(forms=tuple((number, "pairs", room) for number in ALL for room in COMBINED_BYTES))
+NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
+    "network of one picture": ("digits-cnn", 1, TAPS),
+    "network of packed pictures": ("digits-cnn", 32, Decisions(packed=16)),
+    "network of rows": ("digits-ffnn", 140, Decisions()),
+    "network in stages": ("digits-cnn", 6, Decisions(packed=2, stages=(StageOf(3, 1), StageOf(7, 3)), staying=(0, 1))),
+    "network with slopes": ("prelu", 3, Decisions(packed=4)),
+    "network with layer norm": ("layer_norm", 3, Decisions(packed=4)),
+    "network with group norm": ("group_norm", 3, Decisions(packed=4)),
+    "network of one picture with group norm": ("group_norm", 1, TAPS),
+    "network of packed rows": ("packed_rows", 1, ROWS),
+    "network of packed rows in bands": ("packed_rows", 2, replace(ROWS, regions=(Region(1, 4, 3),), in_hbm=(3,))),
+    "network of combined filters": ("filtered", 2, FILTERED),
 }
 
 
+def _model(name: str) -> Model:
+    if name in KINDS_OF_LAYERS:
+        return of_kind(name)
+    if name in ("packed_rows", "filtered"):
+        return residual(64 if name == "packed_rows" else 72, blocks=1)
+    return load_model(name)
+
+
 def _network(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    name, batch = NETWORKS[case]
-    model = of_kind(name) if name in KINDS_OF_LAYERS else load_model(name)
-    (segment,) = NetworkPlan(model, RUNTIME_DTYPES[dtype]).segments
-    launch = segment.launch(batch)
-    weights, constants = launch.laid_out.weights(RUNTIME_DTYPES[dtype]), launch.laid_out.constants()
-    arrays = (TensorSpec((launch.images, *launch.image), DTYPES[dtype]), TensorSpec(weights.shape, DTYPES[dtype]))
-    return kernels.run_network, (*arrays, TensorSpec(constants.shape, "float32")), launch.parameters()
+    name, batch, decisions = NETWORKS[case]
+    forms = [Form(form) for form in dict.fromkeys(form for _, form, _ in decisions.forms)]
+    plan = decided(_model(name), decisions, batch, dtype, forms)
+    layout, name = plan.layout, np.dtype(RUNTIME_DTYPES[dtype]).name
+    arrays = (
+        TensorSpec((plan.images, *plan.graph.image), name),
+        TensorSpec((layout.numbers,), name),
+        TensorSpec((PARTITIONS, layout.columns), "float32"),
+    )
+    return kernels.run_network, arrays, {"program": plan.program}
 
 
 def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

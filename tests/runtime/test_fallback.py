@@ -36,7 +36,7 @@ class Chip:
         if error is not None:
             raise error
         result = self._simulated.launch(kernel, *arrays, **parameters)
-        return replace(result, layers=())
+        return replace(result, layers={})
 
     def time(self, kernel, *specs, **parameters) -> LaunchResult:
         arrays = [np.zeros(spec.shape, spec.dtype) for spec in specs]

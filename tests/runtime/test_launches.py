@@ -18,17 +18,17 @@ from random_networks import (
     residual,
 )
 from trninfer import kernels
+from trninfer.lowering.network_plan import NetworkPlan
 from trninfer.models import load_model
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
 from trninfer.models.inputs import FeatureInput, ImageInput
-from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, LocalResponseNorm, Softmax
+from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool, Softmax
 from trninfer.models.network import Network
 from trninfer.models.outputs import Output
 from trninfer.runtime.launch_options import LaunchOptions
-from trninfer.runtime.launches import plan_launches
+from trninfer.runtime.launches import plan_launches, planning_of
 from trninfer.runtime.model_flops import row_operations
-from trninfer.runtime.network.cut import NetworkPlan
 from trninfer.runtime.session import Result, Session
 from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.runtime.timing import Row
@@ -55,7 +55,7 @@ def check(network: Network, dtype: str, batch: int, target: str) -> None:
     np.testing.assert_array_equal(best, result.probabilities.max(axis=1))  # rounding may make others equal
 
 
-@settings(max_examples=150)
+@settings(max_examples=30)
 @given(
     st.one_of(chains(), graphs(), joined_channels()),
     st.sampled_from(["float32", "float16", "bfloat16"]),
@@ -118,24 +118,28 @@ def test_logarithms_of_a_softmax_at_the_end(last: tuple[Layer, ...], dtype: str)
     check(network, dtype, 130, "trn2")
 
 
-SIZES = (1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 33, 48, 64, 65, 100, 129, 257, 513, 1024)
-TRN1_PAIRS = 1.04  # 12 rows in pairs are 7 where the first is padding, and no form takes fewer matmuls there
 ONE_MORE = 1.08  # a picture after a multiple of those side by side: its layers take as long as theirs
 
 
-@pytest.mark.parametrize("name", ["digits-cnn", "digits-ffnn", "residual"])
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("name", "target", "dtype"),
+    [
+        ("digits-cnn", "trn2", "float32"),
+        ("digits-cnn", "trn3", "bfloat16"),
+        ("digits-ffnn", "trn1", "float32"),
+        ("digits-ffnn", "trn2", "bfloat16"),
+        ("residual", "trn1", "bfloat16"),
+        ("residual", "trn2", "float32"),
+    ],
+)
 def test_batches_of_any_size(name: str, target: str, dtype: str) -> None:
     """Hardly any is slower a picture than a smaller one; no launch is slower than layer by layer."""
     model = residual() if name == "residual" else load_model(name)
+    networks, layers = (session(model, dtype, 1, how, target) for how in ("network", "layer"))
     before = np.inf
-    for batch in SIZES:
-        network = session(model, dtype, batch, "network", target).time(batch).total_us
-        if batch % 8 in (0, 1):
-            slower = TRN1_PAIRS if target == "trn1" and name == "residual" and dtype == "float32" else 1.0
-            layers = session(model, dtype, batch, "layer", target).time(batch).total_us
-            assert network <= slower * layers, f"a batch of {batch}"
+    for batch in (1, 2, 9, 16, 65):
+        network = networks.time(batch).total_us
+        assert network <= layers.time(batch).total_us, f"a batch of {batch}"
         assert network / batch <= ONE_MORE * before, f"a batch of {batch} is slower a picture than a smaller one"
         before = min(before, network / batch)
 
@@ -143,12 +147,12 @@ def test_batches_of_any_size(name: str, target: str, dtype: str) -> None:
 @pytest.mark.parametrize("kind", KINDS_OF_LAYERS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_launch_of_each_kind_of_layer(kind: str, dtype: str) -> None:
-    """None is slower than layer by layer in a batch of any size."""
+    """None is slower than layer by layer in a small or a large batch."""
     model = of_kind(kind)
     check(model.network, dtype, 3, "trn2")
-    for batch in (1, 9, 64, 257, 1024):
-        network, layers = (session(model, dtype, batch, how).time(batch).total_us for how in ("network", "layer"))
-        assert network <= layers, f"a batch of {batch}"
+    networks, layers = (session(model, dtype, 1, how) for how in ("network", "layer"))
+    for batch in (1, 9, 64):
+        assert networks.time(batch).total_us <= layers.time(batch).total_us, f"a batch of {batch}"
 
 
 def running_rows(result: Result) -> list[Row]:
@@ -163,25 +167,29 @@ def test_a_row_a_layer_that_add_up() -> None:
     assert sum(row.latency_us for row in result.layers) == pytest.approx(result.total_us)
     assert sum(row.share for row in result.layers) == pytest.approx(1)
     whole = SimulatedBackend("trn2")
-    (segment,) = NetworkPlan(load_model("digits-cnn"), np.dtype(np.float32)).segments
-    planned = segment.launch(48)
-    x = np.zeros((48, *planned.image), np.float32)
-    weights = planned.laid_out.weights(np.dtype(np.float32))
-    launch = whole.launch(kernels.run_network, x, weights, planned.laid_out.constants(), **planned.parameters())
+    model, dtype = load_model("digits-cnn"), np.dtype(np.float32)
+    planning = planning_of("float32", whole.info, LaunchOptions())
+    (segment,) = NetworkPlan(model, dtype, planning, LaunchOptions().instructions).segments
+    planned = segment.plan(48)
+    x = segment.arrange(np.zeros((48, *model.network.input.shape), dtype), planned, dtype)
+    operands = planned.layout.weights(dtype), planned.layout.constants()
+    launch = whole.launch(kernels.kernel("run_network"), x, *operands, program=planned.program)
     assert launch.time.latency_us == pytest.approx(result.total_us)
     assert sum(row.hardware_flops for row in result.layers) == launch.time.hardware_flops
-    work = row_operations(load_model("digits-cnn").network, running_rows(result))
+    work = row_operations(model.network, running_rows(result))
     assert [row.flops for row in result.layers] == [48 * each.total for each in work]
     assert sum(row.hbm_bytes for row in result.layers) == launch.time.hbm_bytes
     assert launch.time.latency_error and {row.latency_error for row in result.layers} == {launch.time.latency_error}
 
 
-def test_what_has_no_body_runs_layer_by_layer_and_says_why() -> None:
-    layers = (LocalResponseNorm("norm", 3), Flatten("flat"), Dense("b", 72, 3))
-    model = model_of(Network("n", picture(3, 6, 4), layers, (), Output("values")))
+def test_what_does_not_fit_is_planned_layer_by_layer_and_says_why() -> None:
+    layers = (Pool("mean", "average", (320, 320), (1, 1)), Flatten("flat"), Dense("b", 3, 3))
+    model = model_of(Network("n", picture(3, 320, 320), layers, (), Output("values")))
     running = session(model)
-    reason = "layer by layer, not in one launch: there is no body for layer 'norm' (local_response_norm)"
-    assert running.launches_note == reason
+    assert running.launches_note is not None
+    assert running.launches_note.startswith(
+        "layer by layer, not in one launch: layer 'mean' (average_pool) needs 412 KiB of an SBUF partition"
+    )
     assert running.rows == session(model, launches="layer").rows
 
 

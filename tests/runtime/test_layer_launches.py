@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trninfer.kernels.convolution.forms import Form
+from trninfer.lowering.plan_cache import PlanCache
+from trninfer.lowering.planning import Planning
 from trninfer.models.checks import INPUT
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
@@ -36,10 +39,10 @@ from trninfer.models.layers import (
     Transpose,
 )
 from trninfer.models.network import Network
-from trninfer.models.outputs import Output
+from trninfer.models.outputs import NamedOutput, Output
 from trninfer.runtime.backend import DTYPES
 from trninfer.runtime.launch_options import LaunchOptions, Per
-from trninfer.runtime.layer_launches import plan_layers
+from trninfer.runtime.layer_launches import KernelStep, LayerStep, ProgramStep, plan_layers
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
@@ -141,6 +144,32 @@ KINDS: dict[str, Network] = {
     "group_norm": of_image(GroupNorm("a", C, 3)),
     "layer_norm of features": of_features(LayerNorm("a", 20)),
     "softmax": Network("n", FeatureInput(5), (Softmax("s"),), tuple("abcde")),
+    "softmax of more classes than a program takes": Network(
+        "n", FeatureInput(2100), (Softmax("s"),), tuple(f"class {n}" for n in range(2100))
+    ),
+    "affine of many elements": Network(
+        "n",
+        ImageInput(1, 70, 70, "none", (0.0,), (1.0,)),
+        (Affine("a", (1, 70, 70)), Flatten("f")),
+        (),
+        Output("values"),
+    ),
+    "concat of other sizes": Network(
+        "n",
+        IMAGE,
+        (
+            Pool("p", "max", (3, 3), (3, 3)),
+            Flatten("a"),
+            Flatten("b", inputs=(INPUT,)),
+            Concat("c", inputs=("a", "b")),
+        ),
+        (),
+        Output("values"),
+    ),
+    "channel_slice of rows": Network(
+        "n", IMAGE, (conv("c"), Flatten("a"), ChannelSlice("s", 5, 300)), (), Output("values")
+    ),
+    "layer_norm of an image's numbers": of_image(conv("c"), Flatten("f"), LayerNorm("n", C * H * W)),
     "softmax's logarithm": Network("n", FeatureInput(5), (Dense("d", 5, 4), Softmax("s", log=True)), tuple("abcd")),
     "softmax after dense": Network("n", FeatureInput(5), (Dense("d", 5, 4), Softmax("s")), tuple("abcd")),
     "flatten": of_image(),
@@ -177,6 +206,11 @@ def test_every_activation_after_every_layer_that_takes_one(activation: str) -> N
         assert_as_golden(of_features(Dense("d", 20, 4, **after)))
 
 
+def steps_of(network: Network, dtype: str = "float32", forms: tuple[Form, ...] = ()) -> tuple[LayerStep, ...]:
+    planning = Planning("trn2", DTYPES[dtype].itemsize, forms, PlanCache(None))
+    return plan_layers(model_of(network), DTYPES[dtype], planning)
+
+
 def test_steps_read_what_layers_read_and_views_launch_nothing() -> None:
     layers = (
         conv("a"),
@@ -184,42 +218,75 @@ def test_steps_read_what_layers_read_and_views_launch_nothing() -> None:
         Reshape("back", (C, H, W)),
         Combine("b", "add", inputs=("back", "a")),
     )
-    steps = plan_layers(model_of(of_image(*layers)), DTYPES["float32"])
-    assert [(step.name, step.reads) for step in steps] == [
-        ("a.conv2d", (INPUT,)),
-        ("b.combine", ("a.conv2d", "a.conv2d")),
+    steps = steps_of(of_image(*layers))
+    assert [(step.name, step.kernel, step.reads) for step in steps] == [
+        ("a.conv2d", "fused_conv2d_maxpool_packed", (INPUT,)),
+        ("b.combine", "combine", ("a.conv2d", "a.conv2d")),
     ]
-    assert steps[1].operands == () and steps[0].operands[0].dtype == np.float32
 
 
 def test_classes_end_in_an_argmax_and_values_do_not() -> None:
     labels = tuple("abcde")
     for output, names in ((Output("classes", "raw"), labels), (Output("sigmoid"), labels), (Output("values"), ())):
         network = Network("n", FeatureInput(20), (Dense("d", 20, 5),), names, output)
-        kernels = [step.kernel for step in plan_layers(model_of(network), DTYPES["float32"])]
+        kernels = [step.kernel for step in steps_of(network)]
         assert ("argmax" in kernels) == (output.kind != "values")
 
 
 def test_a_network_of_views_alone_copies_its_input() -> None:
-    steps = plan_layers(model_of(of_image()), DTYPES["float32"])
-    assert [(step.name, step.kernel) for step in steps] == [("flat.copy", "apply_activation")]
+    (step,) = steps_of(of_image())
+    assert (step.name, step.reads, step.answers) == ("flat.load", (INPUT,), (0,))
 
 
 def test_sums_go_into_the_convolution_that_they_alone_read() -> None:
     layers = (conv("a"), conv("b", inputs=(INPUT,)), Combine("c", "add", "relu", inputs=("a", "b")))
-    steps = plan_layers(model_of(of_image(*layers)), DTYPES["float32"])
+    steps = steps_of(of_image(*layers))
     assert [(step.name, step.kernel, step.reads) for step in steps[:2]] == [
         ("b.conv2d", "fused_conv2d_maxpool_packed", (INPUT,)),
         ("a.conv2d_add", "fused_conv2d_add_packed", (INPUT, "b.conv2d")),
     ]
-    assert steps[1].parameters["activation"] == "relu" and len(steps) == 2
+    assert isinstance(steps[1], KernelStep) and steps[1].parameters["activation"] == "relu" and len(steps) == 2
+
+
+def test_a_convolution_that_the_network_returns_is_not_its_sum() -> None:
+    layers = (
+        Dense("a", 20, 5, inputs=(INPUT,)),
+        Dense("b", 20, 5, inputs=(INPUT,)),
+        Combine("c", "add", inputs=("a", "b")),
+        Softmax("s"),
+    )
+    others = (NamedOutput("raw", "c", (5,), Output("values")), NamedOutput("a", "a", (5,), Output("values")))
+    network = Network("n", FeatureInput(20), layers, tuple("abcde"), others=others)
+    assert sorted(answer for step in steps_of(network) for answer in step.answers) == [0, 1, 2]
+    x = np.random.default_rng(7).standard_normal((3, 20)).astype(np.float32)
+    model = model_of(network)
+    expected = np.concatenate([each.probabilities for each in run_network(network, model.tensors, x).outputs], axis=1)
+    for per in get_args(Per):
+        given = Session(model, SimulatedBackend("trn2"), "float32", 2, LaunchOptions(per)).run(x).probabilities
+        np.testing.assert_allclose(given, expected[:, : given.shape[1]], atol=1e-5)
 
 
 def test_weights_have_the_dtype_and_biases_are_float32() -> None:
-    network = of_image(conv("a"), conv("b", groups=C), Affine("c", (C,)))
-    steps = plan_layers(model_of(network), DTYPES["bfloat16"])
-    dtypes = [[operand.dtype for operand in step.operands] for step in steps]
-    assert dtypes == [[ml_dtypes.bfloat16, np.float32]] * 2 + [[np.float32] * 2]
+    steps = steps_of(of_image(conv("a"), conv("b", groups=C)), "bfloat16")
+    dtypes = [[operand.dtype for operand in step.operands] for step in steps if isinstance(step, KernelStep)]
+    assert dtypes == [[ml_dtypes.bfloat16, np.float32]] * 2
+
+
+def test_forms_are_the_quickest_or_the_direct_one() -> None:
+    for forms, form in (((), "direct"), ((Form.PAIRS,), "quickest")):
+        (step,) = steps_of(of_image(conv("a")), forms=forms)
+        assert isinstance(step, KernelStep) and step.parameters["form"] == form
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_program_of_a_layer_is_planned_for_each_batch(batch: int) -> None:
+    (step,) = steps_of(of_image(GroupNorm("a", C, 3)))
+    assert isinstance(step, ProgramStep) and (step.kernel, step.name) == ("group_norm", "a.group_norm")
+    x = np.random.default_rng(7).standard_normal((batch, C, H, W)).astype(np.float32)
+    backend = SimulatedBackend("trn2")
+    result = step.launch(backend, [x])
+    assert result.outputs[0].shape == (batch, C, H, W)
+    assert step.time(backend, batch, DTYPES["float32"]).time.latency_us == result.time.latency_us > 0
 
 
 @st.composite

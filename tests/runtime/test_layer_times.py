@@ -24,10 +24,10 @@ def timed(batch: int) -> Run:
     return run
 
 
-@pytest.mark.parametrize(("batch", "least"), [(1, 5), (200, 10)])
-def test_layers_come_one_after_another_and_fill_the_launch(batch: int, least: int) -> None:
+@pytest.mark.parametrize("batch", [1, 200])
+def test_layers_come_one_after_another_and_fill_the_launch(batch: int) -> None:
     run = timed(batch)
-    assert run.parts is not None and len(run.parts.spans) >= least
+    assert run.parts is not None and len(run.parts.spans) >= len(NAMES)
     assert [name for name, _, _ in run.parts.spans] == NAMES * (len(run.parts.spans) // len(NAMES))
     edges = [time for _, start, end in run.parts.spans for time in (start, end)]
     assert edges[0] == 0 and edges[-1] == run.prediction.makespan

@@ -25,7 +25,7 @@ from trninfer.models.layers import (
     Softmax,
 )
 from trninfer.models.network import Network
-from trninfer.models.outputs import Output
+from trninfer.models.outputs import NamedOutput, Output
 
 KINDS = [
     "combine",
@@ -311,3 +311,62 @@ def _of_kind(kind: str, name: str, channels: int, inputs: tuple[str, ...]) -> li
         Concat(f"{name} all", inputs=(f"{name} left", f"{name} conv")),
         ChannelShuffle(name, 2),
     ]
+
+
+def ending_in_dense(shape: tuple[int, int, int], layers: list[Layer]) -> Network:
+    """Those layers and a dense one after them."""
+    given: dict[str, Shape] = {"input": shape}
+    before = "input"
+    for layer in layers:
+        given[layer.name] = layer.output_shape(*[given[name] for name in layer.inputs or (before,)])
+        before = layer.name
+    dense = Dense("dense", int(np.prod(given[before])), 5)
+    return Network("n", picture(*shape), (*layers, Flatten("flat"), dense), labels(5))
+
+
+@st.composite
+def two_of_few_channels(draw: st.DrawFn) -> Network:
+    """Two convolutions of few channels, of any size, movement and padding that leave something."""
+    shape = (draw(st.integers(1, 4)), draw(st.sampled_from([1, 2, 7, 18, 33])), draw(st.sampled_from([1, 3, 16, 31])))
+    layers: list[Layer] = []
+    before = shape
+    for number in range(2):
+        layer = Conv2d(
+            f"l{number}",
+            before[0],
+            draw(st.sampled_from([3, 8, 32, 33, 48])),
+            draw(st.tuples(st.integers(1, 5), st.integers(1, 5))),
+            draw(st.tuples(*[st.integers(0, 3)] * 4)),
+            draw(st.sampled_from([1, 2])),
+            "relu",
+            stride=draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+            dilation=draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
+        )
+        try:
+            before = layer.output_shape(before)  # type: ignore[assignment]
+        except ValueError:
+            continue
+        layers.append(layer)
+    if not layers:
+        layers = [Conv2d("l", shape[0], 3, (1, 1))]
+    return ending_in_dense(shape, layers)
+
+
+@st.composite
+def with_outputs(draw: st.DrawFn, networks: st.SearchStrategy[Network]) -> Network:
+    """Networks that return the values of up to two other layers too."""
+    network = draw(networks)
+    shapes = network.shapes()
+    inner = [layer.name for layer in network.layers[:-1] if not isinstance(layer, Softmax)]
+    chosen = draw(st.sets(st.sampled_from(inner), max_size=2)) if inner else set()
+    layers: list[Layer] = []
+    others: list[NamedOutput] = []
+    for layer in network.layers:
+        layers.append(layer)
+        if layer.name in chosen:
+            name = layer.name
+            if len(shapes[name]) > 1 or draw(st.booleans()):
+                name = f"{layer.name} flat"
+                layers.append(Flatten(name, inputs=(layer.name,)))
+            others.append(NamedOutput(name, name, (int(np.prod(shapes[layer.name])),), Output("values")))
+    return Network(network.name, network.input, tuple(layers), network.labels, network.output, tuple(others))

@@ -1,4 +1,4 @@
-"""Which form a convolution takes, that it is the quickest, and how large the errors of each are."""
+"""Which form a convolution takes where nobody has chosen one, and how large the errors of each are."""
 
 from typing import Any
 
@@ -25,10 +25,20 @@ def latency(dtype: Any, cin: int, cout: int, side: int, form: str, target: str =
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize(("cin", "cout", "side"), [(64, 64, 56), (128, 128, 28), (256, 256, 28), (256, 128, 64)])
+@pytest.mark.parametrize(
+    ("cin", "cout", "side"),
+    [(64, 64, 56), (128, 128, 14), (128, 128, 28), (256, 256, 28), (256, 128, 64), (512, 512, 14)],
+)
 def test_the_quickest_is_quick(dtype: Any, cin: int, cout: int, side: int, target: str) -> None:
-    best = min(latency(dtype, cin, cout, side, form, target) for form in ("direct", "pairs", "squares"))
-    assert latency(dtype, cin, cout, side, "quickest", target) <= 1.1 * best
+    """The kernel's rule by shapes is nowhere slower than the direct form, and hardly than the best."""
+    direct, *others = (latency(dtype, cin, cout, side, form, target) for form in ("direct", "pairs", "squares"))
+    assert latency(dtype, cin, cout, side, "quickest", target) <= min(direct, 1.15 * min(others))
+
+
+def test_filters_that_do_not_fit_in_one_form_take_the_next() -> None:
+    """Combined by squares, 512 x 512 filters are 128 KiB of a partition; by pairs they are 96."""
+    assert latency(np.float32, 512, 512, 28, "squares") == float("inf")
+    assert latency(np.float32, 512, 512, 28, "quickest") == latency(np.float32, 512, 512, 28, "pairs")
 
 
 @pytest.mark.parametrize(("dtype", "form"), [(np.float32, "squares"), (np.float16, "pairs"), (BFLOAT16, "pairs")])
@@ -46,7 +56,7 @@ def test_other_filters_and_few_channels_are_direct() -> None:
 
 def test_a_form_that_there_is_not_is_refused() -> None:
     zeros = np.zeros((1, 4, 5, 5), np.float32), np.zeros((2, 4, 3, 3), np.float32), np.zeros(2, np.float32)
-    with pytest.raises(AssertionError, match="form must be quickest, direct, pairs or squares, came cubes"):
+    with pytest.raises(AssertionError, match="form must be one of quickest, direct, pairs, squares, came cubes"):
         convolve(*zeros, form="cubes")
 
 

@@ -111,8 +111,8 @@ def test_a_network_and_its_weights_stay_on_the_device(chip, notes, tmp_path, ins
     asked.clear()
     np.testing.assert_allclose(session.run(x).probabilities, golden, atol=1e-5)
     written = [size for operation, size in asked if operation in ("put", "write")]
-    batch = x[:2].nbytes  # with zeros around, as the plan may want them
-    assert len(written) == 3 and all(batch <= size < 2 * batch for size in written), "batches, and nothing else"
+    batch = x[:2].nbytes  # filled up to four, with zeros around, as the plan may want them
+    assert len(written) == 3 and all(batch <= size < 3 * batch for size in written), "batches, and nothing else"
     assert sum(operation == "read" for operation, _ in asked) == 3 * 2  # scores and classes
 
 
@@ -136,9 +136,8 @@ def test_times_on_the_device(chip, notes, tmp_path) -> None:
     assert (timed.device_us, timed.device_us_p99) == (pytest.approx(17.0), None)  # as the profile says
     assert timed.device_by == "torch.profiler"
     chip.setenv("STAND_IN_PROFILER", "refuse")
-    for _ in range(2):  # the second finds in TorchNeuron's cache what the first left there
-        timed = make(notes, tmp_path, device_times=True).launch(kernels.transpose, matrix(5, 7)).time
-        assert timed.device_us == pytest.approx(16.0) and timed.device_by == "neuron-explorer capture"
+    timed = make(notes, tmp_path, device_times=True).launch(kernels.transpose, matrix(5, 7)).time
+    assert timed.device_us == pytest.approx(16.0) and timed.device_by == "neuron-explorer capture"
 
 
 @pytest.mark.parametrize(

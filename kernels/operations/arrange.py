@@ -1,0 +1,70 @@
+"""Operations of a launch that compute nothing: padding, rows and columns that take turns, numbers in another order."""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..arrangement import permute_images
+from ..program import Interleave, Pad, Rearrange
+from ..tiling.packing import tile_sizes
+from ..tiling.tiles import PARTITIONS
+from ..tiling.windows import Span, fill_border
+from .load import load_tiles
+from .value import store_value, value_in_hbm
+
+ENGINES = (nisa.engine.vector, nisa.engine.gpsimd)  # that share copies
+
+
+def pad(launch, number, operation: Pad, operands):
+    """Write a number around a value."""
+    (value,) = operands
+    room = launch.room_of(operation, value.heights)
+    top, left, bottom, right = operation.padding
+    above, before = max(0, -top), max(0, -left)
+    rows = value.rows - above - max(0, -bottom)
+    columns = value.columns - before - max(0, -right)
+    for t in range(len(value.tiles)):
+        result = room.inside(t)
+        across = Span(0, operation.columns, max(0, left), max(0, right))
+        fill_border(result, Span(0, operation.rows, max(0, top), max(0, bottom)), across, operation.value)
+        nisa.tensor_copy(
+            dst=result[:, :, max(0, top) : max(0, top) + rows, max(0, left) : max(0, left) + columns],
+            src=value.inside(t)[:, :, above : above + rows, before : before + columns],
+            engine=ENGINES[t % 2],
+        )
+    return room
+
+
+def interleave(launch, number, operation: Interleave, operands):
+    """Copy values to every so many rows and columns."""
+    room = launch.room_of(operation, operands[0].heights)
+    down, across = operation.step
+    for phase, value in enumerate(operands):
+        row, column = divmod(phase, across)
+        for t in range(len(value.tiles)):
+            target = room.inside(t)[:, :, row : operation.rows : down, column : operation.columns : across]
+            nisa.tensor_copy(dst=target, src=value.inside(t), engine=ENGINES[phase % 2])
+    return room
+
+
+def rearrange(launch, number, operation: Rearrange, operands):
+    """Bring the numbers of each image into another order, by way of HBM."""
+    (value,) = operands
+    stored = value.hbm
+    if stored is None:
+        lanes = value.packed * value.channels
+        stored = nl.ndarray((value.images, lanes, value.rows, value.columns), dtype=launch.dtype, buffer=nl.private_hbm)
+        store_value(value, stored)
+    images = value.images * value.packed
+    numbers = operation.channels * operation.rows * operation.columns
+    turned = stored.reshape((images, numbers))
+    if operation.order != tuple(range(len(operation.order))):
+        flat = turned
+        turned = nl.ndarray((images, numbers), dtype=launch.dtype, buffer=nl.private_hbm)
+        permute_images(turned, flat, operation.split, operation.order)
+    lanes = operation.packed * operation.channels
+    seen = value_in_hbm(
+        turned.reshape((value.images, lanes, operation.rows, operation.columns)), operation.packed, value.pictures
+    )
+    room = launch.room_of(operation, tile_sizes(lanes, PARTITIONS))
+    load_tiles(room, seen)
+    return room

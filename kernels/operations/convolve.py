@@ -1,0 +1,165 @@
+"""A convolution of a launch: from SBUF or HBM to SBUF or HBM.
+
+for group of rows or images:
+    for tile of outputs:                    # up to 128 channels of some of the packed images
+        result = a part of the room, or a tile on its way to HBM
+        convolve_tile(result, weights, inputs)
+copy the result down the partitions, if the next operation reads copies
+"""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
+from ..convolution.plan import plan_groups
+from ..convolution.problem import Block, Problem
+from ..convolution.resident import plan_resident
+from ..convolution.sums import convolve_tile
+from ..program import Convolution, Place, RowGroups
+from ..tiling.packing import ceil_div, tile_sizes
+from ..tiling.tiles import PARTITIONS, itemsize
+from ..tiling.warm_up import warm_bank
+from .launch import stream_of
+from .load import load
+from .row_groups import blank_rows, blank_tile
+from .value import copy_down
+
+
+def problem_of(operation, value, *, outputs, output, **fields):
+    """Return the problem of an operation on a value: so many `outputs` of (rows, columns) before pooling."""
+    return Problem(
+        batch=value.images,
+        in_channels=value.channels * value.packed,
+        height=value.rows,
+        width=value.columns,
+        out_channels=outputs,
+        kernel=operation.kernel,
+        taps=operation.taps,
+        activation=operation.activation.name,
+        parameters=operation.activation.parameters,
+        out_rows=output[0],
+        out_columns=output[1],
+        packed=True,
+        from_host=True,
+        **fields,
+    )
+
+
+def plan_convolution(operation: Convolution, value, item_bytes):
+    """Return how a convolution is cut up."""
+    order = operation.output_order(value.packed)
+    pool_size = operation.pool_size
+    problem = problem_of(
+        operation,
+        value,
+        outputs=sum(order.tile_sizes(PARTITIONS)),
+        output=(operation.rows * pool_size // order.rows, operation.columns * pool_size),
+        stride=operation.stride,
+        dilation=operation.dilation,
+        padding=operation.padding,
+        pool_size=pool_size,
+        item_bytes=item_bytes,
+        form=operation.form,
+    )
+    block = min(PARTITIONS, operation.channels * operation.packed)
+    if value.hbm is not None and operation.group_bytes > 0:
+        return plan_groups(problem, block, operation.group_bytes)
+    return plan_resident(
+        problem,
+        block,
+        value.heights,
+        keeps_rows=value.hbm is None,
+        combined_bytes=operation.group_bytes,
+        by_rows=order.rows > 1,
+    )
+
+
+def convolve(launch, number, operation: Convolution, operands):
+    """Run a convolution, the addend of its sums being its second operand if there are two."""
+    value = operands[0]
+    plan = plan_convolution(operation, value, itemsize(launch.dtype))
+    weights = launch.weights_of(operation, value, plan)
+    out_tiles = plan.weights.out_tiles
+    is_starting = launch.is_starting
+    warm = warm_bank(out_tiles[0].size, nl.tile_size.psum_bank_fmax, 2) if is_starting else None
+    weights.of_tile(0, early=is_starting)
+    inputs = _inputs(operation, value, plan)
+    launch.load_constants()
+    room = launch.room_of(operation, tile_sizes(operation.channels * operation.packed, PARTITIONS))
+    order = operation.output_order(value.packed)
+    place = operation.into or Place(room=number)
+    for index, group in enumerate(plan.groups):
+        for out_tile in out_tiles:
+            look_ahead(inputs, index, out_tile.index, len(out_tiles))
+            phase, row, part = order.position(out_tile.index, PARTITIONS)
+            first = group.image * order.phases + phase
+            filled = _filled(group, ceil_div(room.images - first, order.phases))
+            if filled is None:  # none of its pictures is there
+                continue
+            images = slice(first, first + (filled.images - 1) * order.phases + 1, order.phases)
+            own = Place(place.room, (row, 0), (order.rows, 1))
+            target = Place(
+                place.room,
+                (place.first[0] + place.step[0] * row, place.first[1]),
+                (place.step[0] * order.rows, place.step[1]),
+            )
+            lanes = slice(part * PARTITIONS, part * PARTITIONS + out_tile.size)
+            if room.hbm is None:
+                whole = room.inside(part)[0 : out_tile.size]
+                result = _window(whole, images, target, filled, operation.pool_size)
+            else:
+                hbm = _window(room.hbm[:, lanes].permute((1, 0, 2, 3)), images, target, filled, operation.pool_size)
+                rows = hbm.shape[2]
+                result = nl.ndarray(hbm.shape, dtype=launch.dtype, buffer=nl.sbuf, name=launch.label(operation))
+            added = None
+            if len(operands) > 1:
+                added = _window(operands[1].inside(part)[0 : out_tile.size], images, own, filled, 1)
+            reads = weights.reads[out_tile.index]
+            stream = stream_of(weights, plan, out_tile.index)
+            bias = launch.constants(out_tile.size, operation.bias + part)
+            convolve_tile(result, inputs.tiles[reads.start : reads.stop], stream, 0, bias, filled, added, None, warm)
+            warm = None
+            if room.hbm is not None:
+                blank_tile(_blanked(operation, filled), result, operation.channels // operation.row_groups.count, rows)
+                nisa.dma_copy(dst=hbm, src=result)
+        advance(inputs, index)
+    blank_rows(operation.row_groups, room)
+    copy_down(operation.copies, room)
+    return room
+
+
+def _inputs(operation, value, plan):
+    """Return what a convolution reads, as the groups of its plan."""
+    resident = [value.inside(t, operation.padding) for t in range(len(value.tiles))]
+    inputs = open_inputs(value.hbm, plan, resident)
+    if value.hbm is not None and operation.group_bytes == 0:
+        inputs.tiles = load(value.hbm, plan)
+        return inputs
+    for t in range(len(plan.channel_tiles)):
+        load_first(inputs, t)
+    start_inputs(inputs, zeroed_inputs(value.hbm, plan))
+    return inputs
+
+
+def _blanked(operation, group):
+    """Return the rows that are not of the image, of a group of outputs alone."""
+    groups = operation.row_groups
+    is_first, is_last = group.row == 0, group.row + group.rows == operation.rows * operation.pool_size
+    return RowGroups(groups.count, groups.above if is_first else 0, groups.below if is_last else 0)
+
+
+def _filled(group, images):
+    """Return a group with at most so many images; None where that is none."""
+    if images < 1:
+        return None
+    return Block(group.image, min(group.images, images), group.row, group.rows, group.column, group.columns)
+
+
+def _window(tile, images, place, group, pool_size):
+    """Return a group's images, rows and columns, pooled, at a place of [channels, images, rows, columns]."""
+    (row, column), (row_step, column_step) = place.first, place.step
+    rows, columns = group.rows // pool_size, group.columns // pool_size
+    top = row + group.row // pool_size * row_step
+    left = column + group.column // pool_size * column_step
+    of_rows = tile[:, images, top : top + (rows - 1) * row_step + 1 : row_step]
+    return of_rows[:, :, :, left : left + (columns - 1) * column_step + 1 : column_step]

@@ -1,0 +1,76 @@
+"""Operations of a launch that compute each element by itself: sums, products, scales, slopes and activations."""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..activation_functions import activate, slope_below_zero
+from ..elementwise import combine_column, combine_tiles, scale_and_shift_tiles
+from ..program import Affine, Combine, Slope
+
+MANY_PIXELS = 96  # of an image, from which an instruction for each, a number a partition, is quicker than of tensors
+
+
+def combine(launch, number, operation: Combine, operands):
+    """Combine two values; the second may have one number for each channel of each image."""
+    first, second = operands
+    room = launch.room_of(operation, first.heights)
+    for t in range(len(first.tiles)):
+        _combine_tile(operation, room.inside(t), first.inside(t), second.inside(t))
+    return room
+
+
+def scale_and_shift(launch, number, operation: Affine, operands):
+    """Scale and shift a value, and apply an activation."""
+    (value,) = operands
+    room = launch.room_of(operation, value.heights)
+    name, parameters = operation.activation.name, operation.activation.parameters
+    for t in range(len(value.tiles)):
+        result, data = room.inside(t), value.inside(t)
+        scale, shift = (_numbers(launch, operation, 2 * t + n, data) for n in range(2))
+        if operation.by_element:
+            scale_and_shift_tiles(result, data, _on_all(scale, data), _on_all(shift, data), name, parameters)
+        else:
+            activate(result, data, name, parameters, bias=shift, scale=scale)
+    return room
+
+
+def slope(launch, number, operation: Slope, operands):
+    """Multiply the numbers below zero by their slopes."""
+    (value,) = operands
+    room = launch.room_of(operation, value.heights)
+    for t in range(len(value.tiles)):
+        data = value.inside(t)
+        slope_below_zero(room.inside(t), data, _on_all(_numbers(launch, operation, t, data), data))
+    return room
+
+
+def _numbers(launch, operation, index, data):
+    """Return the numbers of a tile: a column [P, 1], or [P, elements of an image] where each has its own."""
+    each = data.shape[2] * data.shape[3] if operation.by_element else 1
+    return launch.constants(data.shape[0], operation.constants + index * each, each)
+
+
+def _on_all(numbers, data):
+    """Return numbers of a tile for all its images and, where they are a column, pixels."""
+    _, images, rows, columns = data.shape
+    if numbers.shape[1] == 1:
+        return numbers.expand_dim(2).expand_dim(3).broadcast(1, images).broadcast(2, rows).broadcast(3, columns)
+    return numbers.reshape_dim(1, (1, rows, columns)).broadcast(1, images)
+
+
+def _combine_tile(operation, result, a, b):
+    """result = activation(a arithmetic b)."""
+    name, arithmetic = operation.activation.name, operation.arithmetic
+    exact = name in ("identity", "relu")  # relu of a rounded number is the rounded relu
+    total = result if exact else nl.ndarray(result.shape, dtype=nl.float32, buffer=nl.sbuf)
+    if b.shape == a.shape:
+        combine_tiles(total, a, b, arithmetic)
+    elif a.shape[2] * a.shape[3] < MANY_PIXELS:
+        combine_tiles(total, a, b.broadcast(2, a.shape[2]).broadcast(3, a.shape[3]), arithmetic)
+    else:
+        columns = nl.ndarray((b.shape[0], b.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=columns, src=b[:, :, 0, 0], engine=nisa.engine.vector)
+        for i in range(a.shape[1]):
+            combine_column(total[:, i : i + 1], a[:, i : i + 1], columns[:, i : i + 1], arithmetic)
+    if not operation.activation.is_identity:
+        activate(result, total, name, operation.activation.parameters)

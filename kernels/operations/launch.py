@@ -1,0 +1,235 @@
+"""A program while it runs: its values, its constants, and the weights on their way into SBUF.
+
+A load of weights comes just before its first matmul in the program; it starts as early as SBUF has room for it, so that
+weights stream in behind the operations before. Weights that stay are loaded once a stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..convolution.forms import matrices
+from ..convolution.plan import rows_of_taps
+from ..convolution.weights import WeightStream
+from ..program import LAUNCH_INPUT, Convolution, Memory, Program, Scores
+from ..tiling.packing import round_up
+from ..tiling.tiles import load_early
+from .value import Value, join, make_room, value_in_hbm
+from .weight_loads import WeightLoad, tiles_read, weight_loads
+
+
+@dataclass
+class LoadedWeights:
+    """The weights of one operation, as far as they are loaded.
+
+    `units`: by output tile and input tile, [partitions, matrices, channels]. `next_load` and `offset` are of the load
+    that comes next.
+    """
+
+    w: nl.NkiTensor  # in HBM, flat
+    matrices: int
+    reads: list[range]
+    loads: list[WeightLoad]
+    units: list[dict[int, nl.NkiTensor]]
+    offset: int
+    next_load: int = 0
+
+    def of_tile(self, tile, early=False):
+        """Return the units of an output tile, in the order of the input tiles that it reads.
+
+        `early`: they are the first of a launch.
+        """
+        while self.next_load < len(self.loads) and self.loads[self.next_load].out_tile <= tile:
+            load = self.loads[self.next_load]
+            run = nl.ndarray((load.rows, load.elements), dtype=self.w.dtype, buffer=nl.sbuf)
+            source = self.w[self.offset : self.offset + load.rows * load.elements].reshape(run.shape)
+            if early:
+                load_early(run, source)
+            else:
+                nisa.dma_copy(dst=run, src=source)
+            for unit in load.units:
+                elements = run[:, unit.first : unit.first + unit.elements]
+                shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))
+                self.units[unit.out_tile][unit.in_tile] = shaped
+            self.next_load += 1
+            self.offset += load.rows * load.elements
+        return [self.units[tile][t] for t in self.reads[tile]]
+
+
+class Launch:
+    """A program while it runs: `outputs` in HBM, and the values of the pass at work."""
+
+    def __init__(self, inputs, weights, constants, program: Program) -> None:
+        self.program = program
+        self.weights = weights
+        self.dtype = inputs[0].dtype
+        self.outputs: list[nl.NkiTensor] = []
+        self._constants_in_hbm = constants
+        self._constants: Any = None
+        self._staying: dict[int, LoadedWeights] = {}
+        self._kept: dict[int, Value] = {}  # rooms of the whole batch, and the scores and classes of the last layer
+        self._inputs = [self._seen(x) for x in inputs]
+        self._scores: dict[int, tuple[nl.NkiTensor, nl.NkiTensor]] = {}
+        self._values: dict[int, Value] = {}
+        self._first = self._end = self._pass = self._named = 0
+        for number, operation in enumerate(program.operations):
+            self._open_output(number, operation)
+
+    @property
+    def images(self) -> int:
+        """Images of the input along the free axis."""
+        return self._inputs[0].images
+
+    @property
+    def is_starting(self) -> bool:
+        """True until the first constants are asked for."""
+        return self._constants is None
+
+    @property
+    def is_first_pass(self) -> bool:
+        """True in the first pass of a stage."""
+        return self._pass == 0
+
+    def begin_pass(self, first, end, number):
+        """Go on to the images [first, end) of the input, pass `number` of a stage; what was kept for passes goes."""
+        self._first, self._end, self._pass = first, end, number
+        self._values = {number: self._of_pass(value) for number, value in self._kept.items()}
+        for number, value in enumerate(self._inputs):
+            self._values[LAUNCH_INPUT - number] = value.of_images(first, end)
+        if number == 0:
+            self._staying = {}
+
+    def label(self, operation):
+        """Return a name for a tensor, no other's, by which timelines know that it is what an operation computes."""
+        self._named += 1
+        return f"layer/{self._pass}/{self._named}/{operation.name}"
+
+    def load_constants(self):
+        """Load all constants by one DMA, unless they are there: behind what the first matmuls wait for."""
+        if self._constants is None:
+            self._constants = nl.ndarray(self._constants_in_hbm.shape, dtype=nl.float32, buffer=nl.sbuf)
+            load_early(self._constants, self._constants_in_hbm)
+
+    def constants(self, rows, first, count=1):
+        """Return columns of the constants, float32 [rows, count]."""
+        self.load_constants()
+        return self._constants[0:rows, first : first + count]
+
+    def operands(self, operation):
+        """Return what an operation reads."""
+        windows = operation.windows or tuple((None,) * len(parts) for parts in operation.sources)
+        return [
+            join([self._part(part, window) for part, window in zip(parts, own, strict=True)])
+            for parts, own in zip(operation.sources, windows, strict=True)
+        ]
+
+    def _part(self, part, window):
+        value = self._values[part]
+        return value if window is None else value.of_rows(*window)
+
+    def keep(self, number, value):
+        """Let later operations read the value of operation `number`."""
+        self._values[number] = value
+
+    def pictures(self):
+        """Return the pictures of the pass."""
+        return self._values[LAUNCH_INPUT].pictures
+
+    def open_room(self, number, room):
+        """Return a room for the images of the pass: of its own, or its part of one for the whole batch."""
+        if room.memory is Memory.OUTPUT:
+            return self._of_pass(self._kept[number])
+        if not room.whole_batch:
+            return self._new_room(room, self.pictures())
+        if number not in self._kept:
+            self._kept[number] = self._new_room(room, self.program.pictures)
+        return self._of_pass(self._kept[number])
+
+    def room_of(self, operation, partitions):
+        """Return where an operation writes: the place it is given, or room in SBUF of its own for tiles of so many
+        `partitions`."""
+        if operation.into is None:
+            return make_room(self, operation, self.pictures(), partitions)
+        room = self._values[operation.into.room]
+        if isinstance(operation, Convolution):
+            return room
+        first = operation.into.first[0]
+        return room.of_rows(first, first + operation.rows)
+
+    def answers(self, number, operation):
+        """Return (scores, classes) of the pass's pictures in HBM, of `Scores`."""
+        scores, classes = self._scores[number]
+        first = self._first * self.program.packed
+        end = min(scores.shape[0], self._end * self.program.packed)
+        return scores[first:end], classes[first:end]
+
+    def weights_of(self, operation, value, plan):
+        """Return the weights of an operation: those of an earlier one where they stay."""
+        found = self._staying.get(operation.weights.offset)
+        if found is not None:
+            return found
+        rows = [rows_of_taps(plan, 0, operation.taps.count)] if operation.taps.count > 1 else value.heights
+        groups = getattr(operation, "groups", 1)
+        channels = (value.channels, operation.channels)
+        out_tiles = plan.weights.out_tiles
+        reads = [tiles_read(rows, channels, groups, (tile.start, tile.end)) for tile in out_tiles]
+        count = matrices(plan.form, len(plan.steps))
+        columns = [tile.size for tile in out_tiles]
+        opened = LoadedWeights(
+            w=self.weights,
+            matrices=count,
+            reads=reads,
+            loads=weight_loads(rows, columns, reads, count, plan.problem.item_bytes),
+            units=[{} for _ in out_tiles],
+            offset=operation.weights.offset,
+        )
+        if operation.weights.stay:
+            self._staying[operation.weights.offset] = opened
+        return opened
+
+    def _seen(self, x):
+        """Return an input [images, C, H, W] as a value; the launch before may have left more images than are read."""
+        packed, pictures = self.program.packed, self.program.pictures
+        given, channels, rows, columns = x.shape
+        images = round_up(pictures, packed)
+        assert given >= images, (
+            f"network: {pictures} pictures, {packed} of them packed, are {images} images, got {given}"
+        )
+        return value_in_hbm(x[:images].reshape((images // packed, packed * channels, rows, columns)), packed, pictures)
+
+    def _open_output(self, number, operation):
+        given = round_up(self.program.pictures, operation.packed)
+        if isinstance(operation, Scores):
+            scores = nl.ndarray((given, operation.channels), dtype=self.dtype, buffer=nl.shared_hbm)
+            classes = nl.ndarray((given,), dtype=nl.int32, buffer=nl.shared_hbm)
+            self._scores[number] = scores, classes
+            self.outputs += [scores, classes]
+        elif getattr(operation, "memory", None) is Memory.OUTPUT:
+            out = nl.ndarray((given, *operation.shape), dtype=self.dtype, buffer=nl.shared_hbm)
+            lanes = (given // operation.packed, operation.packed * operation.channels, *operation.shape[1:])
+            self._kept[number] = value_in_hbm(out.reshape(lanes), operation.packed, self.program.pictures)
+            self.outputs.append(out)
+
+    def _new_room(self, room, pictures):
+        if room.memory is Memory.SBUF:
+            return make_room(self, room, pictures, room.heights)
+        lanes = room.packed * room.channels
+        images = round_up(pictures, room.packed) // room.packed
+        hbm = nl.ndarray((images, lanes, room.rows, room.columns), dtype=self.dtype, buffer=nl.private_hbm)
+        return value_in_hbm(hbm, room.packed, pictures)
+
+    def _of_pass(self, value):
+        apart = self.program.packed // value.packed
+        return value.of_images(self._first * apart, min(self._end * apart, value.images))
+
+
+def stream_of(weights, plan, tile):
+    """Return the units of an output tile as `convolve_tile` takes them: a stream of that tile alone."""
+    units = weights.of_tile(tile)
+    reads = weights.reads[tile]
+    own = replace(plan, channel_tiles=plan.channel_tiles[reads.start : reads.stop])
+    return WeightStream(weights.w, own, 0, len(units), [], units)

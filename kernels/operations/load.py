@@ -1,0 +1,117 @@
+"""The input of a launch on its way into SBUF, and values on their way out."""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..convolution.input import load_input
+from ..program import Load, Store, TapsLoad
+from ..tiling.packing import ceil_div
+from ..tiling.tiles import PARTITIONS, evict, itemsize, load_early, load_rows, tiles, transposed_dtype
+from .value import Value, store_value
+
+FEW_ROWS = 16  # rows of features up to which a descriptor for each number costs less than transposing them
+
+
+def load(seen, plan):
+    """Return the input [images, channels, rows, columns] in HBM as the tiles that matmuls read."""
+    images, features, rows, columns = seen.shape
+    kernel = plan.problem.kernel
+    only = rows * columns * kernel[0] * kernel[1] == 1 and max(plan.problem.padding) == 0
+    if images > FEW_ROWS and only:
+        return _load_features(seen.reshape((images, features)))
+    return load_input(seen, plan)
+
+
+def load_plain(launch, number, operation: Load, operands):
+    """Load a value as it is."""
+    (value,) = operands
+    room = launch.room_of(operation, value.heights)
+    load_tiles(room, value)
+    return room
+
+
+def load_tiles(room, value):
+    """Load a value in HBM into the tiles of a room."""
+    first = 0
+    for t, size in enumerate(value.heights):
+        nisa.dma_copy(dst=room.inside(t), src=value.hbm[:, first : first + size].permute((1, 0, 2, 3)))
+        first += size
+
+
+def store(launch, number, operation: Store, operands):
+    """Store a value."""
+    (value,) = operands
+    room = launch.room_of(operation, value.heights)
+    store_value(value, room.hbm)
+    return room
+
+
+def load_taps(launch, number, operation: TapsLoad, operands):
+    """Load a small image, which comes with its zeros, as the first convolution reads it: (image, filter column,
+    channel) on the partitions, and below them the same further down by rows, for the filter's rows.
+
+    A DMA a row of the filter: each partition reads a run for each image. In the first pass the matmuls wait for one
+    image alone.
+    """
+    (value,) = operands
+    seen = value.hbm
+    images, channels, rows, columns = seen.shape
+    width, dilation, copies, packed = operation.kernel_columns, operation.dilation, operation.copies, operation.packed
+    early = launch.is_starting
+    lanes = operation.channels * packed
+    tile = nl.ndarray(
+        ((copies.count - 1) * copies.stride + lanes, images, rows * columns), dtype=seen.dtype, buffer=nl.sbuf
+    )
+    if copies.count > 1 and copies.stride > lanes:
+        half = rows * columns // 2
+        nisa.memset(dst=tile[:, :, 0:half], value=0.0, engine=nisa.engine.gpsimd)
+        nisa.memset(dst=tile[:, :, half : rows * columns], value=0.0, engine=nisa.engine.vector)
+    for part in tiles(images, 1 if early else images):
+        for copy in range(copies.count):
+            run = (rows - copy * copies.shift) * columns - (width - 1) * dilation
+            pattern = [
+                [channels // packed * rows * columns, packed],
+                [dilation, width],
+                [rows * columns, channels // packed],
+                [channels * rows * columns, part.size],
+                [1, run],
+            ]
+            target = tile[copy * copies.stride : copy * copies.stride + lanes, part.start : part.end, 0:run]
+            source = seen[part.start : part.end, :, copy * copies.shift : rows].ap(pattern)
+            if early and part.index == 0 and copy % 2 == 1:
+                load_early(target, source)
+            else:
+                nisa.dma_copy(dst=target, src=source)
+    return Value(
+        tiles=(tile.reshape((tile.shape[0], images, rows, columns)),),
+        margins=((0, 0, 0, 0),),
+        hbm=None,
+        images=images,
+        channels=operation.channels,
+        rows=rows,
+        columns=columns,
+        packed=packed,
+        pictures=value.pictures,
+    )
+
+
+def _load_features(seen):
+    """Return rows of features [images, F], transposed on the Tensor Engine: tiles [up to 128 features, images, 1, 1].
+
+    A DMA that put each number on its partition would take a descriptor for every one.
+    """
+    images, features = seen.shape
+    rows = nl.ndarray((PARTITIONS, ceil_div(images, PARTITIONS), features), dtype=seen.dtype, buffer=nl.sbuf)
+    load_rows(rows, seen)
+    dtype = transposed_dtype(seen.dtype)
+    turned = []
+    for part in tiles(features, PARTITIONS):
+        tile = nl.ndarray((part.size, images, 1, 1), dtype=seen.dtype, buffer=nl.sbuf)
+        for filling in tiles(images, nl.tile_size.psum_bank_fmax_bytes // itemsize(dtype)):
+            bank = nl.ndarray((part.size, filling.size), dtype=dtype, buffer=nl.psum)
+            for block in tiles(filling.size, PARTITIONS):
+                data = rows[0 : block.size, filling.start // PARTITIONS + block.index, part.start : part.end]
+                nisa.nc_transpose(dst=bank[:, block.start : block.end], data=data, engine=nisa.engine.tensor)
+            evict(dst=tile[:, filling.start : filling.end, 0, 0], src=bank, turn=filling.index)
+        turned.append(tile)
+    return turned

@@ -1,0 +1,116 @@
+"""Operations of a launch that normalise: each pixel over its channels, or groups of channels over an image.
+
+The images that are packed along the partitions are groups of channels too: each has sums of its own.
+"""
+
+from dataclasses import dataclass
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..group_normalization import group_matrices, group_norm_tiles
+from ..normalization import layer_norm_tiles, local_response_tiles, norm_block, response_bands
+from ..program import GroupNorm, LayerNorm, LocalResponseNorm
+from ..tiling.tiles import PARTITIONS, Tile, even_tiles
+
+
+@dataclass(frozen=True)
+class _Normalized:
+    """A norm of a value: tiles read and written, their places among the channels, and the columns of numbers."""
+
+    sources: list[nl.NkiTensor]
+    targets: list[nl.NkiTensor]
+    parts: list[Tile]
+    scales: list[nl.NkiTensor]
+    shifts: list[nl.NkiTensor]
+    epsilon: nl.NkiTensor
+
+
+def normalize_groups(launch, number, operation: GroupNorm, operands):
+    """Normalise groups of channels over each image."""
+    (value,) = operands
+    room = launch.room_of(operation, value.heights)
+    norm = _open(launch, operation, value, room)
+    each = operation.channels // operation.groups
+    group_norm_tiles(
+        norm.targets,
+        norm.sources,
+        group_matrices(norm.parts, each),
+        each * operation.rows * operation.columns,
+        (norm.scales, norm.shifts, norm.epsilon),
+        in_sbuf=True,
+    )
+    return room
+
+
+def normalize_pixels(launch, number, operation: LayerNorm, operands):
+    """Normalise each pixel over its channels, some pixels of all tiles at a time."""
+    (value,) = operands
+    room = launch.room_of(operation, value.heights)
+    norm = _open(launch, operation, value, room)
+    ones = _ones(value, norm.parts)
+    for results, data in _blocks(norm.targets, norm.sources):
+        layer_norm_tiles(results, data, ones, value.channels, (norm.scales, norm.shifts, norm.epsilon))
+    return room
+
+
+def normalize_responses(launch, number, operation: LocalResponseNorm, operands):
+    """Divide each channel by the response of those around it, some pixels of all tiles at a time."""
+    (value,) = operands
+    room = launch.room_of(operation, value.heights)
+    sizes = value.heights
+    ends = [sum(sizes[: t + 1]) for t in range(len(sizes))]
+    parts = [Tile(t, end - size, size, end) for t, (size, end) in enumerate(zip(sizes, ends))]
+    bands = response_bands(parts, operation.size)
+    targets, sources = ([each.inside(t) for t in range(len(sizes))] for each in (room, value))
+    factor = operation.alpha / operation.size
+    for results, data in _blocks(targets, sources):
+        local_response_tiles(results, data, bands, factor, operation.beta, operation.bias)
+    return room
+
+
+def _blocks(targets, sources):
+    """Yield some pixels of all tiles at a time, of two values."""
+    _, images, rows, columns = sources[0].shape
+    most = norm_block(len(sources))
+    for across in even_tiles(columns, most):
+        for down in even_tiles(rows, max(1, most // across.size)):
+            for some in even_tiles(images, max(1, most // (down.size * across.size))):
+                yield tuple([_block(tile, some, down, across) for tile in tiles] for tiles in (targets, sources))
+
+
+def _open(launch, operation, value, room):
+    sizes = value.heights
+    ends = [sum(sizes[: t + 1]) for t in range(len(sizes))]
+    epsilon = nl.ndarray((PARTITIONS, 1), dtype=nl.float32, buffer=nl.sbuf)
+    columns = [operation.constants + 2 * t for t in range(len(sizes))]
+    norm = _Normalized(
+        sources=[value.inside(t) for t in range(len(sizes))],
+        targets=[room.inside(t) for t in range(len(sizes))],
+        parts=[Tile(t, end - size, size, end) for t, (size, end) in enumerate(zip(sizes, ends))],
+        scales=[launch.constants(size, column) for size, column in zip(sizes, columns)],
+        shifts=[launch.constants(size, column + 1) for size, column in zip(sizes, columns)],
+        epsilon=epsilon,
+    )
+    nisa.memset(dst=epsilon, value=operation.epsilon, engine=nisa.engine.gpsimd)
+    return norm
+
+
+def _ones(value, parts):
+    """Return the matrices of `layer_norm_tiles`."""
+    same = group_matrices(parts, value.channels)[0][0][1] if len(parts) == 1 else None
+    ones = []
+    for dtype in (value.tiles[0].dtype, nl.float32):
+        size = PARTITIONS if same is None else parts[0].size
+        matrix = nl.ndarray((size, size), dtype=dtype, buffer=nl.sbuf)
+        if same is None:
+            nisa.memset(dst=matrix, value=1.0, engine=nisa.engine.gpsimd)
+        else:
+            nisa.tensor_copy(dst=matrix, src=same, engine=nisa.engine.gpsimd)
+        ones.append(matrix)
+    return ones
+
+
+def _block(tile, images, rows, columns):
+    part = tile[:, images.start : images.end, rows.start : rows.end]
+    return part[:, :, :, columns.start : columns.end]

@@ -1,0 +1,58 @@
+"""Pools of a launch, from SBUF to SBUF, some rows at a time."""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..pooling import average_pool_tile, lowest, max_pool_tile, pool_band
+from ..program import AveragePool, MaxPool
+from ..tiling.tiles import even_tiles
+from ..tiling.windows import fill_border, input_span, make_sweep, whole
+
+
+def pool_maxima(launch, number, operation: MaxPool, operands):
+    """Take the maxima of windows."""
+    fill = lowest(launch.dtype)
+
+    def fold(target, data, rows, columns, band):
+        max_pool_tile(target, data, rows, columns, band)
+
+    return _pool(launch, operation, operands[0], fill, fold)
+
+
+def pool_means(launch, number, operation: AveragePool, operands):
+    """Take the means of windows."""
+
+    def fold(target, data, rows, columns, band):
+        average_pool_tile(target, data, rows, columns, band, operation.count_include_pad)
+
+    return _pool(launch, operation, operands[0], 0.0, fold)
+
+
+def _pool(launch, operation, value, fill, fold):
+    room = launch.room_of(operation, value.heights)
+    top, left, bottom, right = operation.padding
+    kernel, stride, dilation = operation.kernel, operation.stride, operation.dilation
+    rows = make_sweep("rows", value.rows, kernel[0], stride[0], dilation[0], (top, bottom), operation.ceil_mode)
+    sides = (left, right)
+    columns = make_sweep("columns", value.columns, kernel[1], stride[1], dilation[1], sides, operation.ceil_mode)
+    across = input_span(columns, whole(columns.outputs), whole(columns.size))
+    end = across.size - across.head - across.tail
+    for t in range(len(value.tiles)):
+        result, data = room.inside(t), value.inside(t)
+        for band in even_tiles(rows.outputs, pool_band(data.shape[1] * across.size, rows.reach, rows.stride)):
+            down = input_span(rows, band, whole(rows.size))
+            first = down.start + down.head
+            part = data[:, :, first : down.start + down.size - down.tail, 0:end]
+            if down.head + down.tail + across.head + across.tail > 0:
+                part = _padded(part, down, across, fill)
+            fold(result[:, :, band.start : band.end], part, rows, columns, band)
+    return room
+
+
+def _padded(data, rows, columns, fill):
+    """Return a copy of [partitions, images, rows, columns] with the padding that two spans have around it."""
+    copy = nl.ndarray((*data.shape[:2], rows.size, columns.size), dtype=data.dtype, buffer=nl.sbuf)
+    fill_border(copy, rows, columns, fill)
+    bottom, right = rows.size - rows.tail, columns.size - columns.tail
+    nisa.tensor_copy(dst=copy[:, :, rows.head : bottom, columns.head : right], src=data, engine=nisa.engine.gpsimd)
+    return copy

@@ -1,0 +1,99 @@
+"""Values whose rows are in groups of F on the partitions: [F C, images, groups, columns].
+
+Group r of a value of offset o holds the rows from F r - o on of the image, the first on partitions [0, C), the next on
+[C, 2 C) and so on. Convolutions of such values are convolutions. Here is what is not: rows that are not of the image,
+and pools of groups of two.
+"""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..program import RowGroups, RowGroupsPool
+from ..tiling.tiles import even_tiles
+from ..tiling.windows import fold_columns, make_sweep
+
+BAND_ELEMENTS = 1024  # of a partition that are pooled at a time: some 1.1 us
+
+
+def blank_rows(groups: RowGroups, value):
+    """Set the rows of the first and of the last group that are above and below the image to zero."""
+    if value.hbm is None and groups.above + groups.below > 0:
+        blank_tile(groups, value.inside(0), value.channels // groups.count, value.rows)
+
+
+def blank_tile(groups: RowGroups, tile, each, rows):
+    """Set such rows of a tile [channels, images, groups, columns] of so many `rows` of groups to zero; `each` channels
+    are of a row of a group."""
+    if groups.above > 0:
+        nisa.memset(dst=tile[0 : groups.above * each, :, 0:1], value=0.0, engine=nisa.engine.gpsimd)
+    for row in range(groups.count - groups.below, groups.count):
+        last = tile[row * each : (row + 1) * each, :, rows - 1 : rows]
+        nisa.memset(dst=last, value=0.0, engine=nisa.engine.gpsimd)
+
+
+def pool_row_groups(launch, number, operation: RowGroupsPool, operands):
+    """Take maxima of windows that move on by two rows, a few rows at a time, while the next ones are computed.
+
+    The numbers are 0 or more, so that zeros around them are never a maximum.
+    """
+    (value,) = operands
+    room = launch.room_of(operation, [operation.channels])
+    result, data = room.inside(0), value.inside(0, operation.padding)
+    most = max(1, BAND_ELEMENTS // (result.shape[1] * result.shape[3]))
+    for band in even_tiles(result.shape[2], most):
+        _pool_band(operation, result, data, value.columns, band)
+    blank_rows(operation.row_groups, room)
+    return room
+
+
+def _pool_band(operation, result, data, columns, band):
+    """Pool a band of the rows, or groups of rows, of the result."""
+    sweep = make_sweep(
+        "columns",
+        columns,
+        operation.kernel[1],
+        operation.stride[1],
+        operation.dilation[1],
+        (operation.padding[1], operation.padding[3]),
+        False,
+    )
+    start, offset = operation.start, operation.offset
+    each = 1 if offset < 0 else 2
+    before = start // 2 + operation.padding[0]
+    top = max(0, before + each * band.start - max(0, offset))  # of the groups that the windows reach
+    bottom = (start + operation.kernel[0] - 1) // 2 + operation.padding[0] + each * band.end - max(0, offset)
+    folded = fold_columns(data[:, :, top : min(bottom, data.shape[2])], "maximum", sweep, sweep.outputs, data.dtype)
+    half = data.shape[0] // 2
+    # The Vector Engine reads two tensors from the same partition on, so the second rows move beside the first.
+    seconds = nl.ndarray((half, *folded.shape[1:]), dtype=data.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=seconds, src=folded[half : 2 * half])
+    halves = (folded[0:half], seconds)
+    if offset < 0:
+        _fold_rows(result[:, :, band.start : band.end], halves, operation, (band.start, 1, band.size, top))
+        return
+    for second in range(2):
+        blank = operation.row_groups.above if second == 0 else 0
+        first = max(band.start, blank)  # group whose row of that half is the first in the image
+        row = 2 * first - offset + second
+        count = min(band.end - first, (operation.image_rows - row + 1) // 2)
+        if count > 0:
+            target = result[second * half : (second + 1) * half, :, first : first + count]
+            _fold_rows(target, halves, operation, (row, 2, count, top))
+
+
+def _fold_rows(target, halves, operation, outputs):
+    """Fold the rows of windows: halves are the first and the second rows of the groups from `top` on; outputs (first,
+    step, count, top)."""
+    row, step, count, top = outputs
+    before = None
+    for tap in range(operation.kernel[0]):
+        down, side = divmod(operation.start + tap, 2)
+        down += operation.padding[0] + row - top
+        data = halves[side][:, :, down : down + (count - 1) * step + 1 : step]
+        if before is None:
+            before = data
+        else:
+            last = tap == operation.kernel[0] - 1
+            largest = target if last else nl.ndarray(target.shape, dtype=target.dtype, buffer=nl.sbuf)
+            nisa.tensor_tensor(dst=largest, data1=before, data2=data, op=nl.maximum)
+            before = largest

@@ -1,0 +1,134 @@
+"""The last layer of a network: scores with images on the partitions, and where the largest of them is."""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..activation_functions import activate
+from ..argmax import SEARCH_WIDTH, fill_up, find_largest
+from ..bias_activation import softmax_tile
+from ..convolution.resident import plan_resident
+from ..normalization import log_softmax_tile
+from ..program import NO_SIDES, Ending, Scores
+from ..tiling.tiles import PARTITIONS, Tile, itemsize, sbuf_tile, several_columns, store_rows, tiles
+from .convolve import problem_of
+from .load import load
+from .value import Value
+
+
+def compute_scores(launch, number, operation: Scores, operands):
+    """Compute [images, classes], softmax or its logarithms where asked for, and the first of the largest, into HBM."""
+    (value,) = operands
+    outputs = operation.channels * value.packed
+    problem = problem_of(
+        operation,
+        value,
+        outputs=outputs,
+        output=(1, 1),
+        stride=(1, 1),
+        dilation=(1, 1),
+        padding=NO_SIDES,
+        pool_size=1,
+        item_bytes=itemsize(launch.dtype),
+    )
+    plan = plan_resident(problem, outputs, value.heights, keeps_rows=value.hbm is None, combined_bytes=0)
+    units = launch.weights_of(operation, value, plan).of_tile(0)
+    if value.hbm is not None:
+        value = _loaded(value, plan)
+    launch.load_constants()
+    at_once = max(1, nl.tile_size.psum_bank_fmax // outputs)
+    for part in _full_blocks(value.images, at_once):
+        _compute_part(launch, number, operation, value, (plan.steps, units), part)
+
+
+def _loaded(value, plan):
+    """Return an input that the operation reads as a whole, in SBUF."""
+    loaded = load(value.hbm, plan)
+    return Value(
+        tiles=tuple(loaded),
+        margins=(NO_SIDES,) * len(loaded),
+        hbm=None,
+        images=value.images,
+        channels=value.channels,
+        rows=value.rows,
+        columns=value.columns,
+        packed=value.packed,
+        pictures=value.pictures,
+    )
+
+
+def _full_blocks(images, at_once):
+    """Return parts of up to `at_once` blocks of 128 images, and one of the images that are left: no block has room to
+    spare, so that instructions over all blocks of a part read nothing that was never written."""
+    whole = images // PARTITIONS * PARTITIONS
+    parts = tiles(whole, PARTITIONS * at_once)
+    rest = [Tile(len(parts), whole, images - whole, images)] if whole < images else []
+    return [*parts, *rest]
+
+
+def _compute_part(launch, number, operation, value, multiplied, part):
+    """Compute the answers of some images."""
+    packed = value.packed
+    outputs = packed * operation.channels
+    blocks = tiles(part.size, PARTITIONS)
+    count = min(PARTITIONS, part.size)
+    sums = nl.ndarray((several_columns(count, launch.dtype), len(blocks), outputs), dtype=nl.float32, buffer=nl.psum)
+    for block in blocks:
+        images = Tile(block.index, part.start + block.start, block.size, part.start + block.end)
+        _multiply_rows(sums[:, block.index], value, multiplied, images)
+    sums = sums[0:count]
+    rows = len(blocks) * packed
+    width = max(SEARCH_WIDTH, operation.channels)
+    logits = nl.ndarray((sums.shape[0], rows, width), dtype=nl.float32, buffer=nl.sbuf)
+    bias = launch.constants(sums.shape[0], operation.bias, operation.channels)
+    answers = logits[:, :, 0 : operation.channels]
+    nisa.tensor_tensor(
+        dst=answers,
+        data1=sums.reshape((sums.shape[0], rows, operation.channels)),
+        data2=bias.expand_dim(1).broadcast(1, rows),
+        op=nl.add,
+    )
+    if not operation.activation.is_identity:
+        activate(answers, answers, operation.activation.name, operation.activation.parameters)
+    fill_up(logits, operation.channels)
+    found = nl.ndarray((sums.shape[0], rows), dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
+    largest = find_largest(found, logits)  # before the softmax, which keeps the order
+    result = sbuf_tile(answers.shape, launch.dtype, name=launch.label(operation))
+    if operation.ending is Ending.SOFTMAX:
+        softmax_tile(result, answers, largest[:, :, 0:1])
+    elif operation.ending is Ending.LOG_SOFTMAX:
+        log_softmax_tile(result, answers, largest[:, :, 0:1])
+    else:
+        nisa.tensor_copy(dst=result, src=answers, engine=nisa.engine.gpsimd)
+    scores, classes = launch.answers(number, operation)
+    first, end = part.start * packed, part.end * packed
+    _store(scores[first:end].reshape((part.size, outputs)), result.reshape((sums.shape[0], len(blocks), outputs)))
+    _store(classes[first:end].reshape((part.size, packed)), found.reshape((sums.shape[0], len(blocks), packed)))
+
+
+def _multiply_rows(sums, value, multiplied, images):
+    """Compute sums [images, outputs] of a tile of images, by matmuls whose stationary operand is the images.
+
+    Where it is one image of 16 bits, `sums` has two rows, and it is taken twice.
+    """
+    steps, units = multiplied
+    for part in tiles(sums.shape[1], nl.tile_size.gemm_moving_fmax):
+        for t, unit in enumerate(units):
+            top, left = value.margins[t][0], value.margins[t][1]
+            for s, step in enumerate(steps):
+                pixel = value.tiles[t][:, images.start : images.end, top + step.down, left + step.right]
+                if sums.shape[0] > images.size == 1:
+                    pixel = pixel.broadcast(1, 2)
+                nisa.nc_matmul(
+                    dst=sums[0 : pixel.shape[1], part.start : part.end],
+                    stationary=pixel,
+                    moving=unit[:, s, part.start : part.end],
+                    accumulate=t > 0 or s > 0,
+                )
+
+
+def _store(dst, src):
+    """Store [partitions, blocks of 128 images, numbers] to rows [images, numbers] of HBM."""
+    if src.shape[1] > 1:
+        store_rows(dst, src)
+    else:
+        nisa.dma_copy(dst=dst, src=src[:, 0, :])

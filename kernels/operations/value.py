@@ -1,0 +1,154 @@
+"""What an operation computes: tiles of up to 128 partitions in SBUF with zeros around them, or a tensor in HBM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..program import NO_SIDES, Copies, Sides
+from ..tiling.packing import ceil_div, tile_sizes
+from ..tiling.tiles import PARTITIONS, sbuf_tile
+from ..tiling.windows import Span, fill_border
+
+
+@dataclass(frozen=True)
+class Value:
+    """[channels, rows, columns] of some images, `packed` of them on the partitions at a time.
+
+    `tiles`: (image, channel) on up to 128 partitions, as [partitions, images, rows, columns] with the margin of each
+    around it. A tile that is alone may have copies of itself on the partitions below, moved up by rows. Where `hbm` is
+    not None there are no tiles; it is [images, (image, channel), rows, columns]. `images` are those along the free
+    axis, `pictures` at most images * packed: the rest of the last image fills up.
+    """
+
+    tiles: tuple[nl.NkiTensor, ...]
+    margins: tuple[Sides, ...]
+    hbm: nl.NkiTensor | None
+    images: int
+    channels: int
+    rows: int
+    columns: int
+    packed: int
+    pictures: int
+
+    @property
+    def heights(self) -> list[int]:
+        """Partitions of each tile, without its copies."""
+        lanes = self.channels * self.packed
+        if self.hbm is not None:
+            return tile_sizes(lanes, PARTITIONS)
+        return [min(tile.shape[0], lanes) for tile in self.tiles]
+
+    def inside(self, t: int, padding: Sides = NO_SIDES) -> nl.NkiTensor:
+        """Return tile `t` with just so much of the zeros around it."""
+        top, left = (self.margins[t][side] - padding[side] for side in range(2))
+        bottom = self.margins[t][0] + self.rows + padding[2]
+        right = self.margins[t][1] + self.columns + padding[3]
+        return self.tiles[t][:, :, top:bottom, left:right]
+
+    def of_images(self, first: int, end: int) -> Value:
+        """Return the images [first, end) along the free axis."""
+        pictures = min(self.pictures, end * self.packed) - first * self.packed
+        hbm = None if self.hbm is None else self.hbm[first:end]
+        tiles = tuple(tile[:, first:end] for tile in self.tiles)
+        return replace(self, tiles=tiles, hbm=hbm, images=end - first, pictures=pictures)
+
+    def of_rows(self, first: int, end: int) -> Value:
+        """Return rows [first, end); the margin above and below remains where they reach the border."""
+        if self.hbm is not None:
+            return replace(self, hbm=self.hbm[:, :, first:end], rows=end - first)
+        tiles, margins = [], []
+        for tile, (top, left, bottom, right) in zip(self.tiles, self.margins, strict=True):
+            above = top if first == 0 else 0
+            below = bottom if end == self.rows else 0
+            tiles.append(tile[:, :, top + first - above : top + end + below])
+            margins.append((above, left, below, right))
+        return replace(self, tiles=tuple(tiles), margins=tuple(margins), rows=end - first)
+
+
+def value_in_hbm(hbm, packed, pictures):
+    """Return what is in HBM, [images, (image, channel), rows, columns], as a value."""
+    images, lanes, rows, columns = hbm.shape
+    return Value(
+        tiles=(),
+        margins=(),
+        hbm=hbm,
+        images=images,
+        channels=lanes // packed,
+        rows=rows,
+        columns=columns,
+        packed=packed,
+        pictures=pictures,
+    )
+
+
+def join(values):
+    """Return values whose channels follow one another as one."""
+    first = values[0]
+    if len(values) == 1:
+        return first
+    return replace(
+        first,
+        tiles=tuple(tile for value in values for tile in value.tiles),
+        margins=tuple(margin for value in values for margin in value.margins),
+        channels=sum(value.channels for value in values),
+    )
+
+
+def make_room(launch, operation, pictures, partitions, is_blank=True):
+    """Return room in SBUF for a value, tiles of so many `partitions`, with zeros around it if `is_blank`."""
+    images = ceil_div(pictures, operation.packed)
+    top, left, bottom, right = operation.margin
+    copies = getattr(operation, "copies", Copies())
+    tiles = []
+    for size in partitions:
+        shape = (
+            (copies.count - 1) * copies.stride + size,
+            images,
+            operation.rows + top + bottom,
+            operation.columns + left + right,
+        )
+        tile = sbuf_tile(shape, launch.dtype, name=launch.label(operation))
+        if not is_blank:
+            pass
+        elif copies.count > 1 and copies.stride > size:
+            nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
+        else:
+            fill_border(tile[0:size], Span(0, shape[2], top, bottom), Span(0, shape[3], left, right), 0.0)
+        tiles.append(tile)
+    return Value(
+        tiles=tuple(tiles),
+        margins=(operation.margin,) * len(tiles),
+        hbm=None,
+        images=images,
+        channels=operation.channels,
+        rows=operation.rows,
+        columns=operation.columns,
+        packed=operation.packed,
+        pictures=pictures,
+    )
+
+
+def copy_down(copies, value):
+    """Copy a value to the partitions below, moved up by rows: a matmul then takes the taps of several filter rows."""
+    lanes = value.channels * value.packed
+    for copy in range(1, copies.count):
+        tile, first, shift = value.tiles[0], copy * copies.stride, copy * copies.shift
+        if shift >= tile.shape[2]:  # all that it would read is the zeros around
+            break
+        nisa.tensor_copy(
+            dst=tile[first : first + lanes, :, 0 : tile.shape[2] - shift],
+            src=tile[0:lanes, :, shift : tile.shape[2]],
+            engine=nisa.engine.vector,
+        )
+
+
+def store_value(value, hbm):
+    """Store a value in SBUF to [images, (image, channel), rows, columns] in HBM."""
+    first = 0
+    for t in range(len(value.tiles)):
+        end = first + value.tiles[t].shape[0]
+        nisa.dma_copy(dst=hbm[:, first:end].permute((1, 0, 2, 3)), src=value.inside(t))
+        first = end

@@ -1,0 +1,389 @@
+"""The operations of a program that `run_network` executes, a frozen dataclass each.
+
+Plain data without `nki`: `lowering/` builds programs before any backend is chosen, kernels read them. Programs are
+hashable, so that they can be arguments of a jitted kernel: TorchNeuron compiles once for each value of them.
+
+A value is what an operation computes: channels x rows x columns for each image. `packed` images lie on the partitions
+at a time, image i of a pass as number i % packed on the partitions and i // packed along the free axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from .convolution.forms import Form
+from .tiling.packing import Taps, tile_sizes
+
+LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on
+
+Pair = tuple[int, int]  # (rows, columns)
+Sides = tuple[int, int, int, int]  # (top, left, bottom, right)
+Parts = tuple[int, ...]  # operations whose channels follow one another; inputs of the launch are below 0
+Windows = tuple[Pair | None, ...]  # of each part, rows [first, end), None for all
+
+NO_SIDES: Sides = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An elementwise function, by the names of `activation_functions.activate`, and its numbers."""
+
+    name: str = "identity"
+    parameters: tuple[float, ...] = ()
+
+    @property
+    def is_identity(self) -> bool:
+        """True if it changes nothing."""
+        return self.name == "identity"
+
+
+IDENTITY = Activation()
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies of a value's only tile further down the partitions, for filters whose taps share them.
+
+    Copy n begins at partition n * `stride` and is moved up by n * `shift` rows.
+    """
+
+    count: int = 1
+    shift: int = 0
+    stride: int = 0
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Rows of an image in groups of `count` on the partitions: (image, row of the group, channel).
+
+    The first group begins with `above` rows that are not of the image, the last ends with `below`; they are zeros.
+    """
+
+    count: int = 1
+    above: int = 0
+    below: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an operation writes: a room, from `first` (row, column) on in steps of `step`."""
+
+    room: int
+    first: Pair = (0, 0)
+    step: Pair = (1, 1)
+
+
+@dataclass(frozen=True)
+class WeightsAt:
+    """Weights in the array of all weights, from `offset` on. If they `stay`, they are loaded once in a stage."""
+
+    offset: int = 0
+    stay: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One step of a program; its value is [channels, rows, columns] for each image.
+
+    `name` is the layer it belongs to. `sources`: the parts of each operand. `windows`: of each part of each operand the
+    rows [first, end) that it reads, None for all. `margin`: zeros around its value, for the operations that read it.
+    `into`: a room that it writes to, in place of one of its own.
+    """
+
+    name: str
+    channels: int
+    rows: int
+    columns: int
+    sources: tuple[Parts, ...] = ()
+    windows: tuple[Windows, ...] = ()
+    packed: int = 1
+    margin: Sides = NO_SIDES
+    into: Place | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, rows and columns of an image."""
+        return self.channels, self.rows, self.columns
+
+
+class Memory(Enum):
+    """Where a room is."""
+
+    SBUF = "sbuf"
+    HBM = "hbm"
+    OUTPUT = "output"  # HBM that the launch returns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room(Operation):
+    """Memory that other operations write to, for the images of a pass or, `whole_batch`, of the launch.
+
+    `heights`: partitions of each tile of one in SBUF, as the operations that write it have them.
+    """
+
+    memory: Memory = Memory.SBUF
+    whole_batch: bool = False
+    heights: tuple[int, ...] = ()
+    copies: Copies = Copies()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resident(Operation):
+    """A value whose numbers do not matter and that is in SBUF already: to time the operations that read it.
+
+    `heights`: partitions of each tile.
+    """
+
+    heights: tuple[int, ...]
+    copies: Copies = Copies()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(Operation):
+    """A value in HBM, as it is, into SBUF."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TapsLoad(Operation):
+    """A small image that comes with its zeros, once for each filter column: (image, filter column, channel) on the
+    partitions, and copies of that for filter rows.
+
+    The filter reads `kernel_columns` columns, `dilation` apart.
+    """
+
+    kernel_columns: int
+    dilation: int = 1
+    copies: Copies = Copies()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store(Operation):
+    """A value in SBUF into a room in HBM."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution(Operation):
+    """activation(maxpool(convolution + bias) + addend): the second operand, if there is one, is the addend.
+
+    `rows_at_once`: rows of the output that the filters compute from one row group of the input, each in output tiles of
+    its own (`OutputOrder`). `group_bytes`: of a partition, for an input in HBM that comes in groups of rows or images,
+    0 as a whole; for one in SBUF what minimal filtering combines of it at a time. `bias`: the column of the constants
+    with the biases of its first 128 outputs.
+    """
+
+    kernel: Pair = (1, 1)
+    stride: Pair = (1, 1)
+    dilation: Pair = (1, 1)
+    padding: Sides = NO_SIDES
+    groups: int = 1
+    pool_size: int = 1
+    activation: Activation = IDENTITY
+    weights: WeightsAt = WeightsAt()
+    bias: int = 0
+    taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
+    form: Form = Form.DIRECT
+    copies: Copies = Copies()
+    row_groups: RowGroups = RowGroups()
+    rows_at_once: int = 1
+    group_bytes: int = 0
+
+    def output_order(self, packed_in: int) -> OutputOrder:
+        """Return the order of its outputs, `packed_in` images being packed in its input."""
+        return OutputOrder(packed_in // self.packed, self.rows_at_once, self.packed, self.channels)
+
+
+class Ending(Enum):
+    """What is done to scores at the end."""
+
+    RAW = ""
+    SOFTMAX = "softmax"
+    LOG_SOFTMAX = "log_softmax"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores(Operation):
+    """The last layer: a dense layer with images on the partitions, and where the largest of its outputs is."""
+
+    kernel: Pair = (1, 1)
+    activation: Activation = IDENTITY
+    ending: Ending = Ending.RAW
+    weights: WeightsAt = WeightsAt()
+    bias: int = 0  # column of the constants of the first class
+    taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
+
+    def output_order(self, packed_in: int) -> OutputOrder:
+        """Return the order of its outputs, `packed_in` images being packed in its input."""
+        return OutputOrder(1, 1, packed_in, self.channels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool(Operation):
+    """Windows of rows and columns, folded by `MaxPool` or `AveragePool`."""
+
+    kernel: Pair
+    stride: Pair = (1, 1)
+    dilation: Pair = (1, 1)
+    padding: Sides = NO_SIDES
+    ceil_mode: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxPool(Pool):
+    """Maxima of windows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AveragePool(Pool):
+    """Means of windows, over their elements in the image, or in the image and its padding."""
+
+    count_include_pad: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowGroupsPool(Operation):
+    """Maxima, of numbers that are 0 or more, of windows over rows in groups of two.
+
+    `start`: the row, counted in the groups of the input, of the first tap of the first output. `offset`: rows above the
+    image in the first group of the output, -1 for single rows. `image_rows`: rows of the output in the image.
+    """
+
+    kernel: Pair
+    stride: Pair
+    dilation: Pair
+    padding: Sides
+    start: int
+    offset: int
+    image_rows: int
+    row_groups: RowGroups = RowGroups()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combine(Operation):
+    """activation(first `arithmetic` second); the second may have one number for each channel of each image."""
+
+    arithmetic: str = "add"
+    activation: Activation = IDENTITY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affine(Operation):
+    """activation(x * scale + shift): a number for each channel, or for each element of an image.
+
+    Constants from column `constants` on: scale and shift of each tile of channels, one after the other.
+    """
+
+    constants: int = 0
+    by_element: bool = False
+    activation: Activation = IDENTITY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slope(Operation):
+    """x, below 0 x * slope: a slope for each channel, or for each element of an image, from column `constants` on."""
+
+    constants: int = 0
+    by_element: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Norm(Operation):
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift, the constants as those of `Affine`."""
+
+    constants: int = 0
+    epsilon: float = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerNorm(Norm):
+    """Statistics of each pixel over its channels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupNorm(Norm):
+    """Statistics of groups of channels over an image."""
+
+    groups: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalResponseNorm(Operation):
+    """x / (bias + alpha / size * sum of the squares of the `size` channels around it) ** beta."""
+
+    size: int
+    alpha: float
+    beta: float
+    bias: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pad(Operation):
+    """Rows and columns of `value` around a value; fewer of it where `padding` is below 0."""
+
+    padding: Sides
+    value: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interleave(Operation):
+    """Values whose rows and columns take turns: operand n is every `step`-th row and column from (n // step[1],
+    n % step[1]) on."""
+
+    step: Pair
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rearrange(Operation):
+    """The same numbers in another order: seen as axes of `split`, axis `order[i]` comes i-th."""
+
+    split: tuple[int, ...]
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Operations that run for some images at a time: in passes of `at_once` times the images packed in the input."""
+
+    operations: tuple[Operation, ...]
+    at_once: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """A launch: its stages one after another. Operations are numbered through all stages.
+
+    The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`.
+    """
+
+    stages: tuple[Stage, ...]
+    packed: int
+    pictures: int
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations of all stages, in their order."""
+        return tuple(operation for stage in self.stages for operation in stage.operations)
+
+
+@dataclass(frozen=True)
+class OutputOrder:
+    """The order of a convolution's outputs at one place of its input, outermost first: (phase, row, image, channel).
+
+    The host packs filters in this order and the kernel reads them in it. The input holds `phases * images` images on
+    its partitions, the output `images`: those of a phase are neighbours in the input. Filters compute `rows` rows of
+    the output at once. Each row of each phase begins an output tile of its own.
+    """
+
+    phases: int
+    rows: int
+    images: int
+    channels: int
+
+    def tile_sizes(self, partitions: int) -> list[int]:
+        """Return the partitions of each output tile."""
+        return tile_sizes(self.images * self.channels, partitions) * (self.phases * self.rows)
+
+    def position(self, tile: int, partitions: int) -> tuple[int, int, int]:
+        """Return (phase, row, place among the tiles of that phase and row) of an output tile."""
+        places = len(tile_sizes(self.images * self.channels, partitions))
+        return tile // places // self.rows, tile // places % self.rows, tile % places

@@ -1,0 +1,74 @@
+"""How the host arranges the input of a launch, so that DMAs read runs as long as an image."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..models.checks import INPUT, Shape
+from ..models.files import Model
+from ..models.layers import Flatten, Transpose
+
+
+@dataclass(frozen=True)
+class InputImage:
+    """An input as an image (C, H, W): the axes of `split` in another order."""
+
+    shape: Shape
+    split: Shape
+    order: tuple[int, ...]
+
+    def of(self, data: np.ndarray) -> np.ndarray:
+        """Return inputs [B, ...] as images [B, C, H, W]."""
+        turned = data.reshape(len(data), *self.split).transpose(0, *(axis + 1 for axis in self.order))
+        return np.ascontiguousarray(turned).reshape(len(data), *self.shape)
+
+
+def image_of(model: Model) -> InputImage:
+    """Return the input as an image: features, or an image of which only its flattened form is read, are (F, 1, 1).
+
+    Where a transpose is all that reads it, the host transposes it.
+    """
+    network = model.network
+    split = network.input.shape
+    name, shape, order = INPUT, split, tuple(range(len(split)))
+    readers = [layer for layer in network.layers if INPUT in layer.inputs]
+    if len(readers) == 1 and isinstance(readers[0], Transpose):
+        name, split, shape, order = readers[0].name, readers[0].split, readers[0].shape, readers[0].order
+        readers = [layer for layer in network.layers if name in layer.inputs]
+    if len(shape) == 3 and not all(isinstance(layer, Flatten) for layer in readers):
+        return InputImage(shape, split, order)
+    return InputImage((math.prod(shape), 1, 1), split, order)
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """An input [C, H, W] as a launch is given it: with zeros around it, its phases as channels.
+
+    `zeros`: on top, left, at the bottom (where below 0, rows that nothing reads are left out) and right. `phases`: rows
+    and columns apart of which each phase (C, row, column) has its own channel.
+    """
+
+    zeros: tuple[int, int, int, int] = (0, 0, 0, 0)
+    phases: tuple[int, int] = (1, 1)
+
+    def arrange(self, value: np.ndarray, images: int, dtype: np.dtype[Any]) -> np.ndarray:
+        """Return [pictures, C, H, W] as [images, channels, rows, columns]; images beyond the pictures are zeros."""
+        pictures, channels, high, wide = value.shape
+        if pictures == images and value.dtype == dtype and self == AS_GIVEN:
+            return value
+        top, left, bottom, right = self.zeros
+        rows, columns = top + high + bottom, left + wide + right
+        whole = np.zeros((images, channels, rows, columns), dtype)
+        count = min(images, pictures)
+        whole[:count, :, top : top + high, left : left + wide] = value[:count, :, : rows - top, : columns - left]
+        down, across = self.phases
+        apart = whole.reshape(images, channels, rows // down, down, columns // across, across)
+        shape = (images, channels * down * across, rows // down, columns // across)
+        return np.ascontiguousarray(apart.transpose(0, 1, 3, 5, 2, 4)).reshape(shape)
+
+
+AS_GIVEN = Arrangement()

@@ -1,0 +1,199 @@
+"""The nodes of a graph so far, and what a layer's rule asks of them and adds to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..kernels.program import LAUNCH_INPUT, Convolution, Ending, Operation, Scores
+from ..models.checks import INPUT, Shape
+from ..models.files import Model
+from ..models.layers import Layer
+from .channels import Channels
+from .graph import DoesNotFit, Graph, Node
+from .lazy import LazyArray
+
+MOST_COLUMNS = 4096  # of float32 numbers for each element, 16 KiB of a partition
+MOST_GATHERED = 2048  # channels that are laid out anew: filters of 8 MiB in 16 bits
+MOST_SCORES = 2048  # float32 numbers of half of PSUM's banks, so that two blocks of images are under way
+
+
+@dataclass
+class GraphBuilder:
+    """The nodes so far: which channels of them a layer's name stands for, and its shape as an image.
+
+    `inputs`: (C, H, W) of each. `is_whole`: they are a whole network, whose input the host may arrange.
+    """
+
+    model: Model
+    dtype: np.dtype[Any]
+    inputs: tuple[Shape, ...]
+    places: dict[str, Channels]
+    shapes: dict[str, Shape]
+    nodes: list[Node] = field(default_factory=list)
+    is_whole: bool = True
+
+    @staticmethod
+    def start(model: Model, dtype: np.dtype[Any], image: Shape) -> GraphBuilder:
+        """Return a builder that has the input alone, an image (C, H, W)."""
+        places = {INPUT: Channels.of(LAUNCH_INPUT, image[0])}
+        return GraphBuilder(model, dtype, (image,), places, {INPUT: image})
+
+    def add(self, operation: type[Operation], layer: str, reads: tuple[str, ...], after: Shape, **fields: Any) -> None:
+        """Append an operation whose value has the shape `after`, each of its channels one of the layer's.
+
+        `fields`: of the operation, and `kind`, `filters` and `numbers` of the node.
+        """
+        first = self.places[reads[0]]
+        before = self.shapes[reads[0]]
+        node = {name: fields.pop(name) for name in ("kind", "filters", "numbers", "shown") if name in fields}
+        sources = tuple(self.places[read].parts for read in reads)
+        made = operation(name=layer, sources=sources, channels=after[0], rows=after[1], columns=after[2], **fields)
+        self.places[layer], self.shapes[layer] = Channels.of(len(self.nodes), after[0]), after
+        shapes: dict[str, Any] = {"before": (first.total, *before[1:]), "shown": (before, after)}
+        self.nodes.append(Node(made, **(shapes | node)))
+
+    def add_by_channel(
+        self, operation: type[Operation], layer: Layer, after: Shape, each: int = 1, **fields: Any
+    ) -> None:
+        """Append an operation that computes `each` channels for every one that its parts have, as they are there."""
+        read = layer.inputs[0]
+        source, before = self.places[read], self.shapes[read]
+        number = len(self.nodes)
+        fields.setdefault("kind", layer.kind)
+        whole = (source.total * each, *after[1:])
+        self.add(operation, layer.name, layer.inputs, whole, shown=(before, after), **fields)
+        self.places[layer.name], self.shapes[layer.name] = source.given_by(number, each), after
+
+    def add_scores(self, name: str, source: str, ending: Ending) -> None:
+        """Append the last layer of a network that does not end in a dense one: its input, images on the partitions."""
+        channels, *window = self.shapes[source]
+        count = math.prod(self.shapes[source])
+        if count > MOST_SCORES:
+            raise DoesNotFit(f"layer {name!r} gives {count} numbers, more than the {MOST_SCORES} of a last layer")
+        shape = (count, channels, *window)
+        ones = LazyArray(shape, lambda: np.eye(count, dtype=np.float32).reshape(shape))
+        self.add(
+            Scores,
+            name,
+            (source,),
+            (count, 1, 1),
+            kind="scores",
+            filters=self.places[source].filters(ones),
+            numbers=(np.zeros(count, np.float32),),
+            kernel=tuple(window),
+            ending=ending,
+        )
+
+    def mark_output(self, name: str, number: int) -> None:
+        """Make the value that a name stands for an output of the launch."""
+        last = self.places[name].parts[0]
+        self.nodes[last] = replace(self.nodes[last], output=number)
+
+    def is_last(self, name: str) -> bool:
+        """True if a name stands for just the value of the last node."""
+        place = self.places.get(name)
+        return bool(self.nodes) and place is not None and place.parts == (len(self.nodes) - 1,) and place.are_plain
+
+    def is_read_once(self, name: str) -> bool:
+        """True if one layer reads a value and the network does not return it, so that another may take its place."""
+        network = self.model.network
+        return network.readers()[name] == 1 and all(named.layer != name for named in network.named_outputs)
+
+    def gather(self, name: str) -> None:
+        """Lay channels out as they are named, by a 1x1 convolution by ones, whose sums have one number each."""
+        shape = self.shapes[name]
+        count = shape[0]
+        if count > MOST_GATHERED:
+            raise DoesNotFit(f"{count} channels of layer {name!r} are too many to be laid out anew")
+        kinds = {layer.name: layer.kind for layer in self.model.network.layers}
+        has_row = any(node.name == name for node in self.nodes)
+        label, kind = (f"{name}.gather", "gather") if has_row else (name, kinds.get(name, "gather"))
+        ones = LazyArray((count, count, 1, 1), lambda: np.eye(count, dtype=np.float32).reshape(count, count, 1, 1))
+        filters, zeros = self.places[name].filters(ones), (np.zeros(count, np.float32),)
+        self.add(Convolution, label, (name,), shape, kind=kind, filters=filters, numbers=zeros)
+        self.places[name] = self.places[label]
+
+    def make_plain(self, name: str) -> None:
+        """Lay channels out as they are named, unless they are."""
+        if not self.places[name].are_plain:
+            self.gather(name)
+
+    def add_node(self, node: Node, name: str) -> None:
+        """Append a node whose channels are those of a name of its own."""
+        channels = node.operation.channels
+        self.places[name], self.shapes[name] = Channels.of(len(self.nodes), channels), node.operation.shape
+        self.nodes.append(node)
+
+    def heights(self, place: Channels) -> list[int]:
+        """Return the partitions of each tile of some channels."""
+        return self._graph().heights(place.parts)
+
+    def is_gathered(self, name: str) -> bool:
+        """True if channels are as a convolution computes them."""
+        place = self.places[name]
+        return place.are_plain and self.heights(place) == place.tile_sizes()
+
+    def move_to_end(self, place: int) -> None:
+        """Make a node that nothing reads yet the last one: all numbers after it become one less."""
+        last = len(self.nodes) - 1
+        number = {**{n: n - (n > place) for n in range(last + 1)}, place: last}
+        order = [*self.nodes[:place], *self.nodes[place + 1 :], self.nodes[place]]
+        self.nodes[:] = [
+            node.changed(sources=tuple(tuple(number.get(part, part) for part in parts) for parts in node.sources))
+            for node in order
+        ]
+        self.places.update({name: channels.renumbered(number) for name, channels in self.places.items()})
+
+    def numbers(self, layer: Layer, name: str, fill: float, source: str | None = None) -> np.ndarray:
+        """Return a tensor of a layer as the channels of its input, or of `source`, are.
+
+        [channels], or [channels, rows, columns] where each element has a number.
+        """
+        source = source or layer.inputs[0]
+        channels, *window = self.shapes[source]
+        numbers = self.tensor(layer, name)
+        if numbers.size > channels:
+            numbers = numbers.reshape(channels, *window)
+            if not self.fits_columns(source):
+                raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) has {numbers.size} numbers, too many for SBUF")
+        else:
+            numbers = numbers.reshape(channels)
+        return self.places[source].spread(numbers, fill)
+
+    def fits_columns(self, source: str) -> bool:
+        """True if SBUF has room for a number of each element of a value."""
+        return math.prod(self.shapes[source][1:]) * len(self.heights(self.places[source])) <= MOST_COLUMNS
+
+    def filters(self, layer: Layer) -> LazyArray:
+        """Return the weights of a layer as they are stored."""
+        return LazyArray.of(self.model.tensors[f"{layer.name}.weight"])
+
+    def tensor(self, layer: Layer, name: str) -> np.ndarray:
+        """Return a tensor of a layer in float32."""
+        return self.model.tensors[f"{layer.name}.{name}"].astype(np.float32)
+
+    def _graph(self) -> Graph:
+        image, *more = self.inputs
+        return Graph(tuple(self.nodes), image, self.dtype.itemsize, more_inputs=tuple(more))
+
+
+Rule = Callable[[GraphBuilder, Any], None]
+RULES: dict[type[Layer], Rule] = {}
+
+_Layer = TypeVar("_Layer", bound=Layer)
+
+
+def lowers(*kinds: type[_Layer]) -> Callable[[Callable[[GraphBuilder, _Layer], None]], Rule]:
+    """Make a function the lowering rule of some kinds of layer: it appends to a builder what computes the layer."""
+
+    def register(rule: Callable[[GraphBuilder, _Layer], None]) -> Rule:
+        for kind in kinds:
+            RULES[kind] = rule
+        return rule
+
+    return register

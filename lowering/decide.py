@@ -1,0 +1,83 @@
+"""Plans made by another process: where kernels are bound to AWS's `nki`, this one cannot walk them on the simulator.
+
+The other process is of the same package, reads a graph from standard input and prints the record of its plan. It
+imports nothing from the current folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..kernels.convolution.forms import Form
+from ..kernels.nki_source import VARIABLE
+from .graph import DoesNotFit, Graph, Node
+from .lazy import LazyArray
+from .plan_cache import PlanRecord
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """A graph that is to be one launch, and for what; see `LaunchPlanner`."""
+
+    graph: Graph
+    forms: Sequence[Form]
+    room: int
+    target: str
+    pictures: int
+
+
+def decide_elsewhere(request: PlanRequest) -> PlanRecord:
+    """Return the plan that another process made; DoesNotFit where it found none, RuntimeError where it failed."""
+    command = [sys.executable, "-c", f"import sys; del sys.path[0]; from {__name__} import main; main()"]
+    hollow = replace(request, graph=hollow_graph(request.graph))
+    environment = {**os.environ, VARIABLE: "sim"}
+    done = subprocess.run(command, input=pickle.dumps(hollow), capture_output=True, env=environment, check=False)
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"it ended with {done.returncode}"]
+        raise RuntimeError(f"planning in another process failed: {said[-1]}") from None
+    if "reason" in answer:
+        raise DoesNotFit(answer["reason"])
+    return PlanRecord.from_json(answer)
+
+
+def hollow_graph(graph: Graph) -> Graph:
+    """Return a graph without its numbers: their shapes are all that plans depend on."""
+    return graph.with_nodes(_hollow(node) for node in graph.nodes)
+
+
+def _hollow(node: Node) -> Node:
+    filters = None if node.filters is None else LazyArray(node.filters.shape, _no_numbers)
+    return replace(node, filters=filters, numbers=tuple(np.zeros_like(numbers) for numbers in node.numbers))
+
+
+def _no_numbers() -> np.ndarray:
+    raise AssertionError("a plan needs the shapes of filters alone")
+
+
+def main() -> None:
+    """Answer the request on standard input."""
+    from ..kernels.nki_source import use_nki
+    from .launch_plan import LaunchPlanner
+    from .plan_cache import PlanCache
+    from .price import Clock
+
+    use_nki("sim")
+    request: PlanRequest = pickle.load(sys.stdin.buffer)
+    clock = Clock(request.target, request.graph.itemsize)
+    planner = LaunchPlanner(request.graph, request.forms, request.room, clock, PlanCache(None))
+    try:
+        plan = planner.plan(request.pictures)
+        answer = PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions).to_json()
+    except DoesNotFit as why:
+        answer = {"reason": str(why)}
+    json.dump(answer, sys.stdout)

@@ -1,0 +1,88 @@
+"""What was decided about a launch: enough to lower it again without pricing anything."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..kernels.convolution.forms import Form
+from ..kernels.program import Convolution
+from ..kernels.tiling.packing import Taps
+from .graph import Graph, Node
+from .schedule import Region, Schedule, StageOf
+
+
+class Advisor(Protocol):
+    """Answers the questions of passes."""
+
+    def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
+        """Return the quickest of several nodes that compute the same, the direct form first."""
+
+    def are_worth_copies(self, graph: Graph, number: int, source: int, taps: Taps) -> bool:
+        """True if node `number` is quicker with such taps by more than node `source` takes to make the copies."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The decisions about one launch.
+
+    `pads_channels`, `packs_rows`, `splits_phases`: whether these passes run. `packed`: images on the partitions.
+    `forms`: of nodes that are not in the direct form, their number, form and room. `copied`: nodes whose input has
+    copies. `in_hbm`: nodes whose value is in HBM. `regions`: nodes that run in bands of rows. `stages`: None for one
+    stage of a single image.
+    """
+
+    pads_channels: bool = False
+    packs_rows: bool = False
+    splits_phases: bool = False
+    packed: int = 1
+    forms: tuple[tuple[int, str, int], ...] = ()
+    copied: tuple[int, ...] = ()
+    in_hbm: tuple[int, ...] = ()
+    regions: tuple[Region, ...] = ()
+    stages: tuple[StageOf, ...] = ()
+    staying: tuple[int, ...] = ()
+
+    def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
+        """See `Advisor`."""
+        for chosen, form, room in self.forms:
+            for candidate in candidates:
+                operation = candidate.operation
+                assert isinstance(operation, Convolution)
+                if (chosen, Form(form), room) == (number, operation.form, operation.group_bytes):
+                    return candidate
+        return candidates[0]
+
+    def are_worth_copies(self, graph: Graph, number: int, source: int, taps: Taps) -> bool:
+        """See `Advisor`."""
+        return number in self.copied
+
+    def schedule(self, nodes: int) -> Schedule:
+        """Return the schedule of a graph of so many nodes."""
+        return Schedule(self.stages or (StageOf(nodes, 1),), self.regions, self.staying)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the decisions as JSON takes them."""
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Decisions:
+        """Return the decisions that `to_json` gave; TypeError or ValueError for anything else."""
+        data = dict(data)
+        data["forms"] = tuple((int(number), str(form), int(room)) for number, form, room in data["forms"])
+        for name, kind in (("regions", Region), ("stages", StageOf)):
+            data[name] = tuple(kind(**{key: int(value) for key, value in each.items()}) for each in data[name])
+        for name in ("copied", "in_hbm", "staying"):
+            data[name] = tuple(int(number) for number in data[name])
+        return Decisions(**data)
+
+
+def forms_of(graph: Graph) -> tuple[tuple[int, str, int], ...]:
+    """Return number, form and room of each node that is not in the direct form."""
+    return tuple(
+        (number, node.operation.form.value, node.operation.group_bytes)
+        for number, node in enumerate(graph.nodes)
+        if isinstance(node.operation, Convolution) and node.operation.form is not Form.DIRECT
+    )

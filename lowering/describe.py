@@ -1,0 +1,57 @@
+"""Words for how a layer was lowered, as tables and JSON show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..kernels.program import Convolution, TapsLoad
+from ..models.checks import Shape
+from .graph import Graph, Node
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """A layer as tables show it: its kind, and the shapes of its input and output."""
+
+    name: str
+    kind: str
+    before: Shape
+    after: Shape
+
+
+def rows_of(graph: Graph) -> list[LayerRow]:
+    """Return the layers of a graph in the order in which they run: one for all nodes of a name."""
+    rows: dict[str, LayerRow] = {}
+    for node in graph.nodes:
+        rows.setdefault(node.name, LayerRow(node.name, node.kind, *node.shown))
+    return list(rows.values())
+
+
+def forms_by_layer(graph: Graph) -> dict[str, str | None]:
+    """Return how each layer of a launch multiplies its filters, in the order in which they run; None for none."""
+    parts: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        parts.setdefault(node.name, []).append(node)
+    return {name: _form_of(own) for name, own in parts.items()}
+
+
+def _form_of(parts: Sequence[Node]) -> str | None:
+    """Return the form of a layer, or of the parts that it runs in, and what shares the Tensor Engine."""
+    convolutions = [part.operation for part in parts if isinstance(part.operation, Convolution)]
+    if not convolutions:
+        return None
+    first = convolutions[0]
+    loads = [part.operation.kernel_columns for part in parts if isinstance(part.operation, TapsLoad)]
+    taps = max(operation.taps.count for operation in convolutions) * (loads[0] if loads else 1)
+    rows = max(first.row_groups.count, first.rows_at_once)
+    words = [first.form.value]
+    if first.groups > 1:
+        words.append("diagonals")
+    if taps > 1:
+        words.append(f"{taps} taps a matmul")
+    if rows > 1:
+        words.append(f"{rows} rows packed")
+    if first.packed > 1:
+        words.append(f"{first.packed} images packed")
+    return ", ".join(words)

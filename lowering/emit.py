@@ -1,0 +1,311 @@
+"""Emit the program of a graph by a schedule: its stages, its bands of rows, and the rooms of values.
+
+A value has a room where several operations write it (bands of rows), where it is in HBM, where a later stage reads it,
+and where the launch returns it. Other values are what one operation computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..kernels.program import (
+    Convolution,
+    Copies,
+    Interleave,
+    Load,
+    Memory,
+    Operation,
+    Parts,
+    Place,
+    Program,
+    Room,
+    Scores,
+    Stage,
+    Store,
+    TapsLoad,
+    WeightsAt,
+    Windows,
+)
+from ..kernels.tiling.packing import ceil_div
+from .bands import BandPlan, Rows, banded, windows_of
+from .graph import DoesNotFit, Graph, Node
+from .schedule import Region, Schedule
+
+BAND_UNIT = 4  # rows that bands are multiples of: forms compute two at a time, row groups up to four
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """A program, and the node of the graph that each of its operations is for."""
+
+    program: Program
+    nodes: tuple[int, ...]
+
+
+def emit(graph: Graph, pictures: int, schedule: Schedule) -> Emitted:
+    """Return the program of a graph for so many pictures."""
+    emission = _Emission(graph, schedule)
+    stages = []
+    first = 0
+    images = ceil_div(pictures, graph.packed)
+    for number, stage in enumerate(schedule.stages):
+        start = len(emission.operations)
+        emission.add_nodes(first, stage.end, number)
+        stages.append(Stage(tuple(emission.operations[start:]), min(stage.at_once, images)))
+        first = stage.end
+    return Emitted(Program(tuple(stages), graph.packed, pictures), tuple(emission.nodes))
+
+
+def band_rows(rows: int, bands: int) -> Iterator[Rows]:
+    """Yield the rows of each band, multiples of BAND_UNIT but for the last."""
+    each = ceil_div(ceil_div(rows, bands), BAND_UNIT) * BAND_UNIT
+    for first in range(0, rows, each):
+        yield first, min(rows, first + each)
+
+
+class _Emission:
+    """The operations so far, and the operation that each node's value is read from."""
+
+    def __init__(self, graph: Graph, schedule: Schedule) -> None:
+        self.operations: list[Operation] = []
+        self.nodes: list[int] = []
+        self._number = 0
+        self._graph, self._schedule = graph, schedule
+        self._places: dict[int, int] = {}
+        self._stage = 0
+        self._rooms: dict[int, int] = {}  # of nodes that others write
+        self._loaded: dict[int, int] = {}  # nodes in HBM, by the operation of this stage that loads them whole
+
+    def add_nodes(self, first: int, end: int, stage: int) -> None:
+        """Append the operations of some nodes."""
+        self._stage, self._loaded = stage, {}
+        number = first
+        while number < end:
+            region = self._schedule.region_of(number)
+            if region is None:
+                self._add(number)
+                number += 1
+            else:
+                self._add_region(region)
+                number = region.end
+
+    def _add(self, number: int) -> None:
+        """Append a node that computes all rows of its value at a time."""
+        self._number = number
+        node = self._node(number)
+        if number in self._rooms:  # its phases have written it
+            self._places[number] = self._rooms[number]
+            return
+        operation = replace(node.operation, sources=self._sources(node))
+        whole = self._interleaved(number)
+        if whole is not None:
+            reader, phase = whole
+            if reader not in self._rooms:
+                self._rooms[reader] = self._add_room(reader)
+            interleave = self._graph.nodes[reader].operation
+            assert isinstance(interleave, Interleave)
+            step = interleave.step
+            self._append(replace(operation, into=Place(self._rooms[reader], divmod(phase, step[1]), step)))
+            return
+        if self._memory(number) is None:
+            self._places[number] = self._append(operation)
+        else:
+            self._places[number] = self._add_room(number)
+            self._write(operation, Place(self._places[number]))
+        self._return(number)
+
+    def _interleaved(self, number: int) -> tuple[int, int] | None:
+        """Return the node that a convolution computes a phase of, and which; None where it is another's alone."""
+        node, readers = self._graph.nodes[number], self._graph.readers(number)
+        if len(readers) != 1 or not isinstance(node.operation, Convolution) or self._memory(number) is not None:
+            return None
+        reader, phase = readers[0]
+        other = self._graph.nodes[reader].operation
+        alike = isinstance(other, Interleave) and other.packed == node.operation.packed
+        alike = alike and self._memory(reader) in (None, Memory.SBUF)
+        phases = [parts[0] for parts in other.sources] if alike else []
+        if not alike or min(phases) < 0 or any(not self._is_phase(part, reader) for part in phases):
+            return None
+        return reader, phase
+
+    def _is_phase(self, number: int, reader: int) -> bool:
+        """True if a node is a convolution that only one node reads, in the same stage and by itself."""
+        node = self._graph.nodes[number]
+        alone = [other for other, _ in self._graph.readers(number)] == [reader]
+        same = self._schedule.stage_of(number) == self._schedule.stage_of(reader)
+        free = self._schedule.region_of(number) is None and node.memory is Memory.SBUF
+        return alone and same and free and isinstance(node.operation, Convolution)
+
+    def _add_region(self, region: Region) -> None:
+        """Append nodes that run band by band; the last one's value is put together in a room."""
+        last = region.end - 1
+        room = self._add_room(last)
+        for rows in band_rows(self._graph.nodes[last].operation.rows, region.bands):
+            plan = BandPlan(self._graph, region.first, region.end, rows)
+            for number in range(region.first, region.end):
+                if number not in plan.rows:
+                    continue
+                self._number = number
+                node = self._node(number)
+                operation = replace(
+                    banded(node, plan.rows[number], plan.reaches[number]),
+                    windows=windows_of(self._graph, number, plan, region.first),
+                )
+                if isinstance(operation, (Convolution, Scores)):
+                    operation = replace(operation, weights=WeightsAt(operation.weights.offset, stay=True))
+                operation = self._with_loads(node, operation)
+                if number == last:
+                    self._write(operation, Place(room, (plan.rows[last][0], 0)))
+                else:
+                    self._places[number] = self._append(operation)
+        self._places[last] = room
+        self._return(last)
+
+    def _return(self, number: int) -> None:
+        """Store a value that the launch returns and later nodes read."""
+        node = self._graph.nodes[number]
+        if node.output is None or isinstance(node.operation, Scores) or self._memory(number) is Memory.OUTPUT:
+            return
+        value = self._places[number]
+        room = self._append(_room(node.operation, Memory.OUTPUT), number)
+        self._append(_store(node.operation, value, Place(room)), number)
+
+    def _node(self, number: int) -> Node:
+        node = self._graph.nodes[number]
+        operation = node.operation
+        if self._stage in self._schedule.staying and isinstance(operation, (Convolution, Scores)):
+            return node.changed(weights=WeightsAt(operation.weights.offset, stay=True))
+        return node
+
+    def _sources(self, node: Node) -> tuple[Parts, ...]:
+        """Return the operations that a node reads; what is in HBM is loaded whole, unless a convolution streams it."""
+        return tuple(
+            tuple(self._place(node, part, operand) for part in parts) for operand, parts in enumerate(node.sources)
+        )
+
+    def _place(self, node: Node, part: int, operand: int) -> int:
+        if part < 0:
+            return part
+        if self._reads_hbm(node, part, operand):
+            return self._places[part]
+        if not self._is_stored(part):
+            return self._places[part]
+        if part not in self._loaded:
+            self._loaded[part] = self._append(self._load(part, None), part)
+        return self._loaded[part]
+
+    def _with_loads(self, node: Node, operation: Operation) -> Operation:
+        """Return a band's operation with its sources; of what is in HBM it loads the rows that it reads."""
+        sources: list[Parts] = []
+        windows: list[Windows] = []
+        for operand, parts in enumerate(node.sources):
+            own: list[int] = []
+            rows = list(operation.windows[operand])
+            for n, part in enumerate(parts):
+                if self._is_stored(part) and not self._reads_hbm(node, part, operand):
+                    own.append(self._append(self._load(part, rows[n]), part))
+                    rows[n] = None
+                else:
+                    own.append(part if part < 0 else self._places[part])
+            sources.append(tuple(own))
+            windows.append(tuple(rows))
+        return replace(operation, sources=tuple(sources), windows=tuple(windows))
+
+    def _reads_hbm(self, node: Node, part: int, operand: int) -> bool:
+        """True if a node reads a value in HBM by itself."""
+        return operand == 0 and self._graph.is_from_hbm(node) and self._graph.is_in_hbm(part)
+
+    def _load(self, part: int, window: Rows | None) -> Load:
+        value = self._graph.nodes[part].operation
+        rows = (0, value.rows) if window is None else window
+        margin = value.margin
+        return Load(
+            name=value.name,
+            channels=value.channels,
+            rows=rows[1] - rows[0],
+            columns=value.columns,
+            packed=value.packed,
+            margin=(
+                margin[0] if rows[0] == 0 else 0,
+                margin[1],
+                margin[2] if rows[1] == value.rows else 0,
+                margin[3],
+            ),
+            sources=((self._places[part],),),
+            windows=((window,),),
+        )
+
+    def _memory(self, number: int) -> Memory | None:
+        """Return where the room of a node's value is; None for a value that needs none."""
+        node = self._graph.nodes[number]
+        is_returned = node.output is not None and not isinstance(node.operation, Scores)
+        if is_returned and (node.memory is Memory.HBM or not self._graph.readers(number)):
+            return Memory.OUTPUT
+        if node.memory is Memory.HBM:
+            return Memory.HBM
+        return Memory.SBUF if self._is_shared(number) else None
+
+    def _is_stored(self, part: int) -> bool:
+        """True if a node's value is in HBM."""
+        return part >= 0 and self._memory(part) in (Memory.HBM, Memory.OUTPUT)
+
+    def _is_shared(self, number: int) -> bool:
+        """True if a later stage reads a node's value, or bands write it."""
+        region = self._schedule.region_of(number)
+        return self._is_read_later(number) or (region is not None and region.end == number + 1)
+
+    def _is_read_later(self, number: int) -> bool:
+        own = self._schedule.stage_of(number)
+        return any(self._schedule.stage_of(reader) > own for reader, _ in self._graph.readers(number))
+
+    def _add_room(self, number: int) -> int:
+        operation = self._graph.nodes[number].operation
+        memory = self._memory(number) or Memory.SBUF
+        if isinstance(operation, TapsLoad):
+            raise DoesNotFit("the taps of an input are loaded by each stage that reads them")
+        room = replace(_room(operation, memory), whole_batch=self._is_read_later(number))
+        if memory is Memory.SBUF:
+            copies = getattr(operation, "copies", Copies())
+            heights = tuple(self._graph.heights((number,)))
+            room = replace(room, margin=operation.margin, heights=heights, copies=copies)
+        return self._append(room, number)
+
+    def _write(self, operation: Operation, place: Place) -> None:
+        """Append an operation that writes to a room: into HBM a convolution does so itself, others are stored."""
+        room = self.operations[place.room]
+        assert isinstance(room, Room)
+        if room.memory is Memory.SBUF or isinstance(operation, Convolution):
+            self._append(replace(operation, into=place))
+            return
+        value = self._append(replace(operation, margin=(0, 0, 0, 0)))
+        self._append(_store(operation, value, place))
+
+    def _append(self, operation: Operation, number: int | None = None) -> int:
+        self.operations.append(operation)
+        self.nodes.append(self._number if number is None else number)
+        return len(self.operations) - 1
+
+
+def _room(operation: Operation, memory: Memory) -> Room:
+    return Room(
+        name=operation.name,
+        channels=operation.channels,
+        rows=operation.rows,
+        columns=operation.columns,
+        packed=operation.packed,
+        memory=memory,
+    )
+
+
+def _store(operation: Operation, value: int, place: Place) -> Store:
+    """Return the store of an operation's value, which is that of another operation."""
+    return Store(
+        name=operation.name,
+        channels=operation.channels,
+        rows=operation.rows,
+        columns=operation.columns,
+        packed=operation.packed,
+        sources=((value,),),
+        into=place,
+    )

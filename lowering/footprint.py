@@ -1,0 +1,132 @@
+"""About how many bytes of an SBUF partition a program takes: candidates are pruned by it before they are walked."""
+
+from __future__ import annotations
+
+from ..kernels.convolution.forms import Form, combined_elements
+from ..kernels.program import (
+    Affine,
+    Combine,
+    Convolution,
+    Memory,
+    Operation,
+    Room,
+    Scores,
+    Slope,
+    Stage,
+    Store,
+)
+from ..kernels.tiling.packing import ceil_div
+from .emit import Emitted
+from .passes.add_margins import outputs_of
+from .weights import WeightLayout
+
+SCRATCH_BYTES = 12 * 1024  # for sums on their way from PSUM, and what else is there briefly
+FILTERING_BYTES = 16 * 1024  # for sums of minimal filtering on their way to the output
+
+
+class Footprint:
+    """The memory of a program, operation by operation."""
+
+    def __init__(self, emitted: Emitted, layout: WeightLayout) -> None:
+        self._emitted, self._layout, self._graph = emitted, layout, layout.graph
+        self._operations = emitted.program.operations
+        self._stages = [stage for stage in emitted.program.stages for _ in stage.operations]
+        self._staying = {id(stage): self._staying_in(stage) for stage in emitted.program.stages}
+        self._last = {
+            part: number
+            for number, operation in enumerate(self._operations)
+            for parts in operation.sources
+            for part in parts
+        }
+        for number, operation in enumerate(self._operations):  # a room is there until it is written and read
+            if operation.into is not None:
+                self._last[operation.into.room] = max(number, self._last.get(operation.into.room, 0))
+
+    def peak(self) -> tuple[int, int]:
+        """Return (bytes, operation) where SBUF is fullest."""
+        alive: dict[int, int] = {}
+        fullest = (0, 0)
+        for number in range(len(self._operations)):
+            alive[number] = self.value(number)
+            total = sum(alive.values()) + self._weights(number) + self._scratch(number) + 4 * self._layout.columns
+            fullest = max(fullest, (total, number))
+            alive = {n: size for n, size in alive.items() if self._last.get(n, -1) > number}
+        return fullest
+
+    def node_of(self, number: int) -> int:
+        """Return the node that an operation is for."""
+        return self._emitted.nodes[number]
+
+    def value(self, number: int) -> int:
+        """Return the bytes of a partition that an operation's own value takes."""
+        operation = self._operations[number]
+        if isinstance(operation, (Scores, Store)) or operation.into is not None:
+            return 0
+        if isinstance(operation, Room) and operation.memory is not Memory.SBUF:
+            return 0
+        top, left, bottom, right = operation.margin
+        tiles = len(self._graph.heights((self.node_of(number),)))
+        elements = (operation.rows + top + bottom) * (operation.columns + left + right)
+        return tiles * self._images(number, operation) * elements * self._graph.itemsize
+
+    def _images(self, number: int, operation: Operation) -> int:
+        """Return the images along the free axis of an operation's value."""
+        program = self._emitted.program
+        if isinstance(operation, Room) and operation.whole_batch:
+            return ceil_div(program.pictures, operation.packed)
+        return self._stages[number].at_once * (program.packed // operation.packed)
+
+    def _weights(self, number: int) -> int:
+        itemsize = self._graph.itemsize
+        operation = self._operations[number]
+        staying = self._staying[id(self._stages[number])]
+        if not isinstance(operation, (Convolution, Scores)) or operation.weights.stay:
+            return staying * itemsize
+        whole, needed = self._layout.elements_of(self.node_of(number))
+        in_groups = isinstance(operation, Convolution) and (operation.group_bytes > 0 or operation.rows_at_once > 1)
+        return (staying + (whole if in_groups else needed)) * itemsize
+
+    def _staying_in(self, stage: Stage) -> int:
+        """Return the elements of a partition of the weights that stay in a stage."""
+        offsets = {
+            operation.weights.offset: node
+            for operation, node, own in zip(self._operations, self._emitted.nodes, self._stages)
+            if own is stage and isinstance(operation, (Convolution, Scores)) and operation.weights.stay
+        }
+        return sum(self._layout.elements_of(node)[0] for node in offsets.values())
+
+    def _scratch(self, number: int) -> int:
+        operation = self._operations[number]
+        if isinstance(operation, Convolution):
+            filtering = FILTERING_BYTES if operation.form is not Form.DIRECT else 0
+            if self._reads_hbm(operation):
+                return SCRATCH_BYTES + filtering + (operation.group_bytes or self._loaded(number))
+            return SCRATCH_BYTES + filtering + (2 * self._combined(number, operation) if filtering else 0)
+        if isinstance(operation, Scores):
+            return SCRATCH_BYTES + (self._loaded(number) if self._reads_hbm(operation) else 0)
+        if isinstance(operation, (Affine, Combine, Slope)):  # products in float32
+            return SCRATCH_BYTES + 8 * self.value(number) // self._graph.itemsize
+        return SCRATCH_BYTES
+
+    def _reads_hbm(self, operation: Operation) -> bool:
+        part = operation.sources[0][0]
+        if part < 0:
+            return True
+        source = self._operations[part]
+        return isinstance(source, Room) and source.memory is not Memory.SBUF
+
+    def _combined(self, number: int, operation: Convolution) -> int:
+        node = self._graph.nodes[self.node_of(number)]
+        tiles = len(self._graph.heights(node.sources[0]))
+        packed = self._graph.packed_in(node)
+        images = self._stages[number].at_once * (self._graph.packed // packed)
+        elements = combined_elements(operation.form, outputs_of(operation), operation.kernel[0])
+        return min(operation.group_bytes, tiles * images * elements * self._graph.itemsize)
+
+    def _loaded(self, number: int) -> int:
+        operation = self._operations[number]
+        node = self._graph.nodes[self.node_of(number)]
+        padding = getattr(operation, "padding", (0, 0, 0, 0))
+        tiles = len(self._graph.heights(node.sources[0]))
+        high, wide = node.before[1] + padding[0] + padding[2], node.before[2] + padding[1] + padding[3]
+        return tiles * self._stages[number].at_once * high * wide * self._graph.itemsize

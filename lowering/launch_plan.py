@@ -1,0 +1,176 @@
+"""The quickest launch of some nodes for a batch."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..kernels.convolution.forms import Form
+from ..kernels.nki_source import use_nki
+from ..kernels.program import Convolution, Load, TapsLoad
+from ..kernels.tiling.packing import ceil_div
+from .decide import PlanRequest, decide_elsewhere
+from .decisions import Decisions, forms_of
+from .footprint import Footprint
+from .graph import DoesNotFit, Graph
+from .passes.choose_forms import FormChoice
+from .passes.pack_images import choices_of
+from .passes.pack_rows import has_packed_rows
+from .pipeline import LaunchPlan, Pipeline
+from .placement import make_smaller
+from .plan_cache import PlanCache, PlanRecord, key_of
+from .price import Clock
+from .pricing import Pricing
+from .schedule import StageOf
+from .search import Search
+from .staging import Staging
+
+PASS_COLUMNS = 8 * 1024  # about, that the first operation moves in a pass: its end is hidden behind the one after it
+
+
+class LaunchPlanner:
+    """Some nodes that are one launch; the input is an image (C, H, W).
+
+    DoesNotFit where they cannot be one launch. `forms`: of convolutions, beside the direct one. `room`: bytes of a
+    partition of SBUF.
+    """
+
+    def __init__(self, graph: Graph, forms: Sequence[Form], room: int, clock: Clock, cache: PlanCache) -> None:
+        self._pipeline = Pipeline(graph, tuple(forms), room)
+        self._clock, self._cache = clock, cache
+        self._key = key_of(graph, clock.target, self._pipeline.forms, room)
+        self._came = graph.image
+        last = graph.nodes[-1]
+        self.output, self.last = last.operation.shape, last.name
+        self.plan = lru_cache(maxsize=64)(self._plan)
+        self._shapes = lru_cache(maxsize=1)(self._possible)
+
+    def arrange(self, value: Any, plan: LaunchPlan, dtype: np.dtype[Any]) -> Any:
+        """Return inputs [pictures, ...] as the kernel takes them."""
+        return plan.arrange(value, self._came, dtype)
+
+    def _possible(self) -> list[Decisions]:
+        """Return the decisions about rows and phases that apply; DoesNotFit where none does."""
+        found, reason = [], DoesNotFit("nothing of it fits")
+        for rows, wide, phases in itertools.product((True, False), (False, True), (True, False)):
+            if wide and not rows:
+                continue
+            tried = Decisions(packs_rows=rows, pads_channels=wide, splits_phases=phases)
+            try:
+                graph = self._pipeline.run(tried)[-1][1]
+            except DoesNotFit as why:
+                reason = why
+                continue
+            if not rows or has_packed_rows(graph):
+                found.append(tried)
+        if not found:
+            raise reason
+        return found
+
+    def _key_of(self, pictures: int) -> str:
+        return f"{self._key[:40]}-{pictures}"
+
+    def _plan(self, pictures: int) -> LaunchPlan:
+        """Return the launch of so many pictures as it was decided before, else the quickest of the candidates."""
+        record = self._cache.get(self._key_of(pictures))
+        if record is not None:
+            with contextlib.suppress(DoesNotFit):
+                return self._recorded(record, pictures)
+        if use_nki() == "sim":
+            plan = self._quickest(pictures)
+        else:
+            pipeline = self._pipeline
+            request = PlanRequest(pipeline.graph, pipeline.forms, pipeline.room, self._clock.target, pictures)
+            plan = self._recorded(decide_elsewhere(request), pictures)
+        self._cache.put(self._key_of(pictures), PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions))
+        return plan
+
+    def _recorded(self, record: PlanRecord, pictures: int) -> LaunchPlan:
+        plan = self._pipeline.launch(record.decisions, pictures)
+        return replace(plan, nanoseconds=record.nanoseconds, instructions=record.instructions)
+
+    def _quickest(self, pictures: int) -> LaunchPlan:
+        """Return the quickest launch of so many pictures."""
+        reason = DoesNotFit("nothing of it fits")
+        for eighths in range(8, 4, -1):  # of the room: an operation may need more than the footprint says
+            room = self._pipeline.room * eighths // 8
+            search = Search(self._pipeline, self._clock, pictures)
+            for draft in self._drafts(pictures, room):
+                for decisions in self._schedules(draft, pictures, room):
+                    search.try_out(decisions)
+                    search.try_out(replace(decisions, forms=()))
+            if search.best is not None:
+                search.improve()
+                return search.best
+            reason = search.reason
+        raise reason
+
+    def _drafts(self, pictures: int, room: int) -> list[LaunchPlan]:
+        """Return the candidates that fit, the cheapest first; DoesNotFit where there are none."""
+        drafts, reason = [], DoesNotFit("nothing of it fits")
+        for decisions in self._shapes():
+            graph = dict(self._pipeline.run(decisions))["load_taps"]
+            for packed in (1, *choices_of(graph, pictures)):
+                try:
+                    drafts.append(self._draft(replace(decisions, packed=packed), pictures, room))
+                except DoesNotFit as why:
+                    reason = why
+        if not drafts:
+            raise reason
+        return sorted(drafts, key=lambda draft: draft.nanoseconds)
+
+    def _draft(self, decisions: Decisions, pictures: int, room: int) -> LaunchPlan:
+        """Return a candidate whose forms, copies and places are decided by the prices of single operations."""
+        images = ceil_div(pictures, decisions.packed)
+        refused: list[FormChoice] = []
+        while True:
+            pricing = Pricing(self._clock, images, refused)
+            plan = self._pipeline.launch(decisions, pictures, self._pipeline.lower(decisions, pricing))
+            if Footprint(plan.emitted, plan.layout).peak()[0] <= room:
+                break
+            decisions, refused = make_smaller(plan, refused, room)
+        decided = replace(decisions, forms=forms_of(plan.graph), copied=_copied(plan.graph))
+        price = pricing.total(plan.graph) * images + self._clock.loading(plan.layout.numbers)
+        return replace(plan, decisions=decided, nanoseconds=price)
+
+    def _schedules(self, draft: LaunchPlan, pictures: int, room: int) -> list[Decisions]:
+        """Return a draft's decisions in three ways, as far as they fit.
+
+        For as many images at a time as fit; with the weights staying in SBUF for passes of fewer images; in stages.
+        """
+        decisions, graph = draft.decisions, draft.graph
+        staging = Staging(self._pipeline, draft, pictures, room)
+        whole = staging.whole(decisions)
+        if staging.images == 1:
+            return [whole]
+        found = [whole] if whole.stages[0].at_once == staging.images else [*staging.split(decisions), whole]
+        computing = (node.operation for node in graph.nodes if not isinstance(node.operation, (TapsLoad, Load)))
+        first = next(computing, graph.nodes[-1].operation)
+        columns = staging.images * first.rows * first.columns * getattr(first, "pool_size", 1) ** 2
+        passes = max(1, (columns + PASS_COLUMNS // 2) // PASS_COLUMNS)
+        held = sum(draft.layout.elements_of(n)[0] for n in range(len(graph.nodes))) * graph.itemsize
+        if passes > 1 and held <= room // 2:
+            staying = staging.whole(replace(decisions, staying=(0,)))
+            fitting = min(staying.stages[0].at_once, ceil_div(staging.images, passes))
+            staying = replace(staying, stages=(StageOf(staging.nodes, fitting),))
+            if staging.fits(staying):
+                found.insert(0, staying)
+        return found
+
+
+def _copied(graph: Graph) -> tuple[int, ...]:
+    """Return the nodes whose input has copies that its operation makes for them."""
+    found = []
+    for number, node in enumerate(graph.nodes):
+        operation = node.operation
+        if not isinstance(operation, Convolution) or operation.taps.count == 1 or graph.is_from_hbm(node):
+            continue
+        if isinstance(graph.nodes[operation.sources[0][0]].operation, Convolution):
+            found.append(number)
+    return tuple(found)

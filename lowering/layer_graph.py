@@ -1,0 +1,60 @@
+"""The graph of one layer by itself: what `--launches layer` runs where no single kernel computes a layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..kernels.program import Load, Operation, Rearrange, Scores
+from ..models.checks import Shape
+from ..models.files import Model
+from ..models.layers import Layer
+from . import rules  # noqa: F401 (registers them)
+from .builder import RULES, GraphBuilder
+from .channels import Channels
+from .graph import DoesNotFit, Graph, Node
+
+
+def lower_layer(model: Model, dtype: np.dtype[Any], layer: Layer, shapes: dict[str, Shape]) -> Graph:
+    """Return the graph of a layer whose inputs, each once, are those of a launch. `shapes`: of all values.
+
+    DoesNotFit where the layer has no rule, or there is something that it alone cannot be.
+    """
+    names = list(dict.fromkeys(layer.inputs))
+    images = [as_image(shapes[name]) for name in names]
+    builder = GraphBuilder(model, dtype, tuple(images), {}, {}, is_whole=False)
+    for number, (name, image) in enumerate(zip(names, images)):
+        builder.places[name], builder.shapes[name] = Channels.of(number, image[0]), image
+        channels, rows, columns = image
+        load = Load(name=layer.name, sources=((-1 - number,),), channels=channels, rows=rows, columns=columns)
+        builder.nodes.append(Node(load, "load", image, (image, image)))
+    if type(layer) not in RULES:
+        raise DoesNotFit(f"there is no body for layer {layer.name!r} ({layer.kind})")
+    RULES[type(layer)](builder, layer)
+    place = builder.places[layer.name]
+    if len(place.parts) > 1 or not place.are_plain:
+        builder.gather(layer.name)
+    builder.mark_output(layer.name, 0)
+    return Graph(tuple(builder.nodes), images[0], dtype.itemsize, from_host=False, more_inputs=tuple(images[1:]))
+
+
+def as_image(shape: Shape) -> Shape:
+    """Return a shape as an image: features are (F, 1, 1), sequences (C, 1, L)."""
+    if len(shape) == 3:
+        return shape
+    return (shape[0], 1, shape[1]) if len(shape) == 2 else (*shape, 1, 1)
+
+
+def computes_nothing(graph: Graph) -> bool:
+    """True if the value of a layer's graph is its only input as it is in HBM, whatever its shape."""
+    return len(graph.inputs) == 1 and all(_moves_nothing(node.operation) for node in graph.nodes)
+
+
+def _moves_nothing(operation: Operation) -> bool:
+    return isinstance(operation, Load) or (isinstance(operation, Rearrange) and list(operation.order) == [0])
+
+
+def has_classes(graph: Graph) -> bool:
+    """True if the launch also returns where the largest of its scores are."""
+    return isinstance(graph.nodes[-1].operation, Scores)

@@ -1,0 +1,123 @@
+"""A network as few launches: cut only where SBUF or the budget of instructions asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..kernels.program import Scores
+from ..kernels.tiling.packing import ceil_div
+from ..models.files import Model
+from . import rules  # noqa: F401 (registers them)
+from .arrangement import image_of
+from .builder import RULES, GraphBuilder
+from .graph import DoesNotFit, Graph, Node
+from .launch_plan import LaunchPlanner
+from .planning import Planning
+from .rules.ends import end
+
+
+def lower_layers(model: Model, dtype: np.dtype[Any]) -> Graph:
+    """Return the graph of a network, one operation or a few a layer; DoesNotFit where a layer has no rule.
+
+    A sum is in the convolution that feeds it, concatenations, slices and shuffles are in what reads them.
+    """
+    image = image_of(model).shape
+    builder = GraphBuilder.start(model, dtype, image)
+    for layer in model.network.layers:
+        if type(layer) not in RULES:
+            raise DoesNotFit(f"there is no body for layer {layer.name!r} ({layer.kind})")
+        RULES[type(layer)](builder, layer)
+    end(builder)
+    return Graph(tuple(builder.nodes), image, dtype.itemsize)
+
+
+class NetworkPlan:
+    """A network as segments, each a launch of at most `most` instructions; DoesNotFit where it cannot be."""
+
+    def __init__(self, model: Model, dtype: np.dtype[Any], planning: Planning, most: int) -> None:
+        self._planning = planning
+        self.image = image_of(model)
+        self.graph = lower_layers(model, dtype)
+        self.most = most
+        self.segments = self._cut()
+        self.note = self._note()
+
+    def images(self, batch: int) -> int:
+        """Return how many of a batch's images go into a launch, so that its instructions stay within the budget."""
+        launches, fitting = 1, batch
+        while fitting > 1 and (count := self._most_instructions(fitting)) > self.most:
+            launches = max(launches + 1, launches * count // self.most)
+            fitting = ceil_div(batch, launches)
+        return fitting
+
+    def _most_instructions(self, images: int) -> int:
+        """Return the most instructions of any segment."""
+        return max(segment.plan(images).instructions for segment in self.segments)
+
+    def note_of(self, batch: int) -> str | None:
+        """Return what is to be said of the launches that a batch takes; None where it is one."""
+        notes = [] if self.note is None else [self.note]
+        fitting = self.images(batch)
+        if fitting < batch:
+            launches = ceil_div(batch, fitting)
+            notes.append(
+                f"a batch of {batch} is {launches} times up to {fitting}: more would pass {self.most} instructions"
+            )
+        return "; ".join(notes) or None
+
+    def _cut(self) -> tuple[LaunchPlanner, ...]:
+        """Return as few segments as instructions and SBUF allow: each has all nodes up to the last border it can."""
+        nodes = self.graph.nodes
+        segments: list[LaunchPlanner] = []
+        borders = [n + 1 for n in range(len(nodes)) if _is_border(nodes, n)]
+        first, image = 0, self.graph.image
+        while first < len(nodes):
+            found: LaunchPlanner | None = None
+            reason: DoesNotFit | None = None
+            ahead = [border for border in borders if border > first]
+            for last in reversed(ahead):
+                part = Graph(_part(nodes, first, last), image, self.graph.itemsize, from_host=first == 0)
+                try:
+                    tried = self._planning.planner(part)
+                    count = tried.plan(1).instructions
+                except DoesNotFit as why:
+                    reason = why
+                    continue
+                if count <= self.most or last == ahead[0]:
+                    found, after = tried, last
+                    break
+            if found is None:
+                raise reason or DoesNotFit("nothing of it fits")
+            segments.append(found)
+            first, image = after, found.output
+        return tuple(segments)
+
+    def _note(self) -> str | None:
+        if len(self.segments) == 1:
+            return None
+        ends = [segment.last for segment in self.segments[:-1]]
+        return f"{len(self.segments)} launches of at most {self.most} instructions: cut after {', '.join(ends)}"
+
+
+def _is_border(nodes: Sequence[Node], number: int) -> bool:
+    """True if later nodes read nothing of a node and those before it but the node itself."""
+    later = [parts for node in nodes[number + 1 :] for parts in node.sources]
+    alone = all(parts == (number,) or min(parts) > number for parts in later)
+    alone = alone and (number == len(nodes) - 1 or all(node.output is None for node in nodes[: number + 1]))
+    return alone and (number == len(nodes) - 1 or not isinstance(nodes[number].operation, Scores))
+
+
+def _part(nodes: Sequence[Node], first: int, last: int) -> tuple[Node, ...]:
+    """Return nodes with their sources counted from the first; the last of them, unless it ends the network, is an
+    output in HBM."""
+    part = [
+        node.changed(sources=tuple(tuple(max(-1, n - first) for n in parts) for parts in node.sources))
+        for node in nodes[first:last]
+    ]
+    if last < len(nodes):
+        part[-1] = replace(part[-1], output=0)
+    return tuple(part)

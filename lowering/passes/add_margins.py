@@ -1,0 +1,48 @@
+"""Reserve the zeros around each value that the operations which read it want, in any form they may take."""
+
+from __future__ import annotations
+
+from ...kernels.program import NO_SIDES, Convolution, RowGroupsPool, Sides
+from ..graph import Graph, Node
+
+
+def add_margins(graph: Graph, with_forms: bool) -> Graph:
+    """Set the margin of each node; `with_forms`: 3x3 filters may be combined."""
+    wanted: list[list[Sides]] = [[NO_SIDES] for _ in graph.nodes]
+    for node in graph.nodes:
+        operation = node.operation
+        if isinstance(operation, (Convolution, RowGroupsPool)):
+            padding = widest_padding(node) if with_forms else operation.padding
+            for part in operation.sources[0]:
+                if part >= 0:
+                    wanted[part].append(padding)
+    return graph.with_nodes(
+        node.changed(margin=tuple(max(sides) for sides in zip(*own))) for node, own in zip(graph.nodes, wanted)
+    )
+
+
+def can_combine(node: Node) -> bool:
+    """True if a node's filters can be combined for minimal filtering."""
+    operation = node.operation
+    if not isinstance(operation, Convolution) or operation.kernel[1] != 3:
+        return False
+    return max(*operation.stride, *operation.dilation, operation.groups) == 1
+
+
+def outputs_of(operation: Convolution) -> tuple[int, int]:
+    """Return the rows and columns that a convolution computes of each output channel at a time, before pooling."""
+    return (
+        operation.rows * operation.pool_size // operation.rows_at_once,
+        operation.columns * operation.pool_size,
+    )
+
+
+def widest_padding(node: Node) -> Sides:
+    """Return the zeros around a node's input in any form: its outputs become an even number of rows and columns."""
+    operation = node.operation
+    assert isinstance(operation, (Convolution, RowGroupsPool))
+    if not isinstance(operation, Convolution) or not can_combine(node):
+        return operation.padding
+    top, left, bottom, right = operation.padding
+    high, wide = outputs_of(operation)
+    return top, left, bottom + high % 2, right + wide % 2

@@ -1,0 +1,83 @@
+"""Choose the form in which each 3x3 filter is multiplied: the quickest one, of those whose errors are allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...kernels.convolution.forms import (
+    RESERVED_BYTES,
+    Form,
+    combined_elements,
+    input_room,
+    most_columns,
+    rows_together,
+)
+from ...kernels.program import Convolution, TapsLoad
+from ...kernels.tiling.packing import Taps, ceil_div
+from ...simulator.chip import PSUM_BANK_FLOATS
+from ..graph import Graph, Node
+from .add_margins import can_combine, outputs_of, widest_padding
+from .pack_taps import loaded_taps
+
+COMBINED_BYTES = (28 * 1024, 12 * 1024)  # of a partition, for what is combined of an input at a time; two of them live
+
+
+@dataclass(frozen=True)
+class FormChoice:
+    """A form of a node, and the bytes of a partition for what is combined of its input at a time."""
+
+    number: int
+    form: Form
+    room: int
+
+
+Quickest = Callable[[Graph, int, Sequence[Node]], Node]  # of a graph and a node, among candidates for it
+
+
+def choose_forms(graph: Graph, forms: Sequence[Form], quickest: Quickest) -> Graph:
+    """Set the form of each convolution that can take one of `forms`."""
+    nodes = list(graph.nodes)
+    for number, node in enumerate(graph.nodes):
+        tried = [_in_form(graph, node, form, room) for form in forms for room in COMBINED_BYTES]
+        candidates = {each.operation: each for each in tried if each is not None}
+        if candidates:
+            nodes[number] = quickest(graph, number, [node, *candidates.values()])
+    return graph.with_nodes(nodes)
+
+
+def _in_form(graph: Graph, node: Node, form: Form, room: int) -> Node | None:
+    """Return a node in a form; None where it cannot take it."""
+    operation = node.operation
+    if not isinstance(operation, Convolution) or not can_combine(node):
+        return None
+    source = operation.sources[0][0]
+    if source >= 0 and isinstance(graph.nodes[source].operation, TapsLoad):
+        return None
+    loaded = graph.is_from_hbm(node)
+    rows = graph.heights(operation.sources[0])
+    taps = loaded_taps(graph, node) if loaded else Taps(1, 1, rows[0])  # what is combined has no copies
+    wide = outputs_of(operation)[1]
+    if taps.columns > 1 or taps.rows >= operation.kernel[0] > 1:
+        return None
+    if ceil_div(wide, 2) > most_columns(form, PSUM_BANK_FLOATS):
+        return None
+    if form is Form.SQUARES and (operation.kernel[0] != 3 or taps.rows > 1):
+        return None
+    if loaded:
+        together = rows_together(form, operation.pool_size)  # a few loaded rows, combined twice, and of the outputs
+        size = len(rows) * graph.itemsize
+        needed = ((together + operation.kernel[0]) * input_room(form) + together) * (wide + 3) * size
+        if needed > (operation.group_bytes - RESERVED_BYTES) // 2:
+            return None
+    if not loaded and room > COMBINED_BYTES[-1] and _all_combined(graph, node, form) <= COMBINED_BYTES[-1]:
+        return None  # all of it fits the smaller room
+    return node.changed(form=form, padding=widest_padding(node), group_bytes=operation.group_bytes or room)
+
+
+def _all_combined(graph: Graph, node: Node, form: Form) -> int:
+    """Return the bytes of a partition that the combinations of a whole image take."""
+    operation = node.operation
+    assert isinstance(operation, Convolution)
+    elements = combined_elements(form, outputs_of(operation), operation.kernel[0])
+    return len(graph.heights(operation.sources[0])) * elements * graph.itemsize

@@ -1,0 +1,29 @@
+"""Let a large input in HBM come in groups of rows, while the group before is computed."""
+
+from __future__ import annotations
+
+from ...kernels.program import LAUNCH_INPUT, Convolution
+from ...kernels.tiling.packing import ceil_div
+from ...simulator.chip import PARTITIONS
+from ..graph import Graph, Node
+
+WHOLE_BYTES = 8 * 1024  # of a partition, of an image up to which an input is loaded as a whole
+GROUP_BYTES = 48 * 1024  # of a partition, for an input that comes in groups and what a group computes
+
+
+def group_input(graph: Graph) -> Graph:
+    """Set the room for the groups of convolutions that read a large input."""
+    return graph.with_nodes(
+        node.changed(group_bytes=GROUP_BYTES) if _reads_large_input(graph, node) else node for node in graph.nodes
+    )
+
+
+def _reads_large_input(graph: Graph, node: Node) -> bool:
+    operation = node.operation
+    if not isinstance(operation, Convolution) or operation.sources[0] != (LAUNCH_INPUT,):
+        return False
+    channels, rows, columns = node.before
+    top, left, bottom, right = operation.padding
+    tiles = ceil_div(graph.packed * channels, PARTITIONS)
+    size = tiles * (rows + top + bottom) * (columns + left + right) * graph.itemsize
+    return (rows, columns) != (1, 1) and size > WHOLE_BYTES

@@ -1,0 +1,69 @@
+"""Load the input by an operation of its own: a small image with its filter columns as channels, others as they are.
+
+A convolution of C channels by filters kw columns wide is one of kw * C channels, the image and its copies moved left by
+a column each, by filters of one column. The copies need no room in HBM: a DMA reads the same rows again, a column
+further, in runs as long as an image, because the host brings its zeros along. So one DMA brings what a row of the
+filter reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Convolution, Load, Scores, TapsLoad
+from ...simulator.chip import PARTITIONS
+from ..arrangement import Arrangement
+from ..graph import Graph, Node, prepend
+from .group_input import WHOLE_BYTES
+
+FEWEST_CHANNELS = 8  # that a convolution is given however many images are packed: the most are 16
+
+
+def load_input(graph: Graph) -> Graph:
+    """Load an input that is not just the first operand of one convolution as it is."""
+    readers = graph.readers(LAUNCH_INPUT)
+    if len(readers) == 1 and readers[0][1] == 0:
+        reader = graph.nodes[readers[0][0]]
+        if isinstance(reader.operation, (Convolution, Load, Scores)) and reader.sources[0] == (LAUNCH_INPUT,):
+            return graph
+    channels, rows, columns = graph.image
+    load = Load(name=graph.nodes[0].name, sources=((LAUNCH_INPUT,),), channels=channels, rows=rows, columns=columns)
+    return graph.with_nodes(prepend(Node(load, "load", graph.image, (graph.image, graph.image)), graph.nodes))
+
+
+def load_taps(graph: Graph) -> Graph:
+    """Load a small image of few channels with its filter columns as channels."""
+    first = graph.nodes[0]
+    operation = first.operation
+    if not isinstance(operation, Convolution) or not graph.from_host or graph.readers(LAUNCH_INPUT) != [(0, 0)]:
+        return graph
+    channels = operation.kernel[1] * graph.image[0]
+    top, left, bottom, right = operation.padding
+    image = (graph.image[0], graph.image[1] + top + bottom, graph.image[2] + left + right)
+    few = channels <= max(FEWEST_CHANNELS, operation.channels) and channels <= PARTITIONS
+    small = image[1] * image[2] * graph.itemsize <= WHOLE_BYTES
+    if operation.groups > 1 or operation.sources[0] != (LAUNCH_INPUT,) or operation.kernel[1] == 1:
+        return graph
+    if not few or not small:
+        return graph
+    assert first.filters is not None
+    loaded = (channels, *image[1:])
+    load = TapsLoad(
+        name=first.name,
+        sources=((LAUNCH_INPUT,),),
+        channels=channels,
+        rows=image[1],
+        columns=image[2],
+        kernel_columns=operation.kernel[1],
+        dilation=operation.dilation[1],
+    )
+    shape = (len(first.filters), channels, operation.kernel[0], 1)
+    filters = first.filters.changed(shape, lambda array: array.transpose(0, 3, 1, 2).reshape(shape))
+    own = replace(first, before=loaded, filters=filters).changed(kernel=(operation.kernel[0], 1), padding=NO_SIDES)
+    arrangement = Arrangement(operation.padding) if any(operation.padding) else graph.arrangement
+    return replace(
+        graph,
+        nodes=tuple(prepend(Node(load, "load", image, (image, loaded)), (own, *graph.nodes[1:]))),
+        image=image,
+        arrangement=arrangement,
+    )

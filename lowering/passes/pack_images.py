@@ -1,0 +1,111 @@
+"""Pack images along the partitions: filters then are block-diagonal, and outputs of all images are computed at once.
+
+As channels grow, fewer images fit; a tile of outputs is then every r-th image (`OutputOrder`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...kernels.program import (
+    Convolution,
+    GroupNorm,
+    LayerNorm,
+    LocalResponseNorm,
+    Rearrange,
+    Scores,
+)
+from ...simulator.chip import PARTITIONS, PSUM_BANK_FLOATS
+from ..filters import ungrouped
+from ..graph import Graph, Node
+
+MOST_IMAGES = 16
+
+
+def choices_of(graph: Graph, batch: int) -> list[int]:
+    """Return how many images may be packed in the input, more than one.
+
+    Features are transposed instead. What another launch has left in HBM is not filled up with blank pictures.
+    """
+    if graph.image[1:] == (1, 1):
+        return []
+    choices = [2**n for n in range(1, MOST_IMAGES.bit_length()) if 2**n < 4 * batch]
+    choices = [images for images in choices if graph.from_host or batch % images == 0]
+    return [images for images in choices if _can_pack(graph, images)]
+
+
+def pack_images(graph: Graph, images: int) -> Graph:
+    """Pack so many images in the input, and as many as fit in the value of each node."""
+    if images == 1:
+        return graph
+    packed = replace(graph, packed=images).with_nodes(
+        node.changed(packed=own) for node, own in zip(graph.nodes, _packed_values(graph, images))
+    )
+    return packed.with_nodes(_ungrouped(packed, node) for node in packed.nodes)
+
+
+def _ungrouped(graph: Graph, node: Node) -> Node:
+    """Return a convolution of packed images with zeros for the channels of other groups: the filters of each image are
+    on the diagonal as groups are."""
+    operation = node.operation
+    if not isinstance(operation, Convolution) or operation.groups == 1 or graph.packed_in(node) == 1:
+        return node
+    assert node.filters is not None
+    return replace(node, filters=ungrouped(node.filters, operation.groups)).changed(groups=1)
+
+
+def _can_pack(graph: Graph, images: int) -> bool:
+    """True if so many images fit the input, and the value of each node."""
+    if images * max(graph.image[0], graph.nodes[0].operation.channels) > PARTITIONS:
+        return False
+    packed = _packed_values(graph, images)
+    if any(packed[n] > 1 and len(graph.pieces((n,))) > 1 for n in graph.outputs):
+        return False  # in HBM the channels of an image follow one another
+    for node, own in zip(graph.nodes, packed):
+        operation = node.operation
+        of_operands = [[images if part < 0 else packed[part] for part in parts] for parts in operation.sources]
+        of_input = of_operands[0][0]
+        in_pieces = len(graph.pieces(operation.sources[0])) > 1
+        if of_input > 1 and isinstance(operation, (LayerNorm, GroupNorm, Rearrange)) and in_pieces:
+            return False
+        if of_input > 1 and isinstance(operation, LocalResponseNorm):
+            return False
+        if of_input > 1 and operation.channels > PARTITIONS and operation.channels % PARTITIONS:
+            return False
+        if isinstance(operation, Scores) and of_input * operation.channels > PSUM_BANK_FLOATS:
+            return False
+        if any(each != of_input for each in of_operands[0]):
+            return False
+        as_output = of_operands[1:] if isinstance(operation, (Convolution, Scores)) else of_operands
+        if any(each != own for operand in as_output for each in operand):
+            return False
+    return True
+
+
+def _packed_values(graph: Graph, images: int) -> list[int]:
+    """Return the images packed in the value of each node: never more than in its input, and as many in all nodes whose
+    channels follow one another."""
+    most = [images] * len(graph.nodes)
+    while True:
+        packed = _at_most(graph, images, most)
+        fewest = list(packed)
+        for parts in (parts for node in graph.nodes for parts in node.sources if len(parts) > 1):
+            least = min(images if part < 0 else fewest[part] for part in parts)
+            for part in parts:
+                if part >= 0:
+                    fewest[part] = least
+        if fewest == packed:
+            return packed
+        most = fewest
+
+
+def _at_most(graph: Graph, images: int, most: Sequence[int]) -> list[int]:
+    packed: list[int] = []
+    for node, own in zip(graph.nodes, most):
+        part = node.sources[0][0]
+        own = min(own, images if part < 0 else packed[part])
+        while not isinstance(node.operation, Scores) and own > 1 and own * node.operation.channels > PARTITIONS:
+            own //= 2
+        packed.append(own)
+    return packed

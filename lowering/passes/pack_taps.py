@@ -1,0 +1,88 @@
+"""Let filter taps share the partitions where input channels are few, so that a matmul takes several of them.
+
+An input in HBM is loaded once for each tap. A value in SBUF gets copies of itself on the partitions below, moved up by
+rows, by the operation that computes it: then only filter rows share the partitions, and only if the matmuls spared take
+longer than the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...kernels.convolution.forms import Form
+from ...kernels.program import Convolution, Copies, Memory, Scores, TapsLoad
+from ...kernels.tiling.packing import Taps, copies_in_partitions, taps_in_partitions
+from ...simulator.chip import PARTITIONS
+from ..graph import Graph, Node
+
+IsWorth = Callable[[Graph, int, int, Taps], bool]  # of a graph, a node, the node that would give copies, and the taps
+
+
+def pack_taps(graph: Graph, are_worth_copies: IsWorth) -> Graph:
+    """Set the taps of convolutions, and the copies of the values that they read."""
+    nodes = list(graph.nodes)
+    for number, node in enumerate(graph.nodes):
+        operation = node.operation
+        if isinstance(operation, (Convolution, Scores)):
+            present = graph.with_nodes(nodes)
+            taps, copies = _taps(present, number, are_worth_copies)
+            nodes[number] = nodes[number].changed(taps=taps)
+            if copies is not None:
+                source = operation.sources[0][0]
+                nodes[source] = nodes[source].changed(copies=copies)
+    return graph.with_nodes(nodes)
+
+
+def loaded_taps(graph: Graph, node: Node) -> Taps:
+    """Return the taps of a convolution of an input that is loaded from HBM."""
+    operation = node.operation
+    assert isinstance(operation, (Convolution, Scores))
+    rows = graph.heights(operation.sources[0])
+    return taps_in_partitions(rows[0], operation.kernel, PARTITIONS) if len(rows) == 1 else Taps(1, 1, rows[0])
+
+
+def possible_taps(graph: Graph, node: Node) -> tuple[Taps, Copies | None]:
+    """Return the most taps of a node that can share the partitions, and the copies that its input must have for them,
+    None for none."""
+    operation = node.operation
+    assert isinstance(operation, (Convolution, Scores))
+    if graph.is_from_hbm(node):
+        return loaded_taps(graph, node), None
+    rows = graph.heights(operation.sources[0])
+    alone = Taps(1, 1, rows[0])
+    source = operation.sources[0][0]
+    if len(rows) > 1:
+        return alone, None
+    dilation = operation.dilation[0] if isinstance(operation, Convolution) else 1
+    if isinstance(graph.nodes[source].operation, TapsLoad):
+        taps = taps_in_partitions(rows[0], operation.kernel, PARTITIONS)
+        return taps, Copies(taps.rows, dilation, taps.stride)
+    taps = copies_in_partitions(rows[0], operation.kernel[0], PARTITIONS)
+    copies = Copies(taps.rows, dilation, taps.stride)
+    if taps.rows == 1 or not isinstance(operation, Convolution) or not _can_copy(graph, source, copies):
+        return alone, None
+    return taps, copies
+
+
+def _taps(graph: Graph, number: int, are_worth_copies: IsWorth) -> tuple[Taps, Copies | None]:
+    """Return the taps of a node, and the copies that its input must have, None for none."""
+    node = graph.nodes[number]
+    operation = node.operation
+    taps, copies = possible_taps(graph, node)
+    source = node.sources[0][0]
+    if copies is None or isinstance(graph.nodes[source].operation, TapsLoad):
+        return taps, copies
+    alone = Taps(1, 1, graph.heights(operation.sources[0])[0])
+    is_direct = isinstance(operation, Convolution) and operation.form is Form.DIRECT
+    return (taps, copies) if is_direct and are_worth_copies(graph, number, source, taps) else (alone, None)
+
+
+def _can_copy(graph: Graph, number: int, copies: Copies) -> bool:
+    """True if a node is a convolution that can make such copies, and all that read it go by partitions."""
+    node = graph.nodes[number]
+    operation = node.operation
+    if not isinstance(operation, Convolution) or node.memory is not Memory.SBUF or node.in_bands:
+        return False
+    readers = [graph.nodes[n].operation for n, _ in graph.readers(number)]
+    plain = all(isinstance(other, Convolution) and (number,) in other.sources for other in readers)
+    return plain and operation.copies in (Copies(), copies)

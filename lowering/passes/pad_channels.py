@@ -1,0 +1,94 @@
+"""Pad few channels with zeros to a quarter or half of the partitions, so that rows of an image can be packed.
+
+Engines write from partitions that are multiples of a quarter on. A row of 40 channels leaves no room for a second one
+below it that begins there; one of 64 does. The zeros are computed on rows and columns of the Tensor Engine that would
+be idle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...kernels.program import Convolution, Pool, Scores
+from ..graph import Graph, Node
+from .row_packing import HALF, QUARTER
+
+FEWEST_CHANNELS = 9  # below which more than four rows would have to be packed
+NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations whose value of 0 zero weights may not take away
+
+
+def pad_channels(graph: Graph) -> Graph | None:
+    """Pad the channels of nodes all of whose readers can take more; None where there are none."""
+    wide = _wide(graph)
+    if not wide:
+        return None
+    return graph.with_nodes(
+        _with_zeros(node, n in wide, node.sources[0][0] in wide) for n, node in enumerate(graph.nodes)
+    )
+
+
+def _wide(graph: Graph) -> set[int]:
+    wide = {n for n, node in enumerate(graph.nodes) if _zeros(node.operation.channels) > 0 and _may(node)}
+    wide -= set(graph.outputs)
+    while True:
+        kept = {n for n in wide if _fits(graph, wide, n)}
+        if kept == wide:
+            return wide
+        wide = kept
+
+
+def _zeros(channels: int) -> int:
+    """Return the zeros that channels are padded with."""
+    if FEWEST_CHANNELS <= channels <= QUARTER:
+        return QUARTER - channels
+    return HALF - channels if QUARTER < channels <= HALF else 0
+
+
+def _may(node: Node) -> bool:
+    """True if zeros may be among the channels of a node."""
+    operation = node.operation
+    alone = all(len(parts) == 1 for parts in operation.sources)
+    if isinstance(operation, Convolution):
+        full = operation.groups == 1 or node.is_depthwise()
+        return alone and full and operation.activation.name not in NOT_OF_ZERO
+    return alone and isinstance(operation, Pool)
+
+
+def _fits(graph: Graph, wide: set[int], number: int) -> bool:
+    """True if all that a node reads as it is has as many channels, and its readers can take more."""
+    node = graph.nodes[number]
+    mixes = isinstance(node.operation, Convolution) and not node.is_depthwise()
+    as_it_is = node.sources[1:] if mixes else node.sources
+    if not all(parts[0] in wide for parts in as_it_is):
+        return False
+    return all(n in wide or _can_read(graph.nodes[n], number) for n, _ in graph.readers(number))
+
+
+def _can_read(node: Node, number: int) -> bool:
+    """True if a node can read more channels than it knows, by zeros in its filters."""
+    operation = node.operation
+    plain = isinstance(operation, Scores) or (isinstance(operation, Convolution) and operation.groups == 1)
+    return plain and operation.sources[0] == (number,) and (number,) not in operation.sources[1:]
+
+
+def _with_zeros(node: Node, computes: bool, reads: bool) -> Node:
+    """Return a node that computes such channels, or reads them."""
+    operation = node.operation
+    more_in = _zeros(node.before[0]) if reads else 0
+    more_out = _zeros(operation.channels) if computes else 0
+    grouped = node.is_depthwise()
+    filters = node.filters
+    if filters is not None:
+        more = (more_out, 0 if grouped else more_in, 0, 0)
+        shape = tuple(size + zeros for size, zeros in zip(filters.shape, more))
+        filters = filters.changed(shape, lambda array: np.pad(array, [(0, zeros) for zeros in more]))
+    padded = replace(
+        node,
+        before=(node.before[0] + more_in, *node.before[1:]),
+        filters=filters,
+        numbers=tuple(np.pad(numbers, (0, more_out)) for numbers in node.numbers),
+    )
+    fields = {"groups": operation.channels + more_out} if grouped else {}
+    return padded.changed(channels=operation.channels + more_out, **fields)

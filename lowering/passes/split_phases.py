@@ -1,0 +1,49 @@
+"""Give the first convolution an image of phases where its filters move by several pixels.
+
+Every so many rows and columns are channels of their own, phases: a convolution of C channels by kh x kw filters of
+stride (s, t) is one of s * t * C channels by filters of kh / s x kw / t (rounded up) that move by one. No DMA then
+picks single elements, and more channels fill the Tensor Engine's rows. The host arranges the phases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...kernels.program import LAUNCH_INPUT, Convolution
+from ...kernels.tiling.packing import ceil_div
+from ..arrangement import Arrangement
+from ..graph import Graph
+
+
+def split_phases(graph: Graph) -> Graph | None:
+    """Let the first filters move by one over an image of phases; None where they cannot, or move by one already."""
+    first = graph.nodes[0]
+    operation = first.operation
+    if not isinstance(operation, Convolution) or not graph.from_host or graph.readers(LAUNCH_INPUT) != [(0, 0)]:
+        return None
+    plain = operation.groups == 1 and max(operation.dilation) == 1 and operation.sources[0] == (LAUNCH_INPUT,)
+    if not plain or max(operation.stride) == 1:
+        return None
+    down, across = operation.stride
+    channels = graph.image[0] * down * across
+    kernel = (ceil_div(operation.kernel[0], down), ceil_div(operation.kernel[1], across))
+    size = (operation.rows, operation.columns)
+    rows, columns = (side * operation.pool_size - 1 + taps for side, taps in zip(size, kernel))
+    top, left = operation.padding[:2]
+    zeros = (top, left, rows * down - top - graph.image[1], columns * across - left - graph.image[2])
+    assert first.filters is not None
+    outputs, inputs = first.filters.shape[:2]
+
+    def split(array: np.ndarray) -> np.ndarray:
+        whole = np.zeros((outputs, inputs, kernel[0] * down, kernel[1] * across), array.dtype)
+        whole[:, :, : array.shape[2], : array.shape[3]] = array
+        apart = whole.reshape(outputs, inputs, kernel[0], down, kernel[1], across).transpose(0, 1, 3, 5, 2, 4)
+        return apart.reshape(outputs, channels, *kernel)
+
+    image = (channels, rows, columns)
+    own = replace(first, before=image, filters=first.filters.changed((outputs, channels, *kernel), split)).changed(
+        kernel=kernel, stride=(1, 1), padding=(0, 0, 0, 0)
+    )
+    return replace(graph, nodes=(own, *graph.nodes[1:]), image=image, arrangement=Arrangement(zeros, operation.stride))

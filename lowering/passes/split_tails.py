@@ -1,0 +1,77 @@
+"""Split the last channels of an expansion off as nodes of their own, where they fill a part of a tile alone.
+
+A depthwise convolution multiplies by diagonals: of a tile of 16 channels an eighth of the Tensor Engine's rows, which
+takes as long as 128 and keeps the clock low. Where that tile is a node of its own, with the part of the convolution
+that feeds it, it may have copies of itself on the partitions below, so that a matmul takes several taps (pack_taps.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...kernels.program import Convolution, Memory
+from ...kernels.tiling.packing import copies_in_partitions
+from ...simulator.chip import PARTITIONS
+from ..graph import Graph, Node
+from ..lazy import LazyArray
+
+
+def split_tails(graph: Graph) -> Graph:
+    """Cut convolutions that feed depthwise ones, and these, into two nodes of the same name each."""
+    cut = {n for pair in _pairs(graph) for n in pair}
+    apart: list[Node] = []
+    places: dict[int, tuple[int, ...]] = {}
+    for n, node in enumerate(graph.nodes):
+        sources = tuple(tuple(new for part in parts for new in places.get(part, (part,))) for parts in node.sources)
+        channels = node.operation.channels
+        border = channels // PARTITIONS * PARTITIONS
+        whole, tail = slice(0, border), slice(border, channels)
+        first = len(apart)
+        if n not in cut:
+            apart.append(node.changed(sources=sources))
+        elif node.is_depthwise():
+            apart += [_part(node, whole, sources[0][:1]), _part(node, tail, sources[0][1:])]
+        else:  # the tail is copied while the rest goes through the node after it
+            apart += [_part(node, whole, sources[0]), _part(node, tail, sources[0])]
+        places[n] = tuple(range(first, len(apart)))
+    return graph.with_nodes(apart)
+
+
+def _pairs(graph: Graph) -> list[tuple[int, int]]:
+    """Return each convolution whose only reader is a depthwise one, with it."""
+    pairs = []
+    for n, node in enumerate(graph.nodes):
+        operation = node.operation
+        if not node.is_depthwise() or node.output is not None or sum(map(len, operation.sources)) > 1:
+            continue
+        assert isinstance(operation, Convolution)
+        source, tail = operation.sources[0][0], operation.channels % PARTITIONS
+        copies = copies_in_partitions(tail or PARTITIONS, operation.kernel[0], PARTITIONS)
+        if copies.rows > 1 and operation.channels > PARTITIONS and source >= 0 and _can_be_cut(graph, source):
+            pairs.append((source, n))
+    return pairs
+
+
+def _can_be_cut(graph: Graph, number: int) -> bool:
+    node = graph.nodes[number]
+    operation = node.operation
+    if not isinstance(operation, Convolution) or node.memory is not Memory.SBUF or node.output is not None:
+        return False
+    return operation.groups == len(operation.sources) == len(graph.readers(number)) == 1
+
+
+def _some(filters: LazyArray, channels: slice) -> LazyArray:
+    count = channels.stop - channels.start
+    return filters.changed((count, *filters.shape[1:]), lambda array: array[channels])
+
+
+def _part(node: Node, channels: slice, parts: tuple[int, ...]) -> Node:
+    count = channels.stop - channels.start
+    grouped = node.is_depthwise()
+    part = replace(
+        node,
+        before=(count, *node.before[1:]) if grouped else node.before,
+        filters=None if node.filters is None else _some(node.filters, channels),
+        numbers=tuple(numbers[channels] for numbers in node.numbers),
+    )
+    return part.changed(sources=(parts,), channels=count, groups=count if grouped else 1)

@@ -1,0 +1,155 @@
+"""The passes in their order: from the graph of some layers to a launch, by decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..kernels.convolution.forms import Form
+from ..kernels.program import Combine, Convolution, Memory, Program, Room, Scores
+from ..kernels.tiling.packing import ceil_div, round_up, tile_sizes
+from ..models.checks import Shape
+from ..simulator.chip import PARTITIONS
+from .arrangement import AS_GIVEN
+from .decisions import Advisor, Decisions
+from .emit import Emitted, emit
+from .graph import DoesNotFit, Graph
+from .passes.add_margins import add_margins
+from .passes.choose_forms import choose_forms
+from .passes.group_input import group_input
+from .passes.load_taps import load_input, load_taps
+from .passes.pack_images import pack_images
+from .passes.pack_rows import pack_rows
+from .passes.pack_taps import pack_taps
+from .passes.pad_channels import pad_channels
+from .passes.place import place
+from .passes.split_phases import split_phases
+from .passes.split_tails import split_tails
+from .weights import WeightLayout, lay_out
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """A launch: its program, its weights, and how the host arranges its input.
+
+    `nanoseconds` and `instructions` are predicted for all of it, 0 where nobody has asked.
+    """
+
+    emitted: Emitted
+    layout: WeightLayout
+    decisions: Decisions
+    nanoseconds: float = 0.0
+    instructions: int = 0
+
+    @property
+    def program(self) -> Program:
+        """What the kernel runs."""
+        return self.emitted.program
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that the program was emitted from."""
+        return self.layout.graph
+
+    @property
+    def images(self) -> int:
+        """Images of the input: the pictures filled up to a multiple of those that are packed."""
+        return round_up(self.program.pictures, self.program.packed)
+
+    @property
+    def passes(self) -> tuple[int, ...]:
+        """Passes of each stage."""
+        free = self.images // self.program.packed
+        return tuple(ceil_div(free, stage.at_once) for stage in self.program.stages)
+
+    def outputs(self, returned: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """Return (values, classes) of each output of the launch, in their order, of what its kernel returned; classes
+        are None where it has none."""
+        left = iter(returned)
+        found: dict[int, tuple[Any, Any]] = {}
+        for operation, number in zip(self.program.operations, self.emitted.nodes, strict=True):
+            position = self.graph.nodes[number].output
+            if isinstance(operation, Scores):
+                found[position or 0] = next(left), next(left)
+            elif isinstance(operation, Room) and operation.memory is Memory.OUTPUT:
+                assert position is not None
+                found[position] = next(left), None
+        return [found[position] for position in sorted(found)]
+
+    def arrange(self, value: Any, came: Shape, dtype: np.dtype[Any]) -> Any:
+        """Return inputs [pictures, ...] as the kernel takes them; what is on the device already stays there."""
+        if not self.graph.from_host:
+            return self.arrange_input(0, value, dtype)
+        return self.graph.arrangement.arrange(np.asarray(value).reshape(-1, *came), self.images, dtype)
+
+    def arrange_input(self, number: int, value: Any, dtype: np.dtype[Any]) -> Any:
+        """Return an input [pictures, ...] that the host does not arrange, filled up to its images; more stay."""
+        image = self.graph.inputs[number]
+        if len(value) >= self.images:
+            return value.reshape((len(value), *image))
+        return AS_GIVEN.arrange(np.asarray(value).reshape(-1, *image), self.images, dtype)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Some nodes on their way to a launch: what is the same for every candidate.
+
+    `forms`: of convolutions, beside the direct one. `room`: bytes of a partition of SBUF.
+    """
+
+    graph: Graph
+    forms: tuple[Form, ...]
+    room: int
+
+    def run(self, decisions: Decisions, advisor: Advisor | None = None) -> list[tuple[str, Graph]]:
+        """Return the graph after each pass, by the pass's name; DoesNotFit where a pass does not apply."""
+        advisor = advisor or decisions
+        done = [("split_tails", split_tails(self.graph))]
+
+        def run(name: str, graph: Graph | None) -> None:
+            if graph is None:
+                raise DoesNotFit(f"{name} does not apply")
+            done.append((name, graph))
+
+        run("load_input", load_input(done[-1][1]))
+        if decisions.pads_channels:
+            run("pad_channels", pad_channels(done[-1][1]))
+        if decisions.packs_rows:
+            run("pack_rows", pack_rows(done[-1][1]))
+        if decisions.splits_phases:
+            run("split_phases", split_phases(done[-1][1]))
+        run("load_taps", load_taps(done[-1][1]))
+        run("pack_images", pack_images(done[-1][1], decisions.packed))
+        run("place", place(done[-1][1], decisions.in_hbm, decisions.regions))
+        _check_tiles(done[-1][1])
+        run("group_input", group_input(done[-1][1]))
+        run("add_margins", add_margins(done[-1][1], bool(self.forms)))
+        run("choose_forms", choose_forms(done[-1][1], self.forms, advisor.pick_form))
+        run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies))
+        return done
+
+    def lower(self, decisions: Decisions, advisor: Advisor | None = None) -> WeightLayout:
+        """Return the graph with all passes run, laid out."""
+        return lay_out(self.run(decisions, advisor)[-1][1])
+
+    def launch(self, decisions: Decisions, pictures: int, layout: WeightLayout | None = None) -> LaunchPlan:
+        """Return the launch of some decisions, without its price; `layout` is that of `lower` if it is known."""
+        layout = layout or self.lower(decisions)
+        schedule = decisions.schedule(len(layout.graph.nodes))
+        return LaunchPlan(emit(layout.graph, pictures, schedule), layout, decisions)
+
+
+def _check_tiles(graph: Graph) -> None:
+    """DoesNotFit where an operation combines values whose channels are cut into other tiles."""
+    for node in graph.nodes:
+        operation = node.operation
+        is_sum = isinstance(operation, Convolution) and len(operation.sources) > 1
+        if not is_sum and not isinstance(operation, Combine):
+            continue
+        channels = operation.channels * operation.packed
+        own = tile_sizes(channels, PARTITIONS) if is_sum else graph.heights(operation.sources[0])
+        if own != graph.heights(operation.sources[1]):
+            raise DoesNotFit(f"the channels that layer {node.name!r} ({node.kind}) combines are in other tiles")

@@ -1,0 +1,112 @@
+"""Where values are when SBUF cannot hold them all: regions of nodes run in bands of rows, and large values are in HBM.
+
+A border is a node whose value is all that later nodes read of it and those before it. A region lies between borders.
+Its inner values exist band by band; those at its ends are whole, in SBUF if they are small, else in HBM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..kernels.convolution.forms import Form
+from ..kernels.program import Convolution
+from .bands import can_band
+from .decisions import Decisions
+from .emit import BAND_UNIT
+from .footprint import Footprint
+from .graph import DoesNotFit, Graph
+from .passes.choose_forms import COMBINED_BYTES, FormChoice
+from .pipeline import LaunchPlan
+from .schedule import Region
+
+BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+SHARE = 3  # of the room that a whole value at the end of a region may take, as one over this
+
+
+def make_smaller(plan: LaunchPlan, refused: list[FormChoice], room: int) -> tuple[Decisions, list[FormChoice]]:
+    """Return decisions, and forms that are refused, with which a launch of one image at a time takes less of SBUF.
+
+    DoesNotFit where there is nothing left to try.
+    """
+    footprint = Footprint(plan.emitted, plan.layout)
+    needed, fullest = footprint.peak()
+    number, graph, decisions = footprint.node_of(fullest), plan.graph, plan.decisions
+    operation = graph.nodes[number].operation
+    region = next((each for each in decisions.regions if each.first <= number < each.end), None)
+    if region is None and isinstance(operation, Convolution) and operation.form is not Form.DIRECT:
+        own = operation.group_bytes
+        sizes = (own,) if own in COMBINED_BYTES else COMBINED_BYTES
+        return decisions, [*refused, *(FormChoice(number, operation.form, size) for size in sizes)]
+    if graph.packed == 1:
+        changed = _more_bands(graph, decisions, region) if region else _new_region(graph, decisions, number, room)
+        if changed is not None:
+            return changed, []
+    node = graph.nodes[number]
+    raise DoesNotFit(
+        f"layer {node.name!r} ({node.kind}) needs {needed // 1024} KiB of an SBUF partition; "
+        f"{room // 1024} are available"
+    )
+
+
+def borders(graph: Graph) -> list[int]:
+    """Return the nodes whose value is all that later nodes read of them and those before them."""
+    last = graph.last_readers()
+    found, furthest = [], -1
+    for number in range(len(graph.nodes)):
+        if furthest <= number:
+            found.append(number)
+        furthest = max(furthest, last.get(number, number))
+    return found
+
+
+def _new_region(graph: Graph, decisions: Decisions, number: int, room: int) -> Decisions | None:
+    """Return decisions with a region around a node; None where its operations cannot run in bands."""
+    ends = borders(graph)
+    end = next((border for border in ends if border >= number), None)
+    if end is None:
+        return None
+    before = [border for border in ends if border < number]
+    first = before[-1] + 1 if before else 0
+    taken = {n for region in decisions.regions for n in range(region.first, region.end)}
+    if not can_run_in_bands(graph, first, end + 1) or taken & set(range(first, end + 1)):
+        return None
+    large = room // SHARE
+    while first > 0 and whole_bytes(graph, first - 1) > large:
+        start = max((border for border in ends if border < first - 1), default=-1) + 1
+        if not can_run_in_bands(graph, start, end + 1) or taken & set(range(start, first)):
+            break
+        first = start
+    while end + 1 < len(graph.nodes) and whole_bytes(graph, end) > large:
+        after = next((border for border in ends if border > end), None)
+        if after is None or not can_run_in_bands(graph, first, after + 1) or taken & set(range(end + 1, after + 1)):
+            break
+        end = after
+    in_hbm = set(decisions.in_hbm)
+    if first > 0 and whole_bytes(graph, first - 1) > large:
+        in_hbm.add(first - 1)
+    if end + 1 < len(graph.nodes) and whole_bytes(graph, end) > large:
+        in_hbm.add(end)
+    regions = sorted((*decisions.regions, Region(first, end + 1, BANDS[0])), key=lambda region: region.first)
+    return replace(decisions, regions=tuple(regions), in_hbm=tuple(sorted(in_hbm)), copied=(), forms=())
+
+
+def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
+    """Return decisions with more bands for a region; None where there are as many as rows allow."""
+    rows = graph.nodes[region.end - 1].operation.rows
+    more = [bands for bands in BANDS if bands > region.bands and rows > BAND_UNIT * (bands - 1)]
+    if not more:
+        return None
+    regions = tuple(replace(each, bands=more[0]) if each == region else each for each in decisions.regions)
+    return replace(decisions, regions=regions)
+
+
+def can_run_in_bands(graph: Graph, first: int, end: int) -> bool:
+    """True if nodes [first, end) can run band by band: the launch returns none of their values but the last."""
+    nodes = graph.nodes[first:end]
+    return all(can_band(node) for node in nodes) and all(node.output is None for node in nodes[:-1])
+
+
+def whole_bytes(graph: Graph, number: int) -> int:
+    """Return the bytes of a partition that a node's whole value takes, of an image."""
+    operation = graph.nodes[number].operation
+    return len(graph.heights((number,))) * operation.rows * operation.columns * graph.itemsize

@@ -1,0 +1,99 @@
+"""Plans on disk: what was decided about a launch, by all that the decision depends on.
+
+A file a plan, in `plans` of the folder that TRNINFER_CACHE names, else of the user's cache folder for trninfer. It
+appears whole or not at all; what cannot be read or written is decided anew and not kept. A plan only chooses among
+programs that are all right, so that an old one can be slow but never wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..simulator.timing.constants import overrides
+from ..version import __version__
+from .decisions import Decisions
+from .graph import Graph
+
+CACHE_VARIABLE = "TRNINFER_CACHE"
+_ROOMS = ("kernels", "lowering", "simulator")  # whose sources a plan depends on
+
+
+@dataclass(frozen=True)
+class PlanRecord:
+    """What was decided about a launch, and its predicted nanoseconds and instructions."""
+
+    decisions: Decisions
+    nanoseconds: float
+    instructions: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as JSON takes it."""
+        return {
+            "decisions": self.decisions.to_json(),
+            "nanoseconds": self.nanoseconds,
+            "instructions": self.instructions,
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> PlanRecord:
+        """Return the record that `to_json` gave; TypeError, ValueError or KeyError for anything else."""
+        decisions = Decisions.from_json(data["decisions"])
+        return PlanRecord(decisions, float(data["nanoseconds"]), int(data["instructions"]))
+
+
+class PlanCache:
+    """Plans by key, in memory and on disk. `folder`: None for none on disk."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.records: dict[str, PlanRecord] = {}
+        self._folder = folder
+
+    def get(self, key: str) -> PlanRecord | None:
+        """Return the plan of a key; None where there is none that can be read."""
+        if key not in self.records and self._folder is not None:
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                self.records[key] = PlanRecord.from_json(json.loads((self._folder / f"{key}.json").read_bytes()))
+        return self.records.get(key)
+
+    def put(self, key: str, record: PlanRecord) -> None:
+        """Keep a plan."""
+        self.records[key] = record
+        if self._folder is None:
+            return
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=self._folder, suffix=".partial", delete=False) as file:
+                json.dump(record.to_json(), file)
+            os.replace(file.name, self._folder / f"{key}.json")
+
+
+def plan_folder() -> Path:
+    """Return the folder of the plans on disk."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser() / "plans"
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("trninfer")) / "plans"
+
+
+def key_of(graph: Graph, target: str, *settings: Any) -> str:
+    """Return the key of a graph's launch on a target, `settings` being whatever else decides about it."""
+    nodes = [(node.operation, node.before, node.memory) for node in graph.nodes]
+    material = (nodes, graph.image, graph.itemsize, graph.from_host, graph.outputs, target, settings, overrides())
+    return hashlib.sha256(repr((__version__, _sources(), material)).encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _sources() -> int:
+    """Return when any source that plans depend on was changed last."""
+    package = Path(__file__).resolve().parent.parent
+    return max(path.stat().st_mtime_ns for room in _ROOMS for path in (package / room).rglob("*.py"))

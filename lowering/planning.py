@@ -1,0 +1,41 @@
+"""How launches are planned: for which chip, in which forms, with which clock and cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..kernels.convolution.forms import Form
+from ..simulator.chip import find_target
+from .graph import Graph
+from .launch_plan import LaunchPlanner
+from .plan_cache import PlanCache, plan_folder
+from .price import Clock
+
+IDENTITY_BYTES = 256  # of a partition of SBUF, which kernels leave to the compiler (kernels/tiling/tiles.py)
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What is the same for all launches of a network.
+
+    `target`: whose SBUF and clock count. `itemsize`: bytes of a number. `forms`: in which 3x3 filters may be multiplied
+    where that is quicker than directly. `cache`: of plans, by default that of the user.
+    """
+
+    target: str
+    itemsize: int
+    forms: tuple[Form, ...] = ()
+    cache: PlanCache = field(default_factory=lambda: PlanCache(plan_folder()))
+    clock: Clock = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clock", Clock(self.target, self.itemsize))
+
+    @property
+    def room(self) -> int:
+        """Bytes of a partition of SBUF that a launch may use."""
+        return find_target(self.target).usable_sbuf_bytes - IDENTITY_BYTES
+
+    def planner(self, graph: Graph) -> LaunchPlanner:
+        """Return the planner of a launch."""
+        return LaunchPlanner(graph, self.forms, self.room, self.clock, self.cache)

@@ -1,0 +1,197 @@
+"""The price of candidates: the time that the simulator predicts, the only clock there is.
+
+A program is priced by walking it from shapes alone. An operation is priced by itself, its operands in SBUF already:
+half the time of two passes that load its weights once, so that it has its share of filling the pipeline and of loading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .. import kernels, simulator
+from ..kernels.program import (
+    LAUNCH_INPUT,
+    NO_SIDES,
+    Convolution,
+    Copies,
+    Operation,
+    Parts,
+    Program,
+    Resident,
+    Scores,
+    Stage,
+    WeightsAt,
+)
+from ..kernels.tiling.packing import Taps, ceil_div
+from ..models.checks import Shape
+from ..simulator.chip import PARTITIONS
+from .bands import Rows, banded, can_band, even, reach_of
+from .graph import DoesNotFit, Graph, Node
+from .weights import WeightLayout, columns_of, loads_of
+
+BANDS = (1, 4, 16, 64)  # of rows, in which an operation is priced that is too large as a whole
+PASSES = 2  # in which an operation is priced
+
+
+def dtype_of(itemsize: int) -> np.dtype[Any]:
+    """Return the dtype that stands for all of its size: float16 takes as long as bfloat16."""
+    return np.dtype(np.float32 if itemsize == 4 else ml_dtypes.bfloat16)
+
+
+@dataclass(frozen=True)
+class Price:
+    """Predicted nanoseconds and instructions."""
+
+    nanoseconds: float
+    instructions: int
+
+
+class Clock:
+    """Prices for one target and size of numbers; an operation is walked once for each of its forms."""
+
+    def __init__(self, target: str, itemsize: int) -> None:
+        self.target = target
+        self._dtype = dtype_of(itemsize)
+        self._known: dict[Any, Price] = {}
+
+    def walk(self, program: Program, layout: WeightLayout) -> Price:
+        """Return the price of a launch; DoesNotFit where it needs more memory than the target has."""
+        graph = layout.graph
+        images = -(-program.pictures // program.packed) * program.packed
+        inputs = [(images, *image) for image in graph.inputs]
+        return self._run(program, inputs, layout.numbers, layout.columns)
+
+    def price(self, graph: Graph, number: int, images: int) -> Price:
+        """Return the price of one operation, for `images` along the free axis of its input."""
+        mini = _Alone(graph, number)
+        key = (*mini.key, images)
+        if key not in self._known:
+            self._known[key] = self._price(mini, images)
+        return self._known[key]
+
+    def _price(self, mini: _Alone, images: int) -> Price:
+        """Return the price of an operation, or that of a band of its rows times the bands where all is too large."""
+        for stays in (True, False):  # the weights alone may be too many for SBUF
+            for bands in BANDS:
+                try:
+                    twice = self._run(*mini.launch(images, PASSES, stays, bands))
+                except DoesNotFit as why:
+                    reason = why
+                    if not mini.can_band:
+                        break
+                else:
+                    return Price(twice.nanoseconds / PASSES * bands, twice.instructions // PASSES * bands)
+        raise reason
+
+    def loading(self, numbers: int) -> float:
+        """Return the nanoseconds that loading so many weights takes beside everything else."""
+        if "loading" not in self._known:
+            channels = 16 * PARTITIONS
+            alone: dict[str, Any] = {"channels": channels, "rows": 1, "columns": 1, "name": ""}
+            heights = (PARTITIONS,) * (channels // PARTITIONS)
+            operations = (
+                Resident(heights=heights, **alone),
+                Convolution(sources=((0,),), taps=Taps(1, 1, PARTITIONS), **alone),
+            )
+            program = Program((Stage(operations, 1),), 1, 1)
+            price = self._run(program, [(1, channels, 1, 1)], channels**2, channels // PARTITIONS)
+            self._known["loading"] = Price(price.nanoseconds / channels**2, 0)
+        return numbers * self._known["loading"].nanoseconds
+
+    def _run(self, program: Program, inputs: Sequence[Shape], numbers: int, columns: int) -> Price:
+        name = self._dtype.name
+        x, *more = (simulator.TensorSpec(shape, name) for shape in inputs)
+        weights = simulator.TensorSpec((max(1, numbers),), name)
+        constants = simulator.TensorSpec((PARTITIONS, max(1, columns)), "float32")
+        kernel = kernels.kernel("run_network")
+        try:
+            run = simulator.run(
+                kernel, x, weights, constants, *more, target=self.target, functional=False, program=program
+            )
+        except simulator.CapacityError as error:
+            raise DoesNotFit(str(error)) from None
+        return Price((run.latency_us - run.launch_us) * 1000, len(run.program))
+
+
+class _Alone:
+    """An operation of a graph by itself, its operands resident in SBUF, or in HBM."""
+
+    def __init__(self, graph: Graph, number: int) -> None:
+        self._graph, self._node = graph, graph.nodes[number]
+        fields: dict[str, Any] = {"margin": NO_SIDES}
+        operation = self._node.operation
+        if isinstance(operation, (Convolution, Scores)):
+            fields.update(weights=WeightsAt(0, stay=True), bias=0)
+        elif hasattr(operation, "constants"):
+            fields.update(constants=0)
+        self._operation: Operation = replace(operation, name="", **fields)
+        self._packed = graph.packed_in(self._node)
+        self._numbers = sum(load.rows * load.elements for load in loads_of(graph, self._node))
+        self._columns = columns_of(graph, self._node)
+        self.can_band = can_band(self._node)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the price depends on."""
+        operands, sources = self._operands(None)
+        return replace(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
+
+    def launch(self, images: int, passes: int, stays: bool, bands: int) -> tuple[Program, list[Shape], int, int]:
+        """Return a program of so many passes of `images`, for one band of the rows, the shapes of its inputs, and the
+        sizes of its weights."""
+        operation, rows = self._operation, None
+        channels, high, wide = self._node.before
+        if bands > 1:
+            own = even(self._node, (0, ceil_div(operation.rows, bands)))
+            reach = reach_of(self._node, own)
+            rows = (own, reach.inside)
+            operation = replace(banded(replace(self._node, operation=operation), own, reach), margin=NO_SIDES)
+            high = reach.inside[1]
+        if not stays and isinstance(operation, (Convolution, Scores)):
+            operation = replace(operation, weights=WeightsAt())
+        operands, sources = self._operands(rows)
+        pictures = images * passes * self._packed
+        operations = (*operands, replace(operation, sources=sources))
+        program = Program((Stage(operations, images),), self._packed, pictures)
+        inputs: list[Shape] = [(pictures, channels, high, wide)] * len(self._graph.inputs)
+        return program, inputs, self._numbers, self._columns
+
+    def _operands(self, rows: tuple[Rows, Rows] | None) -> tuple[list[Resident], tuple[Parts, ...]]:
+        """Return the operands that are in SBUF, and the sources of the operation. `rows`: of the operation and of its
+        first operand, None for all."""
+        operands: dict[int, Resident] = {}
+        for number, parts in enumerate(self._node.sources):
+            for part in parts:
+                if not _is_in_hbm(self._graph, self._node, part):
+                    high = None if rows is None else rows[min(1, 1 - number)][1]
+                    operands.setdefault(part, _operand(self._graph, part, high))
+        places = {part: n for n, part in enumerate(operands)}
+        sources = tuple(
+            tuple(places.get(part, min(part, LAUNCH_INPUT)) for part in parts) for parts in self._node.sources
+        )
+        return list(operands.values()), sources
+
+
+def _is_in_hbm(graph: Graph, node: Node, part: int) -> bool:
+    return part < 0 or (graph.is_from_hbm(node) and part == node.sources[0][0])
+
+
+def _operand(graph: Graph, part: int, rows: int | None) -> Resident:
+    """Return an operand, or its first `rows` rows."""
+    operation: Operation = graph.nodes[part].operation
+    whole = rows is None or operation.rows == 1
+    return Resident(
+        name="",
+        channels=operation.channels,
+        rows=operation.rows if whole else rows or 1,
+        columns=operation.columns,
+        packed=operation.packed,
+        margin=operation.margin,
+        heights=tuple(graph.heights((part,))),
+        copies=getattr(operation, "copies", Copies()),
+    )

@@ -1,0 +1,89 @@
+"""The advisor that prices candidates for single operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..kernels.convolution.forms import Form
+from ..kernels.program import Convolution, Copies, Scores
+from ..kernels.tiling.packing import Taps
+from .graph import DoesNotFit, Graph, Node
+from .passes.choose_forms import FormChoice
+from .passes.pack_taps import loaded_taps, possible_taps
+from .price import Clock
+
+MOST_PRICED = 4  # images for which an operation is priced: more take as long each
+FORM_GAIN = 1.03  # below which a form is not worth its errors
+
+
+class Pricing:
+    """Prices candidates for so many images along the free axis. `refused`: forms for which SBUF has no room."""
+
+    def __init__(self, clock: Clock, images: int, refused: Sequence[FormChoice] = ()) -> None:
+        self._clock, self._refused = clock, refused
+        self._images = max(1, min(images, MOST_PRICED))
+
+    def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
+        """See `Advisor`."""
+        direct, *others = candidates
+        best = direct
+        least = self._priced(graph, number, _with_taps(graph, direct)) / FORM_GAIN
+        for node in others:
+            operation = node.operation
+            assert isinstance(operation, Convolution)
+            if FormChoice(number, operation.form, operation.group_bytes) in self._refused:
+                continue
+            try:
+                price = self._priced(graph, number, _with_taps(graph, node))
+            except DoesNotFit:
+                continue
+            if price < least:
+                best, least = node, price
+        return best
+
+    def are_worth_copies(self, graph: Graph, number: int, source: int, taps: Taps) -> bool:
+        """See `Advisor`."""
+        alone, sharing = (graph.nodes[number].changed(taps=each) for each in (Taps(1, 1, taps.stride), taps))
+        copying = self._copying(graph, source, sharing)
+        return self._priced(graph, number, sharing) + copying < self._priced(graph, number, alone)
+
+    def total(self, graph: Graph) -> float:
+        """Return the sum of the prices of all operations, for one image along the free axis of the input."""
+        return sum(
+            self._clock.price(graph, number, self._images).nanoseconds / self._images
+            for number in range(len(graph.nodes))
+        )
+
+    def _priced(self, graph: Graph, number: int, node: Node) -> float:
+        """Return the price of a node in place of node `number`, its input having the copies that it reads."""
+        nodes = list(graph.nodes)
+        nodes[number] = node
+        operation = node.operation
+        source = operation.sources[0][0]
+        if isinstance(operation, (Convolution, Scores)) and operation.taps.count > 1 and not graph.is_from_hbm(node):
+            nodes[source] = nodes[source].changed(copies=_copies(operation))
+        return self._clock.price(graph.with_nodes(nodes), number, self._images).nanoseconds
+
+    def _copying(self, graph: Graph, number: int, reader: Node) -> float:
+        """Return what the copies for a reader add to the price of a node."""
+        operation = reader.operation
+        assert isinstance(operation, Convolution)
+        nodes = list(graph.nodes)
+        nodes[number] = nodes[number].changed(copies=_copies(operation))
+        with_copies = self._clock.price(graph.with_nodes(nodes), number, self._images).nanoseconds
+        return with_copies - self._clock.price(graph, number, self._images).nanoseconds
+
+
+def _with_taps(graph: Graph, node: Node) -> Node:
+    """Return a convolution with the taps that it would have."""
+    operation = node.operation
+    assert isinstance(operation, Convolution)
+    if operation.form is Form.DIRECT:
+        return node.changed(taps=possible_taps(graph, node)[0])
+    rows = graph.heights(operation.sources[0])
+    return node.changed(taps=loaded_taps(graph, node) if graph.is_from_hbm(node) else Taps(1, 1, rows[0]))
+
+
+def _copies(operation: Convolution | Scores) -> Copies:
+    dilation = operation.dilation[0] if isinstance(operation, Convolution) else 1
+    return Copies(operation.taps.rows, dilation, operation.taps.stride)

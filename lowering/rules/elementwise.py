@@ -1,0 +1,110 @@
+"""Layers that compute each element by itself."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...kernels.program import Activation as Function
+from ...kernels.program import Affine as AffineOperation
+from ...kernels.program import Combine as CombineOperation
+from ...kernels.program import Convolution, Rearrange, Slope
+from ...models.layers import Activation, Affine, Combine, PRelu
+from ..builder import GraphBuilder, lowers
+
+Numbered = TypeVar("Numbered", Affine, PRelu)
+
+
+@lowers(Combine)
+def combine(builder: GraphBuilder, layer: Combine) -> None:
+    """A sum is part of a convolution that feeds nothing else, which then runs when both operands are there."""
+    activation = Function(layer.activation, layer.activation_parameters)
+    for name, other in (layer.inputs, layer.inputs[::-1]):
+        if layer.operation == "add" and _feeds_alone(builder, name, other):
+            if not builder.is_gathered(other):
+                builder.gather(other)
+            builder.move_to_end(builder.places[name].parts[0])
+            sources = (*builder.nodes[-1].sources, builder.places[other].parts)
+            builder.nodes[-1] = builder.nodes[-1].changed(sources=sources, activation=activation)
+            builder.places[layer.name], builder.shapes[layer.name] = builder.places[name], builder.shapes[name]
+            return
+    first, second = (builder.places[name] for name in layer.inputs)
+    alike = builder.heights(first) == builder.heights(second) and np.array_equal(first.order, second.order)
+    if not alike or not first.are_all:  # channels that are not read might not be finite then
+        for name in layer.inputs:
+            if not builder.is_gathered(name):
+                builder.gather(name)
+    after = builder.shapes[layer.inputs[0]]
+    builder.add_by_channel(CombineOperation, layer, after, arithmetic=layer.operation, activation=activation)
+
+
+def _feeds_alone(builder: GraphBuilder, name: str, other: str) -> bool:
+    """True if a layer is a convolution that can add another value to its sums, and nothing else reads it."""
+    place = builder.places[name]
+    node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
+    if node is None or node.name != name or not builder.is_read_once(name):
+        return False
+    operation = node.operation
+    if not isinstance(operation, Convolution) or not place.are_plain:
+        return False
+    plain = operation.pool_size == 1 and operation.activation.is_identity and len(operation.sources) == 1
+    return plain and name != other and builder.shapes[name] == builder.shapes[other]
+
+
+@lowers(Affine)
+def affine(builder: GraphBuilder, layer: Affine) -> None:
+    """Numbers for each channel or element; of channels that nothing reads any activation makes 1 finite."""
+
+    def scale(made: Affine) -> None:
+        source = made.inputs[0]
+        _scale(builder, made, tuple(builder.numbers(layer, *each, source) for each in (("scale", 0.0), ("shift", 1.0))))
+
+    _add(builder, layer, "scale", scale)
+
+
+@lowers(Activation)
+def activation(builder: GraphBuilder, layer: Activation) -> None:
+    """A scale of 1 and a shift of 0."""
+    place = builder.places[layer.inputs[0]]
+    ones = np.ones(len(place.order), np.float32)
+    _scale(builder, layer, (place.spread(ones, 0.0), place.spread(0 * ones, 1.0)))
+
+
+def _scale(builder: GraphBuilder, layer: Affine | Activation, numbers: tuple[np.ndarray, ...]) -> None:
+    builder.add_by_channel(
+        AffineOperation,
+        layer,
+        builder.shapes[layer.inputs[0]],
+        numbers=numbers,
+        by_element=numbers[0].ndim > 1,
+        activation=Function(layer.activation, layer.activation_parameters),
+    )
+
+
+@lowers(PRelu)
+def prelu(builder: GraphBuilder, layer: PRelu) -> None:
+    """Slopes for each channel or element."""
+
+    def slope(made: PRelu) -> None:
+        numbers = builder.numbers(layer, "slope", 1.0, made.inputs[0])
+        after = builder.shapes[made.inputs[0]]
+        builder.add_by_channel(Slope, made, after, numbers=(numbers,), by_element=numbers.ndim > 1)
+
+    _add(builder, layer, "slope", slope)
+
+
+def _add(builder: GraphBuilder, layer: Numbered, tensor: str, add: Callable[[Numbered], None]) -> None:
+    """Append a layer by `add`: of the rows of all channels as channels, if elements have more numbers than fit."""
+    source = layer.inputs[0]
+    channels, rows, columns = shape = builder.shapes[source]
+    if builder.tensor(layer, tensor).size <= channels or builder.fits_columns(source):
+        add(layer)
+        return
+    builder.make_plain(source)
+    count = channels * rows * columns
+    as_they_are: dict[str, Any] = {"kind": layer.kind, "split": (count,), "order": (0,)}
+    before, after = f"{layer.name}.rows", f"{layer.name}.result"
+    builder.add(Rearrange, before, (source,), (channels * rows, 1, columns), **as_they_are)
+    add(replace(layer, name=after, inputs=(before,)))
+    builder.add(Rearrange, layer.name, (after,), shape, **as_they_are)

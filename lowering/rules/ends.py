@@ -1,0 +1,93 @@
+"""The last layer of a network."""
+
+from dataclasses import replace
+
+from ...kernels.program import Convolution, Ending, Scores
+from ...models.layers import Softmax
+from ...simulator.chip import PARTITIONS
+from ..builder import MOST_SCORES, GraphBuilder, lowers
+from ..graph import DoesNotFit, Node
+from .views import keep
+
+SCORES_BYTES = 136 * 1024  # of a partition for the weights of the last layer, which are there all at a time
+
+
+@lowers(Softmax)
+def softmax(builder: GraphBuilder, layer: Softmax) -> None:
+    """The dense layer before it computes it."""
+    ending, read = Ending.LOG_SOFTMAX if layer.log else Ending.SOFTMAX, layer.inputs[0]
+    last = builder.nodes[-1] if builder.is_last(read) and builder.is_read_once(read) else None
+    if last is not None and _can_score(last, builder.dtype.itemsize) and _is_linear(last):
+        builder.nodes[-1] = _as_scores(last, ending)
+        keep(builder, layer)
+    else:
+        builder.add_scores(layer.name, read, ending)
+
+
+def end(builder: GraphBuilder) -> None:
+    """Make the values that the network returns outputs, and of the leading one, if it has classes, scores."""
+    network = builder.model.network
+    for number, named in enumerate(network.named_outputs):
+        if number == 0:
+            _end_in_scores(builder, named.layer)
+        place = builder.places[named.layer]
+        if len(place.parts) > 1 or not place.are_plain or place.parts[0] < 0:
+            builder.gather(named.layer)
+            place = builder.places[named.layer]
+        if builder.nodes[place.parts[0]].output is not None:
+            builder.gather(named.layer)
+        builder.mark_output(named.layer, number)
+    for node in builder.nodes:
+        for part in (part for parts in node.sources for part in parts if part >= 0):
+            if isinstance(builder.nodes[part].operation, Scores):
+                raise DoesNotFit(f"layer {node.name!r} ({node.kind}) reads a softmax")
+
+
+def _end_in_scores(builder: GraphBuilder, name: str) -> None:
+    """Let the leading output be scores, where it has classes or is a dense layer."""
+    last = builder.nodes[-1] if builder.nodes else None
+    if last is not None and isinstance(last.operation, Scores) and builder.is_last(name):
+        return
+    if last is not None and builder.is_last(name) and _can_score(last, builder.dtype.itemsize):
+        builder.nodes[-1] = _as_scores(last, Ending.RAW)
+    elif builder.model.network.output.kind != "values":
+        builder.add_scores("scores", name, Ending.RAW)
+        builder.places[name] = builder.places["scores"]
+
+
+def _is_linear(node: Node) -> bool:
+    return isinstance(node.operation, Convolution) and node.operation.activation.is_identity
+
+
+def _can_score(node: Node, itemsize: int) -> bool:
+    """True if `Scores` can compute a layer: its output is one number a channel.
+
+    Larger layers run as others do, and the scores only bring their numbers to where the answers are found.
+    """
+    operation = node.operation
+    return (
+        isinstance(operation, Convolution)
+        and operation.shape[1:] == (1, 1)
+        and operation.channels <= MOST_SCORES
+        and node.filters is not None
+        and node.filters.size * itemsize <= PARTITIONS * SCORES_BYTES
+        and (operation.pool_size, operation.groups, len(operation.sources)) == (1, 1, 1)
+        and not any(operation.padding)
+        and max(operation.dilation) == 1
+    )
+
+
+def _as_scores(node: Node, ending: Ending) -> Node:
+    operation = node.operation
+    assert isinstance(operation, Convolution)
+    scores = Scores(
+        name=operation.name,
+        sources=operation.sources,
+        channels=operation.channels,
+        rows=1,
+        columns=1,
+        kernel=operation.kernel,
+        activation=operation.activation,
+        ending=ending,
+    )
+    return replace(node, operation=scores)

@@ -1,0 +1,49 @@
+"""Layers that normalise."""
+
+from typing import Any
+
+from ...kernels.program import GroupNorm as GroupNormOperation
+from ...kernels.program import LayerNorm as LayerNormOperation
+from ...kernels.program import LocalResponseNorm as LocalResponseNormOperation
+from ...models.layers import GroupNorm, LayerNorm, LocalResponseNorm
+from ..builder import GraphBuilder, lowers
+from ..graph import DoesNotFit
+
+
+@lowers(LayerNorm)
+def layer_norm(builder: GraphBuilder, layer: LayerNorm) -> None:
+    """Over the channels of each pixel, in any order."""
+    _check(builder, layer)
+    if not builder.places[layer.inputs[0]].are_all:
+        builder.gather(layer.inputs[0])
+    builder.add_by_channel(LayerNormOperation, layer, builder.shapes[layer.inputs[0]], **_fields(builder, layer))
+
+
+@lowers(GroupNorm)
+def group_norm(builder: GraphBuilder, layer: GroupNorm) -> None:
+    """Over groups of channels of an image, which must follow one another."""
+    _check(builder, layer)
+    if not builder.places[layer.inputs[0]].are_plain:
+        builder.gather(layer.inputs[0])
+    after = builder.shapes[layer.inputs[0]]
+    builder.add_by_channel(GroupNormOperation, layer, after, groups=layer.groups, **_fields(builder, layer))
+
+
+@lowers(LocalResponseNorm)
+def local_response_norm(builder: GraphBuilder, layer: LocalResponseNorm) -> None:
+    """Over neighbouring channels, which must follow one another in full tiles."""
+    source = layer.inputs[0]
+    if not builder.is_gathered(source):
+        builder.gather(source)
+    fields: dict[str, Any] = {"size": layer.size, "alpha": layer.alpha, "beta": layer.beta, "bias": layer.bias}
+    builder.add_by_channel(LocalResponseNormOperation, layer, builder.shapes[source], **fields)
+
+
+def _check(builder: GraphBuilder, layer: LayerNorm | GroupNorm) -> None:
+    if builder.shapes[layer.inputs[0]][0] != layer.channels:
+        raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) normalises the numbers of a flattened image")
+
+
+def _fields(builder: GraphBuilder, layer: LayerNorm | GroupNorm) -> dict[str, Any]:
+    numbers = (builder.numbers(layer, "scale", 0.0), builder.numbers(layer, "shift", 0.0))
+    return {"numbers": numbers, "epsilon": layer.epsilon}

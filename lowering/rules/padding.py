@@ -1,0 +1,12 @@
+"""Padding by a number."""
+
+from ...kernels.program import Pad as PadOperation
+from ...models.layers import Pad
+from ..builder import GraphBuilder, lowers
+
+
+@lowers(Pad)
+def pad(builder: GraphBuilder, layer: Pad) -> None:
+    """The number is around each channel, read or not."""
+    after = layer.output_shape(builder.shapes[layer.inputs[0]])
+    builder.add_by_channel(PadOperation, layer, after, padding=layer.padding, value=layer.value)

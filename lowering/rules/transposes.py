@@ -1,0 +1,158 @@
+"""Transposes: of the input by the host, pixels that become channels and the other way round, any other."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ...kernels.program import Convolution, Interleave, Rearrange
+from ...models.checks import INPUT, Shape
+from ...models.layers import Transpose
+from ..builder import GraphBuilder, lowers
+from ..lazy import LazyArray
+from .views import keep
+
+MOST_COMPARED = 1 << 22  # numbers of a transpose whose order is looked at
+
+
+@lowers(Transpose)
+def transpose(builder: GraphBuilder, layer: Transpose) -> None:
+    """The host transposes an input that nothing else reads. Channels that become pixels (a transposed convolution, a
+    pixel shuffle) are values whose rows and columns take turns; pixels that become channels a convolution by ones."""
+    if builder.is_whole and layer.inputs == (INPUT,) and builder.is_read_once(INPUT):
+        keep(builder, layer)
+        return
+    source = layer.inputs[0]
+    before, after = builder.shapes[source], _image(layer)
+    origin = _origin(layer, after)
+    if origin is not None:
+        phases = _phases(origin, before, after)
+        if phases is not None:
+            _interleave(builder, layer, phases, after)
+            return
+        strides = (before[1] // after[1], before[2] // after[2])
+        taps = _taps(origin, before, after, strides)
+        if taps is not None:
+            _take_apart(builder, layer, taps, after, strides)
+            return
+    builder.make_plain(source)
+    builder.add(Rearrange, layer.name, layer.inputs, after, kind=layer.kind, split=layer.split, order=layer.order)
+
+
+def _image(layer: Transpose) -> Shape:
+    """Return the shape of the value as an image: of features the axes as they come."""
+    if len(layer.shape) == 3:
+        return layer.shape
+    axes = [layer.split[axis] for axis in layer.order]
+    channels, rows = axes[0], axes[1] if len(axes) > 2 else 1
+    return channels, rows, math.prod(axes) // (channels * rows)
+
+
+def _origin(layer: Transpose, after: Shape) -> np.ndarray | None:
+    """Return of each number of the value which of the source's it is; None where there are too many."""
+    count = math.prod(after)
+    if count > MOST_COMPARED:
+        return None
+    return np.arange(count, dtype=np.int32).reshape(layer.split).transpose(layer.order).reshape(after)
+
+
+def _phases(origin: np.ndarray, before: Shape, after: Shape) -> list[np.ndarray] | None:
+    """Return the channels of the source that each phase of rows and columns is; None where it is none of them."""
+    channels, rows, columns = before
+    if after[1] % rows or after[2] % columns or after[1:] == before[1:]:
+        return None
+    down, across = after[1] // rows, after[2] // columns
+    if after[0] * down * across != channels:
+        return None
+    pixels = np.arange(rows * columns).reshape(rows, columns)
+    phases = []
+    for row in range(down):
+        for column in range(across):
+            own = origin[:, row::down, column::across]
+            first = own[:, 0, 0] // (rows * columns)
+            if not (own == first[:, None, None] * rows * columns + pixels).all():
+                return None
+            phases.append(first)
+    return phases
+
+
+def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray], after: Shape) -> None:
+    """Append values of the source's channels whose rows and columns take turns.
+
+    A convolution that feeds them and nothing else computes each phase by filters of its own.
+    """
+    source = layer.inputs[0]
+    place, shape = builder.places[source], builder.shapes[source]
+    node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
+    alone = node is not None and node.name == source and builder.is_read_once(source)
+    names = [f"{layer.name}.{number}" for number in range(len(phases))]
+    if alone and node is not None and _is_plain(node.operation) and place.are_plain and builder.is_last(source):
+        builder.nodes.pop()
+        for name, channels in zip(names, phases):
+            assert node.filters is not None
+            builder.add_node(
+                replace(
+                    node,
+                    filters=_some(node.filters, channels),
+                    numbers=tuple(numbers[channels] for numbers in node.numbers),
+                ).changed(channels=len(channels)),
+                name,
+            )
+    else:
+        for name, channels in zip(names, phases):
+            builder.places[name], builder.shapes[name] = place.picked(channels), (len(channels), *shape[1:])
+            builder.gather(name)
+    step = (after[1] // shape[1], after[2] // shape[2])
+    builder.add(Interleave, layer.name, tuple(names), after, kind=layer.kind, shown=(shape, after), step=step)
+
+
+def _is_plain(operation: object) -> bool:
+    return isinstance(operation, Convolution) and operation.groups == operation.pool_size == len(operation.sources) == 1
+
+
+def _some(filters: LazyArray, channels: np.ndarray) -> LazyArray:
+    return filters.changed((len(channels), *filters.shape[1:]), lambda array: array[channels])
+
+
+def _taps(
+    origin: np.ndarray, before: Shape, after: Shape, strides: tuple[int, int]
+) -> list[tuple[int, int, int]] | None:
+    """Return (channel, row, column) of the source that each channel of the value begins with, moving by `strides`; None
+    where it does not."""
+    channels, rows, columns = before
+    down, across = strides
+    if min(strides) < 1 or rows % down or columns % across or after[0] != channels * down * across:
+        return None
+    if (after[1], after[2]) != (rows // down, columns // across):
+        return None
+    moves = np.arange(rows)[::down, None] * columns + np.arange(columns)[::across]
+    first = origin[:, 0, 0]
+    if not (origin == first[:, None, None] + moves).all():
+        return None
+    return [(n // (rows * columns), n // columns % rows, n % columns) for n in first.tolist()]
+
+
+def _take_apart(
+    builder: GraphBuilder, layer: Transpose, taps: list[tuple[int, int, int]], after: Shape, strides: tuple[int, int]
+) -> None:
+    """Append a convolution by ones that takes each channel from a pixel of its own."""
+    source = layer.inputs[0]
+    shape = (after[0], builder.shapes[source][0], *strides)
+
+    def make() -> np.ndarray:
+        filters = np.zeros(shape, np.float32)
+        for output, (channel, row, column) in enumerate(taps):
+            filters[output, channel, row, column] = 1
+        return filters
+
+    builder.add(
+        Convolution,
+        layer.name,
+        layer.inputs,
+        after,
+        kind=layer.kind,
+        filters=builder.places[source].filters(LazyArray(shape, make)),
+        numbers=(np.zeros(after[0], np.float32),),
+        kernel=strides,
+        stride=strides,
+    )

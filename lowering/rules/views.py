@@ -1,0 +1,66 @@
+"""Layers that are an order of channels, or nothing: flatten, reshape, concat, slice, shuffle."""
+
+import math
+
+import numpy as np
+
+from ...kernels.program import Rearrange
+from ...models.layers import ChannelShuffle, ChannelSlice, Concat, Flatten, Layer, Reshape
+from ..builder import GraphBuilder, lowers
+from ..channels import joined
+from ..graph import DoesNotFit
+
+
+def keep(builder: GraphBuilder, layer: Layer) -> None:
+    """The layer's value is its input."""
+    source = layer.inputs[0]
+    builder.places[layer.name], builder.shapes[layer.name] = builder.places[source], builder.shapes[source]
+
+
+@lowers(Flatten)
+def flatten(builder: GraphBuilder, layer: Flatten) -> None:
+    """Flattening is in the window of the dense layer after it."""
+    keep(builder, layer)
+
+
+@lowers(Reshape)
+def reshape(builder: GraphBuilder, layer: Reshape) -> None:
+    """Features are an image of one pixel already; an image of another shape goes through HBM."""
+    shape = builder.shapes[layer.inputs[0]]
+    if len(layer.shape) != 3 or layer.shape == shape:
+        keep(builder, layer)
+        return
+    builder.make_plain(layer.inputs[0])
+    numbers = math.prod(layer.shape)
+    builder.add(Rearrange, layer.name, layer.inputs, layer.shape, kind=layer.kind, split=(numbers,), order=(0,))
+
+
+@lowers(Concat)
+def concat(builder: GraphBuilder, layer: Concat) -> None:
+    """The readers of the layer read the parts."""
+    shapes = [builder.shapes[read] for read in layer.inputs]
+    if len({shape[1:] for shape in shapes}) > 1:
+        raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) joins values of other rows and columns")
+    builder.places[layer.name] = joined([builder.places[read] for read in layer.inputs])
+    builder.shapes[layer.name] = (sum(shape[0] for shape in shapes), *shapes[0][1:])
+
+
+@lowers(ChannelSlice)
+def channel_slice(builder: GraphBuilder, layer: ChannelSlice) -> None:
+    """Some channels of the parts."""
+    source = layer.inputs[0]
+    window = builder.shapes[source][1:]
+    each = math.prod(window) if len(builder.model.network.shapes()[source]) == 1 else 1  # of a flattened image
+    if layer.first % each or layer.last % each:
+        raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) cuts an image's rows")
+    first, last = layer.first // each, layer.last // each
+    builder.places[layer.name] = builder.places[source].picked(np.arange(first, last))
+    builder.shapes[layer.name] = (last - first, *window)
+
+
+@lowers(ChannelShuffle)
+def channel_shuffle(builder: GraphBuilder, layer: ChannelShuffle) -> None:
+    """The channels in another order."""
+    keep(builder, layer)
+    order = np.arange(builder.shapes[layer.name][0]).reshape(layer.groups, -1).T.ravel()
+    builder.places[layer.name] = builder.places[layer.name].picked(order)

@@ -1,0 +1,112 @@
+"""The quickest launch among candidates, by walking them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..kernels.convolution.forms import Form
+from ..kernels.program import Convolution
+from .decisions import Decisions
+from .graph import DoesNotFit
+from .passes.pack_taps import possible_taps
+from .pipeline import LaunchPlan, Pipeline
+from .price import Clock, Price
+from .schedule import StageOf
+
+WALKED_INSTRUCTIONS = 8_000  # that candidates may take in all, as whole launches
+FEWEST_WALKED = 2  # candidates that are walked whatever they take
+
+
+class Search:
+    """The quickest launch of those that were walked; `reason` is why the last one that could not be was not.
+
+    A budget of instructions bounds what is walked: the first candidates are, whatever they take, and then as many as it
+    allows.
+    """
+
+    def __init__(self, pipeline: Pipeline, clock: Clock, pictures: int) -> None:
+        self.best: LaunchPlan | None = None
+        self.reason = DoesNotFit("nothing of it fits")
+        self._pipeline, self._clock, self._pictures = pipeline, clock, pictures
+        self._tried: set[Decisions] = set()
+        self._left = WALKED_INSTRUCTIONS
+
+    def try_out(self, decisions: Decisions) -> bool:
+        """Walk a candidate, unless the budget is used up; true if it is the quickest so far."""
+        is_enough = self._left < 0 and self.best is not None and len(self._tried) >= FEWEST_WALKED
+        if decisions in self._tried or is_enough:
+            return False
+        self._tried.add(decisions)
+        try:
+            plan = self._walk(decisions)
+        except DoesNotFit as why:
+            self.reason = why
+            return False
+        if self.best is not None and plan.nanoseconds >= self.best.nanoseconds:
+            return False
+        self.best = plan
+        return True
+
+    def improve(self) -> None:
+        """Change one decision of the quickest launch at a time, as long as that makes it quicker."""
+        improved = True
+        while improved and self._left > 0:
+            assert self.best is not None
+            improved = any([self.try_out(decisions) for decisions in _neighbours(self.best)])
+
+    def _walk(self, decisions: Decisions) -> LaunchPlan:
+        """Return a launch with its price. Fewer images go at a time where SBUF turns out to be too small."""
+        while True:
+            plan = self._pipeline.launch(decisions, self._pictures)
+            try:
+                return self._priced(plan)
+            except DoesNotFit:
+                if all(stage.at_once == 1 for stage in decisions.stages):
+                    raise
+                decisions = replace(decisions, stages=scaled(decisions.stages, 7, 8))
+
+    def _priced(self, plan: LaunchPlan) -> LaunchPlan:
+        """Return a plan with its price; of many alike passes two are walked."""
+        program = plan.program
+        period = math.lcm(*(stage.at_once for stage in program.stages)) * program.packed
+        if program.pictures <= 2 * period:
+            price = self._price(plan, program.pictures)
+            return replace(plan, nanoseconds=price.nanoseconds, instructions=price.instructions)
+        once, twice = (self._price(plan, count * period) for count in (1, 2))
+        more = program.pictures / period - 1
+        return replace(
+            plan,
+            nanoseconds=once.nanoseconds + (twice.nanoseconds - once.nanoseconds) * more,
+            instructions=round(once.instructions + (twice.instructions - once.instructions) * more),
+        )
+
+    def _price(self, plan: LaunchPlan, pictures: int) -> Price:
+        price = self._clock.walk(replace(plan.program, pictures=pictures), plan.layout)
+        self._left -= price.instructions
+        return price
+
+
+def scaled(stages: tuple[StageOf, ...], more: int, less: int) -> tuple[StageOf, ...]:
+    """Return stages of more / less times as many images at a time, at least one."""
+    return tuple(replace(stage, at_once=max(1, stage.at_once * more // less)) for stage in stages)
+
+
+def _neighbours(plan: LaunchPlan) -> Iterator[Decisions]:
+    """Yield decisions that differ from those of a plan in one point."""
+    decisions = plan.decisions
+    for form in decisions.forms:
+        yield replace(decisions, forms=tuple(other for other in decisions.forms if other != form))
+    for number, node in enumerate(plan.graph.nodes):
+        operation = node.operation
+        if number in decisions.copied:
+            yield replace(decisions, copied=tuple(other for other in decisions.copied if other != number))
+        elif isinstance(operation, Convolution) and operation.form is Form.DIRECT:
+            source = operation.sources[0][0]
+            is_new = possible_taps(plan.graph, node)[0] != operation.taps
+            if is_new and source >= 0 and isinstance(plan.graph.nodes[source].operation, Convolution):
+                yield replace(decisions, copied=tuple(sorted((*decisions.copied, number))))
+    if max(plan.passes) > 1 or decisions.staying:
+        yield replace(decisions, stages=scaled(decisions.stages, 1, 2))
+        yield replace(decisions, stages=scaled(decisions.stages, 2, 1))

@@ -1,0 +1,94 @@
+"""Stages: early nodes run for few images at a time, later ones, whose values are small, for many.
+
+Between stages a value is there for the whole batch. The Tensor Engine then multiplies more columns at a time where maps
+are small, and weights of dense layers are loaded once for a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ..kernels.program import Load, Memory, Scores, TapsLoad
+from ..kernels.tiling.packing import ceil_div
+from .decisions import Decisions
+from .footprint import Footprint
+from .graph import DoesNotFit, Graph
+from .pipeline import LaunchPlan, Pipeline
+from .placement import borders, whole_bytes
+from .schedule import StageOf
+
+SHARE = 4  # of the room that the value between two stages may take for the whole batch, as one over this
+SHRINK = 1.5  # by which it is at least smaller than the one of the border before that is looked at
+MOST_BORDERS = 4  # that are tried
+
+
+class Staging:
+    """The stages that a launch of some nodes may have, for a batch of `images` along the free axis of the input."""
+
+    def __init__(self, pipeline: Pipeline, draft: LaunchPlan, pictures: int, room: int) -> None:
+        self._pipeline, self._draft, self._pictures, self._room = pipeline, draft, pictures, room
+        self.images = ceil_div(pictures, draft.decisions.packed)
+        self.nodes = len(draft.graph.nodes)
+
+    def fits(self, decisions: Decisions) -> bool:
+        """True if a launch of these decisions seems to fit SBUF."""
+        try:
+            plan = self._pipeline.launch(decisions, self._pictures, self._draft.layout)
+        except DoesNotFit:
+            return False
+        return Footprint(plan.emitted, plan.layout).peak()[0] <= self._room
+
+    def whole(self, decisions: Decisions) -> Decisions:
+        """Return decisions with one stage, of as many images at a time as fit."""
+        return self._filled(decisions, ())
+
+    def split(self, decisions: Decisions) -> Iterator[Decisions]:
+        """Yield decisions with two or three stages."""
+        graph = self._draft.graph
+        ends = candidates(graph, self.images, self._room)
+        for first, end in enumerate(ends):
+            for cut in ((end,), *((end, later) for later in ends[first + 1 :])):
+                tried = self._filled(decisions, cut)
+                stages = [stage.at_once for stage in tried.stages]
+                if sorted(stages) == stages and stages[-1] > stages[0] and self.fits(tried):
+                    yield tried
+
+    def _filled(self, decisions: Decisions, cut: tuple[int, ...]) -> Decisions:
+        """Return decisions with stages that end at `cut`, each with as many images at a time as fit, the last first."""
+        ends = (*cut, self.nodes)
+        stages = [StageOf(end, 1) for end in ends]
+        for number in reversed(range(len(ends))):
+
+            def with_images(count: int, number: int = number) -> Decisions:
+                own = [*stages[:number], replace(stages[number], at_once=count), *stages[number + 1 :]]
+                return replace(decisions, stages=tuple(own))
+
+            fitting = most(self.images, lambda count: self.fits(with_images(count)))
+            even = ceil_div(self.images, ceil_div(self.images, fitting))
+            stages[number] = replace(stages[number], at_once=even if cut else fitting)
+        return replace(decisions, stages=tuple(stages))
+
+
+def candidates(graph: Graph, images: int, room: int) -> list[int]:
+    """Return where stages may end: after nodes whose values are smaller than those before, for a whole batch."""
+    found: list[tuple[int, int]] = []
+    for number in borders(graph)[:-1]:
+        node = graph.nodes[number]
+        if node.memory is not Memory.SBUF or isinstance(node.operation, (Load, Scores, TapsLoad)):
+            continue
+        size = whole_bytes(graph, number) * images * (graph.packed // node.operation.packed)
+        if size <= room // SHARE and (not found or size * SHRINK <= found[-1][1]):
+            found.append((number + 1, size))
+    return [end for end, _ in found][:MOST_BORDERS]
+
+
+def most(images: int, fits: Callable[[int], bool]) -> int:
+    """Return the most images that fit, at least one."""
+    if fits(images):
+        return images
+    fitting, too_many = 1, images
+    while too_many - fitting > 1:
+        middle = (fitting + too_many) // 2
+        fitting, too_many = (middle, too_many) if fits(middle) else (fitting, middle)
+    return fitting

@@ -1,0 +1,244 @@
+"""The weights of a launch as the kernel loads them: all in one array, load by load; biases, scales and shifts as
+columns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..kernels.convolution.forms import Form, matrices
+from ..kernels.operations.weight_loads import WeightLoad, tiles_read, weight_loads
+from ..kernels.program import Affine, Convolution, Norm, Scores, Slope, WeightsAt
+from ..kernels.tiling.packing import ceil_div, filter_steps
+from ..models.layout import pack_images
+from ..simulator.chip import PARTITIONS
+from .filters import combined, ungroup
+from .graph import Graph, Node
+
+_BY_TILE = (Affine, Norm, Slope)  # operations that have columns of numbers for each tile of channels
+
+
+@dataclass(frozen=True)
+class WeightLayout:
+    """A graph whose operations know where their weights and constants are. Nothing is copied before it is asked for.
+
+    `loads`: of each node. `numbers`: of all weights. `columns`: of the constants.
+    """
+
+    graph: Graph
+    loads: tuple[tuple[WeightLoad, ...], ...]
+    numbers: int
+    columns: int
+
+    @property
+    def arrangement(self) -> Hashable:
+        """Return what of the same nodes' weights and constants may differ: equal for equal arrays."""
+        return self.graph.packed, tuple(_arrangement(node) for node in self.graph.nodes)
+
+    def weights(self, dtype: np.dtype[Any]) -> np.ndarray:
+        """Return all weights, one load after the other."""
+        whole = np.zeros(max(1, self.numbers), dtype)
+        for node, loads in zip(self.graph.nodes, self.loads, strict=True):
+            if loads:
+                assert isinstance(node.operation, (Convolution, Scores))
+                _Filling(self.graph, node).fill(whole[node.operation.weights.offset :], loads)
+        return whole
+
+    def constants(self) -> np.ndarray:
+        """Return the columns: [128, columns] float32."""
+        whole = np.zeros((PARTITIONS, max(1, self.columns)), np.float32)
+        for node in self.graph.nodes:
+            for number, column in enumerate(_constants(self.graph, node)):
+                whole[: len(column), _first_column(node) + number] = column
+        return whole
+
+    def elements_of(self, number: int) -> tuple[int, int]:
+        """Return the elements of a partition that a node's weights take: all, and the most of one output tile."""
+        by_tile: dict[int, int] = {}
+        for load in self.loads[number]:
+            by_tile[load.out_tile] = by_tile.get(load.out_tile, 0) + load.elements
+        return sum(by_tile.values()), max(by_tile.values(), default=0)
+
+
+def lay_out(graph: Graph) -> WeightLayout:
+    """Give each operation its place in the array of weights and among the constants."""
+    nodes: list[Node] = []
+    all_loads: list[tuple[WeightLoad, ...]] = []
+    numbers = columns = 0
+    for node in graph.nodes:
+        loads = tuple(loads_of(graph, node))
+        operation = node.operation
+        if isinstance(operation, (Convolution, Scores)):
+            node = node.changed(weights=replace(operation.weights, offset=numbers), bias=columns)
+        elif isinstance(operation, _BY_TILE):
+            node = node.changed(constants=columns)
+        nodes.append(node)
+        all_loads.append(loads)
+        numbers += sum(load.rows * load.elements for load in loads)
+        columns += columns_of(graph, node)
+    return WeightLayout(graph.with_nodes(nodes), tuple(all_loads), numbers, columns)
+
+
+def steps_of(node: Node) -> int:
+    """Return the matmuls of a filter for one tile of input channels."""
+    operation = node.operation
+    assert isinstance(operation, (Convolution, Scores))
+    return len(filter_steps(operation.kernel, operation.taps))
+
+
+def form_of(node: Node) -> Form:
+    """Return the form in which a node's filters are multiplied."""
+    return node.operation.form if isinstance(node.operation, Convolution) else Form.DIRECT
+
+
+def stay(node: Node) -> Node:
+    """Return a node whose weights stay in SBUF for all passes; one without weights as it is."""
+    operation = node.operation
+    if not isinstance(operation, (Convolution, Scores)):
+        return node
+    return node.changed(weights=WeightsAt(operation.weights.offset, stay=True))
+
+
+def out_columns(graph: Graph, node: Node) -> list[int]:
+    """Return the channels of each output tile of a convolution or the scores."""
+    operation, packed_in = node.operation, graph.packed_in(node)
+    if isinstance(operation, Scores):
+        return [packed_in * operation.channels]
+    assert isinstance(operation, Convolution)
+    return operation.output_order(packed_in).tile_sizes(PARTITIONS)
+
+
+def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
+    """Return the loads of a node's weights; none where it has none."""
+    operation = node.operation
+    if not isinstance(operation, (Convolution, Scores)):
+        return []
+    rows = graph.heights(operation.sources[0])
+    if operation.taps.count > 1:
+        rows = [operation.taps.used_partitions(rows[0])]
+    columns = out_columns(graph, node)
+    ends = np.cumsum(columns).tolist()
+    groups = operation.groups if isinstance(operation, Convolution) else 1
+    channels = (node.before[0], operation.channels)
+    reads = [tiles_read(rows, channels, groups, (end - size, end)) for end, size in zip(ends, columns)]
+    return weight_loads(rows, columns, reads, matrices(form_of(node), steps_of(node)), graph.itemsize)
+
+
+class _Filling:
+    """Filters of a node on their way into the array of weights."""
+
+    def __init__(self, graph: Graph, node: Node) -> None:
+        operation = node.operation
+        assert isinstance(operation, (Convolution, Scores)) and node.filters is not None
+        self._groups = operation.groups if isinstance(operation, Convolution) else 1
+        self._filters = combined(node.filters.make(), form_of(node))
+        self._starts = np.cumsum([0, *graph.heights(operation.sources[0])])
+        self._channels = operation.channels
+        columns = out_columns(graph, node)
+        self._block = columns[0]
+        self._tiles: list[np.ndarray] | None = None
+        packed_in = graph.packed_in(node)
+        if packed_in > 1 or operation.taps.count > 1:
+            filters = ungroup(self._filters, self._groups)
+            order = operation.output_order(packed_in)
+            packed = pack_images(filters, order, operation.taps, self._block)
+            width = packed.shape[1] // sum(columns) * self._block
+            tiles = [packed[:, first : first + width] for first in range(0, packed.shape[1], width)]
+            pieces = graph.pieces(operation.sources[0])
+            if len(pieces) > 1:
+                order_of_rows = in_pieces(pieces, packed_in)
+                tiles = [tile[order_of_rows] for tile in tiles]
+            self._tiles = tiles
+
+    def fill(self, room: np.ndarray, loads: Sequence[WeightLoad]) -> None:
+        """Copy the filters into the room of the loads."""
+        start = 0
+        for load in loads:
+            target = room[start : start + load.rows * load.elements].reshape(load.rows, load.elements)
+            for unit in load.units:
+                outputs = slice(unit.out_tile * self._block, (unit.out_tile + 1) * self._block)
+                first, end = self._starts[unit.in_tile], self._starts[unit.in_tile + 1]
+                if self._tiles is not None:
+                    filters = self._tiles[unit.out_tile][first : first + load.rows]
+                else:
+                    filters = self._unit(outputs, slice(first, end))
+                target[:, unit.first : unit.first + unit.elements] = filters
+            start += load.rows * load.elements
+
+    def _unit(self, outputs: slice, inputs: slice) -> np.ndarray:
+        """Return the filters of some input channels for some output channels: [channels, steps * outputs]."""
+        part = self._filters[outputs, inputs] if self._groups == 1 else self._of_channels(outputs, inputs)
+        count = part.shape[1]
+        return part.reshape(part.shape[0], count, -1).transpose(1, 2, 0).reshape(count, -1)
+
+    def _of_channels(self, outputs: slice, inputs: slice) -> np.ndarray:
+        """Return filters [outputs, inputs, kh, kw] of a grouped convolution, zeros for channels of another group."""
+        count, each_in = self._filters.shape[:2]
+        each_out = count // self._groups
+        last = min(count, outputs.stop)
+        shape = (last - outputs.start, inputs.stop - inputs.start, *self._filters.shape[2:])
+        part = np.zeros(shape, self._filters.dtype)
+        for output in range(outputs.start, last):
+            first = output // each_out * each_in
+            begin, end = max(first, inputs.start), min(first + each_in, inputs.stop)
+            if begin < end:
+                part[output - outputs.start, begin - inputs.start : end - inputs.start] = self._filters[
+                    output, begin - first : end - first
+                ]
+        return part
+
+
+def in_pieces(pieces: Sequence[int], packed: int) -> np.ndarray:
+    """Return of each row of packed images, (piece, image, channel), its number as (image, channel)."""
+    numbers = np.arange(packed * sum(pieces)).reshape(packed, -1)
+    ends = np.cumsum(pieces)
+    return np.concatenate([numbers[:, end - size : end].ravel() for end, size in zip(ends, pieces)])
+
+
+def _arrangement(node: Node) -> Hashable:
+    operation = node.operation
+    own = (type(operation), operation.channels, operation.packed, node.memory)
+    if isinstance(operation, (Convolution, Scores)):
+        assert node.filters is not None
+        return *own, operation.taps, form_of(node), node.filters.shape
+    return own
+
+
+def _first_column(node: Node) -> int:
+    operation = node.operation
+    if isinstance(operation, (Convolution, Scores)):
+        return operation.bias
+    return operation.constants if isinstance(operation, _BY_TILE) else 0
+
+
+def columns_of(graph: Graph, node: Node) -> int:
+    """Return how many columns of constants a node has."""
+    operation = node.operation
+    if isinstance(operation, Scores):
+        return operation.channels
+    if isinstance(operation, Convolution):
+        return ceil_div(operation.channels, PARTITIONS)
+    if not isinstance(operation, _BY_TILE):
+        return 0
+    tiles = len(graph.heights(operation.sources[0]))
+    return tiles * sum(numbers.size // len(numbers) for numbers in node.numbers)
+
+
+def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
+    """Return a node's columns, up to 128 numbers each: biases by partition, those of the scores by column."""
+    operation = node.operation
+    if isinstance(operation, Scores):
+        return [np.full(PARTITIONS, number) for number in node.numbers[0]]
+    if isinstance(operation, Convolution):
+        biases = np.tile(node.numbers[0], operation.packed)
+        return [biases[first : first + PARTITIONS] for first in range(0, len(biases), PARTITIONS)]
+    if not isinstance(operation, _BY_TILE):
+        return []
+    rows = graph.heights(operation.sources[0])
+    order = in_pieces(graph.pieces(operation.sources[0]), operation.packed)
+    ends = np.cumsum(rows)
+    tiled = [np.tile(numbers.reshape(len(numbers), -1), (operation.packed, 1))[order] for numbers in node.numbers]
+    return [column for end, size in zip(ends, rows) for numbers in tiled for column in numbers[end - size : end].T]

@@ -1,0 +1,83 @@
+"""Programs as plain data, and the order of a convolution's outputs against an enumeration by NumPy."""
+
+import dataclasses
+import inspect
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lowered import decided
+from random_networks import residual
+from trninfer.kernels import program
+from trninfer.kernels.program import Convolution, Operation, OutputOrder, Program, Scores, Stage
+from trninfer.lowering.decisions import Decisions
+
+COUNTS = st.sampled_from([1, 2, 4])
+OPERATIONS = [
+    kind
+    for _, kind in inspect.getmembers(program, inspect.isclass)
+    if issubclass(kind, Operation) and kind is not Operation
+]
+
+
+@given(COUNTS, COUNTS, COUNTS, st.integers(1, 300), st.sampled_from([32, 128]))
+def test_an_output_tile_is_a_part_of_one_row_of_one_phase(
+    phases: int, rows: int, images: int, channels: int, partitions: int
+) -> None:
+    """All outputs, numbered (phase, row, image, channel), are in the tiles one after another."""
+    order = OutputOrder(phases, rows, images, channels)
+    each = images * channels
+    outputs = np.arange(phases * rows * each).reshape(phases, rows, each)
+    sizes = order.tile_sizes(partitions)
+    ends = np.cumsum(sizes)
+    assert ends[-1] == outputs.size and max(sizes) <= partitions
+    for tile, (size, end) in enumerate(zip(sizes, ends)):
+        phase, row, place = order.position(tile, partitions)
+        expected = outputs[phase, row, place * partitions : (place + 1) * partitions]
+        np.testing.assert_array_equal(np.arange(end - size, end), expected)
+
+
+def test_the_images_of_a_phase_are_neighbours_in_the_input() -> None:
+    """8 images of the input are 4 phases of the 2 that the output holds."""
+    operation = Convolution(name="a", channels=48, rows=1, columns=1, packed=2)
+    assert operation.output_order(8) == OutputOrder(4, 1, 2, 48)
+    assert dataclasses.replace(operation, rows_at_once=4).output_order(2) == OutputOrder(1, 4, 2, 48)
+    scores = Scores(name="a", channels=10, rows=1, columns=1)
+    assert scores.output_order(8) == OutputOrder(1, 1, 8, 10)
+
+
+def test_a_program_numbers_its_operations_through_all_stages() -> None:
+    operations = [Convolution(name=name, channels=4, rows=1, columns=1) for name in "abc"]
+    whole = Program((Stage(tuple(operations[:2]), 4), Stage(tuple(operations[2:]), 1)), 1, 4)
+    assert whole.operations == tuple(operations)
+    assert operations[0].shape == (4, 1, 1)
+
+
+@pytest.mark.parametrize("kind", OPERATIONS, ids=lambda kind: kind.__name__)
+def test_an_operation_is_frozen_hashable_data(kind: type[Operation]) -> None:
+    """Of keyword arguments alone; nothing of it has a default that two operations share and may change."""
+    assert dataclasses.is_dataclass(kind) and kind.__doc__
+    parameters = inspect.signature(kind).parameters.values()
+    assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
+    for field in dataclasses.fields(kind):
+        assert field.default is dataclasses.MISSING or isinstance(hash(field.default), int), field.name
+    assert kind.__dataclass_params__.frozen and kind.__hash__ is not None
+
+
+def test_equal_programs_are_one_key() -> None:
+    """As an argument of a jitted kernel: compiled once for each value of it, in this process and another."""
+    one, other = (decided(residual(), Decisions(packed=2), 3).program for _ in range(2))
+    assert one == other and hash(one) == hash(other) and one is not other
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert one != decided(residual(), Decisions(packed=2), 4).program
+    assert {one: 1}[other] == 1
+
+
+def test_programs_are_made_before_a_backend_is_chosen() -> None:
+    code = "import sys, trninfer.kernels.program; print([name for name in sys.modules if name.split('.')[0] == 'nki'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

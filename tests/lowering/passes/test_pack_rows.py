@@ -1,0 +1,171 @@
+"""Rows in groups: packed convolutions compute what the golden model does, and are packed where channels are few."""
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from lowered import applicable, assert_right, convolution_of, decided, graph_of, nanoseconds, nodes_of, operation_of
+from random_networks import conv, few_channels, labels, picture
+from trninfer.kernels.program import RowGroups, RowGroupsPool
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.graph import Graph
+from trninfer.lowering.passes.pack_rows import has_packed_rows, pack_rows
+from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.network import Network
+
+ROWS = Decisions(packs_rows=True)
+
+
+def packed_nodes(graph: Graph) -> int:
+    return sum(getattr(node.operation, "row_groups", RowGroups()).count > 1 for node in graph.nodes)
+
+
+@settings(max_examples=60)
+@given(few_channels(), st.sampled_from([1, 3]), st.sampled_from(["trn1", "trn2"]), st.booleans())
+def test_packed_networks_compute_what_the_golden_model_does(
+    network: Network, batch: int, target: str, phases: bool
+) -> None:
+    decisions = applicable(network, Decisions(packs_rows=True, splits_phases=phases, packed=2), batch)
+    plan = assert_right(network, decisions, batch, target=target)
+    event(f"{packed_nodes(plan.graph)} packed")
+
+
+def block(rows: int, channels: int = 64) -> Network:
+    """As residual networks begin."""
+    layers = (
+        conv("stem", 3, channels, 7, stride=(2, 2)),
+        Pool("pool", "max", (3, 3), (2, 2), (1, 1, 1, 1)),
+        conv("a", channels, channels, 3),
+        Conv2d("b", channels, channels, (3, 3), (1, 1, 1, 1)),
+        Combine("sum", "add", "relu", inputs=("b", "pool")),
+        conv("down", channels, 128, 3, stride=(2, 2)),
+        Pool("mean", "average", (rows // 8, rows // 8), (1, 1)),
+        Flatten("flat"),
+        Dense("dense", 128, 4),
+    )
+    return Network("n", picture(3, rows, rows), layers, labels(4))
+
+
+def test_a_residual_block_of_64_channels_takes_two_rows_of_taps() -> None:
+    graph = pack_rows(graph_of(block(128)))
+    assert [convolution_of(graph, name).kernel for name in ("a", "b", "down")] == [(2, 3)] * 3
+    assert [operation_of(graph, name).channels for name in ("stem", "pool", "a", "b", "down")] == [128] * 5
+    assert convolution_of(graph, "stem").kernel == (9, 3)  # seven rows, and two further down for the second of a group
+    assert isinstance(operation_of(graph, "pool"), RowGroupsPool)
+    with_phases = decided(block(128), Decisions(packs_rows=True, splits_phases=True)).graph
+    assert convolution_of(with_phases, "stem").kernel == (3, 2)  # phases of four rows and two columns
+
+
+@st.composite
+def depthwise(draw: st.DrawFn) -> Network:
+    """As networks of depthwise convolutions begin: 32 channels and less, then an expansion or a smaller image."""
+    rows = draw(st.sampled_from([32, 33, 35, 38, 64, 67]))
+    stride = draw(st.sampled_from([(1, 1), (2, 2)])) if rows > 38 else (1, 1)
+    activation = draw(st.sampled_from(["relu", "silu", "clip"]))
+    fields: dict[str, object] = {"activation": activation}
+    if activation == "clip":
+        fields["activation_parameters"] = (0.0, 6.0)
+    layers: list[Layer] = [conv("stem", 3, 32, 3, stride=stride)]
+    channels = 32
+    for number in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(["depthwise", "depthwise", "project", "sum", "groups", "gate"]))
+        name, before, size = f"l{number}", layers[-1].name, draw(st.sampled_from([2, 3, 5]))
+        padding = (size // 2,) * 4
+        if kind == "project":
+            after = draw(st.sampled_from([8, 16, 24, 32, 64]))
+            layers.append(Conv2d(name, channels, after, (1, 1), **fields))
+            channels = after
+        elif kind == "gate":
+            layers += _gate(name, channels, before, _given(layers, picture(3, rows).shape)[1:])
+        elif kind == "sum":
+            layers.append(Conv2d(f"{name}a", channels, channels, (1, 1)))
+            layers.append(Combine(name, "add", "relu", inputs=(f"{name}a", before)))
+        else:
+            groups = channels if kind == "depthwise" else channels // 4
+            stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 1)]))
+            layers.append(
+                Conv2d(name, channels, channels, (size, size), padding, groups=groups, stride=stride, **fields)
+            )
+    wide = draw(st.sampled_from([20, 96, 128, 144]))
+    size = draw(st.sampled_from([1, 3]))
+    layers.append(conv("wide", channels, wide, size, stride=draw(st.sampled_from([(1, 1), (2, 2), (4, 4)]))))
+    image = picture(3, rows)
+    layers += [
+        Pool("mean", "average", _given(layers, image.shape)[1:], (1, 1)),
+        Flatten("flat"),
+        Dense("dense", wide, 4),
+    ]  # type: ignore[arg-type]
+    return Network("n", image, tuple(layers), labels(4))
+
+
+def _gate(name: str, channels: int, before: str, window: tuple[int, ...]) -> list[Layer]:
+    """Squeeze and excite."""
+    return [
+        Pool(f"{name}mean", "average", window, (1, 1), inputs=(before,)),  # type: ignore[arg-type]
+        Conv2d(f"{name}squeeze", channels, 5, (1, 1), activation="relu"),
+        Conv2d(f"{name}excite", 5, channels, (1, 1), activation="sigmoid"),
+        Combine(name, "multiply", inputs=(before, f"{name}excite")),
+    ]
+
+
+def _given(layers: list[Layer], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """What the last layer gives, of an image of that shape."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer in layers:
+        shape = layer.output_shape(*[shapes[name] for name in layer.inputs] or [shape])
+        shapes[layer.name] = shape
+    return shape
+
+
+@settings(max_examples=60)
+@given(depthwise(), st.sampled_from([1, 3]), st.sampled_from(["float32", "bfloat16", "float16"]))
+def test_packed_depthwise_layers_compute_what_the_golden_model_does(network: Network, batch: int, dtype: str) -> None:
+    tolerance = 2e-5 if dtype == "float32" else 4e-2
+    plan = assert_right(network, ROWS, batch, dtype, tolerance=tolerance)
+    event(f"{packed_nodes(plan.graph)} packed")
+
+
+def expansion(side: int = 64) -> Network:
+    """As networks of depthwise convolutions begin."""
+    layers = (
+        conv("stem", 3, 32, 3, stride=(2, 2)),
+        Conv2d("each", 32, 32, (3, 3), (1, 1, 1, 1), 1, "relu", groups=32),
+        Conv2d("project", 32, 16, (1, 1)),
+        Conv2d("expand", 16, 96, (1, 1), activation="relu"),
+        Pool("mean", "average", (side, side), (1, 1)),
+        Flatten("flat"),
+        Dense("dense", 96, 4),
+    )
+    return Network("n", picture(3, 2 * side, 2 * side), layers, labels(4))
+
+
+def test_a_depthwise_layer_of_32_channels_takes_two_rows_of_taps_for_four() -> None:
+    graph = pack_rows(graph_of(expansion()))
+    each, project, expand = (convolution_of(graph, name) for name in ("each", "project", "expand"))
+    assert (each.kernel, each.groups, each.shape) == ((2, 3), 1, (128, 16, 64))
+    assert (project.kernel, project.shape, project.row_groups) == ((1, 1), (64, 16, 64), RowGroups(4))
+    assert (expand.kernel, expand.shape, expand.rows_at_once) == ((1, 1), (96, 64, 64), 4)
+
+
+@pytest.mark.parametrize(("rows", "channels"), [(8, 64), (128, 65)])
+def test_small_images_and_odd_numbers_of_channels_stay_as_they_are(rows: int, channels: int) -> None:
+    graph = graph_of(block(rows, channels))
+    assert convolution_of(pack_rows(graph), "a").kernel == (3, 3)
+
+
+@pytest.mark.parametrize("network", [block(64), expansion(32)], ids=["residual", "depthwise"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_packed_rows_are_quicker(network: Network, dtype: str) -> None:
+    """Fewer rows of taps, with all rows and columns of the Tensor Engine in use."""
+    packed, plain = (nanoseconds(decided(network, each, dtype=dtype), dtype) for each in (ROWS, Decisions()))
+    assert packed < plain
+
+
+def test_rows_of_a_value_in_groups_have_numbers_for_each_row() -> None:
+    before = graph_of(block(128))
+    graph = pack_rows(before)
+    (node,), (single,) = nodes_of(graph, "a"), nodes_of(before, "a")
+    assert node.operation.row_groups.count == 2
+    np.testing.assert_array_equal(node.numbers[0], np.tile(single.numbers[0], 2))
+    assert has_packed_rows(graph) and not has_packed_rows(before)
+    assert [each.shown for each in nodes_of(graph, "a")] == [single.shown]  # tables show the layer's own shapes

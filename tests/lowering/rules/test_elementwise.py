@@ -1,0 +1,103 @@
+"""Sums, products, scales and activations."""
+
+import pytest
+from lowered import assert_right, graph_of, kinds_of, nodes_of
+from random_networks import conv, ending_in_dense, labels, picture, residual
+from trninfer.kernels.program import Combine as CombineOperation
+from trninfer.kernels.program import Convolution
+from trninfer.lowering.decisions import Decisions
+from trninfer.models.layers import (
+    Activation,
+    Affine,
+    ChannelShuffle,
+    Combine,
+    Concat,
+    Conv2d,
+    Dense,
+    Flatten,
+    Layer,
+    PRelu,
+)
+from trninfer.models.network import Network
+from trninfer.models.outputs import NamedOutput, Output
+
+
+def test_the_sums_of_a_residual_network_are_in_its_convolutions() -> None:
+    graph = graph_of(residual())
+    assert [(node.name, node.kind, len(node.sources)) for node in graph.nodes[:3]] == [
+        ("stem", "conv2d", 1),
+        ("a0", "conv2d", 1),
+        ("b0", "conv2d", 2),
+    ]
+    assert not any(isinstance(node.operation, CombineOperation) for node in graph.nodes)
+
+
+def test_channels_that_lie_apart_are_laid_out_anew_for_sums_and_products() -> None:
+    layers: list[Layer] = [
+        conv("a", 3, 12, 3, inputs=("input",)),
+        conv("b", 3, 20, 3, inputs=("input",)),
+        Concat("ab", inputs=("a", "b")),
+        Concat("ba", inputs=("b", "a")),
+        Combine("product", "multiply", "relu", inputs=("ab", "ba")),
+        ChannelShuffle("turned", 2),
+        Conv2d("plain", 32, 32, (1, 1), inputs=("product",)),
+        Combine("sum", "add", "gelu", inputs=("plain", "turned")),
+        Combine("again", "divide", "sigmoid", inputs=("sum", "sum")),
+    ]
+    kinds = kinds_of(layers, 3)
+    assert kinds[:7] == ["conv2d", "conv2d", "concat", "concat", "combine", "channel_shuffle", "conv2d"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"activation": "relu"}, {"pool_size": 2, "stride": (1, 1)}, {"inputs": ("stem",)}], ids=str
+)
+def test_a_convolution_that_does_more_is_summed_by_itself(fields: dict[str, object]) -> None:
+    """With an activation or a pool of its own; or with another reader."""
+    layers: list[Layer] = [
+        Conv2d("stem", 3, 8, (1, 1), pool_size=2 if "pool_size" in fields else 1),
+        Conv2d("a", 8, 8, (1, 1)) if "inputs" in fields else Conv2d("a", 3, 8, (1, 1), inputs=("input",), **fields),
+        Combine("sum", "add", inputs=("a", "stem")),
+    ]
+    if "inputs" in fields:
+        layers.append(Combine("twice", "multiply", inputs=("sum", "a")))
+    graph = graph_of(ending_in_dense((3, 6, 5), layers))
+    (node,) = nodes_of(graph, "a")
+    assert isinstance(node.operation, Convolution) and len(node.sources) == 1
+
+
+def test_a_dense_layer_that_the_network_returns_is_not_its_sum() -> None:
+    layers = (
+        Flatten("flat"),
+        Dense("a", 90, 9, inputs=("flat",)),
+        Dense("b", 90, 9, inputs=("flat",)),
+        Combine("sum", "add", "relu", inputs=("a", "b")),
+        Dense("c", 9, 5),
+    )
+    others = tuple(NamedOutput(name, name, (9,), Output("values")) for name in "ba")
+    network = Network("n", picture(3, 6), layers, labels(5), others=others)
+    assert_right(network, Decisions(), 3)
+
+
+@pytest.mark.parametrize("shape", [(8,), (8, 6, 5)])
+def test_numbers_for_channels_or_elements(shape: tuple[int, ...]) -> None:
+    layers: list[Layer] = [
+        conv("stem", 3, 8, 3),
+        Affine("affine", shape, "tanh"),  # type: ignore[arg-type]
+        PRelu("slopes", 8),
+        Activation("leaky", "leaky_relu", (0.1,)),
+        ChannelShuffle("turned", 2),
+        Affine("again", shape),  # type: ignore[arg-type]
+    ]
+    assert kinds_of(layers)[:5] == ["conv2d", "affine", "prelu", "activation", "affine"]
+    assert_right(ending_in_dense((3, 6, 5), layers), Decisions(packed=8), 5)
+
+
+def test_joined_channels_are_summed_where_they_are_in_the_same_tiles() -> None:
+    layers: list[Layer] = [
+        conv("a", 3, 12, 3, inputs=("input",)),
+        conv("b", 3, 20, 3, inputs=("input",)),
+        Concat("ab", inputs=("a", "b")),
+        Activation("c", "tanh", inputs=("ab",)),
+        Combine("product", "multiply", inputs=("ab", "c")),
+    ]
+    assert kinds_of(layers)[:4] == ["conv2d", "conv2d", "activation", "combine"]

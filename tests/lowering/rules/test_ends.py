@@ -1,0 +1,87 @@
+"""The last layers of networks: scores, softmax, and other outputs."""
+
+import pytest
+from lowered import assert_right, graph_of, kinds_of
+from random_networks import conv, labels, model_of, picture
+from trninfer.kernels.program import Convolution, Ending, Scores
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.network_plan import lower_layers
+from trninfer.models.inputs import FeatureInput
+from trninfer.models.layers import ChannelShuffle, Dense, Flatten, Pool, Softmax
+from trninfer.models.network import Network
+from trninfer.models.outputs import NamedOutput, Output
+from trninfer.runtime.backend import DTYPES
+
+
+def test_a_network_that_ends_in_a_shuffle() -> None:
+    window = Pool("mean", "average", (6, 5), (1, 1))
+    kinds_of([conv("a", 3, 12, 3), window, ChannelShuffle("turned", 3), Flatten("flat")], 3, ends=False)
+
+
+@pytest.mark.parametrize(("log", "ending"), [(False, Ending.SOFTMAX), (True, Ending.LOG_SOFTMAX)])
+def test_a_dense_layer_computes_its_softmax(log: bool, ending: Ending) -> None:
+    network = Network("n", FeatureInput(20), (Dense("a", 20, 9), Softmax("s", log=log)), labels(9))
+    (node,) = graph_of(network).nodes
+    assert isinstance(node.operation, Scores) and node.operation.ending is ending and node.name == "a"
+    assert_right(network, Decisions(), 3)
+
+
+@pytest.mark.parametrize("activation", ["identity", "relu"])
+def test_a_softmax_of_something_else_is_of_scores_of_its_own(activation: str) -> None:
+    """Of an activation, of more numbers than a last layer takes at a time, or of what the network returns too."""
+    layers = (Dense("a", 20, 9, activation), Softmax("s"))
+    others = (NamedOutput("raw", "a", (9,), Output("values")),) if activation == "identity" else ()
+    network = Network("n", FeatureInput(20), layers, labels(9), others=others)
+    graph = graph_of(network)
+    assert [type(node.operation) for node in graph.nodes] == [Convolution, Scores]
+    assert [node.output for node in graph.nodes] == ([1, 0] if others else [None, 0])
+    assert_right(network, Decisions(), 3)
+
+
+def test_outputs_are_in_the_order_of_the_network() -> None:
+    layers = (
+        conv("a", 3, 8, 3),
+        Flatten("fa"),
+        Pool("mean", "average", (6, 5), (1, 1), inputs=("a",)),
+        Flatten("fm"),
+        Dense("b", 8, 7, "relu"),
+        Dense("c", 7, 5),
+    )
+    others = tuple(
+        NamedOutput(name, name, (size,), Output("values")) for name, size in (("b", 7), ("fa", 240), ("fm", 8))
+    )
+    network = Network("n", picture(3, 6), layers, labels(5), others=others)
+    graph = graph_of(network)
+    assert [graph.nodes[number].name for number in graph.outputs] == ["c", "b", "a", "mean"]
+    for batch, packed in ((1, 1), (5, 4)):
+        assert_right(network, Decisions(packed=packed), batch)
+
+
+def test_an_input_and_a_value_may_be_returned_twice() -> None:
+    layers = (Flatten("all"), Dense("a", 90, 7), Flatten("again"), Dense("c", 7, 5))
+    others = tuple(
+        NamedOutput(name, name, (size,), Output("values")) for name, size in (("all", 90), ("a", 7), ("again", 7))
+    )
+    assert_right(Network("n", picture(3, 6), layers, labels(5), others=others), Decisions(), 3)
+
+
+def test_values_have_no_scores_where_they_are_no_dense_layer() -> None:
+    layers = (conv("a", 3, 8, 3), Flatten("flat"))
+    model = model_of(Network("n", picture(3, 6), layers, (), Output("values")))
+    assert [type(node.operation) for node in lower_layers(model, DTYPES["float32"]).nodes] == [Convolution]
+    assert_right(model, Decisions(), 3)
+
+
+def test_too_many_classes_are_no_scores() -> None:
+    network = Network("n", FeatureInput(4), (Dense("a", 4, 3000), Softmax("s")), labels(3000))
+    with pytest.raises(DoesNotFit, match="layer 's' gives 3000 numbers, more than the 2048 of a last layer"):
+        graph_of(network)
+
+
+def test_a_dense_layer_whose_weights_are_too_large_runs_as_the_others_do() -> None:
+    layers = (Dense("a", 8, 2304, "relu"), Dense("b", 2304, 2048))  # 144 KiB of a partition
+    kinds = [node.kind for node in graph_of(Network("wide", FeatureInput(8), layers, labels(2048))).nodes]
+    assert kinds == ["dense", "dense", "scores"]
+    values = Network("wide", FeatureInput(8), layers, (), Output("values"))
+    assert [node.kind for node in graph_of(values).nodes] == ["dense", "dense"]

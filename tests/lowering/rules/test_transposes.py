@@ -1,0 +1,93 @@
+"""Transposes, against the golden model: by the host, as phases of pixels, as channels of pixels, and by way of HBM."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lowered import applicable, assert_right, graph_of, operation_of
+from random_networks import conv, ending_in_dense, labels, picture
+from trninfer.kernels.program import Convolution, Interleave
+from trninfer.lowering.decisions import Decisions
+from trninfer.models.checks import Shape
+from trninfer.models.inputs import FeatureInput
+from trninfer.models.layers import Concat, Dense, Flatten, Layer, LayerNorm, Transpose
+from trninfer.models.network import Network
+
+
+@pytest.mark.parametrize("shape", [(12, 1, 9), (108,)])
+def test_the_host_transposes_an_input(shape: Shape) -> None:
+    """Tokens by channels, as [9, 12], become channels by tokens, or features in another order."""
+    turn = Transpose("turn", (9, 12), (1, 0), shape)
+    first = conv("a", 12, 30, 1) if len(shape) == 3 else Dense("a", 108, 30)
+    after: tuple[Layer, ...] = (LayerNorm("norm", 30), Flatten("flat"), Dense("b", 270 if len(shape) == 3 else 30, 5))
+    network = Network("n", picture(1, 9, 12), (turn, first, *after), labels(5))
+    assert [node.kind for node in graph_of(network).nodes] == [first.kind, "layer_norm", "dense"]
+    for dtype in ("float32", "float16", "bfloat16"):
+        assert_right(network, Decisions(), 3, dtype)
+
+
+def pixel_shuffle(channels: int, rows: int, columns: int, down: int, across: int, name: str = "up") -> Transpose:
+    """Channels that become pixels."""
+    split = (channels, down, across, rows, columns)
+    return Transpose(name, split, (0, 3, 1, 4, 2), (channels, rows * down, columns * across))
+
+
+@pytest.mark.parametrize(("down", "across"), [(2, 2), (1, 3), (2, 1)])
+@pytest.mark.parametrize(("batch", "packed"), [(1, 1), (3, 2)])
+def test_channels_that_become_pixels_take_turns(down: int, across: int, batch: int, packed: int) -> None:
+    """The convolution that feeds them computes each phase by filters of its own."""
+    layers: list[Layer] = [conv("a", 3, 4 * down * across, 3), pixel_shuffle(4, 6, 5, down, across), conv("b", 4, 4, 3)]
+    network = ending_in_dense((3, 6, 5), layers)
+    graph = graph_of(network)
+    operation = operation_of(graph, "up")
+    assert isinstance(operation, Interleave) and operation.step == (down, across)
+    assert len([node for node in graph.nodes if node.name == "a"]) == down * across
+    assert_right(network, Decisions(packed=packed), batch)
+
+
+def test_channels_that_others_read_too_are_laid_out_for_each_phase() -> None:
+    layers: list[Layer] = [
+        conv("a", 3, 16, 3),
+        pixel_shuffle(4, 6, 5, 2, 2),
+        conv("b", 4, 16, 2, stride=(2, 2), padding=(0, 0, 0, 0)),
+        Concat("all", inputs=("a", "b")),
+        conv("c", 32, 4, 1),
+    ]
+    network = ending_in_dense((3, 6, 5), layers)
+    assert len([node for node in graph_of(network).nodes if node.name == "a"]) == 1
+    assert_right(network, Decisions(), 3)
+
+
+@pytest.mark.parametrize(("down", "across"), [(2, 1), (3, 5)])
+def test_pixels_that_become_channels_are_a_convolution_by_ones(down: int, across: int) -> None:
+    split = (4, 6 // down, down, 5 // across, across)
+    turn = Transpose("down", split, (0, 2, 4, 1, 3), (4 * down * across, 6 // down, 5 // across))
+    network = ending_in_dense((3, 6, 5), [conv("a", 3, 4, 3), turn, conv("b", 4 * down * across, 4, 1)])
+    operation = operation_of(graph_of(network), "down")
+    assert isinstance(operation, Convolution) and operation.stride == operation.kernel == (down, across)
+    assert_right(network, Decisions(), 3)
+
+
+@st.composite
+def transposes(draw: st.DrawFn) -> Transpose:
+    """Any order of any axes of 8 x 6 x 4 numbers, as an image or as features."""
+    split = draw(st.sampled_from([(8, 6, 4), (8, 24), (2, 4, 6, 4), (8, 3, 2, 4), (4, 2, 3, 2, 4), (192,)]))
+    order = tuple(draw(st.permutations(range(len(split)))))
+    axes = [split[axis] for axis in order]
+    shape = draw(st.sampled_from([(192,), (axes[0], math.prod(axes[1:]), 1), (8, 4, 6), (4, 6, 8), (32, 3, 2)]))
+    return Transpose("turn", split, order, shape)
+
+
+@settings(max_examples=60)
+@given(transposes(), st.sampled_from([(1, 1), (3, 1), (3, 2), (5, 4)]), st.sampled_from(["float32", "bfloat16"]))
+def test_any_transpose(turn: Transpose, images: tuple[int, int], dtype: str) -> None:
+    batch, packed = images
+    network = ending_in_dense((3, 6, 4), [conv("a", 3, 8, 1), turn])
+    assert_right(network, applicable(network, Decisions(packed=packed), batch), batch, dtype)
+
+
+def test_features_are_transposed() -> None:
+    layers = (Dense("a", 20, 24), Transpose("turn", (4, 6), (1, 0), (24,)), Dense("b", 24, 5))
+    network = Network("n", FeatureInput(20), layers, labels(5))
+    assert_right(network, Decisions(), 3)

@@ -1,0 +1,119 @@
+"""Layers that are an order of channels, or nothing: what they leave in a launch, and that they change no answer."""
+
+import pytest
+from lowered import assert_right, graph_of, kinds_of
+from random_networks import conv, labels, picture
+from trninfer.kernels.program import Rearrange
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.graph import DoesNotFit
+from trninfer.models.inputs import FeatureInput
+from trninfer.models.layers import (
+    Affine,
+    ChannelShuffle,
+    ChannelSlice,
+    Combine,
+    Concat,
+    Dense,
+    Flatten,
+    Layer,
+    Pool,
+    Reshape,
+)
+from trninfer.models.network import Network
+
+
+@pytest.mark.parametrize("half", [1, 12, 65])
+def test_a_unit_of_shufflenet_has_its_convolutions_alone(half: int) -> None:
+    whole = 2 * half
+    layers: list[Layer] = [conv("stem", 3, whole, 3)]
+    before = "stem"
+    for n in range(3):
+        layers += [
+            ChannelSlice(f"left{n}", 0, half, inputs=(before,)),
+            ChannelSlice(f"right{n}", half, whole, inputs=(before,)),
+            conv(f"a{n}", half, half, 1, inputs=(f"right{n}",)),
+            conv(f"b{n}", half, half, 3, groups=half),
+            conv(f"c{n}", half, half, 1),
+            Concat(f"cat{n}", inputs=(f"left{n}", f"c{n}")),
+            ChannelShuffle(f"shuffle{n}", 2),
+        ]
+        before = f"shuffle{n}"
+    kinds = kinds_of(layers, 3)
+    assert set(kinds) <= {"conv2d", "average_pool", "dense"} and kinds.count("conv2d") == 10
+
+
+def test_the_input_may_be_joined_and_sliced() -> None:
+    layers: list[Layer] = [
+        ChannelSlice("one", 1, 2, inputs=("input",)),
+        conv("a", 1, 3, 3),
+        Concat("all", inputs=("input", "a", "one")),
+        conv("b", 7, 6, 3),
+    ]
+    kinds_of(layers, 3)
+
+
+def test_a_channel_that_is_read_twice() -> None:
+    layers: list[Layer] = [
+        conv("a", 3, 4, 3),
+        ChannelSlice("some", 1, 3),
+        Concat("twice", inputs=("some", "a")),
+        conv("b", 6, 5, 1, inputs=("twice",)),
+        Affine("c", (6,), "tanh", inputs=("twice",)),
+        Concat("all", inputs=("b", "c")),
+    ]
+    assert kinds_of(layers, 3)[:3] == ["conv2d", "conv2d", "affine"]
+
+
+def test_features_in_slices() -> None:
+    layers = (Dense("a", 20, 30, "relu"), ChannelSlice("some", 7, 29), Dense("b", 22, 5))
+    assert_right(Network("n", FeatureInput(20), layers, labels(5)), Decisions(), 3)
+
+
+@pytest.mark.parametrize(("first", "last", "fits"), [(60, 150, True), (10, 150, False)])
+def test_slices_of_a_flattened_image(first: int, last: int, fits: bool) -> None:
+    """Whole channels of it are a slice of channels; a part of one has no place of its own."""
+    layers = (conv("a", 3, 6, 3), Flatten("flat"), ChannelSlice("some", first, last), Dense("b", last - first, 5))
+    network = Network("n", picture(3, 6), layers, labels(5))
+    if fits:
+        assert_right(network, Decisions(), 2)
+    else:
+        with pytest.raises(DoesNotFit, match="layer 'some' \\(channel_slice\\) cuts an image's rows"):
+            graph_of(network)
+
+
+def test_a_gate_of_dense_layers_is_no_other_launch() -> None:
+    """Squeeze and excite as it was first written: features go back to an image of one pixel."""
+    kinds = kinds_of(
+        [
+            conv("a", 3, 12, 3),
+            Pool("squeeze", "average", (6, 5), (6, 5)),
+            Flatten("flatten"),
+            Dense("less", 12, 3, "relu"),
+            Dense("more", 3, 12, "sigmoid"),
+            Reshape("gate", (12, 1, 1)),
+            Combine("b", "multiply", inputs=("a", "gate")),
+        ],
+        3,
+    )
+    assert kinds == ["conv2d", "average_pool", "dense", "dense", "combine", "average_pool", "dense"]
+
+
+def test_an_image_in_other_sizes_goes_through_hbm() -> None:
+    layers = (conv("a", 3, 4, 1), Reshape("b", (6, 4, 5)), conv("c", 6, 4, 1), Flatten("flat"), Dense("dense", 80, 4))
+    network = Network("n", picture(3, 6), layers, labels(4))
+    assert any(isinstance(node.operation, Rearrange) for node in graph_of(network).nodes)
+    for batch, packed in ((1, 1), (5, 4)):
+        assert_right(network, Decisions(packed=packed), batch)
+
+
+def test_values_of_other_sizes_are_not_joined() -> None:
+    layers = (
+        conv("a", 3, 4, 3, inputs=("input",)),
+        Flatten("fa"),
+        Pool("b", "max", (2, 1), (2, 1), inputs=("input",)),
+        Flatten("fb"),
+        Concat("all", inputs=("fa", "fb")),
+        Dense("dense", 4 * 30 + 45, 4),
+    )
+    with pytest.raises(DoesNotFit, match="layer 'all' \\(concat\\) joins values of other rows and columns"):
+        graph_of(Network("n", picture(3, 6), layers, labels(4)))

@@ -1,0 +1,183 @@
+"""Networks lowered by given decisions, or by the quickest ones, and what their launches answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from random_networks import labels, model_of, picture
+from trninfer import kernels, simulator
+from trninfer.kernels.convolution.forms import Form
+from trninfer.kernels.program import Convolution, Operation
+from trninfer.lowering.arrangement import image_of
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.describe import rows_of
+from trninfer.lowering.graph import DoesNotFit, Graph, Node
+from trninfer.lowering.network_plan import NetworkPlan, lower_layers
+from trninfer.lowering.passes.pack_images import choices_of
+from trninfer.lowering.pipeline import LaunchPlan, Pipeline
+from trninfer.lowering.plan_cache import PlanCache
+from trninfer.lowering.planning import Planning
+from trninfer.lowering.price import Clock
+from trninfer.lowering.schedule import StageOf
+from trninfer.models.checks import INPUT, Shape
+from trninfer.models.files import Model
+from trninfer.models.golden import probabilities_of, run_network
+from trninfer.models.layers import Dense, Flatten, Layer, Pool
+from trninfer.models.network import Network
+from trninfer.runtime.backend import DTYPES
+from trninfer.simulator.chip import find_target
+
+TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers near 1, as all layers give them
+INSTRUCTIONS = 50_000  # of a launch
+ALL = tuple(range(64))  # nodes, of a network with fewer
+
+Pass = Callable[[Graph], Graph | None]
+
+
+def graph_of(network: Network | Model, dtype: str = "float32") -> Graph:
+    """The graph of a network before any pass, of random weights."""
+    return lower_layers(network if isinstance(network, Model) else model_of(network), DTYPES[dtype])
+
+
+def after(graph: Graph, *passes: Pass) -> Graph:
+    """A graph after some passes, all of which apply."""
+    for run in passes:
+        changed = run(graph)
+        assert changed is not None
+        graph = changed
+    return graph
+
+
+def nodes_of(graph: Graph, name: str) -> list[Node]:
+    """The nodes of a layer."""
+    return [node for node in graph.nodes if node.name == name]
+
+
+def number_of(graph: Graph, name: str) -> int:
+    """The number of the last node of a layer."""
+    return max(number for number, node in enumerate(graph.nodes) if node.name == name)
+
+
+def operation_of(graph: Graph, name: str) -> Operation:
+    """The operation of a layer that is one node."""
+    (node,) = nodes_of(graph, name)
+    return node.operation
+
+
+def convolution_of(graph: Graph, name: str) -> Convolution:
+    """The convolution of a layer that has just one, whatever loads or pools are beside it."""
+    (operation,) = [node.operation for node in nodes_of(graph, name) if isinstance(node.operation, Convolution)]
+    return operation
+
+
+def planned(
+    network: Network | Model, batch: int = 1, dtype: str = "float32", target: str = "trn2", forms: Sequence[Form] = ()
+) -> LaunchPlan:
+    """The quickest launch of a network that is one."""
+    model = network if isinstance(network, Model) else model_of(network)
+    planning = Planning(target, DTYPES[dtype].itemsize, tuple(forms), PlanCache(None))
+    (segment,) = NetworkPlan(model, DTYPES[dtype], planning, INSTRUCTIONS).segments
+    return segment.plan(batch)
+
+
+def pipeline_of(model: Model, dtype: str = "float32", target: str = "trn2", forms: Sequence[Form] = ()) -> Pipeline:
+    """What lowers a network that is one launch."""
+    return Pipeline(lower_layers(model, DTYPES[dtype]), tuple(forms), find_target(target).usable_sbuf_bytes)
+
+
+def decided(
+    network: Network | Model,
+    decisions: Decisions,
+    batch: int = 1,
+    dtype: str = "float32",
+    forms: Sequence[Form] = (),
+    at_once: int = 0,
+) -> LaunchPlan:
+    """The launch of a network by some decisions, in passes of `at_once` images, or all that are not packed at once."""
+    model = network if isinstance(network, Model) else model_of(network)
+    pipeline = pipeline_of(model, dtype, forms=forms)
+    layout = pipeline.lower(decisions)
+    if not decisions.stages:
+        images = -(-batch // decisions.packed)
+        decisions = replace(decisions, stages=(StageOf(len(layout.graph.nodes), at_once or images),))
+    return pipeline.launch(decisions, batch, layout)
+
+
+def applicable(network: Network | Model, decisions: Decisions, batch: int = 1) -> Decisions:
+    """Decisions without what does not apply to a network: phases, wider channels, or so many packed images."""
+    pipeline = pipeline_of(network if isinstance(network, Model) else model_of(network))
+    for name in ("splits_phases", "pads_channels"):
+        try:
+            pipeline.run(replace(decisions, packed=1))
+        except DoesNotFit:
+            decisions = replace(decisions, **{name: False})
+    graph = dict(pipeline.run(replace(decisions, packed=1)))["load_taps"]
+    packed = max((images for images in choices_of(graph, batch) if images <= decisions.packed), default=1)
+    return replace(decisions, packed=packed)
+
+
+def nanoseconds(plan: LaunchPlan, dtype: str = "float32", target: str = "trn2") -> float:
+    """The predicted time of a launch."""
+    return Clock(target, DTYPES[dtype].itemsize).walk(plan.program, plan.layout).nanoseconds
+
+
+def answers(model: Model, plan: LaunchPlan, x: np.ndarray, dtype: str = "float32", target: str = "trn2") -> np.ndarray:
+    """What a launch answers, as the network's outputs have it, one after another."""
+    image = image_of(model)
+    arrays = (
+        plan.arrange(image.of(x.astype(DTYPES[dtype])), image.shape, DTYPES[dtype]),
+        plan.layout.weights(DTYPES[dtype]),
+        plan.layout.constants(),
+    )
+    with np.errstate(all="ignore"):
+        run = simulator.run(kernels.kernel("run_network"), *arrays, target=target, program=plan.program)
+    returned = [np.asarray(values)[: len(x)].reshape(len(x), -1) for values, _ in plan.outputs(run.outputs)]
+    outputs = [named.output for named in model.network.named_outputs]
+    found = [probabilities_of(each.astype(np.float32), output) for each, output in zip(returned, outputs, strict=True)]
+    return np.concatenate(found, axis=1)
+
+
+def assert_right(
+    network: Network | Model,
+    decisions: Decisions,
+    batch: int = 1,
+    dtype: str = "float32",
+    *,
+    target: str = "trn2",
+    forms: Sequence[Form] = (),
+    at_once: int = 0,
+    tolerance: float = 0.0,
+) -> LaunchPlan:
+    """The launch of a network by some decisions, which answers as the golden model does."""
+    model = network if isinstance(network, Model) else model_of(network)
+    plan = decided(model, decisions, batch, dtype, forms, at_once)
+    x = np.random.default_rng(4).standard_normal((batch, *model.network.input.shape)).astype(np.float32)
+    expected = np.concatenate([each.probabilities for each in run_network(model.network, model.tensors, x).outputs], 1)
+    atol = tolerance or TOLERANCES[dtype] * max(1.0, float(np.abs(expected).max()))
+    np.testing.assert_allclose(answers(model, plan, x, dtype, target), expected, atol=atol, rtol=0)
+    return plan
+
+
+def kinds_of(layers: Sequence[Layer], channels: int = 3, *, ends: bool = True, batch: int = 2) -> list[str]:
+    """The kinds of the nodes that layers on a small image become, whose answers are the golden model's in all dtypes.
+
+    `ends`: the mean of each channel and a dense layer follow.
+    """
+    image = picture(channels, 6)
+    shapes: dict[str, Shape] = {INPUT: image.shape}
+    for layer, before in zip(layers, [INPUT, *(layer.name for layer in layers)]):
+        shapes[layer.name] = layer.output_shape(*[shapes[name] for name in layer.inputs or (before,)])
+    last = shapes[layers[-1].name]
+    if ends:
+        mean = Pool("mean", "average", last[1:], (1, 1))  # type: ignore[arg-type]
+        layers, last = [*layers, mean, Flatten("flat"), Dense("dense", last[0], 4)], (4,)
+    network = Network("n", image, tuple(layers), labels(last[0]))
+    for dtype in TOLERANCES:
+        assert_right(network, Decisions(), batch, dtype)
+    graph = graph_of(network)
+    known = {name: shape for name, shape in network.shapes().items() if len(shape) == 3}
+    for row in rows_of(graph):  # tables show shapes as the network has them
+        assert row.name not in known or row.after in (known[row.name], (known[row.name][0], 1, 1))
+    return [node.kind for node in graph.nodes]
