@@ -24,7 +24,7 @@ from ..runtime.neuron.compiled import RunOptions as KernelOptions
 from ..runtime.selftest.run import check_kernels, check_network, count_checks
 from ..runtime.simulated import SimulatedBackend
 from .backends import open_backend, tell_progress
-from .errors import complain
+from .errors import Terminated, complain
 from .options import RunOptions
 from .output import check_output, stream_of, write_bytes, write_output
 from .progress import progress_bar
@@ -47,9 +47,12 @@ def run_selftest(options: RunOptions, archive: Path | None, machine: list[dict[s
     test = SelfTest(backend.info, options.dtype)
     path = archive or Path(f"trninfer-selftest-{backend.info.target}-{test.place}-{test.dtype}.zip")
     check_output(path, "--archive")
-    _run(test, backend, options.quiet)
+    ended = _run(test, backend, options.quiet)
     more = {"compiler.log": log.read_text(encoding="utf-8", errors="replace")} if _written(log) != before else {}
-    return _finish([test], options, path, machine, more)
+    status = _finish([test], options, path, machine, more)
+    if ended is not None:
+        raise ended
+    return status
 
 
 def run_compile_only(options: RunOptions, archive: Path | None, machine: list[dict[str, Any]]) -> int:
@@ -62,19 +65,26 @@ def run_compile_only(options: RunOptions, archive: Path | None, machine: list[di
     kernel_options = KernelOptions(
         compile_seconds=seconds, cache=CompileCache(None), progress=tell_progress(options), warn=complain
     )
-    tests = []
+    tests: list[SelfTest] = []
+    ended: BaseException | None = None
     for target in targets:
         backend = open_compile_only(target, kernel_options)
         tests.append(SelfTest(backend.info, options.dtype))
         try:
-            _run(tests[-1], backend, options.quiet)
+            ended = _run(tests[-1], backend, options.quiet)
         finally:
             backend.close()
-    return _finish(tests, options, path, machine, {})
+        if ended is not None:
+            break
+    status = _finish(tests, options, path, machine, {})
+    if ended is not None:
+        raise ended
+    return status
 
 
-def _run(test: SelfTest, backend: Backend, quiet: bool) -> None:
-    """Run the checks and the networks, with what comes of them in `test`."""
+def _run(test: SelfTest, backend: Backend, quiet: bool) -> BaseException | None:
+    """Run the checks and the networks, with what comes of them in `test`; return what interrupted them, if anything:
+    what has been found by then is worth sending."""
     beside = SimulatedBackend(backend.info.target) if test.on_chip else None
     verb = "compiling" if isinstance(backend, CompileOnlyBackend) else "checking"
     try:
@@ -87,6 +97,10 @@ def _run(test: SelfTest, backend: Backend, quiet: bool) -> None:
                 test.networks.append((model, outcome))
     except BackendUnavailable as error:
         test.stopped = str(error)
+    except (KeyboardInterrupt, Terminated) as error:
+        test.stopped = "interrupted"
+        return error
+    return None
 
 
 def _finish(

@@ -25,6 +25,7 @@ from .compiled import Compiled, CompiledKernels, Executable, RunOptions, Walked
 from .device_time import DeviceTime, DeviceTimingError
 from .jobs import Job
 from .neff import CompiledNeff, compile_neff, describe_neff
+from .processes import end_all
 from .system import prepare_environment
 
 LABEL = "predicted; compiled only"
@@ -65,8 +66,10 @@ class CompileOnlyBackend(CompiledKernels):
         return self._simulated.time(kernel, *specs, **parameters)
 
     def close(self) -> None:
-        """Wait for what is being compiled, and forget all of it."""
-        self._pool.shutdown(cancel_futures=True)
+        """End what is being compiled, and forget all of it."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        end_all()
+        self._pool.shutdown()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _begin(self, job: Job) -> Future[CompiledNeff]:

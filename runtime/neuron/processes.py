@@ -13,6 +13,8 @@ from pathlib import Path
 
 NOTE_SECONDS = 30.0  # between the lines that say that something still runs
 
+_running: set[subprocess.Popen[bytes]] = set()  # of `run_limited`, in all threads
+
 Waiting = Callable[[float], None]  # is given the seconds so far
 
 
@@ -45,6 +47,7 @@ def run_limited(
         process = subprocess.Popen(
             command, stdin=source, stdout=output, stderr=output, env=dict(variables), start_new_session=True
         )
+    _running.add(process)
     next_note, pause = NOTE_SECONDS, 0.005
     try:
         while True:
@@ -64,6 +67,15 @@ def run_limited(
     except BaseException:
         end_group(process)
         raise
+    finally:
+        _running.discard(process)
+
+
+def end_all() -> None:
+    """Kill all that `run_limited` runs now, in whichever thread, which has a status of -SIGKILL then."""
+    for process in list(_running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:

@@ -218,6 +218,25 @@ def test_compile_only_makes_neffs_for_both_targets(cli, compiler, few) -> None:
     assert "please attach this to an issue" in outcome.err
 
 
+@pytest.mark.parametrize("more", [(), ("--compile-only",)])
+def test_what_was_found_before_an_interruption_is_kept(cli, compiler, few, more) -> None:
+    again = run._launched
+
+    def interrupted(check, *rest):
+        if check.size == "odd":
+            raise KeyboardInterrupt
+        return again(check, *rest)
+
+    compiler.setattr(run, "checks", lambda dtype: [check for check in checks(dtype) if check.kernel == "transpose"])
+    compiler.setattr(run, "_launched", interrupted)
+    outcome = cli("doctor", "--selftest", *more, "--archive", "a.zip")
+    document = json.loads(unpacked(few / "a.zip")["selftest.json"])  # of trn2 alone
+    assert outcome.status == 130 and document["stopped"] == "interrupted" and not document["passed"]
+    assert [(row["kernel"], row["size"], row["status"]) for row in document["kernels"]] == [
+        ("transpose", "small", "ok")
+    ]
+
+
 def test_compile_only_tells_what_does_not_compile(cli, compiler, few, one_network) -> None:
     compiler.setenv("STAND_IN_NKI", "compile")
     outcome = cli("doctor", "--selftest", "--compile-only", "--target", "trn3", "--format", "csv")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,16 @@ def test_an_interrupt_ends_it_too(tmp_path: Path, monkeypatch) -> None:
         run(tmp_path, SLOW, note=interrupt)
     text = (tmp_path / "log").read_text()
     assert not text or ends(int(text))
+
+
+def test_all_that_runs_in_other_threads_can_be_ended(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, tmp_path, SLOW)
+        deadline = time.monotonic() + 20
+        while not (tmp_path / "log").exists() or not (tmp_path / "log").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        processes.end_all()
+        assert running.result(5).status == -9
+    assert ends(int((tmp_path / "log").read_text()))
+    processes.end_all()  # nothing runs
