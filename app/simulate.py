@@ -47,6 +47,21 @@ TraceOption = Annotated[
     Path | None,
     typer.Option("--trace", metavar="FILE", help="Write the timelines of all launches as a trace for Perfetto."),
 ]
+SweepOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sweep",
+        metavar="NAME=VALUES",
+        help="Run FILE once for each value that its top level may assign to NAME, in parallel, and print a table; "
+        "given again, for every combination.",
+    ),
+]
+LinesOption = Annotated[
+    int,
+    typer.Option(
+        "--lines", parser=whole(0, 1000), metavar="N", help="Tell the N lines of each kernel that take longest."
+    ),
+]
 ReportOption = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Write all launches as an HTML page.")
 ]
@@ -93,21 +108,8 @@ def simulate(
     sanitize: Annotated[bool, typer.Option("--sanitize", help=SANITIZE_HELP)] = False,
     sanitize_for: Annotated[str, typer.Option("--sanitize-for", hidden=True)] = "",
     nki: NkiVersion = None,
-    sweeps: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sweep",
-            metavar="NAME=VALUES",
-            help="Run FILE once for each value that its top level may assign to NAME, in parallel, and print a table; "
-            "given again, for every combination.",
-        ),
-    ] = None,
-    lines: Annotated[
-        int,
-        typer.Option(
-            "--lines", parser=whole(0, 1000), metavar="N", help="Tell the N lines of each kernel that take longest."
-        ),
-    ] = 3,
+    sweeps: SweepOption = None,
+    lines: LinesOption = 3,
 ) -> None:
     """Run a file, tell each launch, and write the trace and page that were asked for."""
     from ..simulator import NkiValidationError

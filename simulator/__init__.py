@@ -17,6 +17,7 @@ from .errors import CapacityError, NkiValidationError, NotSimulatedError, OutOfB
 from .kernel import Kernel, TensorSpec, jit, simulate
 from .launch import run
 from .ranking import rank
+from .ranks import run_ranks
 from .run import Run, write_trace
 from .timing.constants import changed
 
@@ -35,6 +36,7 @@ __all__ = [
     "jit",
     "rank",
     "run",
+    "run_ranks",
     "simulate",
     "write_trace",
 ]

@@ -36,6 +36,7 @@ from .timing.capacity import Memory
 from .timing.costs import NO_TIME, Costs
 from .tracebacks import ours
 from .views import integers
+from .world import World
 
 MAX_INSTRUCTIONS = 2_000_000  # of a program, about 2 KB each
 
@@ -63,6 +64,8 @@ class NeuronCore:
         self.programs: int | None = None  # of the launch grid; None where the kernel was launched without one
         self.rank = 0  # which of them this is
         self.pair: Pair | None = None  # what joins it with the other core of a launch on two
+        self.world: World | None = None  # the ranks of a launch on several, of which this is one
+        self.world_rank = 0
         self.sanitizer: Any = None  # sees every instruction, where the caller wants faults looked for
         self.numeric: Any = None  # sees every instruction and the values that it stores, likewise
         self.configs = NO_CONFIGS  # of the kernel that runs

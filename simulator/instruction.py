@@ -25,6 +25,20 @@ class engine(Enum):  # noqa: N801 (the name and values of nki.isa.engine)
     __hash__ = object.__hash__  # there is one object for each: Enum's own is written in Python
 
 
+COLLECTIVES = frozenset(
+    {
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "all_to_all",
+        "collective_permute",
+        "collective_permute_implicit",
+        "collective_permute_implicit_reduce",
+    }
+)
+"""Operations between ranks, which nobody has timed: here they take no time."""
+
+
 class Cost(NamedTuple):
     """What an instruction takes of its engine, in nanoseconds with the Tensor Engine at its full clock.
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from . import html
 from .by_line import LineTime, line_times
 from .errors import require
-from .instruction import Instruction
+from .instruction import COLLECTIVES, Instruction
 from .program_timing import EngineUse, Event, ProgramTiming, peak_flops
 from .sanitizer import SanitizerFinding
 from .timing import trace
@@ -40,6 +40,7 @@ class Critical(NamedTuple):
     by_line: dict[tuple[str, int], dict[str, float]]
 
 
+_COLLECTIVES = "collectives count as taking no time: nobody has measured any of a kernel"
 _TWO_CORES = "what two cores take to meet is scaled: nobody has published it"
 
 
@@ -65,6 +66,8 @@ class Run:
         self.parts: Parts | None = None  # set by whoever knows them
         self.target = prediction.target.name
         notes = [scaled_note(self.target), _TWO_CORES if prediction.cores == 2 else None]
+        if any(instruction.op in COLLECTIVES for instruction in prediction.program):
+            notes.append(_COLLECTIVES)
         self.note = "; ".join(note for note in notes if note) or None
 
     @property

@@ -1,21 +1,37 @@
-"""`nki.collectives`: its names, so that kernels import; a call says that collectives are not simulated."""
+"""`nki.collectives`: what the simulator has of it; a call of the others says that they are not simulated."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ..instructions.collectives import (
+    ReplicaGroup,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    collective_permute,
+    collective_permute_implicit,
+    collective_permute_implicit_current_processing_rank_id,
+    collective_permute_implicit_reduce,
+    rank_id,
+    reduce_scatter,
+)
 from .api import missing
-
-
-class ReplicaGroup:
-    """Groups of ranks that communicate (nki.collectives.ReplicaGroup)."""
-
-    def __init__(self, groups: Any = None) -> None:
-        self.groups = groups
 
 
 def __getattr__(name: str) -> Any:
     return missing("nki.collectives", name)
 
 
-__all__ = ["ReplicaGroup"]
+__all__ = [
+    "ReplicaGroup",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "collective_permute",
+    "collective_permute_implicit",
+    "collective_permute_implicit_current_processing_rank_id",
+    "collective_permute_implicit_reduce",
+    "rank_id",
+    "reduce_scatter",
+]

@@ -29,7 +29,7 @@ def test_the_page_is_up_to_date():
         ("nki.language.fori_loop", "", True, True, True),
         ("nki.language.dynamic_range", "0.6", True, True, True),
         ("nki.collectives.all_to_all_v_prepare", "0.7", False, False, False),
-        ("nki.collectives.all_reduce", "", False, False, False),
+        ("nki.collectives.all_reduce", "", True, False, True),
     ],
 )
 def test_examples(name, version, simulated, timed, checked):

@@ -1,0 +1,336 @@
+"""Collectives between ranks, each a NeuronCore of one simulated chip: values as documented, times not.
+
+What a collective takes on a chip depends on its algorithm and on links that nobody has published for a single kernel;
+here it takes no time, and a note beside the time says so. Sums are added in the order of the group, in float32, and
+rounded once. The ring of an implicit permute is the order of its group, in every channel: assumed, no document tells.
+
+Sources: nki/api/nki/collectives/__init__.py of aws-neuron-sdk 2.33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from ..core import NeuronCore, active
+from ..dtypes import Array
+from ..errors import NkiValidationError
+from ..instruction import engine
+from ..memory import SBUF
+from ..objects import NKIObject
+from ..operators import alu_operator
+from ..registers import VirtualRegister
+from ..tensor import IndirectTensor, NkiTensor
+from ..world import Contribution
+
+_REDUCTIONS = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
+_MOST_CHANNELS = 4
+_SBUF_RANK = 2
+
+
+class ReplicaGroup(NKIObject):
+    """Groups of ranks that communicate: lists of ranks, none of which is in two (nki.collectives.ReplicaGroup)."""
+
+    def __init__(self, groups: Any = None) -> None:
+        self.groups = groups
+
+    def of(self, op: str, rank: int) -> tuple[int, ...]:
+        """The ranks of the group that `rank` is in."""
+        try:
+            groups = [tuple(int(each) for each in group) for group in self.groups]
+        except TypeError:
+            raise NkiValidationError(f"{op}: replica_group {self.groups!r} must be lists of ranks") from None
+        ranks = [each for group in groups for each in group]
+        if len(set(ranks)) < len(ranks) or (ranks and min(ranks) < 0):
+            raise NkiValidationError(f"{op}: replica_group {self.groups!r} has a rank twice, or one below 0")
+        for group in groups:
+            if rank in group:
+                return group
+        raise NkiValidationError(f"{op}: rank {rank} is in no group of {self.groups!r}")
+
+
+def all_reduce(
+    srcs: Sequence[NkiTensor],
+    dsts: Sequence[NkiTensor],
+    replica_group: ReplicaGroup,
+    op: Any,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """dst of every rank = op over the srcs of all ranks of the group."""
+    function = _reduction("all_reduce", op)
+    for src, dst in _pairs("all_reduce", srcs, dsts):
+        _same_shape("all_reduce", src.shape, dst)
+    group = _group("all_reduce", replica_group)
+    for dst, given in _exchange("all_reduce", group, srcs, dsts, (function.__name__,), name):
+        dst.write(reduce(function, given).reshape(dst.shape))
+
+
+def all_gather(
+    srcs: Sequence[NkiTensor],
+    dsts: Sequence[NkiTensor],
+    replica_group: ReplicaGroup,
+    collective_dim: int,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """dst of every rank = the srcs of all ranks of the group, one after the other along a dimension."""
+    group = _group("all_gather", replica_group)
+    for src, dst in _pairs("all_gather", srcs, dsts):
+        _check_dimension("all_gather", collective_dim, 1 if src.storage.region is SBUF else 0)
+        _same_shape("all_gather", _scaled(src.shape, collective_dim, len(group)), dst)
+    for dst, given in _exchange("all_gather", group, srcs, dsts, (collective_dim,), name):
+        dst.write(np.concatenate(given, axis=collective_dim))
+
+
+def reduce_scatter(
+    srcs: Sequence[NkiTensor],
+    dsts: Sequence[NkiTensor],
+    replica_group: ReplicaGroup,
+    collective_dim: int,
+    op: Any,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """dst of the n-th rank of the group = the n-th part, along a dimension, of op over the srcs of all ranks."""
+    function = _reduction("reduce_scatter", op)
+    group = _group("reduce_scatter", replica_group)
+    for src, dst in _pairs("reduce_scatter", srcs, dsts):
+        _check_dimension("reduce_scatter", collective_dim, 0)
+        _same_shape("reduce_scatter", src.shape, dst, _scaled(dst.shape, collective_dim, len(group)))
+    terms = (function.__name__, collective_dim)
+    for dst, given in _exchange("reduce_scatter", group, srcs, dsts, terms, name):
+        parts = np.split(reduce(function, given), len(group), axis=collective_dim)
+        dst.write(parts[group.index(_rank(_core("reduce_scatter")))])
+
+
+def all_to_all(
+    srcs: Sequence[NkiTensor],
+    dsts: Sequence[NkiTensor],
+    replica_group: ReplicaGroup,
+    collective_dim: int,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """dst of the n-th rank of the group = the n-th parts of the srcs of all ranks, one after the other."""
+    group = _group("all_to_all", replica_group)
+    for src, dst in _pairs("all_to_all", srcs, dsts, in_hbm=True):
+        _check_dimension("all_to_all", collective_dim, 0)
+        _same_shape("all_to_all", src.shape, dst)
+        if src.shape[collective_dim] % len(group):
+            raise NkiValidationError(
+                f"all_to_all: src {src.label} must divide into {len(group)} parts along dimension 0"
+            )
+    for dst, given in _exchange("all_to_all", group, srcs, dsts, (collective_dim,), name):
+        mine = group.index(_rank(_core("all_to_all")))
+        parts = [np.split(values, len(group), axis=collective_dim)[mine] for values in given]
+        dst.write(np.concatenate(parts, axis=collective_dim))
+
+
+def collective_permute(
+    srcs: Sequence[NkiTensor],
+    dsts: Sequence[NkiTensor],
+    source_target_pairs: Sequence[tuple[int, int]],
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """dst of each target = src of its source; of a rank that is no target it stays as it is."""
+    core = _core("collective_permute")
+    pairs = [(int(source), int(target)) for source, target in source_target_pairs]
+    sources = {target: source for source, target in pairs}
+    if len(sources) < len(pairs) or len({source for source, _ in pairs}) < len(pairs):
+        raise NkiValidationError(f"collective_permute: {pairs} has a source or a target twice")
+    _single("collective_permute", srcs, dsts)
+    for src, dst in _pairs("collective_permute", srcs, dsts, in_hbm=True):
+        _same_shape("collective_permute", src.shape, dst)
+    group = tuple(sorted({each for pair in pairs for each in pair}))
+    if _rank(core) not in group:
+        return
+    _check_group("collective_permute", core, group)
+    for dst, given in _exchange("collective_permute", group, srcs, dsts, (tuple(sorted(pairs)),), name):
+        if _rank(core) in sources:
+            dst.write(given[group.index(sources[_rank(core)])])
+
+
+def collective_permute_implicit(
+    srcs_by_channel: Sequence[Sequence[NkiTensor]],
+    dsts_by_channel: Sequence[Sequence[NkiTensor]],
+    replica_group: ReplicaGroup,
+    channel_ids: Sequence[int] = [0],
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """dst of each rank = src of the one before it in the ring of the group."""
+    op = "collective_permute_implicit"
+    group = _group(op, replica_group)
+    srcs, dsts = _channels(op, channel_ids, srcs_by_channel, dsts_by_channel)
+    for src, dst in _pairs(op, srcs, dsts, coalesced=True):
+        _same_shape(op, src.shape, dst)
+    for dst, given in _exchange(op, group, srcs, dsts, (tuple(channel_ids),), name):
+        dst.write(given[group.index(_rank(_core(op))) - 1])
+
+
+def collective_permute_implicit_reduce(
+    srcs0_by_channel: Sequence[Sequence[NkiTensor]],
+    srcs1_by_channel: Sequence[Sequence[NkiTensor]],
+    dsts_by_channel: Sequence[Sequence[NkiTensor]],
+    replica_group: ReplicaGroup,
+    op: Any,
+    channel_ids: Sequence[int] = [0],
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """dst of each rank = op(src0, src1) of the one before it in the ring of the group."""
+    shown = "collective_permute_implicit_reduce"
+    function = _reduction(shown, op)
+    group = _group(shown, replica_group)
+    first, dsts = _channels(shown, channel_ids, srcs0_by_channel, dsts_by_channel)
+    second, _ = _channels(shown, channel_ids, srcs1_by_channel, dsts_by_channel)
+    for one, other, dst in zip(first, second, dsts):
+        for src, _ in _pairs(shown, [one, other], [dst, dst], coalesced=True):
+            _same_shape(shown, src.shape, dst)
+    terms = (function.__name__, tuple(channel_ids))
+    mine = group.index(_rank(_core(shown)))
+    both = [*first, *second]
+    received = _exchange(shown, group, both, [*dsts, *dsts], terms, name)
+    for (dst, left), (_, right) in zip(received[: len(first)], received[len(first) :]):
+        dst.write(function(left[mine - 1], right[mine - 1]))
+
+
+def collective_permute_implicit_current_processing_rank_id(
+    iteration_id: int, replica_group: ReplicaGroup, channel_id: int = 0, name: str | None = None
+) -> VirtualRegister:
+    """A register with the rank whose data a step of the ring processes: this rank's own at step 0."""
+    op = "collective_permute_implicit_current_processing_rank_id"
+    core, group = _core(op), _group(op, replica_group)
+    core.issue(op, engine.sync, (), (), name=name)
+    return VirtualRegister(group[(group.index(_rank(core)) - int(iteration_id)) % len(group)])
+
+
+def rank_id(name: str | None = None) -> VirtualRegister:
+    """A register with the number of this rank."""
+    core = _core("rank_id")
+    core.issue("rank_id", engine.sync, (), (), name=name)
+    return VirtualRegister(_rank(core))
+
+
+# What collectives have in common
+
+
+def _core(op: str) -> NeuronCore:
+    core = active(op)
+    if core.pair is not None:
+        raise NkiValidationError(f"{op}: ranks of two cores each are not simulated; launch the kernel on one")
+    return core
+
+
+def _rank(core: NeuronCore) -> int:
+    return core.world_rank
+
+
+def _group(op: str, replica_group: ReplicaGroup) -> tuple[int, ...]:
+    core = _core(op)
+    if not isinstance(replica_group, ReplicaGroup):
+        raise NkiValidationError(f"{op}: replica_group must be a ReplicaGroup, came {type(replica_group).__name__}")
+    group = replica_group.of(op, _rank(core))
+    _check_group(op, core, group)
+    return group
+
+
+def _check_group(op: str, core: NeuronCore, group: tuple[int, ...]) -> None:
+    size = core.world.size if core.world is not None else 1
+    if core.functional and max(group) >= size:
+        ranks = "1 rank" if size == 1 else f"{size} ranks"
+        raise NkiValidationError(
+            f"{op}: the group {list(group)} has rank {max(group)}, and the kernel runs on {ranks}; "
+            "simulator.run_ranks(kernel, [arrays of rank 0, arrays of rank 1, ...]) runs it on several"
+        )
+
+
+def _reduction(op: str, operator: Any) -> Any:
+    found = alu_operator(operator, op, "op").name
+    if found not in _REDUCTIONS:
+        raise NkiValidationError(f"{op}: op nl.{found}; allowed: {', '.join(f'nl.{each}' for each in _REDUCTIONS)}")
+    return _REDUCTIONS[found]
+
+
+def _pairs(
+    op: str, srcs: Sequence[NkiTensor], dsts: Sequence[NkiTensor], in_hbm: bool = False, coalesced: bool = False
+) -> list[tuple[NkiTensor, NkiTensor]]:
+    """(src, dst) of each tensor, checked."""
+    if not isinstance(srcs, (list, tuple)) or not isinstance(dsts, (list, tuple)) or len(srcs) != len(dsts) or not srcs:
+        raise NkiValidationError(f"{op}: srcs and dsts must be lists of as many tensors, at least one")
+    regions = set()
+    for tensor in (*srcs, *dsts):
+        if not isinstance(tensor, NkiTensor) or isinstance(tensor, IndirectTensor):
+            raise NkiValidationError(f"{op}: srcs and dsts must hold tensors, came {type(tensor).__name__}")
+        regions.add("sbuf" if tensor.storage.region is SBUF else "psum" if tensor.storage.on_chip else "hbm")
+        if tensor.storage.region is SBUF and len(tensor.shape) != _SBUF_RANK:
+            raise NkiValidationError(f"{op}: {tensor.label} in SBUF must have two dimensions")
+    if len(regions) > 1 or "psum" in regions:
+        raise NkiValidationError(f"{op}: srcs and dsts must all be in HBM, or all in SBUF")
+    if "sbuf" in regions and (in_hbm or (len(srcs) > 1 and not coalesced)):
+        allowed = "tensors in HBM only" if in_hbm else "one tensor in SBUF, or several in HBM"
+        raise NkiValidationError(f"{op}: {srcs[0].label} is in SBUF; allowed: {allowed}")
+    for src, dst in zip(srcs, dsts):
+        if src.dtype != dst.dtype:
+            raise NkiValidationError(f"{op}: src {src.label} and dst {dst.label} must have one dtype")
+    return list(zip(srcs, dsts))
+
+
+def _single(op: str, srcs: Sequence[NkiTensor], dsts: Sequence[NkiTensor]) -> None:
+    if len(srcs) != 1 or len(dsts) != 1:
+        raise NkiValidationError(f"{op}: srcs and dsts must hold one tensor each, came {len(srcs)} and {len(dsts)}")
+
+
+def _channels(op: str, channel_ids: Sequence[int], *lists: Sequence[Sequence[NkiTensor]]) -> list[list[NkiTensor]]:
+    """The tensor of each channel, of each list."""
+    count = len(channel_ids)
+    if list(channel_ids) != list(range(count)) or not 1 <= count <= _MOST_CHANNELS:
+        raise NkiValidationError(
+            f"{op}: channel_ids {list(channel_ids)} must be 0, 1, ... up to {_MOST_CHANNELS} of them"
+        )
+    for each in lists:
+        if len(each) != count or any(len(channel) != 1 for channel in each):
+            raise NkiValidationError(f"{op}: a list with one tensor is needed for each of the {count} channels")
+    return [[channel[0] for channel in each] for each in lists]
+
+
+def _check_dimension(op: str, dimension: int, most: int) -> None:
+    if isinstance(dimension, bool) or not isinstance(dimension, int) or not 0 <= dimension <= most:
+        allowed = "0" if most == 0 else "0 and 1, in SBUF"
+        raise NkiValidationError(f"{op}: collective_dim {dimension!r}; allowed: {allowed}")
+
+
+def _scaled(shape: tuple[int, ...], dimension: int, times: int) -> tuple[int, ...]:
+    return (*shape[:dimension], shape[dimension] * times, *shape[dimension + 1 :])
+
+
+def _same_shape(op: str, came: tuple[int, ...], dst: NkiTensor, of_dst: tuple[int, ...] | None = None) -> None:
+    if came != (of_dst or dst.shape):
+        what = f"src must be {list(of_dst)}" if of_dst else f"dst must be {list(came)}"
+        raise NkiValidationError(f"{op}: dst {dst.label} does not fit, {what}; src gives {list(came)}")
+
+
+def _exchange(
+    op: str,
+    group: tuple[int, ...],
+    srcs: Sequence[NkiTensor],
+    dsts: Sequence[NkiTensor],
+    terms: tuple[Any, ...],
+    name: str | None,
+) -> list[tuple[NkiTensor, list[Array]]]:
+    """(dst, src of every rank) of each tensor; none where the run computes no values."""
+    core = _core(op)
+    instruction = core.issue(op, engine.sync, tuple(dict.fromkeys(dsts)), tuple(srcs), name=name)
+    if not core.functional:
+        return []
+    sent = [src.values.copy() for src in srcs]
+    place = f"{op} of {instruction.line[0]}:{instruction.line[1]}"
+    shapes = tuple((src.shape, src.dtype) for src in srcs)
+    given = Contribution((op, terms, shapes), place, sent)
+    received = core.world.meet(_rank(core), group, given) if core.world is not None else [sent]
+    return [(dst, [values[at] for values in received]) for at, dst in enumerate(dsts)]

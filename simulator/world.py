@@ -1,0 +1,105 @@
+"""Several ranks of a collective, each a NeuronCore with its own memory: who runs when, and where they meet.
+
+Ranks run their program one at a time, each until it must wait for others. They share nothing but what they send, so the
+order in which they run changes no value.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from .errors import NkiValidationError
+
+MOST_RANKS = 8  # of one simulated chip: the NeuronCores of a Trainium2 (trainium2_arch.rst)
+
+_T = TypeVar("_T")
+
+
+class Contribution(NamedTuple):
+    """What a rank comes to a meeting with. All must bring the same `terms`."""
+
+    terms: tuple[Any, ...]
+    shown: str  # the collective and its place, for messages
+    values: Any
+
+
+class _Stopped(BaseException):
+    """Another rank has failed: this one ends too."""
+
+
+class World:
+    """The meeting place of ranks 0 to size - 1."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._changed = threading.Condition()  # held by the rank that runs
+        self._meetings: dict[tuple[tuple[int, ...], int], dict[int, Contribution]] = {}
+        self._counts: list[dict[tuple[int, ...], int]] = [{} for _ in range(size)]
+        self._waits: dict[int, tuple[tuple[int, ...], int]] = {}  # by rank, the meeting that it waits for
+        self._ended: set[int] = set()
+        self._failure: BaseException | None = None
+
+    def run(self, program: Callable[[int], _T]) -> list[_T]:
+        """`program(rank)` on each rank; raises what the first failing rank raised."""
+        results: list[Any] = [None] * self.size
+
+        def on(rank: int) -> None:
+            with self._changed:
+                try:
+                    if self._failure is None:
+                        results[rank] = program(rank)
+                except _Stopped:
+                    pass
+                except BaseException as error:
+                    self._failure = self._failure or error
+                self._ended.add(rank)
+                self._changed.notify_all()
+
+        threads = [threading.Thread(target=on, args=(rank,), daemon=True) for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return results
+
+    def meet(self, rank: int, group: tuple[int, ...], given: Contribution) -> list[Any]:
+        """The values of all ranks of a group, in its order, once each has come to its n-th meeting.
+
+        Raises:
+            NkiValidationError: ranks come with different terms, or one that is waited for never comes.
+        """
+        count = self._counts[rank][group] = self._counts[rank].get(group, 0) + 1
+        key = group, count
+        meeting = self._meetings.setdefault(key, {})
+        for other, brought in meeting.items():
+            if brought.terms != given.terms:
+                raise NkiValidationError(
+                    f"rank {rank} comes with {given.shown}, rank {other} with {brought.shown}: ranks of a group must "
+                    "make the same collectives in the same order, of tensors of the same shapes and dtypes"
+                )
+        meeting[rank] = given
+        self._waits[rank] = key
+        self._changed.notify_all()
+        while len(meeting) < len(group):
+            self._check_arrivals(rank, group, meeting, given)
+            self._changed.wait()
+        del self._waits[rank]
+        return [meeting[each].values for each in group]
+
+    def _check_arrivals(
+        self, rank: int, group: tuple[int, ...], meeting: dict[int, Contribution], given: Contribution
+    ) -> None:
+        """Stop where another rank failed, or where one that this waits for will not come."""
+        if self._failure is not None:
+            raise _Stopped
+        gone = [each for each in group if each in self._ended and each not in meeting]
+        if gone:
+            raise NkiValidationError(f"rank {rank} waits in {given.shown} for rank {gone[0]}, which has ended")
+        blocked = {each for each, (ranks, n) in self._waits.items() if len(self._meetings[ranks, n]) < len(ranks)}
+        if len(blocked | self._ended) == self.size:
+            told = [f"rank {each} in {self._meetings[self._waits[each]][each].shown}" for each in sorted(blocked)]
+            raise NkiValidationError(f"ranks wait for each other without end: {'; '.join(told)}")
