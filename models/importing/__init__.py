@@ -133,6 +133,12 @@ class _Told:
         return found, "" if found is None else "the file itself"
 
 
+def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
+    """True if numbers that look like values have a name each in the file: the chances of a classifier."""
+    is_row = len(leading.shape) == 1 and leading.shape[0] > 1
+    return leading.output.kind == "values" and is_row and labels_in(graph, leading.shape[0]) is not None
+
+
 def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]:
     """What files beside a network say, and what is to be noted of it; those that nobody named may be unreadable."""
     if options.ignores_beside:
@@ -159,6 +165,8 @@ def _import_onnx(path: Path, graph: Graph, told: _Told, options: ImportOptions) 
     if options.output_kind and options.output_kind != leading.kind:
         leading = Output(options.output_kind, "raw" if options.output_kind == "classes" else "")
         outputs[0] = replace(outputs[0], output=leading)
+    elif not options.output_kind and _are_named_chances(outputs[0], graph):
+        outputs[0] = replace(outputs[0], output=Output("classes", "softmax"))
     labels, labels_from = told.labels_of(outputs[0], graph)
     network, tensors = walk.importer.builder.finish(path.stem, outputs, labels)
     check_tensors(network, tensors)

@@ -33,6 +33,7 @@ class Importer:
         self.batch = batch  # entries of the batch's axis: 1 where it is not fixed
         self.opset = opset
         self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read a value
+        self.values: set[str] = set()  # layers whose numbers are known to be values, not scores
         self.notes: list[str] = []  # what the user should know of the import, each once
 
     def note(self, text: str) -> None:

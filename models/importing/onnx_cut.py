@@ -107,12 +107,27 @@ def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) 
         if output not in producers:
             raise ModelError(f"the network's output {output!r} is given by no node")
         source, cut_off = _before_pointing(producers, output)
+        if len(named) > 1 and _is_handed_on(producers, source):
+            notes.append(f"the output {output!r} is left out: it is an input as it is")
+            continue
         notes += cut_off
         found.append(source)
     found = list(dict.fromkeys(found))
     if len(found) > MAX_OUTPUTS:
         raise ModelError(f"it has {len(found)} outputs; --output-name chooses some, {MAX_OUTPUTS} at most")
     return found, notes
+
+
+def _is_handed_on(producers: Mapping[str, Node], output: str) -> bool:
+    """True if a value is an input of the graph as it is, such as the state of a network that has none."""
+    for _ in range(MAX_CUT_OFF):
+        node = producers.get(output)
+        if node is None:
+            return True
+        if node.op not in ("Identity", "Cast") or not node.inputs:
+            return False
+        output = node.inputs[0]
+    return False
 
 
 def _before_pointing(producers: Mapping[str, Node], output: str) -> tuple[str, list[str]]:

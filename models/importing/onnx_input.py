@@ -102,6 +102,7 @@ def _source(
     if None in sizes:
         sizes = _sizes_by_weights(sizes, part, graph.constants, given.name)
     batched = _is_batched(sizes, nodes, weights, given.name) and not _is_made_one(graph, part, given)
+    batched = batched or sizes == [None]  # a number for each entry of the batch
     batch = (sizes.pop(0) or 1) if batched else 1
     if len(sizes) == 4:
         return _volume(given, given.dtype, sizes, options, batch, scale)

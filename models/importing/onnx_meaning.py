@@ -17,7 +17,7 @@ from .view import View
 ARRANGING = (Flatten, Reshape, Transpose)
 
 # Names of outputs that look like answers, and of those that are on the way to one.
-_ANSWERS = ("logit", "prob", "score", "class", "cls", "label", "conf", "pred", "policy", "softmax")
+_ANSWERS = ("logit", "prob", "score", "class", "cls", "label", "conf", "policy", "softmax")
 _ON_THE_WAY = ("feature", "embed", "hidden", "aux", "pool", "box", "loc", "bbox", "reg", "landmark", "anchor", "mask")
 
 
@@ -48,6 +48,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
         layer = layers.get(layer.inputs[0])
     values = isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")
     values = values or (isinstance(layer, Combine) and layer.operation == "divide")  # by its norm, as embeddings are
+    values = values or (layer is not None and layer.name in importer.values)
     if count == 1 or values or array or count == math.prod(importer.builder.shapes[INPUT]):
         return Output("values")
     return Output("classes", "raw")
@@ -61,6 +62,7 @@ def in_order(importer: Importer, outputs: Sequence[FoundOutput]) -> list[FoundOu
     """
     if len(outputs) == 1:
         return list(outputs)
+    outputs = [replace(found, output=Output("values")) if _is_column(found, outputs) else found for found in outputs]
     ancestors = _ancestors(importer.builder.layers, [found.view.layer for found in outputs])
     marks = [(_rank(found, found.view.layer in ancestors), place) for place, found in enumerate(outputs)]
     leading = min(marks)[1]
@@ -77,6 +79,14 @@ def build_outputs(importer: Importer, outputs: Sequence[FoundOutput]) -> list[Bu
     return [
         BuiltOutput(found.name, importer.rows(found.view), found.view.shape or (1,), found.output) for found in outputs
     ]
+
+
+def _is_column(found: FoundOutput, outputs: Sequence[FoundOutput]) -> bool:
+    """True if an output has one number for each row of a table that is another output: the scores of boxes."""
+    shape = found.view.shape
+    rows = shape[0] if len(shape) == 2 and shape[1] == 1 else shape[0] if len(shape) == 1 else 0
+    tables = [other.view.shape for other in outputs if len(other.view.shape) == 2 and min(other.view.shape) > 1]
+    return rows > 1 and any(table[0] == rows for table in tables)
 
 
 def _rank(found: FoundOutput, is_ancestor: bool) -> float:

@@ -68,7 +68,7 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
     pictures = options.pictures or ("photo" if channels in (1, 3) and layout != "CW" else "none")
     if pictures == "none" and options.is_beside:
         options = PreprocessingOptions()
-    if pictures == "none" and options.told:
+    if pictures == "none" and replace(options, size=None).told:
         raise ModelError(f"the network reads {channels} channels, which no picture has; it takes arrays alone")
     low, high = options.input_range or (0.0, 1.0)
     if low == high:

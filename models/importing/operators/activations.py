@@ -13,7 +13,9 @@ from ..importer import Importer
 from ..onnx_attributes import integer, number, text
 from ..onnx_file import Node
 from ..steps import activate, affine_view, channel_numbers, clip, combine_views
-from .comparing import is_zero_or_one
+from .comparing import is_zero_or_one, nonzero
+
+BOOL = 9  # ONNX's number of the type
 
 
 def _plain(activation: str, *attributes: tuple[str, float]) -> Callable[[Importer, Node], None]:
@@ -105,6 +107,9 @@ def _dropout(importer: Importer, node: Node) -> None:
 def _cast(importer: Importer, node: Node) -> None:
     to = integer(node, "to", 1)
     view = importer.data(node)
+    if node.op == "Cast" and to == BOOL:
+        importer.give(node, nonzero(importer, view))
+        return
     if node.op == "Cast" and to not in (1, 10, 11, 16) and not is_zero_or_one(importer, view):
         raise ModelError("casts data to whole numbers; name an output before it with --output-name")
     importer.give(node, view)

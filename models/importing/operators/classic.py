@@ -65,7 +65,9 @@ def _linear_classifier(importer: Importer, node: Node) -> None:
 def _linear_regressor(importer: Importer, node: Node) -> None:
     if text(node, "post_transform", "NONE") != "NONE":
         raise ModelError("its post_transform is not supported")
-    importer.give(node, _linear(importer, node)[0])
+    view = _linear(importer, node)[0]
+    importer.values.add(view.layer)
+    importer.give(node, view)
 
 
 def _normalizer(importer: Importer, node: Node) -> None:

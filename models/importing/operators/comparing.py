@@ -122,6 +122,11 @@ def _chosen(importer: Importer, node: Node, place: int, mask: View | np.ndarray)
     return combine_views(importer, "maximum", low, _scaled(importer, bound, -1))
 
 
+def nonzero(importer: Importer, view: View) -> View:
+    """1 where a view is not 0, else 0."""
+    return view if is_zero_or_one(importer, view) else _not(importer, _comparison(importer, "Equal", view, 0.0))
+
+
 def is_zero_or_one(importer: Importer, view: View) -> bool:
     """True if a value is of the kind that comparisons give: 0 and 1."""
     layer = importer.builder.layers.get(view.layer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -145,7 +146,7 @@ def _dense_row(importer: Importer, view: View, weight: np.ndarray, bias: np.ndar
         view = View.of(view.layer, importer.shape(view))
     source = importer.rows(view)
     layer = Dense(importer.name("dense"), weight.shape[0], weight.shape[1], inputs=(source,))
-    return importer.add(layer, {"weight": weight, "bias": bias})
+    return replace(importer.add(layer, {"weight": weight, "bias": bias}), batched=view.batched)
 
 
 def _conv(importer: Importer, node: Node) -> None:

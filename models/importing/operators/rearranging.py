@@ -16,6 +16,7 @@ from ..onnx_file import Node
 from ..steps import affine_view, whole_shape, widen
 from ..view import View
 
+MAX_TILED = 1024  # copies of what is longer than one
 MAX_SELECTED = 4096  # entries of an axis that are chosen, or chosen from
 
 
@@ -135,20 +136,24 @@ def _concat(importer: Importer, node: Node) -> None:
     if len({view.batched for view in views}) > 1:
         views = [view.with_batch() for view in views]
     axis = importer.axis(views[0], axis)
-    shape = list(views[0].shape)
+    shape = views[0].shape
     for view in views:
         if len(view.shape) != len(shape) or any(
             size != other for place, (size, other) in enumerate(zip(view.shape, shape)) if place != axis
         ):
             raise ModelError(f"puts {importer.told(views[0])} and {importer.told(view)} together")
+    importer.give(node, _put_together(importer, views, axis))
+
+
+def _put_together(importer: Importer, views: list[View], axis: int) -> View:
+    """Views along an axis, one after another; their other axes are alike."""
     if len(views) == 1:
-        importer.give(node, views[0])
-        return
-    order = _first(views[0], axis)
+        return views[0]
+    order, shape = _first(views[0], axis), list(views[0].shape)
     sources = tuple(_leading(importer, view, order) for view in views)
     shape[axis] = sum(view.shape[axis] for view in views)
     made = importer.add(Concat(importer.name("concat"), inputs=sources))
-    importer.give(node, _unordered(made, order, tuple(shape), views[0].batched))
+    return _unordered(made, order, tuple(shape), views[0].batched)
 
 
 def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> View:
@@ -308,10 +313,18 @@ def _tile(importer: Importer, node: Node) -> None:
     given = importer.constant(node, 1)
     if given is None or given.shape != (view.rank,):
         raise ModelError("its repeats are no list of integers, one an axis")
-    extents = (importer.batch, *view.shape) if view.batched else view.shape
-    if any(times != 1 and extent != 1 for times, extent in zip(given.tolist(), extents)):
-        raise ModelError(f"repeats {importer.told(view)} {given.tolist()} times; only axes of one can be repeated")
-    _repeat(importer, node, view, [extent * int(times) for extent, times in zip(extents, given)])
+    times = [int(count) for count in given]
+    if min(times, default=1) < 1 or (view.batched and times[0] != 1):
+        raise ModelError(f"repeats {importer.told(view)} {times} times")
+    if max(times, default=1) > MAX_TILED:
+        raise ModelError(f"repeats {importer.told(view)} {times} times; {MAX_TILED} times an axis are the most")
+    wide = list(view.shape)
+    for axis, count in enumerate(times[view.batched :]):
+        if count > 1 and view.shape[axis] > 1:
+            view = _put_together(importer, [view] * count, axis)
+        wide[axis] *= count
+    first = [importer.batch] if view.batched else []
+    _repeat(importer, node, view, [*first, *wide])
 
 
 def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> None:

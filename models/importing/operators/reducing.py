@@ -23,20 +23,23 @@ def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str
     """The mean or maximum of a view over some or all of its axes, which are counted without the batch."""
     if method == "average" and _are_channels(importer, view, axes):
         return _mean_of_channels(importer, view, axes[0], keep)
-    if method == "average" and len(view.axes) == len(axes) == len(importer.shape(view)) == 1:
-        return _mean_of_features(importer, view, keep)
+    count = math.prod(view.shape[axis] for axis in axes)
+    if method == "average" and len(importer.shape(view)) == 1 and count == math.prod(view.shape):
+        left = view.shape if keep else tuple(size for axis, size in enumerate(view.shape) if axis not in axes)
+        return _mean_of_features(importer, view).reshaped((1,) * len(left), view.batched)
     rest = tuple(axis for axis in view.order() if axis not in axes)
     inner = tuple(axis for axis in view.order() if axis in axes)
     ordered = view.permuted((*rest, *inner))
     sizes = ordered.shape
     channels = math.prod(sizes[: len(rest)])
-    if len(inner) >= 2:
-        image: tuple[int, ...] = (channels, sizes[len(rest)], math.prod(sizes[len(rest) + 1 :]))
+    long = [size for size in sizes[len(rest) :] if size > 1]
+    if len(long) >= 2:
+        image: tuple[int, ...] = (channels, long[0], math.prod(long[1:]))
     elif ordered.arrangement() is None and len(rest) == 2:
         image = sizes  # over the width alone
     else:
         image = (channels, 1, math.prod(sizes[len(rest) :]))
-    window = (image[1] if len(inner) >= 2 else 1, image[2])
+    window = (image[1] if len(long) >= 2 else 1, image[2])
     source = importer.builder.arrange(ordered, (image[0], image[1], image[2]))
     made = importer.add(Pool(importer.name("pool"), method, window, window, inputs=(source,)))
     left = tuple(sizes[: len(rest)])
@@ -74,12 +77,12 @@ def _mean_of_channels(importer: Importer, view: View, axis: int, keep: bool) -> 
     return _kept(kept, (axis,), len(view.axes)) if keep else kept
 
 
-def _mean_of_features(importer: Importer, view: View, keep: bool) -> View:
+def _mean_of_features(importer: Importer, view: View) -> View:
     """The mean of a row: a product with one over its length, which moves nothing."""
-    count = view.shape[0]
+    count = math.prod(view.shape)
     layer = Dense(importer.name("mean"), count, 1, inputs=(importer.rows(view),))
     tensors = {"weight": np.full((count, 1), 1 / count, np.float32), "bias": np.zeros(1, np.float32)}
-    return importer.add(layer, tensors).reshaped((1,) if keep else (), view.batched)
+    return importer.add(layer, tensors)
 
 
 def _mean(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
@@ -113,6 +116,20 @@ def norm(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> V
     return _times(importer, activate(importer, mean, "sqrt"), math.sqrt(_count(view, axes)))
 
 
+def _log_sum(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    return activate(importer, _sum(importer, view, axes, keep), "log")
+
+
+def _log_sum_exp(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    """The logarithm of a sum of exponentials, less the largest, which is added again."""
+    largest = _largest(importer, view, axes, True)
+    powers = activate(importer, combine_views(importer, "subtract", view, largest), "exp")
+    total = activate(importer, _sum(importer, powers, axes, True), "log")
+    made = combine_views(importer, "add", total, largest)
+    left = made.shape if keep else tuple(size for axis, size in enumerate(made.shape) if axis not in axes)
+    return made.reshaped(left, made.batched)
+
+
 def _times(importer: Importer, view: View, factor: float) -> View:
     return affine_view(importer, view, np.full(1, factor), np.zeros(1)) if factor != 1 else view
 
@@ -139,6 +156,9 @@ def _reducing(reduction: Reduction) -> Callable[[Importer, Node], None]:
             raise ModelError("names no axes")
         if not given:
             given = tuple(range(view.rank))
+        if view.batched and any(axis % view.rank == 0 for axis in given if -view.rank <= axis < view.rank):
+            view = importer.single(view)
+            importer.note(f"{node} mixes the inputs of a batch: each is computed as a batch of its own")
         axes = tuple(sorted({importer.axis(view, axis) for axis in given}))
         importer.give(node, reduction(importer, view, axes, bool(integer(node, "keepdims", 1))))
 
@@ -162,5 +182,7 @@ OPERATORS = {
     "ReduceL1": _reducing(absolute),
     "ReduceL2": _reducing(norm),
     "ReduceSumSquare": _reducing(_squares),
+    "ReduceLogSum": _reducing(_log_sum),
+    "ReduceLogSumExp": _reducing(_log_sum_exp),
     "LpNormalization": _normalize,
 }

@@ -63,6 +63,15 @@ def test_logic_with_numbers_of_the_file(op: str, place: int, tmp_path: Path) -> 
     ends(chain, 3 * 3 * 2, tmp_path)
 
 
+def test_a_cast_to_a_truth_value(tmp_path: Path) -> None:
+    chain = image()
+    chain.add("Relu")
+    chain.add("Cast", to=BOOL)
+    chain.add("Not")
+    chain.add("Cast", to=FLOAT)
+    ends(chain, 3 * 3 * 2, tmp_path)
+
+
 @pytest.mark.parametrize("values", [("x", 0.0), (0.0, "x"), (2.5, "x"), ("x", -1.5), (0.25, 4.0), ("x", "y")])
 def test_choices_among_data_and_numbers(values: tuple, tmp_path: Path) -> None:
     chain = image()

@@ -135,6 +135,32 @@ def test_an_output_without_an_input_is_left_out(tmp_path: Path) -> None:
     assert any(f"'{anchors}' is left out: it does not depend on the input" in note for note in imported.notes)
 
 
+def test_an_input_that_is_handed_on_is_no_output(tmp_path: Path) -> None:
+    """As Godot's agents have the state of a network that has none."""
+    chain = Chain(6)
+    chain.input("state_ins", "batch")
+    chain.gemm(6, 4)
+    scores = chain.value
+    state = chain.add("Identity", first="state_ins")
+    imported = checked(chain.model(outputs=[scores, state]), tmp_path)
+    assert imported.network.input.shape == (6,) and not imported.network.others
+    assert any(f"the output {state!r} is left out: it is an input as it is" in note for note in imported.notes)
+
+
+def test_scores_of_boxes_are_values_and_lead(tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.gemm(6, 12)
+    boxes = chain.add("Reshape", chain.constant([-1, 3, 4]))
+    chain.value = "x"
+    chain.gemm(6, 3)
+    conf = chain.add("Reshape", chain.constant([-1, 3, 1]))
+    chain.nodes[-1].output[0] = conf = "conf"
+    network = checked(chain.model(outputs=[boxes, conf]), tmp_path).network
+    assert [(named.name, named.output.kind, named.shape) for named in network.named_outputs] == [
+        ("conf", "values", (3, 1)), (boxes, "values", (3, 4)),
+    ]  # fmt: skip
+
+
 def test_too_many_outputs(tmp_path: Path) -> None:
     chain = Chain(4)
     names = [chain.add("Relu", first="x") for _ in range(65)]

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_chain import Chain, checked
 from trninfer.models.importing import import_network
+from trninfer.models.outputs import Output
 
 
 def chain(count: int = 3) -> Chain:
@@ -79,3 +80,14 @@ def test_the_list_that_an_answer_is_picked_from(words: bool, tmp_path: Path) -> 
     model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
     model.graph.output[1].type.tensor_type.elem_type = TensorProto.STRING if words else TensorProto.INT64
     assert checked(model, tmp_path).network.labels == (("x", "y", "z") if words else ("5", "6", "7"))
+
+
+def test_chances_with_names_are_classes(tmp_path: Path) -> None:
+    """Naive Bayes ends in an exponential, and its classes are in the file."""
+    made = chain()
+    made.add("Exp")
+    model = made.model()
+    assert checked(model, tmp_path).network.output == Output("values")
+    helper.set_model_props(model, {"classes": "a,b,c"})
+    network = checked(model, tmp_path).network
+    assert network.output == Output("classes", "softmax") and network.labels == ("a", "b", "c")

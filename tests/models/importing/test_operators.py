@@ -532,3 +532,41 @@ def test_images_out_of_a_network_may_be_large(tmp_path: Path) -> None:
     chain.add("Tanh")
     imported = checked(chain.model(), tmp_path)
     assert imported.network.outputs == 76_800 and imported.network.output.kind == "values"
+
+
+def test_a_row_without_a_batch(tmp_path: Path) -> None:
+    chain = Chain(1)
+    chain.inputs[0] = helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])
+    chain.add("MatMul", chain.weight(6, 4))
+    chain.add("Add", chain.weight(4))
+    chain.add("Softmax", axis=0)
+    assert checked(chain.model(), tmp_path).network.outputs == 4
+
+
+@pytest.mark.parametrize(("shape", "times"), [((3, 4, 5), [1, 2, 1, 3]), ((6,), [1, 4]), ((1, 4, 5), [1, 3, 2, 1])])
+def test_tiles(shape: tuple[int, ...], times: list[int], tmp_path: Path) -> None:
+    chain = Chain(*shape)
+    chain.add("Relu")
+    chain.add("Tile", chain.constant(times))
+    checked(chain.model(), tmp_path)
+
+
+@pytest.mark.parametrize("axes", [None, [0, 1, 2, 3], [0]])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_means_over_the_batch_too(axes: list[int] | None, keep: int, tmp_path: Path) -> None:
+    """Each input is a batch of its own."""
+    chain = Chain(3, 4, 5)
+    x = chain.add("Relu")
+    chain.add("ReduceMean", *([chain.constant(axes)] if axes else []), keepdims=keep)
+    if keep:
+        chain.add("Sub", chain.value, first=x)
+    imported = checked(chain.model(), tmp_path)
+    assert any("mixes the inputs of a batch: each is computed as a batch of its own" in note for note in imported.notes)
+
+
+def test_the_mean_of_a_long_row(tmp_path: Path) -> None:
+    chain = Chain(20_000)
+    x = chain.value
+    mean = chain.add("ReduceMean")
+    chain.add("Sub", mean, first=x)
+    checked(chain.model(), tmp_path)

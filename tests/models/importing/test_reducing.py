@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_chain import Chain, assert_imports, kinds
+from onnx_chain import Chain, assert_imports, checked, kinds
 from trninfer.models import Softmax
 from trninfer.models.importing import import_network
 from trninfer.models.layers import Pool, Reshape, Transpose
@@ -142,3 +142,12 @@ def test_weights_that_are_standardised_in_the_graph(tmp_path: Path) -> None:
     chain.add("Conv", weight, first="x")
     chain.add("Flatten")
     assert_imports(chain, tmp_path)
+
+
+@pytest.mark.parametrize("op", ["ReduceLogSum", "ReduceLogSumExp"])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_logarithms_of_sums(op: str, keep: int, tmp_path: Path) -> None:
+    chain = Chain(3, 4, 5)
+    chain.add("Exp")
+    chain.add(op, chain.constant([2]), keepdims=keep)
+    checked(chain.model(), tmp_path)
