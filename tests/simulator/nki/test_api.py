@@ -50,6 +50,27 @@ def test_signature_is_the_documented_one(function):
             assert shown(parameter.default) == documented(expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "homes"),
+    [
+        ("nki.isa", ("simulator.nki.isa", "simulator.instructions")),
+        ("nki.language", ("simulator.nki.language", "simulator.nki.tile_functions", "simulator.nki.loops")),
+        ("nki.collectives", ("simulator.nki.collectives",)),
+    ],
+)
+def test_no_function_that_nki_does_not_have(name, homes):
+    """Functions and classes that a module defines or takes from these modules, but for the helpers of nki.language,
+    are in NKI 0.6 or 0.7."""
+    tables = [table(version)[kind] for version in ("0.6", "0.7") for kind in ("functions", "classes", "constants")]
+    known = {entry["name"] for entries in tables for entry in entries if entry["module"] == name}
+    own = {
+        public
+        for public, value in vars(MODULES[name]).items()
+        if not public.startswith("_") and any(home in getattr(value, "__module__", "") for home in homes)
+    }
+    assert own and own <= known
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda f: f["name"])
 def test_tensor_has_the_documented_methods(method):
     ours = getattr(nl.NkiTensor, method["name"])
