@@ -6,7 +6,8 @@ Every row of `data/latency-kernels.csv` and of `data/latency-kernels-others.csv`
 kernel of the same structure, every row of `data/latency-instructions.csv` from a kernel that runs the instruction back
 to back. Printed are the error of each row, summaries split by file, by device, by kernel and by whether a constant of
 the model leans on the row, and errors with the row or its family (one author's variants of one kernel on one chip)
-left out. Rows that are wrong are shown like the others.
+left out; then the order of versions of one kernel and the ratios between them. Rows that are wrong are shown like the
+others.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from trninfer.benchmarks.measurements import (
     load_instruction_rows,
 )
 from trninfer.benchmarks.predictions import PredictedRow, predict_all
+from trninfer.benchmarks.version_pairs import changes_table, families_table
 from trninfer.simulator.timing.constants import TARGETS, constants
 
 Table = tuple[Sequence[str], list[Sequence[str]]]  # header and lines
@@ -67,6 +69,8 @@ def main() -> None:
     for title, table in (
         ("Kernels", kernel_table(predictions, left_out, families)),
         ("Kernels, summed up", summary_table(predictions, left_out, families)),
+        ("Versions of one kernel", families_table(predictions)),
+        ("Changes from version to version", changes_table(predictions)),
         ("Constants that lean on kernel rows", constant_table()),
         ("Instructions", instruction_table(instructions)),
         ("Instructions of 57 profiles", measured_table(measured)),
@@ -85,7 +89,9 @@ def main() -> None:
     print(f"kernels, leave-one-out mean absolute percentage error: {_mean_magnitude(left_out):.2f} %")
     print(f"kernels, leave-one-family-out mean absolute percentage error: {_mean_magnitude(families):.2f} %")
     print(coverage_line(records_of(predictions, families)))
-    print(f"other people's kernels, mean absolute percentage error: {_summary(others).mean:.2f} %")
+    print(
+        f"other people's kernels, after tuning to them, mean absolute percentage error: {_summary(others).mean:.2f} %"
+    )
     print(f"mean absolute percentage error: {_summary(ours).mean:.2f} %")
 
 

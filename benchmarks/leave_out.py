@@ -4,7 +4,7 @@ Rows to which no constant was fitted are predicted without having been seen; the
 constants fitted to what is left out are fitted anew, jointly, to all other rows of the device, by least squares of the
 relative errors; the predictions are taken as linear in the constants. Constants that are whole numbers are not moved by
 a slope but chosen among whole numbers. A constant that the other rows do not determine is taken from the other device
-where it was found independently, and is else left out of the model: a time is zero, a rate has no limit.
+where it was found independently, and is else left out of the model: a time is zero, a rate has no limit, a share is 1.
 """
 
 from __future__ import annotations
@@ -102,9 +102,15 @@ class Study:
 
     def _undetermined(self, name: str) -> float:
         """The factor to the other device's value, or to none at all where that was not found independently."""
-        own, elsewhere = self.constants[name], constants(OTHER_DEVICE[self.device])[name]
-        if elsewhere.mark != "scaled" and elsewhere.value != 0:
-            return elsewhere.value / own.value
+        own = self.constants[name]
+        if own.value == 0:
+            return 1.0  # the model does without it as it is
+        if self.device in OTHER_DEVICE:
+            elsewhere = constants(OTHER_DEVICE[self.device])[name]
+            if elsewhere.mark != "scaled" and elsewhere.value != 0:
+                return elsewhere.value / own.value
+        if own.unit == "of the rate":
+            return 1 / own.value
         return UNLIMITED if own.unit == "B/ns" else 0.0
 
     def changed(self, name: str, factor: float) -> Floats:

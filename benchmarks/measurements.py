@@ -71,8 +71,12 @@ def load_all_kernel_rows() -> list[Measurement]:
 
 def family(row: Measurement) -> tuple[str, str, str]:
     """One author's variants of one kernel on one chip: (source, kernel, device)."""
-    source = row.source.split(maxsplit=1)[0]
-    return source, kernel_name(row), row.device
+    return repository(row), kernel_name(row), row.device
+
+
+def repository(row: Measurement) -> str:
+    """The public repository or document that published a row."""
+    return row.source.split(maxsplit=1)[0]
 
 
 def kernel_name(row: Measurement) -> str:

@@ -135,14 +135,32 @@ def accuracy_lines() -> str:
     return summary_of(_accuracy_report())[1]
 
 
+def versions_table() -> str:
+    """The order of versions of one kernel and the ratios between them, predicted and measured."""
+    return table_of(_accuracy_report(), "Versions of one kernel")
+
+
+def changes_table() -> str:
+    """What a change from one version to another does, measured and predicted."""
+    return table_of(_accuracy_report(), "Changes from version to version")
+
+
+def table_of(report: str, title: str) -> str:
+    """The table below a title of what `latency_accuracy --markdown` prints."""
+    table = re.search(rf"### {re.escape(title)}\n\n((?:\|.*\n)+)", report)
+    if table is None:
+        raise RuntimeError(f"latency_accuracy prints no table {title!r}")
+    return table[1].rstrip()
+
+
 def summary_of(report: str) -> tuple[str, str]:
     """Of what `latency_accuracy --markdown` prints, the table of sums, and the lines at the end as a list."""
-    table = re.search(r"### Kernels, summed up\n\n((?:\|.*\n)+)", report)
+    table = table_of(report, "Kernels, summed up")
     wanted = re.compile(r" error: [\d.]+ %$|^instructions compared|^kernels within")
     ends = [line for line in report.splitlines() if wanted.search(line)]
-    if table is None or not ends or not ends[-1].startswith("mean absolute percentage error"):
+    if not ends or not ends[-1].startswith("mean absolute percentage error"):
         raise RuntimeError("latency_accuracy prints something else than this script knows")
-    return table[1].rstrip(), "\n".join(f"- {line}" for line in ends)
+    return table, "\n".join(f"- {line}" for line in ends)
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -151,6 +169,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "models": models_block,
     "accuracy": accuracy_lines,
     "accuracy-table": accuracy_table,
+    "versions-table": versions_table,
+    "changes-table": changes_table,
 }
 
 

@@ -30,7 +30,7 @@ def test_files_are_read_whole() -> None:
 @pytest.mark.parametrize(
     ("row", "kernel", "dge", "profiled", "parameters"),
     [
-        ("k01", "vector_add_tiled", True, False, {"row_chunk": 1}),
+        ("k01", "vector_add_tiled", True, False, {"row_chunk": 1, "by_hardware": True}),
         ("k06", "vector_add_stream", False, True, {"free": 1000}),
         ("k07", "matrix_transpose", True, False, {}),
         ("k11", "conv2d_single_rows", False, False, {"pool_size": 2}),
@@ -41,7 +41,7 @@ def test_files_are_read_whole() -> None:
     ],
 )
 def test_a_row_is_launched_as_it_was_measured(
-    row: str, kernel: str, dge: bool, profiled: bool, parameters: dict[str, int]
+    row: str, kernel: str, dge: bool, profiled: bool, parameters: dict[str, int | bool]
 ) -> None:
     launch = launch_of(KERNELS[row])
     assert (launch.kernel.__name__, launch.dge, launch.profiled, launch.parameters) == (

@@ -101,8 +101,11 @@ def test_the_summary_of_accuracy_is_read_off() -> None:
         "| rows | n |\n| --- | --- |\n| all | 3 |",
         "- instructions compared: 3 of 4, largest error 9.9 %\n- mean absolute percentage error: 1.50 %",
     )
-    with pytest.raises(RuntimeError, match="prints something else"):
+    assert update_docs.table_of(report, "Fitted") == "| b |"
+    with pytest.raises(RuntimeError, match="no table 'Kernels, summed up'"):
         update_docs.summary_of(report.replace("summed up", "added up"))
+    with pytest.raises(RuntimeError, match="prints something else"):
+        update_docs.summary_of(report.replace("mean absolute", "mean"))
 
 
 def test_only_the_named_part_is_filled_in(monkeypatch, tmp_path: Path, capsys) -> None:

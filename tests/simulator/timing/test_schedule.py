@@ -231,7 +231,7 @@ def test_tiles_in_psum_share_banks_where_the_kernel_holds_more_of_them():
 def test_a_prediction_says_how_sure_it_is():
     run = timed("unknown")
     assert 0 < run.latency_error < 0.5
-    assert timed("unknown", target="trn3").latency_error is None
+    assert timed("unknown", target="trn3").latency_error > run.latency_error
     assert timed("unknown", constants={"dma_sustained": 100}).latency_error is None
     assert timed("unknown").latency_error == expected_error("trn2", timed("unknown").kind)
 

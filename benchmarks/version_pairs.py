@@ -1,0 +1,171 @@
+"""Predicted and measured ratios between versions of one kernel: can one choose between two versions by the model?
+
+Versions are rows of one author and kernel that were measured on one chip, in one way, for the same shapes and dtype.
+`CHANGES` are pairs of them that differ in one thing, by the kind of that difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from statistics import mean
+from typing import NamedTuple
+
+from trninfer.benchmarks.error_statistics import percentage_error, summarize
+from trninfer.benchmarks.measurements import family, kernel_name
+from trninfer.benchmarks.predictions import PredictedRow
+
+FEWEST = 3  # versions that can be ranked
+NOTICEABLE = 0.03  # relative difference of two measured times: runs of one version differ by 1 to 3 %
+
+# A first version that takes thirty times as long as the tuned ones: with it any order of those looks good.
+FIRST = ("o01",)
+
+CHANGES: Mapping[str, Mapping[tuple[str, str], str]] = {
+    "fewer, larger DMAs": {
+        ("k01", "k02"): "128 rows a DMA instead of one",
+        ("k02", "k03"): "a load of two columns instead of two loads",
+        ("k03", "k04"): "200 columns instead of two",
+        ("k12", "k13"): "a load of two columns instead of two loads",
+        ("k13", "k16"): "40 columns instead of two",
+        ("k34", "k35"): "one operand loaded once a row of tiles",
+        ("o02", "o03"): "gate and up rows at once",
+        ("o02", "o04"): "four tiles of the down projection at once",
+        ("o03", "o06"): "four tiles of the down projection at once",
+        ("o06", "o09"): "the down projection by rows",
+        ("o08", "o06"): "gate and up as stationary rows",
+    },
+    "smaller DMAs that overlap": {
+        ("k20", "k21"): "1,000 columns instead of 2,000",
+        ("k22", "k23"): "1,000 columns instead of 2,000",
+        ("k05", "k06"): "1,000 columns instead of 2,000",
+    },
+    "another maker of descriptors": {
+        ("o20", "o21"): "hardware for all DMAs",
+        ("o38", "o39"): "hardware for the scales",
+        ("o39", "o40"): "hardware for the weights too",
+    },
+    "a DMA in place of compute engines": {
+        ("o21", "o22"): "transposes of cached keys",
+        ("o21", "o23"): "broadcasts that read an element several times",
+        ("o31", "o32"): "two transposes of the token",
+    },
+    "another order or other buffers": {
+        ("o27", "o30"): "PSUM zeroed after the loads",
+        ("o29", "o28"): "two buffers instead of four",
+        ("o36", "o37"): "all padding before the first expert",
+        ("o12", "o13"): "keys transposed once",
+        ("o31", "o33"): "eight experts loaded at once",
+    },
+    "fewer instructions": {
+        ("o34", "o35"): "two scales joined",
+        ("o35", "o36"): "all columns scaled at once",
+        ("o14", "o16"): "softmax over whole rows",
+        ("o26", "o24"): "no masks",
+        ("o25", "o26"): "two passes instead of one",
+    },
+}
+
+
+class Ranked(NamedTuple):
+    """The versions of one kernel: their number, the mean error of times and of the ratios between any two of them (in
+    percent), and Spearman's rank correlation."""
+
+    name: str
+    rows: int
+    error: float
+    ratio_error: float
+    rank_correlation: float
+
+
+class Changed(NamedTuple):
+    """A change between two versions: how much more time it took, measured and predicted, in percent."""
+
+    kind: str
+    before: str
+    after: str
+    what: str
+    measured: float
+    predicted: float
+
+    @property
+    def noticeable(self) -> bool:
+        """True if the measured times differ by more than runs of one version do."""
+        return abs(self.measured) >= 100 * NOTICEABLE
+
+    @property
+    def right(self) -> bool:
+        """True if the prediction has the direction of a noticeable change, or that it is none."""
+        if not self.noticeable:
+            return abs(self.predicted) < 100 * NOTICEABLE
+        return self.measured * self.predicted > 0
+
+
+def ranked_families(predictions: Sequence[PredictedRow]) -> list[Ranked]:
+    """Every kernel with at least three versions."""
+    groups: dict[tuple[str, ...], list[PredictedRow]] = {}
+    for prediction in predictions:
+        row = prediction.row
+        if row.id in FIRST:
+            continue
+        key = (*family(row), row.shapes, row.dtype, row.metric.split()[0])
+        groups.setdefault(key, []).append(prediction)
+    found = []
+    for members in groups.values():
+        if len(members) >= FEWEST:
+            row = members[0].row
+            name = f"{kernel_name(row)}, {row.device} ({row.id} to {members[-1].row.id})"
+            summary = summarize([p.predicted_us for p in members], [p.row.latency_us for p in members])
+            ratios = mean(ratio_errors(members))
+            found.append(Ranked(name, len(members), summary.mean, ratios, summary.rank_correlation))
+    return found
+
+
+def ratio_errors(members: Sequence[PredictedRow]) -> Iterator[float]:
+    """The error of the ratio of any two versions' times, the slower over the faster, in percent of the measured one."""
+    for one, other in combinations(members, 2):
+        fast, slow = sorted((one, other), key=lambda p: p.row.latency_us)
+        measured = slow.row.latency_us / fast.row.latency_us
+        yield abs(percentage_error(slow.predicted_us / fast.predicted_us, measured))
+
+
+def changes(predictions: Sequence[PredictedRow]) -> list[Changed]:
+    """The pairs of `CHANGES` of which both rows were predicted."""
+    rows = {prediction.row.id: prediction for prediction in predictions}
+    return [
+        Changed(
+            kind,
+            before,
+            after,
+            what,
+            percentage_error(rows[after].row.latency_us, rows[before].row.latency_us),
+            percentage_error(rows[after].predicted_us, rows[before].predicted_us),
+        )
+        for kind, pairs in CHANGES.items()
+        for (before, after), what in pairs.items()
+        if before in rows and after in rows
+    ]
+
+
+def families_table(predictions: Sequence[PredictedRow]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    header = ("versions of one kernel", "number", "mean error %", "mean error of ratios %", "rank correlation")
+    return header, [
+        (f.name, str(f.rows), f"{f.error:.1f}", f"{f.ratio_error:.1f}", f"{f.rank_correlation:.2f}")
+        for f in ranked_families(predictions)
+    ]
+
+
+def changes_table(predictions: Sequence[PredictedRow]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    header = ("kind of change", "from", "to", "what changed", "measured", "predicted", "chosen right")
+    return header, [
+        (
+            c.kind,
+            c.before,
+            c.after,
+            c.what,
+            f"{c.measured:+.1f} %",
+            f"{c.predicted:+.1f} %",
+            "yes" if c.right else "no",
+        )
+        for c in changes(predictions)
+    ]
