@@ -21,6 +21,7 @@ from .nki_version import is_traced
 from .objects import NKIObject
 
 WIDTHS = {"int32": 32, "int64": 64}
+MAX_UNCHANGED = 100_000  # times that a condition finds a register with the same value, one after the other
 BITS = 32  # of a register [trainium_inferentia2_arch.rst; nki.isa.register_alloc]
 
 
@@ -67,13 +68,14 @@ class VirtualRegister(DeviceNumber):
     It can be a loop bound, a condition, or an index (`t[reg]`, `nl.ds(reg, size)`, `select`, `ap(scalar_offset=reg)`).
     """
 
-    __slots__ = ("frozen",)
+    __slots__ = ("asked", "frozen")
 
     shown = "a register"
 
     def __init__(self, state: int | None = None, frozen: bool = False) -> None:
         super().__init__(state)
         self.frozen = frozen
+        self.asked: tuple[int, int] = (0, 0)  # a value that was asked for in conditions, and how often on end
 
     def __bool__(self) -> bool:  # type: ignore[override]  # NKI 0.6 takes it
         if is_traced():
@@ -81,7 +83,15 @@ class VirtualRegister(DeviceNumber):
                 "`while` or `if` of a register: its value exists on the device only; nl.while_loop(register, body) "
                 "runs there (NKI 0.6, with --nki 0.6, took `while register`)"
             )
-        return self.read("`while` or `if` of a register") != 0
+        value = self.read("`while` or `if` of a register")
+        times = self.asked[1] + 1 if self.asked[0] == value else 1
+        self.asked = (value, times)
+        if value and times > MAX_UNCHANGED:
+            raise NkiValidationError(
+                f"`while` of a register: it is {value} after {MAX_UNCHANGED:,} iterations and the loop runs on; "
+                "does the body write the register?"
+            )
+        return value != 0
 
     _refuse = DeviceNumber._refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = __neg__ = _refuse

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import counted, in_hbm, indices, on, psum, tile
-from trninfer.simulator import NkiValidationError, nki_version
+from trninfer.simulator import NkiValidationError, nki_version, registers
 
 
 def test_limits_of_registers(core):
@@ -35,6 +35,21 @@ def test_a_register_is_a_condition_up_to_0_6_only(core):
         assert register
     with nki_version.using("0.6"):
         assert register and not nisa.register_alloc(0)
+
+
+def test_a_loop_on_a_register_that_nothing_writes_ends_with_a_message(core, monkeypatch):
+    monkeypatch.setattr(registers, "MAX_UNCHANGED", 50)
+    with nki_version.using("0.6"):
+        register, turns = nisa.register_alloc(60), 0
+        while register:  # one that counts down goes on beyond the limit
+            turns += 1
+            nisa.register_move(register, 60 - turns)
+        assert turns == 60
+        nisa.register_move(register, 3)
+        with pytest.raises(NkiValidationError, match="it is 3 after 50 iterations and the loop runs on"):
+            while register:
+                turns += 1
+        assert turns == 110
 
 
 def scalar(value, dtype=nl.int32):
