@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +17,10 @@ from .worker import Hello, Reply, Setup, Worker
 MAX_FAILED_STARTS = 3  # in a row
 START_SECONDS = 300.0  # for a worker to be ready where no other one is at work: a cluster may have to grow
 QUEUE = 2  # tasks sent to a worker: the one at work, and the next, so that it does not wait
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt): ")  # the last line of a traceback
+_LONGEST_REASON = 200
 
 Note = Callable[[str], None]
 
@@ -174,7 +179,12 @@ class Crew:
 
 
 def _reason(error: Exception) -> str:
-    """Ray's account of an end in one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "memory" in line.lower() or "died" in line.lower() or "Error" in line]
-    return (telling or lines or [type(error).__name__])[0]
+    """Ray's account of an end in one line: an error that it tells, else how the worker ended.
+
+    Ray colours its texts, and shows objects by their addresses.
+    """
+    lines = [line.strip() for line in _COLOUR.sub("", str(error)).splitlines() if line.strip()]
+    raised = [line for line in lines if _RAISED.match(line)]
+    told = [line for line in lines if "memory" in line.lower() or "died" in line.lower() or "Error" in line]
+    reason = (raised[-1:] or told or lines or [type(error).__name__])[0]
+    return re.sub(r",? \(pid=.*$| \S* object at 0x\w+", "", reason)[:_LONGEST_REASON]

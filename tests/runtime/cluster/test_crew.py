@@ -146,3 +146,27 @@ def test_never_more_workers_than_tasks_or_than_the_crew_has(crew) -> None:
 )
 def test_the_line_that_tells_most(text, reason) -> None:
     assert _reason(ValueError(text)).startswith(reason)
+
+
+DIED = "The actor died because of an error raised in its creation task, "
+BEGUN_BADLY = f"""{DIED}\x1b[36mray::Worker.__init__()\x1b[39m (pid=3326, actor_id=37bd, repr=<x object at 0x7f22>)
+RuntimeError: The actor with name Worker failed to import on the worker. Libraries may be missing:
+
+Traceback (most recent call last):
+  File "trninfer/__init__.py", line 1, in <module>
+ModuleNotFoundError: No module named 'trninfer'"""
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (BEGUN_BADLY, "ModuleNotFoundError: No module named 'trninfer'"),
+        (
+            BEGUN_BADLY.partition("\n")[0],
+            "The actor died because of an error raised in its creation task, ray::Worker.__init__()",
+        ),
+        ("x" * 50_000, "x" * 200),
+    ],
+)
+def test_no_colours_and_no_addresses_of_objects_are_told(said, told) -> None:
+    assert _reason(Ended(said)) == told
