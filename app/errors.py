@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 
-from .text import printable
+from .text import lines_of
 
 CHECK_FAILED = 1
 BAD_USAGE = 2
@@ -41,7 +41,7 @@ def reason(error: Exception) -> str:
 
 
 def complain(message: str) -> None:
-    """One line on standard error, as far as there is one."""
+    """One line on standard error, or several where it is long, as far as there is one."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            print(f"trninfer: {printable(message)}", file=sys.stderr, flush=True)
+            print("\n".join(lines_of(f"trninfer: {message}")), file=sys.stderr, flush=True)

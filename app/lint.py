@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain
 from .options import NkiVersion
-from .text import printable
+from .text import LONGEST, printable, shorten
+
+if TYPE_CHECKING:
+    from ..simulator.lint import Finding
 
 
 def lint(
@@ -33,7 +36,7 @@ def lint(
 
     Exit status: 0 clean, or nothing but warnings; 1 with findings; 2 where a file could not be checked.
     """
-    from ..simulator.lint import RULES, Finding, SourceError, examine_file
+    from ..simulator.lint import RULES, SourceError, examine_file
     from .output import write_stdout
 
     if rules:
@@ -60,8 +63,14 @@ def lint(
     for path in without:
         if Path(os.path.realpath(path)) not in reached:
             complain(f"{path}: nothing was checked: it has no function decorated with nki.jit")
-    write_stdout("".join(f"{printable(str(finding))}\n" for finding in sorted(findings)))
+    write_stdout("".join(f"{_line(finding)}\n" for finding in sorted(findings)))
     if unusable:
         raise typer.Exit(BAD_USAGE)
     if not all(finding.is_warning for finding in findings):
         raise typer.Exit(CHECK_FAILED)
+
+
+def _line(finding: Finding) -> str:
+    """A finding in one line, whose path is whole, since editors read it."""
+    line = printable(str(finding))
+    return shorten(line, LONGEST + len(printable(finding.path)))

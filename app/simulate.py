@@ -16,7 +16,7 @@ from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain, reason
 from .option_groups import takes_options, whole
 from .options import NkiVersion
 from .output import check_files, check_kept, write_output, write_stderr, write_stdout
-from .text import printable
+from .text import printable, shorten
 
 if TYPE_CHECKING:
     from ..simulator import Run
@@ -129,7 +129,7 @@ def simulate(
 
     def observe(run: Run, shapes: list[str]) -> None:
         for line in (line_of(run, shapes), *lines_of(run, lines), *(f"  {shown(finding)}" for finding in run.findings)):
-            write_stderr(f"{printable(line)}\n")
+            write_stderr(f"{shorten(printable(line))}\n")
         counts.append(len(run.findings))
         if keep:
             runs.append(run)
@@ -211,4 +211,4 @@ def _tell_lint(file: Path, name: str, nki: str | None) -> None:
     if findings:
         count = "1 finding" if len(findings) == 1 else f"{len(findings)} findings, the first"
         first = str(findings[0]).replace(str(file), name)
-        write_stderr(f"{printable(f'{name}: trninfer lint has {count}: {first}')}\n")
+        write_stderr(f"{shorten(printable(f'{name}: trninfer lint has {count}: {first}'))}\n")

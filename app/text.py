@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+LONGEST = 300  # characters of a line for people
+MOST_LINES = 20  # of a message
+
+_QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)")
 _HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # of characters; the others stand for bytes of file names
 
 
@@ -17,6 +21,31 @@ def printable(text: str, encoding: str = "utf-8") -> str:
     known = spell(text)
     shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in known)
     return shown.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def shorten(text: str, most: int = LONGEST) -> str:
+    """A text of at most `most` characters: of a longer one the begin and the end."""
+    return text if len(text) <= most else f"{text[: most - 95]} ... {text[-90:]}"
+
+
+def lines_of(message: str) -> list[str]:
+    """A message as lines that people can read: printable, each of at most LONGEST characters.
+
+    One that is longer is parted at its semicolons, so that many things that are wrong are a line each; those of quoted
+    commands are left alone.
+    """
+    shown = printable(message)
+    if len(shown) <= LONGEST:
+        return [shown]
+    lines: list[str] = []
+    kept = _QUOTED.sub(lambda quoted: quoted[0].replace("; ", "\0"), shown)  # which nothing printable holds
+    for part in (part.replace("\0", "; ") for part in kept.split("; ")):
+        if lines and len(lines[-1]) + 2 + len(part) <= LONGEST:
+            lines[-1] += f"; {part}"
+        else:
+            lines.append(shorten(f"  {part}" if lines else part))
+    more = len(lines) - MOST_LINES
+    return lines if more <= 0 else [*lines[:MOST_LINES], f"  ... and {count(more, 'more line')}"]
 
 
 def spell(name: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import string
+import struct
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from trninfer.app.text import printable, spell
+from trninfer.app.text import lines_of, printable, spell
 from trninfer.models import load_model, save_model
 
 NASTY = "\udfff\ud800 \udc80\x1b[31m\u202e\u009b=a\n\r<script>\"'&"
@@ -28,6 +30,48 @@ def test_spelled_names_are_utf8_and_whole_text_stays(text: str) -> None:
     assert spell(text).encode().decode() == spell(text)
     whole = text.encode("utf-8", "replace").decode()
     assert spell(whole) == whole
+
+
+@given(st.text(st.sampled_from("abc; \n\x1b"), max_size=2000) | st.lists(st.text(max_size=400)).map("; ".join))
+@example("; ".join("a" * 200 for _ in range(100)))
+@example("a" * 50_000)
+def test_messages_are_lines_of_bounded_length_with_all_that_fits(message: str) -> None:
+    lines = lines_of(message)
+    assert 1 <= len(lines) <= 21 and all(len(line) <= 300 for line in lines)
+    if len(printable(message)) <= 300:
+        assert lines == [printable(message)]
+
+
+def test_commands_in_a_message_stay_whole() -> None:
+    command = "python -c 'import torch; torch.save(1); print(2)'"
+    assert lines_of(f"{'a' * 200}'s b; {'c' * 40}; run {command}; {'d' * 40}") == [
+        f"{'a' * 200}'s b; {'c' * 40}",
+        f"  run {command}; {'d' * 40}",
+    ]
+
+
+def test_what_is_cut_keeps_its_begin_and_its_end(cli, tmp_path) -> None:
+    path = tmp_path / ("x" * 200) / ("y" * 200) / "z.safetensors"
+    path.parent.mkdir(parents=True)
+    first, then = cli("bench", "--model", path).err.splitlines()
+    assert first.startswith(f"trninfer: {tmp_path}/xxx") and first.endswith("z.safetensors: no such model")
+    assert then.startswith("  bundled are ") and len(first) == 300
+    path.write_bytes(b"no model")
+    (line,) = cli("bench", "--model", path).err.splitlines()
+    assert line.endswith("yy/z.safetensors: not a safetensors file, or cut short") and len(line) == 300
+
+
+def test_errors_of_models_are_short_however_long_their_names_are(cli, tmp_path) -> None:
+    names = {"__metadata__": {"a": "b"}, "x" * 50_000: {"dtype": "F32", "shape": [1], "data_offsets": [0, 9]}}
+    header = json.dumps(names).encode()
+    (tmp_path / "long.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    outcome = cli("bench", "--model", tmp_path / "long.safetensors")
+    (line,) = outcome.err.splitlines()
+    assert (
+        outcome.status == 2
+        and len(line) == 300
+        and line.endswith("lies outside the file, which is cut short or corrupt")
+    )
 
 
 @pytest.fixture
