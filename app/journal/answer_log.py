@@ -158,9 +158,10 @@ def open_log(target: Path, identity: Identity, labels: tuple[str, ...], resume: 
     path = Path(f"{target}{PARTIAL}")
     try:
         file = _open_locked(path, target)
+        empty = os.fstat(file.fileno()).st_size == 0
         try:
             log = AnswerLog(file, path)
-            if os.fstat(file.fileno()).st_size == 0:
+            if empty:
                 log.begin(identity)
                 return log
             if not file.read(len(_KIND) + 20).startswith(f'{{"type": "{_KIND}"'.encode()):
@@ -176,6 +177,8 @@ def open_log(target: Path, identity: Identity, labels: tuple[str, ...], resume: 
                 log.begin(identity)
             return log
         except BaseException:
+            if empty:
+                path.unlink(missing_ok=True)
             file.close()
             raise
     except OSError as error:
