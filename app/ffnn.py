@@ -38,8 +38,10 @@ writes them. Which line was taken is said; --header yes or no decides it. Lines
 before the first row that begin with # are comments. A missing value (empty, NA)
 is an error.
 
-Rows are read a batch at a time, so a file may be larger than memory. A file
-that has anything wrong with it is refused before anything is computed.
+Rows are read a batch at a time, so a file may be larger than memory, and its
+first answers come at once. A row with NaN, infinity or numbers beyond float32 is
+an error of its own, and the exit status 2; the others are answered, unless more
+than 1000 are wrong.
 
 --labels scores the answers: .bin (raw int32), .npy, .json (a list), .csv or .txt
 (one a line); in text, labels of the network or their numbers.
@@ -52,16 +54,16 @@ that has anything wrong with it is refused before anything is computed.
 Formats:
   table   for people: the first rows, the score with --labels, the layers
   csv     input,label,class_index,probability,error: a line a row, whose
-          number from 0 is its input; error stays empty
-  ndjson  an object a line, told apart by "type": prediction, layer, and a
-          summary at the end
+          number from 0 is its input, then a line a row that could not be used
+  ndjson  an object a line, told apart by "type": prediction, layer, error,
+          and a summary at the end
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
 
 csv and ndjson appear on standard output as answers come. With --output,
 answers wait in FILE.partial until all are there; then FILE is written whole.
 After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and the same
-command with --resume goes on after the last row answered. --data, the network,
+command with --resume answers the rows that are left. --data, the network,
 --top-k, --dtype, --backend and --target must be the same.
 
 On a chip times are measured; --iters, --device-times, --cores,

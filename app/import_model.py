@@ -100,7 +100,7 @@ def import_model(
         raise UsageError(f"--output {output}: cannot be written: {reason(error)}") from None
     write_stdout(_summary(imported, output, trial) + (_accuracy(checked) if checked is not None else ""))
     for problem in checked.problems if checked is not None else ():
-        complain(f"{problem.input}: {problem.message}")
+        complain(str(problem))
 
 
 def _summary(imported: Imported, output: Path, trial: NetworkCheck | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,14 @@ from ..inference.feature_rows import FeatureRows, numbered
 from ..inference.predictions import Prediction
 from ..inference.search import InputProblem
 from ..inference.stream import Batch
+from ..models.errors import InputError
 from ..models.regular_files import describe
 from .errors import UsageError
 from .journal.identity import Identity
 from .reports.report import Score
 from .text import count
+
+MAX_REFUSED = 1000  # rows, after which the file is taken for something else
 
 
 class RowInputs:
@@ -30,10 +33,10 @@ class RowInputs:
         self._header = header
         self._rows = rows
         self._truth = truth
-        self._first = 0
+        self._answered: Set[str | int] = frozenset()
         self._correct = 0
         self._total = 0
-        self.problems: list[InputProblem] = []  # of workers alone: a file that has any is refused
+        self.problems: list[InputProblem] = []
 
     @property
     def score(self) -> Score | None:
@@ -54,22 +57,25 @@ class RowInputs:
         return {"data": data, "header": self._header}
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
-        """Go on after the rows answered; UsageError unless they are the first ones."""
+        """Leave out the rows answered; UsageError where some are none of these."""
         rows = len(self._rows)
-        self._first = len(answered)
-        if self._first > rows or answered != set(range(self._first)):
-            raise UsageError(
-                f"--resume: the {self._first} rows answered are not the first of these {rows}; they are of other data"
-            )
-        return rows - self._first
+        if not answered <= set(range(rows)):
+            raise UsageError(f"--resume: the {len(answered)} rows answered are not of these {rows} rows")
+        self._answered = answered
+        return rows - len(answered)
 
     def batches(self, size: int) -> Iterable[Batch]:
         """The rows that are left, with their numbers."""
-        return numbered(self._rows, size, self._first)
+        first = 0
+        while first in self._answered:
+            first += 1
+        return numbered(self._rows, size, self.refuse, first, self._answered)
 
     def refuse(self, name: str | int, reason: str) -> None:
-        """Note that a row could not be answered."""
+        """Note that a row could not be answered. InputError where that is so of more than MAX_REFUSED."""
         self.problems.append(InputProblem(name, reason))
+        if len(self.problems) > MAX_REFUSED:
+            raise InputError(f"{self._path}: more than {MAX_REFUSED} rows cannot be used; row {name}: {reason}")
 
     def note(self, predictions: Iterable[Prediction]) -> None:
         """Count the answers that are right."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import IO, Any
@@ -15,7 +15,9 @@ from ..models.errors import InputError
 from ..models.regular_files import describe
 
 MAX_LOADED_BYTES = 8 << 30  # of an array that has to be held whole
-_ELEMENTS_AT_ONCE = 1 << 22  # looked at together when searching for NaN
+
+
+Refuse = Callable[[int, str], None]
 
 
 class FeatureRows(AbstractContextManager["FeatureRows"]):
@@ -95,12 +97,6 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
             return ""
         return "; its first column numbers the rows: leave it out (pandas: to_csv(index=False))"
 
-    def check_finite(self) -> None:
-        """InputError where a value is NaN or infinite, in float32 as the network reads it."""
-        step = max(1, _ELEMENTS_AT_ONCE // self.shape[1])
-        for number, part in enumerate(self.batches(step)):
-            check_finite(self.name, part, number * step)
-
     def close(self) -> None:
         """Close the file, if there is one."""
         for file in self._files:
@@ -129,17 +125,45 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
 
 def check_finite(name: str, rows: np.ndarray, first: int = 0) -> None:
     """InputError where a value of rows [N, M] is NaN or infinite in float32; `first` is the number of the first row."""
-    with np.errstate(over="ignore"):
-        finite = np.isfinite(rows.astype(np.float32, copy=False))
+    finite = _finite(rows)
     if not finite.all():
         row, column = np.unravel_index(int(finite.argmin()), finite.shape)
-        value = np.float32(rows[row, column]) if np.isnan(rows[row, column]) else rows[row, column]
-        raise InputError(f"{name}: row {first + row}, column {column} is {value}; all must be finite in float32")
+        raise InputError(f"{name}: row {first + row}, {_not_finite(rows, int(row), int(column))}")
 
 
-def numbered(rows: FeatureRows, batch_size: int, first: int) -> Iterator[tuple[range, np.ndarray]]:
-    """Batches of rows from `first` on, with the numbers of the rows as names."""
-    begin = first
+def numbered(
+    rows: FeatureRows, batch_size: int, refuse: Refuse, first: int = 0, answered: Set[str | int] = frozenset()
+) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Batches of the rows from `first` on that are not answered yet, with their numbers.
+
+    Each is looked at when it is read, since a file may be larger than memory and may change: `refuse` is called with
+    the number of a row that is not finite in float32, and why.
+    """
     for batch in rows.batches(batch_size, first):
-        yield range(begin, begin + len(batch)), batch
-        begin += len(batch)
+        numbers, usable = usable_rows(batch, first, refuse, answered)
+        first += len(batch)
+        if numbers:
+            yield numbers, usable
+
+
+def usable_rows(
+    rows: np.ndarray, first: int, refuse: Refuse, answered: Set[str | int] = frozenset()
+) -> tuple[list[int], np.ndarray]:
+    """The numbers of the rows [N, M] that are finite in float32 and not answered yet, and these rows. `first` is the
+    number of the first, and `refuse` is called with that of a row that is not finite, and why."""
+    finite = _finite(rows)
+    whole = finite.all(axis=1)
+    for row in np.flatnonzero(~whole):
+        refuse(first + int(row), _not_finite(rows, int(row), int(finite[row].argmin())))
+    left = [int(row) for row in np.flatnonzero(whole) if first + int(row) not in answered]
+    return [first + row for row in left], rows if len(left) == len(rows) else rows[left]
+
+
+def _finite(rows: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.isfinite(rows.astype(np.float32, copy=False))
+
+
+def _not_finite(rows: np.ndarray, row: int, column: int) -> str:
+    value = np.float32(rows[row, column]) if np.isnan(rows[row, column]) else rows[row, column]
+    return f"column {column} is {value}; all must be finite in float32"

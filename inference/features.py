@@ -26,10 +26,9 @@ def read_features(path: Path, features: int, header: str = "auto") -> FeatureRow
     """The rows of a feature file, each of `features` real numbers; to be closed, or used in a `with`.
 
     .bin holds raw little-endian float32 rows, .npz one array (or one named x or X), .csv and .tsv a row a line, perhaps
-    below a header (see `csv_tables`), .parquet columns of numbers. Values are checked once here and read again, a batch
-    at a time, when they are used; only text, Parquet and an array that does not lie row by row are held. `notes` of the
-    rows say what was taken as a header or left out. InputError for anything but such rows, and for NaN and infinity in
-    them.
+    below a header (see `csv_tables`), .parquet columns of numbers. Values are read a batch at a time when they are
+    used, and checked then (`usable_rows`); only text, Parquet and an array that does not lie row by row are held.
+    `notes` of the rows say what was taken as a header or left out. InputError for anything but such rows.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -63,7 +62,6 @@ def _checked(name: str, file: IO[bytes], size: int, suffix: str, features: int, 
         else:
             rows = csv_rows(name, file, header, "\t" if suffix == ".tsv" else ",")
         rows.check_shape(features)
-        rows.check_finite()
         return rows
     except InputError:
         file.close()

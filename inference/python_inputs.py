@@ -26,7 +26,7 @@ from ..models.inputs import FeatureInput, ImageInput, Input, PartInput, SeveralI
 from ..models.preprocess import decode_image, open_image, preprocess
 from ..models.regular_files import describe
 from .arrays import check_unmasked, in_layout
-from .feature_rows import FeatureRows, check_finite
+from .feature_rows import FeatureRows, usable_rows
 from .features import read_feature_bytes, read_features
 from .pictures import decode_ahead, examples, read_picture
 from .search import InputProblem, find_pictures
@@ -277,19 +277,8 @@ class RowReader:
             with source:
                 self.notes += [f"{source.name}: {note}" for note in source.notes]
                 for rows in source.batches(self._batch_size):
-                    yield self._usable(source.name, rows, first)
+                    yield usable_rows(rows, first, self._refuse)
                     first += len(rows)
-
-    def _usable(self, name: str, rows: np.ndarray, first: int) -> tuple[Sequence[int], np.ndarray]:
-        """The rows of a batch that are finite, and their numbers."""
-        with np.errstate(over="ignore"):
-            finite = np.isfinite(rows.astype(np.float32)).all(axis=1)
-        for position in np.flatnonzero(~finite):
-            try:
-                check_finite(name, rows[position : position + 1], first + int(position))
-            except InputError as error:
-                self._refuse(first + int(position), str(error).removeprefix(f"{name}: "))
-        return [first + int(position) for position in np.flatnonzero(finite)], rows[finite]
 
 
 def _row_sources(inputs: Any, features: int, header: str) -> Iterator[FeatureRows | InputProblem]:

@@ -26,6 +26,10 @@ class InputProblem:
     input: str | int
     message: str
 
+    def __str__(self) -> str:
+        """`photo.png: no such file`, `row 3: column 2 is nan`."""
+        return f"{self.input if isinstance(self.input, str) else f'row {self.input}'}: {self.message}"
+
 
 @dataclass
 class _Search:

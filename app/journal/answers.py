@@ -173,7 +173,7 @@ def _tell(report: Report, quiet: bool) -> None:
     if not quiet:
         write_stderr(report_table.render_layers(report, sys.stderr))
     for problem in report.errors:
-        complain(f"{problem.input}: {problem.message}")
+        complain(str(problem))
 
 
 def _open_log(options: AnswerOptions, output: Path, identity: Identity, labels: tuple[str, ...]) -> AnswerLog:

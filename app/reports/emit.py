@@ -25,7 +25,7 @@ def emit(report: Report, form: Format, output: Path | None, quiet: bool, csv_saf
     else:
         write_output(report_table.render(report, quiet, stream_of(output)), output)
     for problem in report.errors:
-        complain(f"{problem.input}: {problem.message}")
+        complain(str(problem))
 
 
 def emit_rows(rows: list[dict[str, Any]], command: str, form: Format, output: Path | None) -> None:

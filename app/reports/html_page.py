@@ -165,7 +165,7 @@ def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | N
     if comparison is not None:
         line(comparison.passed, verdict(comparison))
     for problem in report.errors:
-        line(False, f"{problem.input}: {problem.message}")
+        line(False, str(problem))
     return element("ul", lines, class_="checks") if lines else None
 
 

@@ -75,7 +75,7 @@ def test_rows_in_one_column_or_in_many() -> None:
     holed = rows.copy()
     holed[2, 5] = np.nan
     answers = predictor({"features": holed})
-    assert answers["error"][2] == "row 2, column 5 is nan; all must be finite in float32" and answers["label"][2] == ""
+    assert answers["error"][2] == "column 5 is nan; all must be finite in float32" and answers["label"][2] == ""
     assert len(predictor({"features": rows[:0]})["label"]) == 0
 
 

@@ -236,7 +236,7 @@ def test_features_from_anywhere(rows, samples, tmp_path) -> None:
     [
         (np.zeros((2, 63)), r"shape \[2, 63\]; the network takes \[rows, 64\]"),
         (np.zeros((0, 64)), "holds no rows"),
-        (np.full((2, 64), np.inf), "row 0, column 0 is inf"),
+        (np.full((2, 64), np.inf), "row 0: column 0 is inf"),
         ([[1.0] * 64, [2.0]], "features: "),
         (np.array(["x"]), "real numbers are needed"),
         ("no such file.npy", "no such file.npy: no such file"),
@@ -280,8 +280,8 @@ def test_problems_are_collected_where_asked_for(pictures, rows, tmp_path) -> Non
     answers = trninfer.predict(holed, on_error="collect", batch_size=2)
     assert [answer.input for answer in answers] == [0, 1, 3, 5]
     assert [(problem.input, problem.message[:22]) for problem in answers.errors] == [
-        (2, "row 2, column 0 is nan"),
-        (4, "row 4, column 1 is inf"),
+        (2, "column 0 is nan; all m"),
+        (4, "column 1 is inf; all m"),
     ]
     answers = trninfer.predict(["none.npy", rows[:1].tobytes()], on_error="collect")
     assert len(answers) == 1 and answers.errors[0] == trninfer.InputProblem("none.npy", "no such file")

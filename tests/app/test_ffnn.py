@@ -116,7 +116,6 @@ def test_wrong_uses(cli, data, lab, feature_model, picture_model, rows, tmp_path
         "b2.bin: no such file": ("--data", data, "--weights", lab),
         "--weights and --model both name a network": ("--data", data, "--weights", lab, "--model", feature_model),
         "use trninfer classify": ("--data", data, "--model", picture_model),
-        "row 3, column 2 is nan": ("--data", tmp_path / "nan.bin", "--model", feature_model),
         "missing.bin: no such file": ("--data", tmp_path / "missing.bin", "--model", feature_model),
         "not a regular file": ("--data", tmp_path, "--model", feature_model),
         "row 0 has the label 7; 0 to 2": ("--data", data, "--labels", tmp_path / "Y.bin", "--model", feature_model),
@@ -184,3 +183,41 @@ def test_features_that_are_scaled_otherwise_are_told(cli, tmp_path) -> None:
     assert told in cli("ffnn", "--data", tmp_path / "X.npy").err
     np.save(tmp_path / "X.npy", rows)
     assert cli("ffnn", "--data", tmp_path / "X.npy").err == ""
+
+
+def test_rows_that_cannot_be_used_are_told_and_the_others_answered(cli, feature_model, rows, tmp_path) -> None:
+    expected = cli("ffnn", "--data", write(tmp_path, rows), "--model", feature_model, "--format", "json").json()
+    rows = rows.copy()
+    rows[1, 4], rows[4, 0] = np.nan, np.inf
+    arguments = ("ffnn", "--data", write(tmp_path, rows), "--model", feature_model, "--batch-size", 2)
+    outcome = cli(*arguments, "--format", "json", "--quiet", "--verify")
+    report = outcome.json()
+    assert outcome.status == 2 and report["verify"]["passed"]
+    assert [answer["input"] for answer in report["predictions"]] == [0, 2, 3]
+    assert all(answer["label"] == expected["predictions"][answer["input"]]["label"] for answer in report["predictions"])
+    assert report["errors"] == [
+        {"input": row, "message": f"column {column} is {value}; all must be finite in float32"}
+        for row, column, value in ((1, 4, "nan"), (4, 0, "inf"))
+    ]
+    assert outcome.err.splitlines() == [
+        f"trninfer: row {error['input']}: {error['message']}" for error in report["errors"]
+    ]
+    target = tmp_path / "o.csv"
+    arguments = (*arguments, "--format", "csv", "--output", target, "--resume", "--quiet")
+    assert cli(*arguments).status == 2
+    first = target.read_text()
+    assert [line.partition(",")[0] for line in first.splitlines()] == ["input", "0", "2", "3", "1", "4"]
+    target.write_text("".join(first.splitlines(True)[:2]))
+    assert cli(*arguments).status == 2 and target.read_text() == first
+
+
+def test_a_file_of_something_else_is_refused(cli, feature_model, tmp_path) -> None:
+    path = write(tmp_path, np.full((2000, D), np.nan, np.float32))
+    outcome = cli("ffnn", "--data", path, "--model", feature_model, "--quiet")
+    (line,) = outcome.err.splitlines()
+    assert outcome.status == 2 and line.startswith(f"trninfer: {path}: more than 1000 rows cannot be used; row 1000: ")
+
+
+def write(folder: Path, rows: np.ndarray) -> Path:
+    rows.astype("<f4").tofile(folder / "X.bin")
+    return folder / "X.bin"
