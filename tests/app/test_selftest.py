@@ -142,8 +142,9 @@ def test_a_chip_that_fails_leaves_an_archive_that_says_how(
     assert len(document["networks"]) == 3
 
 
-def test_a_core_that_a_kernel_loses_is_there_for_the_next(cli, nrtpy_chip, few, one_network) -> None:
-    nrtpy_chip.setenv("STAND_IN_NRTPY", "die:psum_within")
+@pytest.mark.parametrize("fault", ["die", "stuck"])
+def test_a_core_that_a_kernel_loses_is_there_for_the_next(cli, nrtpy_chip, few, one_network, fault) -> None:
+    nrtpy_chip.setenv("STAND_IN_NRTPY", f"{fault}:psum_within")
     outcome = cli("doctor", "--selftest", "--target", "trn2", "--archive", "a.zip")
     document = json.loads(unpacked(few / "a.zip")["selftest.json"])
     assert outcome.status == 1 and document["stopped"] is None

@@ -3,9 +3,9 @@
 Source: aws-neuron-sdk, neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst, nrtpy-troubleshooting.rst (void dtypes);
 that tensors of another shape or dtype than the model tells are refused: aws-neuron/nkipy, spike_model.py.
 The NEFF is what the stand-in for nki wrote. STAND_IN_NRTPY makes it fail: "load", "run", "busy", "oob", "trace",
-"events", "die" (also "die:KERNEL"), "hang", "sizes", "type" (an output of another), "read", "short" (what is read).
-"spike" gives the classes the names that they have in the NKI environment, "dtypes" and "void" tell dtypes as nkipy's
-does, the latter of outputs as bytes.
+"events", "die" (also "die:KERNEL"), "stuck:KERNEL" (and all that come after it), "hang", "sizes", "type" (an output of
+another), "read", "short" (what is read). "spike" gives the classes the names that they have in the NKI environment,
+"dtypes" and "void" tell dtypes as nkipy's does, the latter of outputs as bytes.
 """
 
 import base64
@@ -23,6 +23,7 @@ import ml_dtypes
 import numpy as np
 
 _FAULT = os.environ.get("STAND_IN_NRTPY", "")
+_stuck = []  # after a fault that every later execution of this process has too
 _WORKER = Path(__file__).parents[5] / "runtime" / "neuron"
 
 
@@ -113,6 +114,9 @@ class NrtpyModel:
         print("TDRV: a line that the runtime might print")
         if _FAULT in ("die", f"die:{self._neff['kernel']}"):
             os._exit(9)
+        if f"stuck:{self._neff['kernel']}" == _FAULT or _stuck:
+            _stuck.append(True)
+            raise NrtError("NRT Error NRT_EXEC_OOB(1006): Failed to execute model")
         if _FAULT == "hang":
             time.sleep(60)
         if _FAULT == "run":
