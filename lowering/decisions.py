@@ -63,6 +63,11 @@ class Decisions:
         """Return the schedule of a graph of so many nodes."""
         return Schedule(self.stages or (StageOf(nodes, 1),), self.regions, self.staying)
 
+    def made(self) -> dict[str, Any]:
+        """Return the decisions that are not the default, as JSON takes them."""
+        default = Decisions().to_json()
+        return {name: value for name, value in self.to_json().items() if value != default[name]}
+
     def to_json(self) -> dict[str, Any]:
         """Return the decisions as JSON takes them."""
         return dataclasses.asdict(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,8 @@ def _described(node: Node) -> str:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
     fields = getattr(value, "__dataclass_fields__", None)
     if fields is None:
         return str(value).replace(" ", "")

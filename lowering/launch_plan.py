@@ -29,6 +29,7 @@ from .price import Clock
 from .pricing import Pricing
 from .schedule import StageOf
 from .search import Search
+from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 from .staging import Staging
 
 PASS_COLUMNS = 8 * 1024  # about, that the first operation moves in a pass: its end is hidden behind the one after it
@@ -54,6 +55,23 @@ class LaunchPlanner:
     def arrange(self, value: Any, plan: LaunchPlan, dtype: np.dtype[Any]) -> Any:
         """Return inputs [pictures, ...] as the kernel takes them."""
         return plan.arrange(value, self._came, dtype)
+
+    def show(self, pictures: int) -> ShownLaunch:
+        """Return the launch of so many pictures with its graph after each pass."""
+        plan = self.plan(pictures)
+        first, last = self._pipeline.graph.nodes[0].name, self.last
+        passes = self._pipeline.run(plan.decisions)
+        graphs = [(LAYERS, self._pipeline.graph), *passes, ("lay_out", plan.graph)]
+        return ShownLaunch(
+            name=first if first == last else f"{first} to {last}",
+            kernel="run_network",
+            pictures=pictures,
+            predicted_us=plan.nanoseconds / 1000,
+            instructions=plan.instructions,
+            decisions=plan.decisions.made(),
+            passes=show_passes(graphs),
+            schedule=show_schedule(plan),
+        )
 
     def _possible(self) -> list[Decisions]:
         """Return the decisions about rows and phases that apply; DoesNotFit where none does."""

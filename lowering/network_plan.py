@@ -18,6 +18,7 @@ from .graph import DoesNotFit, Graph, Node
 from .launch_plan import LaunchPlanner
 from .planning import Planning
 from .rules.ends import end
+from .show import ShownLaunch
 
 
 def lower_layers(model: Model, dtype: np.dtype[Any]) -> Graph:
@@ -68,6 +69,12 @@ class NetworkPlan:
                 f"a batch of {batch} is {launches} times up to {fitting}: more would pass {self.most} instructions"
             )
         return "; ".join(notes) or None
+
+    def show(self, batch: int) -> list[ShownLaunch]:
+        """Return the launches that a batch takes, each kind of them once, with their graphs after each pass."""
+        step = self.images(batch)
+        sizes = dict.fromkeys(min(step, batch - first) for first in range(0, batch, step))
+        return [segment.show(size) for size in sizes for segment in self.segments]
 
     def _cut(self) -> tuple[LaunchPlanner, ...]:
         """Return as few segments as instructions and SBUF allow: each has all nodes up to the last border it can."""

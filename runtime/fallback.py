@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .. import simulator
+from ..lowering.show import ShownLaunch
 from ..models.files import Model
 from .backend import ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
 from .launch_options import LaunchOptions
@@ -103,6 +104,10 @@ class FallbackLaunches:
         """See `Launches`."""
         times, timelines = self._attempt(batch, lambda launches: launches.time(backend, batch))
         return self._folded(times), self._shown(timelines)
+
+    def show(self, batch: int) -> list[ShownLaunch]:
+        """See `Launches`."""
+        return self._current.show(batch)
 
     def _attempt(self, batch: int, work: Callable[[Launches], Result]) -> Result:
         while True:

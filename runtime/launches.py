@@ -15,6 +15,7 @@ from ..lowering.graph import DoesNotFit
 from ..lowering.network_plan import NetworkPlan
 from ..lowering.pipeline import LaunchPlan
 from ..lowering.planning import Planning
+from ..lowering.show import ShownLaunch as ShownLaunch  # for app, which asks runtime
 from ..models.checks import INPUT
 from ..models.files import Model
 from ..simulator.chip import PARTITIONS, find_target
@@ -52,6 +53,9 @@ class Launches(Protocol):
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """A time and a timeline a row for a batch of that size, from shapes alone."""
+
+    def show(self, batch: int) -> list[ShownLaunch]:
+        """Return what a batch of that size launches, with the graphs that it was lowered by."""
 
 
 def plan_launches(
@@ -116,6 +120,10 @@ class LayerLaunches:
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
         return self._told([step.time(backend, batch, self._dtype) for step in self._steps], batch)
+
+    def show(self, batch: int) -> list[ShownLaunch]:
+        """See `Launches`."""
+        return [step.show(batch) for step in self._steps]
 
     def _told(
         self, launches: list[LaunchResult], batch: int
@@ -187,6 +195,10 @@ class NetworkLaunches:
                 result = backend.time(self._kernel, x, weights, constants, program=planned.program)
                 results.append((number, planned, result))
         return self._rows_of(results, batch)
+
+    def show(self, batch: int) -> list[ShownLaunch]:
+        """See `Launches`."""
+        return self._plan.show(batch)
 
     def _operands_of(self, segment: int, planned: LaunchPlan) -> tuple[np.ndarray, np.ndarray]:
         """Weights and constants, laid out once for all sizes of batches that arrange them alike."""

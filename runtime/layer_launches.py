@@ -20,6 +20,7 @@ from ..lowering.graph import Graph
 from ..lowering.launch_plan import LaunchPlanner
 from ..lowering.layer_graph import computes_nothing, lower_layer
 from ..lowering.planning import Planning
+from ..lowering.show import ShownLaunch
 from ..models.checks import INPUT, Shape
 from ..models.files import Model
 from ..models.layers import Combine, Conv2d, Dense, Layer, Softmax
@@ -57,6 +58,10 @@ class KernelStep:
         operands = [ArraySpec(operand.shape, operand.dtype) for operand in self.operands]
         return backend.time(_kernel(self.kernel), *data, *operands, **self.parameters)
 
+    def show(self, batch: int) -> ShownLaunch:
+        """Return it as a launch without passes: a single kernel is not lowered."""
+        return ShownLaunch(self.name, self.kernel, batch)
+
 
 @dataclass(frozen=True)
 class ProgramStep:
@@ -91,6 +96,10 @@ class ProgramStep:
         weights = ArraySpec((max(1, plan.layout.numbers),), dtype)
         constants = ArraySpec((PARTITIONS, max(1, plan.layout.columns)), np.dtype(np.float32))
         return backend.time(_kernel("run_network"), x, weights, constants, *more, program=plan.program)
+
+    def show(self, batch: int) -> ShownLaunch:
+        """Return it with its graph after each pass."""
+        return replace(self.planner.show(batch), name=self.name)
 
     def _operands(self, batch: int) -> tuple[np.ndarray, np.ndarray]:
         layout = self.planner.plan(batch).layout

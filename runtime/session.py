@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ..lowering.show import ShownLaunch
 from ..models.checks import describe_shape
 from ..models.errors import InputError
 from ..models.files import Model
@@ -159,6 +160,10 @@ class Session:
             totals.add(size, times)
             timelines = timelines or named_timelines(self.rows, given)
         return Result(*self._no_answers(), totals.layers(), totals.total_us, timelines)
+
+    def show(self, count: int) -> list[ShownLaunch]:
+        """Return what a batch of `count` inputs launches, with the graphs that it was lowered by."""
+        return self._launches.show(count)
 
     def _no_answers(self) -> tuple[np.ndarray, np.ndarray]:
         return np.empty(0, np.int32), np.empty((0, self.model.network.row_size), np.float32)

@@ -46,7 +46,7 @@ def _measured(
     elif subject.kernel is not None:
         timelines += bench_kernel(report, subject.kernel, sizes or {}, backend, options.verify)
     else:
-        timelines += bench_networks(report, subject.model, backend, options)
+        timelines += bench_networks(report, subject, backend, options)
         if subject.advise:
             advise(report, subject, options)
     report.host_seconds = time.perf_counter() - started

@@ -12,13 +12,16 @@ from ...runtime.session import Result, Session
 from ...runtime.verify import Verification, Verifier, merge
 from ..backends import session_on
 from ..options import RunOptions
-from ..reports.report import LayerTable, Report
+from ..reports.report import LayerTable, NetworkLowering, Report
+from .subject import BenchSubject
 
 
 def bench_networks(
-    report: Report, model: str | None, backend: Backend, options: RunOptions
+    report: Report, subject: BenchSubject, backend: Backend, options: RunOptions
 ) -> list[tuple[str, object]]:
-    """Fill in the layers of one model or of all that are bundled; their timelines."""
+    """Fill in the layers of one model or of all that are bundled, and how they were lowered where that is asked for;
+    their timelines."""
+    model = subject.model
     names = [model] if model is not None else [bundled.name for bundled in bundled_models()]
     verdicts: list[Verification] = []
     timelines: list[tuple[str, object]] = []
@@ -32,6 +35,10 @@ def bench_networks(
         prefix = "" if len(names) == 1 else f"{network}/"
         title = f"{network}: a batch of {options.batch_size}"
         floor = floor_of(loaded.network, report.dtype, options.batch_size, backend.info.target)
+        if subject.show_lowering:
+            launches = session.show(options.batch_size)
+            shown = NetworkLowering(network, report.dtype, options.batch_size, backend.info.target, launches)
+            report.lowering = [*(report.lowering or []), shown]
         report.tables.append(LayerTable(title, prefix, result.layers, floor))
         timelines += [(f"{prefix}{row}", timeline) for row, timeline in result.timelines]
     if verdicts:

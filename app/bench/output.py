@@ -11,6 +11,7 @@ from ..output import stream_of, write_output, write_stderr
 from ..reports import machine as report_machine
 from ..reports import table as report_table
 from ..reports.cells import change_of
+from ..reports.lowering import render_lowering
 from ..reports.regression import BaselineComparison, render_comparison
 from ..reports.report import Report
 from .subject import BenchSubject
@@ -31,7 +32,8 @@ def write_bench(
     output = options.output
     if options.form == "table":
         stream = stream_of(output)
-        text = report_table.render(report, options.quiet, stream)
+        text = render_lowering(report.lowering or [])
+        text += report_table.render(report, options.quiet, stream)
         text += render_comparison(comparison, stream) if comparison is not None else ""
         write_output(text, output)
         return
@@ -43,5 +45,7 @@ def write_bench(
         text += "".join(json.dumps({"type": kind, **fields}) + "\n" for kind, fields in sections.items())
     write_output(text, output)
     if not options.quiet:
+        if options.form == "csv":
+            write_stderr(render_lowering(report.lowering or []))
         write_stderr(report_table.render_layers(report, sys.stderr))
         write_stderr(render_comparison(comparison, sys.stderr) if comparison is not None else "")

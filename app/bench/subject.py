@@ -84,11 +84,20 @@ class BenchSubject:
             help="Also what would make networks faster, each with its gain, and what a resource twice as fast saves.",
         ),
     ] = False
+    show_lowering: Annotated[
+        bool,
+        typer.Option(
+            "--show-lowering",
+            help="Also the graph of each network after each pass of the lowering; alone with --quiet.",
+        ),
+    ] = False
 
     def check(self, options: RunOptions, compared: bool) -> None:
         """UsageError where the options do not go with it."""
         if self.advise and (self.suite is not None or self.kernel is not None):
             raise UsageError("--advise is for networks; trninfer simulate tells the lines of a kernel")
+        if self.show_lowering and (self.suite is not None or self.kernel is not None):
+            raise UsageError("--show-lowering is for networks; a kernel is not lowered")
         subjects = {"--model": self.model, "--kernel": self.kernel, "--suite": self.suite}
         given = [option for option, value in subjects.items() if value is not None]
         if len(given) > 1:
@@ -99,7 +108,7 @@ class BenchSubject:
             raise UsageError("a suite is timed only; --verify and --trace go with --kernel or a model")
         if self.suite is not None and options.backend == "neuron":
             raise UsageError("a suite is predicted, by the simulator; leave out --backend neuron")
-        told = (options.verify, options.trace, options.report_file, options.output, self.suite)
+        told = (options.verify, options.trace, options.report_file, options.output, self.suite, self.show_lowering)
         if options.quiet and options.form == "table" and not compared and not any(told):
             raise UsageError(
                 "--quiet leaves nothing of a bench to tell; it goes with --verify, --compare or a --format"

@@ -29,6 +29,7 @@ def check_sweep(subject: BenchSubject, options: RunOptions, compared: bool) -> N
         "--trace": options.trace is not None,
         "--compare": compared,
         "--advise": subject.advise,
+        "--show-lowering": subject.show_lowering,
     }
     wrong = [option for option, there in given.items() if there]
     if wrong:

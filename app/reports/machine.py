@@ -80,6 +80,7 @@ def end(report: Report, form: Format, change: Change = as_is) -> str:
         "suite": "suite",
         "sweep": "sweep",
         "advice": "advice",
+        "lowering": "lowering",
     }
     lines = [
         {"type": kind, **row} for kind, key in lists.items() if kind != "prediction" for row in document.get(key, [])
@@ -147,6 +148,8 @@ def to_document(report: Report) -> dict[str, Any]:
         document["none"] = dataclasses.asdict(report.none)
     if report.advice is not None:
         document["advice"] = [dataclasses.asdict(each) for each in report.advice]
+    if report.lowering is not None:
+        document["lowering"] = [dataclasses.asdict(each) for each in report.lowering]
     if report.sweep is not None:
         document["sweep"] = [dataclasses.asdict(point) for point in report.sweep]
     if report.suite is not None:

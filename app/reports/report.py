@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ...runtime.advice import Advice, WhatIf
     from ...runtime.backend import BackendInfo
     from ...runtime.floor import Floor
+    from ...runtime.launches import ShownLaunch
     from ...runtime.measure.compare import BackendComparison
     from ...runtime.measure.suites import SuiteRow
     from ...runtime.sweep import SweepPoint
@@ -116,6 +117,17 @@ class NetworkAdvice:
     advice: list[Advice]
 
 
+@dataclass(frozen=True)
+class NetworkLowering:
+    """The launches that a batch of a network takes, with their graphs after each pass."""
+
+    network: str
+    dtype: str
+    batch_size: int
+    target: str
+    launches: list[ShownLaunch]
+
+
 @dataclass
 class Report:
     """Everything a command has to tell; the fields of the JSON document, but that layers come in tables."""
@@ -138,6 +150,7 @@ class Report:
     sweep: list[SweepPoint] | None = None
     latency_limit_us: float | None = None  # of a sweep's best points
     advice: list[NetworkAdvice] | None = None
+    lowering: list[NetworkLowering] | None = None
     host_seconds: float = 0.0
     verify: Verification | None = None
     score: Score | None = None

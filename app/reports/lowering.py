@@ -1,0 +1,49 @@
+"""The passes that a network was lowered by, as plain text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..text import printable
+from .report import NetworkLowering
+
+if TYPE_CHECKING:
+    from ...runtime.launches import ShownLaunch
+
+
+def render_lowering(networks: list[NetworkLowering]) -> str:
+    """Return the launches of each network with their graphs after each pass, a node a line."""
+    return "".join(f"{printable(line)}\n" for network in networks for line in _network_lines(network))
+
+
+def _network_lines(network: NetworkLowering) -> Iterator[str]:
+    yield f"{network.network}: {network.dtype}, a batch of {network.batch_size}, {network.target}"
+    for number, launch in enumerate(network.launches, 1):
+        if launch.passes or number == 1:
+            yield ""
+        yield f"launch {number} of {len(network.launches)}: {_title(launch)}"
+        yield from _launch_lines(launch)
+    yield ""
+
+
+def _title(launch: ShownLaunch) -> str:
+    words = [launch.name, f"kernel {launch.kernel}", f"inputs {launch.pictures}"]
+    if launch.predicted_us is not None:
+        words.append(f"predicted {launch.predicted_us:.1f} us beside the launch itself")
+    if launch.instructions is not None:
+        words.append(f"{launch.instructions} instructions")
+    return ", ".join(words)
+
+
+def _launch_lines(launch: ShownLaunch) -> Iterator[str]:
+    if launch.decisions is not None:
+        made = [f"{name}={json.dumps(value)}" for name, value in launch.decisions.items()]
+        yield f"decisions: {' '.join(made) or 'none'}"
+    for shown in launch.passes:
+        yield f"{shown.name}:{' no change' if shown.nodes is None else ''}"
+        yield from shown.nodes or ()
+    if launch.schedule:
+        yield "schedule:"
+        yield from (f"      {line}" for line in launch.schedule)

@@ -1,0 +1,69 @@
+"""A launch as `bench --show-lowering` prints it: its graph before and after each pass, and how it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .graph import Graph
+from .pipeline import LaunchPlan
+
+LAYERS = "layers"  # the name of the graph before any pass
+
+
+@dataclass(frozen=True)
+class ShownPass:
+    """The graph after a pass, a line for each node; `nodes` is None where the pass left it as it was."""
+
+    name: str
+    nodes: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class ShownLaunch:
+    """A launch on its way from layers to a kernel's program.
+
+    `pictures`: in its batch. `predicted_us`: of its instructions, without the fixed cost of a launch; None, as
+    `instructions`, where the plan does not price it.
+    `decisions`: those that differ from doing nothing, by name. `passes`: in their order, none for a single kernel.
+    `schedule`: how the last graph runs, a line for each stage and each region.
+    """
+
+    name: str
+    kernel: str
+    pictures: int
+    predicted_us: float | None = None
+    instructions: int | None = None
+    decisions: dict[str, Any] | None = None
+    passes: tuple[ShownPass, ...] = ()
+    schedule: tuple[str, ...] = ()
+
+
+def show_passes(graphs: list[tuple[str, Graph]]) -> tuple[ShownPass, ...]:
+    """Return the graphs after some passes, each with its name, as they are printed."""
+    shown: list[ShownPass] = []
+    before: list[str] = []
+    for name, graph in graphs:
+        lines = graph.lines()
+        shown.append(ShownPass(name, None if shown and lines == before else tuple(lines)))
+        before = lines
+    return tuple(shown)
+
+
+def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
+    """Return the lines of a launch's stages and regions."""
+    decisions, nodes = plan.decisions, len(plan.graph.nodes)
+    schedule = decisions.schedule(nodes)
+    lines, first = [], 0
+    for number, (stage, passes) in enumerate(zip(schedule.stages, plan.passes, strict=True)):
+        staying = ", weights staying in SBUF" if number in schedule.staying else ""
+        images = stage.at_once * plan.program.packed
+        lines.append(f"nodes {first} to {stage.end - 1}: {passes} x {_counted(images, 'image')}{staying}")
+        first = stage.end
+    for region in schedule.regions:
+        lines.append(f"nodes {region.first} to {region.end - 1}: in {region.bands} bands of rows")
+    return tuple(lines)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
