@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from ..tiling.tiles import even_tiles, evict, itemsize, transposed_dtype
+from ..tiling.tiles import even_tiles, evict, itemsize, sbuf_tile, transposed_dtype
 from .forms import Form
 from .pairs import pair_filters
 from .plan import Conv2dPlan, has_space, rows_of_taps
@@ -151,7 +151,7 @@ def _transpose_chunk(laid_out, chunk, plan, part):
 def load_biases(bias, plan):
     """A [channels, 1] column for each tile of output channels."""
     out_tiles = plan.weights.out_tiles
-    columns = nl.ndarray((out_tiles[0].size, len(out_tiles)), dtype=bias.dtype, buffer=nl.sbuf)
+    columns = sbuf_tile((out_tiles[0].size, len(out_tiles)), bias.dtype)
     packed = plan.problem.packed
     if packed and out_tiles[0].size == bias.shape[0]:
         nisa.dma_copy(dst=columns, src=bias)

@@ -136,11 +136,7 @@ CALLS: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
     "ffnn_forward": ("ffnn_forward", [(130, 64), (64, 140), (1, 140), (140, 10), (1, 10)], {}),
     "ffnn_predict": ("ffnn_predict", [(5, 64), (64, 32), (1, 32), (32, 10), (1, 10)], {"matmul": "tiled"}),
 }
-BREAK_REPORTED_RULES = {  # simulator/reported.py
-    "sums side by side",  # the self-test asks the chip
-    "conv2d of one channel",  # the bias of few filters is one column
-    "conv2d of a wide image",
-}
+BREAK_REPORTED_RULES = {"sums side by side"}  # of simulator/reported.py; the self-test asks the chip
 PACKED = {
     "packed, one channel": ((3, 1, 12, 12), (8, 1, 3), {"pool_size": 2, "padding": 1, "activation": "relu"}),
     "packed, 8 channels": ((2, 8, 8, 8), (16, 8, 3), {"padding": 1, "activation": "tanh"}),
@@ -423,3 +419,11 @@ def test_the_sanitizer_finds_nothing(case: str) -> None:
             warnings.simplefilter("error", ReportedOnChipWarning)
         run = simulator.run(kernel, *arrays, functional=False, sanitize=True, **parameters)
     assert not run.findings, "\n".join(map(str, run.findings))
+
+
+@pytest.mark.parametrize("case", NETWORKS)
+def test_networks_keep_to_what_is_reported_of_chips(case: str) -> None:
+    kernel, arrays, parameters = _arguments(case, "bfloat16")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ReportedOnChipWarning)
+        simulator.run(kernel, *arrays, functional=False, **parameters)
