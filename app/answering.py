@@ -17,6 +17,7 @@ from .compare_backends import run_comparison
 from .errors import UsageError
 from .journal.answers import open_answers
 from .journal.identity import Identity, identify
+from .journal.states import States
 from .options import AnswerOptions
 from .progress import progress_bar
 from .reports.emit import emit
@@ -45,6 +46,11 @@ class Inputs(Protocol):
     @property
     def score(self) -> Score | None:
         """How many of the answers noted are right, where that is known."""
+
+    @property
+    def states(self) -> States | None:
+        """The states of the inputs, by which an earlier run's answers are known to hold still; None where `identity`
+        says it all."""
 
     def describe(self, answered: int) -> str:
         """`3 pictures`, for the title of the table."""
@@ -100,7 +106,7 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
     options, network = begun.options, model.network
     with open_session(model, options, inputs.prepare) as session:
         identity = identify(inputs.command, model, session.info, options.dtype, top_k) | inputs.identity()
-        with open_answers(options, identity, network.answer_labels) as answers:
+        with open_answers(options, identity, network.answer_labels, inputs.states) as answers:
             left = inputs.leave_out(answers.answered(), answers.reported())
             noted = _Noting(inputs, answers, network.output.none)
             noted.note(answers)

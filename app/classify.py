@@ -56,8 +56,12 @@ csv and ndjson appear on standard output as answers come. With --output,
 answers wait in FILE.partial until all are there; then FILE is written whole.
 After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and the same
 command with --resume answers what is missing: the earlier answers stay first,
-inputs with an error are tried again. --model, --top-k, --dtype, --backend and
---target must be the same. A finished csv or ndjson FILE can be added to too.
+inputs with an error are tried again, and so are pictures whose file has another
+size or time than when it was answered. --resume-check hash compares contents
+instead, and --resume-check name takes a picture of the same name for the same.
+--model, --top-k, --dtype, --backend and --target must be the same. A finished
+csv or ndjson FILE can be added to too; it only says that pictures that changed
+after it was written are to be answered again.
 
 On a chip times are measured: median and 99th percentile of --iters calls,
 from host to host; --device-times adds the time on the device alone. --cores

@@ -18,6 +18,7 @@ from .output import check_files, check_kept, is_special
 
 Format = Literal["table", "json", "csv", "ndjson"]
 AnswerFormat = Literal["table", "json", "csv", "ndjson", "parquet"]
+ResumeCheck = Literal["name", "stat", "hash"]
 Header = Literal["auto", "yes", "no"]  # of a .csv; inference/csv_tables.py has the rules
 
 
@@ -289,6 +290,15 @@ class PictureOptions(AnswerOptions):
         ),
     ] = False
 
+    resume_check: Annotated[
+        ResumeCheck,
+        typer.Option(
+            "--resume-check",
+            help="How --resume knows that a picture is still the one answered: by name, by size and time of its file "
+            "(stat), or by its contents (hash, also needed in the first run; reads each picture twice).",
+        ),
+    ] = "stat"
+
     layout: Annotated[
         Literal["CHW", "HWC"] | None,
         typer.Option(
@@ -303,6 +313,8 @@ class PictureOptions(AnswerOptions):
         super().check()
         if self.ship and self.cluster is None:
             raise UsageError("--ship sends pictures to a cluster's workers; it needs --cluster ADDRESS")
+        if self.resume_check == "hash" and self.output is None:
+            raise UsageError("--resume-check hash keeps hashes beside the answers in a file; it needs --output FILE")
         if self.ship and self.verify:
             raise UsageError("--verify reads the pictures here and sends what it read; leave out --ship")
 

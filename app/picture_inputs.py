@@ -18,7 +18,9 @@ from ..models.regular_files import describe, open_regular
 from ..runtime.cluster.worker import Prepare
 from .errors import UsageError
 from .journal.identity import Identity
+from .journal.states import FileStates
 from .options import PictureOptions
+from .output import is_special
 from .text import count, spell
 
 MAX_LIST_BYTES = 256 << 20  # of a list of files: some millions of names
@@ -45,6 +47,8 @@ class PictureInputs:
         here = options.verify or any(is_array_file(name) for name in names)
         self.prepare: Prepare | None = decoder(spec) if options.is_shared and not here else None
         self._answered: Set[str | int] = frozenset()
+        kept = options.output is not None and not is_special(options.output)
+        self.states = FileStates(names, options.resume_check) if kept else None
 
     @property
     def problems(self) -> list[InputProblem]:
@@ -80,10 +84,13 @@ class PictureInputs:
     def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
         """The pictures that can be read, or what workers are to read."""
         if self.prepare is None:
-            self._batches = PictureBatches(self._names, self._spec, size, self._answered)
+            self._batches = PictureBatches(self._watched(), self._spec, size, self._answered)
         else:
-            self._batches = PictureSources(self._names, self._spec, size, self._as_bytes, self._answered)
+            self._batches = PictureSources(self._watched(), self._spec, size, self._as_bytes, self._answered)
         return self._batches
+
+    def _watched(self) -> Iterable[str]:
+        return self._names if self.states is None else self.states.watch(self._names)
 
     def refuse(self, name: str | int, reason: str) -> None:
         """Note that a worker could not answer a picture."""

@@ -27,6 +27,7 @@ class RowInputs:
     command = "ffnn"
     progress_title = "classifying rows"
     prepare = None  # rows are sent as they are
+    states = None  # `identity` has that of the file
 
     def __init__(self, path: Path, rows: FeatureRows, truth: np.ndarray | None, header: str = "auto") -> None:
         self._path = path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
+from typing import Any
 
 from ..inference.pictures import PictureBatches
 from ..inference.predictions import InputNames, Prediction
@@ -15,7 +16,8 @@ from ..models.inputs import ImageInput, SeveralInputs
 from .answering import Inputs
 from .errors import UsageError
 from .journal.identity import Identity
-from .options import PictureOptions
+from .journal.states import FileStates
+from .options import PictureOptions, ResumeCheck
 from .picture_inputs import PictureInputs
 from .text import count
 
@@ -54,6 +56,25 @@ def open_several(
     return _OneStreamed(names, problems, spec, given, (streamed.name, streamed.input), options)
 
 
+class _StreamedStates(FileStates):
+    """The states of the files of one input among several."""
+
+    def __init__(self, paths: Sequence[str], check: ResumeCheck, streamed: str) -> None:
+        super().__init__(paths, check)
+        self._streamed = streamed
+
+    def take(self, name: str | int) -> dict[str, Any] | None:
+        """Return the state of that input's file when it was handed out."""
+        return super().take(self._file(name))
+
+    def is_current(self, name: str | int, state: dict[str, Any] | None, reported: bool) -> bool:
+        """True unless that input's file has changed."""
+        return super().is_current(self._file(name), state, reported)
+
+    def _file(self, name: str | int) -> str | int:
+        return name.sources.get(self._streamed, name) if isinstance(name, InputNames) else name
+
+
 class _OneStreamed(PictureInputs):
     """Pictures for one input beside others that are the same for all of them."""
 
@@ -69,6 +90,8 @@ class _OneStreamed(PictureInputs):
         super().__init__(names, problems, streamed[1], options)
         self.prepare = None  # rows are packed here
         self._several, self._given, self._streamed = spec, given, streamed[0]
+        if self.states is not None:
+            self.states = _StreamedStates(names, options.resume_check, streamed[0])
 
     def identity(self) -> Identity:
         """The inputs that are given."""
@@ -82,7 +105,7 @@ class _OneStreamed(PictureInputs):
 
     def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
         """Rows of all inputs."""
-        self._batches = PictureBatches(self._names, self._spec, size)
+        self._batches = PictureBatches(self._watched(), self._spec, size)
         return PackedBatches(self._several, self._given, self._streamed, self._batches)
 
     def _name(self, name: str) -> InputNames:
@@ -96,6 +119,7 @@ class _AllGiven:
     progress_title = "classifying"
     score = None
     prepare = None
+    states = None
 
     def __init__(self, spec: SeveralInputs, given: GivenInputs) -> None:
         self._spec, self._given = spec, given

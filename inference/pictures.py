@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -34,7 +34,7 @@ class PictureBatches:
     """
 
     def __init__(
-        self, paths: Sequence[str], spec: ImageInput, batch_size: int, answered: Set[str | int] = frozenset()
+        self, paths: Iterable[str], spec: ImageInput, batch_size: int, answered: Set[str | int] = frozenset()
     ) -> None:
         self._paths = paths
         self._spec = spec

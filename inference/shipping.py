@@ -6,7 +6,7 @@ import functools
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class PictureSources:
 
     def __init__(
         self,
-        paths: Sequence[str],
+        paths: Iterable[str],
         spec: ImageInput,
         batch_size: int,
         as_bytes: bool,

@@ -27,6 +27,7 @@ from ...models.regular_files import flags
 from ..errors import UsageError, reason
 from ..output import PARTIAL
 from .identity import Identity, check_identity
+from .states import States
 
 _KIND = "trninfer answers"
 _LOCKED_BYTE = (1 << 31) - 2  # the last that Windows can lock, which lets nobody else read it then
@@ -38,12 +39,16 @@ class AnswerLog:
     """Answers in a file: in that of `open_log`, or in one without a name.
 
     `count` is how many there are, `earlier` how many of them an earlier run gave. The inputs of those are `answered`;
-    those of them that a report told are `reported` too: their names are as reports write them.
+    those of them that a report told are `reported` too: their names are as reports write them. Answers of an earlier
+    run whose inputs have changed since, by `states`, count as none; `changed` is how many.
     """
 
-    def __init__(self, file: BinaryIO, path: Path | None) -> None:
+    def __init__(self, file: BinaryIO, path: Path | None, states: States | None = None) -> None:
         self._file = file
         self.path = path
+        self._states = states
+        self._left_out: set[int] = set()  # where answers end that do not count
+        self.changed = 0
         self._end = 0  # of the last whole line
         self._first = 0  # where the answers begin
         self.count = 0
@@ -57,16 +62,24 @@ class AnswerLog:
         """A log that goes with the run."""
         return cls(tempfile.TemporaryFile(buffering=0), None)
 
-    def append(self, predictions: Iterable[Prediction], reported: bool = False) -> None:
-        """Add answers; OSError where the disk is full, with all earlier ones kept."""
-        mark = {"reported": True} if reported else {}
-        lines = [json.dumps({**_record(prediction), **mark}) + "\n" for prediction in predictions]
+    def append(self, predictions: Iterable[Prediction], marks: dict[str, Any] | None = None) -> None:
+        """Add answers, each with `marks` or, without, the state of its input; OSError where the disk is full, with all
+        earlier ones kept."""
+        lines = [
+            json.dumps({**_record(prediction), **(self._marks(prediction.input) if marks is None else marks)}) + "\n"
+            for prediction in predictions
+        ]
         self._write("".join(lines).encode())
         self.count += len(lines)
 
+    def _marks(self, name: str | int) -> dict[str, Any]:
+        state = self._states.take(name) if self._states is not None else None
+        return {} if state is None else {"state": state}
+
     def __iter__(self) -> Iterator[Prediction]:
-        for record, _ in self._records(self._first):
-            yield _prediction(record)
+        for record, end in self._records(self._first):
+            if end not in self._left_out:
+                yield _prediction(record)
 
     def close(self, keep: bool = False) -> None:
         """End the log and, unless it is to be kept, remove its file."""
@@ -102,21 +115,34 @@ class AnswerLog:
             answer = check_prediction(record, labels)
             if answer is None:
                 raise UsageError(f"--resume: {self.path}: line {number} is no answer of this model; remove the file")
-            self.answered.add(answer.input)
-            if record.get("reported"):
-                self.reported.add(answer.input)
+            if self._counts(answer, record):
+                self.answered.add(answer.input)
+                if record.get("reported"):
+                    self.reported.add(answer.input)
+            else:
+                self._left_out.add(position)
             end = position
         os.ftruncate(self._file.fileno(), end)
         self._end = end
         self.count = self.earlier = len(self.answered)
 
-    def take_over(self, predictions: Iterable[Prediction]) -> None:
-        """Add answers of an earlier run."""
+    def _counts(self, answer: Prediction, marks: dict[str, Any]) -> bool:
+        """True for the first answer to an input that is as it was then."""
+        if answer.input in self.answered:
+            return False
+        if self._states is None or self._states.is_current(answer.input, marks.get("state"), "reported" in marks):
+            return True
+        self.changed += 1
+        return False
+
+    def take_over(self, predictions: Iterable[Prediction], written_ns: int) -> None:
+        """Add answers of an earlier run from its report, which was written at `written_ns`."""
+        marks = {"reported": True, "state": {"before": written_ns}}
         for prediction in predictions:
-            if prediction.input not in self.answered:
+            if self._counts(prediction, marks):
                 self.answered.add(prediction.input)
                 self.reported.add(prediction.input)
-                self.append([prediction], reported=True)
+                self.append([prediction], marks)
         self.earlier = self.copied = self.count
 
     def _write(self, content: bytes) -> None:
@@ -149,8 +175,11 @@ class AnswerLog:
                 yield record, position
 
 
-def open_log(target: Path, identity: Identity, labels: tuple[str, ...], resume: bool) -> AnswerLog:
-    """The log of a run that writes to `target`, locked; with `resume`, with the answers of an interrupted one.
+def open_log(
+    target: Path, identity: Identity, labels: tuple[str, ...], resume: bool, states: States | None = None
+) -> AnswerLog:
+    """The log of a run that writes to `target`, locked; with `resume`, with the answers of an interrupted one whose
+    inputs are as they were, by `states`.
 
     UsageError where another run has it, where the answers are of another kind of run, where there are any that nobody
     asked to go on from, or where the file is not ours.
@@ -160,7 +189,7 @@ def open_log(target: Path, identity: Identity, labels: tuple[str, ...], resume: 
         file = _open_locked(path, target)
         empty = os.fstat(file.fileno()).st_size == 0
         try:
-            log = AnswerLog(file, path)
+            log = AnswerLog(file, path, states)
             if empty:
                 log.begin(identity)
                 return log

@@ -23,6 +23,7 @@ from ..text import count
 from .answer_log import AnswerLog, open_log
 from .finished import read_finished
 from .identity import Identity
+from .states import States
 
 
 class AnswerOutput(Protocol):
@@ -48,8 +49,10 @@ class AnswerOutput(Protocol):
 
 
 @contextlib.contextmanager
-def open_answers(options: AnswerOptions, identity: Identity, labels: tuple[str, ...]) -> Iterator[AnswerOutput]:
-    """Where the answers of a run go, as its options say.
+def open_answers(
+    options: AnswerOptions, identity: Identity, labels: tuple[str, ...], states: States | None
+) -> Iterator[AnswerOutput]:
+    """Where the answers of a run go, as its options say; `states` says which inputs are as an earlier run had them.
 
     Where the run ends before its report is written, what has been answered is kept if it goes to a file. UsageError
     where --resume cannot be done.
@@ -66,7 +69,7 @@ def open_answers(options: AnswerOptions, identity: Identity, labels: tuple[str, 
             with contextlib.closing(AnswerLog.temporary()) as log:
                 yield _Logged(form, output, log, options.csv_safe)
         return
-    with _interruptible(_open_log(options, output, identity, labels), options.quiet) as log:
+    with _interruptible(_open_log(options, identity, labels, states), options.quiet) as log:
         yield _Logged(form, output, log, options.csv_safe)
 
 
@@ -176,13 +179,15 @@ def _tell(report: Report, quiet: bool) -> None:
         complain(str(problem))
 
 
-def _open_log(options: AnswerOptions, output: Path, identity: Identity, labels: tuple[str, ...]) -> AnswerLog:
-    target = Path(output).resolve()
-    log = open_log(target, identity, labels, options.resume)
+def _open_log(options: AnswerOptions, identity: Identity, labels: tuple[str, ...], states: States | None) -> AnswerLog:
+    assert options.output is not None
+    target = Path(options.output).resolve()
+    log = open_log(target, identity, labels, options.resume, states)
     try:
         if options.resume and not log.count and target.exists():
             change = unguard if options.csv_safe else as_is
-            log.take_over(read_finished(target, options.form, identity, labels, change))
+            written = target.stat().st_mtime_ns
+            log.take_over(read_finished(target, options.form, identity, labels, change), written)
         return log
     except BaseException:
         log.close()
@@ -194,6 +199,8 @@ def _interruptible(log: AnswerLog, quiet: bool) -> Iterator[AnswerLog]:
     """Removes the log when all went well, and keeps and tells it when something did not."""
     if log.earlier and not quiet:
         complain(f"going on from {count(log.earlier, 'answer')} in {log.path}")
+    if log.changed and not quiet:
+        complain(f"{count(log.changed, 'input')} changed since an earlier run; answering them again")
     try:
         yield log
     except BaseException:

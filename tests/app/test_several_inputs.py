@@ -135,7 +135,7 @@ def test_all_inputs_given_several_examples_each(cli, folder: Path) -> None:
 def test_an_interrupted_run_is_gone_on_with(cli, folder: Path, form: str) -> None:
     out = folder / f"out.{form}"
     command = ("classify", "--model", folder / "net.safetensors", "--input", f"right={folder / 'c.png'}",
-               "--input", "bias=1,1", "--format", form, "--output", out)  # fmt: skip
+               "--input", "bias=1,1", "--format", form, "--batch-size", 1, "--output", out)  # fmt: skip
     assert cli(*command, folder / "a.png").status == 0
     outcome = cli(*command, folder / "a.png", folder / "b.png", "--resume")
     assert outcome.status == 0 and "1 answer" in outcome.err

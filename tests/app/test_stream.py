@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from trninfer.app.errors import UsageError
 from trninfer.app.journal.answer_log import open_log
 from trninfer.app.options import PictureOptions
@@ -270,6 +271,91 @@ def test_resume_tries_errors_again_and_takes_new_pictures(cli, pictures, picture
     ):
         outcome = cli(*options, *change)
         assert outcome.status == 2 and message in outcome.err and len(outcome.err.splitlines()) == 1
+
+
+def replace_picture(path: Path, other: Path, keep_time: bool) -> None:
+    """Put another picture in the place of one, perhaps with its size and its time, as copies of folders may."""
+    status, content = path.stat(), other.read_bytes()
+    path.write_bytes(content + bytes(max(0, status.st_size - len(content))))
+    if keep_time:
+        os.truncate(path, status.st_size)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    else:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 10**12))
+
+
+def leave_partial(cli, target: Path, *arguments: object) -> None:
+    """An interrupted run: a full disk lets no report be written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trninfer.app.journal.answers.write_chunks", full_disk)
+        assert cli(*arguments).status == 2
+    assert Path(f"{target}.partial").exists() and not target.exists()
+
+
+def full_disk(*_: object) -> None:
+    raise UsageError("no space left")
+
+
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("check", ["name", "stat", "hash"])
+@pytest.mark.parametrize("keep_time", [False, True])
+def test_resume_answers_pictures_again_that_changed(
+    cli, pictures, picture_model, tmp_path, check, finished, keep_time
+) -> None:
+    target = tmp_path / "a.csv"
+    options = ("classify", pictures, "--model", picture_model, "--format", "csv", "--output", target)
+    with (pictures / "1.png").open("ab") as file:
+        file.write(bytes(4096))  # room for another picture in a file of the same size
+    if finished:
+        assert cli(*options, "--resume-check", check).status == 0
+    else:
+        leave_partial(cli, target, *options, "--resume-check", check)
+    image = Image.open(pictures / "2.png").transpose(Image.Transpose.ROTATE_180)
+    image.save(tmp_path / "other.png")
+    replace_picture(pictures / "1.png", tmp_path / "other.png", keep_time)
+    outcome = cli(*options, "--resume", "--resume-check", check)
+    if finished and check == "hash":
+        assert outcome.status == 2 and "comes without a hash" in outcome.err and len(outcome.err.splitlines()) == 1
+        return
+    assert outcome.status == 0
+    names = [Path(row["input"]).name for row in rows_of(target.read_text())]
+    seen = check == "hash" or (check == "stat" and not keep_time)
+    assert names == (["0.png", "2.png", "1.png"] if seen else ["0.png", "1.png", "2.png"])
+    assert ("1 input changed since an earlier run" in outcome.err) == seen
+    if seen:
+        now = rows_of(cli("classify", pictures / "1.png", "--model", picture_model, "--format", "csv", "--quiet").out)
+        assert rows_of(target.read_text())[-1] == now[0]
+
+
+def test_an_answer_that_does_not_count_is_never_counted_again(cli, pictures, picture_model, tmp_path) -> None:
+    target = tmp_path / "a.csv"
+    options = ("classify", pictures, "--model", picture_model, "--format", "csv", "--output", target, "--resume")
+    for _ in range(3):
+        leave_partial(cli, target, *options)
+        replace_picture(pictures / "1.png", pictures / "0.png", keep_time=False)
+    assert cli(*options).status == 0
+    answers = {Path(row["input"]).name: float(row["probability"]) for row in rows_of(target.read_text())}
+    assert len(rows_of(target.read_text())) == 3 and answers["0.png"] == pytest.approx(answers["1.png"], rel=1e-5)
+
+
+def test_examples_of_an_array_are_known_by_their_file(cli, picture_model, tmp_path) -> None:
+    path, target = tmp_path / "x.npy", tmp_path / "a.csv"
+    np.save(path, np.zeros((3, 1, 16, 16), np.float32))
+    options = ("classify", path, "--model", picture_model, "--format", "csv", "--output", target, "--resume")
+    leave_partial(cli, target, *options)
+    np.save(path, np.random.default_rng(0).standard_normal((3, 1, 16, 16)).astype(np.float32))
+    os.utime(path, ns=(0, 10**18))
+    assert "3 inputs changed" in cli(*options).err
+    assert len({row["probability"] for row in rows_of(target.read_text())}) == 3
+
+
+def test_hashes_need_a_file_and_an_earlier_run_that_made_them(cli, pictures, picture_model, tmp_path) -> None:
+    options = ("classify", pictures, "--model", picture_model, "--format", "csv")
+    assert "needs --output FILE" in cli(*options, "--resume-check", "hash").err
+    leave_partial(cli, tmp_path / "a.csv", *options, "--output", tmp_path / "a.csv")
+    outcome = cli(*options, "--output", tmp_path / "a.csv", "--resume", "--resume-check", "hash")
+    assert outcome.status == 2 and "use --resume-check stat" in outcome.err
+    assert Path(f"{tmp_path / 'a.csv'}.partial").exists()
 
 
 @pytest.mark.parametrize(

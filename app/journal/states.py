@@ -1,0 +1,107 @@
+"""The state of a picture's file when it was answered, by which `--resume` notices that it has changed since."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from ...models.regular_files import open_regular
+from ..errors import UsageError
+from ..options import ResumeCheck
+from ..text import spell
+
+_EXAMPLE = re.compile(r"\[[0-9]+\]$")  # of a file of arrays: x.npy[3]
+_CHUNK = 1 << 20  # bytes hashed at once
+
+
+class States(Protocol):
+    """The states of inputs, to be kept beside their answers."""
+
+    def take(self, name: str | int) -> dict[str, Any] | None:
+        """Return the state of an input when it was read; None if none is known."""
+
+    def is_current(self, name: str | int, state: dict[str, Any] | None, reported: bool) -> bool:
+        """True if an input, by its name in a report if `reported`, is still in the state in which it was answered."""
+
+
+class FileStates:
+    """The states of files: size and time of the last change, and for the check `hash` the SHA-256 of the contents.
+
+    Each is noted before the file is read: one that changes meanwhile is answered once too often, never too seldom.
+    """
+
+    def __init__(self, paths: Sequence[str], check: ResumeCheck) -> None:
+        self._paths = paths
+        self._check = check
+        self._noted: dict[str, dict[str, Any]] = {}
+        self._by_spelling: dict[str, list[str]] | None = None
+
+    def watch(self, paths: Sequence[str]) -> Iterator[str]:
+        """Each of the paths, once its state is noted."""
+        for path in paths:
+            state = self._state(path, contents=self._check == "hash")
+            if state is not None:
+                self._noted[path] = state
+            yield path
+
+    def take(self, name: str | int) -> dict[str, Any] | None:
+        """Return the state of a file, or of the one that holds an example, when it was handed out."""
+        path = str(name)
+        if path in self._noted:
+            return self._noted.pop(path)
+        return self._noted.get(_EXAMPLE.sub("", path))
+
+    def is_current(self, name: str | int, state: dict[str, Any] | None, reported: bool) -> bool:
+        """True unless the file is one of these and has changed. An answer of a report says no more of its file than
+        that it is older. UsageError where hashes are to be compared and an answer comes with none."""
+        paths = self._paths_of(str(name), reported)
+        if self._check == "name" or not paths:
+            return True
+        if self._check == "hash" and "sha256" not in (state or {}):
+            raise UsageError(
+                f"--resume-check hash: the answer to {name} comes without a hash, as in reports and where an earlier "
+                "run had another --resume-check; use --resume-check stat"
+            )
+        return all(self._is_state(path, state) for path in paths)
+
+    def _is_state(self, path: str, state: dict[str, Any] | None) -> bool:
+        now = self._state(path, contents=self._check == "hash")
+        if now is None or state is None:
+            return state is None and now is not None
+        if self._check == "hash":
+            return bool(now["sha256"] == state["sha256"])
+        if "before" in state:
+            return bool(now["changed_ns"] <= state["before"])
+        return all(now[key] == state.get(key) for key in ("size", "changed_ns"))
+
+    def _paths_of(self, name: str, reported: bool) -> list[str]:
+        """The files that a name stands for: several where a report writes their names alike."""
+        if self._by_spelling is None:
+            self._by_spelling = {}
+            for path in self._paths:
+                self._by_spelling.setdefault(spell(path), []).append(path)
+        for known in (name, _EXAMPLE.sub("", name)):
+            found = self._by_spelling.get(known if reported else spell(known), [])
+            found = found if reported else [path for path in found if path == known]
+            if found:
+                return found
+        return []
+
+    @staticmethod
+    def _state(path: str, contents: bool) -> dict[str, Any] | None:
+        """None for what is no file to be read, of which reading it will tell."""
+        try:
+            if not contents:
+                status = os.stat(path)
+                return {"size": status.st_size, "changed_ns": status.st_mtime_ns}
+            with open_regular(path) as file:
+                status = os.fstat(file.fileno())
+                digest = hashlib.sha256()
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+            return {"size": status.st_size, "changed_ns": status.st_mtime_ns, "sha256": digest.hexdigest()}
+        except (OSError, ValueError):
+            return None
