@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from ..lint.api import api, misfits
+
 OLD_PACKAGE = "neuronxcc"
 NUMPY_OPERATORS = {  # NumPy's functions as operators of instructions, and NKI's
     **{name: name for name in ("add", "subtract", "multiply", "maximum", "minimum", "power", "exp", "log", "sqrt")},
@@ -58,6 +60,7 @@ class Names:
         self._has_index_arrays = any(
             self.dotted(node) in FIRST_DIALECT for node in ast.walk(tree) if isinstance(node, (ast.Attribute, ast.Name))
         )
+        self._calls_for_values = self._finds_calls_for_values(tree)
         self.nl = self._alias("nki.language", "nl")
         self.nisa = self._alias("nki.isa", "nisa")
 
@@ -72,7 +75,32 @@ class Names:
     @property
     def is_first_dialect(self) -> bool:
         """True if the file imports the package of the first NKI, or uses what only that had."""
-        return any(name.split(".")[0] == OLD_PACKAGE for name in self.imported) or self._has_index_arrays
+        return any(name.split(".")[0] == OLD_PACKAGE for name in self.imported) or (
+            self._has_index_arrays or self._calls_for_values
+        )
+
+    def is_current(self, call: ast.Call) -> bool:
+        """True of an instruction that is called as today, with the tile that it writes as its first argument."""
+        dotted = self.dotted(call.func)
+        parameters = api("0.7").signatures.get(dotted, ()) if dotted.startswith("nki.isa.") else ()
+        if len(call.args) < 2 or not parameters or parameters[0].name != "dst":
+            return False
+        return not any(rule for rule, _ in misfits(dotted, call, parameters)) and self.operator(call.args[0]) is None
+
+    def _finds_calls_for_values(self, tree: ast.Module) -> bool:
+        """True if an instruction that takes dst today is called for its value, without one."""
+        statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or id(node) in statements:
+                continue
+            dotted = self.dotted(node.func)
+            parameters = api("0.7").signatures.get(dotted, ()) if dotted.startswith("nki.isa.") else ()
+            given = {keyword.arg for keyword in node.keywords}
+            if parameters and parameters[0].name == "dst" and not given & {"dst", None}:
+                rules = [rule for rule, _ in misfits(dotted, node, parameters)]
+                if "missing-argument" in rules:
+                    return True
+        return False
 
     def dotted(self, node: ast.expr | None) -> str:
         """The dotted name of a chain of attributes, "" where it is none of a known module."""

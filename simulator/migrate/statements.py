@@ -46,7 +46,8 @@ class Statements:
         if isinstance(node, ast.AugAssign):
             return self._augmented(node)
         if isinstance(node, ast.Expr):
-            result = self.ex.rewrite(node.value)
+            current = isinstance(node.value, ast.Call) and self.ctx.names.is_current(node.value)
+            result = self.ex.generic(node.value) if current else self.ex.rewrite(node.value)
             return self._changed(node, enclosed(result.text) if result.text != "None" else "")
         if isinstance(node, ast.Return):
             if node.value is None:

@@ -3,8 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
 from trninfer import simulator
 from trninfer.simulator.lint import check_source
+
+pytest.importorskip("libcst")
 from trninfer.simulator.migrate import migrate_source
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
