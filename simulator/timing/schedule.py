@@ -32,7 +32,6 @@ from .dma import ENGINES, channel_time, engine_times
 from .ports import Ports
 from .scheduled import (
     BUFFER,
-    CHANNEL,
     DESCRIPTORS,
     ENGINE,
     KINDS,
@@ -349,7 +348,7 @@ class _Simulation:
             latency = (m.load_first_byte_static_ns if transfer.load else m.store_first_byte_static_ns) - m.trigger_ns
         # The engines begin with the first descriptors while the others are made.
         first_byte = ready + rate * min(transfer.descriptors, PARTITIONS) + latency
-        moving, last_byte, bound = _NEVER, issued + latency, DESCRIPTORS
+        moving, earliest, last_byte, bound = _NEVER, place, issued + latency, DESCRIPTORS
         free, busy, begins, first = self.dma_free, self.dma_busy, [], place
         for time in times:
             begin = free[place]
@@ -358,7 +357,7 @@ class _Simulation:
                 begin = first_here
             begins.append(begin)
             if begin < moving:
-                moving = begin
+                moving, earliest = begin, place
             finished = begin + time
             free[place] = finished
             busy[place] += time
@@ -370,8 +369,8 @@ class _Simulation:
         self.pipe_free = begin + transfer.bytes / rate
         if self.pipe_free > last_byte:
             last_byte, bound = self.pipe_free, PIPE
-        if first_byte + in_channels > last_byte:
-            last_byte, bound = first_byte + in_channels, CHANNEL
+        if moving + in_channels > last_byte:
+            last_byte, bound = moving + in_channels, earliest
         self.phases[index] = Phases(first_byte, latency, skew, first, begins, begin, last_byte, bound)
         last_byte += m.load_landing_ns if transfer.load else m.store_landing_ns
         self.moving[index] = moving, last_byte

@@ -14,13 +14,13 @@ KINDS = 16
 NOTHING = -1
 
 # What the last byte of a DMA waited for, beside one of the 16 engines.
-PIPE, CHANNEL, DESCRIPTORS = 16, 17, 18
+PIPE, DESCRIPTORS = 16, 17
 
 
 class Phases(NamedTuple):
     """When a DMA got on: its first byte may move at `first_byte`, `latency` after its first descriptors were made, and
     `skew` later on each further engine; the engines from `place` on began it at `begins`, all of them together at
-    `pipe_begin`; the last byte arrived at `last`, as `bound` (an engine, PIPE, CHANNEL or DESCRIPTORS) allowed."""
+    `pipe_begin`; the last byte arrived at `last`, as `bound` (an engine, PIPE or DESCRIPTORS) allowed."""
 
     first_byte: float
     latency: float
@@ -36,9 +36,7 @@ class Phases(NamedTuple):
         return self.first_byte + self.skew * (on - self.place) if on < PIPE else self.first_byte
 
     def begun(self, on: int) -> float:
-        """When the data began to move on an engine, in the PIPE or out of the CHANNEL."""
-        if on == CHANNEL:
-            return self.first_byte
+        """When the data began to move on an engine or in the PIPE."""
         return self.pipe_begin if on == PIPE else self.begins[on - self.place]
 
 

@@ -106,6 +106,31 @@ def late_and_early(a, count):
     return out
 
 
+@nki.jit
+def late_broadcast(a, column, count):
+    """Large loads that keep the DMA engines busy, then one that reads 128 numbers eight times each."""
+    out = nl.ndarray((128, 8), dtype=column.dtype, buffer=nl.shared_hbm)
+    for k in range(count):
+        tile = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=a[k], dge_mode=nisa.dge_mode.hwdge)
+    wide = nl.ndarray((128, 8), dtype=column.dtype, buffer=nl.sbuf)
+    source = column.ap(pattern=[[1, 128], [0, 8]], offset=0)
+    nisa.dma_copy(dst=wide, src=source, dge_mode=nisa.dge_mode.hwdge)
+    nisa.dma_copy(dst=out, src=wide)
+    return out
+
+
+def test_elements_of_one_channel_take_their_time_once_the_engines_are_free():
+    """It counts from the first read, as profiles do, not from when the first read could have been."""
+    column, loads = TensorSpec((128,), "bfloat16"), TensorSpec((16, 128, 512), "float32")
+    moving = []
+    for count in (0, 16):
+        run = simulator.run(late_broadcast, loads, column, count=count, functional=False, constants={"loads_by_use": 0})
+        load = [e for e in run.timeline if e.load][-1]
+        moving.append(load.done_ns - load.start_ns)
+    assert moving[0] == pytest.approx(moving[1], rel=0.05) and moving[0] > 1024 * M.small_element_ns
+
+
 def test_the_order_runs_ahead_of_the_kernel_only_so_far():
     run = simulator.run(late_and_early, TensorSpec((128, 512), "float32"), count=100, functional=False)
     waits = next(e.start_ns for e in run.timeline if e.op == "tensor_tensor")
