@@ -4,7 +4,7 @@
 - `python -m trninfer.tools.update_docs help models` fills in those.
 - `--check` writes nothing, and exits with 1 where a part is not up to date.
 
-The pictures in docs/ are made by `draw_docs.py`.
+The pictures in docs/ are made by `draw_docs.py` and `draw_lowering.py`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,14 @@ from ..app.output import write_output
 from ..models.bundled import bundled_models
 from ..models.checks import describe_shape
 from .api_reference import api_block
+from .draw_docs import run_trninfer
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+LOWERED = (
+    *("bench", "--model", "digits-cnn", "--batch-size", "8", "--dtype", "bfloat16", "--target", "trn2"),
+    *("--show-lowering", "--quiet", "--backend", "sim"),
+)
 SEPARATOR = "\\|"  # a bar within a cell of a table
 _BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
@@ -163,10 +168,16 @@ def summary_of(report: str) -> tuple[str, str]:
     return table, "\n".join(f"- {line}" for line in ends)
 
 
+def lowering_block() -> str:
+    """What `bench --show-lowering` prints of a network."""
+    return f"```\n{run_trninfer(*LOWERED).rstrip()}\n```"
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "help": help_block,
     "api": api_block,
     "models": models_block,
+    "lowering": lowering_block,
     "accuracy": accuracy_lines,
     "accuracy-table": accuracy_table,
     "versions-table": versions_table,

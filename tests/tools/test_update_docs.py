@@ -14,7 +14,7 @@ PAGES = [*update_docs.PAGES, ROOT / "CONTRIBUTING.md", ROOT / "tools" / "README.
 BLOCKS = update_docs.find_blocks(update_docs.PAGES)
 
 
-@pytest.mark.parametrize("name", ["help", "models"])
+@pytest.mark.parametrize("name", ["help", "models", "lowering"])
 def test_generated_parts_are_up_to_date(name) -> None:
     text = BLOCKS[name].read_text(encoding="utf-8")
     contents = {name: update_docs.BLOCKS[name]()}

@@ -1,0 +1,48 @@
+"""docs/lowering.svg: of the passes as they are."""
+
+import ast
+import inspect
+import textwrap
+from dataclasses import fields
+from xml.etree import ElementTree
+
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.pipeline import Pipeline
+from trninfer.tools import draw_lowering
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_the_picture_is_up_to_date() -> None:
+    drawn = draw_lowering.PICTURE.read_text(encoding="utf-8")
+    assert drawn == draw_lowering.draw(), "run python -m trninfer.tools.draw_lowering"
+
+
+def test_passes_are_those_of_the_pipeline_in_their_order() -> None:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(Pipeline.run)))
+    called = [node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    names = [run.__name__ for run in draw_lowering.PASSES]
+    assert {name for name in called if name in vars(draw_lowering)} == set(names)
+    source = inspect.getsource(Pipeline.run)
+    places = [source.index(f'"{name}"') for name in names]
+    assert places == sorted(places)
+
+
+def test_each_decision_is_named_once() -> None:
+    shown = [name for box in draw_lowering.boxes() for name in box.decision.split(", ") if name]
+    assert sorted(shown) == sorted(field.name for field in fields(Decisions))
+    assert set(draw_lowering.DECIDED) <= {run.__name__ for run in draw_lowering.PASSES}
+
+
+def test_words_stay_in_their_boxes() -> None:
+    """By the width of an average character, with a tenth to spare."""
+    picture = ElementTree.fromstring(draw_lowering.draw())
+    for text in picture.iter(f"{SVG}text"):
+        x, words = int(text.get("x") or 0), text.text or ""
+        end = draw_lowering.LEFT + draw_lowering.BOX if x < draw_lowering.SIDE else draw_lowering.WIDTH
+        assert x + 6.2 * len(words) < end, words
+
+
+def test_a_clause_ends_at_its_first_stop() -> None:
+    assert draw_lowering.clause_of("Do it: now, and then.") == "Do it"
+    assert draw_lowering.clause_of("Give 0.5 a\nlong line. More.") == "Give 0.5 a long line"

@@ -1,0 +1,156 @@
+"""Draw `docs/lowering.svg`, the way of a network to a kernel's program: `python -m trninfer.tools.draw_lowering`.
+
+What a pass does is the first clause of the docstring that says it in `lowering/passes/`.
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..lowering.passes.add_margins import add_margins
+from ..lowering.passes.choose_forms import choose_forms
+from ..lowering.passes.group_input import group_input
+from ..lowering.passes.load_taps import load_input, load_taps
+from ..lowering.passes.pack_images import pack_images
+from ..lowering.passes.pack_rows import pack_rows
+from ..lowering.passes.pack_taps import pack_taps
+from ..lowering.passes.pad_channels import pad_channels
+from ..lowering.passes.place import place
+from ..lowering.passes.split_phases import split_phases
+from ..lowering.passes.split_tails import split_tails
+
+PICTURE = Path(__file__).resolve().parent.parent / "docs" / "lowering.svg"
+PASSES: tuple[Callable[..., Any], ...] = (
+    split_tails,
+    load_input,
+    pad_channels,
+    pack_rows,
+    split_phases,
+    load_taps,
+    pack_images,
+    place,
+    group_input,
+    add_margins,
+    choose_forms,
+    pack_taps,
+)
+# Passes that run, or do something, because of a field of `Decisions`.
+DECIDED = {
+    "pad_channels": "pads_channels",
+    "pack_rows": "packs_rows",
+    "split_phases": "splits_phases",
+    "pack_images": "packed",
+    "place": "in_hbm, regions",
+    "choose_forms": "forms",
+    "pack_taps": "copied",
+}
+WIDTH, LEFT, ROW, STEP = 1000, 20, 30, 36  # pixels
+BOX, SIDE = 660, 700  # the width of the boxes, and where those beside them begin
+STYLE = """
+.page { fill: #ffffff; stroke: #d0d7de } .text { fill: #1f2328 } .faint { fill: #57606a }
+.pass { fill: #dafbe1; stroke: #4ac26b } .data { fill: #ddf4ff; stroke: #54aeff }
+.choice { fill: #fff8c5; stroke: #d4a72c }
+.arrow { stroke: #57606a; fill: none } .tip { fill: #57606a } .name { font-weight: 600 }
+@media (prefers-color-scheme: dark) {
+.page { fill: #0d1117; stroke: #30363d } .text { fill: #e6edf3 } .faint { fill: #9198a1 }
+.pass { fill: #12261e; stroke: #2ea043 } .data { fill: #0c2d4a; stroke: #388bfd }
+.choice { fill: #2b2111; stroke: #9e6a03 }
+.arrow { stroke: #9198a1 } .tip { fill: #9198a1 } }
+"""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A line of the picture: a name and words on it. `kind` is its class in STYLE, `decision` what settles it."""
+
+    name: str
+    words: str
+    kind: str
+    decision: str = ""
+
+
+def clause_of(described: str) -> str:
+    """Return the first clause of a docstring."""
+    return re.split(r"[:,.](?:\s|$)", " ".join(described.split()), maxsplit=1)[0]
+
+
+def words_of(run: Callable[..., Any]) -> str:
+    """Return what a pass does: by its module, or by itself where the module is named after another."""
+    module = inspect.getmodule(run)
+    is_own = module is not None and module.__name__.endswith(f".{run.__name__}")
+    return clause_of(inspect.getdoc(module if is_own else run) or "")
+
+
+def boxes() -> Iterator[Box]:
+    """Yield the lines of the picture from top to bottom."""
+    yield Box("layers", "a network as data (models/layers/)", "data")
+    yield Box("rules", "one operation or a few for each layer (lowering/rules/)", "pass")
+    yield Box("graph", "operations, what each reads, where its value is (lowering/graph.py)", "data")
+    for run in PASSES:
+        yield Box(run.__name__, words_of(run), "pass", DECIDED.get(run.__name__, ""))
+    yield Box("lay_out", "Give weights and biases their places in two arrays (lowering/weights.py)", "pass")
+    yield Box("emit", "Put operations into stages and bands of rows (lowering/emit.py)", "pass", "stages, staying")
+    yield Box("program", "hashable operations (kernels/program.py)", "data")
+    yield Box("run_network", "one kernel, a body for each operation (kernels/operations/)", "pass")
+
+
+def draw() -> str:
+    """Return the picture as SVG, which follows a light or a dark page."""
+    lines = list(boxes())
+    height = 2 * LEFT + STEP * len(lines)
+    first, last = (next(n for n, box in enumerate(lines) if box.name == name) for name in ("split_tails", "emit"))
+    drawn = [part for number, box in enumerate(lines) for part in _box(box, LEFT + STEP * number)]
+    top = LEFT + STEP * first
+    drawn += _choice(top, STEP * (last - first) + ROW)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="12">\n<style>{STYLE}</style>\n'
+        f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>\n'
+        + "\n".join(drawn)
+        + "\n</svg>\n"
+    )
+
+
+def _box(box: Box, y: int) -> Iterator[str]:
+    yield f'<rect class="{box.kind}" x="{LEFT}" y="{y}" width="{BOX}" height="{ROW}" rx="5"/>'
+    yield _text("text name", LEFT + 10, y + 19, box.name)
+    yield _text("text", LEFT + 120, y + 19, box.words)
+    if y > LEFT:
+        yield f'<path class="arrow" d="M{LEFT + 50} {y - STEP + ROW}V{y}"/>'
+    if box.decision:
+        middle = y + ROW // 2
+        yield f'<path class="arrow" d="M{SIDE} {middle}H{LEFT + BOX}"/>'
+        yield f'<path class="tip" d="M{LEFT + BOX} {middle}l7 -4v8z"/>'
+        yield _text("faint", SIDE + 8, middle + 4, box.decision)
+
+
+def _choice(y: int, height: int) -> Iterator[str]:
+    """Yield the box of the decisions, beside the passes that they are for."""
+    left, width = SIDE + 115, WIDTH - SIDE - 115 - LEFT
+    said = "candidates that fit/are priced by the/simulator's clock/for the target; the/best are walked,"
+    words = ["decisions", *f"{said}/the quickest is/kept on disk".split("/")]
+    yield f'<rect class="choice" x="{left}" y="{y}" width="{width}" height="{height}" rx="5"/>'
+    start = y + height // 2 - 8 * len(words)
+    for number, text in enumerate(words):
+        yield _text("text" if number else "text name", left + 10, start + 18 * number, text)
+
+
+def _text(kind: str, x: int, y: int, text: str) -> str:
+    return f'<text class="{kind}" x="{x}" y="{y}">{html.escape(text, quote=False)}</text>'
+
+
+def main() -> int:
+    """Draw the picture; the exit status."""
+    PICTURE.write_text(draw(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
