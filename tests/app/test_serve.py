@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from serving import RunningServer, running_server
 from small_inputs import draw_picture
+from traps import set_traps, sprung
 
 pytest.importorskip("fastapi")
 QUICK = ("--max-batch", 1, "--decoders", 1)
@@ -186,3 +187,12 @@ def test_nothing_is_imported_from_the_current_folder(picture_model: Path, tmp_pa
         process.terminate()
         process.wait(30)
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_server_runs_nothing_that_is_in_the_current_folder(pictures, picture_model) -> None:
+    set_traps(pictures)
+    with running_server("--model", picture_model, "--workers", 2, "--decoders", 2, cwd=pictures) as server:
+        for path in sorted(pictures.glob("*.png")):
+            assert server.ask("/classify", path.read_bytes()).status == 200
+        assert len(server.children()) == 4  # the decoders are processes too
+    assert sprung(pictures) == []

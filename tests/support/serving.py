@@ -63,14 +63,21 @@ class RunningServer:
 
 
 @contextmanager
-def running_server(*arguments: object, ready: bool = True, **environment: str) -> Iterator[RunningServer]:
-    """`trninfer serve` with these arguments, on the simulator; it is ended with the block where it still runs."""
+def running_server(
+    *arguments: object, ready: bool = True, cwd: Path | None = None, **environment: str
+) -> Iterator[RunningServer]:
+    """`trninfer serve` with these arguments, on the simulator; it is ended with the block where it still runs.
+
+    With `cwd` it runs as the console script does, whose path has not the current folder.
+    """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.jsonl"
         words = ["serve", "--port", "0", "--backend", "sim", "--log-format", "json", *map(str, arguments)]
+        script = "import sys; del sys.path[0]; from trninfer.app.main import main; main()"
         with log.open("wb") as stream:
             process = subprocess.Popen(
-                [sys.executable, "-m", "trninfer", *words],
+                [sys.executable, *(("-m", "trninfer") if cwd is None else ("-c", script)), *words],
+                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stderr=stream,
                 env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
