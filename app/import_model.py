@@ -69,6 +69,7 @@ def import_model(
 ) -> None:
     """Import one network."""
     from ..inference.picture_check import check_pictures
+    from ..models.errors import ModelError
     from ..models.files import Model, save_model
     from ..models.importing import import_network
     from ..runtime.network_check import check_network
@@ -89,7 +90,10 @@ def import_model(
     if imported.assumed:
         metadata["assumed"] = json.dumps(imported.assumed)
     made = Model(imported.network, imported.tensors, metadata)
-    trial = None if options.unchecked else check_network(made)
+    try:
+        trial = None if options.unchecked else check_network(made)
+    except ModelError as error:
+        raise UsageError(f"{model}: {error}; --unchecked imports it all the same") from None
     if trial is not None and not trial.passed:
         complain(f"{model}: the imported network is computed wrongly; nothing was written ({_tried(trial)})")
         raise typer.Exit(CHECK_FAILED)

@@ -21,6 +21,7 @@ from ..kernels.program import (
 )
 from ..kernels.tiling.packing import tile_sizes
 from ..models.checks import Shape
+from ..models.errors import TrninferError
 from ..simulator.chip import PARTITIONS
 from .arrangement import AS_GIVEN, Arrangement
 from .lazy import LazyArray
@@ -29,7 +30,7 @@ from .lazy import LazyArray
 _CUT_ANEW = (Convolution, Rearrange, RowGroupsPool, Scores, TapsLoad)
 
 
-class DoesNotFit(ValueError):  # noqa: N818 (a finding, after which the network runs layer by layer)
+class DoesNotFit(TrninferError, ValueError):  # noqa: N818 (a finding, after which the network runs layer by layer)
     """Why a network is not one launch; the message is a clause for the user."""
 
 

@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..kernels.convolution.forms import Form
-from ..lowering.graph import Graph
+from ..lowering.graph import DoesNotFit, Graph
 from ..lowering.launch_plan import LaunchPlanner
 from ..lowering.layer_graph import computes_nothing, lower_layer
+from ..lowering.pipeline import LaunchPlan
 from ..lowering.planning import Planning
 from ..lowering.show import ShownLaunch
 from ..models.checks import INPUT, Shape
@@ -26,7 +27,7 @@ from ..models.files import Model
 from ..models.layers import Combine, Conv2d, Dense, Layer, Softmax
 from ..models.layout import pack_conv2d
 from ..simulator.chip import PARTITIONS
-from .backend import ArraySpec, Backend, LaunchResult
+from .backend import ArraySpec, Backend, KernelError, LaunchResult
 from .timing import BATCH, Row, with_batch
 
 
@@ -80,7 +81,7 @@ class ProgramStep:
     def launch(self, backend: Backend, data: list[Any]) -> LaunchResult:
         """Run it on data of `input_shapes`."""
         batch = len(data[0])
-        plan = self.planner.plan(batch)
+        plan = self._plan(batch)
         x, *more = (plan.arrange_input(number, value, self.dtype) for number, value in enumerate(data))
         weights, constants = self._operands(batch)
         result = backend.launch(_kernel("run_network"), x, weights, constants, *more, program=plan.program)
@@ -91,7 +92,7 @@ class ProgramStep:
 
     def time(self, backend: Backend, batch: int, dtype: np.dtype[Any]) -> LaunchResult:
         """Time it from shapes alone."""
-        plan = self.planner.plan(batch)
+        plan = self._plan(batch)
         x, *more = (ArraySpec((plan.images, *image), dtype) for image in plan.graph.inputs)
         weights = ArraySpec((max(1, plan.layout.numbers),), dtype)
         constants = ArraySpec((PARTITIONS, max(1, plan.layout.columns)), np.dtype(np.float32))
@@ -101,8 +102,16 @@ class ProgramStep:
         """Return it with its graph after each pass."""
         return replace(self.planner.show(batch), name=self.name)
 
+    def _plan(self, batch: int) -> LaunchPlan:
+        """Return the launch of a batch; KernelError for a layer that no memory of the target holds."""
+        try:
+            return self.planner.plan(batch)
+        except DoesNotFit as why:
+            advice = "; dtypes of 16 bits need about half" if self.dtype.itemsize > 2 else ""
+            raise KernelError(f"in {self.dtype.name}, {why}{advice}") from None
+
     def _operands(self, batch: int) -> tuple[np.ndarray, np.ndarray]:
-        layout = self.planner.plan(batch).layout
+        layout = self._plan(batch).layout
         key = layout.arrangement
         if key not in self._weights:
             self._weights[key] = layout.weights(self.dtype), layout.constants()

@@ -81,7 +81,8 @@ def _plan(model: Model, dtype: str, batch: int) -> None:
     try:
         Session(model, _simulator(), dtype, batch).time(batch)
     except (KernelError, ValueError) as error:
-        raise ModelError(f"{where}: {' '.join(str(error).split())}") from None
+        told = " ".join(str(error).split()).removeprefix(f"in {dtype}, ")
+        raise ModelError(f"{where}: {told}") from None
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError) as error:
         told = " ".join(f"{type(error).__name__}: {error}".split())
         raise ModelError(f"{where} ({told}), which is a fault of trninfer: please report it") from None

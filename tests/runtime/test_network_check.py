@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Model, Network, Output, Softmax
+from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Model, Network, Output, Pool, Softmax
 from trninfer.models.errors import ModelError
 from trninfer.models.golden import run_network
 from trninfer.models.outputs import NamedOutput
 from trninfer.runtime import launches, network_check
+from trninfer.runtime.choose import choose_backend
 from trninfer.runtime.network_check import before_softmax, check_network
 
 
@@ -62,6 +63,22 @@ def test_what_cannot_be_planned_is_refused_in_one_line(monkeypatch: pytest.Monke
         monkeypatch.setattr(network_check.Session, "time", fail)
         with pytest.raises(ModelError, match=says) as told:
             check_network(classifier())
+        assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("kind, side", [("average", 320), ("max", 398)])
+def test_windows_that_no_memory_holds_are_refused_in_one_line(kind: str, side: int) -> None:
+    """The same line from `classify`, whose session runs what was imported unchecked."""
+    pools = (Pool("pool", kind, (side, side), (side, side)), Flatten("flat"))
+    network = Network("n", ImageInput(1, side, side, "none", (0.0,), (1.0,)), pools, (), Output("values"))
+    model = Model(network, {}, {})
+    says = r"layer 'pool' \(\w+_pool\) needs \d+ KiB of an SBUF partition; \d+ are available; dtypes of 16 bits"
+    with pytest.raises(ModelError, match=f"it cannot run in float32 in batches of 1: {says}"):
+        check_network(model)
+    session = network_check.Session(model, choose_backend("sim", "trn2"), "float32", 1)
+    for run in (lambda: session.time(1), lambda: session.run(np.zeros((1, 1, side, side), np.float32))):
+        with pytest.raises(network_check.KernelError, match=f"in float32, {says}") as told:
+            run()
         assert "\n" not in str(told.value)
 
 
