@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -109,12 +110,16 @@ class Graph:
 
     def readers(self, number: int) -> list[tuple[int, int]]:
         """Return (node, operand) of each operand that a node, or the input, is among the parts of."""
-        return [
-            (n, operand)
-            for n, node in enumerate(self.nodes)
-            for operand, parts in enumerate(node.sources)
-            if number in parts
-        ]
+        return self._readers.get(number, [])
+
+    @cached_property
+    def _readers(self) -> dict[int, list[tuple[int, int]]]:
+        found: dict[int, list[tuple[int, int]]] = {}
+        for n, node in enumerate(self.nodes):
+            for operand, parts in enumerate(node.sources):
+                for part in dict.fromkeys(parts):
+                    found.setdefault(part, []).append((n, operand))
+        return found
 
     def last_readers(self) -> dict[int, int]:
         """Return the last node that reads each node that is read."""

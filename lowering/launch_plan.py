@@ -120,6 +120,8 @@ class LaunchPlanner:
             room = self._pipeline.room * eighths // 8
             search = Search(self._pipeline, self._clock, pictures)
             for draft in self._drafts(pictures, room):
+                if search.is_over:
+                    break
                 for decisions in self._schedules(draft, pictures, room):
                     search.try_out(decisions)
                     search.try_out(replace(decisions, forms=()))
@@ -168,6 +170,7 @@ class LaunchPlanner:
         if staging.images == 1:
             return [whole]
         found = [whole] if whole.stages[0].at_once == staging.images else [*staging.split(decisions), whole]
+        found.sort(key=staging.loaded)
         computing = (node.operation for node in graph.nodes if not isinstance(node.operation, (TapsLoad, Load)))
         first = next(computing, graph.nodes[-1].operation)
         columns = staging.images * first.rows * first.columns * getattr(first, "pool_size", 1) ** 2

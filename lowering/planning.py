@@ -11,6 +11,7 @@ from .launch_plan import LaunchPlanner
 from .plan_cache import PlanCache, plan_folder
 from .price import Clock
 
+FREE = 12  # percent of a partition of SBUF left to the compiler, whose allocator does not spill (docs/chip.md)
 IDENTITY_BYTES = 256  # of a partition of SBUF, which kernels leave to the compiler (kernels/tiling/tiles.py)
 
 
@@ -34,7 +35,7 @@ class Planning:
     @property
     def room(self) -> int:
         """Bytes of a partition of SBUF that a launch may use."""
-        return find_target(self.target).usable_sbuf_bytes - IDENTITY_BYTES
+        return find_target(self.target).usable_sbuf_bytes * (100 - FREE) // 100 - IDENTITY_BYTES
 
     def planner(self, graph: Graph) -> LaunchPlanner:
         """Return the planner of a launch."""

@@ -33,10 +33,14 @@ class Search:
         self._tried: set[Decisions] = set()
         self._left = WALKED_INSTRUCTIONS
 
+    @property
+    def is_over(self) -> bool:
+        """True if the budget is used up."""
+        return self._left < 0 and self.best is not None and len(self._tried) >= FEWEST_WALKED
+
     def try_out(self, decisions: Decisions) -> bool:
         """Walk a candidate, unless the budget is used up; true if it is the quickest so far."""
-        is_enough = self._left < 0 and self.best is not None and len(self._tried) >= FEWEST_WALKED
-        if decisions in self._tried or is_enough:
+        if decisions in self._tried or self.is_over:
             return False
         self._tried.add(decisions)
         try:

@@ -54,6 +54,15 @@ class Staging:
                 if sorted(stages) == stages and stages[-1] > stages[0] and self.fits(tried):
                     yield tried
 
+    def loaded(self, decisions: Decisions) -> int:
+        """Return the bytes of weights that each partition is loaded with, over all passes."""
+        sizes = [self._draft.layout.elements_of(n)[0] for n in range(self.nodes)]
+        starts = [0, *(stage.end for stage in decisions.stages)]
+        return self._draft.graph.itemsize * sum(
+            ceil_div(self.images, stage.at_once) * sum(sizes[start : stage.end])
+            for start, stage in zip(starts, decisions.stages)
+        )
+
     def _filled(self, decisions: Decisions, cut: tuple[int, ...]) -> Decisions:
         """Return decisions with stages that end at `cut`, each with as many images at a time as fit, the last first."""
         ends = (*cut, self.nodes)
