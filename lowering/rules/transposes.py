@@ -86,7 +86,8 @@ def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray
     node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
     alone = node is not None and node.name == source and builder.is_read_once(source)
     names = [f"{layer.name}.{number}" for number in range(len(phases))]
-    if alone and node is not None and _is_plain(node.operation) and place.are_plain and builder.is_last(source):
+    is_split = node is not None and all(_can_split(node.operation, channels) for channels in phases)
+    if alone and node is not None and is_split and place.are_plain and builder.is_last(source):
         builder.nodes.pop()
         for name, channels in zip(names, phases):
             assert node.filters is not None
@@ -106,8 +107,15 @@ def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray
     builder.add(Interleave, layer.name, tuple(names), after, kind=layer.kind, shown=(shape, after), step=step)
 
 
-def _is_plain(operation: object) -> bool:
-    return isinstance(operation, Convolution) and operation.groups == operation.pool_size == len(operation.sources) == 1
+def _can_split(operation: object, channels: np.ndarray) -> bool:
+    """True if an operation is a convolution some of whose outputs another one can compute, as many of each group."""
+    if not isinstance(operation, Convolution) or operation.pool_size > 1 or len(operation.sources) > 1:
+        return False
+    groups = operation.groups
+    if len(channels) % groups:
+        return False
+    own = channels // (operation.channels // groups)
+    return bool((own == np.repeat(np.arange(groups), len(channels) // groups)).all())
 
 
 def _some(filters: LazyArray, channels: np.ndarray) -> LazyArray:

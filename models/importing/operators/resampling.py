@@ -1,8 +1,8 @@
 """Images enlarged and shrunk: products along one axis at a time.
 
 Each axis is multiplied by a matrix, whose rows say which entries an entry of the result is made of: ones and zeros
-where pixels are repeated or spread out, shares where they are interpolated. A transposed convolution spreads its input
-out and convolves.
+where pixels are repeated or spread out, shares where they are interpolated. A transposed convolution is one of
+stride 1 whose channels become pixels.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def _resize(importer: Importer, node: Node) -> None:
     if integer(node, "antialias", 0) or text(node, "keep_aspect_ratio_policy", "stretch") != "stretch":
         raise ModelError("its antialias or keep_aspect_ratio_policy is not supported")
     extents = (importer.batch, *view.shape) if view.batched else view.shape
+    matrices: dict[int, np.ndarray] = {}
     for axis, (extent, (size, scale)) in enumerate(zip(extents, _sizes(importer, node, extents))):
         if (size, scale) == (extent, 1):
             continue
@@ -48,9 +49,35 @@ def _resize(importer: Importer, node: Node) -> None:
             raise ModelError("changes the size of the batch")
         if not 1 <= size <= MAX_SELECTED or extent > MAX_SELECTED:
             raise ModelError(f"makes {size} of {extent} pixels; 1 to {MAX_SELECTED} are allowed")
-        matrix = _interpolation(node, importer.opset < 11, way, extent, size, scale)
-        view = mix_entries(importer, view, axis - view.batched, matrix)
+        matrices[axis - view.batched] = _interpolation(node, importer.opset < 11, way, extent, size, scale)
+    if len(view.axes) == 3 and matrices and set(matrices) <= {1, 2} and all(map(_repeats, matrices.values())):
+        down, across = (len(matrices[axis]) // view.shape[axis] if axis in matrices else 1 for axis in (1, 2))
+        view = _repeated(importer, importer.image(node), (down, across))
+    else:
+        for axis, matrix in matrices.items():
+            view = mix_entries(importer, view, axis, matrix)
     importer.give(node, view)
+
+
+def _repeats(matrix: np.ndarray) -> bool:
+    """True if a matrix repeats each entry as often as any other, side by side."""
+    size, extent = matrix.shape
+    return size % extent == 0 and np.array_equal(matrix, np.repeat(np.eye(extent), size // extent, axis=0))
+
+
+def _repeated(importer: Importer, view: View, times: tuple[int, int]) -> View:
+    """Repeat rows and columns: each channel becomes several, which become pixels."""
+    channels, phases = view.shape[0], times[0] * times[1]
+    ones = np.ones((channels * phases, 1, 1, 1), np.float32)
+    made = add_convolution(importer, importer.planes(view), ones, None, groups=channels)
+    return _as_pixels(importer, made, times)
+
+
+def _as_pixels(importer: Importer, view: View, times: tuple[int, int]) -> View:
+    """Return channels (channel, row, column) as so many rows and columns."""
+    channels, high, wide = view.shape[0] // (times[0] * times[1]), *view.shape[1:]
+    apart = reshaped(importer, view, (channels, *times, high, wide), True).permuted((0, 3, 1, 4, 2))
+    return apart.reshaped((channels, high * times[0], wide * times[1]), True)
 
 
 def _sizes(importer: Importer, node: Node, extents: tuple[int, ...]) -> list[tuple[int, float]]:
@@ -133,6 +160,9 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
         _with_pads(node, weight.shape[2:], view.shape[1:]), weight.shape[2:], view.shape[1:]
     )
     more = integers(node, "output_padding", rank - 1, (0,) * (rank - 1))
+    if max(strides) > 1 and max(dilations) == 1:
+        importer.give(node, _by_phases(importer, view, (weight, bias), strides, (pads, more), groups))
+        return
     for axis, stride in zip(range(1, rank), strides[-(rank - 1) :]):
         view = _spread_out(importer, view, axis, stride)
     filters = weight if rank == 3 else weight[:, :, None]
@@ -151,6 +181,43 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     turned = split.reshape(-1, split.shape[2], *filters.shape[2:])[:, :, ::-1, ::-1]
     made = add_convolution(importer, source, turned, bias, around, dilation=dilations, groups=groups)
     importer.give(node, without_height(made, rank))
+
+
+def _by_phases(
+    importer: Importer,
+    view: View,
+    tensors: tuple[np.ndarray, np.ndarray | None],
+    strides: tuple[int, int],
+    sides: tuple[tuple[int, int, int, int], tuple[int, ...]],
+    groups: int,
+) -> View:
+    """Add a transposed convolution as one of stride 1 that computes each phase of rows and columns as channels.
+
+    Row q * stride + p of the output is the sum over t of row q - t of the input times row p + t * stride of the
+    filters. `sides`: the pads, and the rows and columns that are added at the end.
+    """
+    (weight, bias), (pads, more) = tensors, sides
+    rank = len(view.axes)
+    filters = weight if rank == 3 else weight[:, :, None]
+    more = more if rank == 3 else (0, *more)
+    steps = [-(-size // stride) for size, stride in zip(filters.shape[2:], strides)]
+    whole = [step * stride - size for size, stride, step in zip(filters.shape[2:], strides, steps)]
+    filled = np.pad(filters, ((0, 0), (0, 0), (0, whole[0]), (0, whole[1])))
+    # [in, out / groups, t, row, u, column] becomes [out, row, column, in / groups, t from the last, u from the last]
+    split = filled.reshape(groups, -1, filled.shape[1], steps[0], strides[0], steps[1], strides[1])
+    turned = split.transpose(0, 2, 4, 6, 1, 3, 5)[..., ::-1, ::-1]
+    outputs, phases = groups * filled.shape[1], strides[0] * strides[1]
+    turned = turned.reshape(outputs * phases, -1, *steps)
+    beyond = [extra - pad - blank for extra, pad, blank in zip(more, pads[2:], whole)]  # of which the bias is all
+    ends = [step - 1 + (least > 0) for step, least in zip(steps, beyond)]
+    biases = None if bias is None else np.repeat(bias.reshape(-1), phases)
+    around = (steps[0] - 1, steps[1] - 1, ends[0], ends[1])
+    made = add_convolution(importer, importer.planes(view), turned, biases, around, groups=groups)
+    image = _as_pixels(importer, made, strides)
+    cut = (-pads[0], -pads[1], *(least - stride * (least > 0) for least, stride in zip(beyond, strides)))
+    if any(cut):
+        image = importer.add(Pad(importer.name("pad"), cut, inputs=(importer.planes(image),)))
+    return without_height(image, rank)
 
 
 def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
