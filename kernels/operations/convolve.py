@@ -17,7 +17,7 @@ from ..convolution.resident import plan_resident
 from ..convolution.sums import convolve_tile
 from ..program import Convolution, Place, RowGroups
 from ..tiling.packing import ceil_div, tile_sizes
-from ..tiling.tiles import PARTITIONS, itemsize
+from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile
 from ..tiling.warm_up import warm_bank
 from .launch import stream_of
 from .load import load
@@ -110,7 +110,7 @@ def convolve(launch, number, operation: Convolution, operands):
             else:
                 hbm = _window(room.hbm[:, lanes].permute((1, 0, 2, 3)), images, target, filled, operation.pool_size)
                 rows = hbm.shape[2]
-                result = nl.ndarray(hbm.shape, dtype=launch.dtype, buffer=nl.sbuf, name=launch.label(operation))
+                result = sbuf_tile(hbm.shape, launch.dtype, name=launch.label(operation))
             added = None
             if len(operands) > 1:
                 added = _window(operands[1].inside(part)[0 : out_tile.size], images, own, filled, 1)
