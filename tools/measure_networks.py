@@ -1,10 +1,10 @@
 """Measure the standard architectures, and write the table in docs/networks.md.
 
-`python -m trninfer.tools.measure_networks [NAME...] [--exporter script|dynamo|both]` builds each network as torchvision
-defines it, with random weights and batch statistics, exports it by PyTorch's exporters, imports it, and runs one random
-picture beside ONNX Runtime in float32, bfloat16 and float16. It needs torch, torchvision, onnx, onnxscript and
-onnxruntime, and for VGG 4 GB of memory. All networks take some ten minutes on two cores; only the rows of those named
-are replaced.
+`python -m trninfer.tools.measure_networks [NAME...] [--exporter script|dynamo|both]` builds each network as
+torchvision defines it, with random weights and batch statistics, exports it by PyTorch's exporters, imports it, and
+runs random pictures beside ONNX Runtime: in float32 in batches of 1, 3 and 16, in bfloat16 of 1 and 16, in float16 of
+1. It needs torch, torchvision, onnx, onnxscript and onnxruntime, and for VGG 4 GB of memory. All networks take some
+half an hour on two cores; only the rows of those named are replaced.
 
 Predicted times are those of the default launches on trn2. Wall times are of this machine and of one thread: the import,
 and the simulator computing the answer.
@@ -33,7 +33,7 @@ from ..runtime.simulated import open_simulated_backend
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "networks.md"
 TARGET = "trn2"
 EXPORTERS = ("script", "dynamo")
-DTYPES = ("float32", "bfloat16", "float16")  # run for each
+BATCHES = {"float32": (1, 3, 16), "bfloat16": (1, 16), "float16": (1,)}  # that are run in each dtype
 _BLOCK = re.compile(r"(<!-- measured: networks -->\n).*?(<!-- end of networks -->)", re.S)
 
 NETWORKS = (
@@ -64,6 +64,7 @@ HEADINGS = (
     "parameters",
     "difference: float32, bfloat16, float16",
     "predicted: float32, bfloat16",
+    "a picture of 16: bfloat16",
     "launches: float32, bfloat16",
     "import",
     "answer",
@@ -72,14 +73,17 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Row:
-    """A network by one exporter: differences of probabilities, predicted times and launches a dtype each; seconds are
-    wall time."""
+    """A network by one exporter: differences of probabilities, predicted times and launches a dtype each.
+
+    `batched_us` is a picture's share of a batch of 16 in bfloat16; seconds are wall time.
+    """
 
     name: str
     exporter: str
     parameters: int
     differences: tuple[float, ...]
     predicted_us: tuple[float, ...]
+    batched_us: float
     launches: tuple[int, ...]
     import_seconds: float
     answer_seconds: float
@@ -92,6 +96,7 @@ class Row:
             f"{self.parameters / 1e6:.2f} M",
             ", ".join(f"{value:.1e}" for value in self.differences),
             ", ".join(f"{value / 1000:.2f}" for value in self.predicted_us[:2]) + " ms",
+            f"{self.batched_us:.0f} us",
             ", ".join(map(str, self.launches[:2])),
             f"{self.import_seconds:.1f} s",
             f"{self.answer_seconds:.1f} s",
@@ -128,24 +133,32 @@ def measure(name: str, exporter: str) -> Row:
         import_seconds = time.perf_counter() - started
         if imported.comparison.skipped or not imported.comparison.passed:
             raise SystemExit(f"{name} by {exporter}: {imported.comparison}")
-        x = np.random.default_rng(3).standard_normal((1, *imported.network.input.shape), np.float32)
-        expected = onnx_runtime_probabilities(path, x)
+        x = np.random.default_rng(3).standard_normal((16, *imported.network.input.shape), np.float32)
+        expected = np.concatenate([onnx_runtime_probabilities(path, x[n : n + 1]) for n in range(len(x))])
     model = Model(imported.network, imported.tensors, {})
     differences, predicted, seconds, launches = [], [], [], []
-    for dtype in DTYPES:
-        session = Session(model, backend, dtype, 1)
-        started = time.perf_counter()
-        result = session.run(x)
-        seconds.append(time.perf_counter() - started)
-        differences.append(float(np.abs(result.probabilities - expected).max()))
-        predicted.append(result.total_us)
-        launches.append(_launches(session))
+    for dtype, batches in BATCHES.items():
+        largest = 0.0
+        for batch in batches:
+            session = Session(model, backend, dtype, batch)
+            started = time.perf_counter()
+            result = session.run(x[:batch])
+            took = time.perf_counter() - started
+            largest = max(largest, float(np.abs(result.probabilities - expected[:batch]).max()))
+            if batch == 1:
+                seconds.append(took)
+                predicted.append(result.total_us)
+                launches.append(_launches(session))
+            elif dtype == "bfloat16":
+                batched_us = result.total_us / batch
+        differences.append(largest)
     return Row(
         name,
         exporter,
         parameters_of(imported),
         tuple(differences),
         tuple(predicted),
+        batched_us,
         tuple(launches),
         import_seconds,
         seconds[0],

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import nki.isa as nisa
 import nki.language as nl
 
 from ..convolution.forms import matrices
@@ -17,7 +16,7 @@ from ..convolution.plan import rows_of_taps
 from ..convolution.weights import WeightStream
 from ..program import LAUNCH_INPUT, Convolution, Memory, Program, Scores
 from ..tiling.packing import round_up
-from ..tiling.tiles import load_early
+from ..tiling.tiles import copy_by_hardware, load_early
 from .value import Value, join, make_room, value_in_hbm
 from .weight_loads import WeightLoad, tiles_read, weight_loads
 
@@ -50,7 +49,7 @@ class LoadedWeights:
             if early:
                 load_early(run, source)
             else:
-                nisa.dma_copy(dst=run, src=source)
+                copy_by_hardware(dst=run, src=source)
             for unit in load.units:
                 elements = run[:, unit.first : unit.first + unit.elements]
                 shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))

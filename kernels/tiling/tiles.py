@@ -90,6 +90,15 @@ def load_rows(dst, src):
         nisa.dma_copy(dst=dst[0 : rows - even, whole, :], src=src[even:rows, :])
 
 
+def copy_by_hardware(dst, src):
+    """Copy by a DMA whose descriptors the hardware makes, where it can: the compiler may give them to GpSimd, behind
+    whose other work they wait (nki-dge)."""
+    if nisa.get_nc_version() == nisa.nc_version.gen2:
+        nisa.dma_copy(dst=dst, src=src)
+    else:
+        nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge)
+
+
 def load_early(dst, src):
     """A load that waits for nothing, beside others: from NeuronCore-v3 on the Scalar Engine triggers it, which has a
     descriptor generator of its own (trainium2_arch)."""

@@ -26,6 +26,7 @@ def test_every_architecture_has_a_row_within_the_bounds(name: str, exporter: str
     assert len(launches) == 2 and min(launches) >= 1
     predicted = [float(value) for value in row["predicted: float32, bfloat16"].removesuffix(" ms").split(", ")]
     assert len(predicted) == 2 and predicted[0] > predicted[1] > 0
+    assert 0 < float(row["a picture of 16: bfloat16"].removesuffix(" us")) <= 1000 * predicted[1] + 5
     assert all(float(row[column].removesuffix(" s")) > 0 for column in ("import", "answer"))
 
 
@@ -36,7 +37,7 @@ def test_the_tool_measures_those_and_no_others() -> None:
 
 def test_rows_are_written_as_they_are_read() -> None:
     row = measure_networks.Row(
-        "alexnet", "script", 61_100_000, (1.5e-10, 1.2e-7, 1.7e-8), (1270.0, 700.0), (18, 1), 8.2, 0.9
+        "alexnet", "script", 61_100_000, (1.5e-10, 1.2e-7, 1.7e-8), (1270.0, 700.0), 150.0, (18, 1), 8.2, 0.9
     )
     page = "before\n<!-- measured: networks -->\nold\n<!-- end of networks -->\nafter\n"
     filled = measure_networks.filled(page, [row.cells()])
