@@ -6,7 +6,7 @@ time, then along the rows: a window of k x k takes 2k - 2 passes over ever fewer
 first passes run over neighbours, where 16-bit maxima go at twice the pace. Means are sums in float32; the Scalar Engine
 multiplies them by one over the window's size on the way to the output's dtype.
 
-`max_pool_tile` and `average_pool_tile` are the kernels without loads and stores, for tiles that lie in SBUF.
+`max_pool_tile` and `average_pool_tile` pool tiles in SBUF; `average_pool` is a kernel of its own.
 """
 
 import nki
@@ -120,20 +120,19 @@ def _store_means(dst, sums, rows, columns, row_tile, column_tile, count_include_
     nisa.activation(dst=dst, op=nl.copy, data=sums, scale=1.0 / pixels)
 
 
-def _pool_block(planes, block, rows, columns, taps, op, fill, dtype):
-    """Windows of a block folded, from planes [partitions, planes of each, H, W] in HBM: the same axes, of `dtype`."""
+def _sum_block(planes, block, rows, columns, taps):
+    """Sums of a block of windows, from planes [partitions, planes of each, H, W] in HBM: the same axes, float32."""
     across = input_span(columns, block.columns, whole(columns.size))
     down = None
     for piece in taps:
-        data = load_padded(planes, input_span(rows, block.rows, piece), across, fill)
-        part = fold_rows(data, op, rows, block.rows.size, piece.size, dtype)
-        if down is None:
-            down = part
-        else:
-            joined = nl.ndarray(part.shape, dtype=dtype, buffer=nl.sbuf)
-            nisa.tensor_tensor(dst=joined, data1=down, data2=part, op=nl.maximum if op == "maximum" else nl.add)
-            down = joined
-    return fold_columns(down, op, columns, block.columns.size, dtype)
+        data = load_padded(planes, input_span(rows, block.rows, piece), across, 0.0)
+        part = fold_rows(data, "add", rows, block.rows.size, piece.size, nl.float32)
+        if down is not None:
+            joined = nl.ndarray(part.shape, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_tensor(dst=joined, data1=down, data2=part, op=nl.add)
+            part = joined
+        down = part
+    return fold_columns(down, "add", columns, block.columns.size, nl.float32)
 
 
 def _check(x):
@@ -154,74 +153,44 @@ def _sweeps(x, window, stride, padding, dilation, ceil_mode):
 
 
 @nki.jit
-def max_pool(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False):
-    """Maxima over windows.
+def average_pool(
+    x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False, count_include_pad=False
+):
+    """Means over windows; a window as large as the image makes it a global pool.
 
     Dimensions:
         B, C, H, W: images, channels, height, width; H' and W' are what the windows leave of H and W.
     Args:
         x: [B, C, H, W] in HBM; float32, bfloat16 or float16.
         window, stride, dilation: (rows, columns), each at least 1.
-        padding: (top, left, bottom, right), smaller than the window spans; padding is never a maximum.
+        padding: (top, left, bottom, right), smaller than the window spans.
         ceil_mode: a last window may hang over the edge, if it begins in the image or the padding before it.
-    Returns:
-        [B, C, H', W'] in HBM, of the dtype of x.
-    Notes:
-        Beside padding, -inf comes out as the lowest finite number.
-    """
-    _check(x)
-    rows, columns = _sweeps(x, window, stride, padding, dilation, ceil_mode)
-    return _pool(x, rows, columns, "maximum", False)
-
-
-@nki.jit
-def average_pool(
-    x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False, count_include_pad=False
-):
-    """Means over windows; a window as large as the image makes it a global pool.
-
-    Dimensions and Args:
-        Those of `max_pool`, and
         count_include_pad: a window's mean is over its taps in the image and the padding, not in the image alone. What
             hangs over the padding never counts.
     Returns:
         [B, C, H', W'] in HBM, of the dtype of x.
     Notes:
         Sums are float32.
-    """
-    _check(x)
-    rows, columns = _sweeps(x, window, stride, padding, dilation, ceil_mode)
-    return _pool(x, rows, columns, "add", count_include_pad)
-
-
-def _pool(x, rows, columns, op, count_include_pad):
-    """Both kernels: `op` is "maximum" or, for means, "add".
-
     Pseudocode:
         for block of outputs:
             for group of planes:
-                down = windows folded along the columns' axis, loaded in pieces where a window is larger than a chunk
-                store fold of down along the rows
+                sums = windows added up along the columns' axis, loaded in pieces where a window is larger than a chunk
+                store (sums added up along the rows) / window
     """
+    _check(x)
+    rows, columns = _sweeps(x, window, stride, padding, dilation, ceil_mode)
     batch, channels, height, width = x.shape
     out = nl.ndarray((batch, channels, rows.outputs, columns.outputs), dtype=x.dtype, buffer=nl.shared_hbm)
     planes = x.reshape((batch * channels, height, width))
     results = out.reshape((batch * channels, rows.outputs, columns.outputs))
     blocks = cut_into_blocks(rows, columns)
-    fill = lowest(x.dtype) if op == "maximum" else 0.0
-    dtype = x.dtype if op == "maximum" else nl.float32
     for block in blocks.outputs:
         for group in row_groups(batch * channels, max(1, CHUNK // blocks.elements)):
             shape = (group.partitions, group.rows)
             source = planes[group.start : group.end].reshape_dim(0, shape)
-            folded = _pool_block(source, block, rows, columns, blocks.taps, op, fill, dtype)
-            result = folded
-            if op == "add":
-                result = sbuf_tile(folded.shape, x.dtype)
-                _store_means(result, folded, rows, columns, block.rows, block.columns, count_include_pad)
-            elif columns.size == 1:  # a view with steps, which a DMA would move element by element
-                result = sbuf_tile(folded.shape, x.dtype)
-                nisa.tensor_copy(dst=result, src=folded, engine=nisa.engine.vector)
+            sums = _sum_block(source, block, rows, columns, blocks.taps)
+            result = sbuf_tile(sums.shape, x.dtype)
+            _store_means(result, sums, rows, columns, block.rows, block.columns, count_include_pad)
             target = results[
                 group.start : group.end, block.rows.start : block.rows.end, block.columns.start : block.columns.end
             ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.program import Load, Operation, Rearrange, Scores
+from ..kernels.program import Load, Operation, Rearrange
 from ..models.checks import Shape
 from ..models.files import Model
 from ..models.layers import Layer
@@ -53,8 +53,3 @@ def computes_nothing(graph: Graph) -> bool:
 
 def _moves_nothing(operation: Operation) -> bool:
     return isinstance(operation, Load) or (isinstance(operation, Rearrange) and list(operation.order) == [0])
-
-
-def has_classes(graph: Graph) -> bool:
-    """True if the launch also returns where the largest of its scores are."""
-    return isinstance(graph.nodes[-1].operation, Scores)

@@ -88,11 +88,6 @@ class Launch:
         """True until the first constants are asked for."""
         return self._constants is None
 
-    @property
-    def is_first_pass(self) -> bool:
-        """True in the first pass of a stage."""
-        return self._pass == 0
-
     def begin_pass(self, first, end, number):
         """Go on to the images [first, end) of the input, pass `number` of a stage; what was kept for passes goes."""
         self._first, self._end, self._pass = first, end, number

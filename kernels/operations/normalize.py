@@ -38,7 +38,6 @@ def normalize_groups(launch, number, operation: GroupNorm, operands):
         group_matrices(norm.parts, each),
         each * operation.rows * operation.columns,
         (norm.scales, norm.shifts, norm.epsilon),
-        in_sbuf=True,
     )
     return room
 

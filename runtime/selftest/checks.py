@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.program import Scores
 from ...kernels.tiling.packing import round_up
 from ...lowering.network_plan import NetworkPlan
+from ...lowering.pipeline import LaunchPlan
 from ...lowering.planning import Planning
 from ...models.files import Model
 from ...models.golden import run_layer, run_network
@@ -173,30 +175,35 @@ def _convolutions(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Chec
 
 
 def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
+    """Every kind of layer as a program of its own, so that each body of `run_network` is checked."""
     for case in layer_checks.cases(number):
         arrays = tuple(_draw(dtype, *case.shapes))
         if case.positive:
             arrays = tuple((np.abs(array.astype(np.float32)) + 0.5).astype(dtype) for array in arrays)
-        shapes = list(case.layer.tensor_shapes().values())
-        tensors = dict(zip(case.layer.tensor_shapes(), _draw(np.dtype(np.float32), *shapes)))
-        given = tuple(tensors[name] for name in case.layer.tensor_shapes())
-        if case.kernel == "depthwise_conv2d":
-            given = (given[0].astype(dtype), given[1])
-        yield Check(
-            case.kernel,
-            size,
-            (*arrays, *given),
-            case.parameters,
-            _golden(case.layer, tensors, arrays, given),
-            case.variant,
-        )
+        shapes = case.layer.tensor_shapes()
+        drawn = _draw(np.dtype(np.float32), *shapes.values())
+        tensors = {name: tensor.astype(dtype).astype(np.float32) for name, tensor in zip(shapes, drawn)}
+        planned = case.plan(tensors, dtype)
+        x, *more = (planned.arrange_input(n, array, dtype) for n, array in enumerate(arrays))
+        operands = (x, planned.layout.weights(dtype), planned.layout.constants(), *more)
+        golden = _golden(case.layer, tensors, arrays, planned)
+        scores = (lambda golden=golden: golden()[0]) if isinstance(planned.program.operations[-1], Scores) else None
+        yield Check("run_network", size, operands, {"program": planned.program}, golden, case.name, scores)
 
 
 def _golden(
-    layer: Layer, tensors: Mapping[str, np.ndarray], arrays: tuple[np.ndarray, ...], given: tuple[np.ndarray, ...]
+    layer: Layer, tensors: Mapping[str, np.ndarray], arrays: tuple[np.ndarray, ...], planned: LaunchPlan
 ) -> Callable[[], tuple[np.ndarray, ...]]:
-    rounded = {name.partition(".")[2]: array.astype(np.float32) for name, array in zip(tensors, given)}
-    return lambda: (run_layer(layer, rounded, *_wide(*arrays)),)
+    """Return what computes the outputs of a layer's launch: its values, and the classes of its scores."""
+
+    def outputs() -> tuple[np.ndarray, ...]:
+        own = {name.partition(".")[2]: tensor for name, tensor in tensors.items()}
+        values = run_layer(layer, own, *_wide(*arrays))
+        if not isinstance(planned.program.operations[-1], Scores):
+            return (values.reshape(len(values), *planned.graph.nodes[-1].operation.shape),)
+        return values, values.argmax(axis=1).astype(np.int32)
+
+    return outputs
 
 
 def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:

@@ -1,12 +1,25 @@
-"""Layers that are one launch of a kernel each, at a small and an odd size: what `checks` makes operands for."""
+"""Layers that are a program of one launch each, at a small and an odd size: what `checks` makes operands for."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from ...lowering.decisions import Decisions
+from ...lowering.layer_graph import lower_layer
+from ...lowering.pipeline import LaunchPlan, Pipeline
+from ...lowering.schedule import StageOf
 from ...models import layers
+from ...models.checks import INPUT, Shape
+from ...models.files import Model
+from ...models.inputs import FeatureInput, ImageInput
+from ...models.network import Network
+from ...models.outputs import Output
+from ...simulator.chip import find_target
+from ..backend import DEFAULT_TARGET
 
 _NUMBERS = {"hardsigmoid": (0.2, 0.5), "leaky_relu": (0.01,), "elu": (1.0,), "selu": (1.67326, 1.0507)}
 _NUMBERS |= {"clip": (-0.5, 0.5), "power": (1.5,), "step": (0.25,), "threshold": (0.25,)}
@@ -15,14 +28,51 @@ _OF_POSITIVE = ("sqrt", "log", "reciprocal", "power")
 
 @dataclass(frozen=True)
 class LayerCase:
-    """A layer on data of these shapes, and the kernel and parameters that it launches."""
+    """A layer on data of these shapes [B, ...]; `positive`: the data is above 0."""
 
-    kernel: str
     layer: layers.Layer
-    shapes: tuple[tuple[int, ...], ...]
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    shapes: tuple[Shape, ...]
     variant: str = ""
-    positive: bool = False  # the data is above 0
+    positive: bool = False
+
+    @property
+    def name(self) -> str:
+        """The kind of the layer, and what distinguishes it from others of its kind."""
+        return " ".join(filter(None, (self.layer.kind, self.variant)))
+
+    def plan(self, tensors: Mapping[str, np.ndarray], dtype: np.dtype[np.generic]) -> LaunchPlan:
+        """Return the launch of the layer alone, all images of the batch at a time; nothing is priced. `tensors`: by
+        their names in a model file."""
+        network = self._network()
+        layer = next(layer for layer in network.layers if layer.name == self.layer.name)
+        graph = lower_layer(Model(network, dict(tensors), {}), dtype, layer, network.shapes())
+        pipeline = Pipeline(graph, (), find_target(DEFAULT_TARGET).usable_sbuf_bytes)
+        batch = self.shapes[0][0]
+        layout = pipeline.lower(Decisions())
+        stages = (StageOf(len(layout.graph.nodes), batch),)
+        return pipeline.launch(Decisions(stages=stages), batch, layout)
+
+    def _network(self) -> Network:
+        """Return a network in which the layer reads values of its shapes; the others of them are there for that."""
+        (_, channels, *window), *more = self.shapes
+        first = _image(channels, *window) if window else FeatureInput(channels)
+        names = [INPUT, *(f"other{number}" for number in range(len(more)))]
+        beside = [_beside(name, self.shapes[0][1:], shape[1:]) for name, shape in zip(names[1:], more)]
+        layer = replace(self.layer, inputs=tuple(names))
+        ending = [layers.Flatten("flat")] if window else []
+        return Network("check", first, (*beside, layer, *ending), (), Output("values"))
+
+
+def _image(channels: int, height: int, width: int) -> ImageInput:
+    return ImageInput(channels, height, width, "none", (0.0,) * channels, (1.0,) * channels)
+
+
+def _beside(name: str, first: Shape, wanted: Shape) -> layers.Layer:
+    """Return a layer that computes a value of a shape of the input."""
+    if len(first) == 1:
+        return layers.Dense(name, first[0], wanted[0], inputs=(INPUT,))
+    kernel = tuple(before - after + 1 for before, after in zip(first[1:], wanted[1:]))
+    return layers.Conv2d(name, first[0], wanted[0], kernel, inputs=(INPUT,))  # type: ignore[arg-type]
 
 
 def cases(number: int) -> Iterator[LayerCase]:
@@ -30,41 +80,30 @@ def cases(number: int) -> Iterator[LayerCase]:
     batch, channels, height, width = shape = ((2, 6, 5, 7), (1, 129, 13, 11))[number]
     features = (batch, (10, 513)[number])
     yield from _windows(shape)
-    yield LayerCase("concat", layers.Concat("l"), (shape, (batch, channels + 1, height, width)))
-    yield LayerCase(
-        "channel_slice", layers.ChannelSlice("l", 1, channels - 1), (shape,), {"first": 1, "last": channels - 1}
-    )
-    yield LayerCase("channel_shuffle", layers.ChannelShuffle("l", 3), (shape,), {"groups": 3})
-    padding = (1, 2, 0, 3)
-    yield LayerCase("pad", layers.Pad("l", padding, -1.5), (shape,), {"padding": padding, "value": -1.5})
-    order = (1, 2, 0)
-    turned = layers.Transpose("l", shape[1:], order, (channels * height * width,))
-    yield LayerCase("permute", turned, (shape,), {"split": shape[1:], "order": order})
-    yield LayerCase("layer_norm", layers.LayerNorm("l", channels), (shape,), {"epsilon": 1e-5})
-    groups = {"groups": 3, "epsilon": 1e-5}
-    yield LayerCase("group_norm", layers.GroupNorm("l", channels, 3), (shape,), groups)
-    norm = {"size": 5, "alpha": 1e-2, "beta": 0.75, "bias": 1.0}
-    yield LayerCase("local_response_norm", layers.LocalResponseNorm("l", **norm), (shape,), norm)  # type: ignore[arg-type]
-    yield LayerCase("log_softmax", layers.Softmax("l", log=True), (features,))
-    yield LayerCase("affine", layers.Affine("l", (channels,), "relu"), (shape,), {"activation": "relu"})
-    yield LayerCase("prelu", layers.PRelu("l", channels), (shape,))
+    yield LayerCase(layers.Concat("l"), (shape, (batch, channels + 1, height, width)))
+    yield LayerCase(layers.ChannelSlice("l", 1, channels - 1), (shape,))
+    yield LayerCase(layers.ChannelShuffle("l", 3), (shape,))
+    yield LayerCase(layers.Pad("l", (1, 2, 0, 3), -1.5), (shape,))
+    yield LayerCase(layers.Transpose("l", shape[1:], (1, 2, 0), (math.prod(shape[1:]),)), (shape,))
+    yield LayerCase(layers.LayerNorm("l", channels), (shape,))
+    yield LayerCase(layers.GroupNorm("l", channels, 3), (shape,))
+    yield LayerCase(layers.LocalResponseNorm("l", 5, 1e-2, 0.75, 1.0), (shape,))
+    yield LayerCase(layers.Softmax("l", log=True), (features,), "log")
+    yield LayerCase(layers.Affine("l", (channels,), "relu"), (shape,))
+    yield LayerCase(layers.PRelu("l", channels), (shape,))
     for operation in layers.OPERATIONS if number == 0 else ("add",):
-        positive = operation == "divide"
-        summed = layers.Combine("l", operation)
-        yield LayerCase("combine", summed, (shape, shape), {"operation": operation}, operation, positive)
+        yield LayerCase(layers.Combine("l", operation), (shape, shape), operation, operation == "divide")
     for activation in layers.ACTIVATION_PARAMETERS if number == 0 else ("gelu",):
-        numbers = _NUMBERS.get(activation, ())
-        parameters = {"activation": activation, "parameters": numbers}
-        positive = activation in _OF_POSITIVE
-        layer = layers.Activation("l", activation, numbers)
-        yield LayerCase("apply_activation", layer, (features,), parameters, activation, positive)
+        layer = layers.Activation("l", activation, _NUMBERS.get(activation, ()))
+        yield LayerCase(layer, (features,), activation, activation in _OF_POSITIVE)
 
 
-def _windows(shape: tuple[int, ...]) -> Iterator[LayerCase]:
+def _windows(shape: Shape) -> Iterator[LayerCase]:
     """Pooling with padding and overlap, and a filter for each channel."""
     channels = shape[1]
-    sweep = {"window": (3, 2), "stride": (2, 1), "padding": (1, 0, 1, 1)}
-    yield LayerCase("max_pool", layers.Pool("l", "max", **sweep), (shape,), sweep)  # type: ignore[arg-type]
+    for pooling in ("max", "average"):
+        layer = layers.Pool("l", pooling, (3, 2), (2, 1), (1, 0, 1, 1))
+        yield LayerCase(layer, (shape,), pooling)
     around = (1, 1, 1, 1)
-    layer = layers.Conv2d("l", channels, channels, (3, 3), around, groups=channels, stride=(2, 2))
-    yield LayerCase("depthwise_conv2d", layer, (shape,), {"stride": (2, 2), "padding": around})
+    depthwise = layers.Conv2d("l", channels, channels, (3, 3), around, groups=channels, stride=(2, 2))
+    yield LayerCase(depthwise, (shape,), "depthwise")

@@ -4,13 +4,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_programs import run_alone
 from numpy.typing import NDArray
 from random_arrays import normal
-from trninfer import simulator
-from trninfer.kernels import group_norm
+from trninfer.models.layers import GroupNorm
 
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 ROUNDING = {np.float32: 4e-6, ml_dtypes.bfloat16: 2.0**-8, np.float16: 2.0**-10}
@@ -46,8 +45,9 @@ def test_group_norm(case: Any, dtype: Any, target: str, epsilon: float) -> None:
     shape, groups = case
     x = normal(shape, dtype) + dtype(3)
     scale, shift = (normal(shape[1:2], np.float32, seed) for seed in (1, 2))
-    (result,) = simulator.run(group_norm, x, scale, shift, target=target, groups=groups, epsilon=epsilon).outputs
-    assert result is not None and result.dtype == dtype
+    layer = GroupNorm("l", shape[1], groups, epsilon)
+    result = run_alone(layer, x, tensors={"scale": scale, "shift": shift}, target=target)
+    assert result.dtype == dtype
     expected = golden(x, scale, shift, groups, epsilon)
     np.testing.assert_allclose(result.astype(np.float64), expected, rtol=ROUNDING[dtype], atol=1e-5)
 
@@ -55,23 +55,5 @@ def test_group_norm(case: Any, dtype: Any, target: str, epsilon: float) -> None:
 def test_a_large_mean_costs_no_digits() -> None:
     x = normal((1, 200, 3, 3), np.float32) + np.float32(4096)
     scale, shift = np.ones(200, np.float32), np.zeros(200, np.float32)
-    (result,) = simulator.run(group_norm, x, scale, shift, groups=25).outputs
+    result = run_alone(GroupNorm("l", 200, 25), x, tensors={"scale": scale, "shift": shift})
     np.testing.assert_allclose(result, golden(x, scale, shift, 25, 1e-5), atol=2e-3)
-
-
-IMAGE, CHANNELS = np.zeros((2, 6, 3, 4), np.float32), np.zeros(6, np.float32)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "groups", "says"),
-    [
-        ((IMAGE[0], CHANNELS, CHANNELS), 2, r"x must be \[B, C, H, W\], got shape"),
-        ((IMAGE, CHANNELS, CHANNELS), 4, "groups must divide 6 channels, got 4"),
-        ((IMAGE, CHANNELS, CHANNELS), 0, "groups must divide 6 channels, got 0"),
-        ((IMAGE, CHANNELS[:3], CHANNELS), 2, r"scale and shift must be \[6\], got shape"),
-        ((IMAGE.astype(np.int32), CHANNELS, CHANNELS), 2, "int32"),
-    ],
-)
-def test_what_it_refuses(arrays: Any, groups: int, says: str) -> None:
-    with pytest.raises(AssertionError, match=says):
-        simulator.run(group_norm, *arrays, groups=groups)

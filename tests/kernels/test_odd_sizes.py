@@ -53,10 +53,6 @@ OTHERS = {
     "bias_activation": ([(130, 1), (1, 1)], {"activation": "relu"}),
     "argmax": ([(131, 1)], {}),
     "average_pool": ([(3, 5, 7, 7)], {"window": (7, 7)}),
-    "max_pool": ([(1, 3, 3, 3)], {"window": (3, 3)}),
-    "affine": ([(2, 41), (41,), (41,)], {}),
-    "combine": ([(1, 3, 1, 1)] * 2, {"operation": "add"}),
-    "apply_activation": ([(3, 1)], {"activation": "tanh"}),
     "ffnn_forward": ([(17, 5), (5, 33), (1, 33), (33, 3), (1, 3)], {}),
     "ffnn_predict": ([(1, 3), (3, 129), (1, 129), (129, 1), (1, 1)], {}),
 }

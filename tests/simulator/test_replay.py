@@ -50,14 +50,12 @@ CALLS: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
         [(1, 3, 30, 31), (8, 3, 3, 3), (8,)],
         {"padding": 1, "pool_size": 2, "activation": "gelu"},
     ),
-    "depthwise_conv2d": ([(2, 130, 9, 9), (130, 1, 3, 3), (130,)], {"padding": (1, 1, 1, 1)}),
     "matmul_fully_optimized": ([(130, 140), (130, 520)], {}),
     "transpose": ([(130, 70)], {}),
     "bias_activation": ([(130, 300), (1, 300)], {"activation": "softmax"}),  # the accumulators
     "argmax": ([(130, 17000)], {}),  # tiles that are seen as bits
     "average_pool": ([(1, 5, 9, 8)], {"window": (3, 3), "padding": (1, 1, 1, 1)}),
-    "group_norm": ([(2, 132, 3, 3), (132,), (132,)], {"groups": 6}),
-    "layer_norm": ([(2, 130, 3, 3), (130,), (130,)], {}),
+    "ffnn_forward": ([(130, 70), (70, 140), (1, 140), (140, 10), (1, 10)], {}),
 }
 
 
@@ -66,7 +64,7 @@ CALLS: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", list(CALLS))
 def test_a_replay_gives_what_the_kernel_gives(name: str, dtype: Any, target: str) -> None:
     shapes, parameters = CALLS[name]
-    kernel = getattr(kernels, name)
+    kernel = kernels.kernel(name)
     for seed in range(5):
         arrays = [normal(shape, dtype, seed) for shape in shapes]
         run = launch(kernel, *arrays, target=target, **parameters)
@@ -79,9 +77,9 @@ def test_a_replay_gives_what_the_kernel_gives(name: str, dtype: Any, target: str
 def test_launches_that_share_memory_do_not_disturb_each_other() -> None:
     results = []
     for seed in (*range(4), *range(4)):
-        for name in ("matmul_fully_optimized", "layer_norm", "argmax"):
+        for name in ("matmul_fully_optimized", "ffnn_forward", "argmax"):
             arrays = [normal(shape, np.float32, seed) for shape in CALLS[name][0]]
-            results.append(launch(getattr(kernels, name), *arrays).outputs[0])
+            results.append(launch(kernels.kernel(name), *arrays).outputs[0])
     assert replayed() == 3
     for first, second in zip(results[:12], results[12:], strict=True):
         np.testing.assert_array_equal(first, second)
@@ -93,7 +91,7 @@ def test_times_and_memory_are_told_of_every_launch(monkeypatch: pytest.MonkeyPat
         "trninfer.simulator.kernel.observers", [lambda run, shapes: seen.append((run.latency_us, shapes))]
     )
     x = normal((130, 70), np.float16, 0)
-    runs = [launch(kernels.transpose, x) for _ in range(4)]
+    runs = [launch(kernels.kernel("transpose"), x) for _ in range(4)]
     assert replayed() == 1
     assert len({run.latency_us for run in runs}) == len({run.memory for run in runs}) == 1
     assert seen == [(runs[0].latency_us, ["[130, 70] float16"])] * 4
@@ -102,7 +100,7 @@ def test_times_and_memory_are_told_of_every_launch(monkeypatch: pytest.MonkeyPat
 def test_the_callers_arrays_are_neither_kept_nor_changed() -> None:
     x = normal((130, 70), np.float32, 0)
     before = x.copy()
-    results = [launch(kernels.transpose, x).outputs[0] for _ in range(4)]
+    results = [launch(kernels.kernel("transpose"), x).outputs[0] for _ in range(4)]
     x += 1
     assert replayed() == 1
     for result in results:
@@ -124,12 +122,12 @@ def fixed_bytes() -> int:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_depends_on_weights_alone_is_computed_again_where_they_are_others(dtype: Any) -> None:
-    shapes, parameters = CALLS["depthwise_conv2d"]
+    shapes, parameters = CALLS["fused_conv2d_maxpool"]
     weights = [[fixed(normal(shape, dtype, seed)) for shape in shapes[1:]] for seed in range(2)]
     for seed, chosen in enumerate((0, 0, 0, 0, 1, 1, 0)):
         arrays = [normal(shapes[0], dtype, seed), *weights[chosen]]
-        (result,) = launch(kernels.depthwise_conv2d, *arrays, **parameters).outputs
-        (expected,) = afresh(kernels.depthwise_conv2d, *arrays, **parameters)
+        (result,) = launch(kernels.fused_conv2d_maxpool, *arrays, **parameters).outputs
+        (expected,) = afresh(kernels.fused_conv2d_maxpool, *arrays, **parameters)
         np.testing.assert_array_equal(result, expected)
     assert replayed() == 1 and fixed_bytes() > 0
 
@@ -151,7 +149,7 @@ def test_a_read_only_view_of_what_may_change_is_not_fixed() -> None:
     view = fixed(base[:])
     for _ in range(4):
         base += 1
-        np.testing.assert_array_equal(launch(kernels.transpose, view).outputs[0], base.T)
+        np.testing.assert_array_equal(launch(kernels.kernel("transpose"), view).outputs[0], base.T)
     assert replayed() == 1 and fixed_bytes() == 0
 
 
@@ -233,10 +231,11 @@ def test_what_is_more_than_shapes_runs_as_a_kernel_every_time(kernel: Any, capsy
 
 
 def test_numbers_that_are_equal_but_look_different_are_different_launches() -> None:
-    x = np.ones((1, 1, 2, 2), np.float32)
+    x, bias = np.full((2, 3), -1, np.float32), np.zeros((1, 3), np.float32)
     for value in (0.0, -0.0) * 3:
-        (result,) = launch(kernels.pad, x, padding=(1, 0, 0, 0), value=value).outputs
-        assert result is not None and np.signbit(result[0, 0, 0]).all() == (str(value) == "-0.0")
+        given = {"activation": "clip", "parameters": (value, 1.0)}
+        (result,) = launch(kernels.kernel("bias_activation"), x, bias, **given).outputs
+        assert result is not None and np.signbit(result).all() == (str(value) == "-0.0")
 
 
 @given(st.lists(st.tuples(st.integers(1, 200), st.integers(1, 40)), min_size=1, max_size=3), st.sampled_from(DTYPES))
@@ -244,13 +243,13 @@ def test_any_order_of_launches(shapes: list[tuple[int, int]], dtype: Any) -> Non
     for seed in range(4):
         for shape in shapes:
             x = normal(shape, dtype, seed)
-            np.testing.assert_array_equal(launch(kernels.transpose, x).outputs[0], x.T)
+            np.testing.assert_array_equal(launch(kernels.kernel("transpose"), x).outputs[0], x.T)
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trninfer.simulator.replay.MAX_LAUNCHES", 3)
     for rows in (*range(1, 9), *range(1, 9)):
-        launch(kernels.transpose, normal((rows, 3), np.float32, 0))
+        launch(kernels.kernel("transpose"), normal((rows, 3), np.float32, 0))
     assert len(launching._REPLAYS._seen) == 3
     launching._REPLAYS.clear()
     assert not launching._REPLAYS._seen

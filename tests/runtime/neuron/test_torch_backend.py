@@ -83,7 +83,7 @@ def test_several_results_and_integers(chip, notes) -> None:
 
 def test_timing_by_shape_alone(chip, notes) -> None:
     specs = ArraySpec((3, 4), ml_dtypes.bfloat16), ArraySpec((1, 4), np.float32)
-    launch = make(notes).time(kernels.bias_activation, *specs)
+    launch = make(notes).time(kernels.kernel("bias_activation"), *specs)
     assert launch.outputs == () and launch.time.latency_us > 0
 
 
@@ -198,7 +198,7 @@ def test_arguments_with_the_same_hash_are_two_kernels(chip, notes) -> None:
     x = np.full((1, 8), -5, np.float32)
     for lowest in (-1.0, -2.0, -1.0):
         given = {"activation": "clip", "parameters": (lowest, 1.0)}
-        out = backend.launch(kernels.apply_activation, x, **given).outputs[0]
+        out = backend.launch(kernels.kernel("bias_activation"), x, np.zeros((1, 8), np.float32), **given).outputs[0]
         assert np.asarray(out).max() == lowest
 
 
@@ -211,8 +211,10 @@ def test_arguments_with_the_same_hash_are_two_kernels(chip, notes) -> None:
     ],
 )
 def test_arguments_that_are_no_key_are_refused(chip, notes, value, told) -> None:
-    with pytest.raises(KernelError, match=f"apply_activation: its argument parameters .*{told}"):
-        make(notes).launch(kernels.apply_activation, matrix(1, 8), activation="clip", parameters=value)
+    with pytest.raises(KernelError, match=f"bias_activation: its argument parameters .*{told}"):
+        make(notes).launch(
+            kernels.kernel("bias_activation"), matrix(1, 8), matrix(1, 8), activation="clip", parameters=value
+        )
 
 
 def test_a_kernels_own_check_is_told_before_anything_is_compiled(chip, notes) -> None:
