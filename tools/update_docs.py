@@ -1,7 +1,9 @@
-"""Fill in the parts of README.md and docs/ that are generated, between `<!-- generated: NAME -->` and `<!-- end -->`.
+"""Fill in the parts of README.md and docs/ that are generated, between `<!-- generated: NAME -->` and `<!-- end -->`,
+and write the manual page docs/trninfer.1. Run it in a clone.
 
 - `python -m trninfer.tools.update_docs` fills in all of them; accuracy takes a minute or two, the others seconds.
 - `python -m trninfer.tools.update_docs help models` fills in those.
+- `python -m trninfer.tools.update_docs man` writes the manual page alone.
 - `--check` writes nothing, and exits with 1 where a part is not up to date.
 
 The pictures in docs/ are made by `draw_docs.py` and `draw_lowering.py`.
@@ -11,27 +13,23 @@ from __future__ import annotations
 
 import argparse
 import html
-import inspect
 import re
 import subprocess
 import sys
-import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
 
-import typer
-import typer.models
-
-from ..app.main import app
 from ..app.output import write_output
 from ..models.bundled import bundled_models
 from ..models.checks import describe_shape
 from .api_reference import api_block
+from .command_help import CommandHelp, read_commands, split_example, unwrap
 from .draw_docs import run_trninfer
+from .man_page import man_page
 
 ROOT = Path(__file__).resolve().parent.parent
+MAN_PAGE = ROOT / "docs" / "trninfer.1"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 LOWERED = (
     *("bench", "--model", "digits-cnn", "--batch-size", "8", "--dtype", "bfloat16", "--target", "trn2"),
@@ -42,57 +40,19 @@ _BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
 
 def help_block() -> str:
-    """Every command with its options and examples, folded.
-
-    It is read off the commands' functions: how `--help` is laid out changes with the version of typer.
-    """
-    commands = [(command.name, command.callback) for command in app.registered_commands]
-    return "\n\n".join(_command(name or call.__name__, call) for name, call in commands if call is not None)
+    """Every command with its options and examples, folded."""
+    return "\n\n".join(_command(command) for command in read_commands())
 
 
-def _command(name: str, call: Callable[..., Any]) -> str:
-    first, *rest = re.split(r"\n\s*\n", inspect.cleandoc(call.__doc__ or ""))
-    hints = typing.get_type_hints(call, include_extras=True)
-    types = {key: _annotated(hint) for key, hint in hints.items()}
-    defaults = {key: parameter.default for key, parameter in inspect.signature(call).parameters.items()}
+def _command(command: CommandHelp) -> str:
+    name, first = command.name, html.escape(command.summary, quote=False)
     lines = [
-        f"| `{_usage(key, types[key]).replace('|', SEPARATOR)}` | {_words(types[key], defaults[key])} |"
-        for key in defaults
-        if not getattr(types[key].__metadata__[0], "hidden", False)
+        f"| `{option.usage.replace('|', SEPARATOR)}` | {_markdown(option.text).replace('|', SEPARATOR)} |"
+        for option in command.options
     ]
-    summary = f"<details>\n<summary><code>trninfer {name}</code>: {html.escape(_unwrap(first), quote=False)}</summary>"
-    paragraphs = [_fenced(text) if text.startswith("\b") else _markdown(_unwrap(text)) for text in rest]
+    summary = f"<details>\n<summary><code>trninfer {name}</code>: {first}</summary>"
+    paragraphs = [_fenced(text) if text.startswith("\b") else _markdown(unwrap(text)) for text in command.paragraphs]
     return "\n\n".join([summary, *paragraphs, "\n".join(["| option | |", "|---|---|", *lines]), "</details>"])
-
-
-def _annotated(hint: Any) -> Any:
-    """The Annotated type of a parameter, which Python 3.10 puts into an Optional where the default is None."""
-    if hasattr(hint, "__metadata__"):
-        return hint
-    return next((part for part in typing.get_args(hint) if hasattr(part, "__metadata__")), hint)
-
-
-def _usage(key: str, annotated: Any) -> str:
-    """`--dtype float32|bfloat16|float16`, as it is typed; an argument by its name."""
-    info = annotated.__metadata__[0]
-    if isinstance(info, typer.models.ArgumentInfo):
-        return info.metavar or key.upper()
-    kind = annotated.__origin__
-    choices = (kind, *typing.get_args(kind))  # those of Literal[...] | None too
-    values = [value for choice in choices if typing.get_origin(choice) is Literal for value in typing.get_args(choice)]
-    names = ", ".join([info.default, *info.param_decls])
-    return names if kind is bool else f"{names} {'|'.join(values) or info.metavar or 'NAME'}"
-
-
-def _words(annotated: Any, default: object) -> str:
-    """What a parameter does, with its default where the text does not tell it."""
-    text: str = annotated.__metadata__[0].help
-    told = default in (None, False, inspect.Parameter.empty) or "[default:" in text
-    return _markdown(text if told else f"{text} [default: {default}]").replace("|", SEPARATOR)
-
-
-def _unwrap(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _markdown(text: str) -> str:
@@ -102,10 +62,8 @@ def _markdown(text: str) -> str:
 
 def _fenced(text: str) -> str:
     """A paragraph that keeps its lines, which `\\b` in its first line says; its second one stands above them."""
-    first, *lines = text.splitlines()[1:]
-    indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    body = "\n".join(line[indent:] for line in lines)
-    return f"{_markdown(first.strip())}\n\n```\n{body}\n```"
+    first, body = split_example(text)
+    return f"{_markdown(first)}\n\n```\n{body}\n```"
 
 
 def models_block() -> str:
@@ -210,25 +168,29 @@ def fill(text: str, contents: Mapping[str, str]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fill in the pages, or check them; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"parts: {', '.join(BLOCKS)}; by default all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"parts: {', '.join(BLOCKS)}; by default all; man: docs/trninfer.1"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing, tell what is not up to date")
     given = parser.parse_args(arguments)
     try:
         pages = find_blocks(PAGES)
     except ValueError as error:
         parser.error(str(error))
-    names = given.names or list(pages)
+    names = given.names or [*pages, "man"]
     for name in names:
-        if name not in pages:
-            parser.error(f"no page has a block {name!r}; there are {', '.join(pages)}")
+        if name not in pages and name != "man":
+            parser.error(f"no page has a block {name!r}; there are {', '.join(pages)}, man")
     stale = []
     for name in names:
-        contents = {name: BLOCKS[name]()}
-        text = pages[name].read_text(encoding="utf-8")  # as it is by now: the contents may have taken minutes
-        if fill(text, contents) != text:
+        page = pages.get(name, MAN_PAGE)
+        contents = {} if name == "man" else {name: BLOCKS[name]()}
+        text = page.read_text(encoding="utf-8") if page.exists() else ""  # by now: contents may have taken minutes
+        filled = man_page() if name == "man" else fill(text, contents)
+        if filled != text:
             stale.append(name)
             if not given.check:
-                write_output(fill(text, contents), pages[name])
+                write_output(filled, page)
     if stale and given.check:
         print(f"not up to date: {', '.join(stale)} (python -m trninfer.tools.update_docs)")
         return 1

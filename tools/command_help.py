@@ -1,0 +1,95 @@
+"""The help of every command, read off the commands' functions: how `--help` is laid out changes with the version of
+typer."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import typer.models
+
+from ..app.main import app
+
+
+@dataclass(frozen=True)
+class OptionHelp:
+    """An option or argument: as it is typed, and what it does."""
+
+    usage: str
+    text: str
+    is_argument: bool
+
+
+@dataclass(frozen=True)
+class CommandHelp:
+    """A command: its name, a line of summary, the paragraphs after it and its options.
+
+    A paragraph that begins with `\\b` keeps its lines.
+    """
+
+    name: str
+    summary: str
+    paragraphs: tuple[str, ...]
+    options: tuple[OptionHelp, ...]
+
+
+def read_commands() -> list[CommandHelp]:
+    """Return the help of every command, in the order of `trninfer --help`."""
+    commands = [(command.name, command.callback) for command in app.registered_commands]
+    return [_read(name or call.__name__, call) for name, call in commands if call is not None]
+
+
+def unwrap(text: str) -> str:
+    """Return a paragraph as one line."""
+    return " ".join(text.split())
+
+
+def split_example(text: str) -> tuple[str, str]:
+    """Return the first line of a paragraph that keeps its lines, and the lines below it without their indent."""
+    first, *lines = text.splitlines()[1:]
+    indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return first.strip(), "\n".join(line[indent:] for line in lines)
+
+
+def _read(name: str, call: Callable[..., Any]) -> CommandHelp:
+    first, *rest = re.split(r"\n\s*\n", inspect.cleandoc(call.__doc__ or ""))
+    hints = typing.get_type_hints(call, include_extras=True)
+    types = {key: _annotated(hint) for key, hint in hints.items()}
+    defaults = {key: parameter.default for key, parameter in inspect.signature(call).parameters.items()}
+    options = tuple(
+        _option(key, types[key], defaults[key])
+        for key in defaults
+        if not getattr(types[key].__metadata__[0], "hidden", False)
+    )
+    return CommandHelp(name, unwrap(first), tuple(rest), options)
+
+
+def _annotated(hint: Any) -> Any:
+    """The Annotated type of a parameter, which Python 3.10 puts into an Optional where the default is None."""
+    if hasattr(hint, "__metadata__"):
+        return hint
+    return next((part for part in typing.get_args(hint) if hasattr(part, "__metadata__")), hint)
+
+
+def _option(key: str, annotated: Any, default: object) -> OptionHelp:
+    info = annotated.__metadata__[0]
+    text: str = info.help
+    told = default in (None, False, inspect.Parameter.empty) or "[default:" in text
+    text = text if told else f"{text} [default: {default}]"
+    return OptionHelp(_usage(key, annotated), text, isinstance(info, typer.models.ArgumentInfo))
+
+
+def _usage(key: str, annotated: Any) -> str:
+    """`--dtype float32|bfloat16|float16`, as it is typed; an argument by its name."""
+    info = annotated.__metadata__[0]
+    if isinstance(info, typer.models.ArgumentInfo):
+        return info.metavar or key.upper()
+    kind = annotated.__origin__
+    choices = (kind, *typing.get_args(kind))  # those of Literal[...] | None too
+    values = [value for choice in choices if typing.get_origin(choice) is Literal for value in typing.get_args(choice)]
+    names = ", ".join([info.default, *info.param_decls])
+    return names if kind is bool else f"{names} {'|'.join(values) or info.metavar or 'NAME'}"
