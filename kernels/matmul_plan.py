@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .tiling.tiles import DMA_BYTES, DMA_ROW_BYTES, PARTITIONS, ceil_div
 
-TILE_M = 128  # columns of the stationary operand that the PE array holds (nl.tile_size.gemm_stationary_fmax)
+TILE_M = PARTITIONS  # columns of the stationary operand: the PE array has as many as rows
 TILE_N = 512  # columns of the moving operand: a PSUM bank of float32 (nl.tile_size.gemm_moving_fmax)
 GROUP = 4  # result tiles that accumulate together: half of the 8 PSUM banks, so that the other half can be evicted
 

@@ -12,15 +12,14 @@ import nki.language as nl
 
 from .tiling.tiles import PARTITIONS, check_matrix, evict, tiles
 
-PSUM_COLUMNS = 512  # float32 numbers of a PSUM bank
-
 
 def _check(lhsT, rhs):
     check_matrix("lhsT", lhsT)
     check_matrix("rhs", rhs)
     assert lhsT.shape[0] == rhs.shape[0], f"lhsT has {lhsT.shape[0]} rows and rhs {rhs.shape[0]}; they must be the same"
     assert lhsT.shape[1] <= PARTITIONS, f"lhsT must have at most {PARTITIONS} columns, got {lhsT.shape[1]}"
-    assert rhs.shape[1] <= PSUM_COLUMNS, f"rhs must have at most {PSUM_COLUMNS} columns, got {rhs.shape[1]}"
+    bank = nl.tile_size.psum_bank_fmax
+    assert rhs.shape[1] <= bank, f"rhs must have at most {bank} columns, got {rhs.shape[1]}"
 
 
 def _load_tile(matrix, k):
@@ -56,7 +55,7 @@ def psum_side_by_side(lhsT, rhs, slices=4):
     rows = lhsT.shape[1]
     columns = rhs.shape[1]
     assert slices >= 1 and slices <= columns, f"slices must be 1 to {columns}, got {slices}"
-    bank = nl.ndarray((PARTITIONS, PSUM_COLUMNS), dtype=nl.float32, buffer=nl.psum)
+    bank = nl.ndarray((PARTITIONS, nl.tile_size.psum_bank_fmax), dtype=nl.float32, buffer=nl.psum)
     for k in tiles(lhsT.shape[0], PARTITIONS):
         left = _load_tile(lhsT, k)
         right = _load_tile(rhs, k)

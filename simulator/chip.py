@@ -16,6 +16,7 @@ PSUM_BANKS = 8
 PSUM_BANK_BYTES = 2048  # of one partition
 PSUM_BANK_FLOATS = PSUM_BANK_BYTES // 4  # float32 numbers: the columns of a matmul before NeuronCore-v4
 STATIONARY_COLUMNS = 128  # columns of the PE array
+BN_STATS_COLUMNS = 512  # elements of a partition that bn_stats reads (nl.tile_size.bn_stats_fmax)
 KIB = 1024
 # What the compiler keeps of each partition of SBUF: descriptors that DMAs make at run time, and a few bytes of its own
 # (nki-library, mlp_cte_constants.py, on trn2: DynamicDMAScratchLoc, EvalAccelReservedLoc; no figure is published for

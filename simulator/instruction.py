@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, NamedTuple
 
+from .chip import PARTITIONS
 from .errors import NkiValidationError
 
 
@@ -109,7 +110,7 @@ class Allocation:
         self.at = at
         self.dropped: int | None = None
         self.argument = argument
-        self.partitions = told[2][0] if told[2] else 128  # that it takes of a memory on chip
+        self.partitions = told[2][0] if told[2] else PARTITIONS  # that it takes of a memory on chip
         self.placed = False  # holds tiles at addresses that the kernel chose
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...models import golden
 from ...models.errors import TrninferError
+from ...simulator.chip import PARTITIONS, PSUM_BANK_FLOATS
 
 MAX_ELEMENTS = 1 << 31  # of one array: 8 GiB in float32
 MAX_VALUES = 1 << 27  # of all arrays together where values are computed: with what NumPy holds beside them, some 4 GiB
@@ -140,7 +141,7 @@ def _conv2d(s: Sizes) -> KernelCase:
         lambda x, w, bias: golden.conv2d(x, w, bias, padding, pool, activation),
         frozenset({2}),
         # A packed tap takes as many of the 128 rows of the PE array as fit, but a channel is no less than an input.
-        instructions=s["batch"] * _ceil(s["h"] * s["w"], 512) * _ceil(s["cin"] * k * k, 128) * _ceil(s["cout"], 128),
+        instructions=s["batch"] * _banks(s["h"] * s["w"]) * _tiles(s["cin"] * k * k) * _tiles(s["cout"]),
     )
 
 
@@ -151,8 +152,18 @@ def _matmul(s: Sizes) -> KernelCase:
         (s["m"], s["n"]),
         {},
         lambda left, right: left.T @ right,
-        instructions=_ceil(s["m"], 128) * _ceil(s["k"], 128) * _ceil(s["n"], 512),
+        instructions=_tiles(s["m"]) * _tiles(s["k"]) * _banks(s["n"]),
     )
+
+
+def _tiles(extent: int) -> int:
+    """Tiles along an axis that is on the partitions."""
+    return _ceil(extent, PARTITIONS)
+
+
+def _banks(columns: int) -> int:
+    """PSUM banks that float32 columns take."""
+    return _ceil(columns, PSUM_BANK_FLOATS)
 
 
 def _ceil(size: int, part: int) -> int:
@@ -166,7 +177,7 @@ def _transpose(s: Sizes) -> KernelCase:
         (s["n"], s["m"]),
         {},
         lambda a: a.T,
-        instructions=_ceil(s["m"], 128) * _ceil(s["n"], 128),
+        instructions=_tiles(s["m"]) * _tiles(s["n"]),
     )
 
 
@@ -184,7 +195,7 @@ def _bias_activation(s: Sizes) -> KernelCase:
         {"activation": activation},
         reference,
         frozenset({1}),
-        instructions=_ceil(s["n"], 128) * _ceil(s["h"], 4096),
+        instructions=_tiles(s["n"]) * _ceil(s["h"], 4096),
     )
 
 
@@ -195,7 +206,7 @@ def _argmax(s: Sizes) -> KernelCase:
         (s["n"],),
         {},
         golden.argmax,
-        instructions=_ceil(s["n"], 128) * _ceil(s["c"], 16384),
+        instructions=_tiles(s["n"]) * _ceil(s["c"], 16384),
     )
 
 
@@ -207,7 +218,7 @@ def _average_pool(s: Sizes) -> KernelCase:
         (s["batch"], s["c"], s["h"] // window, s["w"] // window),
         {"window": (window, window), "stride": (window, window)},
         lambda x: golden.average_pool(x, window, window),
-        instructions=_ceil(s["batch"] * s["c"], 128) * _ceil(s["h"] * s["w"], 16384),
+        instructions=_tiles(s["batch"] * s["c"]) * _ceil(s["h"] * s["w"], 16384),
     )
 
 
@@ -219,7 +230,7 @@ def _vector_add(s: Sizes) -> KernelCase:
         "stream": ("free",),
         "direct_allocation": ("free", "tiles"),
     }[s["variant"]]
-    numbers = {"naive": 1, "tiled": s["rows"]}.get(s["variant"], 128 * s["free"])  # in a tile
+    numbers = {"naive": 1, "tiled": s["rows"]}.get(s["variant"], PARTITIONS * s["free"])  # in a tile
     return KernelCase(
         f"vector_add_{s['variant']}",
         (shape, shape),
@@ -239,7 +250,7 @@ def _ffnn(s: Sizes) -> KernelCase:
         {"matmul": s["matmul"]},
         lambda x, w1, b1, w2, b2: golden.softmax(golden.dense(golden.dense(x, w1, b1, "relu"), w2, b2)),
         frozenset({2, 4}),
-        instructions=_ceil(n, 128) * (_ceil(d, 128) * _ceil(hidden, 512) + _ceil(hidden, 128) * _ceil(classes, 512)),
+        instructions=_tiles(n) * (_tiles(d) * _banks(hidden) + _tiles(hidden) * _banks(classes)),
     )
 
 
@@ -256,7 +267,7 @@ _FAMILIES: dict[str, _Family] = {
     "average_pool": _Family({"batch": 1, "c": None, "h": None, "w": None, "window": 2}, _average_pool),
     "argmax": _Family({"n": None, "c": None}, _argmax),
     "vector_add": _Family(
-        {"n": None, "rows": 128, "free": 1000, "tiles": 4},
+        {"n": None, "rows": PARTITIONS, "free": 1000, "tiles": 4},
         _vector_add,
         {"variant": ("stream", "naive", "tiled", "direct_allocation")},
     ),

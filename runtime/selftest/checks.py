@@ -24,6 +24,7 @@ from ...models.inputs import ImageInput
 from ...models.layers import Combine, Conv2d, Dense, Flatten, Layer, Softmax
 from ...models.layout import pack_conv2d
 from ...models.network import Network
+from ...simulator.chip import PARTITIONS
 from ..backend import DEFAULT_TARGET
 from ..launch_options import DEFAULT_LAUNCHES
 from ..measure.kernel_cases import kernel_case
@@ -36,7 +37,7 @@ _Shape = Mapping[str, Any]
 _FAMILIES: tuple[tuple[str, _Shape, _Shape, tuple[str, ...]], ...] = (
     (
         "vector_add",
-        {"n": 100, "rows": 128, "free": 1},
+        {"n": 100, "rows": PARTITIONS, "free": 1},
         {"n": 1157, "rows": 127, "free": 3},
         ("naive", "tiled", "stream", "direct_allocation"),
     ),
@@ -116,9 +117,9 @@ def _psum(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
     def narrowing() -> tuple[np.ndarray, ...]:
         a, b = _wide(left, right)
         total = np.zeros((rows, columns), np.float32)
-        for index, first in enumerate(range(0, inner, 128)):
+        for index, first in enumerate(range(0, inner, PARTITIONS)):
             part = slice(index, columns - index)
-            total[:, part] += a[first : first + 128].T @ b[first : first + 128, part]
+            total[:, part] += a[first : first + PARTITIONS].T @ b[first : first + PARTITIONS, part]
         return (total,)
 
     yield Check("psum_side_by_side", size, (left, right), {"slices": (2, 5)[number]}, product)

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any
 
 from ..checks import copy_values, member
+from ..chip import PARTITIONS
 from ..core import NeuronCore, active
 from ..errors import NkiValidationError
 from ..instruction import Instruction, Transfer, engine
@@ -174,7 +175,7 @@ def _hardware_transpose(core: NeuronCore, mode: dge_mode, src: NkiTensor) -> Non
         return
     rows = src.shape[0]
     first = rows == 16 if len(src.shape) == 2 else rows in (1, 2, 4, 8, 16) and rows * src.shape[-2] % 16 == 0
-    if not first or src.shape[-1] > 128 or src._dtype.itemsize != 2:
+    if not first or src.shape[-1] > PARTITIONS or src._dtype.itemsize != 2:
         raise NkiValidationError(
             f"{op}: dge_mode hwdge takes a src of 2-byte elements with 16 rows (a 3-d or 4-d one 1, 2, 4, 8 or "
             f"16 whose product with shape[-2] is a multiple of 16) and up to 128 columns, came {src.label}"
@@ -196,7 +197,12 @@ def _gathers(op: str, generation: int, mode: dge_mode, *tensors: NkiTensor) -> N
         if op != "dma_transpose":
             if index.free_size != 1:
                 raise NkiValidationError(f"{op}: the indices {index.label} must be a column, [rows, 1]")
-        elif tensor.shape[0] % 16 or tensor.shape[-1] > 128 or tensor._dtype.itemsize != 2 or index.dtype != "uint32":
+        elif (
+            tensor.shape[0] % 16
+            or tensor.shape[-1] > PARTITIONS
+            or tensor._dtype.itemsize != 2
+            or index.dtype != "uint32"
+        ):
             raise NkiValidationError(
                 f"{op}: a src with a vector of indices has a multiple of 16 rows, up to 128 columns, elements of 2 "
                 f"bytes and uint32 indices; came {tensor.label} with {index.label}"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import destination, float_values, in_sbuf, same_partitions, shaped, tile
+from ..chip import BN_STATS_COLUMNS
 from ..core import active
 from ..dtypes import Array
 from ..errors import NkiValidationError
@@ -14,7 +15,6 @@ from ..instruction import Instruction, engine
 from ..operators import ALU, _shown
 from ..tensor import NkiTensor
 
-BN_STATS_MAX = 512  # elements in a partition, nl.tile_size.bn_stats_fmax
 _ACROSS = ("add", "average", "maximum", "bitwise_or", "bitwise_and")
 
 
@@ -24,9 +24,9 @@ def bn_stats(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Instru
     destination("bn_stats", dst)
     tile("bn_stats", "data", data)
     same_partitions("bn_stats", dst, "data", data)
-    if data.free_size > BN_STATS_MAX:
+    if data.free_size > BN_STATS_COLUMNS:
         raise NkiValidationError(
-            f"bn_stats: data {data.label} must have at most {BN_STATS_MAX} elements in a partition, has "
+            f"bn_stats: data {data.label} must have at most {BN_STATS_COLUMNS} elements in a partition, has "
             f"{data.free_size}"
         )
     if dst.free_size != 6:

@@ -213,7 +213,8 @@ def _array_tile(core: NeuronCore, rows: int, columns: int, position: tuple[int, 
     """The tiles of the PE array: halves, and from NeuronCore-v3 on quarters."""
     if len(position) != 2 or len(size) != 2:
         raise NkiValidationError("nc_matmul: tile_position and tile_size must both be given as (row, column)")
-    sizes = (64, 128) if core.target.generation == 2 else (32, 64, 128)
+    quarters = () if core.target.generation == 2 else (PARTITIONS // 4,)
+    sizes = (*quarters, PARTITIONS // 2, PARTITIONS)
     for what, start, extent, used in (("row", position[0], size[0], rows), ("column", position[1], size[1], columns)):
         if extent not in sizes or start < 0 or start % extent or start + extent > PARTITIONS or used > extent:
             raise NkiValidationError(

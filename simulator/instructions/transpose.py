@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..checks import destination, engine_of, in_sbuf, shaped, tile
+from ..chip import PARTITIONS
 from ..core import NeuronCore, active
 from ..errors import NkiValidationError
 from ..instruction import Cost, Instruction, engine
@@ -37,7 +38,7 @@ def _transpose_rules(core: NeuronCore, dst: NkiTensor, data: NkiTensor, chosen: 
     partitions, free = data.shape[0], data.free_size
     small = partitions <= 32 and free <= 32
     unit = engine_of("nc_transpose", chosen, _transpose_engine(dst, data, small), (_TENSOR, _VECTOR))
-    limit = 128 if unit is _TENSOR else 32
+    limit = PARTITIONS if unit is _TENSOR else 32
     if partitions > limit or free > limit:
         raise NkiValidationError(
             f"nc_transpose: data {data.label} is {partitions} x {free}, at most {limit} x {limit} on the "

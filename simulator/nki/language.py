@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..chip import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, STATIONARY_COLUMNS, Target, default_target
+from ..chip import BN_STATS_COLUMNS, PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, STATIONARY_COLUMNS, Target, default_target
 from ..core import active, is_active
 from ..dtypes import DTYPES, hold, lookup, name_of_array
 from ..errors import NkiValidationError
@@ -74,7 +74,7 @@ class _TileSize(NKIObject):
     psum_fmax = psum_bank_fmax
     gemm_stationary_fmax = STATIONARY_COLUMNS
     gemm_moving_fmax = psum_bank_fmax
-    bn_stats_fmax = 512
+    bn_stats_fmax = BN_STATS_COLUMNS
     psum_min_align = PSUM_ALIGNMENT
     sbuf_min_align = 1
 

@@ -1,0 +1,104 @@
+"""One description of the chip: its sizes, clocks and rates are in `simulator/chip.py` and `simulator/timing/` alone."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from trninfer.simulator.chip import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANK_FLOATS, PSUM_BANKS, TARGETS
+from trninfer.simulator.timing.constants import TABLE
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("kernels", "lowering", "runtime", "simulator")
+DESCRIBED = ("simulator/chip.py", "simulator/timing/")
+
+SIZES = {PARTITIONS, PSUM_BANK_FLOATS, PSUM_BANK_BYTES, PSUM_BANKS * PSUM_BANK_BYTES}
+SIZES |= {size for chip in TARGETS.values() for size in (chip.sbuf_bytes, chip.usable_sbuf_bytes)}
+SIZES |= {size * PARTITIONS for chip in TARGETS.values() for size in (chip.sbuf_bytes, chip.psum_bytes)}
+CLOCKS = {ghz for chip in TARGETS.values() for ghz in (chip.tensor_ghz, chip.vector_ghz, chip.scalar_ghz)}
+RATES = {constant.value for values in TABLE.values() for constant in values if constant.unit == "B/ns"}
+NUMBERS: set[float] = {*SIZES, *CLOCKS, *(clock * 1e9 for clock in CLOCKS), *RATES}
+
+# Numbers that are equal to one of the chip's and are none of them: (file, number), and what they are.
+OTHERS = {
+    ("kernels/bias_activation.py", 2048): "elements of a chunk, chosen for the DMAs in flight",
+    ("kernels/convolution/pairs.py", 512): "elements of a combination that are made at a time",
+    ("kernels/convolution/plan.py", 16384): "bytes of a load, chosen for the DMA engines",
+    ("kernels/matmul.py", 16384): "columns from which warming up is worth its time",
+    ("kernels/matmul_plan.py", 512): "columns of a tile, read on import, where the target is not known",
+    ("kernels/operations/weight_loads.py", 16384): "bytes of a load, chosen for the DMA engines",
+    ("kernels/pooling.py", 2048): "elements of a band of rows, chosen for the Vector Engine",
+    ("kernels/tiling/tiles.py", 2048): "bytes of HBM from which a descriptor is efficient",
+    ("kernels/tiling/windows.py", 16384): "columns that a window may span",
+    ("kernels/vector_add.py", 128): "the default of a parameter that users set",
+    ("lowering/builder.py", 2048): "channels that are laid out anew; scores of a launch",
+    ("lowering/footprint.py", 16384): "bytes for sums of minimal filtering",
+    ("lowering/placement.py", 128): "bands that an image may be cut into",
+    ("runtime/measure/kernel_cases.py", 16384): "elements of a chunk of argmax and pooling",
+    ("runtime/neuron/processes.py", 1.2): "the factor by which a pause grows",
+    ("simulator/instructions/prepared.py", 2097152): "elements of copies for BLAS, on the host",
+    ("simulator/instructions/largest_eight.py", 16384): "the documented limit of the instruction",
+}
+
+_BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Mult: operator.mul,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.LShift: lambda a, b: int(a) << int(b) if b < 64 else 0,
+}
+
+
+def value_of(node: ast.expr) -> float | None:
+    """The number that an expression of numbers alone is, as in `24 * 1024 * 1024`; None for any other."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) in (int, float) else None  # type: ignore[return-value]
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        left, right = value_of(node.left), value_of(node.right)
+        return None if left is None or right is None else _BINARY[type(node.op)](left, right)
+    return None
+
+
+def numbers_in(tree: ast.AST) -> Iterator[tuple[int, float]]:
+    """(line, number) of each expression of numbers, of the whole expression only."""
+    for child in ast.iter_child_nodes(tree):
+        number = value_of(child) if isinstance(child, ast.expr) else None
+        if number is None:
+            yield from numbers_in(child)
+        elif isinstance(child, ast.expr):
+            yield child.lineno, number
+
+
+def found() -> Iterator[tuple[str, int, float]]:
+    """(file, line, number) of each number of the chip's outside its description."""
+    for path in sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith(DESCRIBED):
+            yield from ((name, *each) for each in numbers_in(ast.parse(path.read_text("utf-8"))) if each[1] in NUMBERS)
+
+
+def test_numbers_of_the_chip_are_in_its_description_alone() -> None:
+    told = [f"{name}:{line}: {number:g}" for name, line, number in found() if (name, number) not in OTHERS]
+    assert told == [], "read them from simulator/chip.py, simulator/timing/ or nl.tile_size"
+
+
+def test_exceptions_are_still_there() -> None:
+    assert set(OTHERS) - {(name, number) for name, _, number in found()} == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("ROWS = 128", 128),
+        ("x = min(y, 2 * 1024)", 2048),
+        ("SBUF = 192 << 10", 192 << 10),
+        ("SBUF = 24 * 1024 * 1024", 24 << 20),
+        ("clock = work / 2.4e9", 2.4e9),
+        ("def f(clock=2.8): pass", 2.8),
+        ("rate = {'hbm': 368}", 368),
+    ],
+)
+def test_a_restated_number_is_found(line: str, number: float) -> None:
+    assert number in NUMBERS and [value for _, value in numbers_in(ast.parse(line))] == [number]
