@@ -107,7 +107,9 @@ class NetworkPlan:
         if len(self.segments) == 1:
             return None
         ends = [segment.last for segment in self.segments[:-1]]
-        return f"{len(self.segments)} launches of at most {self.most} instructions: cut after {', '.join(ends)}"
+        largest = self._most_instructions(1)
+        over = "" if largest <= self.most else f" where they can be ({largest} in the largest)"
+        return f"{len(self.segments)} launches of at most {self.most} instructions{over}: cut after {', '.join(ends)}"
 
 
 def _is_border(nodes: Sequence[Node], number: int) -> bool:

@@ -47,11 +47,16 @@ def check_network(model: Model) -> NetworkCheck:
     for dtype in DTYPES:
         for batch in PLANNED:
             _plan(model, dtype, batch)
-    work = _work(model.network)
-    batches = next((batches for batches, most in BATCHES if work <= most), ())
+    batches = batches_of(model.network)
     scores = before_softmax(model)
     verdicts = [_run(scores, batch) for batch in batches]
     return NetworkCheck(batches, merge(verdicts) if verdicts else None)
+
+
+def batches_of(network: Network) -> tuple[int, ...]:
+    """Return the batches in which a network of this size is run."""
+    work = _work(network)
+    return next((batches for batches, most in BATCHES if work <= most), ())
 
 
 def before_softmax(model: Model) -> Model:

@@ -2,9 +2,9 @@
 
 `python -m trninfer.tools.measure_networks [NAME...] [--exporter script|dynamo|both]` builds each network as
 torchvision defines it, with random weights and batch statistics, exports it by PyTorch's exporters, imports it, and
-runs random pictures beside ONNX Runtime: in float32 in batches of 1, 3 and 16, in bfloat16 of 1 and 16, in float16 of
-1. It needs torch, torchvision, onnx, onnxscript and onnxruntime, and for VGG 4 GB of memory. All networks take some
-half an hour on two cores; only the rows of those named are replaced.
+runs random pictures beside ONNX Runtime in float32, bfloat16 and float16, in the batches in which import checks a
+network of its size. It needs torch, torchvision, onnx, onnxscript and onnxruntime, and for VGG 4 GB of memory. All
+networks take some half an hour on two cores; only the rows of those named are replaced.
 
 Predicted times are those of the default launches on trn2. Wall times are of this machine and of one thread: the import,
 and the simulator computing the answer.
@@ -27,13 +27,15 @@ import numpy as np
 
 from ..models.files import Model
 from ..models.importing import Imported, import_network
+from ..runtime.network_check import batches_of
 from ..runtime.session import Session
 from ..runtime.simulated import open_simulated_backend
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "networks.md"
 TARGET = "trn2"
 EXPORTERS = ("script", "dynamo")
-BATCHES = {"float32": (1, 3, 16), "bfloat16": (1, 16), "float16": (1,)}  # that are run in each dtype
+DTYPES = ("float32", "bfloat16", "float16")
+BATCH = 16  # of which a picture's share is predicted in bfloat16
 _BLOCK = re.compile(r"(<!-- measured: networks -->\n).*?(<!-- end of networks -->)", re.S)
 
 NETWORKS = (
@@ -133,13 +135,13 @@ def measure(name: str, exporter: str) -> Row:
         import_seconds = time.perf_counter() - started
         if imported.comparison.skipped or not imported.comparison.passed:
             raise SystemExit(f"{name} by {exporter}: {imported.comparison}")
-        x = np.random.default_rng(3).standard_normal((16, *imported.network.input.shape), np.float32)
+        x = np.random.default_rng(3).standard_normal((BATCH, *imported.network.input.shape), np.float32)
         expected = np.concatenate([onnx_runtime_probabilities(path, x[n : n + 1]) for n in range(len(x))])
     model = Model(imported.network, imported.tensors, {})
     differences, predicted, seconds, launches = [], [], [], []
-    for dtype, batches in BATCHES.items():
+    for dtype in DTYPES:
         largest = 0.0
-        for batch in batches:
+        for batch in _batches(model, exporter, dtype):
             session = Session(model, backend, dtype, batch)
             started = time.perf_counter()
             result = session.run(x[:batch])
@@ -149,9 +151,8 @@ def measure(name: str, exporter: str) -> Row:
                 seconds.append(took)
                 predicted.append(result.total_us)
                 launches.append(_launches(session))
-            elif dtype == "bfloat16":
-                batched_us = result.total_us / batch
         differences.append(largest)
+    batched_us = Session(model, backend, "bfloat16", BATCH).time(BATCH).total_us / BATCH
     return Row(
         name,
         exporter,
@@ -163,6 +164,13 @@ def measure(name: str, exporter: str) -> Row:
         import_seconds,
         seconds[0],
     )
+
+
+def _batches(model: Model, exporter: str, dtype: str) -> tuple[int, ...]:
+    """Return the batches that are run: what the other exporter gives is the same network, and float16 runs alike."""
+    if exporter != EXPORTERS[0] or dtype == DTYPES[2]:
+        return (1,)
+    return batches_of(model.network) or (1,)
 
 
 def _launches(session: Session) -> int:

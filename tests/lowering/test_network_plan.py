@@ -111,6 +111,8 @@ def test_launches_that_a_budget_cuts_answer_as_one_does(batch: int) -> None:
 def test_a_budget_that_nothing_fits_cuts_at_every_border() -> None:
     plan = _plan(residual(blocks=1), most=1)
     assert [segment.last for segment in plan.segments] == ["stem", "b0", "mean", "dense"]
+    largest = max(segment.plan(1).instructions for segment in plan.segments)
+    assert f"at most 1 instructions where they can be ({largest} in the largest): cut after" in str(plan.note)
 
 
 def test_a_batch_is_cut_where_its_instructions_pass_the_budget() -> None:
