@@ -11,6 +11,7 @@ from trninfer.lowering.plan_cache import PlanCache
 from trninfer.lowering.planning import Planning
 from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Model, Network, Softmax, run_network
 from trninfer.models.layout import pack_conv2d
+from trninfer.models.outputs import Output
 from trninfer.runtime import layer_launches
 from trninfer.runtime.backend import BackendInfo, LaunchResult, LaunchTime
 from trninfer.runtime.launch_options import LaunchOptions
@@ -202,6 +203,17 @@ def test_overflow_is_told() -> None:
     x = np.full((1, 20), 1e6, np.float32)  # beyond float16
     with pytest.raises(OverflowedError, match=r"not finite in float16.*float32"):
         session(FEATURES, "float16").run(x)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_overflow_to_infinity_alone_is_told(sign: int) -> None:
+    network = Network("n", FeatureInput(4), (Dense("d", 4, 2),), (), Output("values"))
+    tensors = {"d.weight": np.full((4, 2), sign, np.float32), "d.bias": np.zeros(2, np.float32)}
+    x = np.full((1, 4), 6e4, np.float32)  # 240,000 is beyond float16, and no difference of infinities
+    for per in ("network", "layer"):
+        ran = Session(Model(network, tensors, {}), SimulatedBackend("trn2"), "float16", 1, LaunchOptions(per))
+        with pytest.raises(OverflowedError, match="not finite in float16"):
+            ran.run(x)
 
 
 class Stopped:

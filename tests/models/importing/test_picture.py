@@ -1,0 +1,39 @@
+"""The input of an imported network: numbers of a channel in the order in which it reads them."""
+
+import pytest
+from trninfer.models.errors import ModelError
+from trninfer.models.importing.picture import IMAGENET_MEAN, IMAGENET_STD, PreprocessingOptions, network_input
+from trninfer.models.inputs import FeatureInput, ImageInput
+
+IMAGE = (3, 224, 224)
+
+
+def photo(**options: object) -> ImageInput:
+    found = network_input(IMAGE, PreprocessingOptions(**options))  # type: ignore[arg-type]
+    assert isinstance(found, ImageInput)
+    return found
+
+
+@pytest.mark.parametrize(("order", "step"), [(None, 1), ("rgb", 1), ("bgr", -1)])
+def test_colours_come_in_the_order_that_is_asked_for(order: str | None, step: int) -> None:
+    """The usual numbers turn around with the colours; given ones are in the network's own order."""
+    found = photo(channel_order=order)
+    assert found.channel_order == (order or "rgb")
+    assert (found.mean, found.std) == (IMAGENET_MEAN[::step], IMAGENET_STD[::step])
+    given = photo(channel_order=order, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
+    assert given.channel_order == (order or "rgb") and given.mean == (0.1, 0.2, 0.3)
+
+
+def test_a_range_is_one_mean_and_deviation() -> None:
+    found = photo(input_range=(-1.0, 1.0))
+    assert found.mean == pytest.approx((0.5,) * 3) and found.std == pytest.approx((0.5,) * 3)
+    turned = photo(input_range=(-1.0, 1.0), invert=True)
+    assert turned.mean == pytest.approx((0.5,) * 3) and turned.std == pytest.approx((-0.5,) * 3)
+    with pytest.raises(ModelError, match="the input range 1,1 is empty"):
+        photo(input_range=(1.0, 1.0))
+
+
+def test_features_take_no_preprocessing() -> None:
+    assert network_input((20,), PreprocessingOptions()) == FeatureInput(20)
+    with pytest.raises(ModelError, match="no preprocessing of pictures applies"):
+        network_input((20,), PreprocessingOptions(channel_order="bgr"))
