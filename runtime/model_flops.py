@@ -13,7 +13,6 @@ from ..models.network import Network
 from .backend import LaunchTime
 from .timing import Row
 
-_MOVES = ("flatten", "reshape", "transpose", "concat", "channel_slice", "channel_shuffle", "pad")
 _BESIDE = ("transpose", "bias_activation", "argmax")  # kernels of a layer beside the one that does its work
 
 
@@ -37,7 +36,7 @@ class Operations(NamedTuple):
 def operations(layer: Layer, *shapes: Shape) -> Operations:
     """Operations of a layer for one example of inputs of `shapes`."""
     multiplied = 2 * layer.multiply_accumulates(*shapes)
-    if multiplied or layer.kind in _MOVES:
+    if multiplied or layer.only_moves:
         return Operations(multiplied, 0)
     each = math.prod(layer.window) if isinstance(layer, Pool) else 1
     return Operations(0, each * math.prod(layer.output_shape(*shapes)))

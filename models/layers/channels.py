@@ -17,6 +17,7 @@ class Concat(Layer):
     """The channels (or features) of several layers, one after another."""
 
     kind: ClassVar[str] = "concat"
+    only_moves: ClassVar[bool] = True
 
     def reads(self) -> tuple[int, int]:
         """One layer or more."""
@@ -45,6 +46,7 @@ class ChannelSlice(Layer):
     last: int
 
     kind: ClassVar[str] = "channel_slice"
+    only_moves: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,6 +71,7 @@ class ChannelShuffle(Layer):
     groups: int
 
     kind: ClassVar[str] = "channel_shuffle"
+    only_moves: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

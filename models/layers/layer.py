@@ -29,6 +29,7 @@ class Layer:
     inputs: tuple[str, ...] = field(default=(), kw_only=True)
 
     kind: ClassVar[str]
+    only_moves: ClassVar[bool] = False  # true where it computes nothing: the same numbers in other places
 
     def __post_init__(self) -> None:
         check_name(self.name)

@@ -20,6 +20,7 @@ class Pad(Layer):
     value: float = 0.0
 
     kind: ClassVar[str] = "pad"
+    only_moves: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,6 +20,7 @@ class Flatten(Layer):
     """(C, H, W) to (C * H * W,), channel by channel and row by row."""
 
     kind: ClassVar[str] = "flatten"
+    only_moves: ClassVar[bool] = True
 
     def output_shape(self, *shapes: Shape) -> Shape:
         """Any shape in, one axis out."""
@@ -38,6 +39,7 @@ class Reshape(Layer):
     shape: tuple[int, ...]
 
     kind: ClassVar[str] = "reshape"
+    only_moves: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,6 +68,7 @@ class Transpose(Layer):
     shape: tuple[int, ...]
 
     kind: ClassVar[str] = "transpose"
+    only_moves: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
