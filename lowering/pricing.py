@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..kernels.convolution.forms import Form
 from ..kernels.program import Convolution, Copies, Scores
-from ..kernels.tiling.packing import Taps
+from ..kernels.tiling.packing import Taps, ceil_div
 from .graph import DoesNotFit, Graph, Node
 from .passes.choose_forms import FormChoice
 from .passes.pack_taps import loaded_taps, possible_taps
@@ -49,10 +49,18 @@ class Pricing:
 
     def total(self, graph: Graph) -> float:
         """Return the sum of the prices of all operations, for one image along the free axis of the input."""
-        return sum(
-            self._clock.price(graph, number, self._images).nanoseconds / self._images
-            for number in range(len(graph.nodes))
-        )
+        return sum(self._nanoseconds(graph, number) for number in range(len(graph.nodes)))
+
+    def _nanoseconds(self, graph: Graph, number: int) -> float:
+        """Return the price of an operation for one of the images, in passes of fewer where all are too many."""
+        images = self._images
+        while True:
+            try:
+                return self._clock.price(graph, number, images).nanoseconds / images
+            except DoesNotFit:
+                if images == 1:
+                    raise
+            images = ceil_div(images, 2)
 
     def _priced(self, graph: Graph, number: int, node: Node) -> float:
         """Return the price of a node in place of node `number`, its input having the copies that it reads."""

@@ -15,7 +15,7 @@ from trninfer.models import load_model
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
 from trninfer.models.inputs import FeatureInput, ImageInput
-from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.layers import ChannelSlice, Concat, Conv2d, Dense, Flatten, Layer, Pool, Reshape
 from trninfer.models.network import Network
 from trninfer.models.outputs import Output
 from trninfer.runtime.backend import DTYPES
@@ -190,3 +190,22 @@ def test_a_last_layer_whose_weights_are_too_large_runs_as_the_others_do() -> Non
     session = Session(model, SimulatedBackend("trn2"), "float32", 2)
     assert session.launches_note is None and [row.name for row in session.rows] == ["launch", "a", "b"]
     _check(session, model, 2)
+
+
+def test_a_batch_that_no_memory_holds_at_once_is_one_launch() -> None:
+    """Numbers in other sizes cannot go band by band: fewer pictures of the batch at a time do."""
+    side = 120
+    layers = (
+        ChannelSlice("one", 0, side * side, inputs=("input",)),
+        Reshape("left", (1, side, side)),
+        Conv2d("a", 1, 2, (3, 3), stride=(4, 4)),
+        Flatten("flat"),
+        ChannelSlice("row", side * side, side * side + 3, inputs=("input",)),
+        Dense("b", 2 * 30 * 30, 3, inputs=("flat",)),
+        Concat("all", inputs=("b", "row")),
+        Dense("dense", 6, 4),
+    )
+    plan = _plan(model_of(Network("n", FeatureInput(side * side + 3), layers, tuple("abcd"))))
+    (segment,) = plan.segments
+    planned = segment.plan(16)
+    assert planned.program.pictures == 16 and planned.program.stages[0].at_once < 16
