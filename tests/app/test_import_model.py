@@ -151,6 +151,26 @@ def test_preprocessing_is_kept_in_the_file(cli, tmp_path: Path) -> None:
     assert "pixels are used by ImageNet's mean and deviation (--mean, --std, --input-range)" in notes
 
 
+@pytest.mark.parametrize("order", ["rgb", "bgr"])
+def test_blue_comes_first_of_what_opencv_reads(cli, tmp_path: Path, order: str) -> None:
+    """The network gives the mean of each channel, so that the label is the channel that blue came in."""
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["x"], ["means"]),
+        helper.make_node("Flatten", ["means"], ["scores"]),
+    ]
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])]
+    graph = helper.make_graph(nodes, "means", given, [helper.make_tensor_value_info("scores", TensorProto.FLOAT, None)])
+    onnx, model, labels = tmp_path / "means.onnx", tmp_path / "means.safetensors", tmp_path / "labels.txt"
+    onnx.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    )
+    labels.write_text("first\nsecond\nthird\n", encoding="utf-8")
+    assert cli("import", onnx, "-o", model, "--labels", labels, "--channel-order", order).status == 0
+    Image.new("RGB", (20, 20), (0, 0, 255)).save(tmp_path / "blue.png")
+    (answer,) = cli("classify", tmp_path / "blue.png", "--model", model, "--format", "json").json()["predictions"]
+    assert answer["label"] == {"rgb": "third", "bgr": "first"}[order]
+
+
 def test_a_network_that_batches_compute_wrongly_is_not_written(cli, tmp_path: Path, monkeypatch) -> None:
     onnx, model = write_onnx(tmp_path / "net.onnx"), tmp_path / "net.safetensors"
     outcome = cli("import", onnx, "-o", model)
