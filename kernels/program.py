@@ -334,10 +334,12 @@ class Interleave(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Rearrange(Operation):
-    """The same numbers in another order: seen as axes of `split`, axis `order[i]` comes i-th."""
+    """Numbers of each image from number `first` on, in another order: seen as axes of `split`, axis `order[i]` comes
+    i-th."""
 
     split: tuple[int, ...]
     order: tuple[int, ...]
+    first: int = 0
 
 
 @dataclass(frozen=True)

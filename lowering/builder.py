@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..kernels.program import LAUNCH_INPUT, Convolution, Ending, Operation, Scores
+from ..kernels.program import LAUNCH_INPUT, Convolution, Ending, Operation, Rearrange, Scores
 from ..models.checks import INPUT, Shape
 from ..models.files import Model
 from ..models.layers import Layer
@@ -105,18 +105,30 @@ class GraphBuilder:
         return network.readers()[name] == 1 and all(named.layer != name for named in network.named_outputs)
 
     def gather(self, name: str) -> None:
-        """Lay channels out as they are named, by a 1x1 convolution by ones, whose sums have one number each."""
+        """Lay channels out as they are named, by a 1x1 convolution by ones, whose sums have one number each; many that
+        are neighbours by way of HBM."""
         shape = self.shapes[name]
         count = shape[0]
-        if count > MOST_GATHERED:
-            raise DoesNotFit(f"{count} channels of layer {name!r} are too many to be laid out anew")
         kinds = {layer.name: layer.kind for layer in self.model.network.layers}
         has_row = any(node.name == name for node in self.nodes)
         label, kind = (f"{name}.gather", "gather") if has_row else (name, kinds.get(name, "gather"))
+        if count > MOST_GATHERED:
+            if self.places[name].run is None:
+                raise DoesNotFit(f"{count} channels of layer {name!r} are too many to be laid out anew")
+            self.cut(label, name, shape, kind)
+            self.places[name] = self.places[label]
+            return
         ones = LazyArray((count, count, 1, 1), lambda: np.eye(count, dtype=np.float32).reshape(count, count, 1, 1))
         filters, zeros = self.places[name].filters(ones), (np.zeros(count, np.float32),)
         self.add(Convolution, label, (name,), shape, kind=kind, filters=filters, numbers=zeros)
         self.places[name] = self.places[label]
+
+    def cut(self, label: str, name: str, after: Shape, kind: str) -> None:
+        """Append a value of the shape `after` of the numbers of `name`, whose channels are a run, by way of HBM."""
+        first = self.places[name].run
+        assert first is not None
+        first *= math.prod(self.shapes[name][1:])
+        self.add(Rearrange, label, (name,), after, kind=kind, split=(math.prod(after),), order=(0,), first=first)
 
     def make_plain(self, name: str) -> None:
         """Lay channels out as they are named, unless they are."""

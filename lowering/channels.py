@@ -52,6 +52,12 @@ class Channels:
         """True if they are all channels of the parts as they are there."""
         return self.are_all and bool((self.order == np.arange(self.total)).all())
 
+    @property
+    def run(self) -> int | None:
+        """The first of the channels where they are neighbours in one part, as they are there; None where not."""
+        is_run = len(self.parts) == 1 and bool((np.diff(self.order) == 1).all())
+        return int(self.order[0]) if is_run else None
+
     def picked(self, which: np.ndarray) -> Channels:
         """Return some of these channels, none twice, in an order, without parts of which none is left."""
         part, within = self._apart(self.order[which])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from ..kernels.program import Load, Operation, Rearrange
+from ..kernels.program import Load, Rearrange
 from ..models.checks import Shape
 from ..models.files import Model
 from ..models.layers import Layer
@@ -48,8 +49,11 @@ def as_image(shape: Shape) -> Shape:
 
 def computes_nothing(graph: Graph) -> bool:
     """True if the value of a layer's graph is its only input as it is in HBM, whatever its shape."""
-    return len(graph.inputs) == 1 and all(_moves_nothing(node.operation) for node in graph.nodes)
+    return len(graph.inputs) == 1 and all(_moves_nothing(node) for node in graph.nodes)
 
 
-def _moves_nothing(operation: Operation) -> bool:
-    return isinstance(operation, Load) or (isinstance(operation, Rearrange) and list(operation.order) == [0])
+def _moves_nothing(node: Node) -> bool:
+    operation, numbers = node.operation, math.prod(node.before)
+    if isinstance(operation, Rearrange):
+        return list(operation.order) == [0] and operation.split == (numbers,)
+    return isinstance(operation, Load)

@@ -56,9 +56,10 @@ def rearrange(launch, number, operation: Rearrange, operands):
         store_value(value, stored)
     images = value.images * value.packed
     numbers = operation.channels * operation.rows * operation.columns
-    turned = stored.reshape((images, numbers))
-    if operation.order != tuple(range(len(operation.order))):
-        flat = turned
+    given = stored.reshape((images, value.channels * value.rows * value.columns))
+    flat = given[:, operation.first : operation.first + numbers]
+    turned = flat
+    if numbers < given.shape[1] or operation.order != tuple(range(len(operation.order))):
         turned = nl.ndarray((images, numbers), dtype=launch.dtype, buffer=nl.private_hbm)
         permute_images(turned, flat, operation.split, operation.order)
     lanes = operation.packed * operation.channels

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Convolution, Load, Scores, TapsLoad
+from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Convolution, Load, Rearrange, Scores, TapsLoad
 from ...simulator.chip import PARTITIONS
 from ..arrangement import Arrangement
 from ..graph import Graph, Node, prepend
@@ -20,8 +20,10 @@ FEWEST_CHANNELS = 8  # that a convolution is given however many images are packe
 
 
 def load_input(graph: Graph) -> Graph:
-    """Load an input that is not just the first operand of one convolution as it is."""
+    """Load an input as it is, unless it is just the first operand of one convolution or cut apart in HBM."""
     readers = graph.readers(LAUNCH_INPUT)
+    if all(isinstance(graph.nodes[number].operation, Rearrange) for number, _ in readers):
+        return graph
     if len(readers) == 1 and readers[0][1] == 0:
         reader = graph.nodes[readers[0][0]]
         if isinstance(reader.operation, (Convolution, Load, Scores)) and reader.sources[0] == (LAUNCH_INPUT,):

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
-from ...kernels.program import Rearrange
+from ...models.checks import INPUT
 from ...models.layers import ChannelShuffle, ChannelSlice, Concat, Flatten, Layer, Reshape
+from ...simulator.chip import PARTITIONS
 from ..builder import GraphBuilder, lowers
 from ..channels import joined
 from ..graph import DoesNotFit
@@ -30,9 +31,9 @@ def reshape(builder: GraphBuilder, layer: Reshape) -> None:
     if len(layer.shape) != 3 or layer.shape == shape:
         keep(builder, layer)
         return
-    builder.make_plain(layer.inputs[0])
-    numbers = math.prod(layer.shape)
-    builder.add(Rearrange, layer.name, layer.inputs, layer.shape, kind=layer.kind, split=(numbers,), order=(0,))
+    if builder.places[layer.inputs[0]].run is None:
+        builder.make_plain(layer.inputs[0])
+    builder.cut(layer.name, layer.inputs[0], layer.shape, layer.kind)
 
 
 @lowers(Concat)
@@ -54,8 +55,12 @@ def channel_slice(builder: GraphBuilder, layer: ChannelSlice) -> None:
     if layer.first % each or layer.last % each:
         raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) cuts an image's rows")
     first, last = layer.first // each, layer.last // each
+    readers = [other for other in builder.model.network.layers if layer.name in other.inputs]
+    is_input = source == INPUT and builder.is_whole and builder.shapes[source][0] > PARTITIONS
     builder.places[layer.name] = builder.places[source].picked(np.arange(first, last))
     builder.shapes[layer.name] = (last - first, *window)
+    if is_input and not all(isinstance(reader, Reshape) for reader in readers):  # one of several inputs
+        builder.cut(layer.name, layer.name, builder.shapes[layer.name], layer.kind)
 
 
 @lowers(ChannelShuffle)

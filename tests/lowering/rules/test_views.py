@@ -3,7 +3,7 @@
 import pytest
 from lowered import assert_right, graph_of, kinds_of
 from random_networks import conv, labels, picture
-from trninfer.kernels.program import Rearrange
+from trninfer.kernels.program import Load, Rearrange
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import DoesNotFit
 from trninfer.models.inputs import FeatureInput
@@ -67,6 +67,37 @@ def test_a_channel_that_is_read_twice() -> None:
 def test_features_in_slices() -> None:
     layers = (Dense("a", 20, 30, "relu"), ChannelSlice("some", 7, 29), Dense("b", 22, 5))
     assert_right(Network("n", FeatureInput(20), layers, labels(5)), Decisions(), 3)
+
+
+@pytest.mark.parametrize("side", [6, 30])  # below 128 numbers, and 2 * 2,700, more than are laid out anew
+@pytest.mark.parametrize("batch", [1, 7])
+def test_inputs_of_several_are_cut_apart_in_hbm(side: int, batch: int) -> None:
+    """Two pictures and a row in one row of numbers: nothing is multiplied, nor loaded, to take them apart."""
+    numbers, rest = 3 * side * side, 4
+    layers: list[Layer] = [
+        ChannelSlice("one", 0, numbers, inputs=("input",)),
+        Reshape("left", (3, side, side)),
+        conv("a", 3, 5, 3),
+        Pool("b", "average", (side, side), (1, 1)),
+        Flatten("c"),
+        ChannelSlice("two", numbers, 2 * numbers, inputs=("input",)),
+        Reshape("right", (3, side, side)),
+        conv("d", 3, 5, 3),
+        Pool("e", "max", (side, side), (1, 1)),
+        Flatten("f"),
+        ChannelSlice("row", 2 * numbers, 2 * numbers + rest, inputs=("input",)),
+        Concat("all", inputs=("c", "f", "row")),
+        Dense("dense", 10 + rest, 4),
+    ]
+    network = Network("n", FeatureInput(2 * numbers + rest), tuple(layers), labels(4))
+    assert [node.operation.first for node in graph_of(network).nodes if isinstance(node.operation, Rearrange)] == [
+        0,
+        numbers,
+        2 * numbers,
+    ]
+    for target, dtype in (("trn1", "bfloat16"), ("trn2", "float32"), ("trn3", "float16")):
+        plan = assert_right(network, Decisions(), batch, dtype, target=target)
+        assert not any(isinstance(operation, Load) for operation in plan.program.operations)
 
 
 @pytest.mark.parametrize(("first", "last", "fits"), [(60, 150, True), (10, 150, False)])
