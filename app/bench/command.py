@@ -50,6 +50,8 @@ Examples:
     trninfer bench --suite cs149-part2
   A page to look at and to send: table, roofline, engines' timeline:
     trninfer bench --model digits-cnn --report report.html
+  The network as a picture, its layers coloured by their time:
+    trninfer bench --model digits-cnn --graph network.svg
   What if DMA moved 500 bytes a nanosecond (names and values: simulator/timing/constants/)?
     trninfer bench --model digits-cnn --set dma_sustained=500
   As version 0.2's first timing model had it?

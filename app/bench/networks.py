@@ -12,6 +12,8 @@ from ...runtime.session import Result, Session
 from ...runtime.verify import Verification, Verifier, merge
 from ..backends import session_on
 from ..options import RunOptions
+from ..output import write_output
+from ..reports.network_graph import GraphTitle, render_graph
 from ..reports.report import LayerTable, NetworkLowering, Report
 from .subject import BenchSubject
 
@@ -39,7 +41,11 @@ def bench_networks(
             launches = session.show(options.batch_size)
             shown = NetworkLowering(network, report.dtype, options.batch_size, backend.info.target, launches)
             report.lowering = [*(report.lowering or []), shown]
-        report.tables.append(LayerTable(title, prefix, result.layers, floor))
+        table = LayerTable(title, prefix, result.layers, floor)
+        report.tables.append(table)
+        if subject.graph is not None:
+            told = GraphTitle(report.latency_kind, backend.info.target, report.dtype, options.batch_size)
+            write_output(render_graph(loaded.network, table, told), subject.graph, "--graph")
         timelines += [(f"{prefix}{row}", timeline) for row, timeline in result.timelines]
     if verdicts:
         report.verify = merge(verdicts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +12,7 @@ import typer
 from ..completion import complete_model
 from ..errors import UsageError
 from ..options import RunOptions
+from ..output import check_kept, check_output, is_special
 
 
 def _kernels() -> list[str]:
@@ -91,6 +94,14 @@ class BenchSubject:
             help="Also the graph of each network after each pass of the lowering; alone with --quiet.",
         ),
     ] = False
+    graph: Annotated[
+        Path | None,
+        typer.Option(
+            "--graph",
+            metavar="FILE",
+            help="Write an SVG of the network of --model: its layers and what reads what, coloured by time.",
+        ),
+    ] = None
 
     def check(self, options: RunOptions, compared: bool) -> None:
         """UsageError where the options do not go with it."""
@@ -98,6 +109,7 @@ class BenchSubject:
             raise UsageError("--advise is for networks; trninfer simulate tells the lines of a kernel")
         if self.show_lowering and (self.suite is not None or self.kernel is not None):
             raise UsageError("--show-lowering is for networks; a kernel is not lowered")
+        self._check_graph(options)
         subjects = {"--model": self.model, "--kernel": self.kernel, "--suite": self.suite}
         given = [option for option, value in subjects.items() if value is not None]
         if len(given) > 1:
@@ -108,11 +120,31 @@ class BenchSubject:
             raise UsageError("a suite is timed only; --verify and --trace go with --kernel or a model")
         if self.suite is not None and options.backend == "neuron":
             raise UsageError("a suite is predicted, by the simulator; leave out --backend neuron")
-        told = (options.verify, options.trace, options.report_file, options.output, self.suite, self.show_lowering)
+        told = (
+            options.verify,
+            options.trace,
+            options.report_file,
+            options.output,
+            self.suite,
+            self.show_lowering,
+            self.graph,
+        )
         if options.quiet and options.form == "table" and not compared and not any(told):
             raise UsageError(
                 "--quiet leaves nothing of a bench to tell; it goes with --verify, --compare or a --format"
             )
+
+    def _check_graph(self, options: RunOptions) -> None:
+        if self.graph is None:
+            return
+        if self.model is None:
+            raise UsageError("--graph needs --model; it draws one network")
+        check_output(self.graph, "--graph")
+        check_kept([self.model], ("--graph", self.graph))
+        others = {"--output": options.output, "--trace": options.trace, "--report": options.report_file}
+        for option, path in others.items():
+            if path is not None and not is_special(path) and os.path.realpath(path) == os.path.realpath(self.graph):
+                raise UsageError(f"--graph and {option} both name {path}; each writes a file of its own")
 
     def ignored(self, options: RunOptions) -> list[str]:
         """The options that were given and that a suite, which has its own, does not go by."""

@@ -30,6 +30,7 @@ def check_sweep(subject: BenchSubject, options: RunOptions, compared: bool) -> N
         "--compare": compared,
         "--advise": subject.advise,
         "--show-lowering": subject.show_lowering,
+        "--graph": subject.graph is not None,
     }
     wrong = [option for option, there in given.items() if there]
     if wrong:
