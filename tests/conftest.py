@@ -84,6 +84,11 @@ class Outcome(NamedTuple):
     out: str
     err: str
 
+    @property
+    def messages(self) -> int:
+        """Messages on standard error: a long one goes on in indented lines."""
+        return sum(not line.startswith("  ") for line in self.err.splitlines())
+
     def json(self) -> Any:
         """Standard output as a report that obeys the schema."""
         document = json.loads(self.out)

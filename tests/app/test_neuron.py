@@ -139,7 +139,7 @@ def test_pictures_on_the_chip(cli, chip, pictures, picture_model) -> None:
 def test_no_timeline_from_the_chip(cli, chip, calls, feature_model, data, tmp_path) -> None:
     for arguments in (("bench",), ("ffnn", "--data", data)):
         outcome = cli(*arguments, "--model", feature_model, "--trace", tmp_path / "trace.json")
-        assert outcome.status == 2 and "--backend sim" in outcome.err and len(outcome.err.splitlines()) == 1
+        assert outcome.status == 2 and "--backend sim" in outcome.err and outcome.messages == 1
     assert not calls
 
 
@@ -154,7 +154,7 @@ def test_what_the_compiler_refuses_is_one_line(cli, chip, feature_model) -> None
     chip.setenv("STAND_IN_NKI", "compile")
     outcome = cli("bench", *by_layer(feature_model), "--format", "json", "--quiet")
     assert outcome.status == 2 and "[NCC_EBVF030] The number of instructions" in outcome.err
-    assert len(outcome.err.splitlines()) == 1
+    assert outcome.messages == 1
 
 
 def test_what_the_compiler_refuses_runs_in_smaller_launches(cli, chip, pictures, picture_model) -> None:
@@ -229,7 +229,7 @@ def test_outputs_that_differ_are_status_1(cli, chip, feature_model, data) -> Non
 def test_an_output_that_is_not_finite_is_one_line(cli, chip, feature_model, data) -> None:
     spoil(chip, lambda array: array if array.dtype.kind == "i" else np.full_like(array, np.nan))
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends", "--quiet")
-    assert outcome.status == 2 and "not finite" in outcome.err and len(outcome.err.splitlines()) == 1
+    assert outcome.status == 2 and "not finite" in outcome.err and outcome.messages == 1
 
 
 def test_an_infinite_error_is_null_in_json() -> None:
@@ -266,13 +266,13 @@ def test_what_does_not_go_with_a_comparison(cli, chip, feature_model, data, tmp_
     }
     for message, arguments in wrong.items():
         outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends", *arguments)
-        assert outcome.status == 2 and message in outcome.err and len(outcome.err.splitlines()) == 1
+        assert outcome.status == 2 and message in outcome.err and outcome.messages == 1
 
 
 def test_a_comparison_without_a_chip_is_status_3(cli, feature_model, data, monkeypatch) -> None:
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends")
-    assert outcome.status == 3 and "no Neuron device" in outcome.err and len(outcome.err.splitlines()) == 1
+    assert outcome.status == 3 and "no Neuron device" in outcome.err and outcome.messages == 1
 
 
 # ---- the simulator ----

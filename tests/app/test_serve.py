@@ -132,7 +132,7 @@ def test_it_says_why_it_does_not_start(cli: Any, tmp_path: Path, monkeypatch: py
 
     def line(*arguments: object, status: int = 2) -> str:
         outcome = cli("serve", *arguments)
-        assert outcome.status == status and len(outcome.err.splitlines()) == 1, outcome
+        assert outcome.status == status and outcome.messages == 1, outcome
         return str(outcome.err)
 
     with socket.socket() as taken:
@@ -159,7 +159,7 @@ def test_it_says_why_it_does_not_start(cli: Any, tmp_path: Path, monkeypatch: py
 )
 def test_wrong_options(cli: Any, arguments: tuple[str, ...], message: str) -> None:
     outcome = cli("serve", *arguments)
-    assert outcome.status == 2 and message in outcome.err and len(outcome.err.splitlines()) == 1
+    assert outcome.status == 2 and message in outcome.err and outcome.messages == 1
 
 
 def test_what_is_missing_is_named(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from trninfer.app.errors import UsageError
 from trninfer.app.journal import finished
+from trninfer.inference.feature_rows import numbered
 from trninfer.inference.features import read_features
 from trninfer.inference.pictures import read_picture
 from trninfer.models import ImageInput, ModelError, load_model
@@ -159,8 +160,13 @@ TABLES = {
 
 
 def read_table(path: Path) -> np.ndarray:
+    """The rows of a file that are not refused, each by itself, as not finite."""
+    refused: dict[int, str] = {}
     with read_features(path, 4) as rows:
-        return np.concatenate(list(rows.batches(2)))
+        read = list(numbered(rows, 2, refused.__setitem__))
+        assert sum(len(numbers) for numbers, _ in read) + len(refused) == len(rows)
+        assert all("finite" in reason for reason in refused.values())
+        return np.concatenate([np.zeros((0, 4)), *(usable for _, usable in read)])
 
 
 @settings(max_examples=300, deadline=None)

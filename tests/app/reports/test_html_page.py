@@ -20,6 +20,7 @@ from trninfer.app.reports.html_markup import element, microseconds, percent, qua
 from trninfer.app.reports.html_page import render_page
 from trninfer.app.reports.report import Cores, LayerTable, Report
 from trninfer.inference.predictions import LabelProbability, Prediction
+from trninfer.inference.search import InputProblem
 from trninfer.runtime.measure import suites
 from trninfer.runtime.timing import LayerTiming
 
@@ -197,7 +198,7 @@ def test_host_round_trips_have_no_bandwidth_and_device_times_a_column_of_their_o
 def test_answers_and_problems(tmp_path) -> None:
     answers = [Prediction(f"{i}.png", "seven", 7, 0.5, ()) for i in range(300)]
     report = make_report(predictions=answers, command="classify")
-    report.errors = [SimpleNamespace(input="broken.png", message="no picture")]  # type: ignore[list-item]
+    report.errors = [InputProblem("broken.png", "no picture")]
     write_report(tmp_path / "x.html", report)
     page = Page((tmp_path / "x.html").read_text())
     assert "Answers, 200 of 300" in page.text and "199.png" in page.text and "200.png" not in page.text

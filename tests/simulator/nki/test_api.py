@@ -55,7 +55,7 @@ def test_signature_is_the_documented_one(function):
     [
         ("nki.isa", ("simulator.nki.isa", "simulator.instructions")),
         ("nki.language", ("simulator.nki.language", "simulator.nki.tile_functions", "simulator.nki.loops")),
-        ("nki.collectives", ("simulator.nki.collectives",)),
+        ("nki.collectives", ("simulator.nki.collectives", "simulator.instructions.collectives")),
     ],
 )
 def test_no_function_that_nki_does_not_have(name, homes):
