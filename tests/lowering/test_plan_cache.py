@@ -1,0 +1,57 @@
+"""Plans on disk: what was put is read back, and nothing that is damaged or of something else."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from lowered import graph_of
+from random_networks import conv, ending_in_dense
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.plan_cache import CACHE_VARIABLE, PlanCache, PlanRecord, key_of, plan_folder
+
+RECORD = PlanRecord(Decisions(packs_rows=True, packed=4, copied=(2,)), 12.5, 99)
+GRAPH = graph_of(ending_in_dense((3, 6, 5), [conv("a", 3, 8, 3)]))
+
+
+def test_a_plan_is_there_for_another_process(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "plans"
+    PlanCache(folder).put("key", RECORD)
+    assert PlanCache(folder).get("key") == RECORD and PlanCache(folder).get("other") is None
+    assert [path.name for path in folder.iterdir()] == ["key.json"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"decisions": {}, "nanoseconds": 1, "instructions": 1}'])
+def test_a_damaged_plan_is_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "key.json").write_text(content)
+    cache = PlanCache(tmp_path)
+    assert cache.get("key") is None
+    cache.put("key", RECORD)
+    assert PlanCache(tmp_path).get("key") == RECORD
+
+
+def test_without_a_folder_or_with_one_that_cannot_be_plans_stay_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (None, tmp_path / "file" / "plans"):
+        cache = PlanCache(folder)
+        cache.put("key", RECORD)
+        assert cache.get("key") == RECORD and PlanCache(folder).get("key") is None
+
+
+def test_a_key_is_of_all_that_a_plan_depends_on() -> None:
+    others = [
+        key_of(GRAPH, "trn3", 1),
+        key_of(GRAPH, "trn2", 2),
+        key_of(replace(GRAPH, itemsize=2), "trn2", 1),
+        key_of(replace(GRAPH, from_host=False), "trn2", 1),
+        key_of(graph_of(ending_in_dense((3, 6, 5), [conv("a", 3, 9, 3)])), "trn2", 1),
+    ]
+    key = key_of(GRAPH, "trn2", 1)
+    assert key not in others and len(set(others)) == len(others)
+    assert key == key_of(graph_of(ending_in_dense((3, 6, 5), [conv("a", 3, 8, 3)])), "trn2", 1)
+
+
+def test_the_folder_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    assert plan_folder() == tmp_path / "plans"
+    monkeypatch.delenv(CACHE_VARIABLE)
+    assert plan_folder().name == "plans" and tmp_path not in plan_folder().parents

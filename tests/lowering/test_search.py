@@ -1,0 +1,59 @@
+"""The quickest of candidates that were walked, within a budget."""
+
+import pytest
+from lowered import nanoseconds, pipeline_of
+from random_networks import conv, ending_in_dense, model_of
+from trninfer.lowering import search as searching
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.price import Clock
+from trninfer.lowering.schedule import StageOf
+from trninfer.lowering.search import Search, scaled
+
+MODEL = model_of(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16, 16, 3)]))
+
+
+def search_of(pictures: int = 4) -> Search:
+    return Search(pipeline_of(MODEL), Clock("trn2", 4), pictures)
+
+
+def staged(at_once: int) -> Decisions:
+    pipeline = pipeline_of(MODEL)
+    return Decisions(stages=(StageOf(len(pipeline.lower(Decisions()).graph.nodes), at_once),))
+
+
+def test_the_quickest_is_kept_with_the_time_of_a_walk() -> None:
+    search = search_of()
+    times = []
+    for at_once in (1, 4, 2):
+        search.try_out(staged(at_once))
+        times.append(nanoseconds(pipeline_of(MODEL).launch(staged(at_once), 4)))
+    assert search.best is not None and search.best.nanoseconds == pytest.approx(min(times))
+    assert not search.try_out(staged(4))  # known already
+
+
+def test_improving_never_makes_it_slower() -> None:
+    search = search_of()
+    assert search.try_out(staged(1)) and search.best is not None
+    before = search.best.nanoseconds
+    search.improve()
+    assert search.best.nanoseconds < before  # more images at a time, or copies for taps
+
+
+def test_a_budget_that_is_used_up_walks_the_fewest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "WALKED_INSTRUCTIONS", 1)
+    search = search_of(16)
+    walked = [search.try_out(staged(at_once)) for at_once in (1, 2, 4, 8, 16)]
+    assert walked[0] and not any(walked[searching.FEWEST_WALKED :])
+
+
+def test_of_many_alike_passes_two_are_walked() -> None:
+    few, many = search_of(2), search_of(40)
+    few.try_out(staged(1)), many.try_out(staged(1))
+    assert few.best is not None and many.best is not None
+    whole = nanoseconds(pipeline_of(MODEL).launch(staged(1), 40))
+    assert many.best.nanoseconds == pytest.approx(whole, rel=0.05) and many.best.instructions > few.best.instructions
+
+
+def test_stages_are_scaled_to_one_image_at_least() -> None:
+    stages = (StageOf(2, 1), StageOf(5, 9))
+    assert scaled(stages, 1, 2) == (StageOf(2, 1), StageOf(5, 4)) and scaled(stages, 2, 1)[1] == StageOf(5, 18)
