@@ -32,7 +32,7 @@ MAX_ASPECT = 64  # longer side of a picture by its shorter; no digit is in a nar
 
 # Formats whose decoders are plain decoders. Pillow knows others that start programs (EPS) or are vector graphics.
 FORMATS: tuple[str, ...] = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-if features.check("avif"):  # Pillow 11.3, where it is built with libavif
+if "avif" in features.modules and features.check("avif"):  # Pillow 11.3, where it is built with libavif
     FORMATS = ("AVIF", *FORMATS)
 
 AVIF_BRANDS = (b"avif", b"avis")

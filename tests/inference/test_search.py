@@ -54,7 +54,7 @@ PARTS = ("*", "?", "a", "b.png", "[ab]*", "[!a]*", ".*", ".h", "..", ".", "", "*
 
 @given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=4), st.booleans())
 def test_patterns_mean_what_they_mean_to_glob(tmp_path_factory, parts: list[str], absolute: bool) -> None:
-    folder = tmp_path_factory.getbasetemp() / "tree"
+    folder = tmp_path_factory.getbasetemp() / "1/2/3/4/5/tree"  # above which no pattern leads
     if not folder.exists():
         for name in ("a/a/b.png", "a/b.png", "a/.h/c.png", "b/a/d.png", "b.png", ".h/a.png", "[ab]"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,8 @@ def test_suffixes_are_those_of_the_formats_that_are_read() -> None:
 
     Image.init()
     readable = {suffix for suffix, name in Image.registered_extensions().items() if name in FORMATS}
-    assert readable >= PICTURE_SUFFIXES
+    unread = {".avif"} if "AVIF" not in FORMATS else set()  # found, and told what would read it
+    assert readable >= PICTURE_SUFFIXES - unread
 
 
 def test_recursive(folder: Path) -> None:
