@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from ..kernels.convolution.forms import Form, combined_elements
 from ..kernels.program import (
     Affine,
@@ -42,8 +44,9 @@ class Footprint:
             if operation.into is not None:
                 self._last[operation.into.room] = max(number, self._last.get(operation.into.room, 0))
 
+    @cached_property
     def peak(self) -> tuple[int, int]:
-        """Return (bytes, operation) where SBUF is fullest."""
+        """(bytes, operation) where SBUF is fullest."""
         alive: dict[int, int] = {}
         fullest = (0, 0)
         for number in range(len(self._operations)):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,11 +50,23 @@ class LaunchPlanner:
         last = graph.nodes[-1]
         self.output, self.last = last.operation.shape, last.name
         self.plan = lru_cache(maxsize=64)(self._plan)
-        self._shapes = lru_cache(maxsize=1)(self._possible)
+        self._operands: dict[Hashable, tuple[np.ndarray, np.ndarray]] = {}
 
     def arrange(self, value: Any, plan: LaunchPlan, dtype: np.dtype[Any]) -> Any:
         """Return inputs [pictures, ...] as the kernel takes them."""
         return plan.arrange(value, self._came, dtype)
+
+    def operands(self, plan: LaunchPlan, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights and constants, laid out once for all sizes of batches that arrange them alike.
+
+        Nobody may write to them, so that a backend may keep them on the device.
+        """
+        key = plan.layout.arrangement, dtype
+        if key not in self._operands:
+            self._operands[key] = plan.layout.weights(dtype), plan.layout.constants()
+            for operand in self._operands[key]:
+                operand.setflags(write=False)
+        return self._operands[key]
 
     def show(self, pictures: int) -> ShownLaunch:
         """Return the launch of so many pictures with its graph after each pass."""
@@ -73,20 +85,24 @@ class LaunchPlanner:
             schedule=show_schedule(plan),
         )
 
-    def _possible(self) -> list[Decisions]:
-        """Return the decisions about rows and phases that apply; DoesNotFit where none does."""
+    @cached_property
+    def _shapes(self) -> list[tuple[Decisions, Graph]]:
+        """The decisions about rows and phases that apply, with the graph before images are packed.
+
+        DoesNotFit where none does.
+        """
         found, reason = [], DoesNotFit("nothing of it fits")
         for rows, wide, phases in itertools.product((True, False), (False, True), (True, False)):
             if wide and not rows:
                 continue
             tried = Decisions(packs_rows=rows, pads_channels=wide, splits_phases=phases)
             try:
-                graph = self._pipeline.run(tried)[-1][1]
+                passes = self._pipeline.run(tried)
             except DoesNotFit as why:
                 reason = why
                 continue
-            if not rows or has_packed_rows(graph):
-                found.append(tried)
+            if not rows or has_packed_rows(passes[-1][1]):
+                found.append((tried, dict(passes)["load_taps"]))
         if not found:
             raise reason
         return found
@@ -134,8 +150,7 @@ class LaunchPlanner:
     def _drafts(self, pictures: int, room: int) -> list[LaunchPlan]:
         """Return the candidates that fit, the cheapest first; DoesNotFit where there are none."""
         drafts, reason = [], DoesNotFit("nothing of it fits")
-        for decisions in self._shapes():
-            graph = dict(self._pipeline.run(decisions))["load_taps"]
+        for decisions, graph in self._shapes:
             for packed in (1, *choices_of(graph, pictures)):
                 try:
                     drafts.append(self._draft(replace(decisions, packed=packed), pictures, room))
@@ -152,9 +167,10 @@ class LaunchPlanner:
         while True:
             pricing = Pricing(self._clock, images, refused)
             plan = self._pipeline.launch(decisions, pictures, self._pipeline.lower(decisions, pricing))
-            if Footprint(plan.emitted, plan.layout).peak()[0] <= room:
+            footprint = Footprint(plan.emitted, plan.layout)
+            if footprint.peak[0] <= room:
                 break
-            decisions, refused = make_smaller(plan, refused, room)
+            decisions, refused = make_smaller(plan, footprint, refused, room)
         decided = replace(decisions, forms=forms_of(plan.graph), copied=_copied(plan.graph))
         price = pricing.total(plan.graph) * images + self._clock.loading(plan.layout.numbers)
         return replace(plan, decisions=decided, nanoseconds=price)

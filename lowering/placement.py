@@ -23,16 +23,17 @@ BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 SHARE = 3  # of the room that a whole value at the end of a region may take, as one over this
 
 
-def make_smaller(plan: LaunchPlan, refused: list[FormChoice], room: int) -> tuple[Decisions, list[FormChoice]]:
+def make_smaller(
+    plan: LaunchPlan, footprint: Footprint, refused: list[FormChoice], room: int
+) -> tuple[Decisions, list[FormChoice]]:
     """Return decisions, and forms that are refused, with which a launch of one image at a time takes less of SBUF.
 
     DoesNotFit where there is nothing left to try.
     """
-    footprint = Footprint(plan.emitted, plan.layout)
-    needed, fullest = footprint.peak()
+    needed, fullest = footprint.peak
     number, graph, decisions = footprint.node_of(fullest), plan.graph, plan.decisions
     operation = graph.nodes[number].operation
-    region = next((each for each in decisions.regions if each.first <= number < each.end), None)
+    region = decisions.schedule(len(graph.nodes)).region_of(number)
     if region is None and isinstance(operation, Convolution) and operation.form is not Form.DIRECT:
         own = operation.group_bytes
         sizes = (own,) if own in COMBINED_BYTES else COMBINED_BYTES

@@ -27,12 +27,12 @@ from ..kernels.program import (
     Stage,
     WeightsAt,
 )
-from ..kernels.tiling.packing import Taps, ceil_div
+from ..kernels.tiling.packing import Taps, ceil_div, round_up
 from ..models.checks import Shape
 from ..simulator.chip import PARTITIONS
 from .bands import Rows, banded, can_band, even, reach_of
 from .graph import DoesNotFit, Graph, Node
-from .weights import WeightLayout, columns_of, loads_of
+from .weights import WeightLayout, columns_of, loads_of, operand_shapes
 
 BANDS = (1, 4, 16, 64)  # of rows, in which an operation is priced that is too large as a whole
 PASSES = 2  # in which an operation is priced
@@ -62,7 +62,7 @@ class Clock:
     def walk(self, program: Program, layout: WeightLayout) -> Price:
         """Return the price of a launch; DoesNotFit where it needs more memory than the target has."""
         graph = layout.graph
-        images = -(-program.pictures // program.packed) * program.packed
+        images = round_up(program.pictures, program.packed)
         inputs = [(images, *image) for image in graph.inputs]
         return self._run(program, inputs, layout.numbers, layout.columns)
 
@@ -106,8 +106,8 @@ class Clock:
     def _run(self, program: Program, inputs: Sequence[Shape], numbers: int, columns: int) -> Price:
         name = self._dtype.name
         x, *more = (simulator.TensorSpec(shape, name) for shape in inputs)
-        weights = simulator.TensorSpec((max(1, numbers),), name)
-        constants = simulator.TensorSpec((PARTITIONS, max(1, columns)), "float32")
+        of_weights, of_constants = operand_shapes(numbers, columns)
+        weights, constants = simulator.TensorSpec(of_weights, name), simulator.TensorSpec(of_constants, "float32")
         kernel = kernels.kernel("run_network")
         try:
             run = simulator.run(

@@ -37,7 +37,7 @@ class Staging:
             plan = self._pipeline.launch(decisions, self._pictures, self._draft.layout)
         except DoesNotFit:
             return False
-        return Footprint(plan.emitted, plan.layout).peak()[0] <= self._room
+        return Footprint(plan.emitted, plan.layout).peak[0] <= self._room
 
     def whole(self, decisions: Decisions) -> Decisions:
         """Return decisions with one stage, of as many images at a time as fit."""

@@ -13,6 +13,7 @@ from ..kernels.convolution.forms import Form, matrices
 from ..kernels.operations.weight_loads import WeightLoad, tiles_read, weight_loads
 from ..kernels.program import Affine, Convolution, Norm, Scores, Slope, WeightsAt
 from ..kernels.tiling.packing import ceil_div, filter_steps
+from ..models.checks import Shape
 from ..models.layout import pack_images
 from ..simulator.chip import PARTITIONS
 from .filters import combined, ungroup
@@ -34,13 +35,18 @@ class WeightLayout:
     columns: int
 
     @property
+    def shapes(self) -> tuple[Shape, Shape]:
+        """The shapes of the weights and of the constants."""
+        return operand_shapes(self.numbers, self.columns)
+
+    @property
     def arrangement(self) -> Hashable:
         """Return what of the same nodes' weights and constants may differ: equal for equal arrays."""
         return self.graph.packed, tuple(_arrangement(node) for node in self.graph.nodes)
 
     def weights(self, dtype: np.dtype[Any]) -> np.ndarray:
         """Return all weights, one load after the other."""
-        whole = np.zeros(max(1, self.numbers), dtype)
+        whole = np.zeros(self.shapes[0], dtype)
         for node, loads in zip(self.graph.nodes, self.loads, strict=True):
             if loads:
                 assert isinstance(node.operation, (Convolution, Scores))
@@ -49,7 +55,7 @@ class WeightLayout:
 
     def constants(self) -> np.ndarray:
         """Return the columns: [128, columns] float32."""
-        whole = np.zeros((PARTITIONS, max(1, self.columns)), np.float32)
+        whole = np.zeros(self.shapes[1], np.float32)
         for node in self.graph.nodes:
             for number, column in enumerate(_constants(self.graph, node)):
                 whole[: len(column), _first_column(node) + number] = column
@@ -61,6 +67,11 @@ class WeightLayout:
         for load in self.loads[number]:
             by_tile[load.out_tile] = by_tile.get(load.out_tile, 0) + load.elements
         return sum(by_tile.values()), max(by_tile.values(), default=0)
+
+
+def operand_shapes(numbers: int, columns: int) -> tuple[Shape, Shape]:
+    """Return the shapes of so many weights and columns of constants, as the kernel takes them: never empty."""
+    return (max(1, numbers),), (PARTITIONS, max(1, columns))
 
 
 def lay_out(graph: Graph) -> WeightLayout:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -18,10 +18,10 @@ from ..lowering.planning import Planning
 from ..lowering.show import ShownLaunch as ShownLaunch  # for app, which asks runtime
 from ..models.checks import INPUT
 from ..models.files import Model
-from ..simulator.chip import PARTITIONS, find_target
-from .backend import DTYPES, ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
+from ..simulator.chip import find_target
+from .backend import DTYPES, Backend, BackendInfo, LaunchResult, LaunchTime
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
-from .layer_launches import KernelStep, plan_layers, row_of
+from .layer_launches import KernelStep, plan_layers, row_of, specs_of
 from .model_flops import row_operations, with_model_flops
 from .timing import BATCH, Row, add_times, with_batch
 
@@ -69,7 +69,7 @@ def plan_launches(
     if options.per == "layer":
         return LayerLaunches(model, dtype, None, planning)
     try:
-        return NetworkLaunches(model, dtype, info, options, batch)
+        return NetworkLaunches(model, dtype, planning, options.instructions, batch, info.tells_layers)
     except DoesNotFit as reason:
         return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}", planning)
 
@@ -139,20 +139,21 @@ class NetworkLaunches:
     network.
     """
 
-    def __init__(self, model: Model, dtype: str, info: BackendInfo, options: LaunchOptions, batch: int) -> None:
+    def __init__(
+        self, model: Model, dtype: str, planning: Planning, instructions: int, batch: int, tells_layers: bool
+    ) -> None:
         """See `plan_launches`; DoesNotFit where the network cannot be told to the kernel."""
         from .. import kernels  # not before the backend is chosen
 
         self._dtype = DTYPES[dtype]
-        self._plan = NetworkPlan(model, self._dtype, planning_of(dtype, info, options), options.instructions)
+        self._plan = NetworkPlan(model, self._dtype, planning, instructions)
         self.note = self._plan.note_of(batch)
         self._kernel = kernels.kernel("run_network")
-        self._tells_layers = info.tells_layers
-        self._operands: dict[Hashable, tuple[np.ndarray, np.ndarray]] = {}
+        self._tells_layers = tells_layers
         shape = model.network.input.shape
         self._of_values = model.network.output.kind == "values"
         before, after = (BATCH, *shape), (BATCH, model.network.outputs)
-        if info.tells_layers:
+        if tells_layers:
             layers = [Row(row.name, row.kind, *_shapes(row.before, row.after)) for row in rows_of(self._plan.graph)]
             self.rows = (Row("launch", "run_network", before, after), *layers)
         else:
@@ -170,7 +171,7 @@ class NetworkLaunches:
             for number, segment in enumerate(self._plan.segments):
                 planned = segment.plan(size)
                 value = segment.arrange(value, planned, self._dtype)
-                operands = self._operands_of(number, planned)
+                operands = segment.operands(planned, self._dtype)
                 result = backend.launch(self._kernel, value, *operands, program=planned.program)
                 results.append((number, planned, result))
                 answers = planned.outputs(result.outputs)
@@ -189,24 +190,13 @@ class NetworkLaunches:
             size = min(step, batch - first)
             for number, segment in enumerate(self._plan.segments):
                 planned = segment.plan(size)
-                x = ArraySpec((planned.images, *planned.graph.image), self._dtype)
-                weights = ArraySpec((max(1, planned.layout.numbers),), self._dtype)
-                constants = ArraySpec((PARTITIONS, max(1, planned.layout.columns)), np.dtype(np.float32))
-                result = backend.time(self._kernel, x, weights, constants, program=planned.program)
+                result = backend.time(self._kernel, *specs_of(planned, self._dtype), program=planned.program)
                 results.append((number, planned, result))
         return self._rows_of(results, batch)
 
     def show(self, batch: int) -> list[ShownLaunch]:
         """See `Launches`."""
         return self._plan.show(batch)
-
-    def _operands_of(self, segment: int, planned: LaunchPlan) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and constants, laid out once for all sizes of batches that arrange them alike."""
-        key = segment, planned.layout.arrangement
-        if key not in self._operands:
-            self._operands[key] = planned.layout.weights(self._dtype), planned.layout.constants()
-            _keep(*self._operands[key])
-        return self._operands[key]
 
     def _rows_of(
         self, results: list[tuple[int, LaunchPlan, LaunchResult]], batch: int

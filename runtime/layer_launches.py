@@ -26,7 +26,6 @@ from ..models.checks import INPUT, Shape
 from ..models.files import Model
 from ..models.layers import Combine, Conv2d, Dense, Layer, Softmax
 from ..models.layout import pack_conv2d
-from ..simulator.chip import PARTITIONS
 from .backend import ArraySpec, Backend, KernelError, LaunchResult
 from .timing import BATCH, Row, with_batch
 
@@ -76,15 +75,14 @@ class ProgramStep:
     planner: LaunchPlanner
     dtype: np.dtype[Any]
     answers: tuple[int, ...] = ()
-    _weights: dict[Any, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def launch(self, backend: Backend, data: list[Any]) -> LaunchResult:
         """Run it on data of `input_shapes`."""
         batch = len(data[0])
         plan = self._plan(batch)
         x, *more = (plan.arrange_input(number, value, self.dtype) for number, value in enumerate(data))
-        weights, constants = self._operands(batch)
-        result = backend.launch(_kernel("run_network"), x, weights, constants, *more, program=plan.program)
+        operands = self.planner.operands(plan, self.dtype)
+        result = backend.launch(_kernel("run_network"), x, *operands, *more, program=plan.program)
         ((values, _classes),) = plan.outputs(result.outputs)
         shape = with_batch(self.output_shape, batch)
         values = values if len(values) == batch else np.asarray(values)[:batch]
@@ -93,10 +91,7 @@ class ProgramStep:
     def time(self, backend: Backend, batch: int, dtype: np.dtype[Any]) -> LaunchResult:
         """Time it from shapes alone."""
         plan = self._plan(batch)
-        x, *more = (ArraySpec((plan.images, *image), dtype) for image in plan.graph.inputs)
-        weights = ArraySpec((max(1, plan.layout.numbers),), dtype)
-        constants = ArraySpec((PARTITIONS, max(1, plan.layout.columns)), np.dtype(np.float32))
-        return backend.time(_kernel("run_network"), x, weights, constants, *more, program=plan.program)
+        return backend.time(_kernel("run_network"), *specs_of(plan, dtype), program=plan.program)
 
     def show(self, batch: int) -> ShownLaunch:
         """Return it with its graph after each pass."""
@@ -110,17 +105,15 @@ class ProgramStep:
             advice = "; dtypes of 16 bits need about half" if self.dtype.itemsize > 2 else ""
             raise KernelError(f"in {self.dtype.name}, {why}{advice}") from None
 
-    def _operands(self, batch: int) -> tuple[np.ndarray, np.ndarray]:
-        layout = self._plan(batch).layout
-        key = layout.arrangement
-        if key not in self._weights:
-            self._weights[key] = layout.weights(self.dtype), layout.constants()
-            for operand in self._weights[key]:
-                operand.setflags(write=False)
-        return self._weights[key]
-
 
 LayerStep: TypeAlias = KernelStep | ProgramStep
+
+
+def specs_of(plan: LaunchPlan, dtype: np.dtype[Any]) -> list[ArraySpec]:
+    """Return what a launch is given, in the kernel's order."""
+    x, *more = (ArraySpec((plan.images, *image), dtype) for image in plan.graph.inputs)
+    weights, constants = plan.layout.shapes
+    return [x, ArraySpec(weights, dtype), ArraySpec(constants, np.dtype(np.float32)), *more]
 
 
 def row_of(step: LayerStep) -> Row:

@@ -25,7 +25,7 @@ def test_beside_what_stays_there_is_room_for_sums_of_half_of_psum(kind: str) -> 
     """While the Tensor Engine fills one half of its banks, sums of the other half are on their way through SBUF."""
     plan = decided(ending_in_dense((3, 12, 12), [conv("a", 3, 64, 3), AFTER[kind]]), Decisions())
     footprint = Footprint(plan.emitted, plan.layout)
-    peak, at = footprint.peak()
+    peak, at = footprint.peak
     alive = [n for n in range(at + 1) if n == at or footprint._last.get(n, -1) >= at]
     held = sum(footprint.value(n) for n in alive) + footprint._weights(at) + 4 * plan.layout.columns
     assert peak - held >= PSUM_BANKS // 2 * PSUM_BANK_BYTES
@@ -49,5 +49,5 @@ def test_it_is_no_less_than_what_the_simulator_counts(batch: int) -> None:
         TensorSpec((PARTITIONS, plan.layout.columns), "float32"),
     )
     run = simulator.run(kernels.kernel("run_network"), *operands, functional=False, program=plan.program)
-    peak, _ = Footprint(plan.emitted, plan.layout).peak()
+    peak, _ = Footprint(plan.emitted, plan.layout).peak
     assert run.memory.sbuf_bytes <= peak <= 2 * run.memory.sbuf_bytes + SCRATCH_BYTES + np.dtype(np.float32).itemsize
