@@ -10,19 +10,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..simulator.timing.constants import overrides
+from ..simulator.whole_file import replacing
 from ..version import __version__
+from .cache_folder import user_cache
 from .decisions import Decisions
 from .graph import Graph
 
-CACHE_VARIABLE = "TRNINFER_CACHE"
 _ROOMS = ("kernels", "lowering", "simulator")  # whose sources a plan depends on
 
 
@@ -70,19 +69,13 @@ class PlanCache:
             return
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=self._folder, suffix=".partial", delete=False) as file:
-                json.dump(record.to_json(), file)
-            os.replace(file.name, self._folder / f"{key}.json")
+            with replacing(self._folder / f"{key}.json") as file:
+                file.write(json.dumps(record.to_json()).encode())
 
 
 def plan_folder() -> Path:
     """Return the folder of the plans on disk."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser() / "plans"
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("trninfer")) / "plans"
+    return user_cache("plans", "plans")
 
 
 def key_of(graph: Graph, target: str, *settings: Any) -> str:

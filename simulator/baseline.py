@@ -10,11 +10,11 @@ A line is recognised by its text and the count of equal lines before it, so that
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .by_line import MOST_TEXT
+from .whole_file import replacing
 
 if TYPE_CHECKING:
     from .run import Run
@@ -95,12 +95,10 @@ def write(path: Path, entries: dict[str, Entry]) -> None:
     """
     kept = {**read(path), **entries}
     text = json.dumps({"schema_version": SCHEMA_VERSION, "launches": dict(sorted(kept.items()))}, indent=1)
-    passing = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
-        passing.write_text(f"{text}\n", encoding="utf-8")
-        os.replace(passing, path)
+        with replacing(path) as file:
+            file.write(f"{text}\n".encode())
     except OSError as error:
-        passing.unlink(missing_ok=True)
         raise BaselineError(f"{path}: cannot be written: {error.strerror}") from None
 
 

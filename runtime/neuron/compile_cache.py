@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-CACHE_VARIABLE = "TRNINFER_CACHE"
+from ...lowering.cache_folder import user_cache
+
 FAILURE_LOG = "last-failure.log"  # in the folder of a cache: what the compiler said when it failed last
 _ENTRY = "entry.json"
 _FORMAT = 1
@@ -30,12 +31,7 @@ _FORMAT = 1
 
 def cache_folder() -> Path:
     """Where compiled kernels are kept: TRNINFER_CACHE, else `neuron` in the user's cache folder for trninfer."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser()
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("trninfer")) / "neuron"
+    return user_cache("neuron")
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,11 @@ A track for each engine and DMA queue. Times are microseconds; the kernel's sour
 from __future__ import annotations
 
 import json
-import os
-import stat
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..whole_file import replacing
 from .critical_path import Step
 
 TITLES = {
@@ -65,22 +63,8 @@ def chrome_trace(launches: Launches) -> dict[str, Any]:
 def write(path: Path, launches: Launches) -> None:
     """Write a trace file, whole or not at all."""
     text = json.dumps(chrome_trace(launches), separators=(",", ":"))
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    """The process's umask, which mkstemp does not go by."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def place(track: str) -> tuple[str, int, str, int]:

@@ -31,7 +31,6 @@ def ray():
     """Ray on this machine with two workers, a NeuronCore each; the commands find this process connected to it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([*map(str, FOLDERS), *filter(None, [os.environ.get("PYTHONPATH")])]))
-        patch.setenv("TRNINFER_CACHE", "off")
         with ray_for(None, 2, (0, 1)) as started:
             yield started
 

@@ -1,0 +1,18 @@
+"""Where trninfer keeps what it need not make twice: plans, and kernels that AWS's compiler made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+CACHE_VARIABLE = "TRNINFER_CACHE"
+
+
+def user_cache(default: str, chosen: str = "") -> Path:
+    """Return `chosen` in TRNINFER_CACHE's folder, else `default` in the user's cache folder for trninfer."""
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named).expanduser() / chosen
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("trninfer")) / default
