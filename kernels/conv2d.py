@@ -34,7 +34,14 @@ from .convolution.plan import halve_last, plan_conv2d, psum_pieces
 from .convolution.problem import make_problem, movement_of
 from .convolution.sums import convolve_tile as convolve_tile
 from .convolution.weights import load_biases, open_weights, stage_weights, weights_of
-from .tiling.packing import ceil_div, conv2d_sections, output_blocks, packed_layout, taps_in_partitions
+from .tiling.packing import (
+    ceil_div,
+    conv2d_sections,
+    matmul_passes,
+    output_blocks,
+    packed_layout,
+    taps_in_partitions,
+)
 from .tiling.tiles import PARTITIONS, usable_sbuf_bytes
 from .tiling.warm_up import is_worth_warming, warm_bank
 
@@ -308,8 +315,8 @@ def _warm_up(plan):
     """Return a PSUM tile of zeros for the first sums, at least as large as they are; None where it is not worth it."""
     problem = plan.problem
     stationary = len(plan.channel_tiles) * len(plan.weights.out_tiles) * matrices(plan.form, len(plan.steps))
-    cycles = 4 if problem.item_bytes == 4 else 1  # of a column
-    columns = problem.batch * matmul_columns(plan.form, problem.out_rows, problem.out_columns) * stationary * cycles
+    columns = problem.batch * matmul_columns(plan.form, problem.out_rows, problem.out_columns) * stationary
+    columns *= matmul_passes(problem.item_bytes)
     if not is_worth_warming(columns, problem.item_bytes):
         return None
     piece = psum_pieces(plan, plan.groups[0])[0]

@@ -16,6 +16,7 @@ import nki.language as nl
 
 from .matmul_blocks import load_panels, multiply_block, padded, panels, whole_rows
 from .matmul_plan import GROUP, TILE_M, TILE_N, choose_plan
+from .tiling.packing import matmul_passes
 from .tiling.tiles import (
     DMA_BYTES,
     PARTITIONS,
@@ -205,7 +206,7 @@ def _assert_columns_fit(lhsT, rhs):
 
 def _warm_up(M, N, K, dtype):
     """A tile of PSUM zeros for the first sums; None where no warming up is needed, or where it would take too long."""
-    passes = 4 if dtype == nl.float32 else 1
+    passes = matmul_passes(itemsize(dtype))
     if ceil_div(M, TILE_M) * ceil_div(K, PARTITIONS) * N * passes < WARM_COLUMNS:
         return None
     rows, columns = several_columns(min(M, TILE_M), dtype), several_columns(min(N, TILE_N), dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..kernels.convolution.forms import Form
+from ..kernels.tiling.packing import IDENTITY_BYTES
 from ..simulator.chip import find_target
 from .graph import Graph
 from .launch_plan import LaunchPlanner
@@ -12,7 +13,6 @@ from .plan_cache import PlanCache, plan_folder
 from .price import Clock
 
 FREE = 12  # percent of a partition of SBUF left to the compiler, whose allocator does not spill (docs/chip.md)
-IDENTITY_BYTES = 256  # of a partition of SBUF, which kernels leave to the compiler (kernels/tiling/tiles.py)
 
 
 @dataclass(frozen=True)

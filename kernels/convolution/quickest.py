@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import nki.language as nl
 
-from ..tiling.packing import ceil_div
+from ..tiling.packing import ceil_div, matmul_passes
 from .forms import Form, matmul_columns, most_columns, worthwhile
 from .problem import bank_columns, is_gen2
 
 FEWEST_BANKS = 10  # that the matmuls of one filter and tile of input channels take the time to fill, for a form to pay
-PASSES = 4  # that float32 takes through the Tensor Engine
 
 
 def forms(problem):
@@ -39,7 +38,7 @@ def quickest(problem):
     if min(problem.in_channels, problem.out_channels) < least:
         return [Form.DIRECT]
     columns = problem.batch * matmul_columns(Form.DIRECT, problem.out_rows, problem.out_columns)
-    columns *= ceil_div(problem.out_channels, partitions) * (PASSES if problem.item_bytes == 4 else 1)
+    columns *= ceil_div(problem.out_channels, partitions) * matmul_passes(problem.item_bytes)
     banks = columns // bank_columns()
     fewest = {Form.PAIRS: FEWEST_BANKS, Form.SQUARES: 2 * FEWEST_BANKS}  # which make more sums of inputs beforehand
     found = [form for form in forms(problem) if form in taken and banks >= fewest[form]]

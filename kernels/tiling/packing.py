@@ -17,10 +17,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Of a partition of SBUF: nki-library leaves them to the identity matrix of the compiler's own transposes.
+IDENTITY_BYTES = 256
+
 
 def ceil_div(a: int, b: int) -> int:
     """Return the quotient of two positive integers, rounded up."""
     return (a + b - 1) // b
+
+
+def matmul_passes(item_bytes: int) -> int:
+    """Return how often a column of a matmul goes through the Tensor Engine: four times in float32."""
+    return 4 if item_bytes == 4 else 1
 
 
 def round_up(a: int, b: int) -> int:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
+from .packing import IDENTITY_BYTES
 from .packing import ceil_div as ceil_div
 
 PARTITIONS = nl.tile_size.pmax  # of SBUF and PSUM; rows and columns of the Tensor Engine
-# Of a partition of SBUF: nki-library leaves them to the identity matrix of the compiler's own transposes.
-IDENTITY_BYTES = 256
 DMA_ROW_BYTES = 2048  # contiguous bytes from which a DMA descriptor is efficient (nki-dma-bandwidth-guide)
 DMA_BYTES = 1 << 19  # from which a DMA is: 32 KiB for each of the 16 DMA engines (nki_perf_guide)
 
@@ -90,22 +89,19 @@ def load_rows(dst, src):
         nisa.dma_copy(dst=dst[0 : rows - even, whole, :], src=src[even:rows, :])
 
 
-def copy_by_hardware(dst, src):
+def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
     """Copy by a DMA whose descriptors the hardware makes, where it can: the compiler may give them to GpSimd, behind
-    whose other work they wait (nki-dge)."""
+    whose other work they wait (nki-dge). `engine` is the one that triggers it."""
     if nisa.get_nc_version() == nisa.nc_version.gen2:
         nisa.dma_copy(dst=dst, src=src)
     else:
-        nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge)
+        nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge, engine=engine)
 
 
 def load_early(dst, src):
     """A load that waits for nothing, beside others: from NeuronCore-v3 on the Scalar Engine triggers it, which has a
     descriptor generator of its own (trainium2_arch)."""
-    if nisa.get_nc_version() == nisa.nc_version.gen2:
-        nisa.dma_copy(dst=dst, src=src)
-    else:
-        nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.scalar)
+    copy_by_hardware(dst, src, engine=nisa.engine.scalar)
 
 
 def store_rows(dst, src):
