@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from .errors import NkiValidationError
 from .memory import Storage
+from .rank_threads import Stopped, run_in_threads
 
 CORES = 2  # of a logical core: what LNC2 joins on trn2 and trn3
 
@@ -26,10 +27,6 @@ class Meeting(NamedTuple):
     shown: str  # the instruction and its place, for messages
     instruction: int  # its index in the core's program
     values: Any  # what it sends, None where it sends nothing
-
-
-class _Stopped(BaseException):
-    """The other core has failed: this one ends too."""
 
 
 class Pair:
@@ -54,18 +51,14 @@ class Pair:
             try:
                 self._await_turn(rank)
                 results[rank] = program(rank)
-            except _Stopped:
+            except Stopped:
                 pass
             except BaseException as error:
                 self._failure = self._failure or error
             self._ended[rank] = True
             self._give_turn(rank)
 
-        threads = [threading.Thread(target=on, args=(rank,), daemon=True) for rank in range(CORES)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(CORES, on)
         if self._failure is not None:
             raise self._failure
         return results
@@ -114,4 +107,4 @@ class Pair:
             while self._turn != rank and not self._ended[1 - rank]:
                 self._changed.wait()
         if self._failure is not None:
-            raise _Stopped
+            raise Stopped

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from .errors import NkiValidationError
+from .rank_threads import Stopped, run_in_threads
 
 MOST_RANKS = 8  # of one simulated chip: the NeuronCores of a Trainium2 (trainium2_arch.rst)
 
@@ -23,10 +24,6 @@ class Contribution(NamedTuple):
     terms: tuple[Any, ...]
     shown: str  # the collective and its place, for messages
     values: Any
-
-
-class _Stopped(BaseException):
-    """Another rank has failed: this one ends too."""
 
 
 class World:
@@ -50,18 +47,14 @@ class World:
                 try:
                     if self._failure is None:
                         results[rank] = program(rank)
-                except _Stopped:
+                except Stopped:
                     pass
                 except BaseException as error:
                     self._failure = self._failure or error
                 self._ended.add(rank)
                 self._changed.notify_all()
 
-        threads = [threading.Thread(target=on, args=(rank,), daemon=True) for rank in range(self.size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(self.size, on)
         if self._failure is not None:
             raise self._failure
         return results
@@ -95,7 +88,7 @@ class World:
     ) -> None:
         """Stop where another rank failed, or where one that this waits for will not come."""
         if self._failure is not None:
-            raise _Stopped
+            raise Stopped
         gone = [each for each in group if each in self._ended and each not in meeting]
         if gone:
             raise NkiValidationError(f"rank {rank} waits in {given.shown} for rank {gone[0]}, which has ended")

@@ -7,7 +7,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .attention_tiles import P, copied, function, loaded, reduced, sbuf, scaled, two
+from .attention_tiles import P, copied, function, loaded, reduced, rotated_columns, sbuf, scaled, two
 
 WIDE = 512  # columns of the output projection at a time
 
@@ -30,7 +30,7 @@ def attention_decode(hidden, wq, wk, wv, wo, q_norm, k_norm, key_cache, value_ca
         tile = sbuf(features, nl.bfloat16)
         nisa.dma_copy(dst=tile, src=wo.ap(pattern=[[1, P], [heads * P, features]], offset=head * P))
         wo_tiles.append(tile)
-    key = _rotated(_normalized(_projected(loaded(wk), token), k_weight, ones), cosine, sine)
+    key = rotated_columns(_normalized(_projected(loaded(wk), token), k_weight, ones), cosine, sine)
     value = _projected(loaded(wv), token)
     queries = _queries(wq, token, heads, q_weight, cosine, sine, ones)
     score = _new_score(key, queries, heads, ones)
@@ -77,15 +77,6 @@ def _repeated(column, count):
     return dst
 
 
-def _rotated(data, cosine, sine):
-    """Rotary position embedding of columns."""
-    half, count = P // 2, data.shape[1]
-    turned = sbuf(count)
-    nisa.tensor_copy(turned[0:half, 0:count], scaled(data[half:P, 0:count], nl.multiply, -1.0))
-    nisa.tensor_copy(turned[half:P, 0:count], data[0:half, 0:count])
-    return two(nl.add, two(nl.multiply, data, cosine), two(nl.multiply, turned, sine))
-
-
 def _queries(wq, token, heads, weight, cosine, sine, ones):
     """All heads' queries side by side, normalised, rotated and scaled, [128, heads] bfloat16."""
     weights = []
@@ -98,7 +89,7 @@ def _queries(wq, token, heads, weight, cosine, sine, ones):
     for head in range(heads):
         nisa.tensor_copy(packed[0:P, head : head + 1], vectors[head])
     normal = _normalized(packed, _repeated(weight, heads), ones)
-    turned = _rotated(normal, _repeated(cosine, heads), _repeated(sine, heads))
+    turned = rotated_columns(normal, _repeated(cosine, heads), _repeated(sine, heads))
     queries = sbuf(heads, nl.bfloat16)
     nisa.tensor_scalar(queries, turned, op0=nl.multiply, operand0=P**-0.5)
     return queries

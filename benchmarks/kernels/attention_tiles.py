@@ -91,6 +91,15 @@ def rotated(tile, cos, sin):
     return two(nl.add, two(nl.multiply, tile, cos), two(nl.multiply, turned, sin))
 
 
+def rotated_columns(data, cos, sin):
+    """Rotary position embedding of columns."""
+    half, count = P // 2, data.shape[1]
+    turned = sbuf(count)
+    nisa.tensor_copy(turned[0:half, 0:count], scaled(data[half:P, 0:count], nl.multiply, -1.0))
+    nisa.tensor_copy(turned[half:P, 0:count], data[0:half, 0:count])
+    return two(nl.add, two(nl.multiply, data, cos), two(nl.multiply, turned, sin))
+
+
 def masked(scores, offset):
     """Scores of keys after the query set to the least number."""
     dst = sbuf(scores.shape[1])

@@ -12,7 +12,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .attention_tiles import P, copied, function, reduced, sbuf, scaled, two
+from .attention_tiles import P, copied, function, reduced, rotated_columns, sbuf, scaled, two
 
 WIDE = 512  # columns of the output projection at a time
 EPSILON = 1e-6
@@ -75,7 +75,7 @@ def attention_tuned_decode(
     output_weights = _output_weights(s, wo) if version.outputs_first else None
     key_weights = s.load(wk)
     value_weights = s.load(wv) if version.queries_first else None
-    key = _rotated(two(nl.multiply, _normal(s, _projected(s, key_weights)), weights[1]), *turns)
+    key = rotated_columns(two(nl.multiply, _normal(s, _projected(s, key_weights)), weights[1]), *turns)
     if version.masked:
         _put_out(s, key, outs[1])
     value = _projected(s, value_weights or s.load(wv))
@@ -138,14 +138,6 @@ def _normal(s, data):
     return two(nl.multiply, data, function(nl.rsqrt, mean))
 
 
-def _rotated(data, cosine, sine):
-    half, count = P // 2, data.shape[1]
-    turned = sbuf(count)
-    nisa.tensor_copy(turned[0:half, 0:count], scaled(data[half:P, 0:count], nl.multiply, -1.0))
-    nisa.tensor_copy(turned[half:P, 0:count], data[0:half, 0:count])
-    return two(nl.add, two(nl.multiply, data, cosine), two(nl.multiply, turned, sine))
-
-
 def _put_out(s, column, out):
     """Store a column as a row."""
     flipped = nl.ndarray((1, P), dtype=nl.bfloat16, buffer=nl.psum)
@@ -178,7 +170,7 @@ def _queries(s, packed, columns):
     weighted = two(nl.multiply, normal, wide(*columns[0]))
     cosine, sine = wide(*columns[1]), wide(*columns[2])
     queries = sbuf(heads, nl.bfloat16)
-    nisa.tensor_scalar(queries, _rotated(weighted, cosine, sine), op0=nl.multiply, operand0=P**-0.5)
+    nisa.tensor_scalar(queries, rotated_columns(weighted, cosine, sine), op0=nl.multiply, operand0=P**-0.5)
     return queries
 
 

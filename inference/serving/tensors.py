@@ -67,8 +67,10 @@ def from_json(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: st
         raise ProtocolError(f"{where}: data must be numbers")
     if values.shape not in (shape, (math.prod(shape),)):
         raise ProtocolError(f"{where}: data has the shape {list(values.shape)}, which does not fit {list(shape)}")
-    if dtype.kind in "iu" and values.dtype.kind == "f" and all(type(item) is int for item in np.ravel(_as_given(data))):
-        values = _as_given(data)  # NumPy makes whole numbers of 2^63 and more floating point beside smaller ones
+    if dtype.kind in "iu" and values.dtype.kind == "f":
+        given = np.array(data, dtype=object)  # NumPy makes 2^63 and more floating point beside smaller whole numbers
+        if all(type(item) is int for item in given.flat):
+            values = given
     values = values.reshape(shape)
     if dtype.kind in "iub" and (values.dtype.kind == "f" or not _fits(values, dtype)):
         raise ProtocolError(f"{where}: data has numbers that {dtype.name} cannot hold")
@@ -96,10 +98,6 @@ def to_bytes(values: np.ndarray) -> bytes:
         return np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
     texts = [str(item).encode("utf-8", "backslashreplace") for item in values.ravel()]
     return b"".join(struct.pack("<I", len(text)) + text for text in texts)
-
-
-def _as_given(data: list[Any]) -> np.ndarray:
-    return np.array(data, dtype=object)
 
 
 def _fits(values: np.ndarray, dtype: np.dtype[Any]) -> bool:

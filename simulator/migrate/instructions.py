@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from .context import Context, Result, Tensor
 from .expressions import Expressions
 from .indices import Clips, Mask
-from .notes import CHECK, CannotError
+from .notes import CannotError
 from .views import View, clip_whole
 
 
@@ -214,9 +214,3 @@ def emit_call(ctx: Context, operands: Operands, text: str) -> None:
         ctx.emit(f"if {operands.condition}:\n    {text}")
     else:
         ctx.emit(text)
-
-
-def warn_fresh_mask(ctx: Context, operands: Operands) -> None:
-    """Nothing: what a mask leaves out of a fresh tile was undefined, and may be anything."""
-    if operands.condition:
-        ctx.add(CHECK, "the mask has a condition that is no index: the instruction runs under it")
