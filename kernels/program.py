@@ -316,12 +316,30 @@ class LocalResponseNorm(Operation):
     bias: float
 
 
+class Border(Enum):
+    """What is around a value that is padded: a number, or rows and columns of its own."""
+
+    NUMBER = "constant"
+    EDGE = "edge"
+    REFLECT = "reflect"
+    WRAP = "wrap"
+
+    def position(self, outside: int, extent: int) -> int:
+        """Return which of `extent` rows or columns is at a position `outside` of [0, extent)."""
+        if self is Border.EDGE:
+            return min(max(outside, 0), extent - 1)
+        if self is Border.WRAP:
+            return outside % extent
+        return -outside if outside < 0 else 2 * (extent - 1) - outside
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pad(Operation):
-    """Rows and columns of `value` around a value; fewer of it where `padding` is below 0."""
+    """Rows and columns of `value`, or its own by `border`, around a value; fewer of it where `padding` is below 0."""
 
     padding: Sides
     value: float = 0.0
+    border: Border = Border.NUMBER
 
 
 @dataclass(frozen=True, kw_only=True)
