@@ -205,6 +205,9 @@ def _neuron_system() -> list[dict[str, Any]]:
     except BackendUnavailable as error:
         rows.append(_row("nrtpy", "wrong", str(error)))
     folder = cache_folder()
+    if folder is None:
+        why = "not kept: this user has no home folder; TRNINFER_CACHE names another"
+        return [*rows, _row("compiled kernels", "missing", why)]
     size = cache_size(folder)
     rows.append(
         _row("compiled kernels", "ok", f"{count(size.entries, 'kernel')}, {size.size_bytes:,} bytes in {folder}")
