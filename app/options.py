@@ -54,6 +54,15 @@ ConvolutionsOption = Annotated[
     Form,
     typer.Option("--form", help="Of 3x3 convolutions: with fewer matmuls where that is quicker, or direct always."),
 ]
+LncOption = Annotated[
+    int,
+    typer.Option(
+        "--lnc",
+        parser=whole(1, 2),
+        metavar="1|2",
+        help="NeuronCores that a launch of a network runs on, as one logical core; 2 from trn2 on.",
+    ),
+]
 BackendOption = Annotated[
     BackendName,
     typer.Option("--backend", help="Run on the chip or on the simulator; auto: see trninfer doctor."),
@@ -121,6 +130,7 @@ class RunOptions:
     launches: LaunchesOption = DEFAULT_LAUNCHES.per
     instructions: InstructionsOption = DEFAULT_LAUNCHES.instructions
     convolutions: ConvolutionsOption = DEFAULT_LAUNCHES.form
+    lnc: LncOption = 1
     backend: BackendOption = "auto"
     target: TargetOption = None
     warmup: Annotated[
@@ -182,6 +192,8 @@ class RunOptions:
         log_to_stderr(self.verbose)
         if self.csv_safe and self.form != "csv":
             raise UsageError("--csv-safe is for --format csv")
+        if self.lnc > 1 and self.launches == "layer":
+            raise UsageError(f"--launches layer launches kernels for one NeuronCore each; leave out --lnc {self.lnc}")
         check_files(self.output, self.trace, self.report_file)
 
     def check_kept(self, *read: str | Path | None) -> None:
@@ -268,6 +280,8 @@ class AnswerOptions(RunOptions):
         import_pyarrow()
 
     def _check_comparison(self) -> None:
+        if self.lnc > 1:
+            raise UsageError("--compare-backends runs layer by layer, on one NeuronCore; leave out --lnc")
         if self.backend == "sim":
             raise UsageError("--compare-backends needs the chip beside the simulator; leave out --backend sim")
         if self.form == "parquet":

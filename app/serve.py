@@ -144,6 +144,7 @@ class ServeOptions:
     launches: options.LaunchesOption = DEFAULT_LAUNCHES.per
     instructions: options.InstructionsOption = DEFAULT_LAUNCHES.instructions
     convolutions: options.ConvolutionsOption = DEFAULT_LAUNCHES.form
+    lnc: options.LncOption = 1
     nrtpy: options.NrtpyOption = None
     log_format: Annotated[
         Literal["auto", "text", "json"],
@@ -204,6 +205,7 @@ def _settings(model: str, told: ServeOptions) -> ServingSettings:
             dtype=told.dtype,
             target=told.target,
             backend=told.backend,
+            lnc=told.lnc,
             launches=LaunchOptions(told.launches, told.instructions, told.convolutions),
             neuron_options={"nrtpy": str(told.nrtpy)} if told.nrtpy is not None else {},
             workers=told.workers,

@@ -87,9 +87,12 @@ BODIES: dict[type, Any] = {
 def run_network(x, weights, constants, *more, program):
     """Run a program.
 
+    On two cores each has the images of half the batch: the first half of its input and of its outputs are core 0's.
+
     Dimensions:
-        B: images, the program's pictures filled up to a multiple of those that are packed in the input. C, H, W: of one
-        image. B': pictures filled up to a multiple of those that are packed in the output.
+        B: images, the program's pictures filled up to a multiple of those that are packed in the input, for each core.
+        C, H, W: of one image. B': pictures filled up to a multiple of those that are packed in the output, for each
+        core.
     Args:
         x: [B, C, H, W] in HBM, float32, bfloat16 or float16; features are [B, F, 1, 1]. Images beyond B are not read.
         weights: [numbers] of x's dtype: those of all operations.

@@ -372,7 +372,8 @@ class Stage:
 class Program:
     """A launch: its stages one after another. Operations are numbered through all stages.
 
-    The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`.
+    The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`. Where two cores run
+    it, it has so many images for each.
     """
 
     stages: tuple[Stage, ...]

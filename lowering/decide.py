@@ -25,12 +25,13 @@ from .plan_cache import PlanRecord
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """A graph that is to be one launch, and for what; see `LaunchPlanner`."""
+    """A graph that is to be one launch, and for what; see `LaunchPlanner`. `pictures`: of a batch, for all `cores`."""
 
     graph: Graph
     forms: Sequence[Form]
     room: int
     target: str
+    cores: int
     pictures: int
 
 
@@ -73,7 +74,7 @@ def main() -> None:
 
     use_nki("sim")
     request: PlanRequest = pickle.load(sys.stdin.buffer)
-    clock = Clock(request.target, request.graph.itemsize)
+    clock = Clock(request.target, request.graph.itemsize, request.cores)
     planner = LaunchPlanner(request.graph, request.forms, request.room, clock, PlanCache(None))
     try:
         plan = planner.plan(request.pictures)

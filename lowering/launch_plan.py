@@ -45,7 +45,7 @@ class LaunchPlanner:
     def __init__(self, graph: Graph, forms: Sequence[Form], room: int, clock: Clock, cache: PlanCache) -> None:
         self._pipeline = Pipeline(graph, tuple(forms), room)
         self._clock, self._cache = clock, cache
-        self._key = key_of(graph, clock.target, self._pipeline.forms, room)
+        self._key = key_of(graph, clock.target, self._pipeline.forms, room, clock.cores)
         self._came = graph.image
         last = graph.nodes[-1]
         self.output, self.last = last.operation.shape, last.name
@@ -111,7 +111,12 @@ class LaunchPlanner:
         return f"{self._key[:40]}-{pictures}"
 
     def _plan(self, pictures: int) -> LaunchPlan:
-        """Return the launch of so many pictures as it was decided before, else the quickest of the candidates."""
+        """Return the launch of so many pictures, shared out over the cores."""
+        cores = self._clock.cores
+        return replace(self._plan_core(ceil_div(pictures, cores)), cores=cores)
+
+    def _plan_core(self, pictures: int) -> LaunchPlan:
+        """Return a core's launch of so many pictures as it was decided before, else the quickest of the candidates."""
         record = self._cache.get(self._key_of(pictures))
         if record is not None:
             with contextlib.suppress(DoesNotFit):
@@ -120,7 +125,14 @@ class LaunchPlanner:
             plan = self._quickest(pictures)
         else:
             pipeline = self._pipeline
-            request = PlanRequest(pipeline.graph, pipeline.forms, pipeline.room, self._clock.target, pictures)
+            request = PlanRequest(
+                graph=pipeline.graph,
+                forms=pipeline.forms,
+                room=pipeline.room,
+                target=self._clock.target,
+                cores=self._clock.cores,
+                pictures=pictures * self._clock.cores,
+            )
             plan = self._recorded(decide_elsewhere(request), pictures)
         self._cache.put(self._key_of(pictures), PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions))
         return plan

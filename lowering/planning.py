@@ -20,17 +20,18 @@ class Planning:
     """What is the same for all launches of a network.
 
     `target`: whose SBUF and clock count. `itemsize`: bytes of a number. `forms`: in which 3x3 filters may be multiplied
-    where that is quicker than directly. `cache`: of plans, by default that of the user.
+    where that is quicker than directly. `cache`: of plans, by default that of the user. `cores`: that share a launch.
     """
 
     target: str
     itemsize: int
     forms: tuple[Form, ...] = ()
     cache: PlanCache = field(default_factory=lambda: PlanCache(plan_folder()))
+    cores: int = 1
     clock: Clock = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clock", Clock(self.target, self.itemsize))
+        object.__setattr__(self, "clock", Clock(self.target, self.itemsize, self.cores))
 
     @property
     def room(self) -> int:

@@ -30,6 +30,8 @@ from ..kernels.program import (
 from ..kernels.tiling.packing import Taps, ceil_div, round_up
 from ..models.checks import Shape
 from ..simulator.chip import PARTITIONS
+from ..simulator.timing.constants import machine
+from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Rows, banded, can_band, even, reach_of
 from .graph import DoesNotFit, Graph, Node
 from .weights import WeightLayout, columns_of, loads_of, operand_shapes
@@ -52,10 +54,14 @@ class Price:
 
 
 class Clock:
-    """Prices for one target and size of numbers; an operation is walked once for each of its forms."""
+    """Prices for one target and size of numbers; an operation is walked once for each of its forms.
 
-    def __init__(self, target: str, itemsize: int) -> None:
-        self.target = target
+    With two `cores` they are those of one of them, which shares its stack of HBM with the other.
+    """
+
+    def __init__(self, target: str, itemsize: int, cores: int = 1) -> None:
+        self.target, self.cores = target, cores
+        self._constants = of_two_cores(machine(target)) if cores > 1 else None
         self._dtype = dtype_of(itemsize)
         self._known: dict[Any, Price] = {}
 
@@ -111,7 +117,13 @@ class Clock:
         kernel = kernels.kernel("run_network")
         try:
             run = simulator.run(
-                kernel, x, weights, constants, *more, target=self.target, functional=False, program=program
+                kernel,
+                *(x, weights, constants, *more),
+                target=self.target,
+                functional=False,
+                constants=self._constants,
+                lnc=1,
+                program=program,
             )
         except simulator.CapacityError as error:
             raise DoesNotFit(str(error)) from None

@@ -11,6 +11,7 @@ from typing import Literal
 Dtype = Literal["float32", "bfloat16", "float16"]
 Target = Literal["trn1", "trn2", "trn3"]
 BackendName = Literal["auto", "neuron", "sim"]
+LNC = (1, 2)  # NeuronCores of a logical core
 Per = Literal["network", "layer"]
 Form = Literal["quickest", "direct"]
 

@@ -19,7 +19,7 @@ from ..lowering.show import ShownLaunch as ShownLaunch  # for app, which asks ru
 from ..models.checks import INPUT
 from ..models.files import Model
 from ..simulator.chip import find_target
-from .backend import DTYPES, Backend, BackendInfo, LaunchResult, LaunchTime
+from .backend import DTYPES, Backend, BackendInfo, KernelError, LaunchResult, LaunchTime
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .layer_launches import KernelStep, plan_layers, row_of, specs_of
 from .model_flops import row_operations, with_model_flops
@@ -63,22 +63,33 @@ def plan_launches(
 ) -> Launches:
     """The launches of a network; layer by layer where its layers cannot share one.
 
-    `info`: of the backend. `batch`: the inputs that most often come, of which `note` tells.
+    `info`: of the backend. `batch`: the inputs that most often come, of which `note` tells. KernelError where two cores
+    would have to run it layer by layer.
     """
     planning = planning_of(dtype, info, options)
     if options.per == "layer":
+        _check_one_core(model, info, "as asked for")
         return LayerLaunches(model, dtype, None, planning)
     try:
         return NetworkLaunches(model, dtype, planning, options.instructions, batch, info.tells_layers)
     except DoesNotFit as reason:
+        _check_one_core(model, info, f"{reason}")
         return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}", planning)
+
+
+def _check_one_core(model: Model, info: BackendInfo, reason: str) -> None:
+    if info.lnc > 1:
+        raise KernelError(
+            f"{model.network.name}: layer by layer ({reason}) it runs on one NeuronCore; leave out --lnc {info.lnc}"
+        )
 
 
 def planning_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Planning:
     """How launches are planned for a backend."""
     itemsize = DTYPES[dtype].itemsize
     is_old = find_target(info.target).generation == 2
-    return Planning(info.target, itemsize, worthwhile(is_old, itemsize) if options.form == QUICKEST else ())
+    forms = worthwhile(is_old, itemsize) if options.form == QUICKEST else ()
+    return Planning(info.target, itemsize, forms, cores=info.lnc)
 
 
 class LayerLaunches:
@@ -177,7 +188,7 @@ class NetworkLaunches:
                 answers = planned.outputs(result.outputs)
                 value = answers[0][0]
                 progress((first + size * (number + 1) / len(self._plan.segments)) / len(data))
-            found.append([_first(size, *answer) for answer in answers])
+            found.append([_first(planned, size, *answer) for answer in answers])
         scores = np.concatenate([np.concatenate([values for values, _ in some], axis=1) for some in found])
         classes = _no_classes(len(data)) if self._of_values else np.concatenate([some[0][1] for some in found])
         return Ran(scores, classes, *self._rows_of(results, len(data)))
@@ -240,9 +251,10 @@ def _keep(*operands: np.ndarray) -> None:
         operand.setflags(write=False)
 
 
-def _first(size: int, values: Any, classes: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """The answers of the first inputs, [size, numbers], and their classes: those after them fill up."""
-    return np.asarray(values)[:size].reshape(size, -1), None if classes is None else np.asarray(classes)[:size]
+def _first(planned: LaunchPlan, size: int, values: Any, classes: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """The answers of the first inputs, [size, numbers], and their classes: others fill up."""
+    scores = planned.pictures_of(values)[:size].reshape(size, -1)
+    return scores, None if classes is None else planned.pictures_of(classes)[:size]
 
 
 def _no_classes(size: int) -> np.ndarray:

@@ -36,7 +36,7 @@ def bench_networks(
         verdicts += [verdict] if verdict is not None else []
         prefix = "" if len(names) == 1 else f"{network}/"
         title = f"{network}: a batch of {options.batch_size}"
-        floor = floor_of(loaded.network, report.dtype, options.batch_size, backend.info.target)
+        floor = floor_of(loaded.network, report.dtype, options.batch_size, backend.info.target, options.lnc)
         if subject.show_lowering:
             launches = session.show(options.batch_size)
             shown = NetworkLowering(network, report.dtype, options.batch_size, backend.info.target, launches)

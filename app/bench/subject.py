@@ -107,6 +107,10 @@ class BenchSubject:
         """UsageError where the options do not go with it."""
         if self.advise and (self.suite is not None or self.kernel is not None):
             raise UsageError("--advise is for networks; trninfer simulate tells the lines of a kernel")
+        if options.lnc > 1 and (self.suite is not None or self.kernel is not None):
+            raise UsageError("--lnc is for networks; kernels and suites run on one NeuronCore")
+        if options.lnc > 1 and self.advise:
+            raise UsageError("--advise tries things on one NeuronCore; leave out --lnc")
         if self.show_lowering and (self.suite is not None or self.kernel is not None):
             raise UsageError("--show-lowering is for networks; a kernel is not lowered")
         self._check_graph(options)

@@ -118,6 +118,7 @@ def to_document(report: Report) -> dict[str, Any]:
         "model": report.model,
         "backend": report.backend,
         "target": report.target,
+        "lnc": report.lnc,
         "dtype": report.dtype,
         "latency_kind": report.latency_kind,
         "latency_label": report.latency_label or report.latency_kind,

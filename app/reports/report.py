@@ -156,6 +156,7 @@ class Report:
     score: Score | None = None
     none: Nones | None = None  # of a network that can say so
     errors: list[InputProblem] = field(default_factory=list)
+    lnc: int = 1  # NeuronCores of the logical core that a launch runs on
     answered_earlier: int = 0  # of the predictions, those of an interrupted run, which the layers' times leave out
 
     @classmethod
@@ -172,7 +173,13 @@ class Report:
             backend.latency_kind,
             latency_note(backend),
             backend.latency_label,
+            lnc=backend.lnc,
         )
+
+    @property
+    def chip(self) -> str:
+        """The target in words, with the logical core where that has two cores."""
+        return self.target if self.lnc == 1 else f"{self.target} with LNC {self.lnc}"
 
     @property
     def total_us(self) -> float:

@@ -64,6 +64,7 @@ class Launch:
 
     def __init__(self, inputs, weights, constants, program: Program) -> None:
         self.program = program
+        self._core, self._cores = nl.program_id(0), nl.num_programs(0)
         self.weights = weights
         self.dtype = inputs[0].dtype
         self.outputs: list[nl.NkiTensor] = []
@@ -186,26 +187,32 @@ class Launch:
         return opened
 
     def _seen(self, x):
-        """Return an input [images, C, H, W] as a value; the launch before may have left more images than are read."""
+        """Return this core's images of an input [images, C, H, W] as a value; the launch before may have left more than
+        are read."""
         packed, pictures = self.program.packed, self.program.pictures
         given, channels, rows, columns = x.shape
-        images = round_up(pictures, packed)
-        assert given >= images, (
-            f"network: {pictures} pictures, {packed} of them packed, are {images} images, got {given}"
+        images, each = round_up(pictures, packed), given // self._cores
+        assert each >= images and given % self._cores == 0, (
+            f"network: {pictures} pictures, {packed} of them packed, are {images} images for each of {self._cores} "
+            f"cores, got {given}"
         )
-        return value_in_hbm(x[:images].reshape((images // packed, packed * channels, rows, columns)), packed, pictures)
+        first = self._core * each
+        return value_in_hbm(
+            x[first : first + images].reshape((images // packed, packed * channels, rows, columns)), packed, pictures
+        )
 
     def _open_output(self, number, operation):
-        given = round_up(self.program.pictures, operation.packed)
+        each = round_up(self.program.pictures, operation.packed)
+        given, own = self._cores * each, slice(self._core * each, (self._core + 1) * each)
         if isinstance(operation, Scores):
             scores = nl.ndarray((given, operation.channels), dtype=self.dtype, buffer=nl.shared_hbm)
             classes = nl.ndarray((given,), dtype=nl.int32, buffer=nl.shared_hbm)
-            self._scores[number] = scores, classes
+            self._scores[number] = scores[own], classes[own]
             self.outputs += [scores, classes]
         elif getattr(operation, "memory", None) is Memory.OUTPUT:
             out = nl.ndarray((given, *operation.shape), dtype=self.dtype, buffer=nl.shared_hbm)
-            lanes = (given // operation.packed, operation.packed * operation.channels, *operation.shape[1:])
-            self._kept[number] = value_in_hbm(out.reshape(lanes), operation.packed, self.program.pictures)
+            lanes = (each // operation.packed, operation.packed * operation.channels, *operation.shape[1:])
+            self._kept[number] = value_in_hbm(out[own].reshape(lanes), operation.packed, self.program.pictures)
             self.outputs.append(out)
 
     def _new_room(self, room, pictures):
