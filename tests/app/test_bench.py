@@ -197,7 +197,7 @@ def test_constants_come_from_a_file(cli, tmp_path) -> None:
         refused = cli(*shape, "--set", f"@{file}")
         assert refused.status == 2 and message in refused.err, refused
         assert len(refused.err.splitlines()) == 1 and refused.out == ""
-    assert "cannot read" in cli(*shape, "--set", f"@{tmp_path / 'none.json'}").err
+    assert "none.json: no such file" in cli(*shape, "--set", f"@{tmp_path / 'none.json'}").err
 
 
 def test_the_earlier_constants_name_every_constant() -> None:
