@@ -9,10 +9,11 @@ at a time, image i of a pass as number i % packed on the partitions and i // pac
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from .convolution.forms import Form
+from .convolution.row_blocks import RowBlocks
 from .tiling.packing import Taps, tile_sizes
 
 LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on
@@ -191,6 +192,25 @@ class Convolution(Operation):
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of its outputs, `packed_in` images being packed in its input."""
         return OutputOrder(packed_in // self.packed, self.rows_at_once, self.packed, self.channels)
+
+    def row_blocks(self, partitions: int) -> RowBlocks:
+        """Return the groups of rows of a depthwise convolution in a form that computes several."""
+        return RowBlocks(self.form.rows, self.kernel[0], self.stride[0], self.dilation[0], self.rows, partitions)
+
+    def on_row_blocks(self, blocks: int, partitions: int) -> Convolution:
+        """Return the convolution of so many tiles of groups of rows that it is, each a group of channels."""
+        geometry = self.row_blocks(partitions)
+        return replace(
+            self,
+            channels=blocks * partitions,
+            rows=geometry.out_groups,
+            kernel=(geometry.steps, self.kernel[1]),
+            dilation=(1, self.dilation[1]),
+            padding=(0, self.padding[1], 0, self.padding[3]),
+            groups=blocks,
+            taps=Taps(1, 1, partitions),
+            form=Form.DIRECT,
+        )
 
 
 class Ending(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..kernels.convolution.forms import Form, combined_elements
+from ..kernels.convolution.forms import combined_elements
 from ..kernels.program import (
     Affine,
     Combine,
@@ -18,11 +18,13 @@ from ..kernels.program import (
     Store,
 )
 from ..kernels.tiling.packing import ceil_div
+from ..simulator.chip import PARTITIONS
 from .emit import Emitted
 from .passes.add_margins import outputs_of
 from .weights import WeightLayout
 
 SCRATCH_BYTES = 12 * 1024  # for sums on their way from PSUM, and what else is there briefly
+GROUPED_TILES = 3  # of a depthwise convolution's input and output in groups of rows: one loaded ahead, one left behind
 FILTERING_BYTES = 16 * 1024  # for sums of minimal filtering on their way to the output
 
 
@@ -101,7 +103,9 @@ class Footprint:
     def _scratch(self, number: int) -> int:
         operation = self._operations[number]
         if isinstance(operation, Convolution):
-            filtering = FILTERING_BYTES if operation.form is not Form.DIRECT else 0
+            filtering = FILTERING_BYTES if operation.form.is_minimal else 0
+            if operation.form.rows > 1:
+                return SCRATCH_BYTES + self._grouped(number, operation)
             if self._reads_hbm(operation):
                 return SCRATCH_BYTES + filtering + (operation.group_bytes or self._loaded(number))
             return SCRATCH_BYTES + filtering + (2 * self._combined(number, operation) if filtering else 0)
@@ -125,6 +129,13 @@ class Footprint:
         images = self._stages[number].at_once * (self._graph.packed // packed)
         elements = combined_elements(operation.form, outputs_of(operation), operation.kernel[0])
         return min(operation.group_bytes, tiles * images * elements * self._graph.itemsize)
+
+    def _grouped(self, number: int, operation: Convolution) -> int:
+        """Return the bytes of the tiles of groups of rows that are there at a time."""
+        geometry, columns = operation.row_blocks(PARTITIONS), self._graph.nodes[self.node_of(number)].before[2]
+        inputs = geometry.in_groups * (columns + operation.padding[1] + operation.padding[3])
+        outputs = geometry.out_groups * operation.columns
+        return GROUPED_TILES * self._images(number, operation) * (inputs + outputs) * self._graph.itemsize
 
     def _loaded(self, number: int) -> int:
         operation = self._operations[number]

@@ -152,7 +152,7 @@ class LaunchPlanner:
                     break
                 for decisions in self._schedules(draft, pictures, room):
                     search.try_out(decisions)
-                    search.try_out(replace(decisions, forms=()))
+                    search.try_out(decisions.without_minimal())
             if search.best is not None:
                 search.improve()
                 return search.best

@@ -147,7 +147,7 @@ class Pipeline:
         run("place", place(done[-1][1], decisions.in_hbm, decisions.regions))
         _check_tiles(done[-1][1])
         run("group_input", group_input(done[-1][1]))
-        run("add_margins", add_margins(done[-1][1], bool(self.forms)))
+        run("add_margins", add_margins(done[-1][1], any(form.is_minimal for form in self.forms)))
         run("choose_forms", choose_forms(done[-1][1], self.forms, advisor.pick_form))
         run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies))
         return done

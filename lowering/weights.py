@@ -18,6 +18,7 @@ from ..models.layout import pack_images
 from ..simulator.chip import PARTITIONS
 from .filters import combined, ungroup
 from .graph import Graph, Node
+from .row_blocks import multiplied
 
 _BY_TILE = (Affine, Norm, Slope)  # operations that have columns of numbers for each tile of channels
 
@@ -127,7 +128,9 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
     operation = node.operation
     if not isinstance(operation, (Convolution, Scores)):
         return []
-    rows = graph.heights(operation.sources[0])
+    node, rows = multiplied(graph, node)
+    operation = node.operation
+    assert isinstance(operation, (Convolution, Scores))
     if operation.taps.count > 1:
         rows = [operation.taps.used_partitions(rows[0])]
     columns = out_columns(graph, node)
@@ -142,11 +145,12 @@ class _Filling:
     """Filters of a node on their way into the array of weights."""
 
     def __init__(self, graph: Graph, node: Node) -> None:
+        node, heights = multiplied(graph, node)
         operation = node.operation
         assert isinstance(operation, (Convolution, Scores)) and node.filters is not None
         self._groups = operation.groups if isinstance(operation, Convolution) else 1
         self._filters = combined(node.filters.make(), form_of(node))
-        self._starts = np.cumsum([0, *graph.heights(operation.sources[0])])
+        self._starts = np.cumsum([0, *heights])
         self._channels = operation.channels
         columns = out_columns(graph, node)
         self._block = columns[0]
@@ -231,6 +235,7 @@ def columns_of(graph: Graph, node: Node) -> int:
     if isinstance(operation, Scores):
         return operation.channels
     if isinstance(operation, Convolution):
+        operation = multiplied(graph, node)[0].operation
         return ceil_div(operation.channels, PARTITIONS)
     if not isinstance(operation, _BY_TILE):
         return 0
@@ -244,7 +249,7 @@ def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
     if isinstance(operation, Scores):
         return [np.full(PARTITIONS, number) for number in node.numbers[0]]
     if isinstance(operation, Convolution):
-        biases = np.tile(node.numbers[0], operation.packed)
+        biases = np.tile(multiplied(graph, node)[0].numbers[0], operation.packed)
         return [biases[first : first + PARTITIONS] for first in range(0, len(biases), PARTITIONS)]
     if not isinstance(operation, _BY_TILE):
         return []

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..kernels.convolution.forms import QUICKEST, worthwhile
+from ..kernels.convolution.forms import QUICKEST, ROW_BLOCKS, worthwhile
 from ..lowering.describe import forms_by_layer, rows_of
 from ..lowering.graph import DoesNotFit
 from ..lowering.network_plan import NetworkPlan
@@ -88,7 +88,7 @@ def planning_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Planni
     """How launches are planned for a backend."""
     itemsize = DTYPES[dtype].itemsize
     is_old = find_target(info.target).generation == 2
-    forms = worthwhile(is_old, itemsize) if options.form == QUICKEST else ()
+    forms = (*worthwhile(is_old, itemsize), *ROW_BLOCKS) if options.form == QUICKEST else ()
     return Planning(info.target, itemsize, forms, cores=info.lnc)
 
 

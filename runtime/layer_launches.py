@@ -170,7 +170,7 @@ class _Chain:
             "groups": layer.groups,
             "activation": layer.activation,
             "parameters": layer.activation_parameters,
-            "form": "quickest" if self._planning.forms else Form.DIRECT.value,
+            "form": "quickest" if any(form.is_minimal for form in self._planning.forms) else Form.DIRECT.value,
         }
         operands = pack_conv2d(weight, tensors[f"{layer.name}.bias"], layer.groups)
         step = self._kernel_step(layer, "conv2d", "fused_conv2d_maxpool_packed", operands, parameters)

@@ -12,7 +12,7 @@ import nki.language as nl
 
 from ..convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
 from ..convolution.plan import plan_groups
-from ..convolution.problem import Block, Problem
+from ..convolution.problem import Block
 from ..convolution.resident import plan_resident
 from ..convolution.sums import convolve_tile
 from ..program import Convolution, Place, RowGroups
@@ -21,28 +21,10 @@ from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile
 from ..tiling.warm_up import warm_bank
 from .launch import stream_of
 from .load import load
+from .problems import problem_of
+from .row_blocks import convolve_row_blocks
 from .row_groups import blank_rows, blank_tile
 from .value import copy_down
-
-
-def problem_of(operation, value, *, outputs, output, **fields):
-    """Return the problem of an operation on a value: so many `outputs` of (rows, columns) before pooling."""
-    return Problem(
-        batch=value.images,
-        in_channels=value.channels * value.packed,
-        height=value.rows,
-        width=value.columns,
-        out_channels=outputs,
-        kernel=operation.kernel,
-        taps=operation.taps,
-        activation=operation.activation.name,
-        parameters=operation.activation.parameters,
-        out_rows=output[0],
-        out_columns=output[1],
-        packed=True,
-        from_host=True,
-        **fields,
-    )
 
 
 def plan_convolution(operation: Convolution, value, item_bytes):
@@ -76,9 +58,11 @@ def plan_convolution(operation: Convolution, value, item_bytes):
 
 def convolve(launch, number, operation: Convolution, operands):
     """Run a convolution, the addend of its sums being its second operand if there are two."""
+    if operation.form.rows > 1:
+        return convolve_row_blocks(launch, number, operation, operands)
     value = operands[0]
     plan = plan_convolution(operation, value, itemsize(launch.dtype))
-    weights = launch.weights_of(operation, value, plan)
+    weights = launch.weights_of(operation, value.heights, plan)
     out_tiles = plan.weights.out_tiles
     is_starting = launch.is_starting
     warm = warm_bank(out_tiles[0].size, nl.tile_size.psum_bank_fmax, 2) if is_starting else None

@@ -162,14 +162,14 @@ class Launch:
         end = min(scores.shape[0], self._end * self.program.packed)
         return scores[first:end], classes[first:end]
 
-    def weights_of(self, operation, value, plan):
-        """Return the weights of an operation: those of an earlier one where they stay."""
+    def weights_of(self, operation, heights, plan):
+        """Return the weights of an operation on tiles of such `heights`: those of an earlier one where they stay."""
         found = self._staying.get(operation.weights.offset)
         if found is not None:
             return found
-        rows = [rows_of_taps(plan, 0, operation.taps.count)] if operation.taps.count > 1 else value.heights
+        rows = [rows_of_taps(plan, 0, operation.taps.count)] if operation.taps.count > 1 else heights
         groups = getattr(operation, "groups", 1)
-        channels = (value.channels, operation.channels)
+        channels = (sum(heights), operation.channels)
         out_tiles = plan.weights.out_tiles
         reads = [tiles_read(rows, channels, groups, (tile.start, tile.end)) for tile in out_tiles]
         count = matrices(plan.form, len(plan.steps))

@@ -74,7 +74,13 @@ class RandomNetwork:
         self._activate()
 
     def _depthwise(self) -> None:
-        self._conv(self._channels, 3, groups=self._channels)
+        """A depthwise convolution, of an expansion more often than not."""
+        if self._random.random() < 0.7:
+            self._conv(int(self._random.integers(3, 201)), 1)
+            self._activate()
+        kernel = int(self._random.choice([3, 3, 5, 7]))
+        stride = int(self._random.choice([1, 1, 2])) if min(self._high, self._wide) > 3 else 1
+        self._conv(self._channels, kernel, stride, groups=self._channels)
         self._activate()
 
     def _pool(self) -> None:
