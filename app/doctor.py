@@ -86,6 +86,8 @@ def doctor(
         _check_selftest_only(archive, target, nrtpy, compile_timeout, compile_only)
         _tell(_checks(), form, output)
         return
+    if dtype == "float8_e4m3":
+        raise UsageError("--selftest is of kernels in 32 or 16 bits; give another --dtype")
     chosen = options.RunOptions(
         dtype=dtype,
         backend=backend,

@@ -12,7 +12,7 @@ from ..models.errors import ArgumentError, ModelError
 from ..models.files import Model, load_model
 from ..models.inputs import ImageInput, NamedInput, SeveralInputs
 from ..models.network import Network
-from ..runtime.backend import DTYPES
+from ..runtime.backend import NETWORK_DTYPES
 from ..runtime.choose import choose_backend
 from ..runtime.launch_options import LNC, BackendName, Dtype, Target
 from ..runtime.session import BatchSession, Session
@@ -48,7 +48,7 @@ class RunArguments:
     lnc: int = 1
 
     def __post_init__(self) -> None:
-        _check_choice("dtype", self.dtype, tuple(DTYPES))
+        _check_choice("dtype", self.dtype, tuple(NETWORK_DTYPES))
         _check_choice("backend", self.backend, get_args(BackendName))
         _check_choice("on_error", self.on_error, get_args(OnError))
         if self.layout is not None:

@@ -14,7 +14,8 @@ from enum import Enum
 
 from .convolution.forms import Form
 from .convolution.row_blocks import RowBlocks
-from .tiling.packing import Taps, tile_sizes
+from .output_order import OutputOrder as OutputOrder
+from .tiling.packing import Taps
 
 LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on
 
@@ -77,10 +78,12 @@ class Place:
 
 @dataclass(frozen=True)
 class WeightsAt:
-    """Weights in the array of all weights, from `offset` on. If they `stay`, they are loaded once in a stage."""
+    """Weights in the array of all weights of their size, from `offset` on. If they `stay`, they are loaded once in a
+    stage. If they are `narrow`, they are in 8 bits, as shares of a scale for each output channel."""
 
     offset: int = 0
     stay: bool = False
+    narrow: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +92,8 @@ class Operation:
 
     `name` is the layer it belongs to. `sources`: the parts of each operand. `windows`: of each part of each operand the
     rows [first, end) that it reads, None for all. `margin`: zeros around its value, for the operations that read it.
-    `into`: a room that it writes to, in place of one of its own.
+    `into`: a room that it writes to, in place of one of its own. `narrow`: its value is in 8 bits, as shares of a scale
+    that is in the constants of the operations that compute and read it.
     """
 
     name: str
@@ -101,6 +105,7 @@ class Operation:
     packed: int = 1
     margin: Sides = NO_SIDES
     into: Place | None = None
+    narrow: bool = False
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -170,7 +175,8 @@ class Convolution(Operation):
     `rows_at_once`: rows of the output that the filters compute from one row group of the input, each in output tiles of
     its own (`OutputOrder`). `group_bytes`: of a partition, for an input in HBM that comes in groups of rows or images,
     0 as a whole; for one in SBUF what minimal filtering combines of it at a time. `bias`: the column of the constants
-    with the biases of its first 128 outputs.
+    with the biases of its first 128 outputs; behind the biases are the scales of its sums and, where it has an addend,
+    those of the sums with the addend, if it `is_scaled`.
     """
 
     kernel: Pair = (1, 1)
@@ -188,6 +194,16 @@ class Convolution(Operation):
     row_groups: RowGroups = RowGroups()
     rows_at_once: int = 1
     group_bytes: int = 0
+
+    @property
+    def is_scaled(self) -> bool:
+        """True if its sums are multiplied by scales: its weights or its value are in 8 bits."""
+        return self.weights.narrow or self.narrow
+
+    @property
+    def columns_of_constants(self) -> int:
+        """Columns of the constants for 128 outputs: the bias, and scales."""
+        return 1 + len(self.sources) if self.is_scaled else 1
 
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of its outputs, `packed_in` images being packed in its input."""
@@ -401,30 +417,11 @@ class Program:
     pictures: int
 
     @property
+    def narrow(self) -> bool:
+        """True if any weights are in 8 bits, an array of their own."""
+        return any(isinstance(each, Convolution) and each.weights.narrow for each in self.operations)
+
+    @property
     def operations(self) -> tuple[Operation, ...]:
         """The operations of all stages, in their order."""
         return tuple(operation for stage in self.stages for operation in stage.operations)
-
-
-@dataclass(frozen=True)
-class OutputOrder:
-    """The order of a convolution's outputs at one place of its input, outermost first: (phase, row, image, channel).
-
-    The host packs filters in this order and the kernel reads them in it. The input holds `phases * images` images on
-    its partitions, the output `images`: those of a phase are neighbours in the input. Filters compute `rows` rows of
-    the output at once. Each row of each phase begins an output tile of its own.
-    """
-
-    phases: int
-    rows: int
-    images: int
-    channels: int
-
-    def tile_sizes(self, partitions: int) -> list[int]:
-        """Return the partitions of each output tile."""
-        return tile_sizes(self.images * self.channels, partitions) * (self.phases * self.rows)
-
-    def position(self, tile: int, partitions: int) -> tuple[int, int, int]:
-        """Return (phase, row, place among the tiles of that phase and row) of an output tile."""
-        places = len(tile_sizes(self.images * self.channels, partitions))
-        return tile // places // self.rows, tile // places % self.rows, tile % places

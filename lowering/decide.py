@@ -58,7 +58,8 @@ def hollow_graph(graph: Graph) -> Graph:
 
 def _hollow(node: Node) -> Node:
     filters = None if node.filters is None else LazyArray(node.filters.shape, _no_numbers)
-    return replace(node, filters=filters, numbers=tuple(np.zeros_like(numbers) for numbers in node.numbers))
+    numbers = tuple(np.zeros_like(numbers) for numbers in node.numbers)
+    return replace(node, filters=filters, numbers=numbers, largest=None)
 
 
 def _no_numbers() -> np.ndarray:

@@ -72,7 +72,10 @@ class Footprint:
         top, left, bottom, right = operation.margin
         tiles = len(self._graph.heights((self.node_of(number),)))
         elements = (operation.rows + top + bottom) * (operation.columns + left + right)
-        return tiles * self._images(number, operation) * elements * self._graph.itemsize
+        return tiles * self._images(number, operation) * elements * self._itemsize(number)
+
+    def _itemsize(self, number: int) -> int:
+        return 1 if self._operations[number].narrow else self._graph.itemsize
 
     def _images(self, number: int, operation: Operation) -> int:
         """Return the images along the free axis of an operation's value."""
@@ -82,23 +85,22 @@ class Footprint:
         return self._stages[number].at_once * (program.packed // operation.packed)
 
     def _weights(self, number: int) -> int:
-        itemsize = self._graph.itemsize
         operation = self._operations[number]
         staying = self._staying[id(self._stages[number])]
         if not isinstance(operation, (Convolution, Scores)) or operation.weights.stay:
-            return staying * itemsize
-        whole, needed = self._layout.elements_of(self.node_of(number))
+            return staying
+        whole, needed = self._layout.bytes_of(self.node_of(number))
         in_groups = isinstance(operation, Convolution) and (operation.group_bytes > 0 or operation.rows_at_once > 1)
-        return (staying + (whole if in_groups else needed)) * itemsize
+        return staying + (whole if in_groups else needed)
 
     def _staying_in(self, stage: Stage) -> int:
-        """Return the elements of a partition of the weights that stay in a stage."""
+        """Return the bytes of a partition of the weights that stay in a stage."""
         offsets = {
-            operation.weights.offset: node
+            operation.weights: node
             for operation, node, own in zip(self._operations, self._emitted.nodes, self._stages)
             if own is stage and isinstance(operation, (Convolution, Scores)) and operation.weights.stay
         }
-        return sum(self._layout.elements_of(node)[0] for node in offsets.values())
+        return sum(self._layout.bytes_of(node)[0] for node in offsets.values())
 
     def _scratch(self, number: int) -> int:
         operation = self._operations[number]
@@ -112,7 +114,7 @@ class Footprint:
         if isinstance(operation, Scores):
             return SCRATCH_BYTES + (self._loaded(number) if self._reads_hbm(operation) else 0)
         if isinstance(operation, (Affine, Combine, Slope)):  # products in float32
-            return SCRATCH_BYTES + 8 * self.value(number) // self._graph.itemsize
+            return SCRATCH_BYTES + 8 * self.value(number) // self._itemsize(number)
         return SCRATCH_BYTES
 
     def _reads_hbm(self, operation: Operation) -> bool:

@@ -50,20 +50,21 @@ class LaunchPlanner:
         last = graph.nodes[-1]
         self.output, self.last = last.operation.shape, last.name
         self.plan = lru_cache(maxsize=64)(self._plan)
-        self._operands: dict[Hashable, tuple[np.ndarray, np.ndarray]] = {}
+        self._operands: dict[Hashable, tuple[np.ndarray, ...]] = {}
 
     def arrange(self, value: Any, plan: LaunchPlan, dtype: np.dtype[Any]) -> Any:
         """Return inputs [pictures, ...] as the kernel takes them."""
         return plan.arrange(value, self._came, dtype)
 
-    def operands(self, plan: LaunchPlan, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights and constants, laid out once for all sizes of batches that arrange them alike.
+    def operands(self, plan: LaunchPlan, dtype: np.dtype[Any]) -> tuple[np.ndarray, ...]:
+        """Return weights and constants, and weights in 8 bits if there are any, laid out once for all sizes of batches
+        that arrange them alike.
 
         Nobody may write to them, so that a backend may keep them on the device.
         """
         key = plan.layout.arrangement, dtype
         if key not in self._operands:
-            self._operands[key] = plan.layout.weights(dtype), plan.layout.constants()
+            self._operands[key] = plan.layout.operands(dtype)
             for operand in self._operands[key]:
                 operand.setflags(write=False)
         return self._operands[key]
@@ -184,7 +185,7 @@ class LaunchPlanner:
                 break
             decisions, refused = make_smaller(plan, footprint, refused, room)
         decided = replace(decisions, forms=forms_of(plan.graph), copied=_copied(plan.graph))
-        price = pricing.total(plan.graph) * images + self._clock.loading(plan.layout.numbers)
+        price = pricing.total(plan.graph) * images + self._clock.loading(plan.layout.loaded_numbers)
         return replace(plan, decisions=decided, nanoseconds=price)
 
     def _schedules(self, draft: LaunchPlan, pictures: int, room: int) -> list[Decisions]:
@@ -203,7 +204,7 @@ class LaunchPlanner:
         first = next(computing, graph.nodes[-1].operation)
         columns = staging.images * first.rows * first.columns * getattr(first, "pool_size", 1) ** 2
         passes = max(1, (columns + PASS_COLUMNS // 2) // PASS_COLUMNS)
-        held = sum(draft.layout.elements_of(n)[0] for n in range(len(graph.nodes))) * graph.itemsize
+        held = sum(draft.layout.bytes_of(n)[0] for n in range(len(graph.nodes)))
         if passes > 1 and held <= room // 2:
             staying = staging.whole(replace(decisions, staying=(0,)))
             fitting = min(staying.stages[0].at_once, ceil_div(staging.images, passes))

@@ -19,6 +19,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float16": np.dtype(np.float16),
 }
+EIGHT_BITS = "float8_e4m3"  # of networks alone: what is not in 8 bits, and all that is launched with, is bfloat16
+NETWORK_DTYPES = {**DTYPES, EIGHT_BITS: DTYPES["bfloat16"]}
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"  # AWS's variable, which its compiler and simulator read too
 

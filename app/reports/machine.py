@@ -137,6 +137,8 @@ def to_document(report: Report) -> dict[str, Any]:
     floors = [table for table in report.tables if table.floor is not None]
     if floors:
         document["floors"] = [_floor(table) for table in floors]
+    if report.agreement is not None:
+        document["agreement"] = report.agreement._asdict()
     if report.answered_earlier:
         document["answered_earlier"] = report.answered_earlier
     if report.cores is not None:

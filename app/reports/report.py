@@ -12,6 +12,7 @@ from ..errors import BAD_USAGE, CHECK_FAILED
 if TYPE_CHECKING:
     from ...runtime.advice import Advice, WhatIf
     from ...runtime.backend import BackendInfo
+    from ...runtime.calibration import Agreement
     from ...runtime.floor import Floor
     from ...runtime.launches import ShownLaunch
     from ...runtime.measure.compare import BackendComparison
@@ -153,6 +154,7 @@ class Report:
     lowering: list[NetworkLowering] | None = None
     host_seconds: float = 0.0
     verify: Verification | None = None
+    agreement: Agreement | None = None  # with float32 on calibration inputs, of a network in 8 bits
     score: Score | None = None
     none: Nones | None = None  # of a network that can say so
     errors: list[InputProblem] = field(default_factory=list)

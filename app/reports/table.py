@@ -295,6 +295,10 @@ def _print_verdict(console: Console, report: Report) -> None:
             f"(tolerance {verdict.tolerance:.2g}), {verdict.disagreements} disagreements{near}",
             _verdict_style(verdict),
         )
+    if report.agreement is not None:
+        same, total, error, source = report.agreement
+        told = f"agrees with float32 on {same} of {total}: {source}, largest difference {error:.2g}"
+        print_line(console, told)
     if comparison is not None:
         wrong = dict.fromkeys(row.name for row in comparison.rows if not row.passed)
         told = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...models.files import Model, load_model
-from ...runtime.backend import BACKENDS, DTYPES
+from ...runtime.backend import BACKENDS, NETWORK_DTYPES
 from ...runtime.launch_options import DEFAULT_LAUNCHES, LNC, LaunchOptions
 
 VERSION = "1"  # of the one model that is served, as the protocol counts versions
@@ -47,7 +47,7 @@ class ServingSettings:
     hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, allowed in (("dtype", tuple(DTYPES)), ("backend", BACKENDS)):
+        for name, allowed in (("dtype", tuple(NETWORK_DTYPES)), ("backend", BACKENDS)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; allowed are {', '.join(allowed)}")
         if self.lnc not in LNC:

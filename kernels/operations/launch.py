@@ -14,9 +14,9 @@ import nki.language as nl
 from ..convolution.forms import matrices
 from ..convolution.plan import rows_of_taps
 from ..convolution.weights import WeightStream
-from ..program import LAUNCH_INPUT, Convolution, Memory, Program, Scores
+from ..program import LAUNCH_INPUT, Convolution, Memory, Program, Scores, WeightsAt
 from ..tiling.packing import round_up
-from ..tiling.tiles import copy_by_hardware, load_early
+from ..tiling.tiles import copy_by_hardware, itemsize, load_early
 from .value import Value, join, make_room, value_in_hbm
 from .weight_loads import WeightLoad, tiles_read, weight_loads
 
@@ -25,8 +25,9 @@ from .weight_loads import WeightLoad, tiles_read, weight_loads
 class LoadedWeights:
     """The weights of one operation, as far as they are loaded.
 
-    `units`: by output tile and input tile, [partitions, matrices, channels]. `next_load` and `offset` are of the load
-    that comes next.
+    `units`: by output tile and input tile, [partitions, matrices, channels]. `pitches`: elements of a partition from a
+    unit to that of the next input tile, if one load brings both. `next_load` and `offset` are of the load that comes
+    next.
     """
 
     w: nl.NkiTensor  # in HBM, flat
@@ -34,6 +35,7 @@ class LoadedWeights:
     reads: list[range]
     loads: list[WeightLoad]
     units: list[dict[int, nl.NkiTensor]]
+    pitches: list[dict[int, int]]
     offset: int
     next_load: int = 0
 
@@ -54,6 +56,9 @@ class LoadedWeights:
                 elements = run[:, unit.first : unit.first + unit.elements]
                 shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))
                 self.units[unit.out_tile][unit.in_tile] = shaped
+            for unit, after in zip(load.units, load.units[1:]):
+                if (after.out_tile, after.in_tile) == (unit.out_tile, unit.in_tile + 1):
+                    self.pitches[unit.out_tile][unit.in_tile] = after.first - unit.first
             self.next_load += 1
             self.offset += load.rows * load.elements
         return [self.units[tile][t] for t in self.reads[tile]]
@@ -65,12 +70,12 @@ class Launch:
     def __init__(self, inputs, weights, constants, program: Program) -> None:
         self.program = program
         self._core, self._cores = nl.program_id(0), nl.num_programs(0)
-        self.weights = weights
+        self.weights, self.narrow_weights = weights
         self.dtype = inputs[0].dtype
         self.outputs: list[nl.NkiTensor] = []
         self._constants_in_hbm = constants
         self._constants: Any = None
-        self._staying: dict[int, LoadedWeights] = {}
+        self._staying: dict[WeightsAt, LoadedWeights] = {}
         self._kept: dict[int, Value] = {}  # rooms of the whole batch, and the scores and classes of the last layer
         self._inputs = [self._seen(x) for x in inputs]
         self._scores: dict[int, tuple[nl.NkiTensor, nl.NkiTensor]] = {}
@@ -97,6 +102,10 @@ class Launch:
             self._values[LAUNCH_INPUT - number] = value.of_images(first, end)
         if number == 0:
             self._staying = {}
+
+    def dtype_of(self, operation):
+        """Return the dtype of an operation's value."""
+        return nl.float8_e4m3 if operation.narrow else self.dtype
 
     def label(self, operation):
         """Return a name for a tensor, no other's, by which timelines know that it is what an operation computes."""
@@ -164,7 +173,7 @@ class Launch:
 
     def weights_of(self, operation, heights, plan):
         """Return the weights of an operation on tiles of such `heights`: those of an earlier one where they stay."""
-        found = self._staying.get(operation.weights.offset)
+        found = self._staying.get(operation.weights)
         if found is not None:
             return found
         rows = [rows_of_taps(plan, 0, operation.taps.count)] if operation.taps.count > 1 else heights
@@ -174,16 +183,18 @@ class Launch:
         reads = [tiles_read(rows, channels, groups, (tile.start, tile.end)) for tile in out_tiles]
         count = matrices(plan.form, len(plan.steps))
         columns = [tile.size for tile in out_tiles]
+        w = self.narrow_weights if operation.weights.narrow else self.weights
         opened = LoadedWeights(
-            w=self.weights,
+            w=w,
             matrices=count,
             reads=reads,
-            loads=weight_loads(rows, columns, reads, count, plan.problem.item_bytes),
+            loads=weight_loads(rows, columns, reads, count, itemsize(w.dtype)),
             units=[{} for _ in out_tiles],
+            pitches=[{} for _ in out_tiles],
             offset=operation.weights.offset,
         )
         if operation.weights.stay:
-            self._staying[operation.weights.offset] = opened
+            self._staying[operation.weights] = opened
         return opened
 
     def _seen(self, x):
@@ -220,7 +231,7 @@ class Launch:
             return make_room(self, room, pictures, room.heights)
         lanes = room.packed * room.channels
         images = round_up(pictures, room.packed) // room.packed
-        hbm = nl.ndarray((images, lanes, room.rows, room.columns), dtype=self.dtype, buffer=nl.private_hbm)
+        hbm = nl.ndarray((images, lanes, room.rows, room.columns), dtype=self.dtype_of(room), buffer=nl.private_hbm)
         return value_in_hbm(hbm, room.packed, pictures)
 
     def _of_pass(self, value):
@@ -228,9 +239,11 @@ class Launch:
         return value.of_images(self._first * apart, min(self._end * apart, value.images))
 
 
-def stream_of(weights, plan, tile):
-    """Return the units of an output tile as `convolve_tile` takes them: a stream of that tile alone."""
+def stream_of(weights, plan, tile, pitches):
+    """Return the units of an output tile as `convolve_tile` takes them: a stream of that tile alone. `pitches`: of the
+    input tiles."""
     units = weights.of_tile(tile)
     reads = weights.reads[tile]
-    own = replace(plan, channel_tiles=plan.channel_tiles[reads.start : reads.stop])
+    pairs = [(pitches[t] if pitches else 0, weights.pitches[tile].get(t, 0)) for t in reads]
+    own = replace(plan, channel_tiles=plan.channel_tiles[reads.start : reads.stop], pairs=pairs)
     return WeightStream(weights.w, own, 0, len(units), [], units)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import nki.isa as nisa
 
 from ..convolution.resident import plan_resident
-from ..convolution.sums import convolve_tile
+from ..convolution.sums import Columns, convolve_tile
 from ..program import Convolution, Place
 from ..tiling.packing import tile_sizes
 from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile
@@ -52,9 +52,9 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
             block = blocks[index - 1]
             shape = (PARTITIONS, value.images, geometry.out_groups, operation.columns)
             result = sbuf_tile(shape, launch.dtype, name=launch.label(operation))
-            stream = stream_of(weights, plan, block.index)
-            bias = launch.constants(PARTITIONS, operation.bias + block.index)
-            convolve_tile(result, [tiles[block.index]], stream, 0, bias, plan.groups[0])
+            stream = stream_of(weights, plan, block.index, ())
+            columns = Columns(launch.constants(PARTITIONS, operation.bias + block.index))
+            convolve_tile(result, [tiles[block.index]], stream, 0, columns, plan.groups[0])
             _scatter(room, place, result, operation, geometry, block)
     copy_down(operation.copies, room)
     return room
