@@ -86,8 +86,6 @@ def doctor(
         _check_selftest_only(archive, target, nrtpy, compile_timeout, compile_only)
         _tell(_checks(), form, output)
         return
-    if dtype == "float8_e4m3":
-        raise UsageError("--selftest is of kernels in 32 or 16 bits; give another --dtype")
     chosen = options.RunOptions(
         dtype=dtype,
         backend=backend,
@@ -118,6 +116,8 @@ def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -
     """Run the self-test, or compile it; the exit status."""
     from .selftest import run_compile_only, run_selftest
 
+    if chosen.dtype == "float8_e4m3":
+        raise UsageError("--selftest is of kernels in 32 or 16 bits; give another --dtype")
     if not compile_only:
         return run_selftest(chosen, archive, _checks())
     if chosen.backend == "sim" or chosen.nrtpy is not None:
