@@ -15,6 +15,11 @@ from enum import Enum
 from .convolution.forms import Form
 from .convolution.row_blocks import RowBlocks
 from .output_order import OutputOrder as OutputOrder
+from .places import FROM_START, NO_ROW_GROUPS, ONE_COPY
+from .places import Copies as Copies
+from .places import Place as Place
+from .places import RowGroups as RowGroups
+from .places import WeightsAt as WeightsAt
 from .tiling.packing import Taps
 
 LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on
@@ -41,49 +46,6 @@ class Activation:
 
 
 IDENTITY = Activation()
-
-
-@dataclass(frozen=True)
-class Copies:
-    """Copies of a value's only tile further down the partitions, for filters whose taps share them.
-
-    Copy n begins at partition n * `stride` and is moved up by n * `shift` rows.
-    """
-
-    count: int = 1
-    shift: int = 0
-    stride: int = 0
-
-
-@dataclass(frozen=True)
-class RowGroups:
-    """Rows of an image in groups of `count` on the partitions: (image, row of the group, channel).
-
-    The first group begins with `above` rows that are not of the image, the last ends with `below`; they are zeros.
-    """
-
-    count: int = 1
-    above: int = 0
-    below: int = 0
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an operation writes: a room, from `first` (row, column) on in steps of `step`."""
-
-    room: int
-    first: Pair = (0, 0)
-    step: Pair = (1, 1)
-
-
-@dataclass(frozen=True)
-class WeightsAt:
-    """Weights in the array of all weights of their size, from `offset` on. If they `stay`, they are loaded once in a
-    stage. If they are `narrow`, they are in 8 bits, as shares of a scale for each output channel."""
-
-    offset: int = 0
-    stay: bool = False
-    narrow: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +93,7 @@ class Room(Operation):
     memory: Memory = Memory.SBUF
     whole_batch: bool = False
     heights: tuple[int, ...] = ()
-    copies: Copies = Copies()
+    copies: Copies = ONE_COPY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +104,7 @@ class Resident(Operation):
     """
 
     heights: tuple[int, ...]
-    copies: Copies = Copies()
+    copies: Copies = ONE_COPY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +122,7 @@ class TapsLoad(Operation):
 
     kernel_columns: int
     dilation: int = 1
-    copies: Copies = Copies()
+    copies: Copies = ONE_COPY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,12 +148,12 @@ class Convolution(Operation):
     groups: int = 1
     pool_size: int = 1
     activation: Activation = IDENTITY
-    weights: WeightsAt = WeightsAt()
+    weights: WeightsAt = FROM_START
     bias: int = 0
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
     form: Form = Form.DIRECT
-    copies: Copies = Copies()
-    row_groups: RowGroups = RowGroups()
+    copies: Copies = ONE_COPY
+    row_groups: RowGroups = NO_ROW_GROUPS
     rows_at_once: int = 1
     group_bytes: int = 0
 
@@ -244,7 +206,7 @@ class Scores(Operation):
     kernel: Pair = (1, 1)
     activation: Activation = IDENTITY
     ending: Ending = Ending.RAW
-    weights: WeightsAt = WeightsAt()
+    weights: WeightsAt = FROM_START
     bias: int = 0  # column of the constants of the first class
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
 
@@ -291,7 +253,7 @@ class RowGroupsPool(Operation):
     start: int
     offset: int
     image_rows: int
-    row_groups: RowGroups = RowGroups()
+    row_groups: RowGroups = NO_ROW_GROUPS
 
 
 @dataclass(frozen=True, kw_only=True)
