@@ -20,6 +20,7 @@ from .launch_plan import LaunchPlanner
 from .planning import Planning
 from .rules.ends import end
 from .show import ShownLaunch
+from .tables import spare_tables
 
 LISTED = 4  # names of layers in a line
 
@@ -37,7 +38,7 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
             raise DoesNotFit(f"there is no body for layer {layer.name!r} ({layer.kind})")
         RULES[type(layer)](builder, layer)
     end(builder)
-    graph = Graph(tuple(builder.nodes), image, dtype.itemsize)
+    graph = spare_tables(Graph(tuple(builder.nodes), image, dtype.itemsize))
     if eight_bits is None:
         return graph
     places = ((layer.name, builder.places[layer.name]) for layer in model.network.layers)
