@@ -69,12 +69,12 @@ def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:
 
 
 def _is_alone(graph: Graph, node: Node) -> bool:
-    """True if a node is from SBUF to SBUF, of one image on the partitions, with nothing added to it."""
+    """True if a node is from SBUF to SBUF, not in 8 bits, of one image on the partitions, with nothing added."""
     operation = node.operation
     assert isinstance(operation, Convolution)
     if len(operation.sources) > 1 or operation.packed > 1 or graph.packed_in(node) > 1:
         return False
-    if operation.rows_at_once > 1 or operation.row_groups.count > 1 or operation.pool_size > 1:
+    if operation.is_scaled or operation.rows_at_once > 1 or operation.row_groups.count > 1 or operation.pool_size > 1:
         return False
     if (
         node.memory is not Memory.SBUF
