@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .chip import PARTITIONS
-from .core import NeuronCore, active
+from .core import active
 from .dtypes import Array
 from .errors import EarlierNkiWarning, NkiValidationError
-from .instruction import engine
 from .memory import PSUM, PSUM_ALIGNMENT, SBUF
 from .reported import check_words
 from .tensor import MAX_DIMENSIONS, NkiTensor
@@ -23,15 +22,6 @@ from .watching import watchers
 
 MAX_COUNT = (1 << 16) - 1
 MAX_STRIDE = (1 << 15) - 1
-
-
-def active_since(op: str, generation: int) -> NeuronCore:
-    """The core that takes an instruction which NeuronCore-v3 or -v4 brought."""
-    core = active(op)
-    if core.target.generation < generation:
-        needed = {3: "v3 (trn2) or newer", 4: "v4 (trn3)"}[generation]
-        raise NkiValidationError(f"{op}: needs NeuronCore-{needed}, came {core.target.name}")
-    return core
 
 
 def tile(op: str, operand: str, tensor: object) -> NkiTensor:
@@ -100,31 +90,6 @@ def destination(op: str, tensor: object) -> NkiTensor:
     return dst
 
 
-def in_sbuf(op: str, operand: str, tensor: object) -> NkiTensor:
-    """An operand that must be in SBUF."""
-    checked = tile(op, operand, tensor)
-    if checked.storage.region is not SBUF:
-        raise NkiValidationError(f"{op}: {operand} {checked.label} must be in SBUF")
-    return checked
-
-
-def same_partitions(op: str, dst: NkiTensor, operand: str, data: NkiTensor) -> None:
-    if dst.shape[0] != data.shape[0]:
-        raise NkiValidationError(
-            f"{op}: {operand} {data.label} has {data.shape[0]} partitions, dst {dst.label} has "
-            f"{dst.shape[0]}; they must be equal"
-        )
-
-
-def same_size(op: str, dst: NkiTensor, operand: str, data: NkiTensor) -> None:
-    """Equal partitions and equal elements per partition (the shapes may differ)."""
-    if dst.shape != data.shape and (dst.shape[0] != data.shape[0] or dst.free_size != data.free_size):
-        raise NkiValidationError(
-            f"{op}: {operand} {data.label} and dst {dst.label} must have the same number of partitions "
-            "and of elements in each"
-        )
-
-
 def read_together(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) -> None:
     """Two tensors that an instruction reads side by side: not both in PSUM; in SBUF from the same partition, which is
     only warned of, because nki-library alone tells it (core/embeddings/rope.py copies an operand "for tensor_tensor
@@ -163,45 +128,6 @@ def member(op: str, operand: str, kind: type[_Member], value: Any) -> _Member:
                 return known
     names = ", ".join(known.name for known in kind)
     raise NkiValidationError(f"{op}: {operand} {value!r}; allowed: nisa.{kind.__name__} {names}")
-
-
-def engine_of(op: str, chosen: engine, default: engine, allowed: tuple[engine, ...]) -> engine:
-    """The engine an instruction runs on: the kernel's choice where it made one."""
-    if chosen is engine.unknown:
-        return default
-    chosen = member(op, "engine", engine, chosen)
-    if chosen is engine.unknown:
-        return default
-    if chosen not in allowed:
-        raise NkiValidationError(
-            f"{op}: engine {chosen.name} cannot run it; allowed: {', '.join(e.name for e in allowed)}"
-        )
-    return chosen
-
-
-def not_psum_on_gpsimd(op: str, unit: engine, *tensors: NkiTensor) -> None:
-    """GpSimd has no path to PSUM (trainium_inferentia2_arch.rst, section GpSimd Engine)."""
-    if unit is engine.gpsimd:
-        for tensor in tensors:
-            if tensor.storage.region is PSUM:
-                raise NkiValidationError(f"{op}: GpSimd Engine cannot access PSUM, where {tensor.label} is")
-
-
-def scalar_operand(op: str, operand: str, value: Any, data: NkiTensor, float32: bool = True) -> Any:
-    """A scalar, or a tensor with one element for each partition of `data`; tensors come back checked."""
-    if isinstance(value, NkiTensor):
-        tile(op, operand, value)
-        if value.shape[0] != data.shape[0] or value.free_size != 1:
-            raise NkiValidationError(
-                f"{op}: {operand} {value.label} must be a scalar or one element for each of the "
-                f"{data.shape[0]} partitions of {data.label}"
-            )
-        if float32 and value.dtype != "float32":
-            raise NkiValidationError(f"{op}: {operand} {value.label} must be float32")
-        return value
-    if isinstance(value, (bool, int, float, np.integer, np.floating)):
-        return value
-    raise NkiValidationError(f"{op}: {operand} must be a number or an NkiTensor, came {type(value).__name__}")
 
 
 def broadcast_value(value: Any, ndim: int) -> Any:

@@ -11,9 +11,9 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from types import CodeType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from .chip import Target
 from .configs import NO_CONFIGS
 from .dtypes import Array, lookup
 from .errors import NkiValidationError, UndefinedOnChipWarning
-from .instruction import Access, Allocation, Cost, Instruction, Options, Told, Transfer, engine
+from .instruction import DECLARATIONS, Access, Allocation, Cost, Instruction, Options, Settled, Told, Transfer, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, allocate, place
+from .nki_version import current
 from .old_calls import explaining_old_calls
 from .overlap import clobbers
 from .pair import Pair
@@ -30,9 +31,10 @@ from .psum_writes import Written
 from .replay import Recording
 from .reported import check_name, check_width
 from .tensor import IndirectTensor, NkiTensor
-from .tensor_indirection import check
+from .tensor_indirection import after_registers, check, with_indices
 from .tensor_operators import naming_what_tensors_lack
 from .timing.capacity import Memory
+from .timing.constants import Machine
 from .timing.costs import NO_TIME, Costs
 from .tracebacks import ours
 from .views import integers
@@ -40,7 +42,8 @@ from .world import World
 
 MAX_INSTRUCTIONS = 2_000_000  # of a program, about 2 KB each
 
-_T = TypeVar("_T")
+MAX_SETTLED = 10_000  # calls of different forms that are remembered, about 0.5 KB each
+
 _TENSOR = engine.tensor
 
 
@@ -77,9 +80,10 @@ class NeuronCore:
         self.recording: Recording | None = None  # of how values are computed, where that is to be done again
         self._arenas: dict[MemoryRegion, Arena] = {}
         self._warned: set[tuple[tuple[str, int], str]] = set()
-        self._warnings = 0  # how often there was something to tell, said before or not
+        self._heard: list[tuple[str, type[Warning]]] | None = None  # warnings, while a declaration is asked
         self._scratch: dict[tuple[int, int], Array] = {}
-        self._settled: dict[tuple[Any, ...], Any] = {}  # what rules of instructions said of operands of the same form
+        self._settled = _settled_before(target, self.costs.machine, self.dge, current())
+        self._settled_with_warnings: dict[Any, tuple[Settled, list[tuple[str, type[Warning]]]]] = {}
         # By the id of a code object, which takes long to hash: itself, its lines, whether it is of the simulator.
         self._lines: dict[int, tuple[CodeType, dict[int, tuple[str, int]], bool]] = {}
 
@@ -200,7 +204,7 @@ class NeuronCore:
         if self.numeric is not None:
             self.numeric.see(instruction, writes, reads)
         if indirect:
-            _after_registers(instruction, indirect)
+            after_registers(instruction, indirect)
         return instruction
 
     def _admit_indirect(
@@ -214,11 +218,11 @@ class NeuronCore:
             if isinstance(tensor, IndirectTensor) and tensor.storage.region is PSUM:
                 for part in tensor.parts(self.functional):
                     tensor.storage.note_write(part, by_matmul=False)
-        return _with_indices(writes, reads)
+        return with_indices(writes, reads)
 
     def fence(self, op: str) -> None:
         """Let all engines come to rest: what comes after waits for all that came before."""
-        fence = self.issue(op, engine.sync, (), (), self.costs.register)
+        fence = self.issue(op, engine.sync, (), (), self.costs.register())
         fence.depends_on(*self.program[self._fenced : -1])
         self._fence, self._fenced = fence, len(self.program)
 
@@ -254,7 +258,8 @@ class NeuronCore:
 
     def warn(self, message: str, category: type[Warning] = UndefinedOnChipWarning) -> None:
         """Tell of what the chip leaves undefined, or of another category, once for each line of the kernel."""
-        self._warnings += 1
+        if self._heard is not None:
+            self._heard.append((message, category))
         line = self._line()
         if (line, message) not in self._warned:
             self._warned.add((line, message))
@@ -271,31 +276,48 @@ class NeuronCore:
 
         return tell
 
-    def settle(self, rules: Callable[..., _T], *operands: Any) -> _T:
-        """rules(core, *operands): whether an instruction may have such operands, where it runs and what it costs.
+    def settle(self, op: str, *operands: Any) -> Settled:
+        """Whether an instruction may have such operands, where it runs and what it costs, by its declaration.
 
-        `rules` go by the forms of tensors and by the other operands, never by addresses or values, and so are asked
-        once for each. Where they warn they are asked again, for another line of the kernel.
+        Declarations go by the forms of tensors and by the other operands, never by addresses or values, and so are
+        asked once for each. Where they warn, the warnings are repeated, for another line of the kernel.
         """
-        key: list[Any] = [rules]
+        key: list[Any] = [op]
         for operand in operands:
-            if type(operand) is NkiTensor:
+            kind = type(operand)
+            if kind is NkiTensor:
                 key.append(operand._form or operand.form)
             elif isinstance(operand, NkiTensor):  # at an address of run time, or outside
-                return rules(self, *operands)
+                return DECLARATIONS[op](self, *operands)
             else:
-                key.append(type(operand))
+                key.append(kind)
                 key.append(operand)
         known = tuple(key)
         try:
-            found: _T | None = self._settled.get(known)
+            found = self._settled.get(known)
         except TypeError:  # something that no rule allows
-            return rules(self, *operands)
-        if found is None:
-            warnings = self._warnings
-            found = rules(self, *operands)
-            if self._warnings == warnings:
-                self._settled[known] = found
+            return DECLARATIONS[op](self, *operands)
+        return self._settle_first(known, operands) if found is None else found
+
+    def _settle_first(self, known: tuple[Any, ...], operands: tuple[Any, ...]) -> Settled:
+        """Ask a declaration for the first time, or repeat its warnings, which name the tensors."""
+        named = known, tuple([operand.name for operand in operands if type(operand) is NkiTensor])
+        warned = self._settled_with_warnings.get(named)
+        if warned is not None:
+            for message, category in warned[1]:
+                self.warn(message, category)
+            return warned[0]
+        heard = self._heard = []
+        try:
+            found: Settled = DECLARATIONS[known[0]](self, *operands)
+        finally:
+            self._heard = None
+        if heard:
+            self._settled_with_warnings[named] = found, heard
+        else:
+            if len(self._settled) >= MAX_SETTLED:
+                self._settled.clear()
+            self._settled[known] = found
         return found
 
     def _line(self) -> tuple[str, int]:
@@ -327,6 +349,12 @@ class NeuronCore:
         self.last_use[state] = instruction
 
 
+@lru_cache(maxsize=16)
+def _settled_before(target: Target, machine: Machine, dge: bool, version: str) -> dict[tuple[Any, ...], Settled]:
+    """What declarations said of operands, by their forms, in this launch and those before on such a core."""
+    return {}
+
+
 def _accesses(tensors: tuple[NkiTensor, ...]) -> tuple[Access, ...]:
     """What an instruction touches; of one or two operands, as most have, without the detour through a list."""
     if len(tensors) == 1:
@@ -336,21 +364,6 @@ def _accesses(tensors: tuple[NkiTensor, ...]) -> tuple[Access, ...]:
         first, second = tensors
         return first._access or first.access, second._access or second.access
     return tuple([tensor._access or tensor.access for tensor in tensors])
-
-
-def _with_indices(writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> tuple[NkiTensor, ...]:
-    """What an instruction reads, with the indices of its views; what it writes at an index it leaves elsewhere."""
-    indirect = [tensor for tensor in (*writes, *reads) if isinstance(tensor, IndirectTensor)]
-    indices = [view.index for view in indirect if isinstance(view.index, NkiTensor)]
-    return (*reads, *indices, *[tensor for tensor in writes if tensor.is_indirect()])
-
-
-def _after_registers(instruction: Instruction, indirect: list[NkiTensor]) -> None:
-    """Let an instruction follow what loaded the registers that address its operands."""
-    for tensor in indirect:
-        loaded = getattr(getattr(tensor, "index", None), "loaded", None)
-        if loaded is not None and loaded not in instruction.after:
-            instruction.depends_on(loaded)
 
 
 _state = threading.local()

@@ -57,6 +57,14 @@ class Cost(NamedTuple):
 Options = tuple[tuple[engine, Cost], ...]  # other engines that could run an instruction
 
 
+Settled = tuple[engine, Cost, Options, tuple[Any, ...]]
+"""What a declaration says of a call: its engine, its cost, other engines, and what operators and members of enums among
+the operands stand for, and what rules note."""
+
+DECLARATIONS: dict[str, Any] = {}
+"""The `Declaration` of every instruction of `nki.isa`, by its name (declaration.py)."""
+
+
 class Transfer(NamedTuple):
     """A DMA: `bytes` moved in `descriptors` pieces, over `partitions` of SBUF from `row` on; `load` is towards SBUF.
 

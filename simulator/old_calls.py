@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from .errors import OperatorError
+from .tracebacks import ours
 
 SINCE = "instructions return nothing since NKI 0.2: allocate dst and pass it first, or run `trninfer migrate`"
 _UNFIT = re.compile(r"(?:\w+\.)*(\w+)\(\) (?:missing|got an unexpected|got multiple|takes)")
@@ -38,11 +39,13 @@ def _writes_to_dst(name: str) -> bool:
 
 
 def _wants_value(trace: TracebackType | None) -> bool:
-    """True if what the last frame of a traceback calls is called for its value."""
-    while trace is not None and trace.tb_next is not None:
+    """True if what the last frame of a traceback outside of the simulator calls is called for its value."""
+    last = None
+    while trace is not None:
+        last = last if last is not None and ours(trace.tb_frame.f_code.co_filename) else trace
         trace = trace.tb_next
-    if trace is None:
+    if last is None:
         return False
-    instructions = list(dis.get_instructions(trace.tb_frame.f_code))
-    following = [after.opname for each, after in itertools.pairwise(instructions) if each.offset == trace.tb_lasti]
+    instructions = list(dis.get_instructions(last.tb_frame.f_code))
+    following = [after.opname for each, after in itertools.pairwise(instructions) if each.offset == last.tb_lasti]
     return following not in ([], ["POP_TOP"])

@@ -305,7 +305,7 @@ def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperat
     found = ALU.get(getattr(op, "__name__", ""))
     if found is None:
         raise NkiValidationError(
-            f"{instruction}: {operand}={_shown(op)} is no ALU operator; allowed: "
+            f"{instruction}: {operand}={shown_operator(op)} is no ALU operator; allowed: "
             f"{', '.join('nl.' + name for name in ALU)}"
         )
     if found.generation > 2 and active(instruction).target.generation < found.generation:
@@ -320,7 +320,7 @@ def activation_function(op: object, instruction: str) -> ActivationFunction:
     found = ACTIVATIONS.get(getattr(op, "__name__", ""))
     if found is None:
         raise NkiValidationError(
-            f"{instruction}: op={_shown(op)} is no activation function; allowed: "
+            f"{instruction}: op={shown_operator(op)} is no activation function; allowed: "
             f"{', '.join('nl.' + name for name in ACTIVATIONS)}"
         )
     if found.domain is not None:
@@ -330,5 +330,5 @@ def activation_function(op: object, instruction: str) -> ActivationFunction:
     return found
 
 
-def _shown(op: object) -> str:
+def shown_operator(op: object) -> str:
     return f"nl.{op.__name__}" if hasattr(op, "__name__") else repr(op)

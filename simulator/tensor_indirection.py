@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from .errors import NkiValidationError
-from .instruction import engine
+from .instruction import Instruction, engine
 from .memory import PSUM
-from .tensor import ColumnsTensor, NkiTensor
+from .tensor import ColumnsTensor, IndirectTensor, NkiTensor
 
 # How many operands may be gathered, of those that the instruction reads from the first on; dst may be scattered.
 SOURCES = {
@@ -103,3 +103,18 @@ def _same_start(op: str, tensor: NkiTensor, index: NkiTensor) -> None:
 def _start(tensor: NkiTensor) -> int | None:
     """The partition that a tensor starts at, where the kernel chose it."""
     return tensor.access.row if tensor.storage.arena is not None else None
+
+
+def with_indices(writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> tuple[NkiTensor, ...]:
+    """What an instruction reads, with the indices of its views; what it writes at an index it leaves elsewhere."""
+    indirect = [tensor for tensor in (*writes, *reads) if isinstance(tensor, IndirectTensor)]
+    indices = [view.index for view in indirect if isinstance(view.index, NkiTensor)]
+    return (*reads, *indices, *[tensor for tensor in writes if tensor.is_indirect()])
+
+
+def after_registers(instruction: Instruction, indirect: list[NkiTensor]) -> None:
+    """Let an instruction follow what loaded the registers that address its operands."""
+    for tensor in indirect:
+        loaded = getattr(getattr(tensor, "index", None), "loaded", None)
+        if loaded is not None and loaded not in instruction.after:
+            instruction.depends_on(loaded)

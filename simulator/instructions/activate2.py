@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import active_since, broadcast_value, destination, float_values, same_size, scalar_operand, shaped, tile
+from ..checks import broadcast_value, float_values, shaped
+from ..core import active
+from ..declaration import declared
 from ..dtypes import Array
 from ..errors import NkiValidationError
-from ..instruction import Instruction
-from ..operators import ALU, ActivationFunction, activation_function
+from ..instruction import Instruction, engine
+from ..operands import Call, Function, Member, Named, Scalar
+from ..operators import ACTIVATIONS, ALU, ActivationFunction, activation_function
 from ..tensor import NkiTensor
-from .accumulate import check_command
+from ..tensor_operands import LikeDst, Output
+from .accumulate import reduces, result
 from .scalar_engine import accumulators, issue_activation, reduce_cmd
 
 # What (op0, op1) may be.
@@ -26,50 +31,67 @@ _PAIRS = (
 )
 _IDENTITY = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "abs_max": 0.0, "abs_min": np.inf}
 _IDLE, _RESET, _REDUCE = reduce_cmd.idle, reduce_cmd.reset, reduce_cmd.reduce
-_COMMANDS = (_IDLE, _RESET, _REDUCE, reduce_cmd.reset_reduce)
+_BEFORE = ("multiply", "add", "subtract", "bypass")
 
 
+@dataclass(frozen=True, eq=False)
+class Immediate(Scalar):
+    """A scalar, which is not looked at where its operator is nl.bypass."""
+
+    by: str = ""
+
+    def relate(self, call: Call, name: str, value: Any) -> None:
+        if getattr(call, self.by) != "bypass":
+            super().relate(call, name, value)
+
+
+def _pair(call: Call) -> None:
+    """op0 and op1 are multiply and add, subtract or bypass, or else op1 is bypass; reverse0 and reverse1 go with an
+    operator other than bypass; imm0 and imm1 have one dtype where both are tiles."""
+    if (call.op0, call.op1) not in _PAIRS:
+        allowed = ", ".join(f"({a}, {b})" for a, b in _PAIRS)
+        raise NkiValidationError(f"activate2: op0 and op1 ({call.op0}, {call.op1}); allowed: {allowed}")
+    if (call.reverse0 and call.op0 == "bypass") or (call.reverse1 and call.op1 == "bypass"):
+        raise NkiValidationError("activate2: reverse0 needs an op0, reverse1 an op1 other than nl.bypass")
+    used = [value for value, op in ((call.imm0, call.op0), (call.imm1, call.op1)) if op != "bypass"]
+    if len({value.dtype for value in used if isinstance(value, NkiTensor)}) > 1:
+        raise NkiValidationError("activate2: imm0 and imm1 must have one dtype where both are tensors")
+
+
+def _reducer(call: Call) -> None:
+    """A reduce_cmd other than idle needs reduce_op."""
+    if call.reduce_cmd is not _IDLE and call.reduce_op not in _IDENTITY:
+        allowed = ", ".join("nl." + known for known in _IDENTITY)
+        raise NkiValidationError(f"activate2: reduce_cmd {call.reduce_cmd.name} needs reduce_op; allowed: {allowed}")
+
+
+@declared(engine.scalar, cost=("activation", "data", "table"), generation=4, rules=(_pair, reduces, _reducer))
 def activate2(
-    dst: NkiTensor,
-    op: Any,
-    data: NkiTensor,
-    imm0: Any,
-    imm1: Any,
-    op0: Any,
-    op1: Any,
-    relu_param: Any = 0.0,
+    dst: Output,
+    op: Annotated[Any, Function((*ACTIVATIONS, "prelu"))],
+    data: LikeDst,
+    imm0: Annotated[Any, Immediate(dtypes=(), by="op0")],
+    imm1: Annotated[Any, Immediate(dtypes=(), by="op1")],
+    op0: Annotated[Any, Named(_BEFORE)],
+    op1: Annotated[Any, Named(_BEFORE)],
+    relu_param: Annotated[Any, Scalar(dtypes=())] = 0.0,
     reverse0: bool = False,
     reverse1: bool = False,
-    reduce_op: Any = None,
-    reduce_res: NkiTensor | None = None,
-    reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    reduce_op: Annotated[Any, Named(tuple(_IDENTITY), optional=True)] = None,
+    reduce_res: Annotated[NkiTensor | None, result("data")] = None,
+    reduce_cmd: Annotated[
+        reduce_cmd, Member(reduce_cmd, tuple(c for c in reduce_cmd if c is not reduce_cmd.load_reduce))
+    ] = reduce_cmd.idle,
     name: str | None = None,
 ) -> Instruction:
     """dst = op((data <op0> imm0) <op1> imm1) in float32; dst reduced over its free axes can go to the accumulators."""
-    core = active_since("activate2", 4)
-    destination("activate2", dst)
-    tile("activate2", "data", data)
-    same_size("activate2", dst, "data", data)
-    first, second = (getattr(given, "__name__", repr(given)) for given in (op0, op1))
-    if (first, second) not in _PAIRS:
-        allowed = ", ".join(f"({a}, {b})" for a, b in _PAIRS)
-        raise NkiValidationError(f"activate2: op0 and op1 ({first}, {second}); allowed: {allowed}")
-    if (reverse0 and first == "bypass") or (reverse1 and second == "bypass"):
-        raise NkiValidationError("activate2: reverse0 needs an op0, reverse1 an op1 other than nl.bypass")
-    steps = []
-    for operand, value, operator, reverse in (("imm0", imm0, first, reverse0), ("imm1", imm1, second, reverse1)):
-        if operator != "bypass":
-            steps.append((operator, scalar_operand("activate2", operand, value, data, float32=False), reverse))
-    vectors = [operand for _, operand, _ in steps if isinstance(operand, NkiTensor)]
-    if len({vector.dtype for vector in vectors}) > 1:
-        raise NkiValidationError("activate2: imm0 and imm1 must have one dtype where both are tensors")
-    function = _function(op, relu_param, data)
-    if isinstance(relu_param, NkiTensor):
-        vectors.append(relu_param)
-    reduce_cmd = check_command("activate2", reduce_cmd, _COMMANDS, reduce_res, data)
-    reducer = _reducer(reduce_op, reduce_cmd)
-    cost, reads = core.costs.activation(data, function.table), (data, *vectors)
-    instruction = issue_activation(core, "activate2", cost, dst, reads, 3 * dst.size, reduce_cmd, reduce_res, name)
+    core = active("activate2")
+    given = dst, op, data, imm0, imm1, op0, op1, relu_param, reverse0, reverse1, reduce_op, reduce_res, reduce_cmd
+    _, cost, _, (_, first, second, reducer, command) = core.settle("activate2", *given)
+    steps = [(o, value, r) for o, value, r in ((first, imm0, reverse0), (second, imm1, reverse1)) if o != "bypass"]
+    vectors = [value for value in (*[value for _, value, _ in steps], relu_param) if isinstance(value, NkiTensor)]
+    reads, flops = (data, *vectors), 3 * dst.size
+    instruction = issue_activation(core, "activate2", cost, dst, reads, flops, command, reduce_res, name)
 
     if core.functional:
         values = float_values(data)
@@ -78,18 +100,17 @@ def activate2(
                 other = broadcast_value(operand, values.ndim).astype(np.float32)
                 compute = ALU[operator].compute
                 values = compute(other, values) if reverse else compute(values, other)
-            values = function.compute(values)
+            values = _function(op, relu_param).compute(values)
         dst.write(shaped(values, dst.shape))
-        if reduce_cmd is not _IDLE:
-            _reduce(accumulators(core, data), values, reducer, reduce_cmd)
+        if command is not _IDLE:
+            _reduce(accumulators(core, data), values, reducer, command)
             if reduce_res is not None:
                 reduce_res.write(accumulators(core, data).reshape(reduce_res.shape))
     return instruction
 
 
-def _function(op: Any, relu_param: Any, data: NkiTensor) -> ActivationFunction:
-    """The activation function; nl.prelu has `relu_param` as its slope below 0."""
-    slope = scalar_operand("activate2", "relu_param", relu_param, data, float32=False)
+def _function(op: Any, slope: Any) -> ActivationFunction:
+    """The activation function; nl.prelu has `slope` below 0."""
     if getattr(op, "__name__", "") != "prelu":
         return activation_function(op, "activate2")
 
@@ -97,14 +118,6 @@ def _function(op: Any, relu_param: Any, data: NkiTensor) -> ActivationFunction:
         return np.where(x > 0, x, x * broadcast_value(slope, x.ndim).astype(np.float32))
 
     return ActivationFunction("prelu", prelu, "")
-
-
-def _reducer(reduce_op: Any, command: reduce_cmd) -> str:
-    name = getattr(reduce_op, "__name__", repr(reduce_op))
-    if command is not _IDLE and name not in _IDENTITY:
-        allowed = ", ".join("nl." + known for known in _IDENTITY)
-        raise NkiValidationError(f"activate2: reduce_cmd {command.name} with reduce_op {name}; allowed: {allowed}")
-    return name
 
 
 def _reduce(lanes: Array, values: Array, reducer: str, command: reduce_cmd) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 from ..checks import copy_values, member
 from ..chip import PARTITIONS
 from ..core import NeuronCore, active
+from ..declaration import declared
 from ..errors import NkiValidationError
 from ..instruction import Instruction, Transfer, engine
-from ..memory import PSUM, SBUF
-from ..tensor import MAX_DIMENSIONS, NkiTensor
+from ..memory import SBUF
+from ..operands import Call, Member
+from ..tensor import NkiTensor
+from ..tensor_operands import Moved
 from ..timing.transfers import copying, left_to_compiler
-from ..views import dimensions
 from .indirect_moves import move
 
 
@@ -43,84 +45,135 @@ class dma_engine(Enum):  # noqa: N801 (name and values of nki.isa)
 
 
 _TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+_DMA, _SCALAR, _ANY = engine.dma, engine.scalar, engine.unknown
+_UNKNOWN, _NO_DGE, _HARDWARE, _SOFTWARE = dge_mode.unknown, dge_mode.none, dge_mode.hwdge, dge_mode.swdge
+_SKIP = oob_mode.skip
 
 
-def dma_copy(
-    dst: NkiTensor,
-    src: NkiTensor,
-    priority: int | None = None,
-    oob_mode: oob_mode = oob_mode.error,
-    dge_mode: dge_mode = dge_mode.unknown,
-    engine: engine = engine.unknown,
-    name: str | None = None,
-) -> Instruction:
-    """dst = src between HBM and SBUF, cast through float32 where the dtypes differ."""
-    core = active("dma_copy")
-    transfer, moved = core.settle(_copy_rules, dst, src, priority, dge_mode, engine)
-    instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=moved, dma=transfer)
-
-    if dst.is_indirect() or src.is_indirect():
-        core.perform(move, dst, src, member("dma_copy", "oob_mode", _OOB_MODE, oob_mode) is _SKIP)
-    else:
-        core.perform(copy_values, dst, src)
-    return instruction
-
-
-def _copy_rules(
-    core: NeuronCore, dst: NkiTensor, src: NkiTensor, priority: int | None, mode: dge_mode, chosen: engine
-) -> tuple[Transfer, int]:
-    """What the queues move, and how many bytes of it in HBM."""
-    _operands("dma_copy", dst, src)
+def _copied(call: Call) -> None:
+    """src has as many elements as dst; int64 is moved as it is, to int64."""
+    dst, src = call.dst, call.src
     if dst.shape != src.shape and dst.size != src.size:
         raise NkiValidationError(
             f"dma_copy: src {src.label} has {src.size} elements, dst {dst.label} has {dst.size}; they must be equal"
         )
     if dst.dtype != src.dtype and "int64" in (dst.dtype, src.dtype):
         raise NkiValidationError(f"dma_copy: src {src.label} and dst {dst.label}: int64 is moved as it is, to int64")
-    mode = member("dma_copy", "dge_mode", _DGE_MODE, mode)
-    chosen = _queue("dma_copy", core.target.generation, mode, chosen, priority)
-    _gathers("dma_copy", core.target.generation, mode, dst, src)
-    transfer = _transfer(core, mode, dst, src)
-    if chosen is _SCALAR:
-        transfer = transfer._replace(second=True)
-    return transfer, _hbm_bytes(dst, src)
 
 
-def dma_transpose(
-    dst: NkiTensor,
-    src: NkiTensor,
-    axes: Any = None,
+def _queue(call: Call) -> None:
+    """dge_mode hwdge needs trn2, priority trn3; engine is sync or scalar, with dge_mode hwdge alone."""
+    op, mode, generation = call.instruction, call.dge_mode, call.core.target.generation
+    if mode is _HARDWARE and generation < 3:
+        raise NkiValidationError(f"{op}: dge_mode hwdge needs NeuronCore-v3 (trn2) or newer")
+    call.queue = getattr(call, "engine", _ANY)
+    if call.queue is not _ANY:
+        call.queue = member(op, "engine", engine, call.queue)
+    if call.queue is not _ANY and (mode is not _HARDWARE or call.queue not in (engine.sync, engine.scalar)):
+        raise NkiValidationError(f"{op}: engine may only be sync or scalar, and only with dge_mode hwdge")
+    if call.priority is not None and (generation < 4 or call.priority not in (0, 1, 2, 3)):
+        raise NkiValidationError(f"{op}: priority must be 0 to 3, and needs NeuronCore-v4 (trn3)")
+
+
+def gathers(call: Call) -> None:
+    """A vector of indices, a column, needs trn2 and dge_mode swdge or unknown; for a transpose it is uint32, src has a
+    multiple of 16 rows, up to 128 columns and elements of 2 bytes."""
+    for operand in ("dst", "src"):
+        gathers_rows(call.core, call.instruction, call.dge_mode, getattr(call, operand))
+
+
+def _moves(call: Call) -> None:
+    turns = call.instruction == "dma_transpose"
+    call.moved = hbm_bytes(call.dst, call.src)
+    call.transfer = _transfer(call.core, call.dge_mode, call.dst, call.src, turns)
+    if call.queue is _SCALAR:
+        call.transfer = call.transfer._replace(second=True)
+
+
+@declared(
+    _DMA,
+    rules=(_copied, _queue, gathers, _moves),
+    finds=("transfer", "moved"),
+    source="nki/deep-dives/nki-dge.rst",
+)
+def dma_copy(
+    dst: Annotated[NkiTensor, Moved(written=True)],
+    src: Annotated[NkiTensor, Moved()],
     priority: int | None = None,
-    dge_mode: dge_mode = dge_mode.unknown,
-    oob_mode: oob_mode = oob_mode.error,
+    oob_mode: Annotated[oob_mode, Member(oob_mode)] = oob_mode.error,
+    dge_mode: Annotated[dge_mode, Member(dge_mode)] = dge_mode.unknown,
+    engine: engine = engine.unknown,
     name: str | None = None,
 ) -> Instruction:
-    """dst = src with its axes reversed, as (1, 0), (2, 1, 0) or (3, 1, 2, 0), into SBUF."""
-    core = active("dma_transpose")
-    _operands("dma_transpose", dst, src)
-    if dst.storage.region is not SBUF:
-        raise NkiValidationError(f"dma_transpose: dst {dst.label} must be in SBUF")
+    """dst = src between HBM and SBUF, cast through float32 where the dtypes differ."""
+    core = active("dma_copy")
+    _, _, _, (outside, _, transfer, moved) = core.settle("dma_copy", dst, src, priority, oob_mode, dge_mode, engine)
+    instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=moved, dma=transfer)
+
+    if dst.is_indirect() or src.is_indirect():
+        core.perform(move, dst, src, outside is _SKIP)
+    else:
+        core.perform(copy_values, dst, src)
+    return instruction
+
+
+def _turned(call: Call) -> None:
+    """The axes are (1, 0), (2, 1, 0) or (3, 1, 2, 0); elements have 2 or 4 bytes."""
+    dst, src, axes = call.dst, call.src, call.axes
     order = _TRANSPOSE_AXES.get(len(src.shape))
     if order is None or (axes is not None and axes != order and axes != list(order)):
         raise NkiValidationError(
             f"dma_transpose: axes {axes} of src {src.label}; allowed: (1, 0), (2, 1, 0) and (3, 1, 2, 0), by "
             "the number of dimensions"
         )
-    if src.dtype != dst.dtype:
-        raise NkiValidationError(f"dma_transpose: src {src.label} and dst {dst.label} must have one dtype")
     if src._dtype.itemsize not in (2, 4):
-        raise NkiValidationError(f"dma_transpose: src {src.label} must have elements of 2 or 4 bytes")
+        raise call.refuse("src", src, "must have elements of 2 or 4 bytes")
     shape = tuple(src.shape[axis] for axis in order)
     if dst.shape != shape:
-        raise NkiValidationError(f"dma_transpose: dst {dst.label} must have the shape {list(shape)}")
-    dge_mode = member("dma_transpose", "dge_mode", _DGE_MODE, dge_mode)
-    _hardware_transpose(core, dge_mode, src)
-    _queue("dma_transpose", core.target.generation, dge_mode, engine.unknown, priority)
-    _gathers("dma_transpose", core.target.generation, dge_mode, dst, src)
-    transfer = _transfer(core, dge_mode, dst, src, transpose=True)
-    instruction = core.issue(
-        "dma_transpose", _DMA, (dst,), (src,), name=name, hbm_bytes=_hbm_bytes(dst, src), dma=transfer
-    )
+        raise call.refuse("dst", dst, f"must have the shape {list(shape)}")
+    call.order = order
+
+
+def _hardware_transpose(call: Call) -> None:
+    """By hwdge, src has 16 rows (in 3 or 4 dimensions 1, 2, 4, 8 or 16 whose product with shape[-2] is a multiple of
+    16), up to 128 columns and elements of 2 bytes; swdge goes with a vector of indices."""
+    mode, src, rows = call.dge_mode, call.src, call.src.shape[0]
+    if mode is _SOFTWARE and not src.gathers:
+        raise NkiValidationError(
+            "dma_transpose: dge_mode swdge; allowed: unknown and hwdge, or swdge where src takes a vector of indices"
+        )
+    if mode is _NO_DGE:  # which nki-library's norm_tkg_utils asks for
+        call.core.warn("dma_transpose: dge_mode none; the documentation has unknown and hwdge")
+    if mode is not _HARDWARE:
+        return
+    first = rows == 16 if len(src.shape) == 2 else rows in (1, 2, 4, 8, 16) and rows * src.shape[-2] % 16 == 0
+    if not first or src.shape[-1] > PARTITIONS or src._dtype.itemsize != 2:
+        raise NkiValidationError(
+            f"dma_transpose: dge_mode hwdge takes a src of 2-byte elements with 16 rows (a 3-d or 4-d one 1, 2, 4, 8 "
+            f"or 16 whose product with shape[-2] is a multiple of 16) and up to 128 columns, came {src.label}"
+        )
+
+
+@declared(
+    _DMA,
+    rules=(_turned, _hardware_transpose, _queue, gathers, _moves),
+    finds=("order", "transfer", "moved"),
+    source="nki/deep-dives/nki-dge.rst",
+)
+def dma_transpose(
+    dst: Annotated[NkiTensor, Moved(written=True, buffers=(SBUF,), dtype_of="src")],
+    src: Annotated[NkiTensor, Moved()],
+    axes: Any = None,
+    priority: int | None = None,
+    dge_mode: Annotated[dge_mode, Member(dge_mode)] = dge_mode.unknown,
+    oob_mode: Annotated[oob_mode, Member(oob_mode)] = oob_mode.error,
+    name: str | None = None,
+) -> Instruction:
+    """dst = src with its axes reversed, as (1, 0), (2, 1, 0) or (3, 1, 2, 0), into SBUF."""
+    core = active("dma_transpose")
+    settled = core.settle("dma_transpose", dst, src, axes, priority, dge_mode, oob_mode)
+    *_, order, transfer, moved = settled[-1]
+    instruction = core.issue("dma_transpose", _DMA, (dst,), (src,), name=name, hbm_bytes=moved, dma=transfer)
 
     core.perform(_transpose_values, dst, src, order)
     return instruction
@@ -130,86 +183,30 @@ def _transpose_values(dst: NkiTensor, src: NkiTensor, order: tuple[int, ...]) ->
     dst.write(src.values.transpose(order))
 
 
-_DMA, _SCALAR = engine.dma, engine.scalar
-_UNKNOWN, _NO_DGE, _HARDWARE, _SOFTWARE = dge_mode.unknown, dge_mode.none, dge_mode.hwdge, dge_mode.swdge
-_SKIP = oob_mode.skip
-_DGE_MODE, _OOB_MODE = dge_mode, oob_mode
-
-
-def _operands(op: str, dst: NkiTensor, src: NkiTensor) -> None:
-    for operand, tensor in (("dst", dst), ("src", src)):
-        if not isinstance(tensor, NkiTensor):
-            raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
-        if tensor.storage.region is PSUM:
-            raise NkiValidationError(f"{op}: {operand} {tensor.label}: DMA cannot access PSUM; copy through SBUF")
-        if len(tensor.shape) > MAX_DIMENSIONS and dimensions(tensor) > MAX_DIMENSIONS:
-            raise NkiValidationError(
-                f"{op}: {operand} {tensor.label} has strides {tensor.strides}; a view has at most {MAX_DIMENSIONS} "
-                "dimensions"
-            )
-
-
-def _queue(op: str, generation: int, mode: Any, unit: engine, priority: int | None) -> engine:
-    """Who triggers a DMA, checked."""
-    if mode is _HARDWARE and generation < 3:
-        raise NkiValidationError(f"{op}: dge_mode hwdge needs NeuronCore-v3 (trn2) or newer")
-    if unit is not engine.unknown:
-        unit = member(op, "engine", engine, unit)
-    if unit is not engine.unknown and (mode is not _HARDWARE or unit not in (engine.sync, engine.scalar)):
-        raise NkiValidationError(f"{op}: engine may only be sync or scalar, and only with dge_mode hwdge")
-    if priority is not None and (generation < 4 or priority not in (0, 1, 2, 3)):
-        raise NkiValidationError(f"{op}: priority must be 0 to 3, and needs NeuronCore-v4 (trn3)")
-    return unit
-
-
-def _hardware_transpose(core: NeuronCore, mode: dge_mode, src: NkiTensor) -> None:
-    """The constraints of a transpose by its DGE mode (nki/api/nki/isa/__init__.py, dma_transpose)."""
-    op = "dma_transpose"
-    if mode is _SOFTWARE and not src.gathers:
-        raise NkiValidationError(
-            f"{op}: dge_mode swdge; allowed: unknown and hwdge, or swdge where src takes a vector of indices"
-        )
-    if mode is _NO_DGE:  # which nki-library's norm_tkg_utils asks for
-        core.warn(f"{op}: dge_mode none; the documentation has unknown and hwdge")
-    if mode is not _HARDWARE:
-        return
-    rows = src.shape[0]
-    first = rows == 16 if len(src.shape) == 2 else rows in (1, 2, 4, 8, 16) and rows * src.shape[-2] % 16 == 0
-    if not first or src.shape[-1] > PARTITIONS or src._dtype.itemsize != 2:
-        raise NkiValidationError(
-            f"{op}: dge_mode hwdge takes a src of 2-byte elements with 16 rows (a 3-d or 4-d one 1, 2, 4, 8 or "
-            f"16 whose product with shape[-2] is a multiple of 16) and up to 128 columns, came {src.label}"
-        )
-
-
-def _gathers(op: str, generation: int, mode: dge_mode, *tensors: NkiTensor) -> None:
+def gathers_rows(core: NeuronCore, op: str, mode: dge_mode, tensor: NkiTensor) -> None:
     """The constraints of an address for each row (nki/deep-dives/nki-dge.rst): GpSimd makes the descriptors."""
-    for tensor in tensors:
-        if not tensor.gathers:
-            continue
-        if generation < 3:
-            raise NkiValidationError(f"{op}: {tensor.label} takes a vector of indices; needs NeuronCore-v3 (trn2)")
-        if mode in (_NO_DGE, _HARDWARE):
-            raise NkiValidationError(
-                f"{op}: {tensor.label} takes a vector of indices; allowed: dge_mode swdge or unknown, came {mode.name}"
-            )
-        index: NkiTensor = getattr(tensor, "index")  # noqa: B009 (of an indirect view)
-        if op != "dma_transpose":
-            if index.free_size != 1:
-                raise NkiValidationError(f"{op}: the indices {index.label} must be a column, [rows, 1]")
-        elif (
-            tensor.shape[0] % 16
-            or tensor.shape[-1] > PARTITIONS
-            or tensor._dtype.itemsize != 2
-            or index.dtype != "uint32"
-        ):
-            raise NkiValidationError(
-                f"{op}: a src with a vector of indices has a multiple of 16 rows, up to 128 columns, elements of 2 "
-                f"bytes and uint32 indices; came {tensor.label} with {index.label}"
-            )
+    if not tensor.gathers:
+        return
+    if core.target.generation < 3:
+        raise NkiValidationError(f"{op}: {tensor.label} takes a vector of indices; needs NeuronCore-v3 (trn2)")
+    if mode in (_NO_DGE, _HARDWARE):
+        raise NkiValidationError(
+            f"{op}: {tensor.label} takes a vector of indices; allowed: dge_mode swdge or unknown, came {mode.name}"
+        )
+    index: NkiTensor = getattr(tensor, "index")  # noqa: B009 (of an indirect view)
+    if op != "dma_transpose":
+        if index.free_size != 1:
+            raise NkiValidationError(f"{op}: the indices {index.label} must be a column, [rows, 1]")
+    elif (
+        tensor.shape[0] % 16 or tensor.shape[-1] > PARTITIONS or tensor._dtype.itemsize != 2 or index.dtype != "uint32"
+    ):
+        raise NkiValidationError(
+            f"{op}: a src with a vector of indices has a multiple of 16 rows, up to 128 columns, elements of 2 "
+            f"bytes and uint32 indices; came {tensor.label} with {index.label}"
+        )
 
 
-def _hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
+def hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
     total = 0
     for tensor in (dst, src):
         if not tensor.storage.on_chip:

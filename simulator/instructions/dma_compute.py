@@ -3,62 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import float_values, member, shaped
+from ..checks import float_values, shaped
 from ..core import active
+from ..declaration import declared
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
-from ..operators import alu_operator
+from ..operands import Call, Member, Operator
 from ..tensor import IndirectTensor, NkiTensor
+from ..tensor_operands import Moved
 from ..timing.transfers import adding
-from .dma import _OOB_MODE, _gathers, _hbm_bytes, _operands, dge_mode, oob_mode
+from .dma import dge_mode, gathers_rows, hbm_bytes, oob_mode
 
 _MOST_SOURCES = 16
 _UNKNOWN, _SKIP = dge_mode.unknown, oob_mode.skip
 
 
+@dataclass(frozen=True, eq=False)
+class Sources(Moved):
+    """1 to 16 tensors of as many elements as dst."""
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        if not 1 <= len(value) <= _MOST_SOURCES:
+            raise NkiValidationError(f"{call.instruction}: 1 to {_MOST_SOURCES} srcs, came {len(value)}")
+        for src in value:
+            super().check(call, "src", src)
+            if src.size != call.dst.size:
+                raise call.refuse("src", src, f"must have the {call.dst.size} elements of dst {call.dst.label}")
+        return value
+
+    @property
+    def limits(self) -> str:
+        return f"1 to {_MOST_SOURCES} in {super().limits}, of as many elements as dst"
+
+
+def _added(call: Call) -> None:
+    """scales are 1.0. With a vector of indices: 2 srcs of which one is indirect, unique_indices."""
+    dst, srcs, scales = call.dst, call.srcs, call.scales
+    if scales is not None and (len(scales) != len(srcs) or any(scale != 1.0 for scale in scales)):
+        raise NkiValidationError(f"dma_compute: scales must be 1.0 for each of the {len(srcs)} srcs, came {scales}")
+    for tensor in (dst, *srcs):
+        gathers_rows(call.core, "dma_compute", _UNKNOWN, tensor)
+    if any(tensor.gathers for tensor in (dst, *srcs)):
+        if len(srcs) != 2 or sum(src.gathers for src in srcs) != 1:
+            raise NkiValidationError("dma_compute: with a vector of indices, 2 srcs of which one is indirect")
+        if not call.unique_indices:
+            raise NkiValidationError("dma_compute: unique_indices must be True with a vector of indices")
+    call.transfer = adding(call.core.target, dst, srcs, call.core.dge)
+
+
+@declared(engine.dma, rules=(_added,), finds=("transfer",), source="nki/deep-dives/nki-dge.rst")
 def dma_compute(
-    dst: NkiTensor,
-    srcs: Sequence[NkiTensor],
-    reduce_op: Any,
+    dst: Annotated[NkiTensor, Moved(written=True)],
+    srcs: Annotated[Sequence[NkiTensor], Sources()],
+    reduce_op: Annotated[Any, Operator(("add",))],
     scales: Sequence[float] | None = None,
     unique_indices: bool = True,
-    oob_mode: oob_mode = oob_mode.error,
+    oob_mode: Annotated[oob_mode, Member(oob_mode)] = oob_mode.error,
     name: str | None = None,
 ) -> Instruction:
     """dst = the sum of srcs, in float32. With an indirect source: dst[indices] += src (the indirect source is dst's
     rows, as dst is) or dst += src[indices]."""
     core = active("dma_compute")
-    if not 1 <= len(srcs) <= _MOST_SOURCES:
-        raise NkiValidationError(f"dma_compute: 1 to {_MOST_SOURCES} srcs, came {len(srcs)}")
-    for src in srcs:
-        _operands("dma_compute", dst, src)
-        if src.size != dst.size:
-            raise NkiValidationError(
-                f"dma_compute: src {src.label} must have the {dst.size} elements of dst {dst.label}"
-            )
-    if alu_operator(reduce_op, "dma_compute", "reduce_op").name != "add":
-        raise NkiValidationError("dma_compute: reduce_op must be nl.add")
-    if scales is not None and (len(scales) != len(srcs) or any(scale != 1.0 for scale in scales)):
-        raise NkiValidationError(f"dma_compute: scales must be 1.0 for each of the {len(srcs)} srcs, came {scales}")
-    gathering = [tensor for tensor in (dst, *srcs) if tensor.gathers]
-    _gathers("dma_compute", core.target.generation, _UNKNOWN, *gathering)
-    if gathering and (len(srcs) != 2 or sum(src.gathers for src in srcs) != 1):
-        raise NkiValidationError("dma_compute: with a vector of indices, 2 srcs of which one is indirect")
-    if gathering and not unique_indices:
-        raise NkiValidationError("dma_compute: unique_indices must be True with a vector of indices")
-    transfer = adding(core.target, dst, srcs, core.dge)
-    hbm_bytes = _hbm_bytes(dst, srcs[0]) + sum(_hbm_bytes(src, src) // 2 for src in srcs[1:])
+    settled = core.settle("dma_compute", dst, list(srcs), reduce_op, scales, unique_indices, oob_mode)
+    _, outside, transfer = settled[-1]
+    moved = hbm_bytes(dst, srcs[0]) + sum(hbm_bytes(src, src) // 2 for src in srcs[1:])
     instruction = core.issue(
-        "dma_compute", engine.dma, (dst,), tuple(srcs), name=name, flops=dst.size, hbm_bytes=hbm_bytes, dma=transfer
+        "dma_compute", engine.dma, (dst,), tuple(srcs), name=name, flops=dst.size, hbm_bytes=moved, dma=transfer
     )
 
     if core.functional:
-        if gathering:
-            _add_rows(dst, srcs, member("dma_compute", "oob_mode", _OOB_MODE, oob_mode) is _SKIP)
+        if any(tensor.gathers for tensor in (dst, *srcs)):
+            _add_rows(dst, srcs, outside is _SKIP)
         else:
             total_values = shaped(float_values(srcs[0]), dst.shape)
             for src in srcs[1:]:

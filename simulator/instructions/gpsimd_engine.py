@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import in_sbuf, shaped
-from ..core import active
+from ..checks import shaped
+from ..declaration import instruction
 from ..dtypes import Array
 from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
+from ..instruction import engine
+from ..memory import SBUF
+from ..operands import Call, Unchecked
 from ..tensor import NkiTensor
+from ..tensor_operands import Tile
 from ..views import integers
 
 
-def iota(
-    dst: NkiTensor, pattern: Any, offset: int = 0, channel_multiplier: int = 0, name: str | None = None
-) -> Instruction:
-    """dst[p, ...] = offset + p * channel_multiplier + the affine pattern [[step, count], ...] of up to 4 dimensions."""
-    core = active("iota")
-    in_sbuf("iota", "dst", dst)
-    affine_fills("iota", pattern, dst)
-    cost = core.costs.one_pass(engine.gpsimd, dst)
-    instruction = core.issue("iota", engine.gpsimd, (dst,), (), cost, name)
-
-    core.perform(_count, dst, pattern, offset, channel_multiplier)
-    return instruction
-
-
-def _count(dst: NkiTensor, pattern: Any, offset: int, channel_multiplier: int) -> None:
-    dst.write(shaped(affine_pattern(pattern, offset, channel_multiplier, dst.shape[0]), dst.shape))
-
-
-def affine_fills(op: str, pattern: Any, dst: NkiTensor) -> None:
-    """Refuse a pattern that does not make as many elements as a partition of dst has."""
+def affine_fills(call: Call) -> None:
+    """pattern has 1 to 4 pairs [step, count], and makes as many elements as a partition of dst has."""
+    op, pattern, dst = call.instruction, call.pattern, call.dst
     pairs = [integers(pair, f"{op}: pattern {pattern}") for pair in pattern]
     if not 1 <= len(pairs) <= 4 or any(len(pair) != 2 or pair[1] < 1 for pair in pairs):
         raise NkiValidationError(f"{op}: pattern {pattern} must be 1 to 4 pairs [step, count] with count >= 1")
@@ -45,6 +31,18 @@ def affine_fills(op: str, pattern: Any, dst: NkiTensor) -> None:
         raise NkiValidationError(
             f"{op}: pattern {pattern} makes {count} elements, dst {dst.label} has {dst.free_size} in a partition"
         )
+
+
+@instruction(engine.gpsimd, cost=("one_pass", "unit", "dst"), rules=(affine_fills,), repeatable=True)
+def iota(
+    dst: Annotated[NkiTensor, Tile(written=True, buffers=(SBUF,))],
+    pattern: Any,
+    offset: Annotated[int, Unchecked()] = 0,
+    channel_multiplier: Annotated[int, Unchecked()] = 0,
+    name: str | None = None,
+) -> None:
+    """dst[p, ...] = offset + p * channel_multiplier + the affine pattern [[step, count], ...] of up to 4 dimensions."""
+    dst.write(shaped(affine_pattern(pattern, offset, channel_multiplier, dst.shape[0]), dst.shape))
 
 
 def affine_pattern(pattern: Any, offset: int, channel_multiplier: int, partitions: int) -> Array:

@@ -7,28 +7,21 @@ numbers in every run of the simulator, and not those of the chip. A run starts f
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import (
-    active_since,
-    broadcast_value,
-    destination,
-    engine_of,
-    in_sbuf,
-    not_psum_on_gpsimd,
-    same_size,
-    scalar_operand,
-    shaped,
-    tile,
-)
+from ..checks import broadcast_value, shaped
 from ..chip import PARTITIONS
 from ..core import NeuronCore, active
+from ..declaration import Engine, instruction
 from ..dtypes import Array
 from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
+from ..instruction import engine
+from ..memory import SBUF
+from ..operands import Call, Scalar
 from ..tensor import NkiTensor
+from ..tensor_operands import Tile
 
 WORDS = 6  # of one generator's state: five of the shift register and a counter
 GENERATORS = {engine.gpsimd: 1, engine.vector: 4}  # a partition: 6 or 24 words of state (nisa.rand_set_state)
@@ -39,128 +32,126 @@ _RAND2_TYPES = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", 
 _VECTOR, _GPSIMD = engine.vector, engine.gpsimd
 
 
-def rng(dst: NkiTensor, engine: engine = engine.vector, name: str | None = None) -> Instruction:
+@instruction(_VECTOR, _GPSIMD, cost=("one_pass", "unit", "dst"), engine_generations={_GPSIMD: 3}, state=_STATE)
+def rng(
+    dst: Annotated[NkiTensor, Tile(written=True, dtypes=_INTEGERS)],
+    engine: Annotated[engine, Engine()] = engine.vector,
+    name: str | None = None,
+) -> None:
     """dst = random integers: the low bits of 32 random ones."""
     core = active("rng")
-    destination("rng", dst)
-    unit = engine_of("rng", engine, _VECTOR, (_VECTOR, _GPSIMD) if core.target.generation >= 3 else (_VECTOR,))
-    not_psum_on_gpsimd("rng", unit, dst)
-    if dst.dtype not in _INTEGERS:
-        raise NkiValidationError(f"rng: dst {dst.label} must be one of {', '.join(_INTEGERS)}")
-    cost = core.costs.one_pass(unit, dst)
-    instruction = core.issue("rng", unit, (dst,), (), cost, name)
-    core.share(_STATE[unit], instruction)
-
-    if core.functional:
-        dst.write(shaped(_draw(core, unit, dst).astype(dst._dtype.held), dst.shape))
-    return instruction
+    dst.write(shaped(_draw(core, engine, dst).astype(dst._dtype.held), dst.shape))
 
 
-def rand2(dst: NkiTensor, min: Any, max: Any, name: str | None = None) -> Instruction:
-    """dst = uniform random numbers in [min, max]; numbers or one a partition. NeuronCore-v4 and newer."""
-    core = active_since("rand2", 4)
-    destination("rand2", dst)
-    if dst.dtype not in _RAND2_TYPES:
-        raise NkiValidationError(f"rand2: dst {dst.label} must be one of {', '.join(_RAND2_TYPES)}")
-    low, high = scalar_operand("rand2", "min", min, dst), scalar_operand("rand2", "max", max, dst)
-    reads = tuple(operand for operand in (low, high) if isinstance(operand, NkiTensor))
-    if not reads and not low < high:
+def _ordered(call: Call) -> None:
+    """Of two numbers min is less than max."""
+    low, high = call.min, call.max
+    if not isinstance(low, NkiTensor) and not isinstance(high, NkiTensor) and not low < high:
         raise NkiValidationError(f"rand2: min {low} must be less than max {high}")
-    cost = core.costs.one_pass(_VECTOR, dst)
-    instruction = core.issue("rand2", _VECTOR, (dst,), reads, cost, name)
-    core.share(_STATE[_VECTOR], instruction)
-
-    if core.functional:
-        unit = _uniform(core, dst)
-        low, high = broadcast_value(low, 2), broadcast_value(high, 2)
-        dst.write(shaped(np.minimum(low + unit * (high - low), high), dst.shape))
-    return instruction
 
 
-def dropout(dst: NkiTensor, data: NkiTensor, prob: Any, name: str | None = None) -> Instruction:
+@instruction(_VECTOR, cost=("one_pass", "unit", "dst"), generation=4, rules=(_ordered,), state=_STATE)
+def rand2(
+    dst: Annotated[NkiTensor, Tile(written=True, dtypes=_RAND2_TYPES)],
+    min: Annotated[Any, Scalar("dst")],
+    max: Annotated[Any, Scalar("dst")],
+    name: str | None = None,
+) -> None:
+    """dst = uniform random numbers in [min, max]; numbers or one a partition. NeuronCore-v4 and newer."""
+    core = active("rand2")
+    unit = _uniform(core, dst)
+    low, high = broadcast_value(min, 2), broadcast_value(max, 2)
+    dst.write(shaped(np.minimum(low + unit * (high - low), high), dst.shape))
+
+
+def _probability(call: Call) -> None:
+    """prob is 0 to 1; a tile of it is float32 where data is of integers, else of any float type."""
+    prob = call.prob
+    if not isinstance(prob, NkiTensor):
+        if not 0 <= prob <= 1:
+            raise NkiValidationError(f"dropout: prob must be 0 to 1, came {prob}")
+    elif not prob._dtype.is_float:
+        raise call.refuse("prob", prob, "must be of a float type")
+    elif call.data._dtype.is_integer and prob.dtype != "float32":
+        raise call.refuse("prob", prob, "must be float32")
+
+
+@instruction(_VECTOR, cost=("one_pass", "unit", "dst"), rules=(_probability,), state=_STATE)
+def dropout(
+    dst: Annotated[NkiTensor, Tile(written=True, size_of="data", dtype_of="data")],
+    data: Annotated[NkiTensor, Tile()],
+    prob: Annotated[Any, Scalar(dtypes=())],
+    name: str | None = None,
+) -> None:
     """dst = data, or 0 with probability prob (a number or one a partition)."""
     core = active("dropout")
-    destination("dropout", dst)
-    tile("dropout", "data", data)
-    same_size("dropout", dst, "data", data)
-    if dst.dtype != data.dtype:
-        raise NkiValidationError(f"dropout: dst {dst.label} must have the dtype of data, {data.dtype}")
-    chance = scalar_operand("dropout", "prob", prob, data, float32=data._dtype.is_integer)
-    if isinstance(chance, NkiTensor):
-        if not chance._dtype.is_float:
-            raise NkiValidationError(f"dropout: prob {chance.label} must be of a float type")
-    elif not 0 <= chance <= 1:
-        raise NkiValidationError(f"dropout: prob must be 0 to 1, came {chance}")
-    reads = (data, chance) if isinstance(chance, NkiTensor) else (data,)
-    cost = core.costs.one_pass(_VECTOR, dst)
-    instruction = core.issue("dropout", _VECTOR, (dst,), reads, cost, name)
-    core.share(_STATE[_VECTOR], instruction)
-
-    if core.functional:
-        kept = _uniform(core, dst) >= broadcast_value(chance, 2)
-        values = data.values
-        dst.write(shaped(np.where(shaped(kept, values.shape), values, np.zeros((), values.dtype)), dst.shape))
-    return instruction
+    kept = _uniform(core, dst) >= broadcast_value(prob, 2)
+    values = data.values
+    dst.write(shaped(np.where(shaped(kept, values.shape), values, np.zeros((), values.dtype)), dst.shape))
 
 
-def set_rng_seed(src_seeds: NkiTensor, name: str | None = None) -> Instruction:
+def _one_word(call: Call) -> None:
+    """src_seeds is one 32-bit value, [1, 1]."""
+    if call.src_seeds.size != 1 or call.src_seeds._dtype.itemsize != 4:
+        raise call.refuse("src_seeds", call.src_seeds, "must be one 32-bit value, [1, 1]")
+
+
+@instruction(_VECTOR, cost=("one_pass", "unit", "src_seeds"), rules=(_one_word,), state=_STATE)
+def set_rng_seed(src_seeds: Annotated[NkiTensor, Tile()], name: str | None = None) -> None:
     """Seed the Vector Engine's generators with the 32-bit value of src_seeds [1, 1]."""
     core = active("set_rng_seed")
-    tile("set_rng_seed", "src_seeds", src_seeds)
-    if src_seeds.size != 1 or src_seeds._dtype.itemsize != 4:
-        raise NkiValidationError(f"set_rng_seed: src_seeds {src_seeds.label} must be one 32-bit value, [1, 1]")
-    instruction = core.issue("set_rng_seed", _VECTOR, (), (src_seeds,), core.costs.one_pass(_VECTOR, src_seeds), name)
-    core.share(_STATE[_VECTOR], instruction)
-
-    if core.functional:
-        seed = int(np.ascontiguousarray(src_seeds.values).reshape(-1).view(np.uint32)[0])
-        core.registers[_STATE[_VECTOR]] = _seeded(seed, GENERATORS[_VECTOR])
-    return instruction
+    seed = int(np.ascontiguousarray(src_seeds.values).reshape(-1).view(np.uint32)[0])
+    core.registers[_STATE[_VECTOR]] = _seeded(seed, GENERATORS[_VECTOR])
 
 
-def rand_set_state(src_seeds: NkiTensor, engine: engine = engine.gpsimd, name: str | None = None) -> Instruction:
+def _words_of_state(call: Call) -> None:
+    """6 elements in a partition for the GpSimd Engine, 24 for the Vector Engine; dst in SBUF before NeuronCore-v4."""
+    operand = "dst" if call.instruction == "rand_get_state" else "src_seeds"
+    tensor, words = getattr(call, operand), WORDS * GENERATORS[call.unit]
+    if tensor.free_size != words:
+        why = f"must have {words} elements in a partition for the {call.unit.name} engine, has {tensor.free_size}"
+        raise call.refuse(operand, tensor, why)
+    if call.core.target.generation < 4 and tensor.storage.region is not SBUF:
+        raise call.refuse(operand, tensor, "must be in SBUF")
+
+
+@instruction(
+    _GPSIMD,
+    _VECTOR,
+    cost=("one_pass", "unit", "src_seeds"),
+    generation=3,
+    engine_generations={_VECTOR: 4},
+    rules=(_words_of_state,),
+    state=_STATE,
+)
+def rand_set_state(
+    src_seeds: Annotated[NkiTensor, Tile(buffers=(SBUF,), dtypes=("uint32",))],
+    engine: Annotated[engine, Engine()] = engine.gpsimd,
+    name: str | None = None,
+) -> None:
     """The states of an engine's generators = src_seeds, 6 (GpSimd) or 24 (Vector) uint32 a partition."""
     core = active("rand_set_state")
-    in_sbuf("rand_set_state", "src_seeds", src_seeds)
-    unit = _state_engine("rand_set_state", core, engine, "src_seeds", src_seeds)
-    cost = core.costs.one_pass(unit, src_seeds)
-    instruction = core.issue("rand_set_state", unit, (), (src_seeds,), cost, name)
-    core.share(_STATE[unit], instruction)
-
-    if core.functional:
-        values = src_seeds.values.reshape(src_seeds.shape[0], -1, WORDS)
-        _states(core, unit, src_seeds)[:] = values
-    return instruction
+    values = src_seeds.values.reshape(src_seeds.shape[0], -1, WORDS)
+    _states(core, engine, src_seeds)[:] = values
 
 
-def rand_get_state(dst: NkiTensor, engine: engine = engine.gpsimd, name: str | None = None) -> Instruction:
+@instruction(
+    _GPSIMD,
+    _VECTOR,
+    cost=("one_pass", "unit", "dst"),
+    generation=3,
+    engine_generations={_VECTOR: 4},
+    rules=(_words_of_state,),
+    state=_STATE,
+)
+def rand_get_state(
+    dst: Annotated[NkiTensor, Tile(written=True, dtypes=("uint32",))],
+    engine: Annotated[engine, Engine()] = engine.gpsimd,
+    name: str | None = None,
+) -> None:
     """dst = the states of an engine's generators, 6 (GpSimd) or 24 (Vector) uint32 a partition."""
     core = active("rand_get_state")
-    destination("rand_get_state", dst)
-    if core.target.generation < 4:
-        in_sbuf("rand_get_state", "dst", dst)
-    unit = _state_engine("rand_get_state", core, engine, "dst", dst)
-    not_psum_on_gpsimd("rand_get_state", unit, dst)
-    cost = core.costs.one_pass(unit, dst)
-    instruction = core.issue("rand_get_state", unit, (dst,), (), cost, name)
-    core.share(_STATE[unit], instruction)
-
-    if core.functional:
-        dst.write(shaped(_states(core, unit, dst).reshape(dst.shape[0], -1), dst.shape))
-    return instruction
-
-
-def _state_engine(op: str, core: NeuronCore, chosen: engine, operand: str, tensor: NkiTensor) -> engine:
-    if core.target.generation < 3:
-        raise NkiValidationError(f"{op}: needs NeuronCore-v3 (trn2) or newer, came {core.target.name}")
-    unit = engine_of(op, chosen, _GPSIMD, (_GPSIMD, _VECTOR) if core.target.generation >= 4 else (_GPSIMD,))
-    words = WORDS * GENERATORS[unit]
-    if tensor.dtype != "uint32" or tensor.free_size != words:
-        raise NkiValidationError(
-            f"{op}: {operand} {tensor.label} must be uint32 with {words} elements in a partition for the "
-            f"{unit.name} engine"
-        )
-    return unit
+    dst.write(shaped(_states(core, engine, dst).reshape(dst.shape[0], -1), dst.shape))
 
 
 def _states(core: NeuronCore, unit: engine, tensor: NkiTensor) -> Array:

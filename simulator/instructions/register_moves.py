@@ -5,20 +5,54 @@ A register that addresses a DMA belongs to the queue's engine, so these run on t
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
 from ..core import active
+from ..declaration import declared
 from ..dtypes import release
 from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
-from ..memory import PSUM
-from ..nki_version import is_traced
+from ..instruction import DECLARATIONS, Instruction, engine
+from ..operands import FLOATS, Call, Operand
 from ..registers import VirtualRegister, wrap
 from ..tensor import NkiTensor
+from ..tensor_operands import OneElement
 
-_DTYPES = ("uint8", "uint16", "uint32", "int8", "int16", "int32", "float32")  # nki-language-guide.rst, registers
+_DTYPES = ("uint8", "uint16", "uint32", "int8", "int16", "int32", "float32")
+
+
+@dataclass(frozen=True, eq=False)
+class Register(Operand):
+    """A register; `written`: not the variable of a dynamic loop."""
+
+    written: bool = False
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        if not isinstance(value, VirtualRegister):
+            came = type(value).__name__
+            why = f"{name} must be a register of nisa.register_alloc, came {came}"
+            raise NkiValidationError(f"{call.instruction}: {why}")
+        if self.written and value.frozen:
+            why = f"{name} is the variable of a dynamic loop, which cannot be written"
+            raise NkiValidationError(f"{call.instruction}: {why}")
+        return value
+
+    @property
+    def limits(self) -> str:
+        return "a register"
+
+
+def _value_of_register(call: Call) -> None:
+    """src is a register, or an integer that fits its 32 bits."""
+    src = call.src
+    if isinstance(src, VirtualRegister):
+        return
+    if isinstance(src, bool) or not isinstance(src, (int, np.integer)):
+        raise NkiValidationError(f"register_move: src must be an integer or a register, came {type(src).__name__}")
+    if not -(1 << 31) <= src < 1 << 32:
+        raise NkiValidationError(f"register_move: src {src} does not fit the 32 bits of a register")
 
 
 def register_alloc(x: int | None = None) -> VirtualRegister:
@@ -29,33 +63,33 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
     return register
 
 
-def register_move(dst: VirtualRegister, src: Any) -> Instruction:
+@declared(engine.sync, cost=("register",), rules=(_value_of_register,))
+def register_move(dst: Annotated[VirtualRegister, Register(written=True)], src: Any) -> Instruction:
     """dst = src, an integer or another register."""
     core = active("register_move")
-    _writable("register_move", dst)
-    instruction = core.issue("register_move", engine.sync, (), (), core.costs.register)
+    _, cost, _, _ = DECLARATIONS["register_move"](core, dst, src)
+    instruction = core.issue("register_move", engine.sync, (), (), cost)
     if isinstance(src, VirtualRegister):
         if not src.unknown:
             src.read("register_move")
         _follow(instruction, src)
         dst.state, dst.unknown = src.state, src.unknown
-    elif isinstance(src, (int, np.integer)) and not isinstance(src, bool):
-        if not -(1 << 31) <= src < 1 << 32:
-            raise NkiValidationError(f"register_move: src {src} does not fit the 32 bits of a register")
-        dst.state, dst.unknown = wrap(int(src)), False
     else:
-        raise NkiValidationError(f"register_move: src must be an integer or a register, came {type(src).__name__}")
+        dst.state, dst.unknown = wrap(int(src)), False
     _follow(instruction, dst)
     dst.loaded = instruction
     return instruction
 
 
-def register_load(dst: VirtualRegister, src: NkiTensor) -> Instruction:
+@declared(engine.sync, cost=("register",), source="nki-language-guide.rst, registers")
+def register_load(
+    dst: Annotated[VirtualRegister, Register(written=True)],
+    src: Annotated[NkiTensor, OneElement(_DTYPES, since_0_7=FLOATS)],
+) -> Instruction:
     """dst = the one element of src, in HBM or SBUF (of a float its bits; of narrow ones since NKI 0.7)."""
     core = active("register_load")
-    _writable("register_load", dst)
-    _single("register_load", "src", src, narrow=is_traced())
-    instruction = core.issue("register_load", engine.sync, (), (src,), core.costs.register)
+    _, cost, _, _ = DECLARATIONS["register_load"](core, dst, src)
+    instruction = core.issue("register_load", engine.sync, (), (src,), cost)
     _follow(instruction, dst)
     dst.loaded = instruction
     dst.unknown = not core.functional
@@ -64,15 +98,16 @@ def register_load(dst: VirtualRegister, src: NkiTensor) -> Instruction:
     return instruction
 
 
-def register_store(dst: NkiTensor, src: VirtualRegister) -> Instruction:
+@declared(engine.sync, cost=("register",), source="nki-language-guide.rst, registers")
+def register_store(
+    dst: Annotated[NkiTensor, OneElement(_DTYPES, written=True)], src: Annotated[VirtualRegister, Register()]
+) -> Instruction:
     """The one element of dst, in HBM or SBUF, = src, its low bits where the element is narrower."""
     core = active("register_store")
-    if not isinstance(src, VirtualRegister):
-        raise NkiValidationError(f"register_store: src must be a register, came {type(src).__name__}")
-    _single("register_store", "dst", dst)
+    _, cost, _, _ = DECLARATIONS["register_store"](core, dst, src)
     if not src.unknown:
         src.read("register_store")
-    instruction = core.issue("register_store", engine.sync, (dst,), (), core.costs.register)
+    instruction = core.issue("register_store", engine.sync, (dst,), (), cost)
     _follow(instruction, src)
     if core.functional:
         bits = np.array([src.read("register_store")], np.int32)
@@ -93,21 +128,3 @@ def _number(src: NkiTensor) -> int:
 def _follow(instruction: Instruction, register: VirtualRegister) -> None:
     if register.loaded is not None:
         instruction.depends_on(register.loaded)
-
-
-def _writable(op: str, register: Any) -> None:
-    if not isinstance(register, VirtualRegister):
-        raise NkiValidationError(f"{op}: dst must be a register of nisa.register_alloc, came {type(register).__name__}")
-    if register.frozen:
-        raise NkiValidationError(f"{op}: dst is the variable of a dynamic loop, which cannot be written")
-
-
-def _single(op: str, operand: str, tensor: Any, narrow: bool = False) -> None:
-    if not isinstance(tensor, NkiTensor):
-        raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
-    known = tensor.dtype in _DTYPES or (narrow and tensor._dtype.is_float)
-    if tensor.size != 1 or tensor.storage.region is PSUM or not known:
-        more = " or any other float" if narrow else ""
-        raise NkiValidationError(
-            f"{op}: {operand} {tensor.label} must be one element in HBM or SBUF of {', '.join(_DTYPES)}{more}"
-        )

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import (
-    broadcast_value,
-    destination,
-    float_values,
-    member,
-    same_partitions,
-    same_size,
-    scalar_operand,
-    shaped,
-    tile,
-)
+from ..checks import broadcast_value, float_values, shaped
 from ..chip import PARTITIONS
 from ..core import NeuronCore, active
-from ..dtypes import Array
+from ..declaration import declared
+from ..dtypes import DTYPES, Array
 from ..errors import NkiValidationError
 from ..instruction import Cost, Instruction, engine
-from ..operators import ActivationFunction, activation_function, alu_operator
+from ..operands import Call, Function, Member, Operator, Scalar
+from ..operators import ActivationFunction, activation_function
 from ..tensor import NkiTensor
+from ..tensor_operands import LikeDst, Output, Tile
 
 
 class reduce_cmd(Enum):  # noqa: N801 (name and values of nki.isa)
@@ -40,26 +33,56 @@ class reduce_cmd(Enum):  # noqa: N801 (name and values of nki.isa)
 
 
 _SCALAR = engine.scalar
+_PACKED = tuple(name for name, dtype in DTYPES.items() if dtype.kind == "packed")
+_BIAS = Scalar(dtypes=(), refused=("tfloat32", *_PACKED), optional=True)
 _IDLE, _REDUCE = reduce_cmd.idle, reduce_cmd.reduce  # `activation` has a parameter of the class's name
 
 
+def _bias_on_trn1(call: Call) -> None:
+    """On trn1 a bias is a tile, and none goes with nl.reciprocal."""
+    if call.bias is None or call.core.target.generation > 2:
+        return
+    if call.op == "reciprocal":
+        raise NkiValidationError(f"{call.instruction}: bias cannot be given with op=nl.reciprocal on trn1")
+    if not isinstance(call.bias, NkiTensor):
+        raise NkiValidationError(
+            f"{call.instruction}: bias must be a vector of one element a partition on trn1 (a number is allowed from "
+            "trn2 on)"
+        )
+
+
+def _reduction(call: Call) -> None:
+    """A reduce_cmd that reduces needs reduce_op."""
+    if call.reduce_op is None and call.reduce_cmd in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
+        raise NkiValidationError(f"activation: reduce_cmd {call.reduce_cmd.name} needs reduce_op=nl.add")
+
+
+@declared(
+    _SCALAR,
+    cost=("activation", "data", "table"),
+    rules=(_bias_on_trn1, _reduction),
+    source="nki.api.shared.rst, nki-engine-sel",
+)
 def activation(
-    dst: NkiTensor,
-    op: Any,
-    data: NkiTensor,
-    bias: Any = None,
-    scale: Any = 1.0,
-    reduce_op: Any = None,
-    reduce_res: NkiTensor | None = None,
-    reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    dst: Output,
+    op: Annotated[Any, Function()],
+    data: LikeDst,
+    bias: Annotated[Any, _BIAS] = None,
+    scale: Annotated[Any, Scalar()] = 1.0,
+    reduce_op: Annotated[Any, Operator(("add",), optional=True)] = None,
+    reduce_res: Annotated[
+        NkiTensor | None, Tile(written=True, partitions_of="data", elements=(1, 1), optional=True)
+    ] = None,
+    reduce_cmd: Annotated[
+        reduce_cmd, Member(reduce_cmd, tuple(c for c in reduce_cmd if c is not reduce_cmd.load_reduce))
+    ] = reduce_cmd.idle,
     name: str | None = None,
 ) -> Instruction:
     """dst = op(data * scale + bias) in float32; the sum of dst over the free axes can go to the accumulators."""
     core = active("activation")
     function = activation_function(op, "activation")
-    command, cost = core.settle(
-        _activation_rules, dst, function.name, function.table, data, bias, scale, reduce_op, reduce_res, reduce_cmd
-    )
+    settled = core.settle("activation", dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd)
+    _, cost, _, (_, _, command) = settled
     vectors = tuple([operand for operand in (scale, bias) if isinstance(operand, NkiTensor)])
     instruction = issue_activation(
         core, "activation", cost, dst, (data, *vectors), 2 * dst.size, command, reduce_res, name
@@ -71,30 +94,6 @@ def activation(
     if reduce_res is not None:
         core.perform(_read_accumulators, reduce_res, lanes)
     return instruction
-
-
-def _activation_rules(
-    core: NeuronCore,
-    dst: NkiTensor,
-    function: str,
-    table: str,
-    data: NkiTensor,
-    bias: Any,
-    scale: Any,
-    reduce_op: Any,
-    reduce_res: NkiTensor | None,
-    command: reduce_cmd,
-) -> tuple[reduce_cmd, Cost]:
-    """What happens to the accumulators, and the cost of the pass."""
-    destination("activation", dst)
-    tile("activation", "data", data)
-    same_size("activation", dst, "data", data)
-    scalar_operand("activation", "scale", scale, data)
-    if bias is not None:
-        scalar_operand("activation", "bias", bias, data, float32=False)
-        _bias_rules(core, function, bias)
-    command = _reduction("activation", reduce_op, command, reduce_res, data)
-    return command, core.costs.activation(data, table)
 
 
 def activate(
@@ -126,17 +125,19 @@ def _read_accumulators(dst: NkiTensor, lanes: Array) -> None:
     dst.write(lanes.reshape(dst.shape))
 
 
+@declared(_SCALAR, cost=("activation", "data", "table"), rules=(_bias_on_trn1,))
 def activation_reduce(
-    dst: NkiTensor,
-    op: Any,
-    data: NkiTensor,
-    reduce_op: Any,
-    reduce_res: NkiTensor,
-    bias: Any = None,
-    scale: Any = 1.0,
+    dst: Output,
+    op: Annotated[Any, Function()],
+    data: LikeDst,
+    reduce_op: Annotated[Any, Operator(("add",))],
+    reduce_res: Annotated[NkiTensor, Tile(written=True, partitions_of="data", elements=(1, 1))],
+    bias: Annotated[Any, _BIAS] = None,
+    scale: Annotated[Any, Scalar()] = 1.0,
     name: str | None = None,
 ) -> Instruction:
     """`activation` with its sum over the free axes in reduce_res."""
+    active("activation_reduce").settle("activation_reduce", dst, op, data, reduce_op, reduce_res, bias, scale)
     return activation(dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd.reset_reduce, name)
 
 
@@ -159,37 +160,6 @@ def issue_activation(
         read = core.issue("activation_read_accumulators", _SCALAR, (reduce_res,), (), cost)
         _keep_accumulator_order(core, read, _REDUCE)
     return instruction
-
-
-def _bias_rules(core: NeuronCore, function: str, bias: Any) -> None:
-    if core.target.generation == 2 and function == "reciprocal":  # nki.api.shared.rst, nki-engine-sel
-        raise NkiValidationError("activation: bias cannot be given with op=nl.reciprocal on trn1")
-    if isinstance(bias, NkiTensor):
-        if bias.dtype == "tfloat32" or bias._dtype.kind == "packed":
-            raise NkiValidationError(f"activation: bias {bias.label} must be of a dtype other than tfloat32")
-    elif core.target.generation == 2:
-        raise NkiValidationError(
-            "activation: bias must be a vector of one element a partition on trn1 (a number is allowed from trn2 on)"
-        )
-
-
-def _reduction(op: str, reduce_op: Any, command: reduce_cmd, result: NkiTensor | None, data: NkiTensor) -> reduce_cmd:
-    command = member(op, "reduce_cmd", reduce_cmd, command)
-    if command is reduce_cmd.load_reduce:
-        raise NkiValidationError(
-            f"{op}: reduce_cmd load_reduce; allowed: nisa.reduce_cmd idle, reset, reduce, reset_reduce"
-        )
-    if reduce_op is not None:
-        if alu_operator(reduce_op, op, "reduce_op").name != "add":
-            raise NkiValidationError(f"{op}: reduce_op must be nl.add")
-    elif command in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
-        raise NkiValidationError(f"{op}: reduce_cmd {command.name} needs reduce_op=nl.add")
-    if result is not None:
-        tile(op, "reduce_res", result)
-        same_partitions(op, result, "data", data)
-        if result.free_size != 1:
-            raise NkiValidationError(f"{op}: reduce_res {result.label} must have one element in a partition")
-    return command
 
 
 def _keep_accumulator_order(core: NeuronCore, instruction: Instruction, command: reduce_cmd) -> None:

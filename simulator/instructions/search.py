@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
-from ..checks import active_since, in_sbuf, same_partitions, same_size, shaped
+from ..checks import shaped
 from ..core import active
+from ..declaration import declared, instruction
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
+from ..memory import SBUF
 from ..nki_version import is_traced
+from ..operands import Call, Integer, Unchecked
 from ..tensor import NkiTensor
+from ..tensor_operands import Tile
 from .gather import CORE_PARTITIONS
 
 
+def _enough_elements(call: Call) -> None:
+    """n is at most the elements of 16 partitions, a group, of src; val_dst has at most n of them in a partition."""
+    src, n, count = call.src, call.n, call.val_dst.free_size
+    most = CORE_PARTITIONS * src.free_size
+    if n > most:
+        raise NkiValidationError(f"topk: n must be at most the {most} elements of a group of src {src.label}, came {n}")
+    if count > n:
+        raise call.refuse("val_dst", call.val_dst, f"has {count} elements; allowed 1 to {n}")
+
+
+@declared(engine.gpsimd, cost=("topk", "n", "val_dst"), rules=(_enough_elements,))
 def topk(
-    val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, sorted: bool = False, name: str | None = None
+    val_dst: Annotated[
+        NkiTensor,
+        Tile(written=True, buffers=(SBUF,), dtypes=("bfloat16",), partitions_of="src", elements=(1, (1 << 15) - 1)),
+    ],
+    idx_dst: Annotated[NkiTensor, Tile(written=True, buffers=(SBUF,), dtypes=("uint32",), size_of="val_dst")],
+    src: Annotated[NkiTensor, Tile(buffers=(SBUF,), dtypes=("bfloat16",), partitions=CORE_PARTITIONS)],
+    n: Annotated[int, Integer(8, (1 << 16) - 1)],
+    sorted: Annotated[bool, Unchecked()] = False,
+    name: str | None = None,
 ) -> Instruction:
     """The largest of the first n elements of each group of 16 partitions, and where they were.
 
@@ -27,14 +52,13 @@ def topk(
     of the elements, so that a kernel which counts on another shows. Of equal elements the first ones are taken.
     """
     core = active("topk")
-    _topk_rules(val_dst, idx_dst, src, n)
+    unit, cost, _, _ = core.settle("topk", val_dst, idx_dst, src, n)
     count = val_dst.free_size
     columns = -(-count // CORE_PARTITIONS)
     written = (val_dst, idx_dst)
     if val_dst.ndim == idx_dst.ndim == 2:
         written = (val_dst[:, :columns], idx_dst[:, :columns])
-    cost = core.costs.topk(n, count)
-    instruction = core.issue("topk", engine.gpsimd, written, (src,), cost, name)
+    instruction = core.issue("topk", unit, written, (src,), cost, name)
 
     if core.functional:
         groups = src.values.reshape(src.shape[0] // CORE_PARTITIONS, CORE_PARTITIONS, -1)
@@ -46,29 +70,6 @@ def topk(
     return instruction
 
 
-def _topk_rules(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int) -> None:
-    for operand, tensor, dtype in (
-        ("val_dst", val_dst, "bfloat16"),
-        ("idx_dst", idx_dst, "uint32"),
-        ("src", src, "bfloat16"),
-    ):
-        in_sbuf("topk", operand, tensor)
-        same_partitions("topk", val_dst, operand, tensor)
-        if tensor.dtype != dtype:
-            raise NkiValidationError(f"topk: {operand} {tensor.label} must be {dtype}")
-    same_size("topk", val_dst, "idx_dst", idx_dst)
-    if src.shape[0] % CORE_PARTITIONS:
-        raise NkiValidationError(f"topk: src {src.label} must have a multiple of 16 partitions")
-    if not 8 <= n < 65536 or n > CORE_PARTITIONS * src.free_size:
-        raise NkiValidationError(
-            f"topk: n must be 8 to 65535 and at most the {CORE_PARTITIONS * src.free_size} elements of 16 partitions "
-            f"of src {src.label}, came {n}"
-        )
-    count = val_dst.free_size
-    if not count <= n or count >= 32768:
-        raise NkiValidationError(f"topk: val_dst {val_dst.label} has {count} elements; allowed 1 to {min(n, 32767)}")
-
-
 def _write_snake(dst: NkiTensor, results: Array, columns: int) -> None:
     """Write [groups, results] down the partitions of each group, column by column; the other columns stay."""
     snake = np.full((len(results), columns * CORE_PARTITIONS), dst._dtype.fill, dst._dtype.held)
@@ -78,63 +79,53 @@ def _write_snake(dst: NkiTensor, results: Array, columns: int) -> None:
     dst.write(shaped(values, dst.shape))
 
 
+def _one_more(call: Call) -> None:
+    """dst has one element more in a partition than src."""
+    count = call.src.free_size + 1
+    if call.dst.free_size != count:
+        why = f"must have {count} elements in a partition, one more than src {call.src.label}"
+        raise call.refuse("dst", call.dst, why)
+
+
+@instruction(engine.gpsimd, cost=("one_pass", "unit", "src"), generation=3, rules=(_one_more,))
 def nonzero_with_count(
-    dst: NkiTensor, src: NkiTensor, index_offset: int = 0, padding_val: int = -1, name: str | None = None
-) -> Instruction:
+    dst: Annotated[NkiTensor, Tile(written=True, kept=True, buffers=(SBUF,), dtypes=("int32",), partitions_of="src")],
+    src: Annotated[NkiTensor, Tile(buffers=(SBUF,), dtypes=("float32", "int32"))],
+    index_offset: Annotated[int, Integer()] = 0,
+    padding_val: Annotated[int, Integer()] = -1,
+    name: str | None = None,
+) -> None:
     """In partitions 0, 16, ..., 112: dst = the positions of src's nonzero elements (+ index_offset), then padding_val,
     and last their number. NeuronCore-v3 and newer. Its time is not published; counted as one pass over src."""
-    core = active_since("nonzero_with_count", 3)
-    in_sbuf("nonzero_with_count", "dst", dst)
-    in_sbuf("nonzero_with_count", "src", src)
-    same_partitions("nonzero_with_count", dst, "src", src)
-    if src.dtype not in ("float32", "int32"):
-        raise NkiValidationError(f"nonzero_with_count: src {src.label} must be float32 or int32")
-    if dst.dtype != "int32":
-        raise NkiValidationError(f"nonzero_with_count: dst {dst.label} must be int32")
-    if dst.free_size != src.free_size + 1:
+    values = src.values.reshape(src.shape[0], -1)
+    result = dst.values.reshape(dst.shape[0], -1).copy()
+    for partition in range(0, src.shape[0], CORE_PARTITIONS):
+        positions = np.flatnonzero(values[partition])
+        result[partition] = padding_val
+        result[partition, : positions.size] = positions + index_offset
+        result[partition, -1] = positions.size
+    dst.write(shaped(result, dst.shape))
+
+
+def _bounds_fit(call: Call) -> None:
+    """segment_ids is in 1 partition, dst of shape [1, 2, elements of it]."""
+    ids, dst = call.segment_ids, call.dst
+    if ids.shape[0] != 1 or dst.shape != (1, 2, ids.free_size):
         raise NkiValidationError(
-            f"nonzero_with_count: dst {dst.label} must have {src.free_size + 1} elements in a partition, one more "
-            f"than src {src.label}"
+            f"sequence_bounds: segment_ids {ids.label} must be in 1 partition and dst {dst.label} of shape "
+            f"[1, 2, {ids.free_size}]"
         )
-    for operand, value in (("index_offset", index_offset), ("padding_val", padding_val)):
-        if not isinstance(value, int) or not -(1 << 31) <= value < 1 << 31:
-            raise NkiValidationError(f"nonzero_with_count: {operand} must be an int32, came {value!r}")
-    cost = core.costs.one_pass(engine.gpsimd, src)
-    instruction = core.issue("nonzero_with_count", engine.gpsimd, (dst,), (src, dst), cost, name)
-
-    if core.functional:
-        values = src.values.reshape(src.shape[0], -1)
-        result = dst.values.reshape(dst.shape[0], -1).copy()
-        for partition in range(0, src.shape[0], CORE_PARTITIONS):
-            positions = np.flatnonzero(values[partition])
-            result[partition] = padding_val
-            result[partition, : positions.size] = positions + index_offset
-            result[partition, -1] = positions.size
-        dst.write(shaped(result, dst.shape))
-    return instruction
 
 
-def sequence_bounds(dst: NkiTensor, segment_ids: NkiTensor, name: str | None = None) -> Instruction:
+@instruction(engine.gpsimd, cost=("one_pass", "unit", "segment_ids"), rules=(_bounds_fit,))
+def sequence_bounds(
+    dst: Annotated[NkiTensor, Tile(written=True, buffers=(SBUF,), dtypes=("float32", "int32"))],
+    segment_ids: Annotated[NkiTensor, Tile(buffers=(SBUF,), dtypes=("float32", "int32"))],
+    name: str | None = None,
+) -> None:
     """dst[0, 0, i], dst[0, 1, i] = where the run of equal ids around element i starts and ends (one past the last);
     the number of elements and -1 where the id is 0. Its time is not published; counted as one pass."""
-    core = active("sequence_bounds")
-    in_sbuf("sequence_bounds", "dst", dst)
-    in_sbuf("sequence_bounds", "segment_ids", segment_ids)
-    count = segment_ids.free_size
-    if segment_ids.shape[0] != 1 or dst.shape != (1, 2, count):
-        raise NkiValidationError(
-            f"sequence_bounds: segment_ids {segment_ids.label} must be in 1 partition and dst {dst.label} of shape "
-            f"[1, 2, {count}]"
-        )
-    for operand, tensor in (("dst", dst), ("segment_ids", segment_ids)):
-        if tensor.dtype not in ("float32", "int32"):
-            raise NkiValidationError(f"sequence_bounds: {operand} {tensor.label} must be float32 or int32")
-    cost = core.costs.one_pass(engine.gpsimd, segment_ids)
-    instruction = core.issue("sequence_bounds", engine.gpsimd, (dst,), (segment_ids,), cost, name)
-
-    if core.functional:
-        dst.write(_bounds(segment_ids.values.reshape(-1))[None])
-    return instruction
+    dst.write(_bounds(segment_ids.values.reshape(-1))[None])
 
 
 def _bounds(ids: Array) -> Array:

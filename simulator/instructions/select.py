@@ -2,59 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import (
-    active_since,
-    broadcast_value,
-    destination,
-    float_values,
-    in_sbuf,
-    read_together,
-    same_size,
-    scalar_operand,
-    shaped,
-    tile,
-)
+from ..checks import broadcast_value, float_values, shaped
 from ..core import active
+from ..declaration import declared, instruction
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
-from ..operators import AluOperator, alu_operator
+from ..memory import SBUF
+from ..operands import COMPARISONS, FLOATS, Call, Integer, Member, Number, Operator, Scalar, Unchecked
 from ..tensor import NkiTensor
-from .accumulate import _STATE, accumulate, check_command, reduction
+from ..tensor_operands import Output, Tile, TileOrNumber
+from .accumulate import ACCUMULATES, accumulate, reduces, result
 from .gpsimd_engine import affine_fills, affine_pattern
 from .scalar_engine import reduce_cmd
 
 FLOAT32_MIN = float(np.finfo(np.float32).min)
 _IDLE, _RESET, _REDUCE = reduce_cmd.idle, reduce_cmd.reset_reduce, reduce_cmd.reduce
-_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 _EXACT_INTEGERS = 1 << 24  # of float32, in which positions are compared
 
 
+@declared(engine.vector, cost=("predicated_copy", "dst", "src", "predicate"), together=("src", "predicate"))
 def tensor_copy_predicated(
-    dst: NkiTensor, src: Any, predicate: NkiTensor, reverse_pred: bool = False, name: str | None = None
+    dst: Output,
+    src: Annotated[Any, TileOrNumber(size_of="dst", dtype_of="dst")],
+    predicate: Annotated[NkiTensor, Tile(size_of="dst", dtypes=("uint8", "uint16", "uint32"))],
+    reverse_pred: Annotated[bool, Unchecked()] = False,
+    name: str | None = None,
 ) -> Instruction:
     """dst = src (a tile or a number) where predicate is not 0 (is 0, with reverse_pred); dst stays elsewhere."""
     core = active("tensor_copy_predicated")
-    destination("tensor_copy_predicated", dst)
-    tile("tensor_copy_predicated", "predicate", predicate)
-    same_size("tensor_copy_predicated", dst, "predicate", predicate)
-    if predicate.dtype not in ("uint8", "uint16", "uint32"):
-        raise NkiValidationError(f"tensor_copy_predicated: predicate {predicate.label} must be uint8, uint16 or uint32")
-    if isinstance(src, NkiTensor):
-        tile("tensor_copy_predicated", "src", src)
-        same_size("tensor_copy_predicated", dst, "src", src)
-        read_together("tensor_copy_predicated", "src", src, "predicate", predicate)
-        if src.dtype != dst.dtype:
-            raise NkiValidationError(f"tensor_copy_predicated: src {src.label} must have the dtype of dst, {dst.dtype}")
-    else:
-        scalar_operand("tensor_copy_predicated", "src", src, dst)
+    unit, cost, _, _ = core.settle("tensor_copy_predicated", dst, src, predicate)
     reads = (predicate, dst, src) if isinstance(src, NkiTensor) else (predicate, dst)
-    cost = core.costs.tensor_tensor(engine.vector, dst, src if isinstance(src, NkiTensor) else dst, predicate)
-    instruction = core.issue("tensor_copy_predicated", engine.vector, (dst,), reads, cost, name)
+    instruction = core.issue("tensor_copy_predicated", unit, (dst,), reads, cost, name)
 
     if core.functional:
         chosen = shaped(_truth(predicate, reverse_pred), dst.shape)
@@ -63,123 +46,95 @@ def tensor_copy_predicated(
     return instruction
 
 
+@instruction(
+    engine.vector,
+    cost=("reduce_and_read", "dst", "reduce_res"),
+    together=("predicate", "on_true"),
+    rules=(reduces,),
+    flops=(1, "dst"),
+    **ACCUMULATES,
+)
 def select_reduce(
-    dst: NkiTensor,
-    predicate: NkiTensor,
-    on_true: NkiTensor,
-    on_false: Any,
-    reduce_res: NkiTensor | None = None,
-    reduce_cmd: reduce_cmd = reduce_cmd.idle,
-    reduce_op: Any = np.maximum,
-    reverse_pred: bool = False,
+    dst: Output,
+    predicate: Annotated[NkiTensor, Tile(size_of="dst", dtypes=("int8", "uint8", "int16", "uint16"))],
+    on_true: Annotated[NkiTensor, Tile(size_of="dst", refused=("tfloat32", "int32", "uint32"))],
+    on_false: Annotated[Any, Scalar("on_true", dtypes=())],
+    reduce_res: Annotated[NkiTensor | None, result("on_true", FLOATS)] = None,
+    reduce_cmd: Annotated[reduce_cmd, Member(reduce_cmd, (_IDLE, _RESET, _REDUCE))] = reduce_cmd.idle,
+    reduce_op: Annotated[Any, Operator(("maximum",))] = np.maximum,
+    reverse_pred: Annotated[bool, Unchecked()] = False,
     name: str | None = None,
-) -> Instruction:
+) -> None:
     """dst = on_true where predicate is not 0, else on_false; its maximum over the free axes can go to reduce_res."""
-    core = active("select_reduce")
-    destination("select_reduce", dst)
-    for operand, tensor in (("predicate", predicate), ("on_true", on_true)):
-        tile("select_reduce", operand, tensor)
-        same_size("select_reduce", dst, operand, tensor)
-    read_together("select_reduce", "predicate", predicate, "on_true", on_true)
-    if predicate.dtype not in ("int8", "uint8", "int16", "uint16"):
-        raise NkiValidationError(f"select_reduce: predicate {predicate.label} must be int8, uint8, int16 or uint16")
-    if on_true.dtype in ("tfloat32", "int32", "uint32"):
-        raise NkiValidationError(f"select_reduce: on_true {on_true.label} cannot be tfloat32, int32 or uint32")
-    other = scalar_operand("select_reduce", "on_false", on_false, on_true, float32=False)
-    reducer = reduction("select_reduce", reduce_op, ("maximum",))
-    reduce_cmd = check_command("select_reduce", reduce_cmd, (_IDLE, _RESET, _REDUCE), reduce_res, on_true)
-    if reduce_res is not None and not reduce_res._dtype.is_float:
-        raise NkiValidationError(f"select_reduce: reduce_res {reduce_res.label} must be of a float type")
-    reads = (predicate, on_true, other) if isinstance(other, NkiTensor) else (predicate, on_true)
-    writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    cost = core.costs.reduce_and_read(dst, reads=reduce_res is not None)
-    instruction = core.issue("select_reduce", engine.vector, writes, reads, cost, name, dst.size)
-    core.share(_STATE, instruction)
-
-    if core.functional:
-        kept = shaped(_truth(predicate, reverse_pred), dst.shape)
-        values = np.where(
-            kept, shaped(float_values(on_true), dst.shape), broadcast_value(other, len(dst.shape)).astype(np.float32)
-        )
-        dst.write(values)
-        if reduce_cmd is not _IDLE:
-            accumulate(core, on_true, values, reducer, reduce_cmd, None, reduce_res)
-    return instruction
+    kept = shaped(_truth(predicate, reverse_pred), dst.shape)
+    values = np.where(
+        kept, shaped(float_values(on_true), dst.shape), broadcast_value(on_false, len(dst.shape)).astype(np.float32)
+    )
+    dst.write(values)
+    if reduce_cmd is not _IDLE:
+        accumulate(on_true, values, reduce_op, reduce_cmd, None, reduce_res)
 
 
+def _least_float32(call: Call) -> None:
+    """on_false_value is the least float32, and positions are below 2^24."""
+    value, last = call.on_false_value, _EXACT_INTEGERS - call.on_true_tile.free_size
+    if value is not ... and np.float32(value) != np.float32(FLOAT32_MIN):
+        raise NkiValidationError(f"range_select: on_false_value must be {FLOAT32_MIN}, came {value}")
+    if call.range_start > last:
+        raise NkiValidationError(f"range_select: range_start {call.range_start} + position must be at most 2^24")
+
+
+@instruction(
+    engine.vector,
+    cost=("reduce_and_read", "dst", "reduce_res"),
+    generation=3,
+    rules=(reduces, _least_float32),
+    flops=(2, "dst"),
+    **ACCUMULATES,
+)
 def range_select(
-    dst: NkiTensor,
-    on_true_tile: NkiTensor,
-    comp_op0: Any,
-    comp_op1: Any,
-    bound0: NkiTensor,
-    bound1: NkiTensor,
-    reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
-    reduce_res: NkiTensor | None = None,
-    reduce_op: Any = np.maximum,
-    range_start: int = 0,
+    dst: Output,
+    on_true_tile: Annotated[NkiTensor, Tile(size_of="dst", dtypes=FLOATS)],
+    comp_op0: Annotated[Any, Operator(COMPARISONS, "must be a comparison")],
+    comp_op1: Annotated[Any, Operator(COMPARISONS, "must be a comparison")],
+    bound0: Annotated[NkiTensor, Tile(dtypes=("float32",), partitions_of="on_true_tile", elements=(1, 1))],
+    bound1: Annotated[NkiTensor, Tile(dtypes=("float32",), partitions_of="on_true_tile", elements=(1, 1))],
+    reduce_cmd: Annotated[reduce_cmd, Member(reduce_cmd, (_IDLE, _RESET, _REDUCE))] = reduce_cmd.reset_reduce,
+    reduce_res: Annotated[NkiTensor | None, result("on_true_tile")] = None,
+    reduce_op: Annotated[Any, Operator(("maximum",))] = np.maximum,
+    range_start: Annotated[int, Integer(0, _EXACT_INTEGERS)] = 0,
     on_false_value: Any = ...,
     name: str | None = None,
-) -> Instruction:
+) -> None:
     """dst[i] = on_true_tile[i] where range_start + i compares with both bounds, else the least float32 (the one value
     that on_false_value may have); its maximum goes to the accumulators. NeuronCore-v3 and newer."""
-    core = active_since("range_select", 3)
-    destination("range_select", dst)
-    tile("range_select", "on_true_tile", on_true_tile)
-    same_size("range_select", dst, "on_true_tile", on_true_tile)
-    if not on_true_tile._dtype.is_float:
-        raise NkiValidationError(f"range_select: on_true_tile {on_true_tile.label} must be of a float type")
-    for operand, bound in (("bound0", bound0), ("bound1", bound1)):
-        if not isinstance(scalar_operand("range_select", operand, bound, on_true_tile), NkiTensor):
-            raise NkiValidationError(f"range_select: {operand} must be a float32 tile of one element a partition")
-    if on_false_value is not ... and np.float32(on_false_value) != np.float32(FLOAT32_MIN):
-        raise NkiValidationError(f"range_select: on_false_value must be {FLOAT32_MIN}, came {on_false_value}")
-    if not isinstance(range_start, int) or not 0 <= range_start <= _EXACT_INTEGERS - on_true_tile.free_size:
-        raise NkiValidationError(f"range_select: range_start {range_start!r} + position must be an integer up to 2^24")
-    compare = [_comparison("range_select", "comp_op0", comp_op0), _comparison("range_select", "comp_op1", comp_op1)]
-    reducer = reduction("range_select", reduce_op, ("maximum",))
-    reduce_cmd = check_command("range_select", reduce_cmd, (_IDLE, _RESET, _REDUCE), reduce_res, on_true_tile)
-    writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    cost = core.costs.reduce_and_read(dst, reads=reduce_res is not None)
-    reads = (on_true_tile, bound0, bound1)
-    instruction = core.issue("range_select", engine.vector, writes, reads, cost, name, 2 * dst.size)
-    core.share(_STATE, instruction)
-
-    if core.functional:
-        data = float_values(on_true_tile).reshape(on_true_tile.shape[0], -1)
-        position = range_start + np.arange(data.shape[1], dtype=np.float32)
-        inside = np.ones(data.shape, bool)
-        for operator, bound in zip(compare, (bound0, bound1)):
-            inside &= operator.compute(position, bound.values.reshape(-1, 1)) != 0
-        values = np.where(inside, data, np.float32(FLOAT32_MIN))
-        dst.write(shaped(values, dst.shape))
-        if reduce_cmd is not _IDLE:
-            accumulate(core, on_true_tile, values, reducer, reduce_cmd, None, reduce_res)
-    return instruction
+    data = float_values(on_true_tile).reshape(on_true_tile.shape[0], -1)
+    position = range_start + np.arange(data.shape[1], dtype=np.float32)
+    inside = np.ones(data.shape, bool)
+    for operator, bound in zip((comp_op0, comp_op1), (bound0, bound1)):
+        inside &= operator.compute(position, bound.values.reshape(-1, 1)) != 0
+    values = np.where(inside, data, np.float32(FLOAT32_MIN))
+    dst.write(shaped(values, dst.shape))
+    if reduce_cmd is not _IDLE:
+        accumulate(on_true_tile, values, reduce_op, reduce_cmd, None, reduce_res)
 
 
+@declared(engine.gpsimd, cost=("one_pass", "unit", "dst"), rules=(affine_fills,))
 def affine_select(
-    dst: NkiTensor,
+    dst: Annotated[NkiTensor, Tile(written=True, buffers=(SBUF,))],
     pattern: Any,
-    channel_multiplier: int,
-    on_true_tile: NkiTensor,
-    on_false_value: float,
-    cmp_op: Any = np.equal,
-    offset: int = 0,
+    channel_multiplier: Annotated[int, Unchecked()],
+    on_true_tile: Annotated[NkiTensor, Tile(buffers=(SBUF,), size_of="dst")],
+    on_false_value: Annotated[float, Number()],
+    cmp_op: Annotated[Any, Operator((*COMPARISONS, "not_equal"), "must be a comparison")] = np.equal,
+    offset: Annotated[int, Unchecked()] = 0,
     name: str | None = None,
 ) -> Instruction:
     """dst = on_true_tile where offset + p * channel_multiplier + the affine pattern compares with 0 as cmp_op says,
     else on_false_value. The pattern is that of `iota`."""
     core = active("affine_select")
-    in_sbuf("affine_select", "dst", dst)
-    in_sbuf("affine_select", "on_true_tile", on_true_tile)
-    same_size("affine_select", dst, "on_true_tile", on_true_tile)
-    operator = _comparison("affine_select", "cmp_op", cmp_op, (*_COMPARISONS, "not_equal"))
-    if isinstance(on_false_value, bool) or not isinstance(on_false_value, (int, float, np.floating, np.integer)):
-        raise NkiValidationError(f"affine_select: on_false_value must be a number, came {on_false_value!r}")
-    affine_fills("affine_select", pattern, dst)
-    cost = core.costs.one_pass(engine.gpsimd, dst)
-    instruction = core.issue("affine_select", engine.gpsimd, (dst,), (on_true_tile,), cost, name, dst.size)
+    unit, cost, _, (operator,) = core.settle("affine_select", dst, pattern, on_true_tile, on_false_value, cmp_op)
+    instruction = core.issue("affine_select", unit, (dst,), (on_true_tile,), cost, name, dst.size)
 
     if core.functional:
         affine = affine_pattern(pattern, offset, channel_multiplier, dst.shape[0])
@@ -192,14 +147,6 @@ def _choose(dst: NkiTensor, chosen: Array, on_true: NkiTensor, on_false: Any) ->
     """Bits pass unchanged where the dtypes are equal, else through float32."""
     values = on_true.values if on_true.dtype == dst.dtype else float_values(on_true)
     dst.write(np.where(chosen, shaped(values, dst.shape), on_false))
-
-
-def _comparison(op: str, operand: str, given: Any, allowed: tuple[str, ...] = _COMPARISONS) -> AluOperator:
-    operator = alu_operator(given, op, operand)
-    if operator.name not in allowed:
-        names = ", ".join("nl." + name for name in allowed)
-        raise NkiValidationError(f"{op}: {operand}=nl.{operator.name} must be a comparison; allowed: {names}")
-    return operator
 
 
 def _truth(predicate: NkiTensor, reverse: bool) -> Array:

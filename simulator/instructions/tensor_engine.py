@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import destination, in_sbuf, member, shaped
+from ..checks import shaped
 from ..chip import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
 from ..core import NeuronCore, active
+from ..declaration import declared
 from ..dtypes import Array
 from ..errors import NkiValidationError
-from ..instruction import Cost, Instruction, engine
-from ..memory import PSUM
+from ..instruction import Instruction, engine
+from ..memory import PSUM, SBUF
+from ..operands import Call, Member, Unchecked
 from ..psum_writes import Written
 from ..reported import check_stationary, check_sums
 from ..tensor import ColumnsTensor, IndirectTensor, NkiTensor
 from ..tensor_indirection import check
+from ..tensor_operands import Tile
 from ..watching import watchers
 
 
@@ -36,20 +39,151 @@ _WIDE = ("float32", "tfloat32")
 _COLUMN_DTYPES = ("float16", "bfloat16", *_FLOAT8)
 _BY_MATMUL = Written.matmul
 _TENSOR = engine.tensor
-_NO_MODE, _DOUBLE_ROW = matmul_perf_mode.none, matmul_perf_mode.double_row
+_DOUBLE_ROW = matmul_perf_mode.double_row
 
 
+def _planes(call: Call) -> None:
+    """In perf_mode double_row, from trn2 on: stationary and moving [partitions, 2, columns] of 8-bit floats, neither
+    is_transpose nor column tiles."""
+    call.planes = 1
+    if call.perf_mode is not _DOUBLE_ROW:
+        return
+    if call.core.target.generation < 3:
+        raise NkiValidationError("nc_matmul: perf_mode double_row needs NeuronCore-v3 (trn2) or newer")
+    if call.is_transpose or (len(call.tile_size) == 2 and call.tile_size[1] != STATIONARY_COLUMNS):
+        raise NkiValidationError("nc_matmul: perf_mode double_row goes neither with is_transpose nor with column tiles")
+    for operand in ("stationary", "moving"):
+        tensor = getattr(call, operand)
+        if tensor.dtype not in _FLOAT8 or len(tensor.shape) < 3 or tensor.shape[1] != 2:
+            raise NkiValidationError(
+                f"nc_matmul: {operand} {tensor.label} in perf_mode double_row must be [partitions, 2, columns] of "
+                f"{', '.join(_FLOAT8)}"
+            )
+    call.planes = 2
+
+
+def _sizes(call: Call) -> None:
+    """As many partitions in moving as in stationary; up to 128 columns of stationary, as many as dst has partitions; as
+    many of moving as dst has elements in a partition: up to 512, 4096 on trn3 (8192 into bfloat16)."""
+    core, dst, stationary, moving = call.core, call.dst, call.stationary, call.moving
+    rows, columns = stationary.shape[0], stationary.free_size // call.planes
+    moving_columns = moving.free_size // call.planes
+    if moving.shape[0] != rows:
+        raise NkiValidationError(
+            f"nc_matmul: stationary {stationary.label} has {rows} partitions, moving {moving.label} has "
+            f"{moving.shape[0]}; the contraction runs over the partitions of both, so they must be equal"
+        )
+    if columns > STATIONARY_COLUMNS:
+        raise NkiValidationError(
+            f"nc_matmul: stationary {stationary.label} has {columns} columns, at most "
+            f"{STATIONARY_COLUMNS} fit the PE array"
+        )
+    if moving_columns > core.target.moving_columns:
+        limit = core.target.moving_columns * (2 if core.target.generation >= 4 and dst.dtype == "bfloat16" else 1)
+        if moving_columns > limit:
+            raise NkiValidationError(
+                f"nc_matmul: moving {moving.label} has {moving_columns} columns, at most {limit} on "
+                f"{core.target.name} into {dst.dtype}"
+            )
+    if dst.shape[0] != columns or dst.free_size != moving_columns:
+        raise NkiValidationError(
+            f"nc_matmul: dst {dst.label} must be {columns} x {moving_columns}: stationary columns on the "
+            "partitions, moving columns free"
+        )
+    call.contracted, call.room = rows * call.planes, (columns, moving_columns)
+    check_stationary(core, stationary, columns)
+
+
+def _array_tile(call: Call) -> None:
+    """tile_position and tile_size are halves of the PE array, from trn2 on quarters too, that hold the operands."""
+    position, size = call.tile_position, call.tile_size
+    if not position and not size:
+        return
+    if len(position) != 2 or len(size) != 2:
+        raise NkiValidationError("nc_matmul: tile_position and tile_size must both be given as (row, column)")
+    quarters = () if call.core.target.generation == 2 else (PARTITIONS // 4,)
+    sizes = (*quarters, PARTITIONS // 2, PARTITIONS)
+    for what, start, extent, used in (
+        ("row", position[0], size[0], call.stationary.shape[0]),
+        ("column", position[1], size[1], call.room[0]),
+    ):
+        if extent not in sizes or start < 0 or start % extent or start + extent > PARTITIONS or used > extent:
+            raise NkiValidationError(
+                f"nc_matmul: {used} {what}s in the {what} tile of {extent} at {start}; allowed on "
+                f"{call.core.target.name}: sizes {', '.join(map(str, sizes))} at a multiple of the size, none above "
+                f"{PARTITIONS}"
+            )
+
+
+def _dtypes(call: Call) -> None:
+    """float32 goes with float32 (and tfloat32) alone; float8_e4m3fn needs trn3 and does not go with float8_e4m3. dst is
+    float32, on trn3 bfloat16 too; of a transpose it has the dtype of stationary, from trn2 on."""
+    core, dst, left, right = call.core, call.dst, call.stationary.dtype, call.moving.dtype
+    if "float8_e4m3fn" in (left, right) and (core.target.generation < 4 or "float8_e4m3" in (left, right)):
+        raise NkiValidationError(
+            f"nc_matmul: stationary is {left}, moving is {right}; float8_e4m3fn needs NeuronCore-v4 (trn3) and does "
+            "not go with float8_e4m3"
+        )
+    if (left in _WIDE) != (right in _WIDE):
+        raise NkiValidationError(
+            f"nc_matmul: stationary is {left}, moving is {right}; if one is float32, so must be the other"
+        )
+    if call.is_transpose and core.target.generation >= 3:
+        if dst.dtype != left:
+            raise NkiValidationError(
+                f"nc_matmul: dst {dst.label} of a transpose must have the dtype of stationary, {left}"
+            )
+    elif dst.dtype != "float32" and not (dst.dtype == "bfloat16" and core.target.generation >= 4):
+        raise NkiValidationError(f"nc_matmul: dst {dst.label} must be float32 (bfloat16 too from NeuronCore-v4 on)")
+
+
+def _columns(call: Call) -> None:
+    """Columns of indirect() are of 8 or 16 bits, not moving of a transpose, and not within an array tile."""
+    core, operands, position = call.core, (call.dst, call.stationary, call.moving), call.tile_position
+    if not any(tensor.is_indirect() for tensor in operands):
+        return
+    check(core, "nc_matmul", _TENSOR, operands[:1], operands[1:])
+    for operand, tensor in zip(("dst", "stationary", "moving"), operands):
+        if not isinstance(tensor, ColumnsTensor):
+            continue
+        if operand != "dst" and tensor.dtype not in _COLUMN_DTYPES:
+            raise NkiValidationError(
+                f"nc_matmul: {operand} {tensor.label} is columns of indirect(); allowed: {', '.join(_COLUMN_DTYPES)}"
+            )
+        if call.is_transpose and operand == "moving":
+            raise NkiValidationError("nc_matmul: moving cannot be columns of indirect() with is_transpose")
+        if tuple(position) not in ((), (0, 0)):
+            raise NkiValidationError(
+                f"nc_matmul: {operand} is columns of indirect(), so tile_position must be (0, 0), came {position}"
+            )
+
+
+def _cost(call: Call) -> None:
+    stationary, (columns, moving_columns) = call.stationary, call.room
+    stride = stationary.strides[-1] * stationary._dtype.itemsize
+    if call.is_transpose:
+        call.cost = call.core.costs.transpose(moving_columns, columns, stationary._dtype, stride)
+    else:
+        call.cost = call.core.costs.matmul(columns, moving_columns, stationary._dtype, stride)
+
+
+@declared(
+    _TENSOR,
+    rules=(_planes, _sizes, _array_tile, _dtypes, _columns, _cost),
+    finds=("contracted", "room"),
+    source="trainium2_arch.rst, Double FP8 Matmul",
+)
 def nc_matmul(
-    dst: NkiTensor,
-    stationary: NkiTensor,
-    moving: NkiTensor,
-    is_stationary_onezero: bool = False,
-    is_moving_onezero: bool = False,
+    dst: Annotated[NkiTensor, Tile(written=True, buffers=(PSUM,))],
+    stationary: Annotated[NkiTensor, Tile(buffers=(SBUF,), dtypes=_MATMUL_DTYPES)],
+    moving: Annotated[NkiTensor, Tile(buffers=(SBUF,), dtypes=_MATMUL_DTYPES)],
+    is_stationary_onezero: Annotated[bool, Unchecked()] = False,
+    is_moving_onezero: Annotated[bool, Unchecked()] = False,
     is_transpose: bool = False,
-    accumulate: bool | None = None,
+    accumulate: Annotated[bool | None, Unchecked()] = None,
     tile_position: tuple[int, ...] = (),
     tile_size: tuple[int, ...] = (),
-    perf_mode: matmul_perf_mode = matmul_perf_mode.none,
+    perf_mode: Annotated[matmul_perf_mode, Member(matmul_perf_mode)] = matmul_perf_mode.none,
     name: str | None = None,
 ) -> Instruction:
     """dst[M, N] = stationary[K, M].T @ moving[K, N], or += where it accumulates; K on the partitions, in float32.
@@ -57,8 +191,8 @@ def nc_matmul(
     In perf_mode double_row, on 8-bit floats: stationary[K, 2, M], moving[K, 2, N], with 2 K to contract.
     """
     core = active("nc_matmul")
-    mode = is_transpose, tile_position, tile_size, perf_mode
-    cost, rows, room = core.settle(_matmul_rules, dst, stationary, moving, mode)
+    settled = core.settle("nc_matmul", dst, stationary, moving, is_transpose, tile_position, tile_size, perf_mode)
+    _, cost, _, (_, rows, room) = settled
     if core.target.generation < 4:
         within_a_bank("nc_matmul", dst)
     adds = _accumulates(core, dst, accumulate)
@@ -70,36 +204,6 @@ def nc_matmul(
     product = core.scratch(*room) if core.functional else None
     core.perform(multiply, dst, stationary, moving, rows, turns, adds, product)
     return instruction
-
-
-def _matmul_rules(
-    core: NeuronCore,
-    dst: NkiTensor,
-    stationary: NkiTensor,
-    moving: NkiTensor,
-    mode: tuple[bool, tuple[int, ...], tuple[int, ...], matmul_perf_mode],
-) -> tuple[Cost, int, tuple[int, int]]:
-    """Also the rows to contract, and the rows and columns of the product."""
-    is_transpose, tile_position, tile_size, perf_mode = mode
-    in_sbuf("nc_matmul", "stationary", stationary)
-    in_sbuf("nc_matmul", "moving", moving)
-    psum_destination("nc_matmul", dst)
-    planes = 1
-    if perf_mode is not _NO_MODE:
-        planes = _double_row(core, perf_mode, stationary, moving, is_transpose, tile_size)
-    rows, columns, moving_columns = _matmul_sizes(core, dst, stationary, moving, planes)
-    if tile_position or tile_size:
-        _array_tile(core, rows, columns, tile_position, tile_size)
-    _matmul_dtypes(core, dst, stationary, moving, is_transpose)
-    check_stationary(core, stationary, columns)
-    if dst.is_indirect() or stationary.is_indirect() or moving.is_indirect():
-        _columns(core, (dst, stationary, moving), is_transpose, tile_position)
-    stride = stationary.strides[-1] * stationary._dtype.itemsize
-    if is_transpose:
-        cost = core.costs.transpose(moving_columns, columns, stationary._dtype, stride)
-    else:
-        cost = core.costs.matmul(columns, moving_columns, stationary._dtype, stride)
-    return cost, rows * planes, (columns, moving_columns)
 
 
 def multiply(
@@ -127,13 +231,6 @@ def multiply(
         dst.write(dst.values + result)
 
 
-def psum_destination(op: str, dst: NkiTensor) -> None:
-    """The Tensor Engine writes to PSUM alone."""
-    destination(op, dst)
-    if dst.storage.region is not PSUM:
-        raise NkiValidationError(f"{op}: dst {dst.label} must be in PSUM, the only memory the Tensor Engine writes")
-
-
 def within_a_bank(op: str, dst: NkiTensor) -> None:
     """What the Tensor Engine writes before NeuronCore-v4 lies within a bank."""
     access = dst._access or dst.access
@@ -154,117 +251,6 @@ def _transposed(stationary: Array, moving: Array) -> Array:
         )
     result: Array = np.where(chosen.any(axis=0), stationary.T[:, chosen.argmax(axis=0)], stationary.dtype.type(0))
     return result
-
-
-def _double_row(
-    core: NeuronCore,
-    mode: Any,
-    stationary: NkiTensor,
-    moving: NkiTensor,
-    is_transpose: bool,
-    tile_size: tuple[int, ...],
-) -> int:
-    """The planes of the contraction, 2, where the rules of the mode are met (trainium2_arch.rst, Double FP8 Matmul)."""
-    if member("nc_matmul", "perf_mode", matmul_perf_mode, mode) is not _DOUBLE_ROW:
-        return 1
-    if core.target.generation < 3:
-        raise NkiValidationError("nc_matmul: perf_mode double_row needs NeuronCore-v3 (trn2) or newer")
-    if is_transpose or (len(tile_size) == 2 and tile_size[1] != STATIONARY_COLUMNS):
-        raise NkiValidationError("nc_matmul: perf_mode double_row goes neither with is_transpose nor with column tiles")
-    for operand, tensor in (("stationary", stationary), ("moving", moving)):
-        if tensor.dtype not in _FLOAT8 or len(tensor.shape) < 3 or tensor.shape[1] != 2:
-            raise NkiValidationError(
-                f"nc_matmul: {operand} {tensor.label} in perf_mode double_row must be [partitions, 2, columns] of "
-                f"{', '.join(_FLOAT8)}"
-            )
-    return 2
-
-
-def _matmul_sizes(
-    core: NeuronCore, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, planes: int
-) -> tuple[int, int, int]:
-    rows, columns, moving_columns = stationary.shape[0], stationary.free_size // planes, moving.free_size // planes
-    if moving.shape[0] != rows:
-        raise NkiValidationError(
-            f"nc_matmul: stationary {stationary.label} has {rows} partitions, moving {moving.label} has "
-            f"{moving.shape[0]}; the contraction runs over the partitions of both, so they must be equal"
-        )
-    if columns > STATIONARY_COLUMNS:
-        raise NkiValidationError(
-            f"nc_matmul: stationary {stationary.label} has {columns} columns, at most "
-            f"{STATIONARY_COLUMNS} fit the PE array"
-        )
-    if moving_columns > core.target.moving_columns:
-        limit = core.target.moving_columns * (2 if core.target.generation >= 4 and dst.dtype == "bfloat16" else 1)
-        if moving_columns > limit:
-            raise NkiValidationError(
-                f"nc_matmul: moving {moving.label} has {moving_columns} columns, at most {limit} on "
-                f"{core.target.name} into {dst.dtype}"
-            )
-    if dst.shape[0] != columns or dst.free_size != moving_columns:
-        raise NkiValidationError(
-            f"nc_matmul: dst {dst.label} must be {columns} x {moving_columns}: stationary columns on the "
-            "partitions, moving columns free"
-        )
-    return rows, columns, moving_columns
-
-
-def _array_tile(core: NeuronCore, rows: int, columns: int, position: tuple[int, ...], size: tuple[int, ...]) -> None:
-    """The tiles of the PE array: halves, and from NeuronCore-v3 on quarters."""
-    if len(position) != 2 or len(size) != 2:
-        raise NkiValidationError("nc_matmul: tile_position and tile_size must both be given as (row, column)")
-    quarters = () if core.target.generation == 2 else (PARTITIONS // 4,)
-    sizes = (*quarters, PARTITIONS // 2, PARTITIONS)
-    for what, start, extent, used in (("row", position[0], size[0], rows), ("column", position[1], size[1], columns)):
-        if extent not in sizes or start < 0 or start % extent or start + extent > PARTITIONS or used > extent:
-            raise NkiValidationError(
-                f"nc_matmul: {used} {what}s in the {what} tile of {extent} at {start}; allowed on "
-                f"{core.target.name}: sizes {', '.join(map(str, sizes))} at a multiple of the size, none above "
-                f"{PARTITIONS}"
-            )
-
-
-def _matmul_dtypes(core: NeuronCore, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, transpose: bool) -> None:
-    left, right = stationary.dtype, moving.dtype
-    for operand, tensor in (("stationary", stationary), ("moving", moving)):
-        if tensor.dtype not in _MATMUL_DTYPES:
-            raise NkiValidationError(f"nc_matmul: {operand} {tensor.label}; allowed: {', '.join(_MATMUL_DTYPES)}")
-    if "float8_e4m3fn" in (left, right) and (core.target.generation < 4 or "float8_e4m3" in (left, right)):
-        raise NkiValidationError(
-            f"nc_matmul: stationary is {left}, moving is {right}; float8_e4m3fn needs NeuronCore-v4 (trn3) and does "
-            "not go with float8_e4m3"
-        )
-    if (left in _WIDE) != (right in _WIDE):
-        raise NkiValidationError(
-            f"nc_matmul: stationary is {left}, moving is {right}; if one is float32, so must be the other"
-        )
-    if transpose and core.target.generation >= 3:
-        if dst.dtype != left:
-            raise NkiValidationError(
-                f"nc_matmul: dst {dst.label} of a transpose must have the dtype of stationary, {left}"
-            )
-    elif dst.dtype != "float32" and not (dst.dtype == "bfloat16" and core.target.generation >= 4):
-        raise NkiValidationError(f"nc_matmul: dst {dst.label} must be float32 (bfloat16 too from NeuronCore-v4 on)")
-
-
-def _columns(
-    core: NeuronCore, operands: tuple[NkiTensor, NkiTensor, NkiTensor], is_transpose: bool, position: tuple[int, ...]
-) -> None:
-    """The rules of operands that are columns of `indirect`, beyond those of every instruction."""
-    check(core, "nc_matmul", _TENSOR, operands[:1], operands[1:])
-    for operand, tensor in zip(("dst", "stationary", "moving"), operands):
-        if not isinstance(tensor, ColumnsTensor):
-            continue
-        if operand != "dst" and tensor.dtype not in _COLUMN_DTYPES:
-            raise NkiValidationError(
-                f"nc_matmul: {operand} {tensor.label} is columns of indirect(); allowed: {', '.join(_COLUMN_DTYPES)}"
-            )
-        if is_transpose and operand == "moving":
-            raise NkiValidationError("nc_matmul: moving cannot be columns of indirect() with is_transpose")
-        if tuple(position) not in ((), (0, 0)):
-            raise NkiValidationError(
-                f"nc_matmul: {operand} is columns of indirect(), so tile_position must be (0, 0), came {position}"
-            )
 
 
 def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Array:

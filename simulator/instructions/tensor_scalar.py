@@ -3,46 +3,82 @@ the Scalar or the GpSimd Engine. Arithmetic runs in float32 (nki.api.shared.rst,
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import (
-    broadcast_value,
-    destination,
-    engine_of,
-    float_values,
-    not_psum_on_gpsimd,
-    read_together,
-    same_size,
-    scalar_operand,
-    shaped,
-    tile,
-)
-from ..core import NeuronCore, active
+from ..checks import broadcast_value, float_values, shaped
+from ..core import active
+from ..declaration import Engine, declared
 from ..dtypes import Array
 from ..errors import NkiValidationError
-from ..instruction import Cost, Instruction, Options, engine
-from ..operators import AluOperator, alu_operator
+from ..instruction import Instruction, engine
+from ..operands import Call, Operator, Scalar, Unchecked
+from ..operators import AluOperator
 from ..tensor import NkiTensor
-from .vector_engine import ELEMENTWISE, GPSIMD, SCALAR, UNKNOWN, VECTOR, binary, bit_operands, narrowed
+from ..tensor_operands import LikeDst, Output
+from .vector_engine import ELEMENTWISE, GPSIMD, SCALAR, UNKNOWN, VECTOR, narrowed
+
+_ON_SCALAR_ENGINE = (("multiply", "add"), ("multiply", None), ("add", None))
 
 
+def _names(call: Call) -> tuple[str, str | None]:
+    return call.op0.name, call.op1.name if call.op1 is not None else None
+
+
+def _pair_of_operators(call: Call) -> None:
+    """op0 and op1 are both bit operators or both arithmetic; operand1 goes with an op1."""
+    first, second = call.op0, call.op1
+    if second is not None and second.bits != first.bits:
+        raise NkiValidationError(
+            f"tensor_scalar: op0=nl.{first.name} and op1=nl.{second.name} must both be bit operators or both arithmetic"
+        )
+    if second is None and call.operand1 is not None:
+        raise NkiValidationError("tensor_scalar: operand1 needs an op1")
+
+
+def _operators_of_engines(call: Call) -> None:
+    """Bit operators run on the Vector Engine; the GpSimd Engine has nl.rsqrt alone, the Scalar Engine from trn2 on
+    multiply and add, multiply, add."""
+    core, unit, pair = call.core, call.unit, _names(call)
+    on_scalar_engine = core.target.generation > 2 and pair in _ON_SCALAR_ENGINE
+    if call.op0.bits and unit is not VECTOR:
+        raise NkiValidationError(f"tensor_scalar: nl.{call.op0.name} runs on the Vector Engine only")
+    if unit is GPSIMD and "rsqrt" not in pair:
+        raise NkiValidationError("tensor_scalar: the GpSimd Engine runs it for nl.rsqrt only")
+    if unit is SCALAR and not on_scalar_engine:
+        raise NkiValidationError(
+            f"tensor_scalar: op0 and op1 {pair} on the Scalar Engine of {core.target.name}; allowed from "
+            "trn2 on: multiply and add, multiply, add"
+        )
+    used = [call.operand0] if call.op1 is None else [call.operand0, call.operand1]
+    call.vectors = sum(isinstance(operand, NkiTensor) for operand in used)
+    if call.engine is UNKNOWN and on_scalar_engine:
+        call.options = ((SCALAR, core.costs.tensor_scalar(SCALAR, call.dst, call.data, call.vectors)),)
+
+
+@declared(
+    *ELEMENTWISE,
+    cost=("tensor_scalar", "unit", "dst", "data", "vectors"),
+    default=lambda call: GPSIMD if "rsqrt" in _names(call) else VECTOR,
+    rules=(_pair_of_operators, _operators_of_engines),
+)
 def tensor_scalar(
-    dst: NkiTensor,
-    data: NkiTensor,
-    op0: Any,
-    operand0: Any,
-    reverse0: bool = False,
-    op1: Any = None,
-    operand1: Any = None,
-    reverse1: bool = False,
-    engine: engine = UNKNOWN,
+    dst: Output,
+    data: LikeDst,
+    op0: Annotated[Any, Operator(bits_of=("dst", "data"))],
+    operand0: Annotated[Any, Scalar(operator="op0")],
+    reverse0: Annotated[bool, Unchecked()] = False,
+    op1: Annotated[Any, Operator(optional=True)] = None,
+    operand1: Annotated[Any, Scalar(operator="op1")] = None,
+    reverse1: Annotated[bool, Unchecked()] = False,
+    engine: Annotated[engine, Engine()] = UNKNOWN,
     name: str | None = None,
 ) -> Instruction:
     """dst = (data <op0> operand0) <op1> operand1; operands are numbers or one element a partition."""
     core = active("tensor_scalar")
-    unit, cost, options, first, second = core.settle(_scalar_rules, dst, data, op0, operand0, op1, operand1, engine)
+    settled = core.settle("tensor_scalar", dst, data, op0, operand0, op1, operand1, engine)
+    unit, cost, options, (first, second) = settled
     steps = [(first, 0 if first.unary else operand0, reverse0)]
     if second is not None:
         steps.append((second, 0 if second.unary else operand1, reverse1))
@@ -52,43 +88,6 @@ def tensor_scalar(
 
     core.perform(apply_in_turn, dst, data, tuple(steps))
     return instruction
-
-
-def _scalar_rules(
-    core: NeuronCore,
-    dst: NkiTensor,
-    data: NkiTensor,
-    op0: Any,
-    operand0: Any,
-    op1: Any,
-    operand1: Any,
-    chosen: engine,
-) -> tuple[engine, Cost, Options, AluOperator, AluOperator | None]:
-    """Also the operators."""
-    destination("tensor_scalar", dst)
-    tile("tensor_scalar", "data", data)
-    same_size("tensor_scalar", dst, "data", data)
-    first = alu_operator(op0, "tensor_scalar", "op0")
-    second = alu_operator(op1, "tensor_scalar", "op1") if op1 is not None else None
-    if second is not None and second.bits != first.bits:
-        raise NkiValidationError(
-            f"tensor_scalar: op0=nl.{first.name} and op1=nl.{second.name} must both be bit operators or both arithmetic"
-        )
-    if second is None and operand1 is not None:
-        raise NkiValidationError("tensor_scalar: operand1 needs an op1")
-    default = GPSIMD if _has_rsqrt(first, second) else VECTOR
-    unit = engine_of("tensor_scalar", chosen, default, ELEMENTWISE)
-    _scalar_engine_operators(core, unit, first, second)
-    bit_operands("tensor_scalar", first, dst, data)
-    operands = [operand_of("tensor_scalar", "operand0", first, operand0, data)]
-    if second is not None:
-        operands.append(operand_of("tensor_scalar", "operand1", second, operand1, data))
-    vectors = [operand for operand in operands if isinstance(operand, NkiTensor)]
-    not_psum_on_gpsimd("tensor_scalar", unit, dst, data, *vectors)
-    options: Options = ()
-    if chosen is UNKNOWN and _on_scalar_engine(core, first, second):
-        options = ((SCALAR, core.costs.tensor_scalar(SCALAR, dst, data, len(vectors))),)
-    return unit, core.costs.tensor_scalar(unit, dst, data, len(vectors)), options, first, second
 
 
 def apply_in_turn(dst: NkiTensor, data: NkiTensor, steps: tuple[tuple[AluOperator, Any, bool], ...]) -> None:
@@ -109,20 +108,21 @@ def apply_in_turn(dst: NkiTensor, data: NkiTensor, steps: tuple[tuple[AluOperato
     dst.write(narrowed(shaped(values, dst.shape), dst))
 
 
+@declared(VECTOR, cost=("tensor_tensor", "unit", "dst", "data", "operand1"), together=("data", "operand1"))
 def scalar_tensor_tensor(
-    dst: NkiTensor,
-    data: NkiTensor,
-    op0: Any,
-    operand0: Any,
-    op1: Any,
-    operand1: NkiTensor,
-    reverse0: bool = False,
-    reverse1: bool = False,
+    dst: Output,
+    data: LikeDst,
+    op0: Annotated[Any, Operator(arithmetic=True)],
+    operand0: Annotated[Any, Scalar(operator="op0", dtypes=())],
+    op1: Annotated[Any, Operator(binary=True, arithmetic=True)],
+    operand1: LikeDst,
+    reverse0: Annotated[bool, Unchecked()] = False,
+    reverse1: Annotated[bool, Unchecked()] = False,
     name: str | None = None,
 ) -> Instruction:
     """dst = (data <op0> operand0) <op1> operand1, where operand1 is a tile of data's size."""
     core = active("scalar_tensor_tensor")
-    cost, first, second = core.settle(_scaled_rules, dst, data, op0, operand0, op1, operand1)
+    _, cost, _, (first, second) = core.settle("scalar_tensor_tensor", dst, data, op0, operand0, op1, operand1)
     scalar = 0 if first.unary else operand0
     vectors = (scalar,) if isinstance(scalar, NkiTensor) else ()
     instruction = core.issue(
@@ -131,24 +131,6 @@ def scalar_tensor_tensor(
 
     core.perform(_scale_and_combine, dst, data, (first, scalar, reverse0), second, operand1, reverse1)
     return instruction
-
-
-def _scaled_rules(
-    core: NeuronCore, dst: NkiTensor, data: NkiTensor, op0: Any, operand0: Any, op1: Any, operand1: NkiTensor
-) -> tuple[Cost, AluOperator, AluOperator]:
-    """Also the operators."""
-    destination("scalar_tensor_tensor", dst)
-    tile("scalar_tensor_tensor", "data", data)
-    tile("scalar_tensor_tensor", "operand1", operand1)
-    same_size("scalar_tensor_tensor", dst, "data", data)
-    same_size("scalar_tensor_tensor", dst, "operand1", operand1)
-    first = alu_operator(op0, "scalar_tensor_tensor", "op0")
-    second = binary("scalar_tensor_tensor", op1, "op1")
-    if first.bits or second.bits:
-        raise NkiValidationError("scalar_tensor_tensor: op0 and op1 must be arithmetic operators, not bit operators")
-    read_together("scalar_tensor_tensor", "data", data, "operand1", operand1)
-    operand_of("scalar_tensor_tensor", "operand0", first, operand0, data, float32=False)
-    return core.costs.tensor_tensor(VECTOR, dst, data, operand1), first, second
 
 
 def _scale_and_combine(
@@ -166,23 +148,6 @@ def _scale_and_combine(
     dst.compute(operator.compute, *((other, values) if reverse else (values, other)))
 
 
-def operand_of(op: str, operand: str, operator: AluOperator, value: Any, data: NkiTensor, float32: bool = True) -> Any:
-    if operator.unary:
-        if value is not None and not (isinstance(value, (int, float)) and value == 0):
-            raise NkiValidationError(f"{op}: {operand} must be None or 0, because nl.{operator.name} takes one input")
-        return 0
-    if operator.bits and not _is_integer(value):
-        raise NkiValidationError(
-            f"{op}: {operand} of nl.{operator.name} must be an integer or an integer tile, came "
-            f"{value.label if isinstance(value, NkiTensor) else repr(value)}"
-        )
-    return scalar_operand(op, operand, value, data, float32=float32 and not operator.bits)
-
-
-def _is_integer(value: Any) -> bool:
-    return value._dtype.is_integer if isinstance(value, NkiTensor) else isinstance(value, (int, np.integer))
-
-
 def apply(operator: AluOperator, values: Array, operand: Any, reverse: bool, ndim: int) -> Array:
     return operator.compute(*_inputs(operator, values, operand, reverse, ndim))
 
@@ -197,27 +162,3 @@ def _inputs(operator: AluOperator, values: Array, operand: Any, reverse: bool, n
     else:
         other = broadcast_value(operand, ndim)
     return (other, values) if reverse else (values, other)
-
-
-def _has_rsqrt(first: AluOperator, second: AluOperator | None) -> bool:
-    return first.name == "rsqrt" or (second is not None and second.name == "rsqrt")
-
-
-def _scalar_engine_operators(core: NeuronCore, unit: engine, first: AluOperator, second: AluOperator | None) -> None:
-    if first.bits and unit is not VECTOR:
-        raise NkiValidationError(f"tensor_scalar: nl.{first.name} runs on the Vector Engine only")
-    if unit is GPSIMD and not _has_rsqrt(first, second):
-        raise NkiValidationError("tensor_scalar: the GpSimd Engine runs it for nl.rsqrt only")
-    if unit is SCALAR:
-        pair = (first.name, second.name if second is not None else None)
-        if not _on_scalar_engine(core, first, second):
-            raise NkiValidationError(
-                f"tensor_scalar: op0 and op1 {pair} on the Scalar Engine of {core.target.name}; allowed from "
-                "trn2 on: multiply and add, multiply, add"
-            )
-
-
-def _on_scalar_engine(core: NeuronCore, first: AluOperator, second: AluOperator | None) -> bool:
-    """Whether the Scalar Engine can run a tensor_scalar of these operators."""
-    pair = (first.name, second.name if second is not None else None)
-    return core.target.generation > 2 and pair in (("multiply", "add"), ("multiply", None), ("add", None))

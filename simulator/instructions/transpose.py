@@ -2,26 +2,92 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
-from ..checks import destination, engine_of, in_sbuf, shaped, tile
+from ..checks import shaped
 from ..chip import PARTITIONS
-from ..core import NeuronCore, active
+from ..core import active
+from ..declaration import Engine, declared
 from ..errors import NkiValidationError
-from ..instruction import Cost, Instruction, engine
-from ..memory import PSUM
+from ..instruction import Instruction, engine
+from ..memory import PSUM, SBUF
+from ..operands import Call
 from ..tensor import NkiTensor
-from .tensor_engine import psum_destination, within_a_bank
+from ..tensor_operands import IN_PSUM, Output, Tile
+from .tensor_engine import within_a_bank
 
 _TENSOR, _VECTOR = engine.tensor, engine.vector
+MOST_ON_VECTOR = 32  # rows and columns
 
 
+def _engine(call: Call) -> engine:
+    small = call.data.shape[0] <= MOST_ON_VECTOR and call.data.free_size <= MOST_ON_VECTOR
+    fits_tensor_engine = call.dst.storage.region is PSUM and call.data.storage.region is not PSUM
+    return _VECTOR if small and not fits_tensor_engine else _TENSOR
+
+
+def _turned(call: Call) -> None:
+    """Up to 128 x 128 on the Tensor Engine, 32 x 32 on the Vector Engine; dst is as large the other way round, of the
+    dtype of data (on the Tensor Engine of trn1 float32 too)."""
+    dst, data, unit = call.dst, call.data, call.unit
+    partitions, free = data.shape[0], data.free_size
+    limit = PARTITIONS if unit is _TENSOR else MOST_ON_VECTOR
+    if partitions > limit or free > limit:
+        raise NkiValidationError(
+            f"nc_transpose: data {data.label} is {partitions} x {free}, at most {limit} x {limit} on the "
+            f"{unit.name} engine"
+        )
+    if (dst.shape[0], dst.free_size) != (free, partitions):
+        raise call.refuse("dst", dst, f"must be {free} x {partitions}, the transpose of {data.label}")
+    # NeuronCore-v2's Tensor Engine writes float32 alone (trainium_inferentia2_arch): a narrower one is a gain of v3.
+    widened = unit is _TENSOR and call.core.target.generation == 2 and dst.dtype == "float32"
+    if dst.dtype != data.dtype and not widened:
+        raise call.refuse("dst", dst, f"must have the dtype of data, {data.dtype}")
+    if unit is _VECTOR:
+        call.cost = call.core.costs.vector_transpose()
+
+
+def _on_tensor_engine(call: Call) -> None:
+    """The Tensor Engine reads SBUF and writes PSUM."""
+    dst, data, target = call.dst, call.data, call.core.target
+    if call.unit is not _TENSOR:
+        return
+    if data.storage.region is not SBUF:
+        raise call.refuse("data", data, "must be in SBUF")
+    if dst.storage.region is not PSUM:
+        raise call.refuse("dst", dst, IN_PSUM)
+    if target.generation == 2 and dst._dtype.bfloat16_like:
+        call.core.warn(
+            f"nc_transpose: dst {dst.label} on {target.name}, whose Tensor Engine writes float32 alone: "
+            "16-bit transposes came with NeuronCore-v3; take a float32 tile"
+        )
+    elif target.generation >= 3 and data._dtype.is_float and data._dtype.itemsize == 1:
+        call.core.warn(
+            f"nc_transpose: data {data.label}: on {target.name} transposes of 8-bit floats come as 16-bit "
+            "elements in PSUM (trainium2_arch.rst); the simulator has them side by side, as the API does"
+        )
+    stride = data.strides[-1] * data._dtype.itemsize
+    call.cost = call.core.costs.transpose(data.shape[0], data.free_size, data._dtype, stride)
+
+
+@declared(
+    _TENSOR,
+    _VECTOR,
+    default=_engine,
+    rules=(_turned, _on_tensor_engine),
+    source="trainium_inferentia2_arch.rst, trainium2_arch.rst",
+)
 def nc_transpose(
-    dst: NkiTensor, data: NkiTensor, engine: engine = engine.unknown, name: str | None = None
+    dst: Output,
+    data: Annotated[NkiTensor, Tile()],
+    engine: Annotated[engine, Engine()] = engine.unknown,
+    name: str | None = None,
 ) -> Instruction:
     """dst[F, P] = data[P, F].T, all free axes as one; Tensor Engine up to 128 x 128, Vector Engine up to 32 x 32."""
     core = active("nc_transpose")
-    unit, cost = core.settle(_transpose_rules, dst, data, engine)
+    unit, cost, _, _ = core.settle("nc_transpose", dst, data, engine)
     if unit is _TENSOR and core.target.generation < 4:
         within_a_bank("nc_transpose", dst)
     instruction = core.issue("nc_transpose", unit, (dst,), (data,), cost, name)
@@ -32,51 +98,8 @@ def nc_transpose(
     return instruction
 
 
-def _transpose_rules(core: NeuronCore, dst: NkiTensor, data: NkiTensor, chosen: engine) -> tuple[engine, Cost]:
-    tile("nc_transpose", "data", data)
-    destination("nc_transpose", dst)
-    partitions, free = data.shape[0], data.free_size
-    small = partitions <= 32 and free <= 32
-    unit = engine_of("nc_transpose", chosen, _transpose_engine(dst, data, small), (_TENSOR, _VECTOR))
-    limit = PARTITIONS if unit is _TENSOR else 32
-    if partitions > limit or free > limit:
-        raise NkiValidationError(
-            f"nc_transpose: data {data.label} is {partitions} x {free}, at most {limit} x {limit} on the "
-            f"{unit.name} engine"
-        )
-    if (dst.shape[0], dst.free_size) != (free, partitions):
-        raise NkiValidationError(
-            f"nc_transpose: dst {dst.label} must be {free} x {partitions}, the transpose of {data.label}"
-        )
-    # NeuronCore-v2's Tensor Engine writes float32 alone (trainium_inferentia2_arch): a narrower one is a gain of v3.
-    widened = unit is _TENSOR and core.target.generation == 2 and dst.dtype == "float32"
-    if dst.dtype != data.dtype and not widened:
-        raise NkiValidationError(f"nc_transpose: dst {dst.label} must have the dtype of data, {data.dtype}")
-    if unit is _TENSOR:
-        in_sbuf("nc_transpose", "data", data)
-        psum_destination("nc_transpose", dst)
-        if core.target.generation == 2 and dst._dtype.bfloat16_like:
-            core.warn(
-                f"nc_transpose: dst {dst.label} on {core.target.name}, whose Tensor Engine writes float32 alone: "
-                "16-bit transposes came with NeuronCore-v3; take a float32 tile"
-            )
-        elif core.target.generation >= 3 and data._dtype.is_float and data._dtype.itemsize == 1:
-            core.warn(
-                f"nc_transpose: data {data.label}: on {core.target.name} transposes of 8-bit floats come as 16-bit "
-                "elements in PSUM (trainium2_arch.rst); the simulator has them side by side, as the API does"
-            )
-        stride = data.strides[-1] * data._dtype.itemsize
-        return unit, core.costs.transpose(partitions, free, data._dtype, stride)
-    return unit, core.costs.vector_transpose()
-
-
 def _turn(dst: NkiTensor, data: NkiTensor, spreads: bool) -> None:
     values = data.values.reshape(data.shape[0], -1).T
     if spreads and not np.isfinite(values).all():
         values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, np.float32(np.nan))
     dst.write(shaped(values, dst.shape))
-
-
-def _transpose_engine(dst: NkiTensor, data: NkiTensor, small: bool) -> engine:
-    fits_tensor_engine = dst.storage.region is PSUM and data.storage.region is not PSUM
-    return _VECTOR if small and not fits_tensor_engine else _TENSOR

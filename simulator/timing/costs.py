@@ -27,7 +27,6 @@ class Costs:
         m = self.machine = machine(target.name)
         self._vector_gap = m.vector_gap_cycles / target.vector_ghz
         self._vector_fill = m.vector_fill_cycles / target.vector_ghz
-        self.register = Cost(m.register_ns, m.register_ns)  # a register set, loaded or stored
 
     def vector(self, cycles: float) -> Cost:
         """A Vector Engine instruction that streams for `cycles`."""
@@ -66,6 +65,10 @@ class Costs:
             busy + self.machine.gpsimd_gap_cycles / self.target.gpsimd_ghz,
             busy + self.machine.gpsimd_fill_cycles / self.target.gpsimd_ghz,
         )
+
+    def register(self) -> Cost:
+        """A register set, loaded or stored."""
+        return Cost(self.machine.register_ns, self.machine.register_ns)
 
     def barrier(self) -> Cost:
         """Both cores of a logical core have told each other that they are there."""
@@ -143,18 +146,23 @@ class Costs:
         )  # A2, 2x mode; A3
         return self.vector(count * (self.machine.vector_double_pace if doubled else 1.0))
 
+    def predicated_copy(self, dst: Any, src: Any, predicate: Any) -> Cost:
+        """A tile, or a number, where a predicate has it."""
+        return self.tensor_tensor(engine.vector, dst, src if hasattr(src, "storage") else dst, predicate)
+
     def reduce(self, data: Any) -> Cost:
         """tensor_reduce, max8, nc_find_index8: every element of the input passes once."""
         return self.vector(data.free_size * (self._strided(data) if self.generation == 2 else 1))
 
-    def reduce_and_read(self, data: Any, reads: bool) -> Cost:
-        """A pass of the Vector Engine that reduces into its accumulators, and the reading of those."""
-        return self.vector(data.free_size + (self.machine.vector_accumulator_cycles if reads else 0))
+    def reduce_and_read(self, data: Any, result: Any = True) -> Cost:
+        """A pass of the Vector Engine that reduces into its accumulators, and the reading of those into `result`, None
+        for none."""
+        return self.vector(data.free_size + (self.machine.vector_accumulator_cycles if result is not None else 0))
 
-    def exponential(self, data: Any, reads: bool) -> Cost:
-        """NeuronCore-v4's exp on the Vector Engine, and the reading of its accumulators."""
+    def exponential(self, data: Any, result: Any) -> Cost:
+        """NeuronCore-v4's exp on the Vector Engine, and the reading of its accumulators into `result` if not None."""
         cycles = data.free_size * self.machine.exponential_pace * self.target.vector_ghz / self.target.scalar_ghz
-        return self.vector(cycles + (self.machine.vector_accumulator_cycles if reads else 0))
+        return self.vector(cycles + (self.machine.vector_accumulator_cycles if result is not None else 0))
 
     def scan(self, dst: Any) -> Cost:
         return self.vector(self.machine.scan_pace * dst.free_size)
@@ -162,8 +170,8 @@ class Costs:
     def bn_aggr(self, data: Any) -> Cost:
         return self.vector(self.machine.bn_aggr_pace * data.free_size)
 
-    def topk(self, elements: int, results: int) -> Cost:
-        return self.gpsimd(self.machine.topk_pace * elements + results)
+    def topk(self, elements: int, values: Any) -> Cost:
+        return self.gpsimd(self.machine.topk_pace * elements + values.free_size)
 
     def reciprocal(self, data: Any) -> Cost:
         return self.vector(self.machine.reciprocal_cycles * data.free_size)

@@ -54,7 +54,7 @@ BROKEN = {
     ),
     "integer matmul": (
         lambda: nisa.nc_matmul(psum((8, 8)), new((4, 8), nl.int8), new((4, 8), nl.int8)),
-        "allowed: float8",
+        "stationary .* must be one of float8",
     ),
     "accumulate first": (
         lambda: nisa.nc_matmul(psum((8, 8)), new((4, 8)), new((4, 8)), accumulate=True),

@@ -13,6 +13,7 @@ from trninfer import simulator
 from trninfer.simulator import NkiValidationError
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.errors import UndefinedOnChipWarning
+from trninfer.simulator.instruction import DECLARATIONS
 from typical_kernels import CASES
 
 
@@ -21,8 +22,8 @@ def test_instructions_need_a_kernel():
         nl.ndarray((4, 4), nl.float32)
 
 
-def ask_each_time(core: NeuronCore, rules: Any, *operands: Any) -> Any:
-    return rules(core, *operands)
+def ask_each_time(core: NeuronCore, op: str, *operands: Any) -> Any:
+    return DECLARATIONS[op](core, *operands)
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])

@@ -39,7 +39,7 @@ WRONG = {
         lambda: nisa.scalar_tensor_tensor(
             new((4, 4), nl.int32), new((4, 4), nl.int32), nl.bitwise_and, 1, nl.add, new((4, 4), nl.int32)
         ),
-        "must be arithmetic operators",
+        "op0=nl.bitwise_and must be arithmetic",
     ),
     # engines
     "power from PSUM": (

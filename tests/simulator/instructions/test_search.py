@@ -46,8 +46,8 @@ def test_limits_of_topk(trn3_core):
         nl.ndarray((16, 4), nl.bfloat16),
         nl.ndarray((16, 4), nl.uint32),
     )
-    for n in (7, 33):
-        with pytest.raises(NkiValidationError, match="n must be 8 to 65535"):
+    for n, allowed in ((7, "an integer of 8 to 65535"), (33, "at most the 32 elements")):
+        with pytest.raises(NkiValidationError, match=f"n must be {allowed}"):
             nisa.topk(values, index, source, n)
     with pytest.raises(NkiValidationError, match=r"src .* must be bfloat16"):
         nisa.topk(values, index, like(source, nl.float32), 16)

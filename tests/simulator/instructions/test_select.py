@@ -62,7 +62,7 @@ def test_limits_of_select_reduce(trn3_core):
         nisa.select_reduce(like(data), mask, data, 0.0, top)
     with pytest.raises(NkiValidationError, match="int8, uint8, int16 or uint16"):
         nisa.select_reduce(like(data), tile(bits(4, 8), nl.uint32), data, 0.0)
-    with pytest.raises(NkiValidationError, match=r"allowed: nl.maximum"):
+    with pytest.raises(NkiValidationError, match=r"must be nl.maximum"):
         nisa.select_reduce(like(data), mask, data, 0.0, reduce_op=nl.add)
     with pytest.raises(NkiValidationError, match="cannot be tfloat32, int32 or uint32"):
         nisa.select_reduce(like(data), mask, tile(bits(4, 8), nl.int32), 0.0)
