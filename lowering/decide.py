@@ -25,13 +25,12 @@ from .plan_cache import PlanRecord
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """A graph that is to be one launch, and for what; see `LaunchPlanner`. `pictures`: of a batch, for all `cores`."""
+    """A graph that is to be one launch, and for what; see `LaunchPlanner`."""
 
     graph: Graph
     forms: Sequence[Form]
     room: int
     target: str
-    cores: int
     pictures: int
 
 
@@ -58,8 +57,7 @@ def hollow_graph(graph: Graph) -> Graph:
 
 def _hollow(node: Node) -> Node:
     filters = None if node.filters is None else LazyArray(node.filters.shape, _no_numbers)
-    numbers = tuple(np.zeros_like(numbers) for numbers in node.numbers)
-    return replace(node, filters=filters, numbers=numbers, largest=None)
+    return replace(node, filters=filters, numbers=tuple(np.zeros_like(numbers) for numbers in node.numbers))
 
 
 def _no_numbers() -> np.ndarray:
@@ -75,7 +73,7 @@ def main() -> None:
 
     use_nki("sim")
     request: PlanRequest = pickle.load(sys.stdin.buffer)
-    clock = Clock(request.target, request.graph.itemsize, request.cores)
+    clock = Clock(request.target, request.graph.itemsize)
     planner = LaunchPlanner(request.graph, request.forms, request.room, clock, PlanCache(None))
     try:
         plan = planner.plan(request.pictures)

@@ -18,7 +18,6 @@ from .backend import (
     KernelError,
     LaunchResult,
     LaunchTime,
-    check_cores,
     resolve_target,
 )
 from .layer_times import layer_parts, layer_times
@@ -39,9 +38,8 @@ def what_if(constants: Mapping[str, float], target: str) -> Iterator[None]:
 class SimulatedBackend:
     """Runs kernels on the simulator. A time depends on kernel, shapes and dtypes alone, and is computed once."""
 
-    def __init__(self, target: str, keep_timelines: bool = False, lnc: int = 1) -> None:
-        check_cores(target, lnc)
-        self.info = BackendInfo("sim", target, "predicted", "predicted", tells_layers=True, lnc=lnc)
+    def __init__(self, target: str, keep_timelines: bool = False) -> None:
+        self.info = BackendInfo("sim", target, "predicted", "predicted", tells_layers=True)
         self._keep_timelines = keep_timelines
         self._timed: dict[tuple[Any, ...], LaunchResult] = {}
 
@@ -90,13 +88,7 @@ class SimulatedBackend:
         try:
             with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
                 return simulator.run(
-                    kernel,
-                    *arrays,
-                    target=self.info.target,
-                    functional=functional,
-                    pure=True,
-                    lnc=self.info.lnc,
-                    **parameters,
+                    kernel, *arrays, target=self.info.target, functional=functional, pure=True, **parameters
                 )
         except (simulator.NkiValidationError, AssertionError) as error:
             if not str(error):
@@ -126,21 +118,18 @@ class FasterBackend:
         return replace(found, time=replace(found.time, latency_us=latency), launch=launch, layers=layers)
 
 
-def open_for_worker(
-    target: str, lnc: int = 1, *, progress: Callable[[str], None], warn: Callable[[str], None]
-) -> SimulatedBackend:
+def open_for_worker(target: str, *, progress: Callable[[str], None], warn: Callable[[str], None]) -> SimulatedBackend:
     """The simulator for a target, as workers open a backend."""
-    return open_simulated_backend(target, lnc=lnc)
+    return open_simulated_backend(target)
 
 
-def open_simulated_backend(target: str | None, keep_timelines: bool = False, lnc: int = 1) -> SimulatedBackend:
+def open_simulated_backend(target: str | None, keep_timelines: bool = False) -> SimulatedBackend:
     """The simulator for a target (see `resolve_target`), also for the kernels of this process.
 
-    BackendUnavailable where the process has loaded AWS's `nki` already, TargetError where the target has no logical
-    core of `lnc` NeuronCores.
+    BackendUnavailable where the process has loaded AWS's `nki` already.
     """
     try:
         use_nki("sim")
     except RuntimeError as error:
         raise BackendUnavailable(f"backend 'sim' is not available: {error}") from error
-    return SimulatedBackend(resolve_target(target), keep_timelines, lnc)
+    return SimulatedBackend(resolve_target(target), keep_timelines)

@@ -26,6 +26,7 @@ from ..models.checks import describe_shape
 from .api_reference import api_block
 from .command_help import CommandHelp, read_commands, split_example, unwrap
 from .draw_docs import run_trninfer
+from .instruction_table import instructions_block
 from .man_page import man_page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -135,6 +136,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "help": help_block,
     "api": api_block,
     "models": models_block,
+    "instructions": instructions_block,
     "lowering": lowering_block,
     "accuracy": accuracy_lines,
     "accuracy-table": accuracy_table,

@@ -23,18 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from ...lowering.cache_folder import user_cache
-from ...models.regular_files import open_regular
 
 FAILURE_LOG = "last-failure.log"  # in the folder of a cache: what the compiler said when it failed last
 _ENTRY = "entry.json"
 _FORMAT = 1
 
 
-def cache_folder() -> Path | None:
-    """Where compiled kernels are kept: TRNINFER_CACHE, else `neuron` in the user's cache folder for trninfer.
-
-    None where the user has none.
-    """
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: TRNINFER_CACHE, else `neuron` in the user's cache folder for trninfer."""
     return user_cache("neuron")
 
 
@@ -189,17 +185,16 @@ def _lock(path: Path, on_wait: Callable[[], None]) -> int:
 
 def _is_whole(entry: Path) -> bool:
     try:
-        with open_regular(entry / _ENTRY) as file:
-            record = json.loads(file.read())
+        record = json.loads((entry / _ENTRY).read_text(encoding="utf-8"))
         files = record["files"] if record["format"] == _FORMAT else {}
         return bool(files) and all(_file_digest(entry / name) == digest for name, digest in files.items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
 def _file_digest(file: Path) -> str:
     digest = hashlib.sha256()
-    with open_regular(file) as stream:
+    with file.open("rb") as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

@@ -1,0 +1,59 @@
+"""The table of docs/instructions.md: what each instruction is declared to take, by engine."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+from ..simulator.chip import TARGETS
+from ..simulator.declaration import Declaration
+from ..simulator.instruction import DECLARATIONS
+from ..simulator.nki import isa
+
+PAGES = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/nki/api/generated/nki.isa.{}.html"
+_SINCE = {target.generation: target.name for target in TARGETS.values()}
+_HEAD = "| instruction | engines | operands | beyond single operands | cost |\n|---|---|---|---|---|"
+
+
+def instructions_block() -> str:
+    """A row for each instruction of `nki.isa`, in the order of their names."""
+    return "\n".join([_HEAD, *(_row(DECLARATIONS[name]) for name in isa.__all__ if name in DECLARATIONS)])
+
+
+def _row(declaration: Declaration) -> str:
+    name = f"[`{declaration.name}`]({PAGES.format(declaration.name)})"
+    cells = [name, _engines(declaration), "<br>".join(_operands(declaration)), _rules(declaration), _cost(declaration)]
+    return f"| {' | '.join(cells)} |"
+
+
+def _engines(declaration: Declaration) -> str:
+    """The engines, the default first, each with the first target where it came later than the instruction."""
+    later = declaration.engine_generations
+    shown = ", ".join(e.name + (f" ({_SINCE[later[e]]})" if e in later else "") for e in declaration.engines)
+    return shown if declaration.generation == 2 else f"{shown}; from {_SINCE[declaration.generation]} on"
+
+
+def _operands(declaration: Declaration) -> Iterator[str]:
+    for name, operand in declaration.operands.items():
+        if operand.limits:
+            marks = [mark for mark in ("written", "optional") if getattr(operand, mark, False)]
+            yield f"`{name}`{' (' + ', '.join(marks) + ')' if marks else ''}: {operand.limits}"
+
+
+def _rules(declaration: Declaration) -> str:
+    told = [" ".join((inspect.getdoc(rule) or "").split()) for rule in declaration.rules]
+    if declaration.together:
+        first, second = declaration.together
+        told.append(f"{first} and {second} are not both in PSUM.")
+    if declaration.source:
+        told.append(f"({declaration.source})")
+    return " ".join(text for text in told if text)
+
+
+def _cost(declaration: Declaration) -> str:
+    """The method of `Costs` and the operands that it goes by."""
+    if not declaration.cost:
+        return "what it moves" if declaration.engines[0].name == "dma" else "by engine and size"
+    method, *operands = declaration.cost
+    by = ", ".join(f"`{name}`" for name in operands if name in declaration.operands)
+    return method.replace("_", " ") + (f": {by}" if by else "")
