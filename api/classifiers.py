@@ -56,8 +56,9 @@ class Classifier(_Loaded):
         batch_size: int = 16,
         top_k: int = 5,
         layout: Layout | None = None,
+        lnc: int = 1,
     ) -> None:
-        arguments = RunArguments(dtype, target, backend, batch_size, top_k, layout=layout)
+        arguments = RunArguments(dtype, target, backend, batch_size, top_k, layout=layout, lnc=lnc)
         super().__init__(load_for_pictures(model, arguments), arguments)
 
     def classify(self, inputs: Picture | Iterable[Picture], *, on_error: OnError = "raise") -> Answers:
@@ -101,8 +102,9 @@ class Predictor(_Loaded):
         backend: BackendName = "auto",
         batch_size: int = 2048,
         top_k: int = 5,
+        lnc: int = 1,
     ) -> None:
-        arguments = RunArguments(dtype, target, backend, batch_size, top_k)
+        arguments = RunArguments(dtype, target, backend, batch_size, top_k, lnc=lnc)
         super().__init__(load_for_rows(model, arguments), arguments)
 
     def predict(self, inputs: Rows, *, header: Header = "auto", on_error: OnError = "raise") -> Answers:

@@ -41,6 +41,7 @@ def classify(
     cluster: str | None = None,
     layout: Layout | None = None,
     on_error: OnError = "raise",
+    lnc: int = 1,
 ) -> Answers:
     """Answer pictures.
 
@@ -61,13 +62,14 @@ def classify(
     `model` is a bundled name, the path of a .safetensors file, or a loaded model. `dtype` is "float32", "bfloat16" or
     "float16"; `target` "trn1", "trn2" or "trn3" (by default as the command line's); `backend` "auto", "neuron" or
     "sim"; `top_k` how many labels a prediction has at most. With `cores` above 1, or the address of a Ray cluster as
-    `cluster`, workers share the batches (docs/cluster.md; it takes the extra `cluster`).
+    `cluster`, workers share the batches (docs/cluster.md; it takes the extra `cluster`). With `lnc` 2 a launch runs on
+    two NeuronCores as one logical core (docs/two-cores.md; not on trn1).
 
     `on_error` "raise" raises InputError, naming the picture, for the first that cannot be answered; "collect" answers
     the others, and has them in `errors` of the result. Raises besides ArgumentError for arguments that are not allowed,
     ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
     """
-    arguments = RunArguments(dtype, target, backend, batch_size, top_k, cores, cluster, layout, on_error)
+    arguments = RunArguments(dtype, target, backend, batch_size, top_k, cores, cluster, layout, on_error, lnc)
     loaded = load_for_pictures(model, arguments)
     with arguments.open(loaded) as session:
         return answer_pictures(inputs, loaded, session, arguments)
@@ -86,6 +88,7 @@ def predict(
     cluster: str | None = None,
     header: Header = "auto",
     on_error: OnError = "raise",
+    lnc: int = 1,
 ) -> Answers:
     """Answer rows of features.
 
@@ -100,7 +103,7 @@ def predict(
     The other arguments are as those of `classify`, and so are the errors; with `on_error` "collect", rows that hold NaN
     or infinity, and files that cannot be read, are in `errors`.
     """
-    arguments = RunArguments(dtype, target, backend, batch_size, top_k, cores, cluster, None, on_error)
+    arguments = RunArguments(dtype, target, backend, batch_size, top_k, cores, cluster, None, on_error, lnc)
     check_header(header)
     loaded = load_for_rows(model, arguments)
     with arguments.open(loaded) as session:

@@ -13,6 +13,7 @@ from ..inference.stream import Batch, SourceBatch, answer_batches
 from ..models.files import Model
 from ..runtime.cluster.worker import Prepare
 from .backends import choice_note, cores_of, open_session
+from .calibration import agreement_of, is_compared, read_calibration
 from .compare_backends import run_comparison
 from .errors import UsageError
 from .journal.answers import open_answers
@@ -104,7 +105,8 @@ def answer_inputs(begun: Begun, model: Model, inputs: Inputs) -> int:
 
 def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
     options, network = begun.options, model.network
-    with open_session(model, options, inputs.prepare) as session:
+    calibration = read_calibration(options.calibrate, model)
+    with open_session(model, options, inputs.prepare, calibration) as session:
         identity = identify(inputs.command, model, session.info, options.dtype, top_k) | inputs.identity()
         with open_answers(options, identity, network.answer_labels, inputs.states) as answers:
             left = inputs.leave_out(answers.answered(), answers.reported())
@@ -130,6 +132,8 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
             report.tables = [LayerTable(title, "", result.layers)]
             report.host_seconds = begun.seconds
             report.verify = result.verification
+            if is_compared(options):
+                report.agreement = agreement_of(session, calibration, options.batch_size)
             report.score, report.none = inputs.score, noted.none
             report.errors = inputs.problems
             write_trace(options.trace, result.timelines, session.info.name)

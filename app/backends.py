@@ -15,6 +15,7 @@ from .text import printable
 if TYPE_CHECKING:
     from ..models.files import Model
     from ..runtime.backend import Backend
+    from ..runtime.calibration import Calibration
     from ..runtime.cluster.worker import Prepare
     from ..runtime.session import BatchSession, Session
     from .reports.report import Cores
@@ -29,6 +30,7 @@ def open_backend(options: RunOptions) -> Backend:
         options.backend,
         options.target,
         options.trace is not None or options.report_file is not None,
+        options.lnc,
         **_counts(options),
         nrtpy=str(options.nrtpy) if options.nrtpy is not None else None,
         device_times=options.device_times,
@@ -37,24 +39,30 @@ def open_backend(options: RunOptions) -> Backend:
     )
 
 
-def session_on(backend: Backend, model: Model, options: RunOptions) -> Session:
+def session_on(backend: Backend, model: Model, options: RunOptions, calibration: Calibration | None = None) -> Session:
     """A session of a model on one backend, as the options ask for it; what its launches are is told."""
     from ..runtime.session import Session
 
-    session = Session(model, backend, options.dtype, options.batch_size, _launch_options(options), complain)
+    launches = _launch_options(options, calibration)
+    session = Session(model, backend, options.dtype, options.batch_size, launches, complain)
     if session.launches_note is not None and not options.quiet:
         complain(session.launches_note)
     return session
 
 
 @contextlib.contextmanager
-def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None = None) -> Iterator[BatchSession]:
+def open_session(
+    model: Model,
+    options: AnswerOptions,
+    prepare: Prepare | None = None,
+    calibration: Calibration | None = None,
+) -> Iterator[BatchSession]:
     """A session of a model where the options ask for it; its workers end with the block.
 
     `prepare` makes inputs of the sources that workers are sent in their place.
     """
     if not options.is_shared:
-        yield session_on(open_backend(options), model, options)
+        yield session_on(open_backend(options), model, options, calibration)
         return
     from ..runtime.cluster.shared_session import share_out
 
@@ -66,18 +74,19 @@ def open_session(model: Model, options: AnswerOptions, prepare: Prepare | None =
         options.cores,
         backend=options.backend,
         target=options.target,
+        lnc=options.lnc,
         neuron_options=_counts(options),
         address=options.cluster,
         prepare=prepare,
-        launches=_launch_options(options),
+        launches=_launch_options(options, calibration),
         progress=tell_progress(options),
         warn=complain,
     ) as session:
         yield session
 
 
-def _launch_options(options: RunOptions) -> LaunchOptions:
-    return LaunchOptions(options.launches, options.instructions, options.convolutions)
+def _launch_options(options: RunOptions, calibration: Calibration | None) -> LaunchOptions:
+    return LaunchOptions(options.launches, options.instructions, options.convolutions, calibration)
 
 
 def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | None:

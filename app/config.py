@@ -18,7 +18,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .errors import UsageError, reason
+from .errors import UsageError
+from .small_files import read_small_file
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -66,14 +67,9 @@ def _check_known(path: Path, key: str, known: Collection[str], what: str) -> str
 
 
 def _read(path: Path) -> dict[str, Any]:
+    content = read_small_file(path, f"--config {path}", MAX_BYTES)
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise UsageError(f"--config {path}: larger than {MAX_BYTES} bytes; no file of options is so large")
         document = tomllib.loads(content.decode("utf-8"))
-    except OSError as error:
-        raise UsageError(f"--config {path}: {reason(error)}") from None
     except (ValueError, RecursionError) as error:  # TOML's and Unicode's errors among them
         raise UsageError(f"--config {path}: not TOML: {str(error)[:100]}") from None
     if path.name == "pyproject.toml":

@@ -116,6 +116,8 @@ def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -
     """Run the self-test, or compile it; the exit status."""
     from .selftest import run_compile_only, run_selftest
 
+    if chosen.dtype == "float8_e4m3":
+        raise UsageError("--selftest is of kernels in 32 or 16 bits; give another --dtype")
     if not compile_only:
         return run_selftest(chosen, archive, _checks())
     if chosen.backend == "sim" or chosen.nrtpy is not None:
@@ -205,6 +207,9 @@ def _neuron_system() -> list[dict[str, Any]]:
     except BackendUnavailable as error:
         rows.append(_row("nrtpy", "wrong", str(error)))
     folder = cache_folder()
+    if folder is None:
+        why = "not kept: this user has no home folder; TRNINFER_CACHE names another"
+        return [*rows, _row("compiled kernels", "missing", why)]
     size = cache_size(folder)
     rows.append(
         _row("compiled kernels", "ok", f"{count(size.entries, 'kernel')}, {size.size_bytes:,} bytes in {folder}")

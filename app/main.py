@@ -33,6 +33,7 @@ _ENDING_SIGNALS = tuple(
     for name in ("SIGTERM", "SIGHUP")
     if hasattr(signal, name)  # the second not on Windows
 )
+_GONE = "the current folder was removed; change to another one, or name files from the root (/...)"
 _ENDINGS = {INTERRUPTED: "interrupted", **{128 + number: "terminated" for number in _ENDING_SIGNALS}}
 
 # The base of what typer raises for wrong options. It is Click's, which newer versions of typer bring with them.
@@ -108,8 +109,18 @@ def _told(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "not enough memory"
     if isinstance(error, OSError):
-        return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
+        if error.filename:
+            return f"{error.filename}: {reason(error)}"
+        return _GONE if isinstance(error, FileNotFoundError) and _is_folder_gone() else reason(error)
     return str(error)
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _describe(error: Any, words: Sequence[str]) -> str:

@@ -29,7 +29,11 @@ def output_path(text: str) -> Path | None:
 
 DtypeOption = Annotated[
     Dtype,
-    typer.Option("--dtype", help="Type of weights and data; sums are float32 always."),
+    typer.Option(
+        "--dtype",
+        help="Type of weights and data; sums are float32 always. In float8_e4m3, of networks, the first and the last "
+        "layer and those with groups stay in bfloat16 (docs/eight-bits.md).",
+    ),
 ]
 BatchSizeOption = Annotated[
     int,
@@ -53,6 +57,24 @@ InstructionsOption = Annotated[
 ConvolutionsOption = Annotated[
     Form,
     typer.Option("--form", help="Of 3x3 convolutions: with fewer matmuls where that is quicker, or direct always."),
+]
+LncOption = Annotated[
+    int,
+    typer.Option(
+        "--lnc",
+        parser=whole(1, 2),
+        metavar="1|2",
+        help="NeuronCores that a launch of a network runs on, as one logical core; 2 from trn2 on.",
+    ),
+]
+CalibrateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibrate",
+        metavar="DIR",
+        help="In float8_e4m3: pictures for the scales of what layers compute. [default: the network's samples, else "
+        "random numbers]",
+    ),
 ]
 BackendOption = Annotated[
     BackendName,
@@ -121,6 +143,8 @@ class RunOptions:
     launches: LaunchesOption = DEFAULT_LAUNCHES.per
     instructions: InstructionsOption = DEFAULT_LAUNCHES.instructions
     convolutions: ConvolutionsOption = DEFAULT_LAUNCHES.form
+    lnc: LncOption = 1
+    calibrate: CalibrateOption = None
     backend: BackendOption = "auto"
     target: TargetOption = None
     warmup: Annotated[
@@ -180,8 +204,12 @@ class RunOptions:
         From here on, what is done is logged where --verbose asks for it.
         """
         log_to_stderr(self.verbose)
+        if self.calibrate is not None and self.dtype != "float8_e4m3":
+            raise UsageError(f"--calibrate is for --dtype float8_e4m3, not {self.dtype}")
         if self.csv_safe and self.form != "csv":
             raise UsageError("--csv-safe is for --format csv")
+        if self.lnc > 1 and self.launches == "layer":
+            raise UsageError(f"--launches layer launches kernels for one NeuronCore each; leave out --lnc {self.lnc}")
         check_files(self.output, self.trace, self.report_file)
 
     def check_kept(self, *read: str | Path | None) -> None:
@@ -268,12 +296,16 @@ class AnswerOptions(RunOptions):
         import_pyarrow()
 
     def _check_comparison(self) -> None:
+        if self.lnc > 1:
+            raise UsageError("--compare-backends runs layer by layer, on one NeuronCore; leave out --lnc")
         if self.backend == "sim":
             raise UsageError("--compare-backends needs the chip beside the simulator; leave out --backend sim")
         if self.form == "parquet":
             raise UsageError("--compare-backends has no --format parquet; its csv has the measurements")
         if self.is_shared:
             raise UsageError("--compare-backends runs on one core; leave out --cores and --cluster, or give --cores 1")
+        if self.dtype == "float8_e4m3":
+            raise UsageError("--compare-backends runs each layer by itself, in 32 or 16 bits; give another --dtype")
         if self.resume:
             raise UsageError("--compare-backends and --resume exclude each other: a comparison is of one run")
 

@@ -31,8 +31,8 @@ class Redactor:
     def __init__(self, more: Mapping[str, str] | None = None) -> None:
         package = Path(__file__).resolve().parent.parent
         folders = {
-            str(Path.home()): "<home>",
-            os.getcwd(): "<folder>",
+            os.path.expanduser("~"): "<home>",
+            _working_folder(): "<folder>",
             tempfile.gettempdir(): "<temporary>",
             sys.prefix: "<python>",
             sys.base_prefix: "<python>",
@@ -67,6 +67,13 @@ class Redactor:
         if isinstance(value, (list, tuple)):
             return [self.value(item) for item in value]
         return value
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was removed
+        return ""
 
 
 def _user() -> str:

@@ -41,14 +41,17 @@ def run_selftest(options: RunOptions, archive: Path | None, machine: list[dict[s
 
     The archive is written whatever comes out, also where the chip is lost on the way.
     """
-    log = cache_folder() / FAILURE_LOG
+    folder = cache_folder()
+    log = None if folder is None else folder / FAILURE_LOG
     before = _written(log)
     backend = open_backend(dataclasses.replace(options, device_times=options.backend != "sim"))
     test = SelfTest(backend.info, options.dtype)
     path = archive or Path(f"trninfer-selftest-{backend.info.target}-{test.place}-{test.dtype}.zip")
     check_output(path, "--archive")
     ended = _run(test, backend, options.quiet)
-    more = {"compiler.log": log.read_text(encoding="utf-8", errors="replace")} if _written(log) != before else {}
+    more = {}
+    if log is not None and _written(log) != before:
+        more["compiler.log"] = log.read_text(encoding="utf-8", errors="replace")
     status = _finish([test], options, path, machine, more)
     if ended is not None:
         raise ended
@@ -107,7 +110,8 @@ def _finish(
     tests: list[SelfTest], options: RunOptions, path: Path, machine: list[dict[str, Any]], more: dict[str, str]
 ) -> int:
     """Write archive and report, and return the exit status: the worst of the tests."""
-    redactor = Redactor({str(cache_folder()): "<cache>"})
+    folder = cache_folder()
+    redactor = Redactor({str(folder): "<cache>"} if folder is not None else None)
     document = redactor.value(join_documents([document_of(test, machine) for test in tests]))
     files = {
         "selftest.json": render_machine(document, "json"),
@@ -131,9 +135,9 @@ def _finish(
     return max(test.status for test in tests)
 
 
-def _written(log: Path) -> float:
+def _written(log: Path | None) -> float:
     try:
-        return log.stat().st_mtime
+        return log.stat().st_mtime if log is not None else 0.0
     except OSError:
         return 0.0
 

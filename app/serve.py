@@ -25,6 +25,7 @@ from .text import parse_number
 
 if TYPE_CHECKING:
     from ..inference.serving.settings import ServingSettings
+    from ..runtime.calibration import Calibration
 
 TOKEN_VARIABLE = "TRNINFER_TOKEN"
 INSTALL_HINT = "pip install 'trninfer[serve]'"
@@ -139,11 +140,13 @@ class ServeOptions:
         str, typer.Option("--name", metavar="NAME", help="What clients call the model. [default: as --model]")
     ] = ""
     dtype: options.DtypeOption = "float32"
+    calibrate: options.CalibrateOption = None
     backend: options.BackendOption = "auto"
     target: options.TargetOption = None
     launches: options.LaunchesOption = DEFAULT_LAUNCHES.per
     instructions: options.InstructionsOption = DEFAULT_LAUNCHES.instructions
     convolutions: options.ConvolutionsOption = DEFAULT_LAUNCHES.form
+    lnc: options.LncOption = 1
     nrtpy: options.NrtpyOption = None
     log_format: Annotated[
         Literal["auto", "text", "json"],
@@ -188,6 +191,18 @@ def serve(
     raise typer.Exit(0 if server.forced_by is None else 128 + server.forced_by)
 
 
+def _calibration(model: str, told: ServeOptions) -> Calibration | None:
+    """Return the pictures of --calibrate; UsageError where they are not for the dtype or the model."""
+    if told.calibrate is None:
+        return None
+    from ..models.files import load_model
+    from .calibration import read_calibration
+
+    if told.dtype != "float8_e4m3":
+        raise UsageError(f"--calibrate is for --dtype float8_e4m3, not {told.dtype}")
+    return read_calibration(told.calibrate, load_model(model))
+
+
 def _settings(model: str, told: ServeOptions) -> ServingSettings:
     from ..inference.serving.settings import ServingSettings
     from ..runtime.launch_options import LaunchOptions
@@ -204,7 +219,8 @@ def _settings(model: str, told: ServeOptions) -> ServingSettings:
             dtype=told.dtype,
             target=told.target,
             backend=told.backend,
-            launches=LaunchOptions(told.launches, told.instructions, told.convolutions),
+            lnc=told.lnc,
+            launches=LaunchOptions(told.launches, told.instructions, told.convolutions, _calibration(model, told)),
             neuron_options={"nrtpy": str(told.nrtpy)} if told.nrtpy is not None else {},
             workers=told.workers,
             **({} if told.decoders is None else {"decoders": told.decoders}),

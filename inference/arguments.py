@@ -12,9 +12,9 @@ from ..models.errors import ArgumentError, ModelError
 from ..models.files import Model, load_model
 from ..models.inputs import ImageInput, NamedInput, SeveralInputs
 from ..models.network import Network
-from ..runtime.backend import DTYPES
+from ..runtime.backend import NETWORK_DTYPES
 from ..runtime.choose import choose_backend
-from ..runtime.launch_options import BackendName, Dtype, Target
+from ..runtime.launch_options import LNC, BackendName, Dtype, Target
 from ..runtime.session import BatchSession, Session
 
 Layout = Literal["CHW", "HWC"]
@@ -32,7 +32,8 @@ class RunArguments:
     "neuron" or "sim". At most `batch_size` inputs are in one launch, an answer has at most `top_k` labels. Batches are
     shared out over `cores` workers, or over those of the Ray `cluster` at an address. `layout` is the order of axes of
     arrays: channels first or last; None leaves it to the model file for arrays of numbers, and is last for pixels.
-    `on_error` says whether the first input that cannot be answered is raised, or all of them are collected.
+    `on_error` says whether the first input that cannot be answered is raised, or all of them are collected. A launch
+    runs on `lnc` NeuronCores, 1 or 2, as one logical core.
     """
 
     dtype: Dtype = "float32"
@@ -44,9 +45,10 @@ class RunArguments:
     cluster: str | None = None
     layout: Layout | None = None
     on_error: OnError = "raise"
+    lnc: int = 1
 
     def __post_init__(self) -> None:
-        _check_choice("dtype", self.dtype, tuple(DTYPES))
+        _check_choice("dtype", self.dtype, tuple(NETWORK_DTYPES))
         _check_choice("backend", self.backend, get_args(BackendName))
         _check_choice("on_error", self.on_error, get_args(OnError))
         if self.layout is not None:
@@ -58,6 +60,7 @@ class RunArguments:
         _check_whole("batch_size", self.batch_size, MAX_BATCH_SIZE)
         _check_whole("top_k", self.top_k)
         _check_whole("cores", self.cores, MAX_CORES)
+        _check_whole("lnc", self.lnc, max(LNC))
 
     @property
     def is_shared(self) -> bool:
@@ -74,13 +77,19 @@ class RunArguments:
 
         cores = self.cores if self.cluster is None or self.cores > 1 else None
         with share_out(
-            model, self.dtype, cores, backend=self.backend, target=self.target, address=self.cluster
+            model,
+            self.dtype,
+            cores,
+            backend=self.backend,
+            target=self.target,
+            lnc=self.lnc,
+            address=self.cluster,
         ) as session:
             yield session
 
     def session(self, model: Model, keep_timelines: bool = False) -> Session:
         """A session of a model in this process."""
-        backend = choose_backend(self.backend, self.target, keep_timelines)
+        backend = choose_backend(self.backend, self.target, keep_timelines, self.lnc)
         return Session(model, backend, self.dtype, self.batch_size)
 
     def load(self, model: str | os.PathLike[str] | Model) -> Model:

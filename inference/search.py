@@ -39,12 +39,22 @@ class _Search:
     found: list[str] = field(default_factory=list)
     problems: list[InputProblem] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    _folder: tuple[str, str] = ("", "")  # the last one a file was in, and its real path
 
-    def add(self, path: str) -> None:
-        identity = path if path == STANDARD_INPUT or "\0" in path else os.path.realpath(path)
+    def add(self, path: str, is_link: bool | None = None) -> None:
+        """Add a file; `is_link` where that is known, so that a folder of a million files is not asked for each."""
+        identity = path if path == STANDARD_INPUT or "\0" in path else self._real_path(path, is_link)
         if identity not in self.seen:
             self.seen.add(identity)
             self.found.append(path)
+
+    def _real_path(self, path: str, is_link: bool | None) -> str:
+        folder, name = os.path.split(path)
+        if not folder or name in ("", os.curdir, os.pardir) or (os.path.islink(path) if is_link is None else is_link):
+            return os.path.realpath(path)
+        if self._folder[0] != folder:
+            self._folder = (folder, os.path.realpath(folder))
+        return os.path.join(self._folder[1], name)
 
     def fail(self, name: str, message: str) -> None:
         self.problems.append(InputProblem(name, message))
@@ -93,9 +103,9 @@ def _expand(argument: str, search: _Search) -> None:
 def _search_folder(folder: str, search: _Search) -> None:
     before = len(search.problems)
     any_picture = False
-    for path in _pictures_in(folder, search):
+    for path, is_link in _pictures_in(folder, search):
         any_picture = True
-        search.add(path)
+        search.add(path, is_link)
     if not any_picture and len(search.problems) == before:
         advice = "" if search.recursive or not _has_folders(folder) else "; --recursive looks into the folders in it"
         search.fail(folder, f"no pictures in this folder{advice}")
@@ -141,27 +151,35 @@ def _matches(pattern: str, search: _Search) -> list[str]:
     return found
 
 
-def _pictures_in(folder: str, search: _Search) -> Iterator[str]:
-    """The pictures of a folder, sorted; then, where asked for, those of the folders in it."""
+def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:
+    """The pictures of a folder, sorted, each with whether it is a link; if asked for, also those of folders in it."""
     folders = [folder]
     while folders:
         here = folders.pop()
         try:
             with os.scandir(here) as entries:
                 visible = sorted(
-                    (entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name
+                    (entry.name, is_folder, entry.is_symlink())
+                    for entry in entries
+                    if (is_folder := entry.is_dir(follow_symlinks=False)) or _is_picture(entry.name)
+                    if not entry.name.startswith(".")
                 )
         except OSError as error:  # not to be entered, or gone since its name was read
             search.fail(here, describe(error))
             continue
         within: list[str] = []
-        for entry in visible:
-            if entry.is_dir(follow_symlinks=False):
-                within.append(entry.path)
-            elif os.path.splitext(entry.name)[1].lower() in PICTURE_SUFFIXES:
-                yield entry.path
+        for name, is_folder, is_link in visible:
+            path = os.path.join(here, name)
+            if is_folder:
+                within.append(path)
+            else:
+                yield path, is_link
         if search.recursive:
             folders += reversed(within)
+
+
+def _is_picture(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES
 
 
 def _has_folders(folder: str) -> bool:

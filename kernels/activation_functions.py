@@ -8,14 +8,15 @@ on the Vector Engine.
 import nki.isa as nisa
 import nki.language as nl
 
-# No function of the Scalar Engine; the last two are of the Vector Engine alone.
+# No function of the Scalar Engine; the last three are of the Vector Engine alone.
 IN_STEPS = (
     *("clip", "leaky_relu", "hardsigmoid", "hardswish", "softsign", "elu", "selu", "step", "threshold", "sin", "cos"),
-    *("reciprocal", "power"),
+    *("reciprocal", "power", "sigmoid_by_powers"),
 )
 
 TURN, TURN_REST = 6.28125, 0.0019353071795864769  # 2 pi
 QUARTER_TURN = 1.5707963267948966
+E, LARGEST_EXPONENT = 2.718281828459045, 80.0  # e to that is in the range of float32
 LARGEST_ANGLE = 3.1415925  # the float32 below pi
 
 NEVER_DECREASE = ("identity", "relu", "sigmoid", "tanh", "softplus", "exp", "sqrt", "softsign", "clip")  # of any number
@@ -30,7 +31,8 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
         dst: a tile in SBUF, float32, bfloat16 or float16.
         data: a tile of dst's shape in SBUF or PSUM. Between data and dst everything is float32.
         activation: identity, relu, gelu (the exact one), gelu_tanh, sigmoid, tanh, silu, softplus, mish, exp, abs,
-            sqrt, log, reciprocal, hardswish, softsign, erf, sign, sin, cos, or one that takes `parameters`: clip (low,
+            sqrt, log, reciprocal, hardswish, softsign, erf, sign, sin, cos, sigmoid_by_powers (a
+            sigmoid without a table), or one that takes `parameters`: clip (low,
             high), leaky_relu (alpha), hardsigmoid (alpha, beta), elu (alpha), selu (alpha, gamma), as ONNX defines
             them, power (exponent), of numbers above 0, step (limit), which is 1 above the limit, else 0, and threshold
             (limit), which is x above the limit, else 0.
@@ -125,6 +127,8 @@ def _in_steps(dst, x, activation, parameters):
         _sine(dst, x, 0.0 if activation == "sin" else QUARTER_TURN)
     elif activation == "reciprocal":
         nisa.reciprocal(dst=dst, data=x)
+    elif activation == "sigmoid_by_powers":
+        _sigmoid_by_powers(dst, x)
     elif activation == "power":
         nisa.tensor_scalar(dst=dst, data=x, op0=nl.power, operand0=parameters[0])
     else:
@@ -139,6 +143,15 @@ def _ramp(x, slope, offset):
     nisa.memset(dst=shift, value=offset, engine=nisa.engine.gpsimd)
     nisa.activation(dst=ramp, op=nl.relu, data=x, scale=slope, bias=shift)
     return ramp
+
+
+def _sigmoid_by_powers(dst, x):
+    """1 / (1 + exp(-x)) without a table, of few numbers: powers take longer than a table once it is loaded."""
+    decay = _tile(dst)
+    nisa.tensor_scalar(
+        dst=decay, data=x, op0=nl.maximum, operand0=-LARGEST_EXPONENT, op1=nl.power, operand1=1 / E, reverse1=True
+    )
+    nisa.tensor_scalar(dst=dst, data=decay, op0=nl.add, operand0=1.0, op1=nl.power, operand1=-1.0)
 
 
 def _sine(dst, x, shift):

@@ -32,7 +32,7 @@ from .convolution.forms import FORMS, QUICKEST, Form, matmul_columns, matrices
 from .convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
 from .convolution.plan import halve_last, plan_conv2d, psum_pieces
 from .convolution.problem import make_problem, movement_of
-from .convolution.sums import convolve_tile as convolve_tile
+from .convolution.sums import Columns, convolve_tile
 from .convolution.weights import load_biases, open_weights, stage_weights, weights_of
 from .tiling.packing import (
     ceil_div,
@@ -296,7 +296,8 @@ def _convolve(out, x, w, bias, problem, added=None):
                 ends = index == len(plan.groups) - 1 and first + tile == len(out_tiles) - 1
                 if ends:
                     pieces = halve_last(pieces, plan)
-                convolve_tile(result, inputs.tiles, weights, tile, biases[first + tile], group, other, pieces, warm)
+                bias = Columns(biases[first + tile])
+                convolve_tile(result, inputs.tiles, weights, tile, bias, group, other, pieces, warm)
                 warm = None
                 apart = pieces[len(pieces) - 1].row // problem.pool_size if ends and group.images == 1 else 0
                 _store(_window(out, result.shape, problem, group, channels), result, apart)

@@ -15,6 +15,7 @@ which timelines distinguish the layers.
 from typing import Any
 
 import nki
+import nki.language as nl
 
 from .operations.arrange import interleave, pad, rearrange
 from .operations.convolve import convolve
@@ -87,20 +88,25 @@ BODIES: dict[type, Any] = {
 def run_network(x, weights, constants, *more, program):
     """Run a program.
 
+    On two cores each has the images of half the batch: the first half of its input and of its outputs are core 0's.
+
     Dimensions:
-        B: images, the program's pictures filled up to a multiple of those that are packed in the input. C, H, W: of one
-        image. B': pictures filled up to a multiple of those that are packed in the output.
+        B: images, the program's pictures filled up to a multiple of those that are packed in the input, for each core.
+        C, H, W: of one image. B': pictures filled up to a multiple of those that are packed in the output, for each
+        core.
     Args:
         x: [B, C, H, W] in HBM, float32, bfloat16 or float16; features are [B, F, 1, 1]. Images beyond B are not read.
         weights: [numbers] of x's dtype: those of all operations.
         constants: [128, columns] float32: biases, scales and shifts.
-        more: other inputs, as x.
+        more: the weights in 8 bits, [numbers] uint8 that hold float8_e4m3, which PyTorch does not have, if the program
+            has any; then other inputs, as x.
         program: a `Program`.
     Returns:
         What the program's outputs are, in the order of its operations: of `Scores` the scores [B', N] of x's dtype and
         the classes int32 [B'], the first of the largest; of a room for output [B', C', H', W'].
     """
-    launch = Launch((x, *more), weights, constants, program)
+    narrow, inputs = (more[0].view(nl.float8_e4m3), more[1:]) if program.narrow else (None, more)
+    launch = Launch((x, *inputs), (weights, narrow), constants, program)
     first = 0
     for stage in program.stages:
         for images in even_tiles(launch.images, stage.at_once):

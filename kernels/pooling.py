@@ -13,7 +13,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiling.tiles import check_dtype, row_groups, sbuf_tile
+from .tiling.tiles import check_dtype, even_tiles, row_groups, sbuf_tile
 from .tiling.windows import (
     CHUNK,
     column_tap,
@@ -27,6 +27,7 @@ from .tiling.windows import (
 )
 
 POOL_ELEMENTS = 2048  # of a partition that a pool in SBUF reads at a time: some 2 us of the Vector Engine
+SUMMED_ELEMENTS = 1024  # of a partition that the mean of an image adds up at a time
 
 
 def pool_band(line, reach, stride):
@@ -69,11 +70,27 @@ def average_pool_tile(dst, data, rows, columns, band, count_include_pad):
 def _sum_windows(data, rows, columns, band):
     """Sums of a band of windows of a tile, float32 [partitions, images, rows of the band, W']."""
     if rows.outputs == 1 and columns.outputs == 1 and data.shape[2] == rows.size and data.shape[3] == columns.size:
-        sums = nl.ndarray((data.shape[0], data.shape[1], 1, 1), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_reduce(dst=sums, op=nl.add, data=data, axis=(2, 3))
-        return sums
+        return _sum_images(data)
     down = fold_rows(data, "add", rows, band.size, rows.size, nl.float32)
     return fold_columns(down, "add", columns, columns.outputs, nl.float32)
+
+
+def _sum_images(data):
+    """Sums over rows and columns of a tile, float32 [partitions, images, 1, 1].
+
+    Of large images some rows at a time, so that all but the last are added up while later ones are computed.
+    """
+    bands = even_tiles(data.shape[2], max(1, SUMMED_ELEMENTS // (data.shape[1] * data.shape[3])))
+    sums = nl.ndarray((data.shape[0], data.shape[1], 1, 1), dtype=nl.float32, buffer=nl.sbuf)
+    if len(bands) == 1:
+        nisa.tensor_reduce(dst=sums, op=nl.add, data=data, axis=(2, 3))
+        return sums
+    parts = nl.ndarray((data.shape[0], data.shape[1], len(bands), 1), dtype=nl.float32, buffer=nl.sbuf)
+    for band in bands:
+        part = parts[:, :, band.index : band.index + 1]
+        nisa.tensor_reduce(dst=part, op=nl.add, data=data[:, :, band.start : band.end], axis=(2, 3))
+    nisa.tensor_reduce(dst=sums, op=nl.add, data=parts, axis=(2, 3))
+    return sums
 
 
 def window_count(sweep, output, count_include_pad):

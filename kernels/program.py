@@ -9,11 +9,18 @@ at a time, image i of a pass as number i % packed on the partitions and i // pac
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from .convolution.forms import Form
-from .tiling.packing import Taps, tile_sizes
+from .convolution.row_blocks import RowBlocks
+from .output_order import OutputOrder as OutputOrder
+from .places import FROM_START, NO_ROW_GROUPS, ONE_COPY
+from .places import Copies as Copies
+from .places import Place as Place
+from .places import RowGroups as RowGroups
+from .places import WeightsAt as WeightsAt
+from .tiling.packing import Taps
 
 LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on
 
@@ -41,54 +48,14 @@ class Activation:
 IDENTITY = Activation()
 
 
-@dataclass(frozen=True)
-class Copies:
-    """Copies of a value's only tile further down the partitions, for filters whose taps share them.
-
-    Copy n begins at partition n * `stride` and is moved up by n * `shift` rows.
-    """
-
-    count: int = 1
-    shift: int = 0
-    stride: int = 0
-
-
-@dataclass(frozen=True)
-class RowGroups:
-    """Rows of an image in groups of `count` on the partitions: (image, row of the group, channel).
-
-    The first group begins with `above` rows that are not of the image, the last ends with `below`; they are zeros.
-    """
-
-    count: int = 1
-    above: int = 0
-    below: int = 0
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an operation writes: a room, from `first` (row, column) on in steps of `step`."""
-
-    room: int
-    first: Pair = (0, 0)
-    step: Pair = (1, 1)
-
-
-@dataclass(frozen=True)
-class WeightsAt:
-    """Weights in the array of all weights, from `offset` on. If they `stay`, they are loaded once in a stage."""
-
-    offset: int = 0
-    stay: bool = False
-
-
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """One step of a program; its value is [channels, rows, columns] for each image.
 
     `name` is the layer it belongs to. `sources`: the parts of each operand. `windows`: of each part of each operand the
     rows [first, end) that it reads, None for all. `margin`: zeros around its value, for the operations that read it.
-    `into`: a room that it writes to, in place of one of its own.
+    `into`: a room that it writes to, in place of one of its own. `narrow`: its value is in 8 bits, as shares of a scale
+    that is in the constants of the operations that compute and read it.
     """
 
     name: str
@@ -100,6 +67,7 @@ class Operation:
     packed: int = 1
     margin: Sides = NO_SIDES
     into: Place | None = None
+    narrow: bool = False
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -125,7 +93,7 @@ class Room(Operation):
     memory: Memory = Memory.SBUF
     whole_batch: bool = False
     heights: tuple[int, ...] = ()
-    copies: Copies = Copies()
+    copies: Copies = ONE_COPY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +104,7 @@ class Resident(Operation):
     """
 
     heights: tuple[int, ...]
-    copies: Copies = Copies()
+    copies: Copies = ONE_COPY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +122,7 @@ class TapsLoad(Operation):
 
     kernel_columns: int
     dilation: int = 1
-    copies: Copies = Copies()
+    copies: Copies = ONE_COPY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +137,8 @@ class Convolution(Operation):
     `rows_at_once`: rows of the output that the filters compute from one row group of the input, each in output tiles of
     its own (`OutputOrder`). `group_bytes`: of a partition, for an input in HBM that comes in groups of rows or images,
     0 as a whole; for one in SBUF what minimal filtering combines of it at a time. `bias`: the column of the constants
-    with the biases of its first 128 outputs.
+    with the biases of its first 128 outputs; behind the biases are the scales of its sums and, where it has an addend,
+    those of the sums with the addend, if it `is_scaled`.
     """
 
     kernel: Pair = (1, 1)
@@ -179,18 +148,47 @@ class Convolution(Operation):
     groups: int = 1
     pool_size: int = 1
     activation: Activation = IDENTITY
-    weights: WeightsAt = WeightsAt()
+    weights: WeightsAt = FROM_START
     bias: int = 0
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
     form: Form = Form.DIRECT
-    copies: Copies = Copies()
-    row_groups: RowGroups = RowGroups()
+    copies: Copies = ONE_COPY
+    row_groups: RowGroups = NO_ROW_GROUPS
     rows_at_once: int = 1
     group_bytes: int = 0
+
+    @property
+    def is_scaled(self) -> bool:
+        """True if its sums are multiplied by scales: its weights or its value are in 8 bits."""
+        return self.weights.narrow or self.narrow
+
+    @property
+    def columns_of_constants(self) -> int:
+        """Columns of the constants for 128 outputs: the bias, and scales."""
+        return 1 + len(self.sources) if self.is_scaled else 1
 
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of its outputs, `packed_in` images being packed in its input."""
         return OutputOrder(packed_in // self.packed, self.rows_at_once, self.packed, self.channels)
+
+    def row_blocks(self, partitions: int) -> RowBlocks:
+        """Return the groups of rows of a depthwise convolution in a form that computes several."""
+        return RowBlocks(self.form.rows, self.kernel[0], self.stride[0], self.dilation[0], self.rows, partitions)
+
+    def on_row_blocks(self, blocks: int, partitions: int) -> Convolution:
+        """Return the convolution of so many tiles of groups of rows that it is, each a group of channels."""
+        geometry = self.row_blocks(partitions)
+        return replace(
+            self,
+            channels=blocks * partitions,
+            rows=geometry.out_groups,
+            kernel=(geometry.steps, self.kernel[1]),
+            dilation=(1, self.dilation[1]),
+            padding=(0, self.padding[1], 0, self.padding[3]),
+            groups=blocks,
+            taps=Taps(1, 1, partitions),
+            form=Form.DIRECT,
+        )
 
 
 class Ending(Enum):
@@ -208,7 +206,7 @@ class Scores(Operation):
     kernel: Pair = (1, 1)
     activation: Activation = IDENTITY
     ending: Ending = Ending.RAW
-    weights: WeightsAt = WeightsAt()
+    weights: WeightsAt = FROM_START
     bias: int = 0  # column of the constants of the first class
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
 
@@ -255,7 +253,7 @@ class RowGroupsPool(Operation):
     start: int
     offset: int
     image_rows: int
-    row_groups: RowGroups = RowGroups()
+    row_groups: RowGroups = NO_ROW_GROUPS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,12 +314,30 @@ class LocalResponseNorm(Operation):
     bias: float
 
 
+class Border(Enum):
+    """What is around a value that is padded: a number, or rows and columns of its own."""
+
+    NUMBER = "constant"
+    EDGE = "edge"
+    REFLECT = "reflect"
+    WRAP = "wrap"
+
+    def position(self, outside: int, extent: int) -> int:
+        """Return which of `extent` rows or columns is at a position `outside` of [0, extent)."""
+        if self is Border.EDGE:
+            return min(max(outside, 0), extent - 1)
+        if self is Border.WRAP:
+            return outside % extent
+        return -outside if outside < 0 else 2 * (extent - 1) - outside
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pad(Operation):
-    """Rows and columns of `value` around a value; fewer of it where `padding` is below 0."""
+    """Rows and columns of `value`, or its own by `border`, around a value; fewer of it where `padding` is below 0."""
 
     padding: Sides
     value: float = 0.0
+    border: Border = Border.NUMBER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -354,7 +370,8 @@ class Stage:
 class Program:
     """A launch: its stages one after another. Operations are numbered through all stages.
 
-    The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`.
+    The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`. Where two cores run
+    it, it has so many images for each.
     """
 
     stages: tuple[Stage, ...]
@@ -362,30 +379,11 @@ class Program:
     pictures: int
 
     @property
+    def narrow(self) -> bool:
+        """True if any weights are in 8 bits, an array of their own."""
+        return any(isinstance(each, Convolution) and each.weights.narrow for each in self.operations)
+
+    @property
     def operations(self) -> tuple[Operation, ...]:
         """The operations of all stages, in their order."""
         return tuple(operation for stage in self.stages for operation in stage.operations)
-
-
-@dataclass(frozen=True)
-class OutputOrder:
-    """The order of a convolution's outputs at one place of its input, outermost first: (phase, row, image, channel).
-
-    The host packs filters in this order and the kernel reads them in it. The input holds `phases * images` images on
-    its partitions, the output `images`: those of a phase are neighbours in the input. Filters compute `rows` rows of
-    the output at once. Each row of each phase begins an output tile of its own.
-    """
-
-    phases: int
-    rows: int
-    images: int
-    channels: int
-
-    def tile_sizes(self, partitions: int) -> list[int]:
-        """Return the partitions of each output tile."""
-        return tile_sizes(self.images * self.channels, partitions) * (self.phases * self.rows)
-
-    def position(self, tile: int, partitions: int) -> tuple[int, int, int]:
-        """Return (phase, row, place among the tiles of that phase and row) of an output tile."""
-        places = len(tile_sizes(self.images * self.channels, partitions))
-        return tile // places // self.rows, tile // places % self.rows, tile % places

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..kernels.convolution.forms import Form
 from ..kernels.program import (
     Affine,
     AveragePool,
@@ -72,7 +71,7 @@ def even(node: Node, rows: Rows) -> Rows:
     if not isinstance(operation, Convolution):
         return rows
     unit = operation.rows_at_once
-    if operation.form is not Form.DIRECT and operation.pool_size == 1:
+    if operation.form.is_minimal and operation.pool_size == 1:
         unit *= 2
     first = first // unit * unit
     return first, min(operation.rows, -(-end // unit) * unit)
@@ -113,7 +112,7 @@ def _image_rows(operation: RowGroupsPool, rows: Rows) -> Rows:
 
 def _extra_rows(operation: Convolution, end: int) -> int:
     """Return the rows beyond its last one that a form computes to have an even number of them."""
-    if operation.form is Form.DIRECT or end < operation.rows:
+    if not operation.form.is_minimal or end < operation.rows:
         return 0
     return operation.rows * operation.pool_size % 2
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 CACHE_VARIABLE = "TRNINFER_CACHE"
 
 
-def user_cache(default: str, chosen: str = "") -> Path:
-    """Return `chosen` in TRNINFER_CACHE's folder, else `default` in the user's cache folder for trninfer."""
-    named = os.environ.get(CACHE_VARIABLE)
-    if named:
-        return Path(named).expanduser() / chosen
-    import platformdirs
+def user_cache(default: str, chosen: str = "") -> Path | None:
+    """Return `chosen` in TRNINFER_CACHE's folder, else `default` in the user's cache folder for trninfer.
 
-    return Path(platformdirs.user_cache_dir("trninfer")) / default
+    None where the user has no home folder, as in a container that runs under a number without a name.
+    """
+    named = os.environ.get(CACHE_VARIABLE)
+    with contextlib.suppress(RuntimeError):
+        if named:
+            return Path(named).expanduser() / chosen
+        import platformdirs
+
+        return Path(platformdirs.user_cache_dir("trninfer")) / default
+    return None

@@ -25,12 +25,13 @@ from .plan_cache import PlanRecord
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """A graph that is to be one launch, and for what; see `LaunchPlanner`."""
+    """A graph that is to be one launch, and for what; see `LaunchPlanner`. `pictures`: of a batch, for all `cores`."""
 
     graph: Graph
     forms: Sequence[Form]
     room: int
     target: str
+    cores: int
     pictures: int
 
 
@@ -57,7 +58,8 @@ def hollow_graph(graph: Graph) -> Graph:
 
 def _hollow(node: Node) -> Node:
     filters = None if node.filters is None else LazyArray(node.filters.shape, _no_numbers)
-    return replace(node, filters=filters, numbers=tuple(np.zeros_like(numbers) for numbers in node.numbers))
+    numbers = tuple(np.zeros_like(numbers) for numbers in node.numbers)
+    return replace(node, filters=filters, numbers=numbers, largest=None)
 
 
 def _no_numbers() -> np.ndarray:
@@ -73,7 +75,7 @@ def main() -> None:
 
     use_nki("sim")
     request: PlanRequest = pickle.load(sys.stdin.buffer)
-    clock = Clock(request.target, request.graph.itemsize)
+    clock = Clock(request.target, request.graph.itemsize, request.cores)
     planner = LaunchPlanner(request.graph, request.forms, request.room, clock, PlanCache(None))
     try:
         plan = planner.plan(request.pictures)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..kernels.convolution.forms import Form
@@ -58,6 +58,10 @@ class Decisions:
     def are_worth_copies(self, graph: Graph, number: int, source: int, taps: Taps) -> bool:
         """See `Advisor`."""
         return number in self.copied
+
+    def without_minimal(self) -> Decisions:
+        """Return the decisions with no minimal filtering."""
+        return replace(self, forms=tuple(form for form in self.forms if not Form(form[1]).is_minimal))
 
     def schedule(self, nodes: int) -> Schedule:
         """Return the schedule of a graph of so many nodes."""

@@ -46,7 +46,11 @@ def _form_of(parts: Sequence[Node]) -> str | None:
     taps = max(operation.taps.count for operation in convolutions) * (loads[0] if loads else 1)
     rows = max(first.row_groups.count, first.rows_at_once)
     words = [first.form.value]
-    if first.groups > 1:
+    if first.weights.narrow:
+        words.append("8-bit weights")
+    if first.narrow:
+        words.append("8-bit output")
+    if first.groups > 1 and first.form.rows == 1:
         words.append("diagonals")
     if taps > 1:
         words.append(f"{taps} taps a matmul")

@@ -24,7 +24,6 @@ from ..kernels.program import (
     Stage,
     Store,
     TapsLoad,
-    WeightsAt,
     Windows,
 )
 from ..kernels.tiling.packing import ceil_div
@@ -153,7 +152,7 @@ class _Emission:
                     windows=windows_of(self._graph, number, plan, region.first),
                 )
                 if isinstance(operation, (Convolution, Scores)):
-                    operation = replace(operation, weights=WeightsAt(operation.weights.offset, stay=True))
+                    operation = replace(operation, weights=replace(operation.weights, stay=True))
                 operation = self._with_loads(node, operation)
                 if number == last:
                     self._write(operation, Place(room, (plan.rows[last][0], 0)))
@@ -175,7 +174,7 @@ class _Emission:
         node = self._graph.nodes[number]
         operation = node.operation
         if self._stage in self._schedule.staying and isinstance(operation, (Convolution, Scores)):
-            return node.changed(weights=WeightsAt(operation.weights.offset, stay=True))
+            return node.changed(weights=replace(operation.weights, stay=True))
         return node
 
     def _sources(self, node: Node) -> tuple[Parts, ...]:
@@ -226,6 +225,7 @@ class _Emission:
             rows=rows[1] - rows[0],
             columns=value.columns,
             packed=value.packed,
+            narrow=value.narrow,
             margin=(
                 margin[0] if rows[0] == 0 else 0,
                 margin[1],
@@ -294,6 +294,7 @@ def _room(operation: Operation, memory: Memory) -> Room:
         rows=operation.rows,
         columns=operation.columns,
         packed=operation.packed,
+        narrow=operation.narrow,
         memory=memory,
     )
 
@@ -306,6 +307,7 @@ def _store(operation: Operation, value: int, place: Place) -> Store:
         rows=operation.rows,
         columns=operation.columns,
         packed=operation.packed,
+        narrow=operation.narrow,
         sources=((value,),),
         into=place,
     )

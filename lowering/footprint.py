@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..kernels.convolution.forms import Form, combined_elements
+from ..kernels.convolution.forms import combined_elements
 from ..kernels.program import (
     Affine,
     Combine,
@@ -18,11 +18,13 @@ from ..kernels.program import (
     Store,
 )
 from ..kernels.tiling.packing import ceil_div
+from ..simulator.chip import PARTITIONS
 from .emit import Emitted
 from .passes.add_margins import outputs_of
 from .weights import WeightLayout
 
 SCRATCH_BYTES = 12 * 1024  # for sums on their way from PSUM, and what else is there briefly
+GROUPED_TILES = 3  # of a depthwise convolution's input and output in groups of rows: one loaded ahead, one left behind
 FILTERING_BYTES = 16 * 1024  # for sums of minimal filtering on their way to the output
 
 
@@ -70,7 +72,10 @@ class Footprint:
         top, left, bottom, right = operation.margin
         tiles = len(self._graph.heights((self.node_of(number),)))
         elements = (operation.rows + top + bottom) * (operation.columns + left + right)
-        return tiles * self._images(number, operation) * elements * self._graph.itemsize
+        return tiles * self._images(number, operation) * elements * self._itemsize(number)
+
+    def _itemsize(self, number: int) -> int:
+        return 1 if self._operations[number].narrow else self._graph.itemsize
 
     def _images(self, number: int, operation: Operation) -> int:
         """Return the images along the free axis of an operation's value."""
@@ -80,35 +85,36 @@ class Footprint:
         return self._stages[number].at_once * (program.packed // operation.packed)
 
     def _weights(self, number: int) -> int:
-        itemsize = self._graph.itemsize
         operation = self._operations[number]
         staying = self._staying[id(self._stages[number])]
         if not isinstance(operation, (Convolution, Scores)) or operation.weights.stay:
-            return staying * itemsize
-        whole, needed = self._layout.elements_of(self.node_of(number))
+            return staying
+        whole, needed = self._layout.bytes_of(self.node_of(number))
         in_groups = isinstance(operation, Convolution) and (operation.group_bytes > 0 or operation.rows_at_once > 1)
-        return (staying + (whole if in_groups else needed)) * itemsize
+        return staying + (whole if in_groups else needed)
 
     def _staying_in(self, stage: Stage) -> int:
-        """Return the elements of a partition of the weights that stay in a stage."""
+        """Return the bytes of a partition of the weights that stay in a stage."""
         offsets = {
-            operation.weights.offset: node
+            operation.weights: node
             for operation, node, own in zip(self._operations, self._emitted.nodes, self._stages)
             if own is stage and isinstance(operation, (Convolution, Scores)) and operation.weights.stay
         }
-        return sum(self._layout.elements_of(node)[0] for node in offsets.values())
+        return sum(self._layout.bytes_of(node)[0] for node in offsets.values())
 
     def _scratch(self, number: int) -> int:
         operation = self._operations[number]
         if isinstance(operation, Convolution):
-            filtering = FILTERING_BYTES if operation.form is not Form.DIRECT else 0
+            filtering = FILTERING_BYTES if operation.form.is_minimal else 0
+            if operation.form.rows > 1:
+                return SCRATCH_BYTES + self._grouped(number, operation)
             if self._reads_hbm(operation):
                 return SCRATCH_BYTES + filtering + (operation.group_bytes or self._loaded(number))
             return SCRATCH_BYTES + filtering + (2 * self._combined(number, operation) if filtering else 0)
         if isinstance(operation, Scores):
             return SCRATCH_BYTES + (self._loaded(number) if self._reads_hbm(operation) else 0)
         if isinstance(operation, (Affine, Combine, Slope)):  # products in float32
-            return SCRATCH_BYTES + 8 * self.value(number) // self._graph.itemsize
+            return SCRATCH_BYTES + 8 * self.value(number) // self._itemsize(number)
         return SCRATCH_BYTES
 
     def _reads_hbm(self, operation: Operation) -> bool:
@@ -125,6 +131,13 @@ class Footprint:
         images = self._stages[number].at_once * (self._graph.packed // packed)
         elements = combined_elements(operation.form, outputs_of(operation), operation.kernel[0])
         return min(operation.group_bytes, tiles * images * elements * self._graph.itemsize)
+
+    def _grouped(self, number: int, operation: Convolution) -> int:
+        """Return the bytes of the tiles of groups of rows that are there at a time."""
+        geometry, columns = operation.row_blocks(PARTITIONS), self._graph.nodes[self.node_of(number)].before[2]
+        inputs = geometry.in_groups * (columns + operation.padding[1] + operation.padding[3])
+        outputs = geometry.out_groups * operation.columns
+        return GROUPED_TILES * self._images(number, operation) * (inputs + outputs) * self._graph.itemsize
 
     def _loaded(self, number: int) -> int:
         operation = self._operations[number]

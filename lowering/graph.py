@@ -43,7 +43,7 @@ class Node:
     all parts, read or not. `shown`: shapes of its input and output, as tables show them. `filters`: [Cout, Cin /
     groups, kh, kw]. `numbers`: the bias of a convolution; scale and shift of an affine. `memory`: where its value is.
     `in_bands`: its value is put together from bands of rows. `output`: which output of the launch its value is, None
-    for none.
+    for none. `largest`: the largest magnitude of its value, of one that is in 8 bits.
     """
 
     operation: Operation
@@ -55,6 +55,7 @@ class Node:
     memory: Memory = Memory.SBUF
     in_bands: bool = False
     output: int | None = None
+    largest: LazyArray | None = None
 
     @property
     def name(self) -> str:
@@ -69,6 +70,11 @@ class Node:
     def changed(self, **fields: Any) -> Node:
         """Return the node with other fields of its operation."""
         return replace(self, operation=replace(self.operation, **fields))
+
+    @property
+    def has_narrow_weights(self) -> bool:
+        """True if its weights are in 8 bits."""
+        return isinstance(self.operation, Convolution) and self.operation.weights.narrow
 
     def is_depthwise(self) -> bool:
         """True if it is a convolution by one filter or more for each channel."""
@@ -132,6 +138,10 @@ class Graph:
     def packed_in(self, node: Node) -> int:
         """Return the images on the partitions of a node's first operand."""
         return self.packed_of(node.sources[0][0])
+
+    def itemsize_of(self, part: int) -> int:
+        """Return the bytes of a number of a node's value, or of the input."""
+        return 1 if part >= 0 and self.nodes[part].operation.narrow else self.itemsize
 
     def is_from_hbm(self, node: Node) -> bool:
         """True if a convolution, or the scores, read their first operand from HBM: a value that is all of it."""

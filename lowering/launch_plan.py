@@ -45,25 +45,26 @@ class LaunchPlanner:
     def __init__(self, graph: Graph, forms: Sequence[Form], room: int, clock: Clock, cache: PlanCache) -> None:
         self._pipeline = Pipeline(graph, tuple(forms), room)
         self._clock, self._cache = clock, cache
-        self._key = key_of(graph, clock.target, self._pipeline.forms, room)
+        self._key = key_of(graph, clock.target, self._pipeline.forms, room, clock.cores)
         self._came = graph.image
         last = graph.nodes[-1]
         self.output, self.last = last.operation.shape, last.name
         self.plan = lru_cache(maxsize=64)(self._plan)
-        self._operands: dict[Hashable, tuple[np.ndarray, np.ndarray]] = {}
+        self._operands: dict[Hashable, tuple[np.ndarray, ...]] = {}
 
     def arrange(self, value: Any, plan: LaunchPlan, dtype: np.dtype[Any]) -> Any:
         """Return inputs [pictures, ...] as the kernel takes them."""
         return plan.arrange(value, self._came, dtype)
 
-    def operands(self, plan: LaunchPlan, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights and constants, laid out once for all sizes of batches that arrange them alike.
+    def operands(self, plan: LaunchPlan, dtype: np.dtype[Any]) -> tuple[np.ndarray, ...]:
+        """Return weights and constants, and weights in 8 bits if there are any, laid out once for all sizes of batches
+        that arrange them alike.
 
         Nobody may write to them, so that a backend may keep them on the device.
         """
         key = plan.layout.arrangement, dtype
         if key not in self._operands:
-            self._operands[key] = plan.layout.weights(dtype), plan.layout.constants()
+            self._operands[key] = plan.layout.operands(dtype)
             for operand in self._operands[key]:
                 operand.setflags(write=False)
         return self._operands[key]
@@ -111,7 +112,12 @@ class LaunchPlanner:
         return f"{self._key[:40]}-{pictures}"
 
     def _plan(self, pictures: int) -> LaunchPlan:
-        """Return the launch of so many pictures as it was decided before, else the quickest of the candidates."""
+        """Return the launch of so many pictures, shared out over the cores."""
+        cores = self._clock.cores
+        return replace(self._plan_core(ceil_div(pictures, cores)), cores=cores)
+
+    def _plan_core(self, pictures: int) -> LaunchPlan:
+        """Return a core's launch of so many pictures as it was decided before, else the quickest of the candidates."""
         record = self._cache.get(self._key_of(pictures))
         if record is not None:
             with contextlib.suppress(DoesNotFit):
@@ -120,7 +126,14 @@ class LaunchPlanner:
             plan = self._quickest(pictures)
         else:
             pipeline = self._pipeline
-            request = PlanRequest(pipeline.graph, pipeline.forms, pipeline.room, self._clock.target, pictures)
+            request = PlanRequest(
+                graph=pipeline.graph,
+                forms=pipeline.forms,
+                room=pipeline.room,
+                target=self._clock.target,
+                cores=self._clock.cores,
+                pictures=pictures * self._clock.cores,
+            )
             plan = self._recorded(decide_elsewhere(request), pictures)
         self._cache.put(self._key_of(pictures), PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions))
         return plan
@@ -140,7 +153,7 @@ class LaunchPlanner:
                     break
                 for decisions in self._schedules(draft, pictures, room):
                     search.try_out(decisions)
-                    search.try_out(replace(decisions, forms=()))
+                    search.try_out(decisions.without_minimal())
             if search.best is not None:
                 search.improve()
                 return search.best
@@ -172,7 +185,7 @@ class LaunchPlanner:
                 break
             decisions, refused = make_smaller(plan, footprint, refused, room)
         decided = replace(decisions, forms=forms_of(plan.graph), copied=_copied(plan.graph))
-        price = pricing.total(plan.graph) * images + self._clock.loading(plan.layout.numbers)
+        price = pricing.total(plan.graph) * images + self._clock.loading(plan.layout.loaded_numbers)
         return replace(plan, decisions=decided, nanoseconds=price)
 
     def _schedules(self, draft: LaunchPlan, pictures: int, room: int) -> list[Decisions]:
@@ -191,7 +204,7 @@ class LaunchPlanner:
         first = next(computing, graph.nodes[-1].operation)
         columns = staging.images * first.rows * first.columns * getattr(first, "pool_size", 1) ** 2
         passes = max(1, (columns + PASS_COLUMNS // 2) // PASS_COLUMNS)
-        held = sum(draft.layout.elements_of(n)[0] for n in range(len(graph.nodes))) * graph.itemsize
+        held = sum(draft.layout.bytes_of(n)[0] for n in range(len(graph.nodes)))
         if passes > 1 and held <= room // 2:
             staying = staging.whole(replace(decisions, staying=(0,)))
             fitting = min(staying.stages[0].at_once, ceil_div(staging.images, passes))

@@ -14,17 +14,22 @@ from ..models.files import Model
 from . import rules  # noqa: F401 (registers them)
 from .arrangement import image_of
 from .builder import RULES, GraphBuilder
+from .eight_bits import EightBits, layers_with_weights, narrow_graph
 from .graph import DoesNotFit, Graph, Node
 from .launch_plan import LaunchPlanner
 from .planning import Planning
 from .rules.ends import end
 from .show import ShownLaunch
+from .tables import spare_tables
+
+LISTED = 4  # names of layers in a line
 
 
-def lower_layers(model: Model, dtype: np.dtype[Any]) -> Graph:
+def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | None = None) -> Graph:
     """Return the graph of a network, one operation or a few a layer; DoesNotFit where a layer has no rule.
 
-    A sum is in the convolution that feeds it, concatenations, slices and shuffles are in what reads them.
+    A sum is in the convolution that feeds it, concatenations, slices and shuffles are in what reads them. `eight_bits`:
+    what is in 8 bits, None for nothing.
     """
     image = image_of(model).shape
     builder = GraphBuilder.start(model, dtype, image)
@@ -33,16 +38,21 @@ def lower_layers(model: Model, dtype: np.dtype[Any]) -> Graph:
             raise DoesNotFit(f"there is no body for layer {layer.name!r} ({layer.kind})")
         RULES[type(layer)](builder, layer)
     end(builder)
-    return Graph(tuple(builder.nodes), image, dtype.itemsize)
+    graph = spare_tables(Graph(tuple(builder.nodes), image, dtype.itemsize))
+    if eight_bits is None:
+        return graph
+    places = ((layer.name, builder.places[layer.name]) for layer in model.network.layers)
+    layers = {place.parts[0]: name for name, place in places if len(place.parts) == 1 and place.are_all}
+    return narrow_graph(graph, model.network, layers, eight_bits)
 
 
 class NetworkPlan:
     """A network as segments, each a launch of at most `most` instructions; DoesNotFit where it cannot be."""
 
     def __init__(self, model: Model, dtype: np.dtype[Any], planning: Planning, most: int) -> None:
-        self._planning = planning
+        self._planning, self._network = planning, model.network
         self.image = image_of(model)
-        self.graph = lower_layers(model, dtype)
+        self.graph = lower_layers(model, dtype, planning.eight_bits)
         self.most = most
         self.segments = self._cut()
         self.note = self._note()
@@ -69,6 +79,20 @@ class NetworkPlan:
                 f"a batch of {batch} is {launches} times up to {fitting}: more would pass {self.most} instructions"
             )
         return "; ".join(notes) or None
+
+    def told_of_eight_bits(self, source: str) -> str:
+        """Return in words which layers are in 8 bits; `source`: of the scales of values."""
+        nodes = self.graph.nodes
+        with_weights = layers_with_weights(self._network)
+        narrow = {node.name for node in nodes if node.has_narrow_weights}
+        values = {node.name for node in nodes if node.operation.narrow}
+        if not narrow:
+            return "no layer has weights in 8 bits: all are the first, the last or in groups, in bfloat16"
+        others = [name for name in with_weights if name not in narrow]
+        told = f"weights of {len(narrow)} of {len(with_weights)} layers are in 8 bits (in bfloat16: {_listed(others)})"
+        if values:
+            told += f", and what {len(values)} layers compute, in scales by {source}"
+        return told
 
     def show(self, batch: int) -> list[ShownLaunch]:
         """Return the launches that a batch takes, each kind of them once, with their graphs after each pass."""
@@ -110,6 +134,11 @@ class NetworkPlan:
         largest = self._most_instructions(1)
         over = "" if largest <= self.most else f" where they can be ({largest} in the largest)"
         return f"{len(self.segments)} launches of at most {self.most} instructions{over}: cut after {', '.join(ends)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:LISTED])
+    return shown if len(names) <= LISTED else f"{shown} and {len(names) - LISTED} more"
 
 
 def _is_border(nodes: Sequence[Node], number: int) -> bool:

@@ -13,7 +13,7 @@ from ..kernels.program import Combine, Convolution, Memory, Program, Room, Score
 from ..kernels.tiling.packing import ceil_div, round_up, tile_sizes
 from ..models.checks import Shape
 from ..simulator.chip import PARTITIONS
-from .arrangement import AS_GIVEN
+from .arrangement import AS_GIVEN, Arrangement
 from .decisions import Advisor, Decisions
 from .emit import Emitted, emit
 from .graph import DoesNotFit, Graph
@@ -35,7 +35,8 @@ from .weights import WeightLayout, lay_out
 class LaunchPlan:
     """A launch: its program, its weights, and how the host arranges its input.
 
-    `nanoseconds` and `instructions` are predicted for all of it, 0 where nobody has asked.
+    `nanoseconds` and `instructions` are predicted for all of it, 0 where nobody has asked. `cores`: that run it, each
+    with `program.pictures` of the batch.
     """
 
     emitted: Emitted
@@ -43,6 +44,7 @@ class LaunchPlan:
     decisions: Decisions
     nanoseconds: float = 0.0
     instructions: int = 0
+    cores: int = 1
 
     @property
     def program(self) -> Program:
@@ -56,13 +58,18 @@ class LaunchPlan:
 
     @property
     def images(self) -> int:
-        """Images of the input: the pictures filled up to a multiple of those that are packed."""
+        """Images of the input: for each core the pictures filled up to a multiple of those that are packed."""
+        return self.cores * self._images
+
+    @property
+    def _images(self) -> int:
+        """Images of the input of one core."""
         return round_up(self.program.pictures, self.program.packed)
 
     @property
     def passes(self) -> tuple[int, ...]:
         """Passes of each stage."""
-        free = self.images // self.program.packed
+        free = self._images // self.program.packed
         return tuple(ceil_div(free, stage.at_once) for stage in self.program.stages)
 
     def outputs(self, returned: Sequence[Any]) -> list[tuple[Any, Any]]:
@@ -83,14 +90,28 @@ class LaunchPlan:
         """Return inputs [pictures, ...] as the kernel takes them; what is on the device already stays there."""
         if not self.graph.from_host:
             return self.arrange_input(0, value, dtype)
-        return self.graph.arrangement.arrange(np.asarray(value).reshape(-1, *came), self.images, dtype)
+        pictures = np.asarray(value).reshape(-1, *came)
+        each = self.program.pictures
+        return self._arranged(self.graph.arrangement, [pictures[n * each :][:each] for n in range(self.cores)], dtype)
 
     def arrange_input(self, number: int, value: Any, dtype: np.dtype[Any]) -> Any:
-        """Return an input [pictures, ...] that the host does not arrange, filled up to its images; more stay."""
+        """Return an input [pictures, ...] that the host does not arrange, filled up to its images; more stay. It has as
+        many pictures for each core, as a launch leaves them."""
         image = self.graph.inputs[number]
         if len(value) >= self.images:
             return value.reshape((len(value), *image))
-        return AS_GIVEN.arrange(np.asarray(value).reshape(-1, *image), self.images, dtype)
+        return self._arranged(AS_GIVEN, list(np.asarray(value).reshape(self.cores, -1, *image)), dtype)
+
+    def _arranged(self, arrangement: Arrangement, shares: Sequence[np.ndarray], dtype: np.dtype[Any]) -> np.ndarray:
+        """Return the pictures of each core, one core's after the other's."""
+        parts = [arrangement.arrange(pictures, self._images, dtype) for pictures in shares]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def pictures_of(self, output: Any) -> np.ndarray:
+        """Return an output of the launch, or its classes, without what fills it up: [pictures, ...]."""
+        whole = np.asarray(output)
+        shares = whole.reshape(self.cores, -1, *whole.shape[1:])[:, : self.program.pictures]
+        return shares.reshape(-1, *whole.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -126,7 +147,7 @@ class Pipeline:
         run("place", place(done[-1][1], decisions.in_hbm, decisions.regions))
         _check_tiles(done[-1][1])
         run("group_input", group_input(done[-1][1]))
-        run("add_margins", add_margins(done[-1][1], bool(self.forms)))
+        run("add_margins", add_margins(done[-1][1], any(form.is_minimal for form in self.forms)))
         run("choose_forms", choose_forms(done[-1][1], self.forms, advisor.pick_form))
         run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies))
         return done

@@ -36,7 +36,7 @@ def make_smaller(
     region = decisions.schedule(len(graph.nodes)).region_of(number)
     if region is None and isinstance(operation, Convolution) and operation.form is not Form.DIRECT:
         own = operation.group_bytes
-        sizes = (own,) if own in COMBINED_BYTES else COMBINED_BYTES
+        sizes = COMBINED_BYTES if operation.form.is_minimal and own not in COMBINED_BYTES else (own,)
         return decisions, [*refused, *(FormChoice(number, operation.form, size) for size in sizes)]
     if graph.packed == 1:
         changed = _more_bands(graph, decisions, region) if region else _new_region(graph, decisions, number, room)

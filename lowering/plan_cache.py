@@ -1,8 +1,8 @@
 """Plans on disk: what was decided about a launch, by all that the decision depends on.
 
 A file a plan, in `plans` of the folder that TRNINFER_CACHE names, else of the user's cache folder for trninfer. It
-appears whole or not at all; what cannot be read or written is decided anew and not kept. A plan only chooses among
-programs that are all right, so that an old one can be slow but never wrong.
+appears whole or not at all, with a digest: a file that is damaged, or of another launch, is decided anew, as is what
+cannot be read. What cannot be written is not kept.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..models.regular_files import open_regular
 from ..simulator.timing.constants import overrides
 from ..simulator.whole_file import replacing
 from ..version import __version__
@@ -23,6 +25,7 @@ from .decisions import Decisions
 from .graph import Graph
 
 _ROOMS = ("kernels", "lowering", "simulator")  # whose sources a plan depends on
+_LARGEST = 16 << 20  # bytes of a plan
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,8 @@ class PlanCache:
     def get(self, key: str) -> PlanRecord | None:
         """Return the plan of a key; None where there is none that can be read."""
         if key not in self.records and self._folder is not None:
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                self.records[key] = PlanRecord.from_json(json.loads((self._folder / f"{key}.json").read_bytes()))
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+                self.records[key] = _read(self._folder / f"{key}.json", key)
         return self.records.get(key)
 
     def put(self, key: str, record: PlanRecord) -> None:
@@ -70,11 +73,25 @@ class PlanCache:
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             with replacing(self._folder / f"{key}.json") as file:
-                file.write(json.dumps(record.to_json()).encode())
+                plan = record.to_json()
+                file.write(json.dumps({"sha256": _digest(key, plan), "plan": plan}).encode())
 
 
-def plan_folder() -> Path:
-    """Return the folder of the plans on disk."""
+def _read(path: Path, key: str) -> PlanRecord:
+    """Return the plan in a file; OSError, ValueError, TypeError, KeyError or RecursionError where it is not whole."""
+    with open_regular(path) as file:
+        data = json.loads(file.read(_LARGEST))
+    if data["sha256"] != _digest(key, data["plan"]):
+        raise ValueError("not the plan that was written")
+    return PlanRecord.from_json(data["plan"])
+
+
+def _digest(key: str, plan: dict[str, Any]) -> str:
+    return hashlib.sha256(f"{key} {json.dumps(plan, sort_keys=True)}".encode()).hexdigest()
+
+
+def plan_folder() -> Path | None:
+    """Return the folder of the plans on disk; None where the user has none."""
     return user_cache("plans", "plans")
 
 
@@ -86,7 +103,15 @@ def key_of(graph: Graph, target: str, *settings: Any) -> str:
 
 
 @lru_cache(maxsize=1)
-def _sources() -> int:
-    """Return when any source that plans depend on was changed last."""
+def _sources() -> str:
+    """Return a digest of the sources that plans depend on: times of files may be equal, or lie in the future."""
     package = Path(__file__).resolve().parent.parent
-    return max(path.stat().st_mtime_ns for room in _ROOMS for path in (package / room).rglob("*.py"))
+    return digest_of(path for room in _ROOMS for path in sorted((package / room).rglob("*.py")))
+
+
+def digest_of(paths: Iterable[Path]) -> str:
+    """Return a digest of what files hold."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ..kernels.convolution.forms import Form
 from ..kernels.tiling.packing import IDENTITY_BYTES
 from ..simulator.chip import find_target
+from .eight_bits import EightBits
 from .graph import Graph
 from .launch_plan import LaunchPlanner
 from .plan_cache import PlanCache, plan_folder
@@ -20,17 +21,20 @@ class Planning:
     """What is the same for all launches of a network.
 
     `target`: whose SBUF and clock count. `itemsize`: bytes of a number. `forms`: in which 3x3 filters may be multiplied
-    where that is quicker than directly. `cache`: of plans, by default that of the user.
+    where that is quicker than directly. `cache`: of plans, by default that of the user. `cores`: that share a launch.
+    `eight_bits`: what of a network is in 8 bits, None for nothing.
     """
 
     target: str
     itemsize: int
     forms: tuple[Form, ...] = ()
     cache: PlanCache = field(default_factory=lambda: PlanCache(plan_folder()))
+    cores: int = 1
+    eight_bits: EightBits | None = None
     clock: Clock = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clock", Clock(self.target, self.itemsize))
+        object.__setattr__(self, "clock", Clock(self.target, self.itemsize, self.cores))
 
     @property
     def room(self) -> int:

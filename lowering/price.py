@@ -25,14 +25,15 @@ from ..kernels.program import (
     Resident,
     Scores,
     Stage,
-    WeightsAt,
 )
 from ..kernels.tiling.packing import Taps, ceil_div, round_up
 from ..models.checks import Shape
 from ..simulator.chip import PARTITIONS
+from ..simulator.timing.constants import machine
+from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Rows, banded, can_band, even, reach_of
 from .graph import DoesNotFit, Graph, Node
-from .weights import WeightLayout, columns_of, loads_of, operand_shapes
+from .weights import Sizes, WeightLayout, columns_of, loads_of, numbers_of
 
 BANDS = (1, 4, 16, 64)  # of rows, in which an operation is priced that is too large as a whole
 PASSES = 2  # in which an operation is priced
@@ -52,10 +53,14 @@ class Price:
 
 
 class Clock:
-    """Prices for one target and size of numbers; an operation is walked once for each of its forms."""
+    """Prices for one target and size of numbers; an operation is walked once for each of its forms.
 
-    def __init__(self, target: str, itemsize: int) -> None:
-        self.target = target
+    With two `cores` they are those of one of them, which shares its stack of HBM with the other.
+    """
+
+    def __init__(self, target: str, itemsize: int, cores: int = 1) -> None:
+        self.target, self.cores = target, cores
+        self._constants = of_two_cores(machine(target)) if cores > 1 else None
         self._dtype = dtype_of(itemsize)
         self._known: dict[Any, Price] = {}
 
@@ -64,7 +69,7 @@ class Clock:
         graph = layout.graph
         images = round_up(program.pictures, program.packed)
         inputs = [(images, *image) for image in graph.inputs]
-        return self._run(program, inputs, layout.numbers, layout.columns)
+        return self._run(program, inputs, layout.sizes)
 
     def price(self, graph: Graph, number: int, images: int) -> Price:
         """Return the price of one operation, for `images` along the free axis of its input."""
@@ -88,7 +93,7 @@ class Clock:
                     return Price(twice.nanoseconds / PASSES * bands, twice.instructions // PASSES * bands)
         raise reason
 
-    def loading(self, numbers: int) -> float:
+    def loading(self, numbers: float) -> float:
         """Return the nanoseconds that loading so many weights takes beside everything else."""
         if "loading" not in self._known:
             channels = 16 * PARTITIONS
@@ -99,19 +104,23 @@ class Clock:
                 Convolution(sources=((0,),), taps=Taps(1, 1, PARTITIONS), **alone),
             )
             program = Program((Stage(operations, 1),), 1, 1)
-            price = self._run(program, [(1, channels, 1, 1)], channels**2, channels // PARTITIONS)
+            price = self._run(program, [(1, channels, 1, 1)], Sizes(channels**2, channels // PARTITIONS))
             self._known["loading"] = Price(price.nanoseconds / channels**2, 0)
         return numbers * self._known["loading"].nanoseconds
 
-    def _run(self, program: Program, inputs: Sequence[Shape], numbers: int, columns: int) -> Price:
-        name = self._dtype.name
-        x, *more = (simulator.TensorSpec(shape, name) for shape in inputs)
-        of_weights, of_constants = operand_shapes(numbers, columns)
-        weights, constants = simulator.TensorSpec(of_weights, name), simulator.TensorSpec(of_constants, "float32")
+    def _run(self, program: Program, inputs: Sequence[Shape], sizes: Sizes) -> Price:
+        x, *more = (simulator.TensorSpec(shape, self._dtype.name) for shape in inputs)
+        operands = [simulator.TensorSpec(shape, dtype.name) for shape, dtype in sizes.specs(self._dtype)]
         kernel = kernels.kernel("run_network")
         try:
             run = simulator.run(
-                kernel, x, weights, constants, *more, target=self.target, functional=False, program=program
+                kernel,
+                *(x, *operands, *more),
+                target=self.target,
+                functional=False,
+                constants=self._constants,
+                lnc=1,
+                program=program,
             )
         except simulator.CapacityError as error:
             raise DoesNotFit(str(error)) from None
@@ -126,13 +135,14 @@ class _Alone:
         fields: dict[str, Any] = {"margin": NO_SIDES}
         operation = self._node.operation
         if isinstance(operation, (Convolution, Scores)):
-            fields.update(weights=WeightsAt(0, stay=True), bias=0)
+            fields.update(weights=replace(operation.weights, offset=0, stay=True), bias=0)
         elif hasattr(operation, "constants"):
             fields.update(constants=0)
         self._operation: Operation = replace(operation, name="", **fields)
         self._packed = graph.packed_in(self._node)
-        self._numbers = sum(load.rows * load.elements for load in loads_of(graph, self._node))
-        self._columns = columns_of(graph, self._node)
+        numbers = numbers_of(loads_of(graph, self._node))
+        by_size = (0, numbers) if self._node.has_narrow_weights else (numbers, 0)
+        self._sizes = Sizes(by_size[0], columns_of(graph, self._node), by_size[1])
         self.can_band = can_band(self._node)
 
     @property
@@ -141,7 +151,7 @@ class _Alone:
         operands, sources = self._operands(None)
         return replace(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
 
-    def launch(self, images: int, passes: int, stays: bool, bands: int) -> tuple[Program, list[Shape], int, int]:
+    def launch(self, images: int, passes: int, stays: bool, bands: int) -> tuple[Program, list[Shape], Sizes]:
         """Return a program of so many passes of `images`, for one band of the rows, the shapes of its inputs, and the
         sizes of its weights."""
         operation, rows = self._operation, None
@@ -153,13 +163,13 @@ class _Alone:
             operation = replace(banded(replace(self._node, operation=operation), own, reach), margin=NO_SIDES)
             high = reach.inside[1]
         if not stays and isinstance(operation, (Convolution, Scores)):
-            operation = replace(operation, weights=WeightsAt())
+            operation = replace(operation, weights=replace(operation.weights, stay=False))
         operands, sources = self._operands(rows)
         pictures = images * passes * self._packed
         operations = (*operands, replace(operation, sources=sources))
         program = Program((Stage(operations, images),), self._packed, pictures)
         inputs: list[Shape] = [(pictures, channels, high, wide)] * len(self._graph.inputs)
-        return program, inputs, self._numbers, self._columns
+        return program, inputs, self._sizes
 
     def _operands(self, rows: tuple[Rows, Rows] | None) -> tuple[list[Resident], tuple[Parts, ...]]:
         """Return the operands that are in SBUF, and the sources of the operation. `rows`: of the operation and of its
@@ -191,6 +201,7 @@ def _operand(graph: Graph, part: int, rows: int | None) -> Resident:
         rows=operation.rows if whole else rows or 1,
         columns=operation.columns,
         packed=operation.packed,
+        narrow=operation.narrow,
         margin=operation.margin,
         heights=tuple(graph.heights((part,))),
         copies=getattr(operation, "copies", Copies()),

@@ -56,9 +56,9 @@ class Staging:
 
     def loaded(self, decisions: Decisions) -> int:
         """Return the bytes of weights that each partition is loaded with, over all passes."""
-        sizes = [self._draft.layout.elements_of(n)[0] for n in range(self.nodes)]
+        sizes = [self._draft.layout.bytes_of(n)[0] for n in range(self.nodes)]
         starts = [0, *(stage.end for stage in decisions.stages)]
-        return self._draft.graph.itemsize * sum(
+        return sum(
             ceil_div(self.images, stage.at_once) * sum(sizes[start : stage.end])
             for start, stage in zip(starts, decisions.stages)
         )

@@ -11,13 +11,15 @@ import numpy as np
 
 from ..kernels.convolution.forms import Form, matrices
 from ..kernels.operations.weight_loads import WeightLoad, tiles_read, weight_loads
-from ..kernels.program import Affine, Convolution, Norm, Scores, Slope, WeightsAt
+from ..kernels.program import Affine, Convolution, Norm, Scores, Slope
 from ..kernels.tiling.packing import ceil_div, filter_steps
 from ..models.checks import Shape
 from ..models.layout import pack_images
 from ..simulator.chip import PARTITIONS
+from .eight_bits import NARROW, scaled, scales_of_weights
 from .filters import combined, ungroup
 from .graph import Graph, Node
+from .row_blocks import multiplied
 
 _BY_TILE = (Affine, Norm, Slope)  # operations that have columns of numbers for each tile of channels
 
@@ -26,71 +28,113 @@ _BY_TILE = (Affine, Norm, Slope)  # operations that have columns of numbers for 
 class WeightLayout:
     """A graph whose operations know where their weights and constants are. Nothing is copied before it is asked for.
 
-    `loads`: of each node. `numbers`: of all weights. `columns`: of the constants.
+    `loads`: of each node. `numbers`: of all weights, `narrow`: of those in 8 bits. `columns`: of the constants.
     """
 
     graph: Graph
     loads: tuple[tuple[WeightLoad, ...], ...]
     numbers: int
     columns: int
+    narrow: int = 0
 
     @property
-    def shapes(self) -> tuple[Shape, Shape]:
-        """The shapes of the weights and of the constants."""
-        return operand_shapes(self.numbers, self.columns)
+    def sizes(self) -> Sizes:
+        """The sizes of what the kernel is given beside its input."""
+        return Sizes(self.numbers, self.columns, self.narrow)
+
+    @property
+    def loaded_numbers(self) -> float:
+        """Weights of the graph's own size that take as long to load as all of them."""
+        return self.numbers + self.narrow / self.graph.itemsize
 
     @property
     def arrangement(self) -> Hashable:
         """Return what of the same nodes' weights and constants may differ: equal for equal arrays."""
         return self.graph.packed, tuple(_arrangement(node) for node in self.graph.nodes)
 
+    def operands(self, dtype: np.dtype[Any]) -> tuple[np.ndarray, ...]:
+        """Return what the kernel is given beside its input: weights, constants, and the bytes of weights in 8 bits if
+        there are any."""
+        narrow = (self._filled(NARROW, is_narrow=True).view(np.uint8),) if self.narrow else ()
+        return self.weights(dtype), self.constants(), *narrow
+
     def weights(self, dtype: np.dtype[Any]) -> np.ndarray:
-        """Return all weights, one load after the other."""
-        whole = np.zeros(self.shapes[0], dtype)
+        """Return the weights that are not in 8 bits, one load after the other."""
+        return self._filled(dtype, is_narrow=False)
+
+    def _filled(self, dtype: np.dtype[Any], *, is_narrow: bool) -> np.ndarray:
+        whole = np.zeros(max(1, self.narrow if is_narrow else self.numbers), dtype)
         for node, loads in zip(self.graph.nodes, self.loads, strict=True):
-            if loads:
+            if loads and node.has_narrow_weights == is_narrow:
                 assert isinstance(node.operation, (Convolution, Scores))
                 _Filling(self.graph, node).fill(whole[node.operation.weights.offset :], loads)
         return whole
 
     def constants(self) -> np.ndarray:
         """Return the columns: [128, columns] float32."""
-        whole = np.zeros(self.shapes[1], np.float32)
+        whole = np.zeros(self.sizes.shapes[1], np.float32)
         for node in self.graph.nodes:
             for number, column in enumerate(_constants(self.graph, node)):
                 whole[: len(column), _first_column(node) + number] = column
         return whole
 
-    def elements_of(self, number: int) -> tuple[int, int]:
-        """Return the elements of a partition that a node's weights take: all, and the most of one output tile."""
+    def bytes_of(self, number: int) -> tuple[int, int]:
+        """Return the bytes of a partition that a node's weights take: all, and the most of one output tile."""
         by_tile: dict[int, int] = {}
         for load in self.loads[number]:
             by_tile[load.out_tile] = by_tile.get(load.out_tile, 0) + load.elements
-        return sum(by_tile.values()), max(by_tile.values(), default=0)
+        itemsize = itemsize_of_weights(self.graph, self.graph.nodes[number])
+        return itemsize * sum(by_tile.values()), itemsize * max(by_tile.values(), default=0)
 
 
-def operand_shapes(numbers: int, columns: int) -> tuple[Shape, Shape]:
-    """Return the shapes of so many weights and columns of constants, as the kernel takes them: never empty."""
-    return (max(1, numbers),), (PARTITIONS, max(1, columns))
+@dataclass(frozen=True)
+class Sizes:
+    """Weights, columns of constants and weights in 8 bits of a launch."""
+
+    numbers: int
+    columns: int
+    narrow: int = 0
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of these operands, as the kernel takes them: never empty, the last only where there are any."""
+        narrow = ((self.narrow,),) if self.narrow else ()
+        return (max(1, self.numbers),), (PARTITIONS, max(1, self.columns)), *narrow
+
+    def specs(self, dtype: np.dtype[Any]) -> list[tuple[Shape, np.dtype[Any]]]:
+        """Return shape and dtype of each operand, `dtype` being that of the input."""
+        dtypes = (dtype, np.dtype(np.float32), np.dtype(np.uint8))
+        return list(zip(self.shapes, dtypes))
 
 
 def lay_out(graph: Graph) -> WeightLayout:
     """Give each operation its place in the array of weights and among the constants."""
     nodes: list[Node] = []
     all_loads: list[tuple[WeightLoad, ...]] = []
-    numbers = columns = 0
+    numbers, columns = {False: 0, True: 0}, 0  # weights by whether they are in 8 bits
     for node in graph.nodes:
         loads = tuple(loads_of(graph, node))
         operation = node.operation
         if isinstance(operation, (Convolution, Scores)):
-            node = node.changed(weights=replace(operation.weights, offset=numbers), bias=columns)
+            offset = numbers[node.has_narrow_weights]
+            node = node.changed(weights=replace(operation.weights, offset=offset), bias=columns)
         elif isinstance(operation, _BY_TILE):
             node = node.changed(constants=columns)
         nodes.append(node)
         all_loads.append(loads)
-        numbers += sum(load.rows * load.elements for load in loads)
+        numbers[node.has_narrow_weights] += numbers_of(loads)
         columns += columns_of(graph, node)
-    return WeightLayout(graph.with_nodes(nodes), tuple(all_loads), numbers, columns)
+    return WeightLayout(graph.with_nodes(nodes), tuple(all_loads), numbers[False], columns, numbers[True])
+
+
+def numbers_of(loads: Sequence[WeightLoad]) -> int:
+    """Return the weights that some loads bring."""
+    return sum(load.rows * load.elements for load in loads)
+
+
+def itemsize_of_weights(graph: Graph, node: Node) -> int:
+    """Return the bytes of a weight of a node."""
+    return 1 if node.has_narrow_weights else graph.itemsize
 
 
 def steps_of(node: Node) -> int:
@@ -110,7 +154,7 @@ def stay(node: Node) -> Node:
     operation = node.operation
     if not isinstance(operation, (Convolution, Scores)):
         return node
-    return node.changed(weights=WeightsAt(operation.weights.offset, stay=True))
+    return node.changed(weights=replace(operation.weights, stay=True))
 
 
 def out_columns(graph: Graph, node: Node) -> list[int]:
@@ -127,7 +171,9 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
     operation = node.operation
     if not isinstance(operation, (Convolution, Scores)):
         return []
-    rows = graph.heights(operation.sources[0])
+    node, rows = multiplied(graph, node)
+    operation = node.operation
+    assert isinstance(operation, (Convolution, Scores))
     if operation.taps.count > 1:
         rows = [operation.taps.used_partitions(rows[0])]
     columns = out_columns(graph, node)
@@ -135,18 +181,22 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
     groups = operation.groups if isinstance(operation, Convolution) else 1
     channels = (node.before[0], operation.channels)
     reads = [tiles_read(rows, channels, groups, (end - size, end)) for end, size in zip(ends, columns)]
-    return weight_loads(rows, columns, reads, matrices(form_of(node), steps_of(node)), graph.itemsize)
+    return weight_loads(rows, columns, reads, matrices(form_of(node), steps_of(node)), itemsize_of_weights(graph, node))
 
 
 class _Filling:
     """Filters of a node on their way into the array of weights."""
 
     def __init__(self, graph: Graph, node: Node) -> None:
+        node, heights = multiplied(graph, node)
         operation = node.operation
         assert isinstance(operation, (Convolution, Scores)) and node.filters is not None
         self._groups = operation.groups if isinstance(operation, Convolution) else 1
-        self._filters = combined(node.filters.make(), form_of(node))
-        self._starts = np.cumsum([0, *graph.heights(operation.sources[0])])
+        filters = node.filters.make()
+        if node.has_narrow_weights:
+            filters = filters / scales_of_weights(filters).reshape(-1, 1, 1, 1)
+        self._filters = combined(filters, form_of(node))
+        self._starts = np.cumsum([0, *heights])
         self._channels = operation.channels
         columns = out_columns(graph, node)
         self._block = columns[0]
@@ -214,7 +264,7 @@ def _arrangement(node: Node) -> Hashable:
     own = (type(operation), operation.channels, operation.packed, node.memory)
     if isinstance(operation, (Convolution, Scores)):
         assert node.filters is not None
-        return *own, operation.taps, form_of(node), node.filters.shape
+        return *own, operation.taps, form_of(node), node.filters.shape, node.has_narrow_weights, operation.narrow
     return own
 
 
@@ -231,7 +281,9 @@ def columns_of(graph: Graph, node: Node) -> int:
     if isinstance(operation, Scores):
         return operation.channels
     if isinstance(operation, Convolution):
-        return ceil_div(operation.channels, PARTITIONS)
+        operation = multiplied(graph, node)[0].operation
+        assert isinstance(operation, Convolution)
+        return operation.columns_of_constants * ceil_div(operation.channels, PARTITIONS)
     if not isinstance(operation, _BY_TILE):
         return 0
     tiles = len(graph.heights(operation.sources[0]))
@@ -244,8 +296,10 @@ def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
     if isinstance(operation, Scores):
         return [np.full(PARTITIONS, number) for number in node.numbers[0]]
     if isinstance(operation, Convolution):
-        biases = np.tile(node.numbers[0], operation.packed)
-        return [biases[first : first + PARTITIONS] for first in range(0, len(biases), PARTITIONS)]
+        tiled = [np.tile(numbers, operation.packed) for numbers in scaled(graph, multiplied(graph, node)[0])]
+        return [
+            numbers[first : first + PARTITIONS] for numbers in tiled for first in range(0, len(numbers), PARTITIONS)
+        ]
     if not isinstance(operation, _BY_TILE):
         return []
     rows = graph.heights(operation.sources[0])

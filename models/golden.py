@@ -5,6 +5,7 @@ What a layer computes is in its file in `layers/`. Arrays carry the batch first:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -59,8 +60,10 @@ class GoldenRun(NamedTuple):
         return (OutputRun(self.logits, self.probabilities, self.scores), *self.others)
 
 
-def run_network(network: Network, tensors: Tensors, x: np.ndarray) -> GoldenRun:
-    """Run a batch [B, *network.input.shape] (float32) through the network."""
+def run_network(
+    network: Network, tensors: Tensors, x: np.ndarray, watch: Callable[[str, np.ndarray], None] | None = None
+) -> GoldenRun:
+    """Run a batch [B, *network.input.shape] (float32) through the network; `watch` is given the value of each layer."""
     if x.shape[1:] != network.input.shape:
         raise ValueError(
             f"network {network.name!r} takes {describe_shape(network.input.shape)}, not {describe_shape(x.shape[1:])}"
@@ -75,6 +78,8 @@ def run_network(network: Network, tensors: Tensors, x: np.ndarray) -> GoldenRun:
     for layer in network.layers:
         read = [values[name] for name in layer.inputs]
         values[layer.name] = run_layer(layer, layer.own_tensors(tensors), *read)
+        if watch is not None:
+            watch(layer.name, values[layer.name])
         if any_values:
             np.maximum(largest, np.abs(values[layer.name]).reshape(len(x), -1).max(axis=1, initial=0), out=largest)
         for name in layer.inputs:

@@ -19,6 +19,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float16": np.dtype(np.float16),
 }
+EIGHT_BITS = "float8_e4m3"  # of networks alone: what is not in 8 bits, and all that is launched with, is bfloat16
+NETWORK_DTYPES = {**DTYPES, EIGHT_BITS: DTYPES["bfloat16"]}
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"  # AWS's variable, which its compiler and simulator read too
 
@@ -101,13 +103,15 @@ class ArraySpec:
 class BackendInfo:
     """What reports say of a backend: its name ("sim" or "neuron"), its target ("trn1", "trn2" or "trn3"), and what its
     times are: the kind ("predicted" or "measured"), and a label that says in words how they were found. `tells_layers`:
-    it tells the time of each layer within one launch."""
+    it tells the time of each layer within one launch. `lnc`: the NeuronCores of the logical core that a launch runs on,
+    1 or 2."""
 
     name: str
     target: str
     latency_kind: str
     latency_label: str
     tells_layers: bool = False
+    lnc: int = 1
 
 
 class Backend(Protocol):
@@ -128,9 +132,19 @@ def latency_note(backend: BackendInfo) -> str | None:
     """What must be said beside the times of a backend (that trn3's are not validated), or None."""
     if backend.name != "sim":
         return None
+    from ..simulator.run import TWO_CORES_NOTE
     from ..simulator.timing.constants import scaled_note
 
-    return scaled_note(backend.target)
+    notes = [scaled_note(backend.target), TWO_CORES_NOTE if backend.lnc > 1 else None]
+    return "; ".join(note for note in notes if note) or None
+
+
+def check_cores(target: str, lnc: int) -> None:
+    """TargetError where a logical core of a target cannot have so many NeuronCores."""
+    from ..simulator.chip import find_target
+
+    if lnc > 1 and find_target(target).generation < 3:
+        raise TargetError(f"a logical core of {target} has one NeuronCore; --lnc {lnc} is for trn2 and trn3")
 
 
 def resolve_target(target: str | None) -> str:

@@ -42,13 +42,18 @@ def decide(name: str) -> Choice:
 
 
 def choose_backend(
-    name: str = "auto", target: str | None = None, keep_timelines: bool = False, **neuron_options: Any
+    name: str = "auto",
+    target: str | None = None,
+    keep_timelines: bool = False,
+    lnc: int = 1,
+    **neuron_options: Any,
 ) -> Backend:
     """The backend of a name ("auto", "neuron" or "sim") for a target ("trn1", "trn2" or "trn3").
 
     Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the chip that is here, else trn2. The choice
     decides which `nki` the kernels of this process get, and so fails where another one is loaded. `keep_timelines`
-    makes the simulator's launches carry their timelines, which takes memory; `neuron_options` are those of
+    makes the simulator's launches carry their timelines, which takes memory; `lnc` are the NeuronCores of a logical
+    core, which a launch of a network runs on; `neuron_options` are those of
     `neuron.open_neuron_backend`, for where the chip is chosen. Raises BackendUnavailable and TargetError.
     """
     choice = decide(name)
@@ -56,7 +61,7 @@ def choose_backend(
     if choice.backend == "neuron":
         from .neuron.backend import open_neuron_backend
 
-        return open_neuron_backend(target, **neuron_options)
+        return open_neuron_backend(target, lnc=lnc, **neuron_options)
     from .simulated import open_simulated_backend
 
-    return open_simulated_backend(target, keep_timelines)
+    return open_simulated_backend(target, keep_timelines, lnc)

@@ -41,7 +41,7 @@ class PlannedLaunch:
         """Return the instructions that the kernel unrolls to, by walking its shapes on the simulator."""
         specs = [simulator.TensorSpec(shape, dtype) for shape, dtype in self.operands]
         run = simulator.run(self.kernel, *specs, target=target, functional=False, **dict(self.parameters))
-        return len(run.program)
+        return max(len(program) for program in run.prediction.programs)
 
 
 class _Recorder:
@@ -132,6 +132,8 @@ class FallbackLaunches:
             halves = self._plan(replace(self._options, instructions=limit))
             if planned_launches(halves, self._info, batch) != failed:
                 return halves, f"in launches of at most {limit:,} instructions"
+        if self._info.lnc > 1:  # launches of a layer are for one core
+            return None
         self._options = replace(self._options, per="layer")
         return self._plan(self._options), "layer by layer"
 

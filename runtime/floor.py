@@ -18,9 +18,11 @@ from ..models.layers import Conv2d, Layer
 from ..models.network import Network
 from ..simulator.chip import PARTITIONS, find_target
 from ..simulator.timing.constants import Machine, machine
-from .backend import DTYPES
+from ..simulator.timing.pair_schedule import of_two_cores
+from .backend import DTYPES, EIGHT_BITS
 
 _FLOAT32_PASSES = 4  # of the Tensor Engine, whose full clock is for 16 bits (trainium2_arch)
+_DOUBLE_ROWS = 0.5  # of a pass, of two rows of 8 bits at a time from NeuronCore-v3 on (trainium2_arch)
 _FILTERED = 3  # taps along an axis that minimal filtering combines
 
 
@@ -32,17 +34,19 @@ class Floor:
     bound_by: str
 
 
-def floor_of(network: Network, dtype: str, batch: int, target: str) -> Floor:
-    """The floor of a network for a batch in a dtype on a target ("trn1", "trn2" or "trn3")."""
+def floor_of(network: Network, dtype: str, batch: int, target: str, lnc: int = 1) -> Floor:
+    """The floor of a network for a batch in a dtype on a target ("trn1", "trn2" or "trn3"), on `lnc` cores."""
     constants, chip = machine(target), find_target(target)
-    itemsize = DTYPES[dtype].itemsize
+    is_narrow, is_old = dtype == EIGHT_BITS, chip.generation == 2
+    itemsize = 1 if is_narrow else DTYPES[dtype].itemsize
     first, last = _latencies(constants)
-    moved_ns = itemsize * _elements(network, batch) / constants.dma_sustained
-    least = _filtering_share(chip.generation == 2, itemsize)
+    rate = constants.dma_sustained if lnc == 1 else lnc * of_two_cores(constants)["dma_sustained"]
+    moved_ns = itemsize * _elements(network, batch) / rate
+    least = 1.0 if is_narrow else _filtering_share(is_old, itemsize)
     shapes = network.shapes()
     work = sum(_multiplications(layer, shapes[layer.inputs[0]], least) for layer in network.layers)
-    passes = _FLOAT32_PASSES if dtype == "float32" else 0.5 if itemsize == 1 else 1
-    computed_ns = batch * work * passes / (PARTITIONS**2 * chip.tensor_ghz)
+    passes = _FLOAT32_PASSES if dtype == "float32" else _DOUBLE_ROWS if is_narrow and not is_old else 1
+    computed_ns = batch * work * passes / (lnc * PARTITIONS**2 * chip.tensor_ghz)
     longer = max(moved_ns, computed_ns)
     floor_ns = constants.launch_ns + first + longer + last
     return Floor(floor_ns / 1000, "hbm" if moved_ns >= computed_ns else "tensor")

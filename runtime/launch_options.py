@@ -6,11 +6,15 @@ Nothing heavy is imported.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-Dtype = Literal["float32", "bfloat16", "float16"]
+if TYPE_CHECKING:
+    from .calibration import Calibration
+
+Dtype = Literal["float32", "bfloat16", "float16", "float8_e4m3"]
 Target = Literal["trn1", "trn2", "trn3"]
 BackendName = Literal["auto", "neuron", "sim"]
+LNC = (1, 2)  # NeuronCores of a logical core
 Per = Literal["network", "layer"]
 Form = Literal["quickest", "direct"]
 
@@ -19,12 +23,14 @@ Form = Literal["quickest", "direct"]
 class LaunchOptions:
     """How a network is launched: per "network", in as few launches as have at most so many `instructions` each, or per
     "layer". In the `form` "quickest", 3x3 filters are combined where that is predicted to be quicker
-    (docs/convolutions.md); in "direct", nowhere.
+    (docs/convolutions.md); in "direct", nowhere. `calibration`: inputs for the scales of float8_e4m3, None for the
+    network's own.
     """
 
     per: Per = "network"
     instructions: int = 50_000  # of a launch, all of which are unrolled
     form: Form = "quickest"
+    calibration: Calibration | None = None
 
 
 DEFAULT_LAUNCHES = LaunchOptions()

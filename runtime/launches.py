@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..kernels.convolution.forms import QUICKEST, worthwhile
+from ..kernels.convolution.forms import QUICKEST, ROW_BLOCKS, worthwhile
 from ..lowering.describe import forms_by_layer, rows_of
+from ..lowering.eight_bits import EightBits
 from ..lowering.graph import DoesNotFit
 from ..lowering.network_plan import NetworkPlan
 from ..lowering.pipeline import LaunchPlan
@@ -19,7 +20,8 @@ from ..lowering.show import ShownLaunch as ShownLaunch  # for app, which asks ru
 from ..models.checks import INPUT
 from ..models.files import Model
 from ..simulator.chip import find_target
-from .backend import DTYPES, Backend, BackendInfo, LaunchResult, LaunchTime
+from .backend import DTYPES, EIGHT_BITS, NETWORK_DTYPES, Backend, BackendInfo, KernelError, LaunchResult, LaunchTime
+from .calibration import own_calibration
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .layer_launches import KernelStep, plan_layers, row_of, specs_of
 from .model_flops import row_operations, with_model_flops
@@ -63,22 +65,52 @@ def plan_launches(
 ) -> Launches:
     """The launches of a network; layer by layer where its layers cannot share one.
 
-    `info`: of the backend. `batch`: the inputs that most often come, of which `note` tells.
+    `info`: of the backend. `batch`: the inputs that most often come, of which `note` tells. KernelError where two cores
+    would have to run it layer by layer.
     """
+    if dtype == EIGHT_BITS:
+        return _in_eight_bits(model, info, options, batch)
     planning = planning_of(dtype, info, options)
     if options.per == "layer":
+        _check_one_core(model, info, "as asked for")
         return LayerLaunches(model, dtype, None, planning)
     try:
         return NetworkLaunches(model, dtype, planning, options.instructions, batch, info.tells_layers)
     except DoesNotFit as reason:
+        _check_one_core(model, info, f"{reason}")
         return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}", planning)
+
+
+def _check_one_core(model: Model, info: BackendInfo, reason: str) -> None:
+    if info.lnc > 1:
+        raise KernelError(
+            f"{model.network.name}: layer by layer ({reason}) it runs on one NeuronCore; leave out --lnc {info.lnc}"
+        )
+
+
+def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batch: int) -> Launches:
+    """Return the launches of a network in 8 bits, whose note says what of it is; KernelError where it cannot be."""
+    if options.per == "layer":
+        raise KernelError(f"{EIGHT_BITS} is for --launches network; layers by themselves run in --dtype bfloat16")
+    calibration = options.calibration or own_calibration(model.network)
+    planning = planning_of(EIGHT_BITS, info, options)
+    values = find_target(info.target).generation > 2  # before, 8 bits are multiplied as fast as 16
+    eight_bits = EightBits(lambda layer: calibration.trace(model).largest[layer], values)
+    planning = replace(planning, eight_bits=eight_bits)
+    try:
+        launches = NetworkLaunches(model, EIGHT_BITS, planning, options.instructions, batch, info.tells_layers)
+    except DoesNotFit as reason:
+        raise KernelError(f"{EIGHT_BITS} is for networks in one launch: {reason}; try --dtype bfloat16") from None
+    launches.note = "; ".join(filter(None, [launches.told_of_eight_bits(calibration.source), launches.note]))
+    return launches
 
 
 def planning_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Planning:
     """How launches are planned for a backend."""
-    itemsize = DTYPES[dtype].itemsize
+    itemsize = NETWORK_DTYPES[dtype].itemsize
     is_old = find_target(info.target).generation == 2
-    return Planning(info.target, itemsize, worthwhile(is_old, itemsize) if options.form == QUICKEST else ())
+    forms = (*worthwhile(is_old, itemsize), *ROW_BLOCKS) if options.form == QUICKEST else ()
+    return Planning(info.target, itemsize, forms, cores=info.lnc)
 
 
 class LayerLaunches:
@@ -145,7 +177,7 @@ class NetworkLaunches:
         """See `plan_launches`; DoesNotFit where the network cannot be told to the kernel."""
         from .. import kernels  # not before the backend is chosen
 
-        self._dtype = DTYPES[dtype]
+        self._dtype = NETWORK_DTYPES[dtype]
         self._plan = NetworkPlan(model, self._dtype, planning, instructions)
         self.note = self._plan.note_of(batch)
         self._kernel = kernels.kernel("run_network")
@@ -159,6 +191,10 @@ class NetworkLaunches:
         else:
             self.rows = (Row("network", "run_network", before, after),)
         self._work = row_operations(model.network, self.rows)
+
+    def told_of_eight_bits(self, source: str) -> str:
+        """Return in words what of the network is in 8 bits; `source`: of the scales of values."""
+        return self._plan.told_of_eight_bits(source)
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
         """See `Launches`."""
@@ -177,7 +213,7 @@ class NetworkLaunches:
                 answers = planned.outputs(result.outputs)
                 value = answers[0][0]
                 progress((first + size * (number + 1) / len(self._plan.segments)) / len(data))
-            found.append([_first(size, *answer) for answer in answers])
+            found.append([_first(planned, size, *answer) for answer in answers])
         scores = np.concatenate([np.concatenate([values for values, _ in some], axis=1) for some in found])
         classes = _no_classes(len(data)) if self._of_values else np.concatenate([some[0][1] for some in found])
         return Ran(scores, classes, *self._rows_of(results, len(data)))
@@ -240,9 +276,10 @@ def _keep(*operands: np.ndarray) -> None:
         operand.setflags(write=False)
 
 
-def _first(size: int, values: Any, classes: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """The answers of the first inputs, [size, numbers], and their classes: those after them fill up."""
-    return np.asarray(values)[:size].reshape(size, -1), None if classes is None else np.asarray(classes)[:size]
+def _first(planned: LaunchPlan, size: int, values: Any, classes: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """The answers of the first inputs, [size, numbers], and their classes: others fill up."""
+    scores = planned.pictures_of(values)[:size].reshape(size, -1)
+    return scores, None if classes is None else planned.pictures_of(classes)[:size]
 
 
 def _no_classes(size: int) -> np.ndarray:

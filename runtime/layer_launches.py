@@ -112,8 +112,8 @@ LayerStep: TypeAlias = KernelStep | ProgramStep
 def specs_of(plan: LaunchPlan, dtype: np.dtype[Any]) -> list[ArraySpec]:
     """Return what a launch is given, in the kernel's order."""
     x, *more = (ArraySpec((plan.images, *image), dtype) for image in plan.graph.inputs)
-    weights, constants = plan.layout.shapes
-    return [x, ArraySpec(weights, dtype), ArraySpec(constants, np.dtype(np.float32)), *more]
+    operands = [ArraySpec(*spec) for spec in plan.layout.sizes.specs(dtype)]
+    return [x, *operands, *more]
 
 
 def row_of(step: LayerStep) -> Row:
@@ -170,7 +170,7 @@ class _Chain:
             "groups": layer.groups,
             "activation": layer.activation,
             "parameters": layer.activation_parameters,
-            "form": "quickest" if self._planning.forms else Form.DIRECT.value,
+            "form": "quickest" if any(form.is_minimal for form in self._planning.forms) else Form.DIRECT.value,
         }
         operands = pack_conv2d(weight, tensors[f"{layer.name}.bias"], layer.groups)
         step = self._kernel_step(layer, "conv2d", "fused_conv2d_maxpool_packed", operands, parameters)

@@ -15,7 +15,7 @@ from ..models.checks import describe_shape
 from ..models.errors import InputError
 from ..models.files import Model
 from ..models.golden import probabilities_of
-from .backend import DTYPES, Backend, BackendInfo, KernelError, LaunchTime
+from .backend import NETWORK_DTYPES, Backend, BackendInfo, KernelError, LaunchTime
 from .fallback import FallbackLaunches
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .launches import Launches, plan_launches
@@ -83,7 +83,7 @@ class BatchSession(Protocol):
 
 
 class Session:
-    """Runs a model's network on a backend in one dtype ("float32", "bfloat16" or "float16").
+    """Runs a model's network on a backend in one dtype ("float32", "bfloat16", "float16" or "float8_e4m3").
 
     With `warn`, launches that the chip refuses become slower ones (fallback.py), of which it is told.
     """
@@ -105,7 +105,7 @@ class Session:
         self.info = backend.info
         self.dtype = dtype
         self.batch_size = batch_size
-        self._numpy_dtype = DTYPES[dtype]
+        self._numpy_dtype = NETWORK_DTYPES[dtype]
         self._launches: Launches
         if warn is not None and self.info.name == "neuron":
             self._launches = FallbackLaunches(model, dtype, self.info, launches, batch_size, warn)

@@ -18,6 +18,7 @@ from .backend import (
     KernelError,
     LaunchResult,
     LaunchTime,
+    check_cores,
     resolve_target,
 )
 from .layer_times import layer_parts, layer_times
@@ -38,8 +39,9 @@ def what_if(constants: Mapping[str, float], target: str) -> Iterator[None]:
 class SimulatedBackend:
     """Runs kernels on the simulator. A time depends on kernel, shapes and dtypes alone, and is computed once."""
 
-    def __init__(self, target: str, keep_timelines: bool = False) -> None:
-        self.info = BackendInfo("sim", target, "predicted", "predicted", tells_layers=True)
+    def __init__(self, target: str, keep_timelines: bool = False, lnc: int = 1) -> None:
+        check_cores(target, lnc)
+        self.info = BackendInfo("sim", target, "predicted", "predicted", tells_layers=True, lnc=lnc)
         self._keep_timelines = keep_timelines
         self._timed: dict[tuple[Any, ...], LaunchResult] = {}
 
@@ -88,7 +90,13 @@ class SimulatedBackend:
         try:
             with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
                 return simulator.run(
-                    kernel, *arrays, target=self.info.target, functional=functional, pure=True, **parameters
+                    kernel,
+                    *arrays,
+                    target=self.info.target,
+                    functional=functional,
+                    pure=True,
+                    lnc=self.info.lnc,
+                    **parameters,
                 )
         except (simulator.NkiValidationError, AssertionError) as error:
             if not str(error):
@@ -118,18 +126,21 @@ class FasterBackend:
         return replace(found, time=replace(found.time, latency_us=latency), launch=launch, layers=layers)
 
 
-def open_for_worker(target: str, *, progress: Callable[[str], None], warn: Callable[[str], None]) -> SimulatedBackend:
+def open_for_worker(
+    target: str, lnc: int = 1, *, progress: Callable[[str], None], warn: Callable[[str], None]
+) -> SimulatedBackend:
     """The simulator for a target, as workers open a backend."""
-    return open_simulated_backend(target)
+    return open_simulated_backend(target, lnc=lnc)
 
 
-def open_simulated_backend(target: str | None, keep_timelines: bool = False) -> SimulatedBackend:
+def open_simulated_backend(target: str | None, keep_timelines: bool = False, lnc: int = 1) -> SimulatedBackend:
     """The simulator for a target (see `resolve_target`), also for the kernels of this process.
 
-    BackendUnavailable where the process has loaded AWS's `nki` already.
+    BackendUnavailable where the process has loaded AWS's `nki` already, TargetError where the target has no logical
+    core of `lnc` NeuronCores.
     """
     try:
         use_nki("sim")
     except RuntimeError as error:
         raise BackendUnavailable(f"backend 'sim' is not available: {error}") from error
-    return SimulatedBackend(resolve_target(target), keep_timelines)
+    return SimulatedBackend(resolve_target(target), keep_timelines, lnc)

@@ -114,7 +114,10 @@ def _out_of_reach() -> dict[str, Any]:
 
 def _search_path() -> list[str]:
     """Where this process finds modules, without the current folder unless the package itself is there."""
-    here = os.getcwd()
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # it was removed, and with it what a relative entry meant
+        return [entry for entry in sys.path if os.path.isabs(entry)]
     return [entry for entry in sys.path if os.path.abspath(entry or here) != here or here == _HOME]
 
 

@@ -55,12 +55,14 @@ class Kernel:
         programs: int | None = None,
         schedule: tuple[Edge, ...] = (),
         configs: Configs = NO_CONFIGS,
+        lnc: int | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.programs = programs  # of the launch grid: kernel[1], kernel[2]
         self.schedule = schedule
         self.configs = configs
+        self.lnc = lnc  # cores, whatever the environment says; None where that decides
         self.__name__ = getattr(function, "__name__", "kernel")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -250,7 +252,10 @@ def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
 
 
 def degree(kernel: Kernel) -> int | None:
-    """How many cores a launch is for: by the environment, else by brackets; None where neither says."""
+    """How many cores a launch is for: by who launches it, else by the environment, else by brackets; None where none of
+    them says."""
+    if kernel.lnc is not None:
+        return kernel.lnc
     said = os.environ.get(LNC_VARIABLE) if is_traced() else None
     if said is None:
         return kernel.programs
@@ -262,6 +267,14 @@ def degree(kernel: Kernel) -> int | None:
             "cores, and can be left out"
         )
     return int(said)
+
+
+def on_cores(kernel: Callable[..., Any], lnc: int) -> Kernel:
+    """The kernel for a logical core of so many cores, 1 or 2, whatever the environment says."""
+    if lnc not in range(1, CORES + 1):
+        raise NkiValidationError(f"lnc is {lnc!r}; a logical core has one core or two: 1, 2")
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    return Kernel(made.function, made.programs, made.schedule, made.configs, lnc)
 
 
 def _compare_loops(cores: list[NeuronCore]) -> None:

@@ -13,7 +13,7 @@ from .chip import Target, find_target
 from .core import NeuronCore
 from .garbage import uncollected
 from .instructions.prepared import prepared
-from .kernel import Kernel, TensorSpec, degree, execute, predict, tell
+from .kernel import Kernel, TensorSpec, degree, execute, on_cores, predict, tell
 from .nki_version import current, using
 from .program_timing import ProgramTiming
 from .replay import Recording, Replayed, Replays
@@ -37,6 +37,7 @@ def run(
     sanitize: bool | str = False,
     pure: bool = False,
     nki: str | None = None,
+    lnc: int | None = None,
     **parameters: Any,
 ) -> Run:
     """Run a kernel on the simulator and predict its time on the chip. PyTorch tensors are taken as arrays are.
@@ -48,8 +49,10 @@ def run(
     on its arguments alone, not on helpers that change in a notebook: a launch seen before is replayed, not walked.
     `sanitize`: look for races, overlaps, lost and uninitialised values (sanitizer.py), with "numeric" for NaN,
     infinities, saturation and lost digits (numeric.py), with "all" for both; `findings` of the run has them.
-    `nki`: the version of NKI that the kernel is written in, "0.7" or "0.6"; else as nki_version.py says.
+    `nki`: the version of NKI that the kernel is written in, "0.7" or "0.6"; else as nki_version.py says. `lnc`: the
+    cores of the logical core that runs it, 1 or 2; else as NEURON_LOGICAL_NC_CONFIG or the kernel's grid says.
     """
+    kernel = kernel if lnc is None else on_cores(kernel, lnc)
     found = find_target(target)
     kinds = choice(sanitize) or chosen()
     with changed(found.name, constants or {}), using(nki), one_thread():
@@ -90,6 +93,8 @@ def _run(
     outputs = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
     prediction = predict(core)
     if core.recording is not None:
+        if core.partner is not None:  # whose work was not noted
+            core.recording.spoil()
         _REPLAYS.keep(key, _REPLAYS.make(core.recording, len(core.program), core.registers), prediction)
     elif key is not None and not functional:
         prediction.blank_outputs = outputs

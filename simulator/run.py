@@ -41,7 +41,7 @@ class Critical(NamedTuple):
 
 
 _COLLECTIVES = "collectives count as taking no time: nobody has measured any of a kernel"
-_TWO_CORES = "what two cores take to meet is scaled: nobody has published it"
+TWO_CORES_NOTE = "what two cores take to meet is scaled: nobody has published it"
 
 
 class Run:
@@ -65,7 +65,7 @@ class Run:
         self.findings = list(findings)  # of the sanitizer, where it was asked for
         self.parts: Parts | None = None  # set by whoever knows them
         self.target = prediction.target.name
-        notes = [scaled_note(self.target), _TWO_CORES if prediction.cores == 2 else None]
+        notes = [scaled_note(self.target), TWO_CORES_NOTE if prediction.cores == 2 else None]
         if any(instruction.op in COLLECTIVES for instruction in prediction.program):
             notes.append(_COLLECTIVES)
         self.note = "; ".join(note for note in notes if note) or None

@@ -114,7 +114,7 @@ def bench(
     if sweep.is_sweep:
         from .sweep import bench_sweep, check_sweep
 
-        check_sweep(subject, options, compare is not None)
+        check_sweep(subject, options, compare is not None, sweep.cores)
         report = bench_sweep(subject, sweep, combined, values, started)
         write(report, [], None, {"kernel": None, "shape": None, "batch_size": None}, options)
         return

@@ -11,6 +11,7 @@ from ...runtime.floor import floor_of
 from ...runtime.session import Result, Session
 from ...runtime.verify import Verification, Verifier, merge
 from ..backends import session_on
+from ..calibration import agreement_of, is_compared, read_calibration
 from ..options import RunOptions
 from ..output import write_output
 from ..reports.network_graph import GraphTitle, render_graph
@@ -31,12 +32,15 @@ def bench_networks(
         loaded = load_model(name)
         network = loaded.network.name
         report.model = network if model is not None else None
-        session = session_on(backend, loaded, options)
+        calibration = read_calibration(options.calibrate, loaded)
+        session = session_on(backend, loaded, options, calibration)
         result, verdict = _bench_network(session, options.verify)
+        if is_compared(options):
+            report.agreement = agreement_of(session, calibration, options.batch_size)
         verdicts += [verdict] if verdict is not None else []
         prefix = "" if len(names) == 1 else f"{network}/"
         title = f"{network}: a batch of {options.batch_size}"
-        floor = floor_of(loaded.network, report.dtype, options.batch_size, backend.info.target)
+        floor = floor_of(loaded.network, report.dtype, options.batch_size, backend.info.target, options.lnc)
         if subject.show_lowering:
             launches = session.show(options.batch_size)
             shown = NetworkLowering(network, report.dtype, options.batch_size, backend.info.target, launches)

@@ -107,6 +107,10 @@ class BenchSubject:
         """UsageError where the options do not go with it."""
         if self.advise and (self.suite is not None or self.kernel is not None):
             raise UsageError("--advise is for networks; trninfer simulate tells the lines of a kernel")
+        if options.lnc > 1 and (self.suite is not None or self.kernel is not None):
+            raise UsageError("--lnc is for networks; kernels and suites run on one NeuronCore")
+        if options.lnc > 1 and self.advise:
+            raise UsageError("--advise tries things on one NeuronCore; leave out --lnc")
         if self.show_lowering and (self.suite is not None or self.kernel is not None):
             raise UsageError("--show-lowering is for networks; a kernel is not lowered")
         self._check_graph(options)
@@ -114,6 +118,8 @@ class BenchSubject:
         given = [option for option, value in subjects.items() if value is not None]
         if len(given) > 1:
             raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
+        if self.kernel is not None and options.dtype == "float8_e4m3":
+            raise UsageError("--kernel takes 32 or 16 bits; float8_e4m3 is of networks")
         if self.shape is not None and self.kernel is None:
             raise UsageError("--shape needs --kernel")
         if self.suite is not None and (options.verify or options.trace is not None):

@@ -20,10 +20,12 @@ from .sweep_options import SweepOptions, microseconds
 from .what_if import Values, another_machine
 
 
-def check_sweep(subject: BenchSubject, options: RunOptions, compared: bool) -> None:
+def check_sweep(subject: BenchSubject, options: RunOptions, compared: bool, cores: int | None) -> None:
     """UsageError for what only one combination can have."""
     if subject.suite is not None or subject.kernel is not None:
         raise UsageError("several --batch-size, --target or --dtype, --latency-limit and --cores are for networks")
+    if cores is not None and options.lnc > 1:
+        raise UsageError("bench --cores predicts NeuronCores with batches of their own; leave out --lnc")
     given = {
         "--verify": options.verify,
         "--trace": options.trace is not None,
@@ -75,7 +77,7 @@ def _point(model: Model, options: RunOptions, constants: Values, cores: int | No
     target = backend.info.target
     with another_machine(backend.info.name, target, constants):
         layers = session_on(backend, model, options).time(batch).layers
-        floor = floor_of(model.network, dtype, batch, target).latency_us
+        floor = floor_of(model.network, dtype, batch, target, options.lnc).latency_us
         point = sweep_point(name, target, dtype, batch, layers, floor)
         if cores is None:
             return point

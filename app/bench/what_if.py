@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError, reason
+from ..errors import UsageError
+from ..small_files import read_small_file
 from ..text import parse_number
 
 _TARGETS = ("trn1", "trn2", "trn3")
@@ -49,14 +50,9 @@ def parse_constants(given: Sequence[str]) -> Values:
 
 def _read(path: Path) -> Values:
     """The constants in a file, by target."""
+    content = read_small_file(path, f"--set @{path}", _MOST_BYTES)
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise UsageError(f"--set: {path} is larger than {_MOST_BYTES} bytes: no file of constants")
         document = json.loads(content)
-    except OSError as error:
-        raise UsageError(f"--set: cannot read {path}: {reason(error)}") from None
     except (ValueError, RecursionError):
         raise UsageError(f"--set: {path} is no JSON") from None
     if isinstance(document, dict) and document and set(document) <= set(_TARGETS):

@@ -84,7 +84,7 @@ def _asset(name: str) -> Markup:
 def _header(report: Report, name: str) -> Markup:
     facts = [
         element("li", f"{_label(report)} times", class_=f"kind {report.latency_kind}"),
-        element("li", report.target.replace(",", ", ")),
+        element("li", report.chip.replace(",", ", ")),
         element("li", report.dtype.replace(",", ", ")) if report.dtype else None,
         element("li", f"backend {report.backend}"),
     ]

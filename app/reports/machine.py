@@ -118,6 +118,7 @@ def to_document(report: Report) -> dict[str, Any]:
         "model": report.model,
         "backend": report.backend,
         "target": report.target,
+        "lnc": report.lnc,
         "dtype": report.dtype,
         "latency_kind": report.latency_kind,
         "latency_label": report.latency_label or report.latency_kind,
@@ -136,6 +137,8 @@ def to_document(report: Report) -> dict[str, Any]:
     floors = [table for table in report.tables if table.floor is not None]
     if floors:
         document["floors"] = [_floor(table) for table in floors]
+    if report.agreement is not None:
+        document["agreement"] = report.agreement._asdict()
     if report.answered_earlier:
         document["answered_earlier"] = report.answered_earlier
     if report.cores is not None:

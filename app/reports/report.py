@@ -12,6 +12,7 @@ from ..errors import BAD_USAGE, CHECK_FAILED
 if TYPE_CHECKING:
     from ...runtime.advice import Advice, WhatIf
     from ...runtime.backend import BackendInfo
+    from ...runtime.calibration import Agreement
     from ...runtime.floor import Floor
     from ...runtime.launches import ShownLaunch
     from ...runtime.measure.compare import BackendComparison
@@ -153,9 +154,11 @@ class Report:
     lowering: list[NetworkLowering] | None = None
     host_seconds: float = 0.0
     verify: Verification | None = None
+    agreement: Agreement | None = None  # with float32 on calibration inputs, of a network in 8 bits
     score: Score | None = None
     none: Nones | None = None  # of a network that can say so
     errors: list[InputProblem] = field(default_factory=list)
+    lnc: int = 1  # NeuronCores of the logical core that a launch runs on
     answered_earlier: int = 0  # of the predictions, those of an interrupted run, which the layers' times leave out
 
     @classmethod
@@ -172,7 +175,13 @@ class Report:
             backend.latency_kind,
             latency_note(backend),
             backend.latency_label,
+            lnc=backend.lnc,
         )
+
+    @property
+    def chip(self) -> str:
+        """The target in words, with the logical core where that has two cores."""
+        return self.target if self.lnc == 1 else f"{self.target} with LNC {self.lnc}"
 
     @property
     def total_us(self) -> float:

@@ -39,7 +39,7 @@ def print_sweep(console: Console, report: Report) -> None:
                 ],
             )
         )
-    title = "one batch of each size"
+    title = "one batch of each size" if report.lnc == 1 else f"one batch of each size, LNC {report.lnc}"
     print_pairs(console, title, columns)
     for line in best_lines(report):
         print_line(console, line)

@@ -156,7 +156,7 @@ def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> 
         columns = _measured_columns(table, report) if report.latency_kind == "measured" else _predicted_columns(table)
         names = [(cell(layer.name, "bold"), cell(layer.kernel)) for layer in table.layers]
         print_pairs(console, table.title, [(("layer", "kernel"), names), *columns])
-        print_line(console, f"total {_total(table, report)} on {report.target} in {report.dtype}{_utilization(table)}")
+        print_line(console, f"total {_total(table, report)} on {report.chip} in {report.dtype}{_utilization(table)}")
         if table.critical:
             print_line(console, f"critical path: {_critical(table)}")
         if table.floor is not None:
@@ -295,6 +295,10 @@ def _print_verdict(console: Console, report: Report) -> None:
             f"(tolerance {verdict.tolerance:.2g}), {verdict.disagreements} disagreements{near}",
             _verdict_style(verdict),
         )
+    if report.agreement is not None:
+        same, total, error, source = report.agreement
+        told = f"agrees with float32 on {same} of {total}: {source}, largest difference {error:.2g}"
+        print_line(console, told)
     if comparison is not None:
         wrong = dict.fromkeys(row.name for row in comparison.rows if not row.passed)
         told = (

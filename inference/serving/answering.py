@@ -138,6 +138,7 @@ class Server:
             "model": self.name,
             "backend": self.info.name,
             "target": self.info.target,
+            "lnc": self.info.lnc,
             "dtype": self.settings.dtype,
             "latency_kind": self.info.latency_kind,
         }

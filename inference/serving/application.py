@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 
 from ...models.files import Model
 from ...models.network import ImageInput
-from ...runtime.backend import resolve_target
+from ...runtime.backend import check_cores, resolve_target
 from ...runtime.choose import decide
 from ...runtime.cluster.worker import BackendOpener, Hello, Setup
 from ...runtime.neuron.backend import open_neuron_backend
@@ -114,10 +114,12 @@ def _add_pools(server: Server, model: Model, failed: Callable[[Exception], None]
 def _network_setup(settings: ServingSettings, model: Model) -> tuple[Setup, list[dict[str, str]]]:
     """What each worker is told, and its environment variables."""
     variables: list[dict[str, str]] = [{} for _ in range(settings.workers)]
-    opener: BackendOpener = functools.partial(open_for_worker, resolve_target(settings.target))
+    target = resolve_target(settings.target)
+    check_cores(target, settings.lnc)  # told here, not by each worker
+    opener: BackendOpener = functools.partial(open_for_worker, target, settings.lnc)
     if decide(settings.backend).backend == "neuron":
         variables = [{VISIBLE_CORES: str(core)} for core in pick_cores(settings.workers)]
-        opener = functools.partial(open_neuron_backend, settings.target, **settings.neuron_options)
+        opener = functools.partial(open_neuron_backend, settings.target, lnc=settings.lnc, **settings.neuron_options)
     return Setup(model, opener, settings.dtype, None, settings.launches, settings.batch_sizes()), variables
 
 

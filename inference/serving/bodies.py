@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 
 BODIES_AT_ONCE = 8  # of the largest size that is allowed, all requests together
 MAX_FORM_FIELDS = 16
+_DIGITS = 18  # of a Content-Length that is compared; no body has more
 CLIENT_GONE = 499  # a status for the log alone: nobody is there to read it
 
 
@@ -45,8 +46,8 @@ class BodyReader:
         packing = request.headers.get("content-encoding", "identity").lower()
         if packing != "identity":
             raise BodyError(415, f"content-encoding {packing[:40]!r} is not unpacked; send the body as it is")
-        length = request.headers.get("content-length", "")
-        if re.fullmatch(r"[0-9]{1,18}", length) and int(length) > self._max_bytes:
+        length = re.fullmatch(r"0*([0-9]*)", request.headers.get("content-length", ""))
+        if length and (len(length[1]) > _DIGITS or int(length[1] or 0) > self._max_bytes):
             raise self._too_large()
         try:
             return await asyncio.wait_for(self._collect(request, lease), seconds)

@@ -86,6 +86,8 @@ class Gate:
 
     def _refuse(self, path: str, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         """Status and reason where a request is not answered."""
+        if b"transfer-encoding" in headers and b"content-length" in headers:  # a proxy may go by the other one
+            return 400, "Content-Length and Transfer-Encoding exclude each other"
         if self._token is not None:
             scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
             known = scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token.encode())
@@ -106,5 +108,7 @@ async def _respond(send: Send, status: int, message: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if status == 400:  # nobody knows where the next request begins
+        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

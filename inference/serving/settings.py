@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...models.files import Model, load_model
-from ...runtime.backend import BACKENDS, DTYPES
-from ...runtime.launch_options import DEFAULT_LAUNCHES, LaunchOptions
+from ...runtime.backend import BACKENDS, NETWORK_DTYPES
+from ...runtime.launch_options import DEFAULT_LAUNCHES, LNC, LaunchOptions
 
 VERSION = "1"  # of the one model that is served, as the protocol counts versions
 
@@ -19,12 +19,12 @@ class ServingSettings:
     """Everything a server is told; picklable. ValueError for a value that is not allowed.
 
     `model` is a bundled name, the path of a model file, or a loaded model; `name` what clients call it, by default the
-    file's stem. `workers`, each a process with a NeuronCore, answer at most `max_batch` inputs at a time, which
-    `decoders`, processes too, have decoded where they are pictures; an input waits at most `max_delay` seconds for
-    others to join it. More than `max_queue` inputs at once are refused, as is a body of more than `max_bytes`, and a
-    request that is not answered within `timeout` seconds is given up. `token` is demanded
-    of every request but those for health and for the page; without one, only requests for `hosts` are answered (none:
-    any). `neuron_options` are those of `open_neuron_backend`.
+    file's stem. `workers`, each a process with a logical core of `lnc` NeuronCores, answer at most `max_batch` inputs
+    at a time, which `decoders`, processes too, have decoded where they are pictures; an input waits at most `max_delay`
+    seconds for others to join it. More than `max_queue` inputs at once are refused, as is a body of more than
+    `max_bytes`, and a request that is not answered within `timeout` seconds is given up. `token` is demanded of every
+    request but those for health and for the page; without one, only requests for `hosts` are answered (none: any).
+    `neuron_options` are those of `open_neuron_backend`.
     """
 
     model: str | os.PathLike[str] | Model = "digits-cnn"
@@ -32,6 +32,7 @@ class ServingSettings:
     dtype: str = "float32"
     target: str | None = None
     backend: str = "auto"
+    lnc: int = 1
     launches: LaunchOptions = DEFAULT_LAUNCHES
     neuron_options: dict[str, Any] = field(default_factory=dict)
     workers: int = 1
@@ -46,9 +47,13 @@ class ServingSettings:
     hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, allowed in (("dtype", tuple(DTYPES)), ("backend", BACKENDS)):
+        for name, allowed in (("dtype", tuple(NETWORK_DTYPES)), ("backend", BACKENDS)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; allowed are {', '.join(allowed)}")
+        if self.lnc not in LNC:
+            raise ValueError(f"lnc is {self.lnc!r}; allowed are 1 and 2")
+        if self.lnc > 1 and self.launches.per == "layer":
+            raise ValueError("launches of a layer are for one NeuronCore each; lnc 2 needs those of the network")
         for name in ("workers", "decoders", "max_batch", "max_queue", "max_bytes", "top_k"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:

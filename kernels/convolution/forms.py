@@ -1,4 +1,4 @@
-"""The forms in which 3x3 filters are multiplied, and the sizes that go with each.
+"""The forms in which filters are multiplied, and the sizes that go with each: of 3x3 filters
 
 direct    nine matmuls of all outputs
 pairs     12 of half as many columns: two thirds (pairs.py)
@@ -12,6 +12,9 @@ Its errors are larger: in float32, 1.3 times (pairs) and 1.7 times (squares) tho
 which combinations are rounded, 1.9 times (pairs). Squares are not used there: their errors would be two and a half
 times as large, and the Vector Engine would take longer than the Tensor Engine saves (docs/convolutions.md). In float16
 the sum of two inputs must be in range.
+
+Depthwise filters of any size have forms of their own, rows of 2 and of 4 (row_blocks.py), in a network alone. They
+compute the same products in the same order of magnitude, so that their errors are those of the direct form.
 
 Plain arithmetic without `nki`: the host chooses forms by the predicted time (`lowering/`).
 """
@@ -29,13 +32,26 @@ class Form(str, Enum):
     DIRECT = "direct"
     PAIRS = "pairs"
     SQUARES = "squares"
+    ROWS_2 = "rows of 2"
+    ROWS_4 = "rows of 4"
 
     def __str__(self) -> str:
         return self.value
 
+    @property
+    def is_minimal(self) -> bool:
+        """True for minimal filtering."""
+        return self in (Form.PAIRS, Form.SQUARES)
+
+    @property
+    def rows(self) -> int:
+        """Rows of a channel that share the partitions, for depthwise filters alone (row_blocks.py)."""
+        return {Form.ROWS_2: 2, Form.ROWS_4: 4}.get(self, 1)
+
 
 QUICKEST = "quickest"  # of a kernel's argument: the form that is chosen for it
-FORMS = (QUICKEST, *(form.value for form in Form))
+FORMS = (QUICKEST, *(form.value for form in Form if form.rows == 1))
+ROW_BLOCKS = tuple(form for form in Form if form.rows > 1)
 RESERVED_BYTES = 8 * 1024  # of a partition of SBUF, for biases and pooling scratch, beside a grouped input
 
 

@@ -6,7 +6,7 @@ share the partition axis is in `tiling/packing.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import nki.language as nl
 
@@ -71,6 +71,9 @@ class Conv2dPlan:
     weights: Weights
     psum: Block  # the most images, rows and columns that a PSUM tile holds
     groups: list[Block]  # the output of one load each
+    # Of each input tile the elements of a partition to the next one, and from its weights to those of the next one; 0
+    # where these are in other tensors.
+    pairs: list[tuple[int, int]] = field(default_factory=list)
 
 
 def ramp(total, smallest, largest, rising, falling):

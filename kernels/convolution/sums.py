@@ -3,10 +3,15 @@
     for piece of up to 512 pixels:              # a PSUM bank
         for tile of up to 128 input channels:
             sums = accumulate(weights[tile], inputs[tile])      # a matmul for each step
-        result[piece] = finish(sums)            # pool, bias, activation
+        result[piece] = finish(sums)            # pool, scale, bias, activation
 
-Pairs and squares of outputs have sums of their own (pairs.py, squares.py).
+Pairs and squares of outputs have sums of their own (pairs.py, squares.py). In 8 bits a matmul contracts over two input
+tiles, or two steps of the filter (double_rows.py).
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
 
 import nki.isa as nisa
 import nki.language as nl
@@ -14,6 +19,7 @@ import nki.language as nl
 from ..activation_functions import NEVER_DECREASE, activate
 from ..tiling.packing import ceil_div
 from ..tiling.warm_up import psum_tile
+from .double_rows import doubled, matmuls_of
 from .forms import Form
 from .pairs import accumulate_pairs, join_pairs, pair_sums
 from .plan import input_columns, psum_pieces, rows_of_taps
@@ -23,11 +29,23 @@ from .weights import units_of, weights_of
 QUICK_MATMULS = 2  # that take no longer than their sums on the way out of PSUM
 
 
-def convolve_tile(result, tiles, weights, tile, bias, group, added=None, pieces=None, warm=None):
+@dataclass
+class Columns:
+    """The columns [channels, 1], float32, of a tile of output channels: activation(sums * scale + bias).
+
+    With an addend, activation((sums * scale + addend) * rescale + bias). None stands for ones.
+    """
+
+    bias: nl.NkiTensor
+    scale: nl.NkiTensor | None = None
+    rescale: nl.NkiTensor | None = None
+
+
+def convolve_tile(result, tiles, weights, tile, columns, group, added=None, pieces=None, warm=None):
     """One tile of output channels of a group, from input tiles in SBUF to `result` there.
 
     result: [channels, images, rows, columns], any view of SBUF. tiles: [taps and channels, images, rows, columns] for
-    each tile of input channels. bias: [channels, 1]. `weights` is a stream, of which `tile` is the number of an output
+    each tile of input channels. columns: `Columns`. `weights` is a stream, of which `tile` is the number of an output
     tile; `group` what the input tiles hold, cut into `pieces`, those of the plan if not given. added: of result's
     shape, in SBUF; then nothing is pooled. warm: a PSUM tile of zeros for the first sums (warm_up.py).
     """
@@ -47,107 +65,125 @@ def convolve_tile(result, tiles, weights, tile, bias, group, added=None, pieces=
         else:
             shape = (result.shape[0], piece.images * piece.rows, piece.columns)
             sums = psum_tile(shape, warm)
-            for t in range(len(tiles)):
-                added_to = t > 0 or warm is not None
-                _accumulate(sums, weights_of(weights, tile, t), tiles[t], plan, t, group, piece, added_to)
+            for number, matmul in enumerate(matmuls_of(weights, tile, tiles)):
+                _accumulate(sums, matmul, tiles, plan, group, piece, number > 0 or warm is not None)
         warm = None
         top = piece.row // pool_size
         left = piece.column // pool_size
         part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
         target = part[:, :, :, left : left + piece.columns // pool_size]
         quick = added is None and pool_size == 1 and len(tiles) * len(plan.steps) <= QUICK_MATMULS
-        quick = quick and bias.dtype == nl.float32  # as that engine takes columns
-        if quick and _is_for_vector_engine(plan.problem.activation, group.row // plan.psum.rows + n):
-            _finish_on_vector_engine(target, sums.reshape(target.shape), bias, plan.problem)
+        quick = quick and columns.bias.dtype == nl.float32  # as that engine takes columns
+        if quick and _is_for_vector_engine(plan.problem.activation, columns, group.row // plan.psum.rows + n):
+            _finish_on_vector_engine(target, sums.reshape(target.shape), columns, plan.problem)
         elif added is None:
-            _finish(target, sums, bias, plan.problem)
+            _finish(target, sums, columns, plan.problem)
         else:
             other = added[:, piece.image : piece.image + piece.images, top : top + piece.rows]
-            _finish_sum(target, sums, bias, other[:, :, :, left : left + piece.columns], plan.problem)
+            _finish_sum(target, sums, columns, other[:, :, :, left : left + piece.columns], plan.problem)
 
 
-def _accumulate(sums, weights, tile, plan, t, group, piece, added_to):
-    """Add the contribution of input tile `t` of a group to the PSUM tile of a piece."""
+def _accumulate(sums, matmul, tiles, plan, group, piece, added_to):
+    """Add a matmul's contribution, of a group, to the PSUM tile of a piece."""
     problem = plan.problem
     reach = plan.reach
     stride = problem.stride[1]
     target = sums.reshape((sums.shape[0], piece.images, piece.rows, piece.columns))
     left = input_columns(plan, group)[0]
     first = group.column + piece.column  # of the columns of the whole output
-    for n in range(len(plan.steps)):
-        s = (reach.first_step + n) % len(plan.steps)
-        step = plan.steps[s]
-        used = rows_of_taps(plan, t, step.taps)
-        shift = step.right - problem.padding[1]  # column c of the output reads column c * stride + shift of the input
-        start = first
-        end = first + piece.columns
-        if not reach.pads_columns:
-            start = max(start, ceil_div(max(0, -shift), stride))
-            end = min(end, ceil_div(max(0, problem.width - shift), stride))
-        if start < end:
-            row = piece.row * reach.row_step + step.down
-            column = start * stride + shift - left
-            nisa.nc_matmul(
-                dst=target[:, :, :, start - first : end - first],
-                stationary=weights[0:used, s, :],
-                moving=tile[
-                    0:used,
-                    piece.image : piece.image + piece.images,
-                    row : row + (piece.rows - 1) * reach.row_step + 1 : reach.row_step,
-                    column : column + (end - start - 1) * stride + 1 : stride,
-                ],
-                accumulate=added_to or n > 0,
-            )
+    step = plan.steps[matmul.step]
+    used = rows_of_taps(plan, matmul.tile, step.taps)
+    shift = step.right - problem.padding[1]  # column c of the output reads column c * stride + shift of the input
+    start = first
+    end = first + piece.columns
+    if not reach.pads_columns:
+        start = max(start, ceil_div(max(0, -shift), stride))
+        end = min(end, ceil_div(max(0, problem.width - shift), stride))
+    if start >= end:
+        return
+    row = piece.row * reach.row_step + step.down
+    column = start * stride + shift - left
+    stationary = matmul.weights[0:used, matmul.step, :]
+    moving = tiles[matmul.tile][
+        0:used,
+        piece.image : piece.image + piece.images,
+        row : row + (piece.rows - 1) * reach.row_step + 1 : reach.row_step,
+        column : column + (end - start - 1) * stride + 1 : stride,
+    ]
+    if matmul.is_double:
+        stationary, moving = doubled(stationary, matmul.weights_apart), doubled(moving, matmul.inputs_apart)
+    nisa.nc_matmul(
+        dst=target[:, :, :, start - first : end - first],
+        stationary=stationary,
+        moving=moving,
+        accumulate=added_to,
+        perf_mode=nisa.matmul_perf_mode.double_row if matmul.is_double else nisa.matmul_perf_mode.none,
+    )
 
 
-def _finish(target, sums, bias, problem):
-    """Pool, add the bias and apply the activation: [channels, rows of all images, columns] of PSUM or SBUF to
+def _finish(target, sums, columns, problem):
+    """Pool, scale, add the bias and apply the activation: [channels, rows of all images, columns] of PSUM or SBUF to
     [channels, images, rows, columns] of SBUF."""
     name, parameters = problem.activation, problem.parameters
+    bias, scale = columns.bias, columns.scale
     if problem.pool_size == 1:
-        activate(target, sums.reshape(target.shape), name, parameters, bias)
+        activate(target, sums.reshape(target.shape), name, parameters, bias, scale)
         return
-    count, rows, columns = sums.shape
+    count, rows, width = sums.shape
     largest = nl.ndarray((count, rows // 2, target.shape[3]), dtype=nl.float32, buffer=nl.sbuf)
-    if name in NEVER_DECREASE and columns == target.shape[3]:  # of two columns each already
+    if name in NEVER_DECREASE and width == target.shape[3]:  # of two columns each already
         tops, bottoms = sums[:, 0:rows:2], sums[:, 1:rows:2]
         nisa.tensor_tensor(dst=largest, data1=tops, data2=bottoms, op=nl.maximum, engine=nisa.engine.vector)
-        activate(target, largest.reshape(target.shape), name, parameters, bias)
+        activate(target, largest.reshape(target.shape), name, parameters, bias, scale)
     elif name in NEVER_DECREASE:
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(sums), axis=(3, 4))
-        activate(target, largest.reshape(target.shape), name, parameters, bias)
+        activate(target, largest.reshape(target.shape), name, parameters, bias, scale)
     else:  # the maximum need not be at the maximum of what goes in
-        activated = nl.ndarray((count, rows, columns), dtype=nl.float32, buffer=nl.sbuf)
-        activate(activated, sums, name, parameters, bias)
+        activated = nl.ndarray((count, rows, width), dtype=nl.float32, buffer=nl.sbuf)
+        activate(activated, sums, name, parameters, bias, scale)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(activated), axis=(3, 4))
         nisa.tensor_copy(dst=target, src=largest.reshape(target.shape), engine=nisa.engine.gpsimd)
 
 
-def _is_for_vector_engine(activation, turn):
+def _is_for_vector_engine(activation, columns, turn):
     """Whether the Vector Engine finishes a piece: where sums come faster than the Scalar Engine takes them, both do. Of
-    a clip, the Vector Engine has the bounds of every piece."""
-    if activation == "clip":
+    a clip, and of sums with a scale, which take it two instructions, it has fewer."""
+    if activation == "clip" or (activation == "relu" and columns.scale is not None):
         return turn % 3 == 2
     return activation == "relu" and turn % 2 == 1
 
 
-def _finish_on_vector_engine(target, sums, bias, problem):
-    if problem.activation == "relu":
+def _finish_on_vector_engine(target, sums, columns, problem):
+    bias, scale = columns.bias, columns.scale
+    is_relu = problem.activation == "relu"
+    if is_relu and scale is None:
         nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0)
         return
-    low, high = problem.parameters
+    low, high = (0.0, None) if is_relu else problem.parameters
     bounded = nl.ndarray(target.shape, dtype=target.dtype, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=bounded, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=low)
-    nisa.tensor_scalar(dst=target, data=bounded, op0=nl.minimum, operand0=high)
+    if scale is None:
+        nisa.tensor_scalar(dst=bounded, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=low)
+        nisa.tensor_scalar(dst=target, data=bounded, op0=nl.minimum, operand0=high)
+        return
+    nisa.tensor_scalar(dst=bounded, data=sums, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias)
+    if is_relu:
+        nisa.tensor_scalar(dst=target, data=bounded, op0=nl.maximum, operand0=low)
+    else:
+        nisa.tensor_scalar(dst=target, data=bounded, op0=nl.maximum, operand0=low, op1=nl.minimum, operand1=high)
 
 
-def _finish_sum(target, sums, bias, added, problem):
-    """Add the bias and another tensor, both in one instruction, and apply the activation."""
+def _finish_sum(target, sums, columns, added, problem):
+    """Add the bias and another tensor, both in one instruction where there is no scale, and apply the activation."""
+    name, parameters = problem.activation, problem.parameters
     total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
+    first = (nl.add, columns.bias) if columns.scale is None else (nl.multiply, columns.scale)
     nisa.scalar_tensor_tensor(
-        dst=total, data=sums.reshape(target.shape), op0=nl.add, operand0=bias, op1=nl.add, operand1=added
+        dst=total, data=sums.reshape(target.shape), op0=first[0], operand0=first[1], op1=nl.add, operand1=added
     )
-    activate(target, total, problem.activation, problem.parameters)
+    if columns.scale is None:
+        activate(target, total, name, parameters)
+    else:
+        activate(target, total, name, parameters, columns.bias, columns.rescale)
 
 
 def _windows(tile):

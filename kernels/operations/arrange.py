@@ -4,7 +4,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..arrangement import permute_images
-from ..program import Interleave, Pad, Rearrange
+from ..program import Border, Interleave, Pad, Rearrange
 from ..tiling.packing import tile_sizes
 from ..tiling.tiles import PARTITIONS
 from ..tiling.windows import Span, fill_border
@@ -15,7 +15,7 @@ ENGINES = (nisa.engine.vector, nisa.engine.gpsimd)  # that share copies
 
 
 def pad(launch, number, operation: Pad, operands):
-    """Write a number around a value."""
+    """Write a number around a value, or rows and columns of its own."""
     (value,) = operands
     room = launch.room_of(operation, value.heights)
     top, left, bottom, right = operation.padding
@@ -24,14 +24,37 @@ def pad(launch, number, operation: Pad, operands):
     columns = value.columns - before - max(0, -right)
     for t in range(len(value.tiles)):
         result = room.inside(t)
+        engine = ENGINES[t % 2]
+        down = Span(0, operation.rows, max(0, top), max(0, bottom))
         across = Span(0, operation.columns, max(0, left), max(0, right))
-        fill_border(result, Span(0, operation.rows, max(0, top), max(0, bottom)), across, operation.value)
+        if operation.border is Border.NUMBER:
+            fill_border(result, down, across, operation.value)
         nisa.tensor_copy(
-            dst=result[:, :, max(0, top) : max(0, top) + rows, max(0, left) : max(0, left) + columns],
+            dst=result[:, :, down.head : down.head + rows, across.head : across.head + columns],
             src=value.inside(t)[:, :, above : above + rows, before : before + columns],
-            engine=ENGINES[t % 2],
+            engine=engine,
         )
+        if operation.border is not Border.NUMBER:
+            copy_border(result, operation.border, down, across, engine)
     return room
+
+
+def copy_border(data, border: Border, down: Span, across: Span, engine):
+    """Set the padding of a tile [partitions, images, rows, columns] to rows and columns of its own."""
+    inside = data[:, :, down.head : down.size - down.tail]
+    for column, source in border_copies(border, across):
+        nisa.tensor_copy(
+            dst=inside[:, :, :, column : column + 1], src=inside[:, :, :, source : source + 1], engine=engine
+        )
+    for row, source in border_copies(border, down):
+        nisa.tensor_copy(dst=data[:, :, row : row + 1], src=data[:, :, source : source + 1], engine=engine)
+
+
+def border_copies(border: Border, span: Span):
+    """Return (position in the padding, the one that is copied there) along an axis."""
+    extent = span.size - span.head - span.tail
+    around = [*range(span.head), *range(span.size - span.tail, span.size)]
+    return [(at, span.head + border.position(at - span.head, extent)) for at in around]
 
 
 def interleave(launch, number, operation: Interleave, operands):

@@ -12,37 +12,19 @@ import nki.language as nl
 
 from ..convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
 from ..convolution.plan import plan_groups
-from ..convolution.problem import Block, Problem
+from ..convolution.problem import Block
 from ..convolution.resident import plan_resident
-from ..convolution.sums import convolve_tile
+from ..convolution.sums import Columns, convolve_tile
 from ..program import Convolution, Place, RowGroups
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile
 from ..tiling.warm_up import warm_bank
 from .launch import stream_of
 from .load import load
+from .problems import problem_of
+from .row_blocks import convolve_row_blocks
 from .row_groups import blank_rows, blank_tile
 from .value import copy_down
-
-
-def problem_of(operation, value, *, outputs, output, **fields):
-    """Return the problem of an operation on a value: so many `outputs` of (rows, columns) before pooling."""
-    return Problem(
-        batch=value.images,
-        in_channels=value.channels * value.packed,
-        height=value.rows,
-        width=value.columns,
-        out_channels=outputs,
-        kernel=operation.kernel,
-        taps=operation.taps,
-        activation=operation.activation.name,
-        parameters=operation.activation.parameters,
-        out_rows=output[0],
-        out_columns=output[1],
-        packed=True,
-        from_host=True,
-        **fields,
-    )
 
 
 def plan_convolution(operation: Convolution, value, item_bytes):
@@ -76,9 +58,11 @@ def plan_convolution(operation: Convolution, value, item_bytes):
 
 def convolve(launch, number, operation: Convolution, operands):
     """Run a convolution, the addend of its sums being its second operand if there are two."""
+    if operation.form.rows > 1:
+        return convolve_row_blocks(launch, number, operation, operands)
     value = operands[0]
-    plan = plan_convolution(operation, value, itemsize(launch.dtype))
-    weights = launch.weights_of(operation, value, plan)
+    plan = plan_convolution(operation, value, itemsize(value.dtype))
+    weights = launch.weights_of(operation, value.heights, plan)
     out_tiles = plan.weights.out_tiles
     is_starting = launch.is_starting
     warm = warm_bank(out_tiles[0].size, nl.tile_size.psum_bank_fmax, 2) if is_starting else None
@@ -110,14 +94,14 @@ def convolve(launch, number, operation: Convolution, operands):
             else:
                 hbm = _window(room.hbm[:, lanes].permute((1, 0, 2, 3)), images, target, filled, operation.pool_size)
                 rows = hbm.shape[2]
-                result = sbuf_tile(hbm.shape, launch.dtype, name=launch.label(operation))
+                result = sbuf_tile(hbm.shape, launch.dtype_of(operation), name=launch.label(operation))
             added = None
             if len(operands) > 1:
                 added = _window(operands[1].inside(part)[0 : out_tile.size], images, own, filled, 1)
             reads = weights.reads[out_tile.index]
-            stream = stream_of(weights, plan, out_tile.index)
-            bias = launch.constants(out_tile.size, operation.bias + part)
-            convolve_tile(result, inputs.tiles[reads.start : reads.stop], stream, 0, bias, filled, added, None, warm)
+            stream = stream_of(weights, plan, out_tile.index, value.pitches)
+            columns = _columns(launch, operation, part, out_tile.size)
+            convolve_tile(result, inputs.tiles[reads.start : reads.stop], stream, 0, columns, filled, added, None, warm)
             warm = None
             if room.hbm is not None:
                 blank_tile(_blanked(operation, filled), result, operation.channels // operation.row_groups.count, rows)
@@ -126,6 +110,13 @@ def convolve(launch, number, operation: Convolution, operands):
     blank_rows(operation.row_groups, room)
     copy_down(operation.copies, room)
     return room
+
+
+def _columns(launch, operation, part, rows):
+    """Return the constants of the outputs that are `part` of those of a place."""
+    tiles = ceil_div(operation.channels, PARTITIONS)
+    numbers = range(operation.columns_of_constants)
+    return Columns(*(launch.constants(rows, operation.bias + number * tiles + part) for number in numbers))
 
 
 def _inputs(operation, value, plan):

@@ -14,9 +14,9 @@ import nki.language as nl
 from ..convolution.forms import matrices
 from ..convolution.plan import rows_of_taps
 from ..convolution.weights import WeightStream
-from ..program import LAUNCH_INPUT, Convolution, Memory, Program, Scores
+from ..program import LAUNCH_INPUT, Convolution, Memory, Program, Scores, WeightsAt
 from ..tiling.packing import round_up
-from ..tiling.tiles import copy_by_hardware, load_early
+from ..tiling.tiles import copy_by_hardware, itemsize, load_early
 from .value import Value, join, make_room, value_in_hbm
 from .weight_loads import WeightLoad, tiles_read, weight_loads
 
@@ -25,8 +25,9 @@ from .weight_loads import WeightLoad, tiles_read, weight_loads
 class LoadedWeights:
     """The weights of one operation, as far as they are loaded.
 
-    `units`: by output tile and input tile, [partitions, matrices, channels]. `next_load` and `offset` are of the load
-    that comes next.
+    `units`: by output tile and input tile, [partitions, matrices, channels]. `pitches`: elements of a partition from a
+    unit to that of the next input tile, if one load brings both. `next_load` and `offset` are of the load that comes
+    next.
     """
 
     w: nl.NkiTensor  # in HBM, flat
@@ -34,6 +35,7 @@ class LoadedWeights:
     reads: list[range]
     loads: list[WeightLoad]
     units: list[dict[int, nl.NkiTensor]]
+    pitches: list[dict[int, int]]
     offset: int
     next_load: int = 0
 
@@ -54,6 +56,9 @@ class LoadedWeights:
                 elements = run[:, unit.first : unit.first + unit.elements]
                 shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))
                 self.units[unit.out_tile][unit.in_tile] = shaped
+            for unit, after in zip(load.units, load.units[1:]):
+                if (after.out_tile, after.in_tile) == (unit.out_tile, unit.in_tile + 1):
+                    self.pitches[unit.out_tile][unit.in_tile] = after.first - unit.first
             self.next_load += 1
             self.offset += load.rows * load.elements
         return [self.units[tile][t] for t in self.reads[tile]]
@@ -64,12 +69,13 @@ class Launch:
 
     def __init__(self, inputs, weights, constants, program: Program) -> None:
         self.program = program
-        self.weights = weights
+        self._core, self._cores = nl.program_id(0), nl.num_programs(0)
+        self.weights, self.narrow_weights = weights
         self.dtype = inputs[0].dtype
         self.outputs: list[nl.NkiTensor] = []
         self._constants_in_hbm = constants
         self._constants: Any = None
-        self._staying: dict[int, LoadedWeights] = {}
+        self._staying: dict[WeightsAt, LoadedWeights] = {}
         self._kept: dict[int, Value] = {}  # rooms of the whole batch, and the scores and classes of the last layer
         self._inputs = [self._seen(x) for x in inputs]
         self._scores: dict[int, tuple[nl.NkiTensor, nl.NkiTensor]] = {}
@@ -96,6 +102,10 @@ class Launch:
             self._values[LAUNCH_INPUT - number] = value.of_images(first, end)
         if number == 0:
             self._staying = {}
+
+    def dtype_of(self, operation):
+        """Return the dtype of an operation's value."""
+        return nl.float8_e4m3 if operation.narrow else self.dtype
 
     def label(self, operation):
         """Return a name for a tensor, no other's, by which timelines know that it is what an operation computes."""
@@ -161,51 +171,59 @@ class Launch:
         end = min(scores.shape[0], self._end * self.program.packed)
         return scores[first:end], classes[first:end]
 
-    def weights_of(self, operation, value, plan):
-        """Return the weights of an operation: those of an earlier one where they stay."""
-        found = self._staying.get(operation.weights.offset)
+    def weights_of(self, operation, heights, plan):
+        """Return the weights of an operation on tiles of such `heights`: those of an earlier one where they stay."""
+        found = self._staying.get(operation.weights)
         if found is not None:
             return found
-        rows = [rows_of_taps(plan, 0, operation.taps.count)] if operation.taps.count > 1 else value.heights
+        rows = [rows_of_taps(plan, 0, operation.taps.count)] if operation.taps.count > 1 else heights
         groups = getattr(operation, "groups", 1)
-        channels = (value.channels, operation.channels)
+        channels = (sum(heights), operation.channels)
         out_tiles = plan.weights.out_tiles
         reads = [tiles_read(rows, channels, groups, (tile.start, tile.end)) for tile in out_tiles]
         count = matrices(plan.form, len(plan.steps))
         columns = [tile.size for tile in out_tiles]
+        w = self.narrow_weights if operation.weights.narrow else self.weights
         opened = LoadedWeights(
-            w=self.weights,
+            w=w,
             matrices=count,
             reads=reads,
-            loads=weight_loads(rows, columns, reads, count, plan.problem.item_bytes),
+            loads=weight_loads(rows, columns, reads, count, itemsize(w.dtype)),
             units=[{} for _ in out_tiles],
+            pitches=[{} for _ in out_tiles],
             offset=operation.weights.offset,
         )
         if operation.weights.stay:
-            self._staying[operation.weights.offset] = opened
+            self._staying[operation.weights] = opened
         return opened
 
     def _seen(self, x):
-        """Return an input [images, C, H, W] as a value; the launch before may have left more images than are read."""
+        """Return this core's images of an input [images, C, H, W] as a value; the launch before may have left more than
+        are read."""
         packed, pictures = self.program.packed, self.program.pictures
         given, channels, rows, columns = x.shape
-        images = round_up(pictures, packed)
-        assert given >= images, (
-            f"network: {pictures} pictures, {packed} of them packed, are {images} images, got {given}"
+        images, each = round_up(pictures, packed), given // self._cores
+        assert each >= images and given % self._cores == 0, (
+            f"network: {pictures} pictures, {packed} of them packed, are {images} images for each of {self._cores} "
+            f"cores, got {given}"
         )
-        return value_in_hbm(x[:images].reshape((images // packed, packed * channels, rows, columns)), packed, pictures)
+        first = self._core * each
+        return value_in_hbm(
+            x[first : first + images].reshape((images // packed, packed * channels, rows, columns)), packed, pictures
+        )
 
     def _open_output(self, number, operation):
-        given = round_up(self.program.pictures, operation.packed)
+        each = round_up(self.program.pictures, operation.packed)
+        given, own = self._cores * each, slice(self._core * each, (self._core + 1) * each)
         if isinstance(operation, Scores):
             scores = nl.ndarray((given, operation.channels), dtype=self.dtype, buffer=nl.shared_hbm)
             classes = nl.ndarray((given,), dtype=nl.int32, buffer=nl.shared_hbm)
-            self._scores[number] = scores, classes
+            self._scores[number] = scores[own], classes[own]
             self.outputs += [scores, classes]
         elif getattr(operation, "memory", None) is Memory.OUTPUT:
             out = nl.ndarray((given, *operation.shape), dtype=self.dtype, buffer=nl.shared_hbm)
-            lanes = (given // operation.packed, operation.packed * operation.channels, *operation.shape[1:])
-            self._kept[number] = value_in_hbm(out.reshape(lanes), operation.packed, self.program.pictures)
+            lanes = (each // operation.packed, operation.packed * operation.channels, *operation.shape[1:])
+            self._kept[number] = value_in_hbm(out[own].reshape(lanes), operation.packed, self.program.pictures)
             self.outputs.append(out)
 
     def _new_room(self, room, pictures):
@@ -213,7 +231,7 @@ class Launch:
             return make_room(self, room, pictures, room.heights)
         lanes = room.packed * room.channels
         images = round_up(pictures, room.packed) // room.packed
-        hbm = nl.ndarray((images, lanes, room.rows, room.columns), dtype=self.dtype, buffer=nl.private_hbm)
+        hbm = nl.ndarray((images, lanes, room.rows, room.columns), dtype=self.dtype_of(room), buffer=nl.private_hbm)
         return value_in_hbm(hbm, room.packed, pictures)
 
     def _of_pass(self, value):
@@ -221,9 +239,11 @@ class Launch:
         return value.of_images(self._first * apart, min(self._end * apart, value.images))
 
 
-def stream_of(weights, plan, tile):
-    """Return the units of an output tile as `convolve_tile` takes them: a stream of that tile alone."""
+def stream_of(weights, plan, tile, pitches):
+    """Return the units of an output tile as `convolve_tile` takes them: a stream of that tile alone. `pitches`: of the
+    input tiles."""
     units = weights.of_tile(tile)
     reads = weights.reads[tile]
-    own = replace(plan, channel_tiles=plan.channel_tiles[reads.start : reads.stop])
+    pairs = [(pitches[t] if pitches else 0, weights.pitches[tile].get(t, 0)) for t in reads]
+    own = replace(plan, channel_tiles=plan.channel_tiles[reads.start : reads.stop], pairs=pairs)
     return WeightStream(weights.w, own, 0, len(units), [], units)

@@ -17,7 +17,7 @@ def load(seen, plan):
     images, features, rows, columns = seen.shape
     kernel = plan.problem.kernel
     only = rows * columns * kernel[0] * kernel[1] == 1 and max(plan.problem.padding) == 0
-    if images > FEW_ROWS and only:
+    if images > FEW_ROWS and only and itemsize(seen.dtype) > 1:
         return _load_features(seen.reshape((images, features)))
     return load_input(seen, plan)
 

@@ -10,8 +10,8 @@ from ..convolution.resident import plan_resident
 from ..normalization import log_softmax_tile
 from ..program import NO_SIDES, Ending, Scores
 from ..tiling.tiles import PARTITIONS, Tile, itemsize, sbuf_tile, several_columns, store_rows, tiles
-from .convolve import problem_of
 from .load import load
+from .problems import problem_of
 from .value import Value
 
 
@@ -31,7 +31,7 @@ def compute_scores(launch, number, operation: Scores, operands):
         item_bytes=itemsize(launch.dtype),
     )
     plan = plan_resident(problem, outputs, value.heights, keeps_rows=value.hbm is None, combined_bytes=0)
-    units = launch.weights_of(operation, value, plan).of_tile(0)
+    units = launch.weights_of(operation, value.heights, plan).of_tile(0)
     if value.hbm is not None:
         value = _loaded(value, plan)
     launch.load_constants()

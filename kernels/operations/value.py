@@ -20,7 +20,8 @@ class Value:
     `tiles`: (image, channel) on up to 128 partitions, as [partitions, images, rows, columns] with the margin of each
     around it. A tile that is alone may have copies of itself on the partitions below, moved up by rows. Where `hbm` is
     not None there are no tiles; it is [images, (image, channel), rows, columns]. `images` are those along the free
-    axis, `pictures` at most images * packed: the rest of the last image fills up.
+    axis, `pictures` at most images * packed: the rest of the last image fills up. `pitches`: of each tile the elements
+    from it to the next one where both are in one tensor, 0 where they are not; empty where no two are.
     """
 
     tiles: tuple[nl.NkiTensor, ...]
@@ -32,6 +33,12 @@ class Value:
     columns: int
     packed: int
     pictures: int
+    pitches: tuple[int, ...] = ()
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of its numbers."""
+        return self.tiles[0].dtype if self.hbm is None else self.hbm.dtype
 
     @property
     def heights(self) -> list[int]:
@@ -94,6 +101,7 @@ def join(values):
         tiles=tuple(tile for value in values for tile in value.tiles),
         margins=tuple(margin for value in values for margin in value.margins),
         channels=sum(value.channels for value in values),
+        pitches=(),
     )
 
 
@@ -102,24 +110,20 @@ def make_room(launch, operation, pictures, partitions, is_blank=True):
     images = ceil_div(pictures, operation.packed)
     top, left, bottom, right = operation.margin
     copies = getattr(operation, "copies", Copies())
-    tiles = []
-    for size in partitions:
-        shape = (
-            (copies.count - 1) * copies.stride + size,
-            images,
-            operation.rows + top + bottom,
-            operation.columns + left + right,
-        )
-        tile = sbuf_tile(shape, launch.dtype, name=launch.label(operation))
+    image = (operation.rows + top + bottom, operation.columns + left + right)
+    shapes = [((copies.count - 1) * copies.stride + size, images, *image) for size in partitions]
+    tiles, pitches = _tiles(launch, operation, shapes)
+    for tile, size in zip(tiles, partitions, strict=True):
+        shape = tile.shape
         if not is_blank:
             pass
         elif copies.count > 1 and copies.stride > size:
             nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
         else:
             fill_border(tile[0:size], Span(0, shape[2], top, bottom), Span(0, shape[3], left, right), 0.0)
-        tiles.append(tile)
     return Value(
         tiles=tuple(tiles),
+        pitches=pitches,
         margins=(operation.margin,) * len(tiles),
         hbm=None,
         images=images,
@@ -129,6 +133,24 @@ def make_room(launch, operation, pictures, partitions, is_blank=True):
         packed=operation.packed,
         pictures=pictures,
     )
+
+
+def _tiles(launch, operation, shapes):
+    """Return new tiles for a value, and their pitches: in 8 bits two tiles alike are in one tensor, so that a matmul
+    contracts over both."""
+    tiles: list[nl.NkiTensor] = []
+    pitches: list[int] = []
+    dtype = launch.dtype_of(operation)
+    while len(tiles) < len(shapes):
+        shape = shapes[len(tiles)]
+        if operation.narrow and len(tiles) + 1 < len(shapes) and shapes[len(tiles) + 1] == shape:
+            both = sbuf_tile((shape[0], 2, *shape[1:]), dtype, name=launch.label(operation))
+            tiles += [both[:, 0], both[:, 1]]
+            pitches += [shape[1] * shape[2] * shape[3], 0]
+        else:
+            tiles.append(sbuf_tile(shape, dtype, name=launch.label(operation)))
+            pitches.append(0)
+    return tiles, tuple(pitches)
 
 
 def copy_down(copies, value):

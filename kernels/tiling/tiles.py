@@ -4,12 +4,13 @@ Nothing here is an instruction of its own: tiles and row groups are worked out w
 the two moves are one or two `dma_copy` each.
 """
 
+import math
 from dataclasses import dataclass
 
 import nki.isa as nisa
 import nki.language as nl
 
-from .packing import IDENTITY_BYTES
+from .packing import IDENTITY_BYTES, round_up
 from .packing import ceil_div as ceil_div
 
 PARTITIONS = nl.tile_size.pmax  # of SBUF and PSUM; rows and columns of the Tensor Engine
@@ -151,8 +152,13 @@ def several_columns(columns, dtype):
 
 
 def sbuf_tile(shape, dtype, name=""):
-    """A tile in SBUF. A single 16-bit column is a view of two, so that what is placed behind it begins with a word."""
+    """A tile in SBUF. A single 16-bit column is a view of two, and one of 8 bits a view of whole words, so that what is
+    placed behind it begins with a word."""
     last = len(shape) - 1
+    if itemsize(dtype) == 1:
+        columns = math.prod(shape[1:])
+        words = nl.ndarray((shape[0], round_up(columns, 4)), dtype=dtype, buffer=nl.sbuf, name=name)
+        return words[:, 0:columns].reshape_dim(1, tuple(shape[1:]))
     if itemsize(dtype) == 4 or max(shape[1:], default=1) > 1:
         return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, name=name)
     return nl.ndarray((*shape[0:last], 2), dtype=dtype, buffer=nl.sbuf, name=name).slice(last, 0, 1)
@@ -160,6 +166,8 @@ def sbuf_tile(shape, dtype, name=""):
 
 def itemsize(dtype):
     """Bytes of one element of a dtype that the kernels take."""
+    if dtype == nl.float8_e4m3:
+        return 1
     return 4 if dtype == nl.float32 else 2
 
 

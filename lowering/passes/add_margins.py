@@ -24,7 +24,7 @@ def add_margins(graph: Graph, with_forms: bool) -> Graph:
 def can_combine(node: Node) -> bool:
     """True if a node's filters can be combined for minimal filtering."""
     operation = node.operation
-    if not isinstance(operation, Convolution) or operation.kernel[1] != 3:
+    if not isinstance(operation, Convolution) or operation.kernel[1] != 3 or operation.weights.narrow:
         return False
     return max(*operation.stride, *operation.dilation, operation.groups) == 1
 

@@ -1,4 +1,7 @@
-"""Choose the form in which each 3x3 filter is multiplied: the quickest one, of those whose errors are allowed."""
+"""Choose the form in which each filter is multiplied: the quickest one, of those whose errors are allowed.
+
+3x3 filters may be combined, depthwise ones computed in groups of rows.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,15 @@ from ...kernels.convolution.forms import (
     most_columns,
     rows_together,
 )
-from ...kernels.program import Convolution, TapsLoad
-from ...kernels.tiling.packing import Taps, ceil_div
-from ...simulator.chip import PSUM_BANK_FLOATS
+from ...kernels.program import Convolution, Memory, TapsLoad
+from ...kernels.tiling.packing import Taps, ceil_div, tile_sizes
+from ...simulator.chip import PARTITIONS, PSUM_BANK_FLOATS
 from ..graph import Graph, Node
 from .add_margins import can_combine, outputs_of, widest_padding
 from .pack_taps import loaded_taps
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # of a partition, for what is combined of an input at a time; two of them live
+LEAST_SAVING = 1.2  # times the columns of matmuls that groups of rows must save to be priced
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,46 @@ def choose_forms(graph: Graph, forms: Sequence[Form], quickest: Quickest) -> Gra
     """Set the form of each convolution that can take one of `forms`."""
     nodes = list(graph.nodes)
     for number, node in enumerate(graph.nodes):
-        tried = [_in_form(graph, node, form, room) for form in forms for room in COMBINED_BYTES]
+        minimal = [form for form in forms if form.is_minimal]
+        tried = [_in_form(graph, node, form, room) for form in minimal for room in COMBINED_BYTES]
+        tried += [_in_row_blocks(graph, node, form) for form in forms if form.rows > 1]
         candidates = {each.operation: each for each in tried if each is not None}
         if candidates:
             nodes[number] = quickest(graph, number, [node, *candidates.values()])
     return graph.with_nodes(nodes)
+
+
+def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:
+    """Return a depthwise node in groups of rows; None where it cannot take them, or they save too few matmuls."""
+    operation = node.operation
+    if not node.is_depthwise() or not _is_alone(graph, node):
+        return None
+    assert isinstance(operation, Convolution)
+    heights = graph.heights(operation.sources[0])
+    changed = node.changed(form=form, taps=Taps(1, 1, heights[0]))
+    assert isinstance(changed.operation, Convolution)
+    geometry = changed.operation.row_blocks(PARTITIONS)
+    tiles = len(heights) * operation.kernel[0] * operation.rows
+    grouped = len(geometry.blocks(heights)) * geometry.steps * geometry.out_groups
+    is_worth = grouped * LEAST_SAVING < tiles
+    return changed if is_worth and heights == tile_sizes(operation.channels, PARTITIONS) else None
+
+
+def _is_alone(graph: Graph, node: Node) -> bool:
+    """True if a node is from SBUF to SBUF, not in 8 bits, of one image on the partitions, with nothing added."""
+    operation = node.operation
+    assert isinstance(operation, Convolution)
+    if len(operation.sources) > 1 or operation.packed > 1 or graph.packed_in(node) > 1:
+        return False
+    if operation.is_scaled or operation.rows_at_once > 1 or operation.row_groups.count > 1 or operation.pool_size > 1:
+        return False
+    if (
+        node.memory is not Memory.SBUF
+        or node.output is not None
+        or any(graph.is_in_hbm(part) for part in operation.sources[0])
+    ):
+        return False
+    return not any(isinstance(graph.nodes[part].operation, TapsLoad) for part in operation.sources[0])
 
 
 def _in_form(graph: Graph, node: Node, form: Form, room: int) -> Node | None:

@@ -9,6 +9,7 @@ from ...kernels.program import Convolution, Interleave, Rearrange
 from ...models.checks import INPUT, Shape
 from ...models.layers import Transpose
 from ..builder import GraphBuilder, lowers
+from ..graph import Node
 from ..lazy import LazyArray
 from .views import keep
 
@@ -91,14 +92,12 @@ def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray
         builder.nodes.pop()
         for name, channels in zip(names, phases):
             assert node.filters is not None
-            builder.add_node(
-                replace(
-                    node,
-                    filters=_some(node.filters, channels),
-                    numbers=tuple(numbers[channels] for numbers in node.numbers),
-                ).changed(channels=len(channels)),
-                name,
+            own = replace(
+                node,
+                filters=_some(node.filters, channels),
+                numbers=tuple(numbers[channels] for numbers in node.numbers),
             )
+            builder.add_node(_without_zeros(own.changed(channels=len(channels))), name)
     else:
         for name, channels in zip(names, phases):
             builder.places[name], builder.shapes[name] = place.picked(channels), (len(channels), *shape[1:])
@@ -116,6 +115,26 @@ def _can_split(operation: object, channels: np.ndarray) -> bool:
         return False
     own = channels // (operation.channels // groups)
     return bool((own == np.repeat(np.arange(groups), len(channels) // groups)).all())
+
+
+def _without_zeros(node: Node) -> Node:
+    """Return a convolution without the first and last rows and columns of its filters that are zeros in all of them.
+
+    Its padding may then be below 0: it does not read all of its input.
+    """
+    operation, filters = node.operation, node.filters
+    assert isinstance(operation, Convolution) and filters is not None
+    array = filters.make()
+    used = [np.flatnonzero(array.any(axis=axes)) for axes in ((0, 1, 3), (0, 1, 2))]
+    if not all(map(len, used)):
+        return node
+    (top, bottom), (left, right) = ((int(taps[0]), int(taps[-1]) + 1) for taps in used)
+    kept = array[:, :, top:bottom, left:right]
+    if kept.shape == array.shape:
+        return node
+    rest = (top, left, array.shape[2] - bottom, array.shape[3] - right)
+    padding = tuple(side - taps * step for side, taps, step in zip(operation.padding, rest, operation.dilation * 2))
+    return replace(node, filters=LazyArray.of(kept)).changed(kernel=kept.shape[2:], padding=padding)
 
 
 def _some(filters: LazyArray, channels: np.ndarray) -> LazyArray:

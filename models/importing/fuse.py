@@ -253,7 +253,7 @@ def _padding(state: _Fusing, layer: Layer) -> Layer | None:
     if not isinstance(layer, (Conv2d, Pool)):
         return None
     zeros = state.source(layer)
-    if not isinstance(zeros, Pad) or zeros.value or min(zeros.padding) < 0:
+    if not isinstance(zeros, Pad) or zeros.value or zeros.mode != "constant" or min(zeros.padding) < 0:
         return None
     total = tuple(a + b for a, b in zip(layer.padding, zeros.padding))
     padding = (total[0], total[1], total[2], total[3])

@@ -1,4 +1,4 @@
-"""Constant padding and cropping. No tensors."""
+"""Padding by a number or by the image's own pixels, and cropping. No tensors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ from ..checks import MAX_SIDE, Shape, check_each, check_numbers, describe_shape
 from ..errors import ModelError
 from .layer import Layer, Tensors
 
+MODES = ("constant", "edge", "reflect", "wrap")  # as numpy.pad and ONNX call them
+
 
 @dataclass(frozen=True)
 class Pad(Layer):
-    """`value` around an image; `padding` is (top, left, bottom, right), and one below 0 cuts pixels off."""
+    """`value` around an image; `padding` is (top, left, bottom, right), and one below 0 cuts pixels off.
+
+    With another mode than "constant" the pixels around are the image's own, as many as it has at most: those of its
+    edge, or the others mirrored at the edge, or those of its other side.
+    """
 
     padding: tuple[int, int, int, int]
     value: float = 0.0
+    mode: str = "constant"
 
     kind: ClassVar[str] = "pad"
     only_moves: ClassVar[bool] = True
@@ -26,6 +33,10 @@ class Pad(Layer):
         super().__post_init__()
         check_each(self.name, "padding", self.padding, 4, -MAX_SIDE, MAX_SIDE)
         check_numbers(self.name, "value", (self.value,), 1)
+        if self.mode not in MODES:
+            raise ModelError(f"layer {self.name!r}: mode must be one of {', '.join(MODES)}, not {self.mode!r}")
+        if self.mode != "constant" and (self.value or min(self.padding) < 0):
+            raise ModelError(f"layer {self.name!r}: padding by {self.mode} pixels has no value and cuts nothing off")
 
     def output_shape(self, *shapes: Shape) -> Shape:
         """(C, H, W) in, (C, H + top + bottom, W + left + right) out; ModelError where nothing is left."""
@@ -33,7 +44,9 @@ class Pad(Layer):
         top, left, bottom, right = self.padding
         sides = (height + top + bottom, width + left + right)
         kept = (height + min(top, 0) + min(bottom, 0), width + min(left, 0) + min(right, 0))
-        if min(kept) < 1 or max(sides) > 2 * MAX_SIDE:
+        own = [side - (self.mode == "reflect") for side in (height, width)] * 2
+        too_far = self.mode != "constant" and any(pad > most for pad, most in zip(self.padding, own))
+        if min(kept) < 1 or max(sides) > 2 * MAX_SIDE or too_far:
             raise ModelError(
                 f"layer {self.name!r}: padding {list(self.padding)} does not fit {describe_shape(shapes[0])}"
             )
@@ -46,4 +59,6 @@ class Pad(Layer):
         height, width = x.shape[2:]
         kept = x[:, :, max(0, -top) : height + min(0, bottom), max(0, -left) : width + min(0, right)]
         sides = ((0, 0), (0, 0), (max(0, top), max(0, bottom)), (max(0, left), max(0, right)))
-        return np.pad(kept, sides, constant_values=self.value)
+        if self.mode == "constant":
+            return np.pad(kept, sides, constant_values=self.value)
+        return np.pad(kept, sides, mode=self.mode)  # type: ignore[call-overload]

@@ -23,6 +23,7 @@ PREFIX = "trninfer-ray-"
 LONGEST_FOLDER = 40  # bytes: Unix limits the paths of sockets to 107, and Ray adds up to 64 to that of its folder
 _LOCK = "lock"  # a file in the folder, locked as long as the folder is in use
 _CLEAR_SECONDS = 4.0
+_QUIET_SECONDS = 1.0  # without a process: one that is just being started is in nobody's list for a moment
 _UNLOCKED_SECONDS = 60.0  # for a new folder to get its lock
 
 
@@ -53,11 +54,15 @@ def own_folder() -> Iterator[str]:
         yield folder
 
 
-def clear(folder: str) -> None:
-    """Kill the processes of a folder and remove it."""
-    deadline = time.monotonic() + _CLEAR_SECONDS
-    while (found := processes_of(folder)) and time.monotonic() < deadline:
+def clear(folder: str, quiet: float = 0.0) -> None:
+    """Kill the processes of a folder, until there was none for `quiet` seconds, and remove it."""
+    began = seen = time.monotonic()
+    while (now := time.monotonic()) - began < _CLEAR_SECONDS:
+        found = processes_of(folder)
+        if not found and now - seen >= quiet:
+            break
         for process in found:
+            seen = now
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGKILL)
         time.sleep(0.05)
@@ -100,6 +105,8 @@ def clear_left_over() -> None:
 def _dismiss(janitor: subprocess.Popen[bytes]) -> None:
     assert janitor.stdin is not None
     with contextlib.suppress(OSError):
+        janitor.stdin.write(b".")  # the word that all went well
+    with contextlib.suppress(OSError):
         janitor.stdin.close()
     try:
         janitor.wait(_CLEAR_SECONDS + 1)
@@ -109,11 +116,16 @@ def _dismiss(janitor: subprocess.Popen[bytes]) -> None:
 
 
 def main(folder: str) -> None:
-    """Clear a folder away when the process that started this one has closed standard input, or has ended."""
-    parent = os.getppid()
-    while os.getppid() == parent and not select.select([sys.stdin], [], [], 1.0)[0]:
-        pass
-    clear(folder)
+    """Clear a folder away when the process that started this one has closed standard input, or has ended.
+
+    Where it was killed, some of its processes may just be starting others.
+    """
+    parent, said = os.getppid(), b""
+    while os.getppid() == parent:
+        if select.select([sys.stdin], [], [], 1.0)[0]:
+            said = os.read(0, 1)
+            break
+    clear(folder, 0.0 if said else _QUIET_SECONDS)
 
 
 if __name__ == "__main__":

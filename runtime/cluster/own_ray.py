@@ -44,7 +44,7 @@ _QUIET_AND_PRIVATE = {
     "RAY_ADDRESS": None,  # what follows is for a cluster of the user's
     "RAY_AUTH_TOKEN_PATH": None,
     "RAY_GCS_SERVER_PORT": None,
-    "RAY_gcs_server_port_wait_time_s": "15",  # which it waits without letting other threads run
+    "RAY_gcs_server_port_wait_time_s": "8",  # which it waits without letting other threads run; 0.5 is usual
 }
 
 

@@ -8,6 +8,7 @@ the thread that started it (PR_SET_PDEATHSIG).
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -41,6 +42,7 @@ class RayThread:
                 raise BackendUnavailable(f"it took longer than {seconds:.0f} s")
         if self._error is not None:
             raise self._error
+        _take_back_sigterm()
 
     def close(self, seconds: float) -> None:
         """Disconnect, and wait for that at most `seconds`; not at all where it has not connected yet."""
@@ -59,3 +61,10 @@ class RayThread:
         self._end.wait()
         with contextlib.suppress(Exception):
             self._ray.shutdown()
+
+
+def _take_back_sigterm() -> None:
+    """Set the handler of SIGTERM anew: Ray has put one in front of it that prints a stack of C++ functions first."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)

@@ -23,7 +23,7 @@ import numpy as np
 
 from ...kernels.nki_source import simulator_is_preferred
 from ...models.files import Model
-from ..backend import resolve_target
+from ..backend import check_cores, resolve_target
 from ..choose import decide
 from ..launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from ..neuron.backend import open_neuron_backend
@@ -160,6 +160,7 @@ def share_out(
     *,
     backend: str = "auto",
     target: str | None = None,
+    lnc: int = 1,
     neuron_options: Mapping[str, Any] = MappingProxyType({}),
     address: str | None = None,
     prepare: Prepare | None = None,
@@ -171,11 +172,12 @@ def share_out(
     """A session over `workers` workers, which end with the block: on this machine, or on the Ray cluster at `address`.
 
     On a cluster None for `workers` means as many as it has room for. `backend` and `target` are as for
-    `choose_backend`, but that a cluster's resources decide what "auto" means there; on a chip each worker has a
-    NeuronCore of its own. `opener` opens the workers' backends otherwise. `prepare` makes inputs of what is sent in
-    their place. BackendUnavailable where Ray is not there, or where no backend can be opened.
+    `choose_backend`, but that a cluster's resources decide what "auto" means there; on a chip each worker has a logical
+    core of its own, of `lnc` NeuronCores. `opener` opens the workers' backends otherwise. `prepare` makes inputs of
+    what is sent in their place. BackendUnavailable where Ray is not there, or where no backend can be opened.
     """
     resolved = resolve_target(target)  # a wrong one is told here, not by each worker
+    check_cores(resolved, lnc)
     cores: tuple[int, ...] = ()
     if address is None and opener is None and decide(backend).backend == "neuron":
         cores = pick_cores(workers or 1)
@@ -186,9 +188,9 @@ def share_out(
         if address is not None and backend == "auto" and not simulator_is_preferred():
             neuron = NEURON_CORES in room
         if opener is None and neuron:
-            opener = functools.partial(open_neuron_backend, target, **neuron_options)
+            opener = functools.partial(open_neuron_backend, target, lnc=lnc, **neuron_options)
         elif opener is None:
-            opener = functools.partial(open_for_worker, resolved)
+            opener = functools.partial(open_for_worker, resolved, lnc)
         count = workers or max(1, int(room.get(NEURON_CORES if neuron else "CPU", 1)))
         crew = Crew(ray, Setup(model, opener, dtype, prepare, launches), count, neuron, progress, warn)
         try:

@@ -25,6 +25,7 @@ from .torch_backend import open_torch
 def open_neuron_backend(
     target: str | None = None,
     *,
+    lnc: int = 1,
     warmup: int = DEFAULT_WARMUP,
     iterations: int = DEFAULT_ITERATIONS,
     nrtpy: str | None = None,
@@ -36,6 +37,7 @@ def open_neuron_backend(
     """Return the backend of this machine's chip; BackendUnavailable with what is missing.
 
     Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the kind of this instance, else trn2 is assumed.
+    `lnc` are the NeuronCores of a logical core, on which kernels are compiled and run: one number for the process.
     `nrtpy` names an environment with nrtpy, and asks for NEFF and nrtpy. The rest is that of `RunOptions`.
     """
     python = named_python(nrtpy)
@@ -48,9 +50,16 @@ def open_neuron_backend(
     if named is None:
         warn("neuron-ls does not give the kind of this instance; times are labelled trn2 (--target names another)")
     chosen = resolve_target(named)
-    prepare_environment(chosen, named is not None, os.environ)
+    prepare_environment(chosen, named is not None, os.environ, lnc)
     options = RunOptions(
-        warmup, iterations, device_times, compile_seconds, CompileCache(cache_folder(), warn), progress, warn
+        warmup=warmup,
+        iterations=iterations,
+        device_times=device_times,
+        compile_seconds=compile_seconds,
+        cache=CompileCache(cache_folder(), warn),
+        progress=progress,
+        warn=warn,
+        lnc=lnc,
     )
     try:
         nki_source.use_nki("sim")

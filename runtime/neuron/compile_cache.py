@@ -23,14 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from ...lowering.cache_folder import user_cache
+from ...models.regular_files import open_regular
 
 FAILURE_LOG = "last-failure.log"  # in the folder of a cache: what the compiler said when it failed last
 _ENTRY = "entry.json"
 _FORMAT = 1
 
 
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: TRNINFER_CACHE, else `neuron` in the user's cache folder for trninfer."""
+def cache_folder() -> Path | None:
+    """Where compiled kernels are kept: TRNINFER_CACHE, else `neuron` in the user's cache folder for trninfer.
+
+    None where the user has none.
+    """
     return user_cache("neuron")
 
 
@@ -185,16 +189,17 @@ def _lock(path: Path, on_wait: Callable[[], None]) -> int:
 
 def _is_whole(entry: Path) -> bool:
     try:
-        record = json.loads((entry / _ENTRY).read_text(encoding="utf-8"))
+        with open_regular(entry / _ENTRY) as file:
+            record = json.loads(file.read())
         files = record["files"] if record["format"] == _FORMAT else {}
         return bool(files) and all(_file_digest(entry / name) == digest for name, digest in files.items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 
 
 def _file_digest(file: Path) -> str:
     digest = hashlib.sha256()
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

@@ -44,7 +44,7 @@ Results = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # shape and dtype o
 class RunOptions:
     """How kernels are run: `warmup` calls, then `iterations` timed ones; `device_times` asks for the time on the
     NeuronCore alone too; a compilation ends after `compile_seconds`. `progress` gets a line on what takes long, `warn`
-    on what goes wrong without being fatal."""
+    on what goes wrong without being fatal. A logical core has `lnc` NeuronCores."""
 
     warmup: int = DEFAULT_WARMUP
     iterations: int = DEFAULT_ITERATIONS
@@ -53,6 +53,7 @@ class RunOptions:
     cache: CompileCache = field(default_factory=lambda: CompileCache(None))
     progress: Note = lambda message: None
     warn: Note = warn_user
+    lnc: int = 1
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class CompiledKernels(ABC):
             raise ValueError(
                 f"warmup is {options.warmup} and iterations {options.iterations}; at least 0 and 1 are needed"
             )
-        self.info = BackendInfo("neuron", target, "measured", HOST_LABEL)
+        self.info = BackendInfo("neuron", target, "measured", HOST_LABEL, lnc=options.lnc)
         self.compilations: list[Compilation] = []
         self._options = options
         self._executables: dict[tuple[Any, ...], Executable] = {}
@@ -320,7 +321,7 @@ def walk(job: Job) -> Walked:
 
     def noting(*tensors: Any, **parameters: Any) -> Any:
         result = job.kernel.function(*tensors, **parameters)
-        returned.extend(result if isinstance(result, (tuple, list)) else [result])
+        returned[:] = result if isinstance(result, (tuple, list)) else [result]  # each of two cores returns the same
         return result
 
     specs = [simulator.TensorSpec(tuple(o.shape), np.dtype(o.dtype).name) for o in job.operands]

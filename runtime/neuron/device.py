@@ -273,7 +273,7 @@ def named_python(place: str | None = None) -> Path | None:
     named = place or os.environ.get(NRTPY_VARIABLE)
     if not named:
         return None
-    path = Path(named).expanduser()
+    path = Path(os.path.expanduser(named))
     python = path / "bin" / "python" if path.is_dir() else path
     if not (python.is_file() and os.access(python, os.X_OK)):
         raise BackendUnavailable(f"no environment with nrtpy at {path}: {python} is not a Python to be run")

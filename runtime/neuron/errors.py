@@ -26,7 +26,7 @@ _LOST = re.compile(
 # What to do about a code of the compiler. EVRF066, EVRF065, EBVF030, EVRF007, EOOM001 and EOOM002: the pages of these
 # names. EGCA110 and EGCA111 have no page; public reports say that kernels do not spill.
 _LESS = "a smaller --batch-size or --instructions makes launches smaller"
-_LNC = "NEURON_LOGICAL_NC_CONFIG must be 1, and NEURON_CC_FLAGS must have no --lnc of another value"
+_LNC = "NEURON_LOGICAL_NC_CONFIG must be that of --lnc (1), and NEURON_CC_FLAGS must have no --lnc of another value"
 _ADVICE = {
     "NCC_EVRF066": f"kernels and neuronx-cc disagree on the physical cores of a logical one: {_LNC}",
     "NCC_EVRF065": "nki and neuronx-cc are of different SDKs, or a compiled kernel is stale: update both, then delete "

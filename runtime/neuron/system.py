@@ -134,12 +134,19 @@ def parse_cores(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(cores))
 
 
-def prepare_environment(target: str, known: bool, variables: MutableMapping[str, str]) -> None:
+_CORES = {1: "kernels run on one NeuronCore each", 2: "--lnc 2 runs kernels on two NeuronCores each"}
+
+
+def _other(lnc: int) -> str:
+    return ", or give --lnc 2" if lnc == 1 else ", or leave out --lnc 2"
+
+
+def prepare_environment(target: str, known: bool, variables: MutableMapping[str, str], lnc: int = 1) -> None:
     """Set what the Neuron packages read, before any of them is imported. What the user has set is kept.
 
     Numbers are rounded to the nearest, as the golden model's are (neuron-features/rounding-modes.rst).
-    One NeuronCore is reserved, not all, so that others can work beside this process. Kernels are compiled and run for
-    logical cores of one physical core: kernels, compiler and runtime must agree on that (EVRF066). The compiler's
+    One logical core is reserved, not all, so that others can work beside this process. Kernels are compiled and run for
+    logical cores of `lnc` physical cores: kernels, compiler and runtime must agree on that (EVRF066). The compiler's
     target is set where it is `known` (asked for, or told by the instance); else NKI finds it by itself.
     BackendUnavailable where the user's variables ask for another number of physical cores, and for trn1, which NKI 0.7
     does not compile for.
@@ -147,16 +154,14 @@ def prepare_environment(target: str, known: bool, variables: MutableMapping[str,
     if target == "trn1":
         raise BackendUnavailable("NKI 0.7 compiles for trn2 and trn3; trn1 is a target of the simulator: --backend sim")
     flags = re.search(r"--(?:lnc|logical-nc-config)[= ]\s*(\d+)", variables.get(COMPILER_FLAGS, ""))
-    if flags is not None and flags.group(1) != "1":
-        raise BackendUnavailable(
-            f"{COMPILER_FLAGS} has {flags.group()}; kernels run on one NeuronCore each: leave it out"
-        )
+    if flags is not None and flags.group(1) != str(lnc):
+        raise BackendUnavailable(f"{COMPILER_FLAGS} has {flags.group()}; {_CORES[lnc]}: leave it out{_other(lnc)}")
     variables.setdefault(STOCHASTIC_ROUNDING, "0")
     if not variables.get(VISIBLE_CORES) and not variables.get(NUMBER_OF_CORES):
         variables[NUMBER_OF_CORES] = "1"
-    logical = variables.setdefault(LOGICAL_CORES, "1")
-    if logical != "1":
-        raise BackendUnavailable(f"{LOGICAL_CORES} is {logical}; kernels run on one NeuronCore each: set it to 1")
+    logical = variables.setdefault(LOGICAL_CORES, str(lnc))
+    if logical != str(lnc):
+        raise BackendUnavailable(f"{LOGICAL_CORES} is {logical}; {_CORES[lnc]}: set it to {lnc}{_other(lnc)}")
     if known:
         variables[TARGET_VARIABLE] = target
 

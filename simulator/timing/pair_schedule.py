@@ -17,6 +17,12 @@ _PASSES = 40  # at most; each settles at least the first meeting that has not se
 _SETTLED_NS = 0.01
 
 
+def of_two_cores(constants: Machine) -> dict[str, float]:
+    """The constants that are others for a core that shares its stack of HBM with the other one of a logical core."""
+    half = constants.hbm_stack_rate * constants.hbm_shared_efficiency / 2
+    return {"dma_sustained": min(constants.dma_sustained, half)}
+
+
 def pair_schedule(
     programs: tuple[list[Instruction], list[Instruction]],
     meetings: list[tuple[int, int]],
@@ -24,10 +30,7 @@ def pair_schedule(
     constants: Machine,
 ) -> tuple[Schedule, Schedule]:
     """The schedules of core 0 and core 1; `meetings` are their instructions that wait for each other."""
-    values = dict(vars(constants))
-    half = constants.hbm_stack_rate * constants.hbm_shared_efficiency / 2
-    values["dma_sustained"] = min(constants.dma_sustained, half)
-    shared = Machine(values)
+    shared = Machine({**vars(constants), **of_two_cores(constants)})
     releases: tuple[dict[int, float], dict[int, float]] = ({}, {})
     for _ in range(_PASSES):
         schedules = tuple(schedule(programs[core], target, shared, releases[core]) for core in (0, 1))

@@ -28,6 +28,33 @@ def test_one_model(cli, picture_model) -> None:
     assert report["verify"]["passed"] and report["predictions"] == []
 
 
+def test_two_cores(cli, tmp_path) -> None:
+    outcome = cli(
+        "bench", "--model", "digits-cnn", "--batch-size", 6, "--lnc", 2, "--verify", "--trace", tmp_path / "t"
+    )
+    assert outcome.status == 0 and "on trn2 with LNC 2 in float32" in outcome.out and "verify passed" in outcome.out
+    assert "core 1 Tensor Engine" in (tmp_path / "t").read_text()
+    one, two = (cli("bench", "--batch-size", 6, "--lnc", lnc, "--format", "json").json() for lnc in (1, 2))
+    assert (one["lnc"], two["lnc"]) == (1, 2) and two["total_us"] < one["total_us"]
+    assert "what two cores take to meet" in two["latency_note"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--target", "trn1"), "a logical core of trn1 has one NeuronCore; --lnc 2 is for trn2 and trn3"),
+        (("--launches", "layer"), "leave out --lnc 2"),
+        (("--kernel", "matmul"), "--lnc is for networks"),
+        (("--suite", "all"), "--lnc is for networks"),
+        (("--advise",), "leave out --lnc"),
+        (("--cores", 2), "leave out --lnc"),
+    ],
+)
+def test_what_two_cores_do_not_run(cli, arguments, told) -> None:
+    outcome = cli("bench", "--lnc", 2, *arguments)
+    assert outcome.status == 2 and told in outcome.err and outcome.err.count("\n") == 1
+
+
 def test_the_forms_of_convolutions(cli) -> None:
     layers = cli("bench", "--model", "digits-cnn", "--format", "json").json()["layers"]
     forms = {layer["name"]: layer["form"] for layer in layers}
@@ -170,7 +197,7 @@ def test_constants_come_from_a_file(cli, tmp_path) -> None:
         refused = cli(*shape, "--set", f"@{file}")
         assert refused.status == 2 and message in refused.err, refused
         assert len(refused.err.splitlines()) == 1 and refused.out == ""
-    assert "cannot read" in cli(*shape, "--set", f"@{tmp_path / 'none.json'}").err
+    assert "none.json: no such file" in cli(*shape, "--set", f"@{tmp_path / 'none.json'}").err
 
 
 def test_the_earlier_constants_name_every_constant() -> None:

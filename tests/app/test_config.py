@@ -54,7 +54,7 @@ def test_files_that_are_refused(tmp_path: Path, text: str, message: str) -> None
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    for path, message in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
+    for path, message in ((tmp_path / "none", "no such file"), (tmp_path, "neither a regular file nor a pipe")):
         with pytest.raises(UsageError, match=message):
             read_config(path, "classify", COMMANDS)
     (tmp_path / "x").write_bytes(b"\xff\xfe")

@@ -81,6 +81,16 @@ def test_nothing_beside_pictures_is_run(process, pictures, picture_model) -> Non
     assert sprung(pictures) == []
 
 
+def test_a_removed_folder_is_said_where_it_matters(cli, pictures, picture_model, monkeypatch, tmp_path) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    arguments = ("classify", pictures, "--model", picture_model, "--backend", "sim", "--format", "csv", "--quiet")
+    assert cli(*arguments).status == 0
+    outcome = cli(*arguments, "--output", "x.csv")
+    assert (outcome.status, outcome.messages) == (2, 1) and "the current folder was removed" in outcome.err
+
+
 def test_a_backend_that_is_not_there_is_status_3(cli, feature_model, monkeypatch) -> None:
     monkeypatch.setattr("trninfer.runtime.neuron.environment.neuron_devices", lambda: ())
     outcome = cli("bench", "--model", feature_model, "--backend", "neuron")

@@ -18,7 +18,7 @@ NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789-_.", min_size=1, max_size=
 
 @pytest.fixture
 def redactor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Redactor:
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/ada lovelace"))
+    monkeypatch.setenv("HOME", "/home/ada lovelace")
     monkeypatch.setattr(getpass, "getuser", lambda: "lovelace")
     monkeypatch.setattr(platform, "node", lambda: "ip-10-0-0-5.ec2.internal")
     monkeypatch.chdir(tmp_path)
@@ -62,3 +62,15 @@ def test_values_of_every_kind(redactor: Redactor) -> None:
 def test_a_user_without_a_name(monkeypatch) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: (_ for _ in ()).throw(OSError("no name")))
     assert redact.Redactor().text("root is a common name") == "root is a common name"
+
+
+def test_without_a_home_and_in_a_removed_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def nobody(*_: object) -> None:
+        raise KeyError("no such user")
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert Redactor().text("a ~ stays, /data/x.csv does not") == "a ~ stays, <path> does not"

@@ -49,6 +49,26 @@ def test_globs(folder: Path) -> None:
     assert names([f"{folder}/*"]) == ["a.JPG", "b.png", "c.webp", "notes.txt", "weird[1].png"]
 
 
+def test_each_file_is_found_once_by_whatever_name(folder: Path) -> None:
+    (folder / "link.png").symlink_to("b.png")
+    (folder / "same").symlink_to(".")
+    (folder / "a").symlink_to("sub")
+    once = ["a.JPG", "b.png", "c.webp", "weird[1].png"]
+    assert names([folder, folder / "same", f"{folder}/*.png", folder / "sub/../b.png"]) == once
+    assert names([folder / "link.png", folder]) == ["link.png", "a.JPG", "c.webp", "weird[1].png"]
+    assert names([folder / "sub", folder / "a", folder / "a/d.png", folder / "same/a/d.png"]) == ["d.png"]
+
+
+def test_a_large_folder_is_not_asked_for_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(50):
+        (tmp_path / f"{number}.png").touch()
+    asked = []
+    lstat = os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path, **options: (asked.append(path), lstat(path, **options))[1])
+    assert len(names([tmp_path])) == 50
+    assert len(asked) < 50
+
+
 PARTS = ("*", "?", "a", "b.png", "[ab]*", "[!a]*", ".*", ".h", "..", ".", "", "**", "*.png", "no")
 
 

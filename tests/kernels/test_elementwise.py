@@ -5,6 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
+import nki
+import nki.isa as nisa
+import nki.language as nl
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +15,8 @@ from hypothesis import strategies as st
 from layer_programs import run_alone
 from numpy.typing import NDArray
 from random_arrays import normal
+from trninfer import simulator
+from trninfer.kernels.activation_functions import activate
 from trninfer.models.layers import Activation, Affine, Combine, PRelu
 
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
@@ -122,6 +127,27 @@ def test_activations(activation: str, dtype: Any, target: str) -> None:
     layer = Affine("l", (3,), activation, parameters)
     result = run_alone(layer, x, tensors={"scale": scale, "shift": shift}, target=target)
     assert_close(result, function(wide(x) * 0.5 + 0.25, *parameters), dtype, 4)
+
+
+@nki.jit
+def gates(x: Any) -> Any:
+    """sigmoid(x) without a table."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    data = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=data, src=x)
+    result = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    activate(result, data, "sigmoid_by_powers")
+    nisa.dma_copy(dst=out, src=result)
+    return out
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sigmoid_by_powers(dtype: Any, target: str) -> None:
+    """As by a table, far from zero too."""
+    x = np.concatenate([np.linspace(-20, 20, 123), [-3e4, -200, -80, 80, 3e4]]).astype(dtype).reshape(2, 64)
+    (result,) = simulator.run(gates, x, target=target).outputs
+    assert_close(result, 1 / (1 + np.exp(-np.maximum(wide(x), -700))), dtype)
 
 
 @pytest.mark.parametrize("slope", [-0.5, 0.0, 1.0, 1.5])

@@ -1,5 +1,8 @@
 """Plans on disk: what was put is read back, and nothing that is damaged or of something else."""
 
+import json
+import os
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +11,7 @@ from lowered import graph_of
 from random_networks import conv, ending_in_dense
 from trninfer.lowering.cache_folder import CACHE_VARIABLE
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.plan_cache import PlanCache, PlanRecord, key_of, plan_folder
+from trninfer.lowering.plan_cache import PlanCache, PlanRecord, digest_of, key_of, plan_folder
 
 RECORD = PlanRecord(Decisions(packs_rows=True, packed=4, copied=(2,)), 12.5, 99)
 GRAPH = graph_of(ending_in_dense((3, 6, 5), [conv("a", 3, 8, 3)]))
@@ -21,13 +24,58 @@ def test_a_plan_is_there_for_another_process(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["key.json"]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"decisions": {}, "nanoseconds": 1, "instructions": 1}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"decisions": {}, "nanoseconds": 1, "instructions": 1}', "[" * 99_999, "1" * 5000]
+)
 def test_a_damaged_plan_is_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "key.json").write_text(content)
     cache = PlanCache(tmp_path)
     assert cache.get("key") is None
     cache.put("key", RECORD)
     assert PlanCache(tmp_path).get("key") == RECORD
+
+
+def test_no_number_of_a_plan_can_be_another(tmp_path: Path) -> None:
+    PlanCache(tmp_path).put("key", RECORD)
+    file = tmp_path / "key.json"
+    whole, chance = file.read_bytes(), random.Random(0)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        file.write_bytes(damaged)
+        assert PlanCache(tmp_path).get("key") in (None, RECORD), damaged
+    data = json.loads(whole)
+    for odd in (7, -1, 1e999, None, [], {"end": 1}):  # well-formed, and not what was written
+        file.write_text(json.dumps({**data, "plan": {**data["plan"], "instructions": odd}}))
+        assert PlanCache(tmp_path).get("key") is None
+    (tmp_path / "other.json").write_bytes(whole)
+    assert PlanCache(tmp_path).get("other") is None
+
+
+def test_a_plan_that_is_no_file_is_none(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")  # nobody writes to it
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    (tmp_path / "device.json").symlink_to("/dev/zero")
+    for key in ("pipe", "folder", "loop", "device"):
+        cache = PlanCache(tmp_path)
+        assert cache.get(key) is None
+        cache.put(key, RECORD)
+        assert cache.get(key) == RECORD
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["device.json", "folder.json", "loop.json", "pipe.json"]
+
+
+def test_sources_are_compared_by_what_they_hold(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.py", tmp_path / "b.py"
+    first.write_text("1")
+    second.write_text("2")
+    os.utime(first, (4e9, 4e9))  # changed in the year 2096, by a clock that was wrong
+    before = digest_of((first, second))
+    second.write_text("3")
+    os.utime(second, (1, 1))
+    assert digest_of((first, second)) != before
+    second.write_text("2")
+    assert digest_of((first, second)) == before
 
 
 def test_without_a_folder_or_with_one_that_cannot_be_plans_stay_in_memory(tmp_path: Path) -> None:
@@ -55,4 +103,5 @@ def test_the_folder_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     assert plan_folder() == tmp_path / "plans"
     monkeypatch.delenv(CACHE_VARIABLE)
-    assert plan_folder().name == "plans" and tmp_path not in plan_folder().parents
+    usual = plan_folder()
+    assert usual is not None and usual.name == "plans" and tmp_path not in usual.parents

@@ -114,7 +114,7 @@ def test_forms_have_weights_of_their_own(form: Form) -> None:
     assert direct.arrangement != other.arrangement
     number = next(n for n, node in enumerate(other.graph.nodes) if getattr(node.operation, "form", None) is form)
     each = 12 if form is Form.PAIRS else 16
-    assert 9 * other.elements_of(number)[0] == each * direct.elements_of(number)[0]
+    assert 9 * other.bytes_of(number)[0] == each * direct.bytes_of(number)[0]
 
 
 def test_values_in_hbm_are_read_by_weights_of_their_own() -> None:
@@ -122,10 +122,10 @@ def test_values_in_hbm_are_read_by_weights_of_their_own() -> None:
     assert pipeline.lower(Decisions()).arrangement != pipeline.lower(Decisions(in_hbm=(0,))).arrangement
 
 
-def test_elements_of_a_partition_are_those_of_all_tiles_and_of_the_largest() -> None:
+def test_bytes_of_a_partition_are_those_of_all_tiles_and_of_the_largest() -> None:
     layers = (Conv2d("a", 130, 300, (3, 3)), Flatten("flat"), Dense("b", 300 * 4, 3))
     layout = lay_out(graph_of(Network("n", picture(130, 4, 4), layers, labels(3))))
-    assert layout.elements_of(0) == (2 * 9 * 300, 2 * 9 * (128 + 44))  # the last two are loaded together
+    assert layout.bytes_of(0) == (4 * 2 * 9 * 300, 4 * 2 * 9 * (128 + 44))  # the last two are loaded together
     loads = loads_of(layout.graph, layout.graph.nodes[0])
     assert sum(load.rows * load.elements for load in loads) == 9 * 130 * 300
 

@@ -32,4 +32,4 @@ def test_only_the_simulated_trn3_has_a_note() -> None:
 
 
 def test_the_words_of_users_are_those_that_run() -> None:
-    assert get_args(Dtype) == tuple(backend.DTYPES) and get_args(Target) == tuple(simulator.TARGETS)
+    assert get_args(Dtype) == tuple(backend.NETWORK_DTYPES) and get_args(Target) == tuple(simulator.TARGETS)

@@ -1,7 +1,7 @@
 """Each picture of a batch gets its own answer: random networks against ONNX Runtime.
 
 `pytest tests/runtime/test_batches.py --networks 500 --all-combinations` tries more of them, in every dtype on every
-target with every size of batch.
+target, on one core and on two, with every size of batch.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import pytest
 from batched_networks import RandomNetwork
 from trninfer.models import Model
 from trninfer.models.importing import ImportOptions, import_network
-from trninfer.runtime.backend import DTYPES
+from trninfer.runtime.backend import NETWORK_DTYPES
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.runtime.tolerances import network_tolerance
 
 BATCHES = (1, 2, 3, 4, 7, 16)
-COMBINATIONS = tuple(itertools.product(DTYPES, ("trn1", "trn2", "trn3")))
+MACHINES = (("trn1", 1), ("trn2", 1), ("trn3", 1), ("trn2", 2), ("trn3", 2))  # target, and cores of a logical core
+COMBINATIONS = tuple(itertools.product(NETWORK_DTYPES, MACHINES))
 FLOAT32 = 1e-4  # of a score: a probability is then off by less than the 2e-3 that are allowed
 
 
@@ -42,16 +43,17 @@ def test_each_picture_of_a_batch_is_answered_as_onnx_runtime_answers_it(
     random = np.random.default_rng(seed)
     combinations, batches = list(COMBINATIONS), list(BATCHES)
     if not pytestconfig.getoption("--all-combinations"):
-        combinations = [COMBINATIONS[seed % 9], COMBINATIONS[int(random.integers(9))]]
+        some = (seed % len(COMBINATIONS), int(random.integers(len(COMBINATIONS))))
+        combinations = [COMBINATIONS[number] for number in some]
         batches = [int(size) for size in random.permutation(BATCHES)[:3]]
     wrong = []
-    for dtype, target in combinations:
-        session = Session(model, SimulatedBackend(target), dtype, max(BATCHES))
+    for dtype, (target, lnc) in combinations:
+        session = Session(model, SimulatedBackend(target, lnc=lnc), dtype, max(BATCHES))
         for batch in batches:
             x = random.standard_normal((batch, *network.shape)).astype(np.float32)
             (expected,) = golden.run(None, {"x": x})
             error = np.abs(session.run(x).probabilities - expected).max()
             tolerance = FLOAT32 if dtype == "float32" else network_tolerance(dtype)
             if not error <= tolerance * max(1.0, np.abs(expected).max()):
-                wrong.append(f"{dtype} on {target}, {batch} pictures: off by {error:.3g}")
+                wrong.append(f"{dtype} on {target} with LNC {lnc}, {batch} pictures: off by {error:.3g}")
     assert not wrong, "\n".join([*network.words, *wrong])

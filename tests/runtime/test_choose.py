@@ -40,7 +40,7 @@ def test_auto_honours_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_options_reach_the_neuron_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "way_here", lambda: environment.Way("nrtpy", ()))
     monkeypatch.setattr(neuron, "open_neuron_backend", lambda target, **options: (target, options))
-    assert choose_backend("auto", "trn3", warmup=2, nrtpy="x") == ("trn3", {"warmup": 2, "nrtpy": "x"})
+    assert choose_backend("auto", "trn3", lnc=2, nrtpy="x") == ("trn3", {"lnc": 2, "nrtpy": "x"})
     assert choose_backend("sim", warmup=2).info.name == "sim"
 
 

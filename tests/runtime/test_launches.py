@@ -17,7 +17,7 @@ from random_networks import (
     picture,
     residual,
 )
-from trninfer import kernels
+from trninfer import kernels, simulator
 from trninfer.lowering.network_plan import NetworkPlan
 from trninfer.models import load_model
 from trninfer.models.files import Model
@@ -26,8 +26,10 @@ from trninfer.models.inputs import FeatureInput, ImageInput
 from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool, Softmax
 from trninfer.models.network import Network
 from trninfer.models.outputs import Output
+from trninfer.runtime.backend import KernelError
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.launches import plan_launches, planning_of
+from trninfer.runtime.layer_launches import specs_of
 from trninfer.runtime.model_flops import row_operations
 from trninfer.runtime.session import Result, Session
 from trninfer.runtime.simulated import SimulatedBackend
@@ -198,3 +200,50 @@ def test_a_backend_that_does_not_tell_layers_has_one_row() -> None:
         load_model("digits-ffnn"), "float32", replace(SimulatedBackend("trn2").info, tells_layers=False)
     ).rows
     assert (row.name, row.kernel, row.input_shape, row.output_shape) == ("network", "run_network", (-1, 64), (-1, 10))
+
+
+@pytest.mark.parametrize("instructions", [50_000, 50])  # one launch, and several
+def test_two_cores_answer_as_one_does(instructions: int) -> None:
+    model = load_model("digits-cnn")
+    x = np.random.default_rng(0).standard_normal((9, *model.network.input.shape)).astype(np.float32)
+    for batch in (1, 2, 3, 9):
+        options = LaunchOptions(instructions=instructions)
+        one, two = (Session(model, SimulatedBackend("trn2", lnc=lnc), "float32", 9, options) for lnc in (1, 2))
+        assert (len(two.show(1)) > 1) == (instructions < 1000)
+        expected, given = one.run(x[:batch]), two.run(x[:batch])
+        np.testing.assert_array_equal(given.classes, expected.classes)
+        np.testing.assert_allclose(given.probabilities, expected.probabilities, atol=1e-5)
+        assert given.total_us == two.time(batch).total_us  # from shapes alone, too
+        assert given.total_us == pytest.approx(sum(layer.latency_us for layer in given.layers))
+        assert given.total_us < expected.total_us or batch < 2
+
+
+def test_the_price_of_a_plan_on_two_cores_is_that_of_its_launch() -> None:
+    model = load_model("digits-cnn")
+    backend = SimulatedBackend("trn2", lnc=2)
+    plan = NetworkPlan(model, np.dtype(np.float32), planning_of("float32", backend.info, LaunchOptions()), 50_000)
+    planned = plan.segments[0].plan(6)
+    assert (planned.cores, planned.program.pictures) == (2, 3)
+    result = backend.time(
+        kernels.kernel("run_network"), *specs_of(planned, np.dtype(np.float32)), program=planned.program
+    )
+    assert planned.nanoseconds / 1000 == pytest.approx(result.time.latency_us - 10.2)
+
+
+def test_two_cores_write_nothing_twice() -> None:
+    model = load_model("digits-cnn")
+    planning = planning_of("float32", SimulatedBackend("trn2", lnc=2).info, LaunchOptions())
+    (segment,) = NetworkPlan(model, np.dtype(np.float32), planning, 50_000).segments
+    for batch in (1, 3):
+        planned = segment.plan(batch)
+        x = segment.arrange(np.zeros((batch, *model.network.input.shape), np.float32), planned, np.dtype(np.float32))
+        operands = segment.operands(planned, np.dtype(np.float32))
+        kernel = kernels.kernel("run_network")
+        run = simulator.run(kernel, x, *operands, target="trn2", lnc=2, sanitize=True, program=planned.program)
+        assert not [finding for finding in run.findings if finding.kind == "race"]
+
+
+def test_layer_by_layer_is_refused_on_two_cores() -> None:
+    model = load_model("digits-ffnn")
+    with pytest.raises(KernelError, match=r"digits-ffnn: layer by layer \(as asked for\) .* leave out --lnc 2"):
+        Session(model, SimulatedBackend("trn2", lnc=2), launches=LaunchOptions("layer"))

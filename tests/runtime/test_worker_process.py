@@ -78,3 +78,17 @@ process.ask(None)
     done = subprocess.run([sys.executable, "-c", program.format(folder=str(tmp_path))], capture_output=True, text=True)
     assert "WorkerFault" in done.stderr  # None is no setup, which it said and lived on
     assert not (tmp_path / "ran").exists()
+
+
+def test_it_starts_where_the_current_folder_was_removed(
+    feature_model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    monkeypatch.syspath_prepend("")
+    (tmp_path / "gone").rmdir()
+    process = WorkerProcess(Worker)
+    try:
+        assert process.ask(Setup(load_model(feature_model), SIMULATOR, "float32", sizes=())).info.target == "trn2"
+    finally:
+        process.close()

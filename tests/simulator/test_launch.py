@@ -369,3 +369,30 @@ def test_numbers_for_members_of_an_enum_are_taken_with_a_note():
     assert [(str(note.message), note.category) for note in told] == [
         ("dma_copy: dge_mode 3, a spelling of an earlier NKI, is taken as nisa.dge_mode.none", EarlierNkiWarning)
     ]
+
+
+@nki.jit
+def rank_of(a):
+    """Each core writes its rank to its row."""
+    cores = nl.num_programs(0)
+    tile = nl.load(a[0:1])
+    nisa.memset(tile, value=nl.program_id(0) + 1)
+    out = nl.ndarray((cores, a.shape[1]), a.dtype, nl.shared_hbm)
+    rank = nl.program_id(0)
+    nl.store(out[rank : rank + 1], tile)
+    return out
+
+
+def test_who_launches_says_on_how_many_cores(monkeypatch):
+    for said in (None, "1", "2"):
+        if said is not None:
+            monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", said)
+        assert simulator.run(rank_of, A, lnc=1).outputs[0].tolist() == [[1] * 4]
+        for _ in range(3):  # walked, recorded, and replayed if it were on one core
+            (rows,) = simulator.run(rank_of, A, lnc=2, pure=True).outputs
+            assert rows.tolist() == [[1] * 4, [2] * 4]
+    assert len(simulator.run(rank_of, A).outputs[0]) == 2  # the environment, where nobody else says
+    with pytest.raises(NkiValidationError, match="lnc is 3; a logical core has one core or two: 1, 2"):
+        simulator.run(rank_of, A, lnc=3)
+    with pytest.raises(NkiValidationError, match="two cores are one logical core from NeuronCore-v3"):
+        simulator.run(rank_of, A, lnc=2, target="trn1")

@@ -12,7 +12,7 @@ CHANNELS = (4, 5, 8, 12, 16, 24, 32, 40, 64)
 
 
 class RandomNetwork:
-    """A network drawn from a seed: convolutions, pools, residual sums and gates on images of odd and even sizes.
+    """A network drawn from a seed: convolutions, pools, sums, gates and resizes of images of odd and even sizes.
 
     `saved` writes it as an ONNX file with a symbolic batch; `shape` is (C, H, W) of its input, `words` its layers in
     order, for the message of a test that fails.
@@ -33,6 +33,7 @@ class RandomNetwork:
             self._residual,
             self._gate,
             self._depthwise,
+            self._resize,
         ]
         self._convolve()
         for _ in range(int(random.integers(1, 5))):
@@ -73,7 +74,13 @@ class RandomNetwork:
         self._activate()
 
     def _depthwise(self) -> None:
-        self._conv(self._channels, 3, groups=self._channels)
+        """A depthwise convolution, of an expansion more often than not."""
+        if self._random.random() < 0.7:
+            self._conv(int(self._random.integers(3, 201)), 1)
+            self._activate()
+        kernel = int(self._random.choice([3, 3, 5, 7]))
+        stride = int(self._random.choice([1, 1, 2])) if min(self._high, self._wide) > 3 else 1
+        self._conv(self._channels, kernel, stride, groups=self._channels)
         self._activate()
 
     def _pool(self) -> None:
@@ -84,6 +91,23 @@ class RandomNetwork:
         self._chain.add(kind, kernel_shape=[window] * 2, strides=[2, 2])
         self._high, self._wide = ((side - window) // 2 + 1 for side in (self._high, self._wide))
         self.words.append(f"{kind} {window}")
+
+    def _resize(self) -> None:
+        """Twice as large, or half as large where that is a whole number, by one of ONNX's ways; or mirrored around."""
+        sides = (self._high, self._wide)
+        way = str(self._random.choice(["nearest", "linear", "cubic", "reflect"]))
+        if way == "reflect":
+            if min(sides) > 2:
+                self._chain.add("Pad", self._chain.constant([0, 0, 2, 1, 0, 0, 0, 2]), mode=way)
+                self._high, self._wide = self._high + 2, self._wide + 3
+                self.words.append(way)
+            return
+        scale = 0.5 if self._random.random() < 0.3 and not (self._high % 2 or self._wide % 2) else 2.0
+        if scale * max(sides) > 60:
+            return
+        self._chain.add("Resize", "", self._chain.constant([1.0, 1.0, scale, scale]), mode=way)
+        self._high, self._wide = (int(side * scale) for side in sides)
+        self.words.append(f"{way} x{scale}")
 
     def _residual(self) -> None:
         before, channels, size = self._chain.value, self._channels, (self._high, self._wide)

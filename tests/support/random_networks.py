@@ -238,6 +238,19 @@ def residual(channels: int = 40, side: int = 12, blocks: int = 3) -> Model:
     return model_of(Network("residual", image, tuple(layers), (), Output("values")))
 
 
+def depthwise_filters(channels: int = 70, side: int = 11) -> Model:
+    """A stem, depthwise filters of two sizes, a mean and a dense layer."""
+    layers: list[Layer] = [
+        Conv2d("stem", 3, channels, (3, 3), (1, 1, 1, 1), 1, "relu"),
+        Conv2d("each", channels, channels, (5, 5), (2, 2, 2, 2), 1, "silu", groups=channels),
+        Conv2d("again", channels, channels, (3, 3), (1, 1, 1, 1), 1, "relu", groups=channels),
+        Pool("mean", "average", (side, side), (1, 1)),
+        Flatten("flat"),
+        Dense("dense", channels, 7),
+    ]
+    return model_of(Network("depthwise", picture(3, side, side), tuple(layers), (), Output("values")))
+
+
 KINDS_OF_LAYERS = ("shuffle", "prelu", "elements", "dilated", "layer_norm", "group_norm", "instance_norm")
 
 

@@ -6,14 +6,13 @@ import numpy as np
 
 from ...errors import ModelError
 from ...layers import Pad
+from ...layers.pad import MODES
 from ..importer import Importer
 from ..onnx_attributes import integers, text
 from ..onnx_file import Node
 from ..view import View
 from .convolution import add_convolution
 from .rearranging import select_entries
-
-_BY_PIXELS = ("reflect", "edge", "wrap")  # ONNX's modes, and numpy.pad's
 
 
 def _pad(importer: Importer, node: Node) -> None:
@@ -50,8 +49,10 @@ def _pad(importer: Importer, node: Node) -> None:
     importer.give(node, _pad_with(importer, view, before, after, value))
 
 
-def _pad_with(importer: Importer, view: View, before: list[int], after: list[int], value: float) -> View:
-    """A view with a number before and after the entries of each axis."""
+def _pad_with(
+    importer: Importer, view: View, before: list[int], after: list[int], value: float, mode: str = "constant"
+) -> View:
+    """A view with a number, or by another mode its own entries, before and after the entries of each axis."""
     order = view.order()
     if len(order) not in (2, 3):
         raise ModelError(f"pads {importer.told(view)}; images are supported")
@@ -64,7 +65,7 @@ def _pad_with(importer: Importer, view: View, before: list[int], after: list[int
         source = _pad_channels(importer, source, sides[0], value)
     padding = (sides[1][0], sides[2][0], sides[1][1], sides[2][1])
     if any(padding):
-        source = importer.add(Pad(importer.name("pad"), padding, value, inputs=(source,))).layer
+        source = importer.add(Pad(importer.name("pad"), padding, value, mode, inputs=(source,))).layer
     made = View.of(source, importer.builder.shapes[source], view.batched)
     if len(order) == 2:
         made = View(made.layer, (made.axes[0], made.axes[2]), made.batched)
@@ -102,16 +103,21 @@ def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value
 
 def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -> View:
     """A view [batch, ...] padded by its own entries; `pads` before and after each axis, with the batch's."""
-    if mode not in _BY_PIXELS:
+    if mode not in MODES:
         raise ModelError(f"its mode {mode!r} is not known")
-    for axis, extent in enumerate(view.shape):
-        before, after = pads[axis + view.batched], pads[axis + view.batched + view.rank]
+    sides = list(zip(pads[view.batched :], pads[view.batched + view.rank :]))
+    order = view.order()
+    by_matrix = order[:1] if len(order) in (2, 3) else order
+    for axis, (extent, (before, after)) in enumerate(zip(view.shape, sides)):
         if min(before, after) < 0 or max(before, after) > (extent - (mode == "reflect")):
             raise ModelError(f"pads {extent} entries by {before} and {after} of their own")
-        if before or after:
+        if axis in by_matrix and (before or after):
             entries = np.pad(np.arange(extent), (before, after), mode=mode)  # type: ignore[call-overload]
             view = select_entries(importer, view, axis, entries.tolist())
-    return view
+    beside = [(0, 0) if axis in by_matrix else pair for axis, pair in enumerate(sides)]
+    if not any(map(any, beside)):
+        return view
+    return _pad_with(importer, view, [pair[0] for pair in beside], [pair[1] for pair in beside], 0.0, mode)
 
 
 OPERATORS = {"Pad": _pad}

@@ -1,15 +1,16 @@
-"""Images enlarged and shrunk: products along one axis at a time.
+"""Images enlarged and shrunk.
 
-Each axis is multiplied by a matrix, whose rows say which entries an entry of the result is made of: ones and zeros
-where pixels are repeated or spread out, shares where they are interpolated. A transposed convolution is one of
-stride 1 whose channels become pixels.
+Rows and columns are each multiplied by a matrix, whose rows say which entries an entry of the result is made of: ones
+and zeros where pixels are repeated, shares where they are interpolated. A whole number of times larger or smaller, that
+is a filter for each channel, over an image with its edge around it; larger, its channels become pixels, as those of a
+transposed convolution do, which is one of stride 1. Any other matrix is a product along one axis at a time.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from ..onnx_file import Node
 from ..view import View
 from .convolution import add_convolution, geometry
 from .rearranging import MAX_SELECTED, mix_entries, reshaped
+
+MAX_TIMES = 64  # phases of rows and columns, a convolution each
+SMALLEST_SHARE = 1e-5  # of a pixel: what float32 places are rounded by is below
 
 _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
@@ -50,31 +54,78 @@ def _resize(importer: Importer, node: Node) -> None:
         if not 1 <= size <= MAX_SELECTED or extent > MAX_SELECTED:
             raise ModelError(f"makes {size} of {extent} pixels; 1 to {MAX_SELECTED} are allowed")
         matrices[axis - view.batched] = _interpolation(node, importer.opset < 11, way, extent, size, scale)
-    if len(view.axes) == 3 and matrices and set(matrices) <= {1, 2} and all(map(_repeats, matrices.values())):
-        down, across = (len(matrices[axis]) // view.shape[axis] if axis in matrices else 1 for axis in (1, 2))
-        view = _repeated(importer, importer.image(node), (down, across))
-    else:
-        for axis, matrix in matrices.items():
-            view = mix_entries(importer, view, axis, matrix)
+    if len(view.axes) == 3 and set(matrices) <= {1, 2}:
+        filters = [Scaling.of(matrices.get(axis, np.eye(view.shape[axis]))) for axis in (1, 2)]
+        down, across = filters
+        if matrices and down and across and down.times * across.times <= MAX_TIMES:
+            importer.give(node, _scaled(importer, importer.image(node), (down, across)))
+            return
+    for axis, matrix in matrices.items():
+        view = mix_entries(importer, view, axis, matrix)
     importer.give(node, view)
 
 
-def _repeats(matrix: np.ndarray) -> bool:
-    """True if a matrix repeats each entry as often as any other, side by side."""
-    size, extent = matrix.shape
-    return size % extent == 0 and np.array_equal(matrix, np.repeat(np.eye(extent), size // extent, axis=0))
+@dataclass(frozen=True)
+class Scaling:
+    """An axis that becomes `times` as long, then moving by `step`, each entry a sum of neighbours.
+
+    Entry q * times + p of the result is the sum over t of entry q * step + t - before times `taps`[p, t], where the
+    first and the last entry go on beyond the ends.
+    """
+
+    times: int
+    step: int
+    before: int
+    taps: np.ndarray
+
+    @staticmethod
+    def of(matrix: np.ndarray) -> Scaling | None:
+        """Return what a matrix [size, extent] does; None where that is not the same all along the axis."""
+        size, extent = matrix.shape
+        times, step = max(1, size // extent), max(1, extent // size)
+        if extent * times != size * step or times > MAX_TIMES:
+            return None
+        count = size // times
+        middle = count // 2
+        block = matrix[middle * times : (middle + 1) * times]
+        used = np.flatnonzero(np.abs(block).max(axis=0) > SMALLEST_SHARE)
+        first, last = used[0] - middle * step, used[-1] - middle * step
+        taps = block[:, used[0] : used[-1] + 1].astype(np.float32)
+        made = np.zeros_like(matrix)
+        for offset in range(first, last + 1):
+            at = np.clip(np.arange(count) * step + offset, 0, extent - 1)
+            for phase in range(times):
+                np.add.at(made, (np.arange(count) * times + phase, at), taps[phase, offset - first])
+        if not np.allclose(made, matrix, rtol=0, atol=SMALLEST_SHARE):
+            return None
+        return Scaling(times, step, -int(first), taps)
+
+    def padding(self) -> tuple[int, int]:
+        """Return how many entries before the first and after the last are read; below 0: how many never are."""
+        after = self.taps.shape[1] - self.before - self.step
+        return self.before, 0 if -self.step < after < 0 else after
 
 
-def _repeated(importer: Importer, view: View, times: tuple[int, int]) -> View:
-    """Repeat rows and columns: each channel becomes several, which become pixels."""
-    channels, phases = view.shape[0], times[0] * times[1]
-    ones = np.ones((channels * phases, 1, 1, 1), np.float32)
-    made = add_convolution(importer, importer.planes(view), ones, None, groups=channels)
-    return _as_pixels(importer, made, times)
+def _scaled(importer: Importer, view: View, axes: tuple[Scaling, Scaling]) -> View:
+    """Scale rows and columns: each channel becomes several by filters of its own, which become pixels."""
+    down, across = axes
+    channels = view.shape[0]
+    (top, bottom), (left, right) = down.padding(), across.padding()
+    source = importer.planes(view)
+    for limit, mode in ((max, "edge"), (min, "constant")):
+        sides = limit(0, top), limit(0, left), limit(0, bottom), limit(0, right)
+        if any(sides):
+            source = importer.add(Pad(importer.name("pad"), sides, mode=mode, inputs=(source,))).layer
+    kernel = down.taps[:, None, :, None] * across.taps[None, :, None, :]  # [row, column, taps down, taps across]
+    filters = np.tile(kernel.reshape(-1, 1, *kernel.shape[2:]), (channels, 1, 1, 1))
+    made = add_convolution(importer, source, filters, None, stride=(down.step, across.step), groups=channels)
+    return _as_pixels(importer, made, (down.times, across.times))
 
 
 def _as_pixels(importer: Importer, view: View, times: tuple[int, int]) -> View:
     """Return channels (channel, row, column) as so many rows and columns."""
+    if times == (1, 1):
+        return view
     channels, high, wide = view.shape[0] // (times[0] * times[1]), *view.shape[1:]
     apart = reshaped(importer, view, (channels, *times, high, wide), True).permuted((0, 3, 1, 4, 2))
     return apart.reshaped((channels, high * times[0], wide * times[1]), True)

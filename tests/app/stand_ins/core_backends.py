@@ -29,16 +29,16 @@ class CoreBackend(TorchBackend):
         return super().launch(kernel, *arrays, **parameters)
 
 
-def open_core(target=None, *, fault=None, warmup=5, iterations=20, compile_seconds=60, progress, warn):
+def open_core(target=None, *, lnc=1, fault=None, warmup=5, iterations=20, compile_seconds=60, progress, warn):
     """What `open_neuron_backend` is, for a worker that sees one core; with the fault "lose" it has none."""
     core = os.environ["NEURON_RT_VISIBLE_CORES"]
     if fault == "lose":
         raise BackendUnavailable(f"core {core} is taken")
     progress(f"core {core}: warm-up {warmup}, iterations {iterations}")
     environment.neuron_devices = lambda: ("/dev/neuron0",)
-    prepare_environment(target or "trn2", True, os.environ)
+    prepare_environment(target or "trn2", True, os.environ, lnc)
     use_nki("sim")
     sys.path[:0] = [str(SITES / site) for site in ("nki_site", "torch_site")]  # for the process on the core
-    backend = CoreBackend(target or "trn2", torch_device({}), RunOptions(1, 1, warn=warn))
+    backend = CoreBackend(target or "trn2", torch_device({}), RunOptions(1, 1, warn=warn, lnc=lnc))
     backend.fault = fault
     return backend

@@ -234,6 +234,26 @@ def test_a_body_without_a_length_is_cut_off(server: RunningServer) -> None:
         assert b" 413 " in connection.recv(100)
 
 
+@pytest.mark.parametrize("length", [MAX_BYTES + 1, 1 << 62, 10**19, f"000{MAX_BYTES + 1}"])
+def test_a_length_that_is_too_large_is_refused_before_the_body_comes(server: RunningServer, length: int | str) -> None:
+    head = f"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(head.encode())  # and nothing more
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+def test_two_ways_to_end_a_body_are_refused_and_no_second_request_is_read(server: RunningServer) -> None:
+    second = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    head = f"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: {5 + len(second)}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + second)
+        answer = b""
+        while part := connection.recv(1 << 16):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1") == 1, answer
+    assert b"exclude each other" in answer
+
+
 def test_too_much_at_once_is_told_to_come_back(server: RunningServer, picture: bytes) -> None:
     body, headers = form(*[("x.png", picture)] * 4)
     with ThreadPoolExecutor(12) as threads:

@@ -2,16 +2,18 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import applicable, assert_right, graph_of, operation_of
-from random_networks import conv, ending_in_dense, labels, picture
+from lowered import applicable, assert_right, graph_of, nodes_of, operation_of
+from random_networks import conv, ending_in_dense, labels, model_of, picture
 from trninfer.kernels.program import Convolution, Interleave
 from trninfer.lowering.decisions import Decisions
 from trninfer.models.checks import Shape
+from trninfer.models.files import Model
 from trninfer.models.inputs import FeatureInput
-from trninfer.models.layers import Concat, Dense, Flatten, Layer, LayerNorm, Transpose
+from trninfer.models.layers import Concat, Conv2d, Dense, Flatten, Layer, LayerNorm, Transpose
 from trninfer.models.network import Network
 
 
@@ -44,6 +46,52 @@ def test_channels_that_become_pixels_take_turns(down: int, across: int, batch: i
     assert isinstance(operation, Interleave) and operation.step == (down, across)
     assert len([node for node in graph.nodes if node.name == "a"]) == down * across
     assert_right(network, Decisions(packed=packed), batch)
+
+
+@st.composite
+def with_zeros(draw: st.DrawFn) -> Model:
+    """A convolution each of whose phases has rows and columns of zeros at the sides of its filters, first or later."""
+    down, across = draw(st.sampled_from([(2, 2), (1, 3), (2, 1)]))
+    before, groups = draw(st.sampled_from([(3, 1), (4, 4), (8, 2)]))
+    kernel = (draw(st.integers(1, 4)), draw(st.integers(1, 3)))
+    around = draw(st.tuples(*[st.integers(0, 2)] * 4))
+    spread = Conv2d("a", before, 8 * down * across, kernel, around, groups=groups, activation="relu")
+    rows, columns = (side + sum(around[n::2]) - size + 1 for n, (side, size) in enumerate(zip((7, 6), kernel)))
+    stem = [] if draw(st.booleans()) else [conv("stem", before, before, 3)]
+    layers: list[Layer] = [*stem, spread, pixel_shuffle(8, rows, columns, down, across), conv("b", 8, 4, 3)]
+    model = model_of(ending_in_dense((before, 7, 6), layers))
+    used = model.tensors["a.weight"].reshape(8, down * across, -1, *kernel)
+    for phase in range(down * across):
+        top, left = (draw(st.integers(0, size - 1)) for size in kernel)
+        bottom, right = (draw(st.integers(first + 1, size)) for first, size in zip((top, left), kernel))
+        kept = used[:, phase, :, top:bottom, left:right].copy()
+        used[:, phase] = 0
+        used[:, phase, :, top:bottom, left:right] = kept
+    return model
+
+
+@settings(max_examples=60)
+@given(with_zeros(), st.sampled_from([(1, 1), (3, 1), (3, 2)]), st.sampled_from(["float32", "bfloat16"]))
+def test_taps_of_zeros_are_left_out(model: Model, images: tuple[int, int], dtype: str) -> None:
+    """Even where the filters then do not read all of their input."""
+    batch, packed = images
+    assert_right(model, applicable(model, Decisions(packed=packed), batch), batch, dtype)
+
+
+def test_filters_of_phases_have_only_the_taps_that_they_need() -> None:
+    """Bilinear, twice as large: two rows and columns of three for each phase."""
+    layers: list[Layer] = [conv("a", 3, 4, 3), Conv2d("up", 4, 16, (3, 3), groups=4), pixel_shuffle(4, 4, 3, 2, 2, "b")]
+    model = model_of(ending_in_dense((3, 6, 5), layers))
+    shares = np.array([[0.25, 0.75, 0], [0, 0.75, 0.25]], np.float32)
+    model.tensors["up.weight"] = np.tile(np.einsum("ai,bj->abij", shares, shares).reshape(4, 1, 3, 3), (4, 1, 1, 1))
+    phases = [node.operation for node in nodes_of(graph_of(model), "up")]
+    assert [(phase.kernel, phase.padding) for phase in phases if isinstance(phase, Convolution)] == [
+        ((2, 2), (0, 0, -1, -1)),
+        ((2, 2), (0, -1, -1, 0)),
+        ((2, 2), (-1, 0, 0, -1)),
+        ((2, 2), (-1, -1, 0, 0)),
+    ]
+    assert_right(model, Decisions(), 3)
 
 
 def test_channels_that_others_read_too_are_laid_out_for_each_phase() -> None:

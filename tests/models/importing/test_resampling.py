@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx_chain import Chain, assert_imports
 from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
-from trninfer.models.layers import MAX_AXES, Transpose
+from trninfer.models.layers import MAX_AXES, Conv2d, Transpose
 
 SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SIDE = st.integers(1, 9)
@@ -217,3 +217,28 @@ def test_an_image_of_sigmoids_is_values(shape: tuple[int, int, int], tmp_path: P
     assert assert_imports(chain, tmp_path).network.output.kind == "values"
     chain.add("Flatten")
     assert assert_imports(chain, tmp_path).network.output.kind == "values"
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(("scales", "pixels"), [((2, 2), 4), ((1, 3), 3), ((0.5, 0.5), 1), ((2, 0.5), 2)])
+def test_whole_numbers_of_times_are_one_convolution(
+    mode: str, scales: tuple[float, float], pixels: int, tmp_path: Path
+) -> None:
+    """A filter for each channel and phase of pixels, over the image with its edge around it."""
+    chain = Chain(3, 6, 8)
+    chain.add("Relu")
+    chain.add("Resize", "", chain.constant([1.0, 1.0, *scales]), mode=mode)
+    chain.add("Flatten")
+    imported = assert_imports(chain, tmp_path)
+    (only,) = [layer for layer in imported.network.layers if isinstance(layer, Conv2d)]
+    assert (only.groups, only.out_channels) == (3, 3 * pixels)
+
+
+def test_pixels_become_no_more_channels_than_a_layer_may_have(tmp_path: Path) -> None:
+    """One pixel of many channels, as large as an image: what DeepLab's pooled branch is resized to."""
+    chain = Chain(130, 4, 4)
+    chain.add("GlobalAveragePool")
+    chain.add("Resize", "", "", chain.constant([1, 130, 28, 28]), mode="linear")
+    chain.add("MaxPool", kernel_shape=[4, 4], strides=[4, 4])
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
+    ends(chain, tmp_path, 13, 1)

@@ -70,6 +70,23 @@ def test_it_goes_where_the_process_is_killed(temporary) -> None:
     wait_until(lambda: not processes_of(folder) and list(temporary.iterdir()) == [])
 
 
+def test_what_is_just_being_started_goes_too_where_the_process_is_killed(temporary) -> None:
+    program = (
+        "from trninfer.runtime.cluster.janitor import own_folder; import os, signal, subprocess\n"
+        "with own_folder() as folder:\n"
+        f"    late = 'sleep 0.5; {MARK}=' + folder + ' exec sleep 600'\n"
+        "    subprocess.Popen(['sh', '-c', late], stdout=subprocess.DEVNULL)\n"
+        "    print(folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    folder = process.stdout.readline().strip()
+    process.wait()
+    wait_until(lambda: list(temporary.iterdir()) == [])
+    time.sleep(1)
+    assert processes_of(folder) == []
+
+
 def test_what_a_killed_janitor_left_goes_with_the_next_run(temporary) -> None:
     left, new, old = (temporary / f"{janitor.PREFIX}{name}" for name in ("left", "new", "old"))
     for folder in (left, new, old):

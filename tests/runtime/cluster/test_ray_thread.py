@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 import pytest
@@ -53,3 +54,15 @@ def test_a_start_that_does_not_end_is_given_up() -> None:
     thread.close(60)  # at once: it has not started
     assert not ray.shut_down
     ray.start.set()
+
+
+def test_sigterm_is_handled_as_before(monkeypatch) -> None:
+    """Ray's handler is one of C++, which Python does not see; so it is set anew, whatever it was."""
+    given = []
+    monkeypatch.setattr(signal, "signal", lambda *arguments: given.append(arguments))
+    ray = StandIn()
+    ray.start.set()
+    thread = RayThread(ray)
+    thread.wait(60)
+    thread.close(60)
+    assert given == [(signal.SIGTERM, signal.getsignal(signal.SIGTERM))]

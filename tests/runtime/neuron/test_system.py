@@ -145,6 +145,17 @@ def test_what_the_user_has_set_is_kept() -> None:
     }  # fmt: skip
 
 
+def test_two_cores_make_a_logical_core_where_they_are_asked_for() -> None:
+    variables = {"NEURON_CC_FLAGS": "-O1 --lnc=2"}
+    prepare_environment("trn2", True, variables, lnc=2)
+    assert variables["NEURON_LOGICAL_NC_CONFIG"] == "2" and variables["NEURON_RT_NUM_CORES"] == "1"
+    for other in ({"NEURON_LOGICAL_NC_CONFIG": "1"}, {"NEURON_CC_FLAGS": "--lnc 1"}):
+        with pytest.raises(
+            BackendUnavailable, match=r"--lnc 2 runs kernels on two NeuronCores each: .*leave out --lnc 2"
+        ):
+            prepare_environment("trn2", True, dict(other), lnc=2)
+
+
 @pytest.mark.parametrize(
     ("target", "variables", "told"),
     [

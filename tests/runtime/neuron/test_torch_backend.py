@@ -117,6 +117,18 @@ def test_a_network_and_its_weights_stay_on_the_device(chip, notes, tmp_path, ins
     assert sum(operation == "read" for operation, _ in asked) == 3 * 2  # scores and classes
 
 
+def test_a_network_on_two_cores(chip, notes) -> None:
+    chip.delenv("NEURON_LOGICAL_NC_CONFIG")
+    prepare_environment("trn2", True, os.environ, lnc=2)
+    backend = make(notes, lnc=2)
+    model = residual_network(16, 8)
+    x = np.random.default_rng(5).standard_normal((3, 3, 16, 16)).astype(np.float32)
+    result = Session(model, backend, "float32", 3).run(x)
+    np.testing.assert_allclose(
+        result.probabilities, run_network(model.network, model.tensors, x).probabilities, atol=1e-5
+    )
+
+
 def test_a_network_layer_by_layer(chip, notes) -> None:
     model = load_model("digits-ffnn")
     x = np.random.default_rng(5).uniform(0, 16, (3, 64)).astype(np.float32)
@@ -238,7 +250,7 @@ def test_a_kernel_inside_a_function_cannot_be_found_elsewhere(chip, notes) -> No
     ("fault", "kind", "status", "told"),
     [
         ("compile", CompileError, BAD_USAGE, r"the compiler failed: \[NCC_EBVF030\].*; too many instructions"),
-        ("lnc", CompileError, BAD_USAGE, r"\[NCC_EVRF066\].*NEURON_LOGICAL_NC_CONFIG must be 1"),
+        ("lnc", CompileError, BAD_USAGE, r"\[NCC_EVRF066\].*NEURON_LOGICAL_NC_CONFIG must be that of --lnc"),
         ("crash", CompileError, BAD_USAGE, r"ended during load \(exit status 11\)"),
         ("cpu", DeviceLost, NO_BACKEND, "transpose: its result is on cpu, so it did not run on the NeuronCore"),
         ("lost", DeviceLost, NO_BACKEND, "NRT_EXEC_HW_ERR_NC_UE"),

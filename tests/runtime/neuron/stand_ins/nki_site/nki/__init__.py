@@ -72,7 +72,7 @@ class Kernel:
     def __call__(self, *arguments, **parameters):
         if _is_active():  # called by another kernel
             return self._kernel(*arguments, **parameters)
-        assert os.environ.get("NEURON_LOGICAL_NC_CONFIG") == "1", "kernels and compiler must agree"
+        assert os.environ.get("NEURON_LOGICAL_NC_CONFIG") in ("1", "2"), "kernels and compiler must agree"
         assert os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2") in ("trn2", "trn3")
         if arguments and all(isinstance(array, np.ndarray) for array in arguments):
             return self._standalone(arguments, parameters)

@@ -1,0 +1,67 @@
+"""The pictures of `--calibrate`, and how far a session in 8 bits agrees with float32 on calibration pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import UsageError, complain
+from .text import count
+
+if TYPE_CHECKING:
+    from ..models.files import Model
+    from ..runtime.calibration import Agreement, Calibration
+    from ..runtime.session import BatchSession
+    from .options import RunOptions
+
+MOST_PICTURES = 64
+AT_ONCE = 8  # pictures that are read at a time
+
+
+def read_calibration(folder: Path | None, model: Model) -> Calibration | None:
+    """Return the pictures of a folder as a network reads them, the first of them by name; None without a folder.
+
+    UsageError where the network reads no pictures or none can be read; those that cannot are named on standard error.
+    """
+    if folder is None:
+        return None
+    import itertools
+
+    import numpy as np
+
+    from ..inference.pictures import PictureBatches
+    from ..inference.search import find_pictures
+    from ..models.inputs import ImageInput
+    from ..runtime.calibration import Calibration
+
+    spec = model.network.input
+    if not isinstance(spec, ImageInput):
+        raise UsageError(f"--calibrate {folder}: {model.network.name} reads no pictures; leave it out")
+    paths, problems = find_pictures([str(folder)])
+    batches = PictureBatches(paths[:MOST_PICTURES], spec, AT_ONCE)
+    examples = list(itertools.chain.from_iterable(batch for _, batch in batches))[:MOST_PICTURES]
+    problems += batches.problems
+    for problem in problems:
+        complain(f"--calibrate: {problem.input}: {problem.message}")
+    if not examples:
+        raise UsageError(f"--calibrate {folder}: no picture there can be read; a folder of pictures is needed")
+    inputs = np.stack(examples)
+    return Calibration(lambda: inputs, f"{count(len(inputs), 'picture')} of {folder}")
+
+
+def is_compared(options: RunOptions) -> bool:
+    """True if the calibration pictures are to be answered and compared with float32."""
+    return options.dtype == "float8_e4m3" and (options.verify or options.calibrate is not None)
+
+
+def agreement_of(session: BatchSession, calibration: Calibration | None, batch_size: int) -> Agreement:
+    """Answer the calibration pictures, those of the network itself where none are given, and compare with float32."""
+    import numpy as np
+
+    from ..runtime.calibration import own_calibration
+    from ..runtime.session import split_batches
+
+    used = calibration or own_calibration(session.model.network)
+    answers = list(session.stream(split_batches(used.inputs, batch_size)))
+    classes = np.concatenate([answer.classes for answer in answers])
+    return used.agreement(session.model, classes, np.concatenate([answer.probabilities for answer in answers]))

@@ -1,0 +1,83 @@
+"""Matmuls of 8-bit operands that contract over twice as many rows as the Tensor Engine has, at the same time.
+
+From NeuronCore-v3 on a matmul in `double_row` mode takes two planes, stationary [K, 2, M] and moving [K, 2, N]
+(trainium2_arch, "Double FP8 Matmul Performance"). Two input tiles are two planes where they are in one tensor, and so
+are their weights; two steps of a filter are two planes of the same input tile, moved on by some rows and columns. A
+third of 3x3 filters' steps, or the last input tile of an odd number, may be left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .weights import weights_of
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """A matmul of one input tile, its `weights` and one step of the filter; or of two planes, the second of which is so
+    many elements of a partition behind the first in the input and in the weights."""
+
+    weights: nl.NkiTensor
+    tile: int
+    step: int
+    inputs_apart: int = 0
+    weights_apart: int = 0
+
+    @property
+    def is_double(self):
+        """True if it contracts over two planes."""
+        return self.inputs_apart > 0
+
+
+def matmuls_of(stream, out_tile, tiles):
+    """Yield the matmuls of one output tile, one that reaches all outputs first; weights come as they are needed."""
+    plan = stream.plan
+    count = len(plan.steps)
+    order = [(plan.reach.first_step + n) % count for n in range(count)]
+    t = 0
+    while t < len(tiles):
+        unit = weights_of(stream, out_tile, t)
+        if not _is_narrow(tiles[t], unit) or not plan.reach.pads_columns:  # steps may leave out different columns
+            yield from (Matmul(unit, t, s) for s in order)
+        elif t + 1 < len(tiles) and min(plan.pairs[t]) > 0:
+            yield from (Matmul(unit, t, s, *plan.pairs[t]) for s in order)
+            t += 1
+        else:
+            yield from _of_steps(plan, t, tiles[t], unit)
+        t += 1
+
+
+def doubled(tile, apart):
+    """Return [K, ...] as [K, 2, ...], the second plane `apart` elements of a partition behind the first."""
+    lanes, *free = tile.get_pattern()
+    return tile.ap([lanes, [apart, 2], *free])
+
+
+def _is_narrow(tile, unit):
+    """True if both operands are such as the mode takes, on a core that has it."""
+    if nisa.get_nc_version() == nisa.nc_version.gen2:
+        return False
+    return tile.dtype == nl.float8_e4m3 and unit.dtype == nl.float8_e4m3
+
+
+def _of_steps(plan, t, tile, unit):
+    """Return the matmuls of one input tile: those of two steps that read as many partitions of it are one."""
+    rows, columns = (pair[0] for pair in tile.get_pattern()[2:4])
+    between = unit.get_pattern()[1][0]
+    found: list[Matmul] = []
+    s = 0
+    while s < len(plan.steps):
+        step = plan.steps[s]
+        after = plan.steps[s + 1] if s + 1 < len(plan.steps) else None
+        if after is not None and after.taps == step.taps:
+            apart = (after.down - step.down) * rows + (after.right - step.right) * columns
+            found.append(Matmul(unit, t, s, apart, between))
+            s += 2
+        else:
+            found.append(Matmul(unit, t, s))
+            s += 1
+    return found

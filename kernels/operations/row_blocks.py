@@ -1,0 +1,106 @@
+"""A depthwise convolution in groups of rows: by matrices of several rows of few channels (convolution/row_blocks.py).
+
+for tile of 64 or 32 channels:
+    grouped = the rows of a group on the partitions below one another       # copies, one tile ahead
+    sums = a matmul for each step of groups and each filter column          # convolve_tile
+    result = the rows of a group side by side again                         # copies
+"""
+
+from dataclasses import replace
+
+import nki.isa as nisa
+
+from ..convolution.resident import plan_resident
+from ..convolution.sums import Columns, convolve_tile
+from ..program import Convolution, Place
+from ..tiling.packing import tile_sizes
+from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile
+from .launch import stream_of
+from .problems import problem_of
+from .value import copy_down
+
+GPSIMD_TURN = 4  # of so many copies GpSimd takes one: it is about as many times as slow
+
+
+def convolve_row_blocks(launch, number, operation: Convolution, operands):
+    """Run a depthwise convolution in one of the forms of groups of rows."""
+    (value,) = operands
+    geometry = operation.row_blocks(PARTITIONS)
+    blocks = geometry.blocks(value.heights)
+    heights = [PARTITIONS] * len(blocks)
+    grouped = operation.on_row_blocks(len(blocks), PARTITIONS)
+    problem = problem_of(
+        grouped,
+        replace(value, channels=grouped.channels, rows=geometry.in_groups),
+        outputs=grouped.channels,
+        output=(grouped.rows, grouped.columns),
+        stride=grouped.stride,
+        dilation=grouped.dilation,
+        padding=grouped.padding,
+        pool_size=1,
+        item_bytes=itemsize(launch.dtype),
+    )
+    plan = plan_resident(problem, PARTITIONS, heights, keeps_rows=True, combined_bytes=0)
+    weights = launch.weights_of(grouped, heights, plan)
+    room = launch.room_of(operation, tile_sizes(operation.channels, PARTITIONS))
+    place = operation.into or Place(room=number)
+    tiles = []
+    for index in range(len(blocks) + 1):
+        if index < len(blocks):
+            tiles.append(_gather(launch, value, operation, geometry, blocks[index]))
+        if index > 0:
+            block = blocks[index - 1]
+            shape = (PARTITIONS, value.images, geometry.out_groups, operation.columns)
+            result = sbuf_tile(shape, launch.dtype, name=launch.label(operation))
+            stream = stream_of(weights, plan, block.index, ())
+            columns = Columns(launch.constants(PARTITIONS, operation.bias + block.index))
+            convolve_tile(result, [tiles[block.index]], stream, 0, columns, plan.groups[0])
+            _scatter(room, place, result, operation, geometry, block)
+    copy_down(operation.copies, room)
+    return room
+
+
+def _gather(launch, value, operation, geometry, block):
+    """Return the channels of a block with their rows in groups: [rows of a group and channels, images, groups,
+    columns]."""
+    data = value.inside(block.tile, operation.padding)[block.first : block.first + block.size]
+    shape = (PARTITIONS, value.images, geometry.in_groups, data.shape[3])
+    tile = sbuf_tile(shape, launch.dtype, name=launch.label(operation))
+    if block.size < geometry.channels:  # their filters are zeros, but what they multiply must be numbers
+        nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
+    for row in range(geometry.rows):
+        first = row * geometry.channels
+        count = min(geometry.in_groups, geometry.rows_in_place(row, data.shape[2]))
+        if count > 0:
+            nisa.tensor_copy(
+                dst=tile[first : first + block.size, :, 0:count],
+                src=data[:, :, row : row + (count - 1) * geometry.rows + 1 : geometry.rows],
+                engine=_engine(row),
+            )
+        if count < geometry.in_groups and block.size == geometry.channels:
+            rest = tile[first : first + block.size, :, count : geometry.in_groups]
+            nisa.memset(dst=rest, value=0.0, engine=nisa.engine.gpsimd)
+    return tile
+
+
+def _scatter(room, place, result, operation, geometry, block):
+    """Copy the rows of groups to the channels of a block in a room."""
+    whole = room.inside(block.tile)[block.first : block.first + block.size]
+    (top, left), (down, across) = place.first, place.step
+    columns = slice(left, left + (operation.columns - 1) * across + 1, across)
+    for row in range(geometry.rows):
+        count = geometry.rows_in_place(row, operation.rows)
+        if count == 0:
+            continue
+        start, step = top + row * down, geometry.rows * down
+        first = row * geometry.channels
+        nisa.tensor_copy(
+            dst=whole[:, :, start : start + (count - 1) * step + 1 : step, columns],
+            src=result[first : first + block.size, :, 0:count],
+            engine=_engine(row),
+        )
+
+
+def _engine(row):
+    """The engine of a copy."""
+    return nisa.engine.gpsimd if row % GPSIMD_TURN == GPSIMD_TURN - 1 else nisa.engine.vector

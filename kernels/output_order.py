@@ -1,0 +1,31 @@
+"""The order of a convolution's outputs, for the host that packs filters and for kernels; plain data without `nki`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .tiling.packing import tile_sizes
+
+
+@dataclass(frozen=True)
+class OutputOrder:
+    """The order of a convolution's outputs at one place of its input, outermost first: (phase, row, image, channel).
+
+    The host packs filters in this order and the kernel reads them in it. The input holds `phases * images` images on
+    its partitions, the output `images`: those of a phase are neighbours in the input. Filters compute `rows` rows of
+    the output at once. Each row of each phase begins an output tile of its own.
+    """
+
+    phases: int
+    rows: int
+    images: int
+    channels: int
+
+    def tile_sizes(self, partitions: int) -> list[int]:
+        """Return the partitions of each output tile."""
+        return tile_sizes(self.images * self.channels, partitions) * (self.phases * self.rows)
+
+    def position(self, tile: int, partitions: int) -> tuple[int, int, int]:
+        """Return (phase, row, place among the tiles of that phase and row) of an output tile."""
+        places = len(tile_sizes(self.images * self.channels, partitions))
+        return tile // places // self.rows, tile // places % self.rows, tile % places

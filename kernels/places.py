@@ -1,0 +1,51 @@
+"""Where an operation of a program has its value and its weights; plain data without `nki`, as in program.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies of a value's only tile further down the partitions, for filters whose taps share them.
+
+    Copy n begins at partition n * `stride` and is moved up by n * `shift` rows.
+    """
+
+    count: int = 1
+    shift: int = 0
+    stride: int = 0
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Rows of an image in groups of `count` on the partitions: (image, row of the group, channel).
+
+    The first group begins with `above` rows that are not of the image, the last ends with `below`; they are zeros.
+    """
+
+    count: int = 1
+    above: int = 0
+    below: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an operation writes: a room, from `first` (row, column) on in steps of `step`."""
+
+    room: int
+    first: tuple[int, int] = (0, 0)
+    step: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class WeightsAt:
+    """Weights in the array of all weights of their size, from `offset` on. If they `stay`, they are loaded once in a
+    stage. If they are `narrow`, they are in 8 bits, as shares of a scale for each output channel."""
+
+    offset: int = 0
+    stay: bool = False
+    narrow: bool = False
+
+
+ONE_COPY, NO_ROW_GROUPS, FROM_START = Copies(), RowGroups(), WeightsAt()

@@ -1,0 +1,59 @@
+"""Depthwise convolutions in groups of rows, as the kernel multiplies them (kernels/convolution/row_blocks.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..kernels.convolution.row_blocks import RowBlocks
+from ..kernels.program import Convolution
+from ..simulator.chip import PARTITIONS
+from .graph import Graph, Node
+
+
+def multiplied(graph: Graph, node: Node) -> tuple[Node, list[int]]:
+    """Return a node as the convolution that is multiplied, and the partitions of each tile that it reads."""
+    operation = node.operation
+    heights = graph.heights(operation.sources[0])
+    if not isinstance(operation, Convolution) or operation.form.rows == 1:
+        return node, heights
+    geometry = operation.row_blocks(PARTITIONS)
+    blocks = geometry.blocks(heights)
+    grouped = operation.on_row_blocks(len(blocks), PARTITIONS)
+    starts = np.cumsum([0, *heights]).tolist()
+    channels = [
+        slice(starts[block.tile] + block.first, starts[block.tile] + block.first + block.size) for block in blocks
+    ]
+    assert node.filters is not None
+    shape = (grouped.channels, PARTITIONS, *grouped.kernel)
+    filters = node.filters.changed(shape, lambda array: _matrices(array, shape, channels, geometry))
+    return (
+        replace(
+            node,
+            operation=grouped,
+            before=(grouped.channels, geometry.in_groups, node.before[2]),
+            filters=filters,
+            numbers=tuple(_on_partitions(numbers, channels, geometry) for numbers in node.numbers),
+        ),
+        [PARTITIONS] * len(blocks),
+    )
+
+
+def _matrices(filters: np.ndarray, shape: tuple[int, ...], channels: list[slice], geometry: RowBlocks) -> np.ndarray:
+    """Return filters [channels, 1, kh, kw] as those of groups of rows: [outputs, inputs of a block, steps, kw]."""
+    each = geometry.channels
+    whole = np.zeros((len(channels), geometry.rows, each, geometry.rows, each, *shape[2:]), filters.dtype)
+    for number, own in enumerate(channels):
+        taken = np.arange(own.stop - own.start)
+        for output, side, step, row in geometry.taps():
+            whole[number, output, taken, side, taken, step] = filters[own, 0, row]
+    return whole.reshape(shape)
+
+
+def _on_partitions(numbers: np.ndarray, channels: list[slice], geometry: RowBlocks) -> np.ndarray:
+    """Return a number for each channel as one for each partition of each block."""
+    whole = np.zeros((len(channels), geometry.rows, geometry.channels), numbers.dtype)
+    for number, own in enumerate(channels):
+        whole[number, :, : own.stop - own.start] = numbers[own]
+    return whole.ravel()

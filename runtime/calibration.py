@@ -1,0 +1,109 @@
+"""Inputs by which the scales of values in 8 bits are found, and how far answers agree with float32 on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..models.bundled import SAMPLES
+from ..models.files import WEIGHTS_DIRECTORY, Model
+from ..models.golden import run_network
+from ..models.inputs import ImageInput
+from ..models.network import Network
+from ..models.preprocess import open_image, preprocess
+
+RANDOM = 4  # inputs, where there are no others
+AT_ONCE = 8  # inputs that the golden model runs
+SUFFIXES = (".jpg", ".png")  # of pictures in samples/
+
+
+class Agreement(NamedTuple):
+    """Calibration inputs whose class is that of float32, of all, and the largest difference of a number.
+
+    Of a network that gives values, all count as the same.
+    """
+
+    same: int
+    total: int
+    max_abs_error: float
+    source: str
+
+
+class Trace(NamedTuple):
+    """What the golden model computes of calibration inputs: the largest magnitude by layer, the classes [N] of the
+    leading output, and all numbers [N, row_size]."""
+
+    largest: dict[str, float]
+    classes: np.ndarray
+    numbers: np.ndarray
+
+
+class Calibration:
+    """Inputs [N, *network.input.shape], float32, made when they are asked for, and what they are in words."""
+
+    def __init__(self, make: Callable[[], np.ndarray], source: str) -> None:
+        self._make = make
+        self.source = source
+        self._traced: tuple[Model, Trace] | None = None
+
+    @cached_property
+    def inputs(self) -> np.ndarray:
+        """The inputs."""
+        return self._make()
+
+    def trace(self, model: Model) -> Trace:
+        """Return what the golden model computes of them; it is kept for one model."""
+        if self._traced is None or self._traced[0] is not model:
+            self._traced = model, _trace(model, self.inputs)
+        return self._traced[1]
+
+    def agreement(self, model: Model, classes: np.ndarray, probabilities: np.ndarray) -> Agreement:
+        """Compare a session's answers to the inputs with those of the golden model."""
+        golden = self.trace(model)
+        of_values = model.network.output.kind == "values"
+        same = len(golden.classes) if of_values else int((classes == golden.classes).sum())
+        error = float(np.abs(probabilities - golden.numbers).max(initial=0))
+        return Agreement(same, len(golden.classes), error, self.source)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers are sent the inputs, not what was computed of them."""
+        return {"inputs": self.inputs, "source": self.source, "_traced": None}
+
+
+def own_calibration(network: Network) -> Calibration:
+    """Return the sample pictures of a bundled network that reads pictures; of others random inputs."""
+    spec = network.input
+    is_bundled = (WEIGHTS_DIRECTORY / f"{network.name}.safetensors").is_file()
+    pictures = sorted(path for path in SAMPLES.glob("*") if path.suffix in SUFFIXES)
+    if is_bundled and isinstance(spec, ImageInput) and pictures:
+        return Calibration(partial(_read, pictures, spec), f"the {len(pictures)} sample pictures")
+    return Calibration(partial(_random, network.input.shape), f"{RANDOM} inputs of random numbers")
+
+
+def _read(paths: Sequence[Path], spec: ImageInput) -> np.ndarray:
+    examples = []
+    for path in paths:
+        with path.open("rb") as file:
+            examples.append(preprocess(open_image(file), spec))
+    return np.stack(examples)
+
+
+def _random(shape: Sequence[int]) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((RANDOM, *shape), np.float32)
+
+
+def _trace(model: Model, inputs: np.ndarray) -> Trace:
+    largest: dict[str, float] = {}
+
+    def watch(name: str, value: np.ndarray) -> None:
+        largest[name] = max(largest.get(name, 0.0), float(np.abs(value).max(initial=0)))
+
+    parts = [inputs[first : first + AT_ONCE] for first in range(0, len(inputs), AT_ONCE)]
+    runs = [run_network(model.network, model.tensors, part, watch) for part in parts]
+    classes = np.concatenate([run.probabilities.argmax(axis=1) for run in runs])
+    numbers = np.concatenate([np.concatenate([each.probabilities for each in run.outputs], axis=1) for run in runs])
+    return Trace(largest, classes, numbers)

@@ -1,0 +1,154 @@
+"""Depthwise convolutions in groups of rows: what can take them, and that they compute the same."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lowered import ALL, assert_right, convolution_of, decided, nodes_of, planned
+from random_networks import conv, labels, picture
+from trninfer.kernels.convolution.forms import ROW_BLOCKS, Form
+from trninfer.kernels.convolution.row_blocks import RowBlocks
+from trninfer.kernels.program import Convolution
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.describe import forms_by_layer
+from trninfer.lowering.row_blocks import multiplied
+from trninfer.lowering.schedule import Region
+from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool, Transpose
+from trninfer.models.network import Network
+
+
+def wherever(form: Form) -> Decisions:
+    """A form for every convolution that can take it."""
+    return Decisions(forms=tuple((number, form.value, 0) for number in ALL))
+
+
+def depthwise(channels: int, side: tuple[int, int], **fields: Any) -> Network:
+    """An expansion, a depthwise convolution and a dense layer on its means."""
+    image = picture(3, *side)
+    k = fields.pop("kernel_size", (3, 3))
+    padding = fields.pop("padding", (k[0] // 2, k[1] // 2) * 2)
+    layers: list[Layer] = [
+        Conv2d("expand", 3, channels, (1, 1), activation="relu"),
+        Conv2d("depthwise", channels, channels, k, padding, groups=channels, **fields),
+        conv("project", channels, 8, 1),
+    ]
+    shape = image.shape
+    for layer in layers:
+        shape = layer.output_shape(shape)  # type: ignore[assignment]
+    layers += [Pool("mean", "average", shape[1:], (1, 1)), Flatten("flat"), Dense("dense", shape[0], 4)]  # type: ignore[arg-type]
+    return Network("n", image, tuple(layers), labels(4))
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """Depthwise convolutions of all sizes, on images of odd and even ones."""
+    sides = st.integers(5, 19)
+    kernel = draw(st.sampled_from([(3, 3), (5, 5), (7, 7), (3, 1), (5, 3)]))
+    stride = draw(st.sampled_from([(1, 1), (2, 2), (2, 1), (3, 2)]))
+    dilation = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (2, 2)]))
+    reach = tuple((size - 1) * apart + 1 for size, apart in zip(kernel, dilation, strict=True))
+    sides_of = tuple(draw(st.integers(0, size)) for size in reach)
+    padding = (*sides_of, *(max(0, size - 3 - side) for size, side in zip(reach, sides_of, strict=True)))
+    return depthwise(
+        draw(st.sampled_from([3, 16, 31, 32, 33, 64, 96, 129, 150, 200])),
+        (draw(sides), draw(sides)),
+        kernel_size=kernel,
+        stride=stride,
+        dilation=dilation,
+        padding=padding,
+        activation=draw(st.sampled_from(["identity", "relu", "silu"])),
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(networks(), st.sampled_from(ROW_BLOCKS), st.sampled_from(["float32", "bfloat16", "float16"]), st.integers(1, 3))
+def test_groups_of_rows_compute_the_same(network: Network, form: Form, dtype: str, batch: int) -> None:
+    assert_right(network, wherever(form), batch, dtype, forms=ROW_BLOCKS)
+
+
+def test_bands_of_rows_compute_the_same() -> None:
+    network = depthwise(40, (40, 21), kernel_size=(5, 5), activation="relu")
+    for form, end in itertools.product(ROW_BLOCKS, (2, 3)):
+        decisions = replace(wherever(form), regions=(Region(0, end, 3),))
+        plan = assert_right(network, decisions, dtype="bfloat16", forms=ROW_BLOCKS)
+        assert convolution_of(plan.graph, "depthwise").form is form
+
+
+def test_phases_of_a_pixel_shuffle_may_be_in_groups_of_rows() -> None:
+    """Each phase writes every other row and column of one value."""
+    layers: list[Layer] = [
+        Conv2d("expand", 3, 70, (1, 1)),
+        Conv2d("phases", 70, 280, (5, 5), (2, 2, 2, 2), groups=70),
+        Transpose("shuffle", (70, 2, 2, 9, 8), (0, 3, 1, 4, 2), (70, 18, 16)),
+        Pool("mean", "average", (18, 16), (1, 1)),
+        Flatten("flat"),
+        Dense("dense", 70, 4),
+    ]
+    network = Network("n", picture(3, 9, 8), tuple(layers), labels(4))
+    for form in ROW_BLOCKS:
+        plan = assert_right(network, wherever(form), 2, forms=ROW_BLOCKS)
+        phases = [node.operation for node in nodes_of(plan.graph, "phases")]
+        assert [phase.form for phase in phases if isinstance(phase, Convolution)] == [form] * 4
+
+
+@pytest.mark.parametrize("form", ROW_BLOCKS)
+@pytest.mark.parametrize(("kernel", "stride", "dilation"), [(3, 1, 1), (5, 2, 1), (7, 1, 2), (1, 3, 1)])
+def test_each_tap_is_once_for_each_row_of_a_group(form: Form, kernel: int, stride: int, dilation: int) -> None:
+    geometry = RowBlocks(form.rows, kernel, stride, dilation, 11, 128)
+    taps = list(geometry.taps())
+    assert len(set(taps)) == len(taps) == form.rows * kernel
+    assert max(step for _, _, step, _ in taps) + 1 == geometry.steps
+    assert all(step * form.rows + side == output * stride + row * dilation for output, side, step, row in taps)
+
+
+def test_blocks_never_cross_a_tile() -> None:
+    geometry = RowBlocks(4, 3, 1, 1, 8, 128)
+    found = [(block.tile, block.first, block.size) for block in geometry.blocks([128, 40])]
+    assert found == [(0, 0, 32), (0, 32, 32), (0, 64, 32), (0, 96, 32), (1, 0, 32), (1, 32, 8)]
+
+
+def test_a_plan_takes_them_where_they_are_predicted_to_be_quicker() -> None:
+    """Filters of 7x7 save most of their matmuls; other targets and dtypes answer right whatever is taken."""
+    network = depthwise(96, (28, 28), kernel_size=(7, 7))
+    direct, grouped = (planned(network, dtype="bfloat16", forms=forms) for forms in ((), ROW_BLOCKS))
+    assert convolution_of(grouped.graph, "depthwise").form in ROW_BLOCKS
+    assert grouped.nanoseconds < 0.8 * direct.nanoseconds
+    assert forms_by_layer(grouped.graph)["depthwise"] == convolution_of(grouped.graph, "depthwise").form.value
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_they_are_right_on_every_target(target: str) -> None:
+    network = depthwise(150, (13, 9), kernel_size=(5, 5), stride=(1, 2))
+    for form in ROW_BLOCKS:
+        plan = assert_right(network, wherever(form), 3, "bfloat16", target=target, forms=ROW_BLOCKS)
+        assert {node.operation.form for node in nodes_of(plan.graph, "depthwise")} == {form}  # type: ignore[attr-defined]
+
+
+def test_only_depthwise_convolutions_within_sbuf_take_them() -> None:
+    image = picture(40, 12, 12)
+    layers: list[Layer] = [
+        Conv2d("first", 40, 40, (3, 3), (1, 1, 1, 1), groups=40),  # from HBM
+        Conv2d("grouped", 40, 40, (3, 3), (1, 1, 1, 1), groups=20),
+        Conv2d("pooled", 40, 40, (3, 3), (1, 1, 1, 1), 2, groups=40),
+        Conv2d("each", 40, 40, (3, 3), (1, 1, 1, 1), groups=40),
+        Flatten("flat"),
+        Dense("dense", 40 * 36, 4),
+    ]
+    plan = decided(Network("n", image, tuple(layers), labels(4)), wherever(Form.ROWS_4), forms=ROW_BLOCKS)
+    forms = {name: convolution_of(plan.graph, name).form for name in ("first", "grouped", "pooled", "each")}
+    assert forms == {"first": Form.DIRECT, "grouped": Form.DIRECT, "pooled": Form.DIRECT, "each": Form.ROWS_4}
+
+
+def test_weights_of_a_block_with_fewer_channels_are_zeros_beyond_them() -> None:
+    network = depthwise(33, (12, 12))
+    plan = decided(network, wherever(Form.ROWS_4), forms=ROW_BLOCKS)
+    (node,) = nodes_of(plan.graph, "depthwise")
+    changed, heights = multiplied(plan.graph, node)
+    assert heights == [128, 128] and changed.filters is not None
+    second = changed.filters.make()[128:].reshape(4, 32, 4, 32, 2, 3)
+    assert np.count_nonzero(second[:, 1:]) == np.count_nonzero(second[:, :, :, 1:]) == 0
+    assert np.count_nonzero(second) == 4 * 9

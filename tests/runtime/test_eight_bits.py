@@ -1,0 +1,146 @@
+"""Networks in float8_e4m3 against ONNX Runtime and the golden model, within what the dtype's roundings allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from batched_networks import RandomNetwork
+from random_networks import model_of, picture
+from trninfer.lowering import weights as laid_out
+from trninfer.lowering.eight_bits import scaled
+from trninfer.models import Model
+from trninfer.models.golden import run_network
+from trninfer.models.importing import ImportOptions, import_network
+from trninfer.models.layers import Combine, Conv2d, Flatten, Layer, Pool
+from trninfer.models.layers import Dense as DenseLayer
+from trninfer.models.network import Network
+from trninfer.models.outputs import Output
+from trninfer.runtime.backend import EIGHT_BITS, KernelError
+from trninfer.runtime.calibration import Calibration
+from trninfer.runtime.launch_options import LaunchOptions
+from trninfer.runtime.session import OverflowedError, Session
+from trninfer.runtime.simulated import SimulatedBackend
+from trninfer.runtime.tolerances import network_tolerance
+
+BATCHES = (1, 2, 3, 4, 7, 16)
+TARGETS = ("trn1", "trn2", "trn3")
+WITH_EIGHT_BITS = (0, 2, 8, 18)  # seeds of networks with four or five such layers
+
+
+def residual_network(channels: int = 160, pool: int = 1) -> Network:
+    """A network of values with a residual sum, of filters whose channels differ by powers of two."""
+    side = 10 // pool
+    layers: list[Layer] = [
+        Conv2d("first", 3, 32, (3, 3), (1, 1, 1, 1), pool, "relu"),
+        Conv2d("wide", 32, channels, (3, 3), (1, 1, 1, 1), activation="relu"),
+        Conv2d("next", channels, channels, (3, 3), (1, 1, 1, 1), activation="relu"),
+        Conv2d("sum", channels, channels, (1, 1)),
+        Combine("added", "add", inputs=("sum", "wide"), activation="relu"),
+        Conv2d("mix", channels, 48, (1, 1), activation="gelu"),
+        Pool("mean", "average", (side, side), (1, 1)),
+        Flatten("flat"),
+        DenseLayer("last", 48, 9),
+    ]
+    return Network("n", picture(3, 10, 10), tuple(layers), (), Output("values"))
+
+
+def uneven(network: Network, seed: int = 0) -> Model:
+    """A network whose filters differ in size by channel, up to sixteen times."""
+    model, random = model_of(network), np.random.default_rng(seed)
+    tensors = dict(model.tensors)
+    for name, tensor in model.tensors.items():
+        if tensor.ndim == 4:
+            tensors[name] = (
+                tensor * (2.0 ** random.integers(-2, 3, len(tensor))).astype(np.float32)[:, None, None, None]
+            )
+    return Model(model.network, tensors, model.metadata)
+
+
+def error_of(model: Model, batch: int, target: str = "trn2", launches: LaunchOptions | None = None) -> float:
+    """The largest error of a batch as a share of the largest number."""
+    x = np.random.default_rng(batch).standard_normal((batch, *model.network.input.shape), np.float32)
+    expected = run_network(model.network, model.tensors, x).scores
+    session = Session(model, SimulatedBackend(target), EIGHT_BITS, batch, launches or LaunchOptions())
+    return float(np.abs(session.run(x).probabilities - expected).max() / np.abs(expected).max())
+
+
+@pytest.mark.parametrize("seed", WITH_EIGHT_BITS)
+def test_random_networks_are_answered_as_onnx_runtime_answers_them(seed: int, tmp_path: Path) -> None:
+    network = RandomNetwork(seed)
+    path = network.saved(tmp_path)
+    golden = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    imported = import_network(path, options=ImportOptions(output_kind="values"))
+    random = np.random.default_rng(seed)
+    session = Session(
+        Model(imported.network, imported.tensors, {}), SimulatedBackend(TARGETS[seed % 3]), EIGHT_BITS, max(BATCHES)
+    )
+    for batch in BATCHES:
+        x = random.standard_normal((batch, *network.shape)).astype(np.float32)
+        (expected,) = golden.run(None, {"x": x})
+        error = np.abs(session.run(x).probabilities - expected).max()
+        assert error <= network_tolerance(EIGHT_BITS) * max(1.0, np.abs(expected).max()), network.words
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("channels", "pool"), [(64, 1), (160, 2), (256, 1)])
+def test_tiles_sums_and_pools_are_right(target: str, channels: int, pool: int) -> None:
+    model = uneven(residual_network(channels, pool))
+    assert error_of(model, 2, target) <= network_tolerance(EIGHT_BITS)
+
+
+FAULTS: dict[str, Callable[[list[np.ndarray]], list[np.ndarray]]] = {
+    "the scale of another channel": lambda columns: [columns[0], np.roll(columns[1], 1), *columns[2:]],
+    "the mean scale": lambda columns: [columns[0], columns[1] * 0 + columns[1].mean(), *columns[2:]],
+    "a sum rescaled twice": lambda columns: [*columns[:2], *(column * 2 for column in columns[2:])],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
+def test_a_wrong_scale_passes_the_tolerance(
+    fault: Callable[[list[np.ndarray]], list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(graph: Any, node: Any) -> list[np.ndarray]:
+        return fault(scaled(graph, node))
+
+    model = uneven(residual_network())
+    right = error_of(model, 1)
+    monkeypatch.setattr(laid_out, "scaled", wrong)
+    assert right <= network_tolerance(EIGHT_BITS) < error_of(model, 1)
+
+
+def test_what_is_in_eight_bits_is_reported() -> None:
+    session = Session(model_of(residual_network()), SimulatedBackend("trn2"), EIGHT_BITS, 1)
+    note = session.launches_note
+    assert note is not None and "weights of 4 of 6 layers are in 8 bits (in bfloat16: first, last)" in note
+    forms = {
+        row.name: time.form or "" for row, time in zip(session.rows, session._launches.time(session.backend, 1)[0])
+    }
+    assert "8-bit" in forms["next"] and "8-bit weights" in forms["mix"]
+    assert "8-bit weights" not in forms["first"] + forms["last"]
+
+
+def test_a_network_of_two_layers_has_none_in_eight_bits() -> None:
+    layers = (Flatten("flat"), DenseLayer("a", 12, 5, "relu"), DenseLayer("b", 5, 3))
+    model = model_of(Network("n", picture(3, 2, 2), layers, (), Output("values")))
+    session = Session(model, SimulatedBackend("trn2"), EIGHT_BITS, 1)
+    assert session.launches_note is not None and session.launches_note.startswith("no layer has weights in 8 bits")
+    assert error_of(model, 3) < 0.01
+
+
+def test_layer_by_layer_is_refused_in_one_line() -> None:
+    with pytest.raises(
+        KernelError, match=r"^float8_e4m3 is for --launches network; layers by themselves run in --dtype"
+    ):
+        Session(model_of(residual_network()), SimulatedBackend("trn2"), EIGHT_BITS, 1, LaunchOptions("layer"))
+
+
+def test_inputs_far_beyond_calibration_are_refused_not_answered() -> None:
+    model = model_of(residual_network())
+    tiny = Calibration(lambda: np.full((1, 3, 10, 10), 1e-3, np.float32), "tiny inputs")
+    with pytest.raises(OverflowedError, match="not finite in float8_e4m3"):
+        error_of(model, 1, launches=LaunchOptions(calibration=tiny))
