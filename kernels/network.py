@@ -20,6 +20,7 @@ import nki.language as nl
 from .operations.arrange import interleave, pad, rearrange
 from .operations.convolve import convolve
 from .operations.elementwise import combine, scale_and_shift, slope
+from .operations.exchange import exchange
 from .operations.launch import Launch
 from .operations.load import load_plain, load_taps, store
 from .operations.normalize import normalize_groups, normalize_pixels, normalize_responses
@@ -32,6 +33,7 @@ from .program import (
     AveragePool,
     Combine,
     Convolution,
+    Exchange,
     GroupNorm,
     Interleave,
     LayerNorm,
@@ -66,6 +68,7 @@ BODIES: dict[type, Any] = {
     AveragePool: pool_means,
     Combine: combine,
     Convolution: convolve,
+    Exchange: exchange,
     GroupNorm: normalize_groups,
     Interleave: interleave,
     LayerNorm: normalize_pixels,
@@ -88,7 +91,8 @@ BODIES: dict[type, Any] = {
 def run_network(x, weights, constants, *more, program):
     """Run a program.
 
-    On two cores each has the images of half the batch: the first half of its input and of its outputs are core 0's.
+    On two cores each has the images of half the batch: the first half of its input and of its outputs are core 0's. If
+    the program says that they share pictures, both read all of the input, and core 0 writes the outputs.
 
     Dimensions:
         B: images, the program's pictures filled up to a multiple of those that are packed in the input, for each core.
@@ -108,7 +112,7 @@ def run_network(x, weights, constants, *more, program):
     narrow, inputs = (more[0].view(nl.float8_e4m3), more[1:]) if program.narrow else (None, more)
     launch = Launch((x, *inputs), (weights, narrow), constants, program)
     first = 0
-    for stage in program.stages:
+    for stage in launch.program.stages:
         for images in even_tiles(launch.images, stage.at_once):
             launch.begin_pass(images.start, images.end, images.index)
             for number, operation in enumerate(stage.operations, first):

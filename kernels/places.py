@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+
+
+class Memory(Enum):
+    """Where a room is."""
+
+    SBUF = "sbuf"
+    HBM = "hbm"
+    OUTPUT = "output"  # HBM that the launch returns
 
 
 @dataclass(frozen=True)
@@ -31,11 +40,12 @@ class RowGroups:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an operation writes: a room, from `first` (row, column) on in steps of `step`."""
+    """Where an operation writes: a room, from `first` (row, column) on in steps of `step`, and from tile `tile` on."""
 
     room: int
     first: tuple[int, int] = (0, 0)
     step: tuple[int, int] = (1, 1)
+    tile: int = 0
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from .convolution.row_blocks import RowBlocks
 from .output_order import OutputOrder as OutputOrder
 from .places import FROM_START, NO_ROW_GROUPS, ONE_COPY
 from .places import Copies as Copies
+from .places import Memory as Memory
 from .places import Place as Place
 from .places import RowGroups as RowGroups
 from .places import WeightsAt as WeightsAt
@@ -75,25 +76,19 @@ class Operation:
         return self.channels, self.rows, self.columns
 
 
-class Memory(Enum):
-    """Where a room is."""
-
-    SBUF = "sbuf"
-    HBM = "hbm"
-    OUTPUT = "output"  # HBM that the launch returns
-
-
 @dataclass(frozen=True, kw_only=True)
 class Room(Operation):
     """Memory that other operations write to, for the images of a pass or, `whole_batch`, of the launch.
 
-    `heights`: partitions of each tile of one in SBUF, as the operations that write it have them.
+    `heights`: partitions of each tile of one in SBUF, as the operations that write it have them. `joint`: tiles of the
+    same height are views of one tensor, so that they move together.
     """
 
     memory: Memory = Memory.SBUF
     whole_batch: bool = False
     heights: tuple[int, ...] = ()
     copies: Copies = ONE_COPY
+    joint: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +123,15 @@ class TapsLoad(Operation):
 @dataclass(frozen=True, kw_only=True)
 class Store(Operation):
     """A value in SBUF into a room in HBM."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange(Operation):
+    """Parts of a room in SBUF, of one size, that cores exchange: [first, end) of its tiles, if `by_tiles`, or rows."""
+
+    sent: Pair
+    received: Pair
+    by_tiles: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,12 +375,18 @@ class Program:
     """A launch: its stages one after another. Operations are numbered through all stages.
 
     The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`. Where two cores run
-    it, it has so many images for each.
+    it, it has so many images for each; but if there are stages of a `partner`, these are core 1's, both cores work on
+    the same pictures, and core 0 writes the outputs.
     """
 
     stages: tuple[Stage, ...]
     packed: int
     pictures: int
+    partner: tuple[Stage, ...] = ()
+
+    def of_core(self, core: int) -> Program:
+        """Return the program of a core."""
+        return self if core == 0 or not self.partner else replace(self, stages=self.partner)
 
     @property
     def narrow(self) -> bool:

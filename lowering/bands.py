@@ -24,7 +24,8 @@ from ..kernels.program import (
     Slope,
     Windows,
 )
-from .graph import Graph, Node
+from ..kernels.tiling.packing import ceil_div
+from .graph import DoesNotFit, Graph, Node
 
 Rows = tuple[int, int]  # [first, end)
 
@@ -75,6 +76,19 @@ def even(node: Node, rows: Rows) -> Rows:
         unit *= 2
     first = first // unit * unit
     return first, min(operation.rows, -(-end // unit) * unit)
+
+
+def shares_of_rows(node: Node) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
+    """Return the rows that each of two cores computes of a node's value, and those that each sends to the other.
+
+    DoesNotFit where they are not so many for both: what is exchanged is of one size.
+    """
+    rows = node.operation.rows
+    upper, lower = even(node, (0, ceil_div(rows, 2))), even(node, (rows // 2, rows))
+    size = max(rows - upper[1], lower[0])
+    if rows < 2 or size == 0 or size > upper[1] or rows - size < lower[0]:
+        raise DoesNotFit(f"layer {node.name!r} ({node.kind}) has too few rows for two cores")
+    return (upper, lower), ((0, size), (rows - size, rows))
 
 
 def reach_of(node: Node, rows: Rows) -> Reach:

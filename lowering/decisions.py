@@ -11,7 +11,7 @@ from ..kernels.convolution.forms import Form
 from ..kernels.program import Convolution
 from ..kernels.tiling.packing import Taps
 from .graph import Graph, Node
-from .schedule import Region, Schedule, StageOf
+from .schedule import Region, Schedule, Split, StageOf
 
 
 class Advisor(Protocol):
@@ -31,7 +31,7 @@ class Decisions:
     `pads_channels`, `packs_rows`, `splits_phases`: whether these passes run. `packed`: images on the partitions.
     `forms`: of nodes that are not in the direct form, their number, form and room. `copied`: nodes whose input has
     copies. `in_hbm`: nodes whose value is in HBM. `regions`: nodes that run in bands of rows. `stages`: None for one
-    stage of a single image.
+    stage of a single image. `splits`: nodes that two cores share, of a launch whose cores work on the same pictures.
     """
 
     pads_channels: bool = False
@@ -44,6 +44,7 @@ class Decisions:
     regions: tuple[Region, ...] = ()
     stages: tuple[StageOf, ...] = ()
     staying: tuple[int, ...] = ()
+    splits: tuple[Split, ...] = ()
 
     def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
         """See `Advisor`."""
@@ -65,7 +66,7 @@ class Decisions:
 
     def schedule(self, nodes: int) -> Schedule:
         """Return the schedule of a graph of so many nodes."""
-        return Schedule(self.stages or (StageOf(nodes, 1),), self.regions, self.staying)
+        return Schedule(self.stages or (StageOf(nodes, 1),), self.regions, self.staying, self.splits)
 
     def made(self) -> dict[str, Any]:
         """Return the decisions that are not the default, as JSON takes them."""
@@ -83,6 +84,9 @@ class Decisions:
         data["forms"] = tuple((int(number), str(form), int(room)) for number, form, room in data["forms"])
         for name, kind in (("regions", Region), ("stages", StageOf)):
             data[name] = tuple(kind(**{key: int(value) for key, value in each.items()}) for each in data[name])
+        data["splits"] = tuple(
+            Split(int(each["first"]), int(each["end"]), bool(each["by_channels"])) for each in data["splits"]
+        )
         for name in ("copied", "in_hbm", "staying"):
             data[name] = tuple(int(number) for number in data[name])
         return Decisions(**data)

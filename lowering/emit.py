@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ..kernels.program import (
     Convolution,
     Copies,
+    Exchange,
     Interleave,
     Load,
     Memory,
@@ -27,9 +28,10 @@ from ..kernels.program import (
     Windows,
 )
 from ..kernels.tiling.packing import ceil_div
-from .bands import BandPlan, Rows, banded, windows_of
+from .bands import BandPlan, Rows, banded, shares_of_rows, windows_of
 from .graph import DoesNotFit, Graph, Node
-from .schedule import Region, Schedule
+from .schedule import Region, Schedule, Split
+from .weights import loads_of
 
 BAND_UNIT = 4  # rows that bands are multiples of: forms compute two at a time, row groups up to four
 
@@ -44,16 +46,23 @@ class Emitted:
 
 def emit(graph: Graph, pictures: int, schedule: Schedule) -> Emitted:
     """Return the program of a graph for so many pictures."""
-    emission = _Emission(graph, schedule)
+    images = ceil_div(pictures, graph.packed)
+    stages, nodes = _emit_core(graph, images, schedule, 0)
+    partner = _emit_core(graph, images, schedule, 1)[0] if schedule.splits else ()
+    return Emitted(Program(stages, graph.packed, pictures, partner), nodes)
+
+
+def _emit_core(graph: Graph, images: int, schedule: Schedule, core: int) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
+    """Return the stages of a core for so many images, and the node of each operation."""
+    emission = _Emission(graph, schedule, core)
     stages = []
     first = 0
-    images = ceil_div(pictures, graph.packed)
     for number, stage in enumerate(schedule.stages):
         start = len(emission.operations)
         emission.add_nodes(first, stage.end, number)
         stages.append(Stage(tuple(emission.operations[start:]), min(stage.at_once, images)))
         first = stage.end
-    return Emitted(Program(tuple(stages), graph.packed, pictures), tuple(emission.nodes))
+    return tuple(stages), tuple(emission.nodes)
 
 
 def band_rows(rows: int, bands: int) -> Iterator[Rows]:
@@ -66,7 +75,9 @@ def band_rows(rows: int, bands: int) -> Iterator[Rows]:
 class _Emission:
     """The operations so far, and the operation that each node's value is read from."""
 
-    def __init__(self, graph: Graph, schedule: Schedule) -> None:
+    def __init__(self, graph: Graph, schedule: Schedule, core: int) -> None:
+        self._core = core
+        self._end = max((split.end for split in schedule.splits), default=0) if core else len(graph.nodes)
         self.operations: list[Operation] = []
         self.nodes: list[int] = []
         self._number = 0
@@ -80,9 +91,15 @@ class _Emission:
         """Append the operations of some nodes."""
         self._stage, self._loaded = stage, {}
         number = first
-        while number < end:
-            region = self._schedule.region_of(number)
-            if region is None:
+        while number < min(end, self._end):  # core 1 ends with what it sends
+            region, split = self._schedule.region_of(number), self._schedule.split_of(number)
+            if split is not None and split.by_channels:
+                self._add_half(number)
+                number += 1
+            elif split is not None:
+                self._add_rows(split)
+                number = split.end
+            elif region is None:
                 self._add(number)
                 number += 1
             else:
@@ -141,30 +158,78 @@ class _Emission:
         last = region.end - 1
         room = self._add_room(last)
         for rows in band_rows(self._graph.nodes[last].operation.rows, region.bands):
-            plan = BandPlan(self._graph, region.first, region.end, rows)
-            for number in range(region.first, region.end):
-                if number not in plan.rows:
-                    continue
-                self._number = number
-                node = self._node(number)
-                operation = replace(
-                    banded(node, plan.rows[number], plan.reaches[number]),
-                    windows=windows_of(self._graph, number, plan, region.first),
-                )
-                if isinstance(operation, (Convolution, Scores)):
-                    operation = replace(operation, weights=replace(operation.weights, stay=True))
-                operation = self._with_loads(node, operation)
-                if number == last:
-                    self._write(operation, Place(room, (plan.rows[last][0], 0)))
-                else:
-                    self._places[number] = self._append(operation)
+            self._add_band(region.first, region.end, rows, room, stay=True)
         self._places[last] = room
         self._return(last)
+
+    def _add_rows(self, split: Split) -> None:
+        """Append nodes of whose last value this core computes half of the rows, and receives the others."""
+        last = split.end - 1
+        own, exchanged = shares_of_rows(self._graph.nodes[last])
+        room = self._add_room(last)
+        self._add_band(split.first, split.end, own[self._core], room, stay=False)
+        self._exchange(last, room, exchanged, by_tiles=False)
+
+    def _add_half(self, number: int) -> None:
+        """Append a convolution of whose output channels this core computes half, and receives the others."""
+        self._number = number
+        node = self._node(number)
+        operation = node.operation
+        assert isinstance(operation, Convolution)
+        half = len(self._graph.heights((number,))) // 2
+        first = self._core * half
+        before = sum(load.rows * load.elements for load in loads_of(self._graph, node) if load.out_tile < first)
+        weights = replace(operation.weights, offset=operation.weights.offset + before)
+        room = self._add_room(number)
+        own = replace(operation, channels=operation.channels // 2, weights=weights, bias=operation.bias + first)
+        self._append(replace(own, sources=self._sources(node), into=Place(room, tile=first)))
+        self._exchange(number, room, ((0, half), (half, 2 * half)), by_tiles=True)
+
+    def _exchange(self, number: int, room: int, parts: tuple[Rows, Rows], by_tiles: bool) -> None:
+        """Append the exchange of what each core has in a room, core 0 the first of both parts."""
+        operation = self._graph.nodes[number].operation
+        sent, received = parts[self._core], parts[1 - self._core]
+        exchange = Exchange(
+            name=operation.name,
+            channels=operation.channels,
+            rows=operation.rows,
+            columns=operation.columns,
+            packed=operation.packed,
+            sources=((room,),),
+            sent=sent,
+            received=received,
+            by_tiles=by_tiles,
+        )
+        self._append(exchange, number)
+        self._places[number] = room
+        self._return(number)
+
+    def _add_band(self, first: int, end: int, rows: Rows, room: int, stay: bool) -> None:
+        """Append nodes [first, end) for some rows of the last of them, in a room; `stay`: their weights do."""
+        plan = BandPlan(self._graph, first, end, rows)
+        for number in range(first, end):
+            if number not in plan.rows:
+                continue
+            self._number = number
+            node = self._node(number)
+            operation = replace(
+                banded(node, plan.rows[number], plan.reaches[number]),
+                windows=windows_of(self._graph, number, plan, first),
+            )
+            if stay and isinstance(operation, (Convolution, Scores)):
+                operation = replace(operation, weights=replace(operation.weights, stay=True))
+            operation = self._with_loads(node, operation)
+            if number == end - 1:
+                self._write(operation, Place(room, (plan.rows[number][0], 0)))
+            else:
+                self._places[number] = self._append(operation)
 
     def _return(self, number: int) -> None:
         """Store a value that the launch returns and later nodes read."""
         node = self._graph.nodes[number]
         if node.output is None or isinstance(node.operation, Scores) or self._memory(number) is Memory.OUTPUT:
+            return
+        if self._core:  # what core 0 stores
             return
         value = self._places[number]
         room = self._append(_room(node.operation, Memory.OUTPUT), number)
@@ -268,7 +333,8 @@ class _Emission:
         if memory is Memory.SBUF:
             copies = getattr(operation, "copies", Copies())
             heights = tuple(self._graph.heights((number,)))
-            room = replace(room, margin=operation.margin, heights=heights, copies=copies)
+            joint = self._schedule.split_of(number) is not None
+            room = replace(room, margin=operation.margin, heights=heights, copies=copies, joint=joint)
         return self._append(room, number)
 
     def _write(self, operation: Operation, place: Place) -> None:

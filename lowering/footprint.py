@@ -9,6 +9,7 @@ from ..kernels.program import (
     Affine,
     Combine,
     Convolution,
+    Exchange,
     Memory,
     Operation,
     Room,
@@ -65,7 +66,7 @@ class Footprint:
     def value(self, number: int) -> int:
         """Return the bytes of a partition that an operation's own value takes."""
         operation = self._operations[number]
-        if isinstance(operation, (Scores, Store)) or operation.into is not None:
+        if isinstance(operation, (Exchange, Scores, Store)) or operation.into is not None:
             return 0
         if isinstance(operation, Room) and operation.memory is not Memory.SBUF:
             return 0

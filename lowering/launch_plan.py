@@ -29,6 +29,7 @@ from .price import Clock
 from .pricing import Pricing
 from .schedule import StageOf
 from .search import Search
+from .sharing import quickest_shared
 from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 from .staging import Staging
 
@@ -112,18 +113,18 @@ class LaunchPlanner:
         return f"{self._key[:40]}-{pictures}"
 
     def _plan(self, pictures: int) -> LaunchPlan:
-        """Return the launch of so many pictures, shared out over the cores."""
-        cores = self._clock.cores
-        return replace(self._plan_core(ceil_div(pictures, cores)), cores=cores)
+        """Return the launch of so many pictures as it was decided before, else the quickest of the candidates.
 
-    def _plan_core(self, pictures: int) -> LaunchPlan:
-        """Return a core's launch of so many pictures as it was decided before, else the quickest of the candidates."""
+        Two cores have half of the pictures each; one picture they share.
+        """
+        cores = self._clock.cores
         record = self._cache.get(self._key_of(pictures))
         if record is not None:
             with contextlib.suppress(DoesNotFit):
                 return self._recorded(record, pictures)
         if use_nki() == "sim":
-            plan = self._quickest(pictures)
+            plan = self._quickest(ceil_div(pictures, cores)) if pictures >= cores else self._shared(pictures)
+            plan = replace(plan, cores=cores)
         else:
             pipeline = self._pipeline
             request = PlanRequest(
@@ -132,15 +133,25 @@ class LaunchPlanner:
                 room=pipeline.room,
                 target=self._clock.target,
                 cores=self._clock.cores,
-                pictures=pictures * self._clock.cores,
+                pictures=pictures,
             )
             plan = self._recorded(decide_elsewhere(request), pictures)
         self._cache.put(self._key_of(pictures), PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions))
         return plan
 
     def _recorded(self, record: PlanRecord, pictures: int) -> LaunchPlan:
-        plan = self._pipeline.launch(record.decisions, pictures)
-        return replace(plan, nanoseconds=record.nanoseconds, instructions=record.instructions)
+        cores = self._clock.cores
+        plan = self._pipeline.launch(record.decisions, ceil_div(pictures, cores))
+        plan = replace(plan, nanoseconds=record.nanoseconds, instructions=record.instructions, cores=cores)
+        return plan.on_one_core() if pictures < cores and not record.decisions.splits else plan
+
+    def _shared(self, pictures: int) -> LaunchPlan:
+        """Return the quickest launch of fewer pictures than there are cores."""
+        pipeline, clock = self._pipeline, self._clock
+        one = LaunchPlanner(pipeline.graph, pipeline.forms, pipeline.room, clock.of_one_core, self._cache)
+        alone = one.plan(pictures)
+        shared = quickest_shared(pipeline, clock, alone)
+        return alone.on_one_core() if shared is None or shared.nanoseconds >= alone.nanoseconds else shared
 
     def _quickest(self, pictures: int) -> LaunchPlan:
         """Return the quickest launch of so many pictures."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import Combine, Convolution, Memory, Program, Room, Scores
+from ..kernels.program import Combine, Convolution, Memory, Program, Room, Scores, Stage
 from ..kernels.tiling.packing import ceil_div, round_up, tile_sizes
 from ..models.checks import Shape
 from ..simulator.chip import PARTITIONS
@@ -46,6 +46,11 @@ class LaunchPlan:
     instructions: int = 0
     cores: int = 1
 
+    def on_one_core(self) -> LaunchPlan:
+        """Return the launch for two cores of which one has nothing to do."""
+        idle = tuple(Stage((), stage.at_once) for stage in self.program.stages)
+        return replace(self, emitted=replace(self.emitted, program=replace(self.program, partner=idle)))
+
     @property
     def program(self) -> Program:
         """What the kernel runs."""
@@ -58,12 +63,17 @@ class LaunchPlan:
 
     @property
     def images(self) -> int:
-        """Images of the input: for each core the pictures filled up to a multiple of those that are packed."""
-        return self.cores * self._images
+        """Images of the input: the pictures of all parts, each filled up to a multiple of those that are packed."""
+        return self._shares * self._images
+
+    @property
+    def _shares(self) -> int:
+        """Parts of the batch: one for each core, unless they share pictures."""
+        return 1 if self.program.partner else self.cores
 
     @property
     def _images(self) -> int:
-        """Images of the input of one core."""
+        """Images of the input that a core reads."""
         return round_up(self.program.pictures, self.program.packed)
 
     @property
@@ -92,7 +102,7 @@ class LaunchPlan:
             return self.arrange_input(0, value, dtype)
         pictures = np.asarray(value).reshape(-1, *came)
         each = self.program.pictures
-        return self._arranged(self.graph.arrangement, [pictures[n * each :][:each] for n in range(self.cores)], dtype)
+        return self._arranged(self.graph.arrangement, [pictures[n * each :][:each] for n in range(self._shares)], dtype)
 
     def arrange_input(self, number: int, value: Any, dtype: np.dtype[Any]) -> Any:
         """Return an input [pictures, ...] that the host does not arrange, filled up to its images; more stay. It has as
@@ -100,7 +110,7 @@ class LaunchPlan:
         image = self.graph.inputs[number]
         if len(value) >= self.images:
             return value.reshape((len(value), *image))
-        return self._arranged(AS_GIVEN, list(np.asarray(value).reshape(self.cores, -1, *image)), dtype)
+        return self._arranged(AS_GIVEN, list(np.asarray(value).reshape(self._shares, -1, *image)), dtype)
 
     def _arranged(self, arrangement: Arrangement, shares: Sequence[np.ndarray], dtype: np.dtype[Any]) -> np.ndarray:
         """Return the pictures of each core, one core's after the other's."""
@@ -110,7 +120,7 @@ class LaunchPlan:
     def pictures_of(self, output: Any) -> np.ndarray:
         """Return an output of the launch, or its classes, without what fills it up: [pictures, ...]."""
         whole = np.asarray(output)
-        shares = whole.reshape(self.cores, -1, *whole.shape[1:])[:, : self.program.pictures]
+        shares = whole.reshape(self._shares, -1, *whole.shape[1:])[:, : self.program.pictures]
         return shares.reshape(-1, *whole.shape[1:])
 
 
@@ -144,7 +154,7 @@ class Pipeline:
             run("split_phases", split_phases(done[-1][1]))
         run("load_taps", load_taps(done[-1][1]))
         run("pack_images", pack_images(done[-1][1], decisions.packed))
-        run("place", place(done[-1][1], decisions.in_hbm, decisions.regions))
+        run("place", place(done[-1][1], decisions.in_hbm, decisions.regions, decisions.splits))
         _check_tiles(done[-1][1])
         run("group_input", group_input(done[-1][1]))
         run("add_margins", add_margins(done[-1][1], any(form.is_minimal for form in self.forms)))

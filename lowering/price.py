@@ -62,7 +62,17 @@ class Clock:
         self.target, self.cores = target, cores
         self._constants = of_two_cores(machine(target)) if cores > 1 else None
         self._dtype = dtype_of(itemsize)
+        self._of_one_core: Clock | None = None
         self._known: dict[Any, Price] = {}
+
+    @property
+    def of_one_core(self) -> Clock:
+        """The clock of a core that has its stack of HBM to itself."""
+        if self.cores == 1:
+            return self
+        if self._of_one_core is None:
+            self._of_one_core = Clock(self.target, self._dtype.itemsize)
+        return self._of_one_core
 
     def walk(self, program: Program, layout: WeightLayout) -> Price:
         """Return the price of a launch; DoesNotFit where it needs more memory than the target has."""
@@ -118,13 +128,14 @@ class Clock:
                 *(x, *operands, *more),
                 target=self.target,
                 functional=False,
-                constants=self._constants,
-                lnc=1,
+                constants=None if program.partner else self._constants,
+                lnc=2 if program.partner else 1,
                 program=program,
             )
         except simulator.CapacityError as error:
             raise DoesNotFit(str(error)) from None
-        return Price((run.latency_us - run.launch_us) * 1000, len(run.program))
+        instructions = max(len(each) for each in run.prediction.programs)
+        return Price((run.latency_us - run.launch_us) * 1000, instructions)
 
 
 class _Alone:

@@ -23,8 +23,18 @@ class Region:
 
 
 @dataclass(frozen=True)
+class Split:
+    """Nodes [first, end) that two cores compute half of each, and then exchange: half of the rows of the last of them,
+    or, `by_channels`, of one node half of its output channels."""
+
+    first: int
+    end: int
+    by_channels: bool = False
+
+
+@dataclass(frozen=True)
 class Schedule:
-    """How a graph runs: its stages, and the regions that run in bands.
+    """How a graph runs: its stages, the regions that run in bands, and what two cores share.
 
     `staying`: the weights of these stages stay in SBUF for all their passes.
     """
@@ -32,6 +42,7 @@ class Schedule:
     stages: tuple[StageOf, ...]
     regions: tuple[Region, ...] = ()
     staying: tuple[int, ...] = ()
+    splits: tuple[Split, ...] = ()
 
     def stage_of(self, number: int) -> int:
         """Return the stage that a node runs in."""
@@ -40,3 +51,7 @@ class Schedule:
     def region_of(self, number: int) -> Region | None:
         """Return the region that a node is in; None for none."""
         return next((region for region in self.regions if region.first <= number < region.end), None)
+
+    def split_of(self, number: int) -> Split | None:
+        """Return the split that a node is in; None for none."""
+        return next((split for split in self.splits if split.first <= number < split.end), None)

@@ -181,7 +181,15 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
     groups = operation.groups if isinstance(operation, Convolution) else 1
     channels = (node.before[0], operation.channels)
     reads = [tiles_read(rows, channels, groups, (end - size, end)) for end, size in zip(ends, columns)]
-    return weight_loads(rows, columns, reads, matrices(form_of(node), steps_of(node)), itemsize_of_weights(graph, node))
+    itemsize = itemsize_of_weights(graph, node)
+    count = matrices(form_of(node), steps_of(node))
+    if not node.in_halves:
+        return weight_loads(rows, columns, reads, count, itemsize)
+    half = len(columns) // 2
+    first, second = (
+        weight_loads(rows, columns[part], reads[part], count, itemsize) for part in (slice(half), slice(half, None))
+    )
+    return [*first, *(load.moved(half) for load in second)]
 
 
 class _Filling:
@@ -264,7 +272,8 @@ def _arrangement(node: Node) -> Hashable:
     own = (type(operation), operation.channels, operation.packed, node.memory)
     if isinstance(operation, (Convolution, Scores)):
         assert node.filters is not None
-        return *own, operation.taps, form_of(node), node.filters.shape, node.has_narrow_weights, operation.narrow
+        narrow = node.has_narrow_weights, operation.narrow
+        return *own, operation.taps, form_of(node), node.filters.shape, node.in_halves, *narrow
     return own
 
 

@@ -65,7 +65,7 @@ def layer_parts(run: simulator.Run) -> Parts | None:
     owners: list[int] = []
     for program, schedule in zip(run.prediction.programs, run.prediction.schedules):
         labels = [_label_of(instruction) for instruction in program]
-        if not set(labels) - {"", _WARM_UP}:
+        if program and not set(labels) - {"", _WARM_UP}:
             return None
         numbers = _numbered(labels)
         for label, number, time in zip(labels, numbers, schedule.done):

@@ -87,9 +87,10 @@ def convolve(launch, number, operation: Convolution, operands):
                 (place.first[0] + place.step[0] * row, place.first[1]),
                 (place.step[0] * order.rows, place.step[1]),
             )
-            lanes = slice(part * PARTITIONS, part * PARTITIONS + out_tile.size)
+            at = place.tile + part  # of the room's tiles
+            lanes = slice(at * PARTITIONS, at * PARTITIONS + out_tile.size)
             if room.hbm is None:
-                whole = room.inside(part)[0 : out_tile.size]
+                whole = room.inside(at)[0 : out_tile.size]
                 result = _window(whole, images, target, filled, operation.pool_size)
             else:
                 hbm = _window(room.hbm[:, lanes].permute((1, 0, 2, 3)), images, target, filled, operation.pool_size)
@@ -97,7 +98,7 @@ def convolve(launch, number, operation: Convolution, operands):
                 result = sbuf_tile(hbm.shape, launch.dtype_of(operation), name=launch.label(operation))
             added = None
             if len(operands) > 1:
-                added = _window(operands[1].inside(part)[0 : out_tile.size], images, own, filled, 1)
+                added = _window(operands[1].inside(at)[0 : out_tile.size], images, own, filled, 1)
             reads = weights.reads[out_tile.index]
             stream = stream_of(weights, plan, out_tile.index, value.pitches)
             columns = _columns(launch, operation, part, out_tile.size)

@@ -68,8 +68,9 @@ class Launch:
     """A program while it runs: `outputs` in HBM, and the values of the pass at work."""
 
     def __init__(self, inputs, weights, constants, program: Program) -> None:
-        self.program = program
-        self._core, self._cores = nl.program_id(0), nl.num_programs(0)
+        self._core = nl.program_id(0)
+        self._shares = 1 if program.partner else nl.num_programs(0)  # of the pictures
+        self.program = program.of_core(self._core)
         self.weights, self.narrow_weights = weights
         self.dtype = inputs[0].dtype
         self.outputs: list[nl.NkiTensor] = []
@@ -83,6 +84,11 @@ class Launch:
         self._first = self._end = self._pass = self._named = 0
         for number, operation in enumerate(program.operations):
             self._open_output(number, operation)
+
+    @property
+    def _share(self) -> int:
+        """Which of the shares is this core's."""
+        return self._core if self._shares > 1 else 0
 
     @property
     def images(self) -> int:
@@ -202,19 +208,19 @@ class Launch:
         are read."""
         packed, pictures = self.program.packed, self.program.pictures
         given, channels, rows, columns = x.shape
-        images, each = round_up(pictures, packed), given // self._cores
-        assert each >= images and given % self._cores == 0, (
-            f"network: {pictures} pictures, {packed} of them packed, are {images} images for each of {self._cores} "
+        images, each = round_up(pictures, packed), given // self._shares
+        assert each >= images and given % self._shares == 0, (
+            f"network: {pictures} pictures, {packed} of them packed, are {images} images for each of {self._shares} "
             f"cores, got {given}"
         )
-        first = self._core * each
+        first = self._share * each
         return value_in_hbm(
             x[first : first + images].reshape((images // packed, packed * channels, rows, columns)), packed, pictures
         )
 
     def _open_output(self, number, operation):
         each = round_up(self.program.pictures, operation.packed)
-        given, own = self._cores * each, slice(self._core * each, (self._core + 1) * each)
+        given, own = self._shares * each, slice(self._share * each, (self._share + 1) * each)
         if isinstance(operation, Scores):
             scores = nl.ndarray((given, operation.channels), dtype=self.dtype, buffer=nl.shared_hbm)
             classes = nl.ndarray((given,), dtype=nl.int32, buffer=nl.shared_hbm)
@@ -223,7 +229,8 @@ class Launch:
         elif getattr(operation, "memory", None) is Memory.OUTPUT:
             out = nl.ndarray((given, *operation.shape), dtype=self.dtype, buffer=nl.shared_hbm)
             lanes = (each // operation.packed, operation.packed * operation.channels, *operation.shape[1:])
-            self._kept[number] = value_in_hbm(out[own].reshape(lanes), operation.packed, self.program.pictures)
+            if self._core == 0 or self._shares > 1:
+                self._kept[number] = value_in_hbm(out[own].reshape(lanes), operation.packed, self.program.pictures)
             self.outputs.append(out)
 
     def _new_room(self, room, pictures):

@@ -21,7 +21,8 @@ class Value:
     around it. A tile that is alone may have copies of itself on the partitions below, moved up by rows. Where `hbm` is
     not None there are no tiles; it is [images, (image, channel), rows, columns]. `images` are those along the free
     axis, `pictures` at most images * packed: the rest of the last image fills up. `pitches`: of each tile the elements
-    from it to the next one where both are in one tensor, 0 where they are not; empty where no two are.
+    from it to the next one where both are in one tensor, 0 where they are not; empty where no two are. `joint`: the
+    tensor [partitions, tile, images, rows, columns] that all tiles are views of, if there is one.
     """
 
     tiles: tuple[nl.NkiTensor, ...]
@@ -34,6 +35,7 @@ class Value:
     packed: int
     pictures: int
     pitches: tuple[int, ...] = ()
+    joint: nl.NkiTensor | None = None
 
     @property
     def dtype(self) -> str:
@@ -60,7 +62,8 @@ class Value:
         pictures = min(self.pictures, end * self.packed) - first * self.packed
         hbm = None if self.hbm is None else self.hbm[first:end]
         tiles = tuple(tile[:, first:end] for tile in self.tiles)
-        return replace(self, tiles=tiles, hbm=hbm, images=end - first, pictures=pictures)
+        joint = None if self.joint is None else self.joint[:, :, first:end]
+        return replace(self, tiles=tiles, hbm=hbm, images=end - first, pictures=pictures, joint=joint)
 
     def of_rows(self, first: int, end: int) -> Value:
         """Return rows [first, end); the margin above and below remains where they reach the border."""
@@ -72,7 +75,7 @@ class Value:
             below = bottom if end == self.rows else 0
             tiles.append(tile[:, :, top + first - above : top + end + below])
             margins.append((above, left, below, right))
-        return replace(self, tiles=tuple(tiles), margins=tuple(margins), rows=end - first)
+        return replace(self, tiles=tuple(tiles), margins=tuple(margins), rows=end - first, joint=None)
 
 
 def value_in_hbm(hbm, packed, pictures):
@@ -102,6 +105,7 @@ def join(values):
         margins=tuple(margin for value in values for margin in value.margins),
         channels=sum(value.channels for value in values),
         pitches=(),
+        joint=None,
     )
 
 
@@ -110,6 +114,8 @@ def make_room(launch, operation, pictures, partitions, is_blank=True):
     images = ceil_div(pictures, operation.packed)
     top, left, bottom, right = operation.margin
     copies = getattr(operation, "copies", Copies())
+    if getattr(operation, "joint", False) and not operation.narrow and len(set(partitions)) == 1:
+        return _joint_room(launch, operation, pictures, partitions)
     image = (operation.rows + top + bottom, operation.columns + left + right)
     shapes = [((copies.count - 1) * copies.stride + size, images, *image) for size in partitions]
     tiles, pitches = _tiles(launch, operation, shapes)
@@ -151,6 +157,28 @@ def _tiles(launch, operation, shapes):
             tiles.append(sbuf_tile(shape, dtype, name=launch.label(operation)))
             pitches.append(0)
     return tiles, tuple(pitches)
+
+
+def _joint_room(launch, operation, pictures, partitions):
+    """Return a room whose tiles, all of one height, are views of one tensor."""
+    images, count = ceil_div(pictures, operation.packed), len(partitions)
+    top, left, bottom, right = operation.margin
+    rows, columns = operation.rows + top + bottom, operation.columns + left + right
+    whole = sbuf_tile((partitions[0], count * images, rows, columns), launch.dtype, name=launch.label(operation))
+    fill_border(whole, Span(0, rows, top, bottom), Span(0, columns, left, right), 0.0)
+    joint = whole.reshape_dim(1, (count, images))
+    return Value(
+        tiles=tuple(joint[:, t] for t in range(count)),
+        margins=(operation.margin,) * count,
+        hbm=None,
+        images=images,
+        channels=operation.channels,
+        rows=operation.rows,
+        columns=operation.columns,
+        packed=operation.packed,
+        pictures=pictures,
+        joint=joint,
+    )
 
 
 def copy_down(copies, value):

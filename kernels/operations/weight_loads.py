@@ -9,7 +9,7 @@ engines, short enough that the next one comes while this one is multiplied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 LOAD_BYTES = 16 * 1024  # of a partition: 2 MiB a load
 
@@ -32,6 +32,11 @@ class WeightLoad:
     rows: int
     elements: int = 0
     units: list[Unit] = field(default_factory=list)
+
+    def moved(self, tiles: int) -> WeightLoad:
+        """Return the load of the same units for so many output tiles further on."""
+        units = [replace(unit, out_tile=unit.out_tile + tiles) for unit in self.units]
+        return replace(self, out_tile=self.out_tile + tiles, units=units)
 
     def add(self, out_tile: int, in_tile: int, elements: int) -> None:
         """Append a unit."""

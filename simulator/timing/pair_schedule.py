@@ -1,8 +1,8 @@
 """When the instructions of two cores run that wait for each other at barriers and exchanges.
 
 Each core is scheduled by itself; an instruction at which they meet starts on both when it could start on the later one.
-That is repeated until no start moves any more. Both cores draw on one stack of HBM: neither moves more than half of
-what it gives to two.
+That is repeated until no start moves any more. Both cores draw on one stack of HBM: where both move something, neither
+moves more than half of what it gives to two.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def pair_schedule(
     constants: Machine,
 ) -> tuple[Schedule, Schedule]:
     """The schedules of core 0 and core 1; `meetings` are their instructions that wait for each other."""
-    shared = Machine({**vars(constants), **of_two_cores(constants)})
+    shared = constants
+    if all(any(instruction.hbm_bytes for instruction in program) for program in programs):
+        shared = Machine({**vars(constants), **of_two_cores(constants)})
     releases: tuple[dict[int, float], dict[int, float]] = ({}, {})
     for _ in range(_PASSES):
         schedules = tuple(schedule(programs[core], target, shared, releases[core]) for core in (0, 1))

@@ -271,6 +271,19 @@ def test_two_cores_that_load_at_once_share_the_stack_of_hbm():
     assert alone.latency_us == one.latency_us
 
 
+def test_a_core_beside_one_that_moves_nothing_has_the_stack_of_hbm_to_itself():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+        if nl.program_id(0) == 0:
+            nisa.dma_copy(out, nl.load(a))
+        return out
+
+    a = simulator.TensorSpec((128, 16 * 1024), "float32")
+    one, two = (simulator.run(kernel, a, functional=False, lnc=lnc) for lnc in (1, 2))
+    assert (one.latency_us, one.hbm_bytes) == (two.latency_us, two.hbm_bytes)
+
+
 def test_exchanges_follow_each_other():
     @nki.jit
     def kernel(a, count):

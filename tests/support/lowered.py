@@ -132,7 +132,8 @@ def answers(model: Model, plan: LaunchPlan, x: np.ndarray, dtype: str = "float32
         plan.layout.constants(),
     )
     with np.errstate(all="ignore"):
-        run = simulator.run(kernels.kernel("run_network"), *arrays, target=target, program=plan.program)
+        lnc = 2 if plan.program.partner else 1
+        run = simulator.run(kernels.kernel("run_network"), *arrays, target=target, lnc=lnc, program=plan.program)
     returned = [np.asarray(values)[: len(x)].reshape(len(x), -1) for values, _ in plan.outputs(run.outputs)]
     outputs = [named.output for named in model.network.named_outputs]
     found = [probabilities_of(each.astype(np.float32), output) for each, output in zip(returned, outputs, strict=True)]

@@ -1,0 +1,130 @@
+"""What two cores share of one picture: rows of early layers, whose weights are few, and channels of late ones.
+
+Each core computes half of the rows of a value, halos included, or half of its channels; then they exchange the halves.
+An exchange waits for the loads that were issued before it, and both cores draw on one stack of HBM, so that it is not
+worth it everywhere: a few ways to share are walked, and the quickest stands, if it is quicker than one core alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..kernels.program import Convolution, Interleave, Memory
+from ..simulator.chip import PARTITIONS
+from .bands import shares_of_rows
+from .decisions import Decisions
+from .graph import DoesNotFit, Graph
+from .pipeline import LaunchPlan, Pipeline
+from .placement import borders, can_run_in_bands
+from .price import Clock
+from .schedule import Split
+
+LOADING_US = (32, 8, 2)  # of the weights of a node, from which on its channels are shared
+MOST_ENDS = 5  # of a region of rows, that are walked
+REGIONS = 2  # of rows, one after the other
+
+
+def quickest_shared(pipeline: Pipeline, clock: Clock, alone: LaunchPlan) -> LaunchPlan | None:
+    """Return the quickest launch in which two cores share pictures, by splits beside the decisions for one core alone;
+    None where there is none."""
+    search = _Search(pipeline, clock, alone)
+    if alone.graph.packed == 1 and not alone.decisions.regions and not alone.decisions.in_hbm:
+        search.run()
+    return search.best
+
+
+def can_share_channels(graph: Graph, number: int) -> bool:
+    """True if each core can compute whole tiles of a convolution's output channels."""
+    node = graph.nodes[number]
+    operation = node.operation
+    if not isinstance(operation, Convolution) or not _is_inner(graph, number):
+        return False
+    plain = not operation.is_scaled and operation.groups == operation.rows_at_once == operation.row_groups.count == 1
+    return plain and graph.packed_in(node) == 1 and operation.channels % (2 * PARTITIONS) == 0
+
+
+def can_share_rows(graph: Graph, first: int, end: int) -> bool:
+    """True if each core can compute half of the rows of node end - 1 from what there is before `first`."""
+    node = graph.nodes[end - 1]
+    groups = getattr(node.operation, "row_groups", None)
+    if not _is_inner(graph, end - 1) or (groups is not None and groups.count > 1):
+        return False
+    if not can_run_in_bands(graph, first, end):
+        return False
+    try:
+        shares_of_rows(node)
+    except DoesNotFit:
+        return False
+    return True
+
+
+def _is_inner(graph: Graph, number: int) -> bool:
+    """True if a node's value is in SBUF for other nodes alone, none of which puts it together with others."""
+    node = graph.nodes[number]
+    readers = [graph.nodes[reader].operation for reader, _ in graph.readers(number)]
+    inner = node.output is None and node.memory is Memory.SBUF and bool(readers)
+    return inner and not any(isinstance(reader, Interleave) for reader in readers)
+
+
+class _Search:
+    """Ways to share a launch, the best of them so far."""
+
+    def __init__(self, pipeline: Pipeline, clock: Clock, alone: LaunchPlan) -> None:
+        self.best: LaunchPlan | None = None
+        self._pipeline, self._clock = pipeline, clock
+        self._graph, self._pictures = alone.graph, alone.program.pictures
+        self._decisions: Decisions = alone.decisions
+
+    def run(self) -> None:
+        """Walk channels of the nodes with most weights, then rows of those before them."""
+        for least in LOADING_US:
+            self._try(tuple(Split(n, n + 1, by_channels=True) for n in self._loading(1000 * least)))
+        inner = [end + 1 for end in borders(self._graph)]
+        first = next((n for n in range(len(self._graph.nodes)) if can_share_rows(self._graph, n, n + 1)), None)
+        first = 0 if first is None else min(first, *inner)
+        for _ in range(REGIONS):
+            kept = () if self.best is None else self.best.decisions.splits
+            ends = [end for end in inner if end > first and can_share_rows(self._graph, first, end)]
+            for end in _spread(ends):
+                before = [split for split in kept if split.end <= first]
+                after = [split for split in kept if split.first >= end and split.by_channels]
+                self._try((*before, Split(first, end), *after))
+            rows = [] if self.best is None else [split for split in self.best.decisions.splits if not split.by_channels]
+            if not rows or rows[-1].end <= first:
+                break
+            first = rows[-1].end
+
+    def _loading(self, nanoseconds: float) -> list[int]:
+        """Return the nodes whose weights take at least so long to load, and whose channels can be shared."""
+        graph = self._graph
+        return [
+            number
+            for number in range(len(graph.nodes))
+            if can_share_channels(graph, number) and self._clock.loading(self._numbers(number)) >= nanoseconds
+        ]
+
+    def _numbers(self, number: int) -> int:
+        node = self._graph.nodes[number]
+        return 0 if node.filters is None else math.prod(node.filters.shape)
+
+    def _try(self, splits: tuple[Split, ...]) -> None:
+        """Walk a launch with some splits, and keep it if it is the best."""
+        if not splits:
+            return
+        decisions = replace(self._decisions, splits=splits)
+        try:
+            plan = self._pipeline.launch(decisions, self._pictures)
+            price = self._clock.walk(plan.program, plan.layout)
+        except DoesNotFit:
+            return
+        if self.best is None or price.nanoseconds < self.best.nanoseconds:
+            self.best = replace(plan, nanoseconds=price.nanoseconds, instructions=price.instructions)
+
+
+def _spread(ends: Sequence[int]) -> list[int]:
+    """Return at most MOST_ENDS of some numbers, spread evenly, the last among them."""
+    if len(ends) <= MOST_ENDS:
+        return list(ends)
+    return [ends[(n + 1) * len(ends) // MOST_ENDS - 1] for n in range(MOST_ENDS)]
