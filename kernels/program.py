@@ -141,8 +141,8 @@ class Convolution(Operation):
     `rows_at_once`: rows of the output that the filters compute from one row group of the input, each in output tiles of
     its own (`OutputOrder`). `group_bytes`: of a partition, for an input in HBM that comes in groups of rows or images,
     0 as a whole; for one in SBUF what minimal filtering combines of it at a time. `bias`: the column of the constants
-    with the biases of its first 128 outputs; behind the biases are the scales of its sums and, where it has an addend,
-    those of the sums with the addend, if it `is_scaled`.
+    with the biases of its first 128 outputs; behind the biases are the scales of its sums, if it `is_scaled`, and where
+    it also has an addend three columns more (`Columns` in convolution/sums.py).
     """
 
     kernel: Pair = (1, 1)
@@ -169,7 +169,9 @@ class Convolution(Operation):
     @property
     def columns_of_constants(self) -> int:
         """Columns of the constants for 128 outputs: the bias, and scales."""
-        return 1 + len(self.sources) if self.is_scaled else 1
+        if not self.is_scaled:
+            return 1
+        return 2 if len(self.sources) == 1 else 5
 
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of its outputs, `packed_in` images being packed in its input."""

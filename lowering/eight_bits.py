@@ -5,8 +5,8 @@ A value has one scale, by the largest magnitude that calibration has seen: HEADR
 the dtype, for inputs that go further. A number of e4m3 has three bits behind its first, however small it is, so that
 the room costs no precision but for numbers below 1 / 1,920 of the largest.
 
-The kernel multiplies sums by `scale` and, where it has added a value that is in 8 bits or not, by `rescale`; both take
-the operands' scales in and the value's own scale out. A value is in 8 bits where a scale goes through its activation.
+The kernel multiplies sums by scales that take the operands' own in and the value's out. A value is in 8 bits where a
+scale goes through its activation.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def scale_of_value(graph: Graph, part: int) -> np.float32:
 
 
 def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
-    """Return the bias of a convolution, and the scale and rescale of its sums if it has any, for each channel."""
+    """Return for each channel the bias of a convolution and, if it has any, the scales of its sums, in the order of
+    `Columns` (kernels/convolution/sums.py)."""
     operation, bias = node.operation, node.numbers[0]
     assert isinstance(operation, Convolution) and node.filters is not None
     if not operation.is_scaled:
@@ -91,9 +92,11 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
     weights = np.ones(len(bias), np.float32)
     if operation.weights.narrow:
         weights = scales_of_weights(node.filters.make())
-    after = addend[0] if addend else own
-    columns = [bias / own, weights * first / after]
-    return [*columns, np.full(len(bias), after / own, np.float32)] if addend else columns
+    sums = weights * first
+    if not addend:
+        return [bias / own, sums / own]
+    (added,) = addend
+    return [bias / own, sums / own, sums / added, np.full(len(bias), added / own, np.float32), added / sums]
 
 
 def layers_with_weights(network: Network) -> list[str]:

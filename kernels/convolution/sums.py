@@ -33,12 +33,32 @@ QUICK_MATMULS = 2  # that take no longer than their sums on the way out of PSUM
 class Columns:
     """The columns [channels, 1], float32, of a tile of output channels: activation(sums * scale + bias).
 
-    With an addend, activation((sums * scale + addend) * rescale + bias). None stands for ones.
+    With an addend, activation((sums * before + addend) * after + bias), the Vector Engine adding; or, where there is a
+    `diagonal` of the column `inverse`, activation((sums + diagonal @ addend) * scale + bias), the Tensor Engine adding.
+    None stands for ones.
     """
 
     bias: nl.NkiTensor
     scale: nl.NkiTensor | None = None
-    rescale: nl.NkiTensor | None = None
+    before: nl.NkiTensor | None = None
+    after: nl.NkiTensor | None = None
+    inverse: nl.NkiTensor | None = None
+    diagonal: nl.NkiTensor | None = None
+
+
+def diagonal_of(column, dtype):
+    """Return a square matrix of `dtype` that has a column [channels, 1] on its diagonal."""
+    count = column.shape[0]
+    diagonal = nl.ndarray((count, count), dtype=dtype, buffer=nl.sbuf)
+    nisa.affine_select(
+        dst=diagonal,
+        pattern=[[-1, count]],
+        channel_multiplier=1,
+        on_true_tile=column.broadcast(1, count),
+        on_false_value=0.0,
+        cmp_op=nl.equal,
+    )
+    return diagonal
 
 
 def convolve_tile(result, tiles, weights, tile, columns, group, added=None, pieces=None, warm=None):
@@ -55,6 +75,10 @@ def convolve_tile(result, tiles, weights, tile, columns, group, added=None, piec
         pieces = psum_pieces(plan, group)
     for n in range(len(pieces)):
         piece = pieces[n]
+        top = piece.row // pool_size
+        left = piece.column // pool_size
+        other = _piece_of(added, piece, top, left)
+        count = QUICK_MATMULS + 1
         if plan.form is Form.SQUARES:
             sums = multiply_squares(result.shape[0], units_of(weights, tile), tiles, piece, warm)
         elif plan.form is Form.PAIRS:
@@ -65,22 +89,34 @@ def convolve_tile(result, tiles, weights, tile, columns, group, added=None, piec
         else:
             shape = (result.shape[0], piece.images * piece.rows, piece.columns)
             sums = psum_tile(shape, warm)
-            for number, matmul in enumerate(matmuls_of(weights, tile, tiles)):
-                _accumulate(sums, matmul, tiles, plan, group, piece, number > 0 or warm is not None)
+            count = 0
+            for matmul in matmuls_of(weights, tile, tiles):
+                _accumulate(sums, matmul, tiles, plan, group, piece, count > 0 or warm is not None)
+                count += 1
+            if columns.diagonal is not None:
+                nisa.nc_matmul(
+                    dst=sums.reshape(other.shape), stationary=columns.diagonal, moving=other, accumulate=True
+                )
+                other = None
         warm = None
-        top = piece.row // pool_size
-        left = piece.column // pool_size
         part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
         target = part[:, :, :, left : left + piece.columns // pool_size]
-        quick = added is None and pool_size == 1 and len(tiles) * len(plan.steps) <= QUICK_MATMULS
+        quick = other is None and pool_size == 1 and count <= QUICK_MATMULS
         quick = quick and columns.bias.dtype == nl.float32  # as that engine takes columns
         if quick and _is_for_vector_engine(plan.problem.activation, columns, group.row // plan.psum.rows + n):
             _finish_on_vector_engine(target, sums.reshape(target.shape), columns, plan.problem)
-        elif added is None:
+        elif other is None:
             _finish(target, sums, columns, plan.problem)
         else:
-            other = added[:, piece.image : piece.image + piece.images, top : top + piece.rows]
-            _finish_sum(target, sums, columns, other[:, :, :, left : left + piece.columns], plan.problem)
+            _finish_sum(target, sums, columns, other, plan.problem)
+
+
+def _piece_of(added, piece, top, left):
+    """Return what is added to a piece that is not pooled; None for nothing."""
+    if added is None:
+        return None
+    rows = added[:, piece.image : piece.image + piece.images, top : top + piece.rows]
+    return rows[:, :, :, left : left + piece.columns]
 
 
 def _accumulate(sums, matmul, tiles, plan, group, piece, added_to):
@@ -147,43 +183,44 @@ def _finish(target, sums, columns, problem):
 
 def _is_for_vector_engine(activation, columns, turn):
     """Whether the Vector Engine finishes a piece: where sums come faster than the Scalar Engine takes them, both do. Of
-    a clip, and of sums with a scale, which take it two instructions, it has fewer."""
+    what takes the Vector Engine two instructions, it has fewer."""
     if activation == "clip" or (activation == "relu" and columns.scale is not None):
         return turn % 3 == 2
-    return activation == "relu" and turn % 2 == 1
+    return turn % 2 == 1 and (activation == "relu" or (activation == "identity" and columns.scale is not None))
 
 
 def _finish_on_vector_engine(target, sums, columns, problem):
-    bias, scale = columns.bias, columns.scale
-    is_relu = problem.activation == "relu"
-    if is_relu and scale is None:
+    name, bias, scale = problem.activation, columns.bias, columns.scale
+    if name == "relu" and scale is None:
         nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0)
         return
-    low, high = (0.0, None) if is_relu else problem.parameters
-    bounded = nl.ndarray(target.shape, dtype=target.dtype, buffer=nl.sbuf)
-    if scale is None:
-        nisa.tensor_scalar(dst=bounded, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=low)
-        nisa.tensor_scalar(dst=target, data=bounded, op0=nl.minimum, operand0=high)
+    if name == "identity":
+        nisa.tensor_scalar(dst=target, data=sums, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias)
         return
-    nisa.tensor_scalar(dst=bounded, data=sums, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias)
-    if is_relu:
-        nisa.tensor_scalar(dst=target, data=bounded, op0=nl.maximum, operand0=low)
-    else:
-        nisa.tensor_scalar(dst=target, data=bounded, op0=nl.maximum, operand0=low, op1=nl.minimum, operand1=high)
+    moved = nl.ndarray(target.shape, dtype=target.dtype, buffer=nl.sbuf)
+    if scale is not None:
+        nisa.tensor_scalar(dst=moved, data=sums, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias)
+        low, high = (0.0, None) if name == "relu" else problem.parameters
+        second = {} if high is None else {"op1": nl.minimum, "operand1": high}
+        nisa.tensor_scalar(dst=target, data=moved, op0=nl.maximum, operand0=low, **second)
+        return
+    low, high = problem.parameters
+    nisa.tensor_scalar(dst=moved, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=low)
+    nisa.tensor_scalar(dst=target, data=moved, op0=nl.minimum, operand0=high)
 
 
 def _finish_sum(target, sums, columns, added, problem):
     """Add the bias and another tensor, both in one instruction where there is no scale, and apply the activation."""
     name, parameters = problem.activation, problem.parameters
     total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
-    first = (nl.add, columns.bias) if columns.scale is None else (nl.multiply, columns.scale)
+    first = (nl.add, columns.bias) if columns.before is None else (nl.multiply, columns.before)
     nisa.scalar_tensor_tensor(
         dst=total, data=sums.reshape(target.shape), op0=first[0], operand0=first[1], op1=nl.add, operand1=added
     )
-    if columns.scale is None:
+    if columns.before is None:
         activate(target, total, name, parameters)
     else:
-        activate(target, total, name, parameters, columns.bias, columns.rescale)
+        activate(target, total, name, parameters, columns.bias, columns.after)
 
 
 def _windows(tile):

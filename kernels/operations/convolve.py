@@ -7,6 +7,8 @@ for group of rows or images:
 copy the result down the partitions, if the next operation reads copies
 """
 
+from dataclasses import replace
+
 import nki.isa as nisa
 import nki.language as nl
 
@@ -14,7 +16,7 @@ from ..convolution.input import advance, load_first, look_ahead, open_inputs, st
 from ..convolution.plan import plan_groups
 from ..convolution.problem import Block
 from ..convolution.resident import plan_resident
-from ..convolution.sums import Columns, convolve_tile
+from ..convolution.sums import QUICK_MATMULS, Columns, convolve_tile, diagonal_of
 from ..program import Convolution, Place, RowGroups
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile
@@ -25,6 +27,8 @@ from .problems import problem_of
 from .row_blocks import convolve_row_blocks
 from .row_groups import blank_rows, blank_tile
 from .value import copy_down
+
+DIAGONAL_COLUMNS = 512  # of a tile of outputs, for which a diagonal matrix is worth making
 
 
 def plan_convolution(operation: Convolution, value, item_bytes):
@@ -101,7 +105,7 @@ def convolve(launch, number, operation: Convolution, operands):
                 added = _window(operands[1].inside(at)[0 : out_tile.size], images, own, filled, 1)
             reads = weights.reads[out_tile.index]
             stream = stream_of(weights, plan, out_tile.index, value.pitches)
-            columns = _columns(launch, operation, part, out_tile.size)
+            columns = _columns(launch, operation, part, out_tile.size, _adds_by_matmul(operation, plan, reads, filled))
             convolve_tile(result, inputs.tiles[reads.start : reads.stop], stream, 0, columns, filled, added, None, warm)
             warm = None
             if room.hbm is not None:
@@ -113,11 +117,23 @@ def convolve(launch, number, operation: Convolution, operands):
     return room
 
 
-def _columns(launch, operation, part, rows):
+def _columns(launch, operation, part, rows, adds_by_matmul):
     """Return the constants of the outputs that are `part` of those of a place."""
     tiles = ceil_div(operation.channels, PARTITIONS)
     numbers = range(operation.columns_of_constants)
-    return Columns(*(launch.constants(rows, operation.bias + number * tiles + part) for number in numbers))
+    columns = Columns(*(launch.constants(rows, operation.bias + number * tiles + part) for number in numbers))
+    if not adds_by_matmul:
+        return columns
+    return replace(columns, diagonal=diagonal_of(columns.inverse, launch.dtype))
+
+
+def _adds_by_matmul(operation, plan, reads, group):
+    """True if the Tensor Engine adds the addend of sums with scales: where its matmuls are few, it waits for the Vector
+    Engine otherwise."""
+    if not operation.is_scaled or len(operation.sources) == 1:
+        return False
+    enough = group.images * group.rows * group.columns >= DIAGONAL_COLUMNS
+    return enough and ceil_div(len(reads), 2) * len(plan.steps) <= QUICK_MATMULS
 
 
 def _inputs(operation, value, plan):
