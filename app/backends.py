@@ -86,7 +86,7 @@ def open_session(
 
 
 def _launch_options(options: RunOptions, calibration: Calibration | None) -> LaunchOptions:
-    return LaunchOptions(options.launches, options.instructions, options.convolutions, calibration)
+    return LaunchOptions(options.launches, options.instructions, options.convolutions, calibration, options.eight_bits)
 
 
 def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | None:

@@ -8,7 +8,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from ..runtime.launch_options import DEFAULT_LAUNCHES, BackendName, Dtype, Form, Per, Target
+from ..runtime.launch_options import (
+    DEFAULT_LAUNCHES,
+    BackendName,
+    Dtype,
+    EightBitLayers,
+    Form,
+    Per,
+    Target,
+)
 from .completion import complete_model
 from .config import ConfigOption
 from .errors import UsageError
@@ -66,6 +74,10 @@ LncOption = Annotated[
         metavar="1|2",
         help="NeuronCores that a launch of a network runs on, as one logical core; 2 from trn2 on.",
     ),
+]
+EightBitsOption = Annotated[
+    EightBitLayers,
+    typer.Option("--eight-bits", help="In float8_e4m3: layers that may be, all or all but the first and the last."),
 ]
 CalibrateOption = Annotated[
     Path | None,
@@ -134,6 +146,14 @@ QuietOption = Annotated[
 ]
 
 
+def check_eight_bits(dtype: str, calibrate: Path | None, eight_bits: str) -> None:
+    """UsageError where options of float8_e4m3 were given for another dtype."""
+    given = {"--calibrate": calibrate is not None, "--eight-bits": eight_bits != DEFAULT_LAUNCHES.eight_bits}
+    for name, is_given in given.items():
+        if is_given and dtype != "float8_e4m3":
+            raise UsageError(f"{name} is for --dtype float8_e4m3, not {dtype}")
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """What every command that runs kernels can be told; None where the command line says nothing."""
@@ -144,6 +164,7 @@ class RunOptions:
     instructions: InstructionsOption = DEFAULT_LAUNCHES.instructions
     convolutions: ConvolutionsOption = DEFAULT_LAUNCHES.form
     lnc: LncOption = 1
+    eight_bits: EightBitsOption = DEFAULT_LAUNCHES.eight_bits
     calibrate: CalibrateOption = None
     backend: BackendOption = "auto"
     target: TargetOption = None
@@ -204,8 +225,7 @@ class RunOptions:
         From here on, what is done is logged where --verbose asks for it.
         """
         log_to_stderr(self.verbose)
-        if self.calibrate is not None and self.dtype != "float8_e4m3":
-            raise UsageError(f"--calibrate is for --dtype float8_e4m3, not {self.dtype}")
+        check_eight_bits(self.dtype, self.calibrate, self.eight_bits)
         if self.csv_safe and self.form != "csv":
             raise UsageError("--csv-safe is for --format csv")
         if self.lnc > 1 and self.launches == "layer":

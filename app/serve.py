@@ -140,6 +140,7 @@ class ServeOptions:
         str, typer.Option("--name", metavar="NAME", help="What clients call the model. [default: as --model]")
     ] = ""
     dtype: options.DtypeOption = "float32"
+    eight_bits: options.EightBitsOption = DEFAULT_LAUNCHES.eight_bits
     calibrate: options.CalibrateOption = None
     backend: options.BackendOption = "auto"
     target: options.TargetOption = None
@@ -193,13 +194,12 @@ def serve(
 
 def _calibration(model: str, told: ServeOptions) -> Calibration | None:
     """Return the pictures of --calibrate; UsageError where they are not for the dtype or the model."""
+    options.check_eight_bits(told.dtype, told.calibrate, told.eight_bits)
     if told.calibrate is None:
         return None
     from ..models.files import load_model
     from .calibration import read_calibration
 
-    if told.dtype != "float8_e4m3":
-        raise UsageError(f"--calibrate is for --dtype float8_e4m3, not {told.dtype}")
     return read_calibration(told.calibrate, load_model(model))
 
 
@@ -220,7 +220,9 @@ def _settings(model: str, told: ServeOptions) -> ServingSettings:
             target=told.target,
             backend=told.backend,
             lnc=told.lnc,
-            launches=LaunchOptions(told.launches, told.instructions, told.convolutions, _calibration(model, told)),
+            launches=LaunchOptions(
+                told.launches, told.instructions, told.convolutions, _calibration(model, told), told.eight_bits
+            ),
             neuron_options={"nrtpy": str(told.nrtpy)} if told.nrtpy is not None else {},
             workers=told.workers,
             **({} if told.decoders is None else {"decoders": told.decoders}),

@@ -213,7 +213,7 @@ class Scores(Operation):
     activation: Activation = IDENTITY
     ending: Ending = Ending.RAW
     weights: WeightsAt = FROM_START
-    bias: int = 0  # column of the constants of the first class
+    bias: int = 0  # column of the constants of the first class; scales are behind biases, of weights in 8 bits
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
 
     def output_order(self, packed_in: int) -> OutputOrder:
@@ -393,7 +393,7 @@ class Program:
     @property
     def narrow(self) -> bool:
         """True if any weights are in 8 bits, an array of their own."""
-        return any(isinstance(each, Convolution) and each.weights.narrow for each in self.operations)
+        return any(isinstance(each, (Convolution, Scores)) and each.weights.narrow for each in self.operations)
 
     @property
     def operations(self) -> tuple[Operation, ...]:

@@ -40,7 +40,7 @@ def _form_of(parts: Sequence[Node]) -> str | None:
     """Return the form of a layer, or of the parts that it runs in, and what shares the Tensor Engine."""
     convolutions = [part.operation for part in parts if isinstance(part.operation, Convolution)]
     if not convolutions:
-        return None
+        return "8-bit weights" if any(part.has_narrow_weights for part in parts) else None
     first = convolutions[0]
     loads = [part.operation.kernel_columns for part in parts if isinstance(part.operation, TapsLoad)]
     taps = max(operation.taps.count for operation in convolutions) * (loads[0] if loads else 1)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
-from ..kernels.program import Convolution, Memory, WeightsAt
+from ..kernels.program import Convolution, Memory, Scores, WeightsAt
 from ..models.network import Network
 from .graph import Graph, Node
 from .lazy import LazyArray
@@ -32,20 +32,22 @@ Largest = Callable[[str], float]  # the largest magnitude of a layer's value, by
 
 @dataclass(frozen=True)
 class EightBits:
-    """What is in 8 bits: weights, and on a target with `values` also what layers compute, by `largest`."""
+    """What is in 8 bits: weights, of all layers or all but the first and the last, and on a target with `values` also
+    what layers compute, by `largest`."""
 
     largest: Largest
     values: bool
+    are_all: bool = False
 
 
 def narrow_graph(graph: Graph, network: Network, layers: dict[int, str], eight_bits: EightBits) -> Graph:
     """Return the graph of a network with weights and values in 8 bits.
 
-    `layers`: of nodes, the layer whose value theirs is. Convolutions and dense layers but the first and the last have
-    weights in 8 bits, unless they have groups. The value of a convolution is in 8 bits where all that reads it are such
-    layers.
+    `layers`: of nodes, the layer whose value theirs is. Convolutions and dense layers have weights in 8 bits, unless
+    they have groups. The value of a convolution is in 8 bits where all that reads it are such layers.
     """
-    chosen = _with_narrow_weights(graph, layers_with_weights(network))
+    names = layers_with_weights(network)
+    chosen = _with_narrow_weights(graph, names if eight_bits.are_all else names[1:-1])
     nodes = [
         node.changed(weights=WeightsAt(narrow=True)) if number in chosen else node
         for number, node in enumerate(graph.nodes)
@@ -82,8 +84,8 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
     """Return for each channel the bias of a convolution and, if it has any, the scales of its sums, in the order of
     `Columns` (kernels/convolution/sums.py)."""
     operation, bias = node.operation, node.numbers[0]
-    assert isinstance(operation, Convolution) and node.filters is not None
-    if not operation.is_scaled:
+    assert isinstance(operation, (Convolution, Scores)) and node.filters is not None
+    if not operation.weights.narrow and not operation.narrow:
         return [bias]
     first, *addend = (scale_of_value(graph, parts[0]) for parts in operation.sources)
     own = np.float32(1)
@@ -105,21 +107,21 @@ def layers_with_weights(network: Network) -> list[str]:
 
 
 def _with_narrow_weights(graph: Graph, names: Sequence[str]) -> Collection[int]:
-    """Return the nodes whose weights are in 8 bits; `names`: of all layers with weights."""
-    chosen = set(names[1:-1])
-    return {number for number, node in enumerate(graph.nodes) if node.name in chosen and _is_full(node)}
+    """Return the nodes whose weights are in 8 bits; `names`: of the layers that may have such."""
+    return {number for number, node in enumerate(graph.nodes) if node.name in names and _is_full(node)}
 
 
 def _is_full(node: Node) -> bool:
     operation = node.operation
-    return isinstance(operation, Convolution) and operation.groups == 1 and node.filters is not None
+    is_one_group = isinstance(operation, Scores) or (isinstance(operation, Convolution) and operation.groups == 1)
+    return is_one_group and node.filters is not None
 
 
 def _can_be_narrow(graph: Graph, number: int, chosen: Collection[int]) -> bool:
     """True if a node's value can be in 8 bits: a scale goes through it, and all readers multiply by 8-bit weights."""
     node = graph.nodes[number]
     operation = node.operation
-    if not _is_full(node) or operation.activation.name not in SCALABLE:  # type: ignore[attr-defined]
+    if not isinstance(operation, Convolution) or operation.groups > 1 or operation.activation.name not in SCALABLE:
         return False
     if node.output is not None or node.memory is not Memory.SBUF:
         return False

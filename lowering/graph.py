@@ -76,7 +76,7 @@ class Node:
     @property
     def has_narrow_weights(self) -> bool:
         """True if its weights are in 8 bits."""
-        return isinstance(self.operation, Convolution) and self.operation.weights.narrow
+        return isinstance(self.operation, (Convolution, Scores)) and self.operation.weights.narrow
 
     def is_depthwise(self) -> bool:
         """True if it is a convolution by one filter or more for each channel."""

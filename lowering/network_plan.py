@@ -87,11 +87,14 @@ class NetworkPlan:
         narrow = {node.name for node in nodes if node.has_narrow_weights}
         values = {node.name for node in nodes if node.operation.narrow}
         if not narrow:
-            return "no layer has weights in 8 bits: all are the first, the last or in groups, in bfloat16"
+            return "no layer has weights in 8 bits; all are in bfloat16, as the first, the last and those with groups"
         others = [name for name in with_weights if name not in narrow]
-        told = f"weights of {len(narrow)} of {len(with_weights)} layers are in 8 bits (in bfloat16: {_listed(others)})"
+        told = f"weights of {len(narrow)} of {len(with_weights)} layers are in 8 bits"
+        if others:
+            told += f" (in bfloat16: {_listed(others)})"
         if values:
-            told += f", and what {len(values)} layers compute, in scales by {source}"
+            computed = "1 layer computes" if len(values) == 1 else f"{len(values)} layers compute"
+            told += f", and what {computed}, in scales by {source}"
         return told
 
     def show(self, batch: int) -> list[ShownLaunch]:

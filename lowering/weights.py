@@ -288,7 +288,7 @@ def columns_of(graph: Graph, node: Node) -> int:
     """Return how many columns of constants a node has."""
     operation = node.operation
     if isinstance(operation, Scores):
-        return operation.channels
+        return operation.channels * (2 if operation.weights.narrow else 1)
     if isinstance(operation, Convolution):
         operation = multiplied(graph, node)[0].operation
         assert isinstance(operation, Convolution)
@@ -303,7 +303,7 @@ def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
     """Return a node's columns, up to 128 numbers each: biases by partition, those of the scores by column."""
     operation = node.operation
     if isinstance(operation, Scores):
-        return [np.full(PARTITIONS, number) for number in node.numbers[0]]
+        return [np.full(PARTITIONS, number) for numbers in scaled(graph, node) for number in numbers]
     if isinstance(operation, Convolution):
         tiled = [np.tile(numbers, operation.packed) for numbers in scaled(graph, multiplied(graph, node)[0])]
         return [

@@ -17,6 +17,7 @@ BackendName = Literal["auto", "neuron", "sim"]
 LNC = (1, 2)  # NeuronCores of a logical core
 Per = Literal["network", "layer"]
 Form = Literal["quickest", "direct"]
+EightBitLayers = Literal["inner", "all"]
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,14 @@ class LaunchOptions:
     """How a network is launched: per "network", in as few launches as have at most so many `instructions` each, or per
     "layer". In the `form` "quickest", 3x3 filters are combined where that is predicted to be quicker
     (docs/convolutions.md); in "direct", nowhere. `calibration`: inputs for the scales of float8_e4m3, None for the
-    network's own.
+    network's own. `eight_bits`: which layers float8_e4m3 may be in, all or all but the first and the last.
     """
 
     per: Per = "network"
     instructions: int = 50_000  # of a launch, all of which are unrolled
     form: Form = "quickest"
     calibration: Calibration | None = None
+    eight_bits: EightBitLayers = "inner"
 
 
 DEFAULT_LAUNCHES = LaunchOptions()

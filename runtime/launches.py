@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..models.checks import INPUT
 from ..models.files import Model
 from ..simulator.chip import find_target
 from .backend import DTYPES, EIGHT_BITS, NETWORK_DTYPES, Backend, BackendInfo, KernelError, LaunchResult, LaunchTime
-from .calibration import own_calibration
+from .calibration import Calibration, own_calibration
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .layer_launches import KernelStep, plan_layers, row_of, specs_of
 from .model_flops import row_operations, with_model_flops
@@ -95,7 +96,8 @@ def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batc
     calibration = options.calibration or own_calibration(model.network)
     planning = planning_of(EIGHT_BITS, info, options)
     values = find_target(info.target).generation > 2  # before, 8 bits are multiplied as fast as 16
-    eight_bits = EightBits(lambda layer: calibration.trace(model).largest[layer], values)
+    largest = partial(_largest, calibration, model)
+    eight_bits = EightBits(largest, values, are_all=options.eight_bits == "all")
     planning = replace(planning, eight_bits=eight_bits)
     try:
         launches = NetworkLaunches(model, EIGHT_BITS, planning, options.instructions, batch, info.tells_layers)
@@ -103,6 +105,10 @@ def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batc
         raise KernelError(f"{EIGHT_BITS} is for networks in one launch: {reason}; try --dtype bfloat16") from None
     launches.note = "; ".join(filter(None, [launches.told_of_eight_bits(calibration.source), launches.note]))
     return launches
+
+
+def _largest(calibration: Calibration, model: Model, layer: str) -> float:
+    return calibration.trace(model).largest[layer]
 
 
 def planning_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Planning:

@@ -28,7 +28,7 @@ def compute_scores(launch, number, operation: Scores, operands):
         dilation=(1, 1),
         padding=NO_SIDES,
         pool_size=1,
-        item_bytes=itemsize(launch.dtype),
+        item_bytes=itemsize(value.dtype),
     )
     plan = plan_resident(problem, outputs, value.heights, keeps_rows=value.hbm is None, combined_bytes=0)
     units = launch.weights_of(operation, value.heights, plan).of_tile(0)
@@ -81,12 +81,12 @@ def _compute_part(launch, number, operation, value, multiplied, part):
     logits = nl.ndarray((sums.shape[0], rows, width), dtype=nl.float32, buffer=nl.sbuf)
     bias = launch.constants(sums.shape[0], operation.bias, operation.channels)
     answers = logits[:, :, 0 : operation.channels]
-    nisa.tensor_tensor(
-        dst=answers,
-        data1=sums.reshape((sums.shape[0], rows, operation.channels)),
-        data2=bias.expand_dim(1).broadcast(1, rows),
-        op=nl.add,
-    )
+    data = sums.reshape((sums.shape[0], rows, operation.channels))
+    if operation.weights.narrow:
+        scale = launch.constants(sums.shape[0], operation.bias + operation.channels, operation.channels)
+        nisa.tensor_tensor(dst=answers, data1=data, data2=scale.expand_dim(1).broadcast(1, rows), op=nl.multiply)
+        data = answers
+    nisa.tensor_tensor(dst=answers, data1=data, data2=bias.expand_dim(1).broadcast(1, rows), op=nl.add)
     if not operation.activation.is_identity:
         activate(answers, answers, operation.activation.name, operation.activation.parameters)
     fill_up(logits, operation.channels)

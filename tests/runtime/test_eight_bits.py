@@ -105,12 +105,21 @@ def test_a_wrong_scale_passes_the_tolerance(
     fault: Callable[[list[np.ndarray]], list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wrong(graph: Any, node: Any) -> list[np.ndarray]:
-        return fault(scaled(graph, node))
+        columns = scaled(graph, node)
+        return fault(columns) if len(columns) > 1 else columns
 
     model = uneven(residual_network())
     right = error_of(model, 1)
     monkeypatch.setattr(laid_out, "scaled", wrong)
     assert right <= network_tolerance(EIGHT_BITS) < error_of(model, 1)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 130])
+def test_all_layers_may_be_in_eight_bits(batch: int) -> None:
+    model, launches = uneven(residual_network(channels=64)), LaunchOptions(eight_bits="all")
+    session = Session(model, SimulatedBackend("trn2"), EIGHT_BITS, batch, launches)
+    assert session.launches_note is not None and "weights of 6 of 6 layers are in 8 bits, and" in session.launches_note
+    assert error_of(model, batch, launches=launches) <= network_tolerance(EIGHT_BITS)
 
 
 def test_what_is_in_eight_bits_is_reported() -> None:
