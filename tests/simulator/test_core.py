@@ -14,6 +14,7 @@ from trninfer.simulator import NkiValidationError
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.errors import UndefinedOnChipWarning
 from trninfer.simulator.instruction import DECLARATIONS
+from trninfer.simulator.timing.constants import changed
 from typical_kernels import CASES
 
 
@@ -55,6 +56,47 @@ def test_a_tile_that_was_allowed_allows_no_other(partitions, first, dtype):
         else:
             with pytest.raises(NkiValidationError, match="engines start at 0"):
                 nisa.tensor_copy(small, large[first : first + partitions])
+
+
+def test_what_was_settled_before_goes_by_the_constants_that_hold():
+    def cost() -> float:
+        with on():
+            return nisa.reciprocal(new((128, 64)), new((128, 64))).cost.interval
+
+    usual = cost()
+    with changed("trn2", {"reciprocal_cycles": 80.0}):
+        assert cost() > 2 * usual
+    assert cost() == usual
+
+
+def test_a_launch_on_another_target_is_asked_anew():
+    for target, allowed in (("trn2", True), ("trn1", False), ("trn2", True)):
+        with on(target):
+            operands = new((4, 8)), new((4, 8))
+            if allowed:
+                nisa.tensor_copy(*operands, engine=nisa.engine.scalar)
+            else:
+                with pytest.raises(NkiValidationError, match="no copy on trn1"):
+                    nisa.tensor_copy(*operands, engine=nisa.engine.scalar)
+
+
+def test_warnings_of_operands_seen_before_name_the_tensors_and_the_line():
+    with on(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for name in ("first", "second", "third"):
+            narrow = new((4, 3), nl.bfloat16, nl.psum, name=name)
+            nisa.tensor_copy(narrow, new((4, 3), nl.bfloat16))
+            nisa.tensor_copy(narrow, new((4, 3), nl.bfloat16))
+    assert [str(each.message).split()[2] for each in caught] == ["first", "first", "second", "second", "third", "third"]
+    assert [each.lineno - caught[0].lineno for each in caught] == [0, 1, 0, 1, 0, 1]
+
+
+def test_what_is_settled_is_bounded(monkeypatch):
+    monkeypatch.setattr(simulator.core, "MAX_SETTLED", 5)
+    with on() as core:
+        for columns in range(1, 12):
+            nisa.tensor_copy(new((4, columns)), new((4, columns)))
+        assert len(core._settled) <= 5
 
 
 def test_numbers_of_another_type_are_looked_at_again():
