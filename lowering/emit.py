@@ -180,8 +180,9 @@ class _Emission:
         first = self._core * half
         before = sum(load.rows * load.elements for load in loads_of(self._graph, node) if load.out_tile < first)
         weights = replace(operation.weights, offset=operation.weights.offset + before)
+        bias = operation.bias + first * operation.columns_of_constants
         room = self._add_room(number)
-        own = replace(operation, channels=operation.channels // 2, weights=weights, bias=operation.bias + first)
+        own = replace(operation, channels=operation.channels // 2, weights=weights, bias=bias)
         self._append(replace(own, sources=self._sources(node), into=Place(room, tile=first)))
         self._exchange(number, room, ((0, half), (half, 2 * half)), by_tiles=True)
 

@@ -43,8 +43,8 @@ class Node:
     all parts, read or not. `shown`: shapes of its input and output, as tables show them. `filters`: [Cout, Cin /
     groups, kh, kw]. `numbers`: the bias of a convolution; scale and shift of an affine. `memory`: where its value is.
     `in_bands`: its value is put together from bands of rows, or from what two cores compute. `in_halves`: its weights
-    are, first those of one half of its outputs. `output`: which output of the launch its value is, None for none.
-    `largest`: the largest magnitude of its value, of one that is in 8 bits.
+    and constants are, first those of one half of its outputs. `output`: which output of the launch its value is, None
+    for none. `largest`: the largest magnitude of its value, of one that is in 8 bits.
     """
 
     operation: Operation

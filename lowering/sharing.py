@@ -41,7 +41,7 @@ def can_share_channels(graph: Graph, number: int) -> bool:
     operation = node.operation
     if not isinstance(operation, Convolution) or not _is_inner(graph, number):
         return False
-    plain = not operation.is_scaled and operation.groups == operation.rows_at_once == operation.row_groups.count == 1
+    plain = operation.groups == operation.rows_at_once == operation.row_groups.count == 1
     return plain and graph.packed_in(node) == 1 and operation.channels % (2 * PARTITIONS) == 0
 
 

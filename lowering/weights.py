@@ -306,8 +306,12 @@ def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
         return [np.full(PARTITIONS, number) for numbers in scaled(graph, node) for number in numbers]
     if isinstance(operation, Convolution):
         tiled = [np.tile(numbers, operation.packed) for numbers in scaled(graph, multiplied(graph, node)[0])]
+        size = len(tiled[0]) // (2 if node.in_halves else 1)
         return [
-            numbers[first : first + PARTITIONS] for numbers in tiled for first in range(0, len(numbers), PARTITIONS)
+            numbers[first : first + PARTITIONS]
+            for start in range(0, len(tiled[0]), size)
+            for numbers in tiled
+            for first in range(start, start + size, PARTITIONS)
         ]
     if not isinstance(operation, _BY_TILE):
         return []

@@ -114,7 +114,7 @@ def make_room(launch, operation, pictures, partitions, is_blank=True):
     images = ceil_div(pictures, operation.packed)
     top, left, bottom, right = operation.margin
     copies = getattr(operation, "copies", Copies())
-    if getattr(operation, "joint", False) and not operation.narrow and len(set(partitions)) == 1:
+    if getattr(operation, "joint", False) and len(set(partitions)) == 1:
         return _joint_room(launch, operation, pictures, partitions)
     image = (operation.rows + top + bottom, operation.columns + left + right)
     shapes = [((copies.count - 1) * copies.stride + size, images, *image) for size in partitions]
@@ -164,11 +164,13 @@ def _joint_room(launch, operation, pictures, partitions):
     images, count = ceil_div(pictures, operation.packed), len(partitions)
     top, left, bottom, right = operation.margin
     rows, columns = operation.rows + top + bottom, operation.columns + left + right
-    whole = sbuf_tile((partitions[0], count * images, rows, columns), launch.dtype, name=launch.label(operation))
+    dtype, each = launch.dtype_of(operation), images * rows * columns
+    whole = sbuf_tile((partitions[0], count * images, rows, columns), dtype, name=launch.label(operation))
     fill_border(whole, Span(0, rows, top, bottom), Span(0, columns, left, right), 0.0)
     joint = whole.reshape_dim(1, (count, images))
     return Value(
         tiles=tuple(joint[:, t] for t in range(count)),
+        pitches=tuple(each if operation.narrow and t % 2 == 0 and t + 1 < count else 0 for t in range(count)),
         margins=(operation.margin,) * count,
         hbm=None,
         images=images,

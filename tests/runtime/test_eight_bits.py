@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import onnxruntime
 import pytest
 from batched_networks import RandomNetwork
 from random_networks import model_of, picture
+from trninfer.lowering import launch_plan
 from trninfer.lowering import weights as laid_out
 from trninfer.lowering.eight_bits import scaled
+from trninfer.lowering.schedule import Split
+from trninfer.lowering.sharing import can_share_channels
 from trninfer.models import Model
 from trninfer.models.golden import run_network
 from trninfer.models.importing import ImportOptions, import_network
@@ -153,3 +157,20 @@ def test_inputs_far_beyond_calibration_are_refused_not_answered() -> None:
     tiny = Calibration(lambda: np.full((1, 3, 10, 10), 1e-3, np.float32), "tiny inputs")
     with pytest.raises(OverflowedError, match="not finite in float8_e4m3"):
         error_of(model, 1, launches=LaunchOptions(calibration=tiny))
+
+
+def test_two_cores_share_channels_in_eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared: list[int] = []
+
+    def share_all(pipeline: Any, clock: Any, alone: Any) -> Any:
+        numbers = [n for n in range(len(alone.graph.nodes)) if can_share_channels(alone.graph, n)]
+        shared.extend(n for n in numbers if alone.graph.nodes[n].operation.is_scaled)
+        splits = tuple(Split(n, n + 1, by_channels=True) for n in numbers)
+        return pipeline.launch(replace(alone.decisions, splits=splits), 1)
+
+    monkeypatch.setattr(launch_plan, "quickest_shared", share_all)
+    model = uneven(residual_network(512))
+    x = np.random.default_rng(0).standard_normal((1, *model.network.input.shape), np.float32)
+    one, two = (Session(model, SimulatedBackend("trn2", lnc=lnc), EIGHT_BITS, 1).run(x) for lnc in (1, 2))
+    assert len(shared) >= 3
+    np.testing.assert_array_equal(two.probabilities, one.probabilities)
