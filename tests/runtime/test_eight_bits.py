@@ -159,7 +159,8 @@ def test_inputs_far_beyond_calibration_are_refused_not_answered() -> None:
         error_of(model, 1, launches=LaunchOptions(calibration=tiny))
 
 
-def test_two_cores_share_channels_in_eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_cores_share_channels_in_eight_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path))  # a plan that was kept would not be made again
     shared: list[int] = []
 
     def share_all(pipeline: Any, clock: Any, alone: Any) -> Any:
