@@ -12,12 +12,15 @@ from typing import Any
 from ..kernels.program import (
     Affine,
     AveragePool,
+    Border,
     Combine,
     Convolution,
+    Interleave,
     LayerNorm,
     Load,
     MaxPool,
     Operation,
+    Pad,
     RowGroups,
     RowGroupsPool,
     Sides,
@@ -56,7 +59,9 @@ def can_band(node: Node) -> bool:
         return not operation.by_element
     if isinstance(operation, (MaxPool, AveragePool)):
         return operation.kernel != node.before[1:] and not operation.ceil_mode and not _counts_unevenly(operation)
-    kinds = (Combine, Convolution, LayerNorm, Load, RowGroupsPool)
+    if isinstance(operation, Pad) and operation.border is Border.WRAP:
+        return False
+    kinds = (Combine, Convolution, Interleave, LayerNorm, Load, Pad, RowGroupsPool)
     return isinstance(operation, kinds) and operation.rows > 1
 
 
@@ -69,13 +74,30 @@ def even(node: Node, rows: Rows) -> Rows:
     """Return the rows that a node computes where `rows` are asked for: all of what it can only compute together."""
     operation = node.operation
     first, end = rows
-    if not isinstance(operation, Convolution):
+    if isinstance(operation, Pad):
+        return _with_border(operation, rows)
+    if isinstance(operation, Interleave):
+        unit = operation.step[0]
+    elif isinstance(operation, Convolution):
+        unit = operation.rows_at_once
+        if operation.form.is_minimal and operation.pool_size == 1:
+            unit *= 2
+    else:
         return rows
-    unit = operation.rows_at_once
-    if operation.form.is_minimal and operation.pool_size == 1:
-        unit *= 2
     first = first // unit * unit
     return first, min(operation.rows, -(-end // unit) * unit)
+
+
+def _with_border(operation: Pad, rows: Rows) -> Rows:
+    """Return rows of a padded value that have, beside its border, the rows of the image that the border is."""
+    first, end = rows
+    own = 1 if operation.border is Border.NUMBER else 2
+    above, below = (side * own + 1 if side > 0 else 0 for side in operation.padding[::2])
+    if first < above:
+        first, end = 0, max(end, above)
+    if end > operation.rows - below:
+        first, end = min(first, operation.rows - below), operation.rows
+    return max(0, first), min(operation.rows, end)
 
 
 def shares_of_rows(node: Node) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
@@ -113,7 +135,16 @@ def reach_of(node: Node, rows: Rows) -> Reach:
         before = operation.start // 2
         last = (operation.start + operation.kernel[0] - 1) // 2
         return Reach(before + image_rows[0], last + image_rows[1], high)
+    if isinstance(operation, Interleave):
+        return Reach(first // operation.step[0], ceil_div(end, operation.step[0]), high)
+    if isinstance(operation, Pad):
+        return Reach(first - operation.padding[0], end - operation.padding[0], high)
     return Reach(first, end, high)
+
+
+def operand_rows(node: Node, operand: int, own: Rows, reach: Reach) -> Rows:
+    """Return the rows of an operand that a node reads for `own` rows of its value."""
+    return reach.inside if operand == 0 or isinstance(node.operation, Interleave) else own
 
 
 def _image_rows(operation: RowGroupsPool, rows: Rows) -> Rows:
@@ -142,7 +173,7 @@ def banded(node: Node, rows: Rows, reach: Reach) -> Operation:
         operation.margin[3],
     )
     fields: dict[str, Any] = {"rows": end - first, "margin": margin}
-    if isinstance(operation, (Convolution, MaxPool, AveragePool)):
+    if isinstance(operation, (Convolution, MaxPool, AveragePool, Pad)):
         fields["padding"] = reach.padding(operation.padding)
     if isinstance(operation, (Convolution, RowGroupsPool)):
         groups = operation.row_groups
@@ -170,7 +201,7 @@ class BandPlan:
             own = self.rows[number] = even(node, self.rows[number])
             reach = self.reaches[number] = reach_of(node, own)
             for operand, parts in enumerate(node.sources):
-                needed = reach.inside if operand == 0 else own
+                needed = operand_rows(node, operand, own, reach)
                 for part in parts:
                     if first <= part and _is_by_row(graph, node, part, operand):
                         before = self.rows.get(part, needed)
@@ -179,7 +210,8 @@ class BandPlan:
 
 def _is_by_row(graph: Graph, node: Node, part: int, operand: int) -> bool:
     """False if an operand is the same for all rows: a number for each channel of each image."""
-    return operand == 0 or graph.nodes[part].operation.rows == node.operation.rows
+    by_row = operand == 0 or isinstance(node.operation, Interleave)
+    return by_row or graph.nodes[part].operation.rows == node.operation.rows
 
 
 def windows_of(graph: Graph, number: int, plan: BandPlan, first: int) -> tuple[Windows, ...]:
@@ -192,7 +224,7 @@ def windows_of(graph: Graph, number: int, plan: BandPlan, first: int) -> tuple[W
     def window(part: int, operand: int) -> Rows | None:
         if part >= 0 and not _is_by_row(graph, node, part, operand):
             return None
-        needed = plan.reaches[number].inside if operand == 0 else plan.rows[number]
+        needed = operand_rows(node, operand, plan.rows[number], plan.reaches[number])
         origin = plan.rows[part][0] if part >= first else 0
         return needed[0] - origin, needed[1] - origin
 

@@ -31,7 +31,7 @@ from ..models.checks import Shape
 from ..simulator.chip import PARTITIONS
 from ..simulator.timing.constants import machine
 from ..simulator.timing.pair_schedule import of_two_cores
-from .bands import Rows, banded, can_band, even, reach_of
+from .bands import Reach, Rows, banded, can_band, even, operand_rows, reach_of
 from .graph import DoesNotFit, Graph, Node
 from .weights import Sizes, WeightLayout, columns_of, loads_of, numbers_of
 
@@ -170,7 +170,7 @@ class _Alone:
         if bands > 1:
             own = even(self._node, (0, ceil_div(operation.rows, bands)))
             reach = reach_of(self._node, own)
-            rows = (own, reach.inside)
+            rows = (own, reach)
             operation = replace(banded(replace(self._node, operation=operation), own, reach), margin=NO_SIDES)
             high = reach.inside[1]
         if not stays and isinstance(operation, (Convolution, Scores)):
@@ -182,14 +182,14 @@ class _Alone:
         inputs: list[Shape] = [(pictures, channels, high, wide)] * len(self._graph.inputs)
         return program, inputs, self._sizes
 
-    def _operands(self, rows: tuple[Rows, Rows] | None) -> tuple[list[Resident], tuple[Parts, ...]]:
-        """Return the operands that are in SBUF, and the sources of the operation. `rows`: of the operation and of its
-        first operand, None for all."""
+    def _operands(self, rows: tuple[Rows, Reach] | None) -> tuple[list[Resident], tuple[Parts, ...]]:
+        """Return the operands that are in SBUF, and the sources of the operation. `rows`: of the operation and what
+        they reach, None for all."""
         operands: dict[int, Resident] = {}
         for number, parts in enumerate(self._node.sources):
             for part in parts:
                 if not _is_in_hbm(self._graph, self._node, part):
-                    high = None if rows is None else rows[min(1, 1 - number)][1]
+                    high = None if rows is None else operand_rows(self._node, number, *rows)[1]
                     operands.setdefault(part, _operand(self._graph, part, high))
         places = {part: n for n, part in enumerate(operands)}
         sources = tuple(

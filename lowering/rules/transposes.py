@@ -1,6 +1,7 @@
 """Transposes: of the input by the host, pixels that become channels and the other way round, any other."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -25,14 +26,15 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
         return
     source = layer.inputs[0]
     before, after = builder.shapes[source], _image(layer)
-    origin = _origin(layer, after)
+    origin = _origin(layer)
     if origin is not None:
-        phases = _phases(origin, before, after)
-        if phases is not None:
-            _interleave(builder, layer, phases, after)
-            return
+        for image in _larger(before) if len(layer.shape) == 1 else [after]:
+            phases = _phases(origin.reshape(image), before, image)
+            if phases is not None:
+                _interleave(builder, layer, phases, image)
+                return
         strides = (before[1] // after[1], before[2] // after[2])
-        taps = _taps(origin, before, after, strides)
+        taps = _taps(origin.reshape(after), before, after, strides)
         if taps is not None:
             _take_apart(builder, layer, taps, after, strides)
             return
@@ -49,12 +51,21 @@ def _image(layer: Transpose) -> Shape:
     return channels, rows, math.prod(axes) // (channels * rows)
 
 
-def _origin(layer: Transpose, after: Shape) -> np.ndarray | None:
+def _larger(before: Shape) -> Iterator[Shape]:
+    """Yield the images that channels of an image can become pixels of."""
+    channels, rows, columns = before
+    for down in range(1, channels + 1):
+        for across in range(1, channels // down + 1):
+            if channels % (down * across) == 0 and down * across > 1:
+                yield channels // (down * across), rows * down, columns * across
+
+
+def _origin(layer: Transpose) -> np.ndarray | None:
     """Return of each number of the value which of the source's it is; None where there are too many."""
-    count = math.prod(after)
+    count = math.prod(layer.split)
     if count > MOST_COMPARED:
         return None
-    return np.arange(count, dtype=np.int32).reshape(layer.split).transpose(layer.order).reshape(after)
+    return np.arange(count, dtype=np.int32).reshape(layer.split).transpose(layer.order).ravel()
 
 
 def _phases(origin: np.ndarray, before: Shape, after: Shape) -> list[np.ndarray] | None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowered import after, assert_right, graph_of, number_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.convolution.forms import Form
-from trninfer.kernels.program import Affine, AveragePool, Combine, Convolution, MaxPool, Operation, Scores
+from trninfer.kernels.program import Affine, AveragePool, Border, Combine, Convolution, MaxPool, Operation, Pad, Scores
 from trninfer.lowering.bands import BandPlan, Reach, banded, can_band, even, reach_of, windows_of
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import Graph, Node
 from trninfer.lowering.passes.load_taps import load_taps
 from trninfer.lowering.schedule import Region, StageOf
 from trninfer.models.layers import Combine as CombineLayer
-from trninfer.models.layers import Concat, Conv2d, Pool
+from trninfer.models.layers import Concat, Conv2d, Layer, Pool, Transpose
+from trninfer.models.layers import Pad as PadLayer
 
 
 def node_of(operation: Operation, rows: int) -> Node:
@@ -147,5 +148,54 @@ def test_parts_of_an_operand_from_different_rows_on(bands: int, batch: int) -> N
     graph = after(graph_of(network), load_taps)
     first, end = number_of(graph, "a"), number_of(graph, "c") + 1
     assert any(len(parts) == 2 for node in graph.nodes[:end] for parts in node.sources)
+    decisions = Decisions(regions=(Region(first, end, bands),), stages=(StageOf(len(graph.nodes), 2),))
+    assert_right(network, decisions, batch)
+
+
+def test_a_value_that_goes_around_is_padded_as_a_whole() -> None:
+    operation = Pad(name="a", channels=4, rows=16, columns=5, padding=(3, 0, 5, 0), border=Border.WRAP)
+    assert not can_band(node_of(operation, 8))
+
+
+@pytest.mark.parametrize("border", [Border.NUMBER, Border.EDGE, Border.REFLECT])
+def test_a_padded_value_by_its_own_rows_has_them_in_each_band(border: Border) -> None:
+    """Of its border those rows are copies of rows that the band has."""
+    node = node_of(Pad(name="a", channels=4, rows=40, columns=5, padding=(3, 0, 5, 0), border=border), 32)
+    assert can_band(node)
+    own = 1 if border is Border.NUMBER else 2
+    assert even(node, (0, 1)) == (0, 3 * own + 1)
+    assert even(node, (39, 40)) == (40 - 5 * own - 1, 40)
+    assert even(node, (20, 21)) == (20, 21)
+    reach = reach_of(node, (0, 7))
+    assert reach.inside == (0, 4) and reach.padding((3, 0, 5, 0)) == (3, 0, 0, 0)
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([("constant", (2, 1, -1, 0)), ("constant", (5, 0, 6, 1))])
+    | st.tuples(st.sampled_from(["edge", "reflect"]), st.tuples(*[st.integers(0, 5)] * 4)),
+    st.sampled_from([(2, 2), (3, 1), (1, 2)]),
+    st.sampled_from([2, 3, 8]),
+    st.sampled_from([1, 3]),
+    st.sampled_from(["pad", "turn", "b"]),
+)
+def test_padding_and_rows_that_take_turns_in_bands(
+    around: tuple[str, tuple[int, int, int, int]], step: tuple[int, int], bands: int, batch: int, last: str
+) -> None:
+    (mode, padding), (down, across) = around, step
+    pad = PadLayer("pad", padding, mode=mode)
+    rows, columns = 14 + padding[0] + padding[2], 7 + padding[1] + padding[3]
+    split = (8, down, across, rows, columns)
+    layers: list[Layer] = [
+        conv("a", 3, 8, 3),
+        pad,
+        conv("up", 8, 8 * down * across, 3),
+        Transpose("turn", split, (0, 3, 1, 4, 2), (8, rows * down, columns * across)),
+        conv("b", 8, 4, 3),
+    ]
+    network = ending_in_dense((3, 14, 7), layers)
+    graph = after(graph_of(network), load_taps)
+    first, end = number_of(graph, "a"), number_of(graph, last) + 1
+    assert all(can_band(node) for node in graph.nodes[first:end])
     decisions = Decisions(regions=(Region(first, end, bands),), stages=(StageOf(len(graph.nodes), 2),))
     assert_right(network, decisions, batch)

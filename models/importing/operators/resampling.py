@@ -57,8 +57,14 @@ def _resize(importer: Importer, node: Node) -> None:
     if len(view.axes) == 3 and set(matrices) <= {1, 2}:
         filters = [Scaling.of(matrices.get(axis, np.eye(view.shape[axis]))) for axis in (1, 2)]
         down, across = filters
-        if matrices and down and across and down.times * across.times <= MAX_TIMES:
-            importer.give(node, _scaled(importer, importer.image(node), (down, across)))
+        if matrices and down and across:
+            view = importer.image(node)
+            alone = (
+                [(down, across)] if down.times * across.times <= MAX_TIMES else [(down, UNCHANGED), (UNCHANGED, across)]
+            )
+            for axes in alone:
+                view = _scaled(importer, view, axes)
+            importer.give(node, view)
             return
     for axis, matrix in matrices.items():
         view = mix_entries(importer, view, axis, matrix)
@@ -104,6 +110,9 @@ class Scaling:
         """Return how many entries before the first and after the last are read; below 0: how many never are."""
         after = self.taps.shape[1] - self.before - self.step
         return self.before, 0 if -self.step < after < 0 else after
+
+
+UNCHANGED = Scaling(1, 1, 0, np.ones((1, 1), np.float32))
 
 
 def _scaled(importer: Importer, view: View, axes: tuple[Scaling, Scaling]) -> View:
