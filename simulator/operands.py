@@ -156,12 +156,8 @@ class Operator(Operand):
         if value is None and self.optional:
             return None
         operator = alu_operator(value, call.instruction, name)
-        why = ""
-        if self.binary and operator.unary:
-            why = "takes one input; two are given"
-        elif self.arithmetic and operator.bits:
-            why = "must be arithmetic, not a bit operator"
-        elif operator.name not in self.allowed:
+        why = self._misfit(operator)
+        if not why and operator.name not in self.allowed:
             why = f"{self.why}; allowed: {shown_operators(self.allowed)}"
             if len(self.allowed) == 1:
                 raise NkiValidationError(
@@ -171,6 +167,11 @@ class Operator(Operand):
             raise NkiValidationError(f"{call.instruction}: {name}=nl.{operator.name} {why}")
         return operator
 
+    def _misfit(self, operator: AluOperator) -> str:
+        if self.binary and operator.unary:
+            return "takes one input; two are given"
+        return "must be arithmetic, not a bit operator" if self.arithmetic and operator.bits else ""
+
     def relate(self, call: Call, name: str, value: Any) -> None:
         operator = getattr(call, name)
         for operand in self.bits_of if operator is not None and operator.bits else ():
@@ -179,6 +180,11 @@ class Operator(Operand):
                 raise call.refuse(
                     operand, tensor, f"is of no integers; nl.{operator.name} works on bits and takes integers"
                 )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The operators that are allowed."""
+        return frozenset(name for name in self.allowed if not self._misfit(ALU[name]))
 
     @property
     def relates(self) -> bool:
@@ -203,6 +209,11 @@ class Named(Operand):
     resolves: ClassVar[bool] = True
     allowed: tuple[str, ...]
     why: str = "is not allowed"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The functions that are allowed."""
+        return frozenset(self.allowed)
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         found = getattr(value, "__name__", "")

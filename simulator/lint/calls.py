@@ -5,53 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..instruction import DECLARATIONS, engine
+from ..instructions.transpose import MOST_ON_VECTOR
 from ..nki.dialect import ENUMS, old_argument, old_name
-from ..operators import ACTIVATIONS, ALU
+from ..operands import Function, Named, Operand, Operator, Scalar
+from ..tensor_operands import Moved, Tile
 from .api import arguments_of, misfits, tensor_member, unknown_name
 from .scope import FunctionScope
 from .source import parameters
 from .tensors import LocalTensors, Tensor
 
-# Operators by the parameter that takes them. Source: nki/api/nki.api.shared.rst and the parameters' descriptions.
-REDUCTIONS = frozenset(name for name, operator in ALU.items() if operator.reduction is not None)
-COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
-SCALAR_ENGINE = ("nki.isa.activation", "nki.isa.activation_reduce", "nki.isa.activate2")
-OPERATORS: dict[str, frozenset[str]] = {
-    "op": frozenset(ALU),
-    "op0": frozenset({*ALU, "bypass"}),
-    "op1": frozenset({*ALU, "bypass"}),
-    "reduce_op": REDUCTIONS | {"abs_max", "abs_min"},
-    "cmp_op": COMPARISONS,
-    "comp_op0": COMPARISONS,
-    "comp_op1": COMPARISONS,
-}
-REDUCING = {
-    "nki.isa.tensor_reduce": REDUCTIONS,
-    "nki.isa.tensor_partition_reduce": REDUCTIONS | {"average"},
-}
+BYPASS = frozenset({"bypass"})  # of op0 and op1: no page says which instructions take it, so none is refused
 INSTEAD = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # functions of tiles -> operators
-FUNCTIONS = frozenset({*ACTIVATIONS, "prelu"})
 SIMULATED_ONLY = {  # release notes of NKI, known issues of nki.language
     "nki.language.divide": "multiply by nl.reciprocal(y)",
     "nki.language.fmod": "there is no such instruction",
     "nki.language.mod": "there is no such instruction",
 }
-DMA_SOURCES = {
-    "nki.isa.dma_copy": "src",
-    "nki.isa.dma_transpose": "src",
-    "nki.isa.dma_compute": "srcs",
-    "nki.language.store": "value",
-}
-GPSIMD_ONLY = frozenset(  # instructions that no other engine runs, and nl.rsqrt, which is one of them
-    f"nki.isa.{name}"
-    for name in ("affine_select", "iota", "local_gather", "nc_n_gather", "nonzero_with_count", "sequence_bounds")
-) | {"nki.isa.topk", "nki.isa.tensor_partition_reduce", "nki.language.rsqrt"}
-IN_MEMORY = frozenset(  # parameters that are tensors which an engine reads or writes
-    {"dst", "src", "data", "data1", "data2", "x", "val_dst", "idx_dst", "on_true_tile", "src_buffer", "index"}
-    | {"indices", "segment_ids", "operand0", "operand1"}
-)
-TILES = ("dst", "src", "data", "data1", "data2", "stationary", "moving")  # parameters of the engines' instructions
-VECTOR_TRANSPOSE = 32  # rows and columns that the Vector Engine turns at most (nisa.nc_transpose)
 INTEGERS = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
 OUTPUT_BUFFER = "shared_hbm"
 
@@ -109,13 +79,19 @@ def takes_tiles(scope: FunctionScope) -> bool:
         if not isinstance(node, ast.Call):
             continue
         function = modern(scope.external(node.func) or "")
-        signature = scope.api.signatures.get(function)
-        if signature is None or not function.startswith("nki.isa.") or function.startswith("nki.isa.dma_"):
-            continue
-        bound = arguments_of(node, signature)
-        if any(_base(bound[name]) in own for name in TILES if name in bound):
+        bound = arguments_of(node, scope.api.signatures.get(function, ()))
+        tiles = [
+            name for name, kind in _operands(function).items() if isinstance(kind, Tile) and type(kind) is not Moved
+        ]
+        if any(_base(bound[name]) in own for name in tiles if name in bound):
             return True
     return False
+
+
+def _operands(function: str) -> dict[str, Operand]:
+    """What an instruction is declared to take; nothing of other functions."""
+    declaration = DECLARATIONS.get(function.removeprefix("nki.isa.")) if function.startswith("nki.isa.") else None
+    return declaration.operands if declaration is not None else {}
 
 
 def _base(expression: ast.expr) -> str:
@@ -228,16 +204,19 @@ class _Calls(ast.NodeVisitor):
             report(node, rule, message)
         bound = arguments_of(call, signature)
         self._check_values(bound)
-        if function.startswith("nki.isa."):
-            self._check_operators(function, bound)
+        for name, kind in _operands(function).items():
+            if name in bound and isinstance(kind, (Operator, Named)):
+                self._check_operator(bound[name], function, name, kind)
         if function in SIMULATED_ONLY:
             message = f"{function} works in AWS's simulator only: {SIMULATED_ONLY[function]}"
             report(node, "not-on-chip", message)
         if function == "nki.isa.memset":
             self._check_memset(node, bound)
-        source = bound.get(DMA_SOURCES.get(function, ""))
-        if source is not None:
-            self._check_dma(node, function, source)
+        for name, kind in _operands(function).items():
+            if isinstance(kind, Moved) and not kind.written and name in bound:
+                self._check_dma(node, function, bound[name])
+        if function == "nki.language.store" and "value" in bound:
+            self._check_dma(node, function, bound["value"])
         self._check_engine(node, function, bound)
 
     def _check_values(self, bound: dict[str, ast.expr]) -> None:
@@ -251,30 +230,21 @@ class _Calls(ast.NodeVisitor):
                 message = f"integers no longer stand for {ENUMS[name]}: use one of its members for {name}={value.value}"
                 self._scope.report(value, "old-dialect", message)
 
-    def _check_operators(self, function: str, bound: dict[str, ast.expr]) -> None:
-        for name, value in bound.items():
-            if name == "op" and function in SCALAR_ENGINE:
-                self._check_operator(value, name, "activation-function", FUNCTIONS, "function of the Scalar Engine")
-            elif name == "op" and function in REDUCING:
-                self._check_operator(value, name, "alu-operator", REDUCING[function], "reduction operator")
-            elif name in OPERATORS:
-                kind = "reduction operator" if name == "reduce_op" else "ALU operator"
-                kind = "comparison" if name in ("cmp_op", "comp_op0", "comp_op1") else kind
-                self._check_operator(value, name, "alu-operator", OPERATORS[name], kind)
-
-    def _check_operator(self, value: ast.expr, name: str, rule: str, allowed: frozenset[str], kind: str) -> None:
+    def _check_operator(self, value: ast.expr, function: str, name: str, kind: Operator | Named) -> None:
         if isinstance(value, ast.IfExp):
-            self._check_operator(value.body, name, rule, allowed, kind)
-            self._check_operator(value.orelse, name, rule, allowed, kind)
+            self._check_operator(value.body, function, name, kind)
+            self._check_operator(value.orelse, function, name, kind)
             return
         dotted = modern(self._scope.external(value) or "")
         module, _, operator = dotted.rpartition(".")
+        allowed = kind.names | (BYPASS if name in ("op0", "op1") else set())
         own = INSTEAD.get(operator, operator)
         listed = f"use nl.{own}" if own in allowed else f"there are {', '.join(sorted(allowed))}"
         if module == "numpy":
             self._scope.report(value, "old-dialect", f"{name}={dotted} is no operator of nki.language: {listed}")
         elif module == "nki.language" and operator in self._scope.api.names[module] and operator not in allowed:
-            self._scope.report(value, rule, f"{name}=nl.{operator} is no {kind}: {listed}")
+            rule = "activation-function" if isinstance(kind, Function) else "alu-operator"
+            self._scope.report(value, rule, f"{function} takes no {name}=nl.{operator}: {listed}")
 
     def _check_memset(self, node: ast.Call, bound: dict[str, ast.expr]) -> None:
         value = bound.get("value")
@@ -303,7 +273,8 @@ class _Calls(ast.NodeVisitor):
                 self._scope.report(node, "matmul-output", message)
         if not self._runs_on_gpsimd(function, bound):
             return
-        for name in sorted(IN_MEMORY & bound.keys()):
+        in_memory = [name for name, kind in _operands(function).items() if isinstance(kind, (Tile, Scalar))] or ["x"]
+        for name in sorted(bound.keys() & in_memory):
             tensor = self.tensors.of(bound[name])
             if tensor is not None and tensor.buffer == "psum":
                 shown = ast.unparse(bound[name])
@@ -312,11 +283,13 @@ class _Calls(ast.NodeVisitor):
 
     def _is_tensor_transpose(self, dst: Tensor | None, chosen: ast.expr | None) -> bool:
         """True if a transpose runs on the Tensor Engine: told to, or too large for the Vector Engine."""
-        large = dst is not None and dst.shape is not None and max(dst.shape) > VECTOR_TRANSPOSE
+        large = dst is not None and dst.shape is not None and max(dst.shape) > MOST_ON_VECTOR
         return large if chosen is None else self._is_member(chosen, "engine.tensor")
 
     def _runs_on_gpsimd(self, function: str, bound: dict[str, ast.expr]) -> bool:
-        if function in GPSIMD_ONLY or self._is_member(bound.get("engine"), "engine.gpsimd"):
+        declaration = DECLARATIONS.get(function.removeprefix("nki.isa."))
+        only = function == "nki.language.rsqrt" or (declaration is not None and declaration.engines == (engine.gpsimd,))
+        if only or self._is_member(bound.get("engine"), "engine.gpsimd"):
             return True
         operators = [bound.get(name) for name in ("op0", "op1")] if function == "nki.isa.tensor_scalar" else []
         return any(self._is_member(operator, "rsqrt") for operator in operators) and "engine" not in bound
