@@ -1,22 +1,43 @@
-"""What mkdocs.yml changes in pages written for a repository: links that leave docs/, and Markdown within `<details>`.
+"""What mkdocs.yml changes in pages written for a repository: links that leave docs/, Markdown within `<details>`, and
+pages and pictures that the commands of tutorials write (see tutorials.py), which the repository does not hold.
 
-MkDocs loads this file by its path, so it imports nothing of ours.
+MkDocs loads this file by its path, so it imports nothing of ours; tutorials are run by a process of their own.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 _FENCE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 _LINK = re.compile(r"\[((?:[^\[\]\\]|\\.)+)\]\((\.\./[^)\s#]*)(#[^)\s]*)?\)")
+_SITE = re.compile(r"<!-- site: ([\w.-]+): (.+?) -->")
+
+
+def on_files(files: Any, *, config: Any) -> Any:
+    """Add the files that the commands of tutorials write, each in a folder named after its page."""
+    from mkdocs.structure.files import File
+
+    for page in [file for file in files.documentation_pages() if _SITE.search(file.content_string)]:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "trninfer.tools.tutorials", page.abs_src_path, folder]
+            subprocess.run(command, check=True)
+            for path in sorted(Path(folder).iterdir()):
+                name = posixpath.join(posixpath.splitext(page.src_uri)[0], path.name)
+                files.append(File.generated(config, name, content=path.read_bytes()))
+    return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
     """Return the page with links into the repository at `repo_url`, or as text where there is none."""
     folder = posixpath.dirname(posixpath.join("docs", page.file.src_uri))
-    return adapt(markdown, folder, config.get("repo_url") or "")
+    own = posixpath.splitext(posixpath.basename(page.file.src_uri))[0]
+    return show_files(adapt(markdown, folder, config.get("repo_url") or ""), own)
 
 
 def adapt(markdown: str, folder: str, repository: str) -> str:
@@ -31,3 +52,13 @@ def adapt(markdown: str, folder: str, repository: str) -> str:
     parts = _FENCE.split(markdown)  # code is left as it is: every second part
     parts[::2] = [_LINK.sub(replace, part).replace("<details>", '<details markdown="1">') for part in parts[::2]]
     return "".join(parts)
+
+
+def show_files(markdown: str, folder: str) -> str:
+    """Return Markdown with pictures and links in place of the comments that name files of a page's commands."""
+
+    def replace(match: re.Match[str]) -> str:
+        name, text = match.groups()
+        return f"{'!' if name.endswith('.svg') else ''}[{text}]({folder}/{name})\n"
+
+    return _SITE.sub(replace, markdown)

@@ -2,7 +2,7 @@
 and write the manual page docs/trninfer.1. Run it in a clone.
 
 - `python -m trninfer.tools.update_docs` fills in all of them; accuracy takes a minute or two, the others seconds.
-- `python -m trninfer.tools.update_docs help models` fills in those.
+- `python -m trninfer.tools.update_docs help models` fills in those, `tutorial-study` the outputs on that page.
 - `python -m trninfer.tools.update_docs man` writes the manual page alone.
 - `--check` writes nothing, and exits with 1 where a part is not up to date.
 
@@ -28,6 +28,8 @@ from .command_help import CommandHelp, read_commands, split_example, unwrap
 from .draw_docs import run_trninfer
 from .instruction_table import instructions_block
 from .man_page import man_page
+from .tutorials import PAGES as TUTORIALS
+from .tutorials import fill_tutorial
 
 ROOT = Path(__file__).resolve().parent.parent
 MAN_PAGE = ROOT / "docs" / "trninfer.1"
@@ -167,11 +169,25 @@ def fill(text: str, contents: Mapping[str, str]) -> str:
     return _BLOCK.sub(replace, text)
 
 
+def _is_stale(name: str, pages: Mapping[str, Path], check: bool) -> bool:
+    """True if a part was not up to date; it is then filled in, unless it is only checked."""
+    page = TUTORIALS[name] if name in TUTORIALS else pages.get(name, MAN_PAGE)
+    contents = {name: BLOCKS[name]()} if name in pages else {}
+    text = page.read_text(encoding="utf-8") if page.exists() else ""  # by now: contents may have taken minutes
+    filled = fill_tutorial(text) if name in TUTORIALS else man_page() if name == "man" else fill(text, contents)
+    if filled != text and not check:
+        write_output(filled, page)
+    return filled != text
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fill in the pages, or check them; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"parts: {', '.join(BLOCKS)}; by default all; man: docs/trninfer.1"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"parts: {', '.join((*BLOCKS, *TUTORIALS))}; by default all; man: docs/trninfer.1",
     )
     parser.add_argument("--check", action="store_true", help="write nothing, tell what is not up to date")
     given = parser.parse_args(arguments)
@@ -179,20 +195,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pages = find_blocks(PAGES)
     except ValueError as error:
         parser.error(str(error))
-    names = given.names or [*pages, "man"]
-    for name in names:
-        if name not in pages and name != "man":
-            parser.error(f"no page has a block {name!r}; there are {', '.join(pages)}, man")
-    stale = []
-    for name in names:
-        page = pages.get(name, MAN_PAGE)
-        contents = {} if name == "man" else {name: BLOCKS[name]()}
-        text = page.read_text(encoding="utf-8") if page.exists() else ""  # by now: contents may have taken minutes
-        filled = man_page() if name == "man" else fill(text, contents)
-        if filled != text:
-            stale.append(name)
-            if not given.check:
-                write_output(filled, page)
+    known = [*pages, *TUTORIALS, "man"]
+    for name in given.names:
+        if name not in known:
+            parser.error(f"no page has a block {name!r}; there are {', '.join(known)}")
+    stale = [name for name in given.names or known if _is_stale(name, pages, given.check)]
     if stale and given.check:
         print(f"not up to date: {', '.join(stale)} (python -m trninfer.tools.update_docs)")
         return 1

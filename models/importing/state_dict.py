@@ -70,7 +70,7 @@ def build_state_dict(
     check_types(file, shapes)
     if layers is not None:
         sequence, output = build_spelled(file, shapes, layers, options)
-        return BuiltStateDict(sequence.builder, sequence.last, "spelled by --layers", output)
+        return BuiltStateDict(sequence.builder, sequence.last, file.path.stem, output)
     if any(name.startswith("features.") for name in shapes):
         sequence, name = _vgg(file, shapes, options)
     else:
