@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..kernels.program import Convolution, Interleave, Memory
 from ..simulator.chip import PARTITIONS
-from .bands import shares_of_rows
+from .bands import can_band, shares_of_rows
 from .decisions import Decisions
 from .graph import DoesNotFit, Graph
 from .pipeline import LaunchPlan, Pipeline
@@ -22,7 +22,7 @@ from .price import Clock
 from .schedule import Split
 
 LOADING_US = (32, 8, 2)  # of the weights of a node, from which on its channels are shared
-MOST_ENDS = 5  # of a region of rows, that are walked
+MOST_ENDS = 5  # of a region of rows, that are walked before those beside the best
 REGIONS = 2  # of rows, one after the other
 
 
@@ -81,20 +81,30 @@ class _Search:
         """Walk channels of the nodes with most weights, then rows of those before them."""
         for least in LOADING_US:
             self._try(tuple(Split(n, n + 1, by_channels=True) for n in self._loading(1000 * least)))
-        inner = [end + 1 for end in borders(self._graph)]
-        first = next((n for n in range(len(self._graph.nodes)) if can_share_rows(self._graph, n, n + 1)), None)
-        first = 0 if first is None else min(first, *inner)
+        first = next((n for n, node in enumerate(self._graph.nodes) if can_band(node)), 0)
         for _ in range(REGIONS):
-            kept = () if self.best is None else self.best.decisions.splits
-            ends = [end for end in inner if end > first and can_share_rows(self._graph, first, end)]
-            for end in _spread(ends):
-                before = [split for split in kept if split.end <= first]
-                after = [split for split in kept if split.first >= end and split.by_channels]
-                self._try((*before, Split(first, end), *after))
-            rows = [] if self.best is None else [split for split in self.best.decisions.splits if not split.by_channels]
-            if not rows or rows[-1].end <= first:
+            end = self._share_rows(first)
+            if end == first:
                 break
-            first = rows[-1].end
+            first = end
+
+    def _share_rows(self, first: int) -> int:
+        """Walk regions of rows from node `first` on, and return where the best one ends, `first` if none is better."""
+        kept = () if self.best is None else self.best.decisions.splits
+        before = [split for split in kept if split.end <= first]
+        ends = [last + 1 for last in borders(self._graph) if last >= first]
+        ends = [end for end in ends if can_share_rows(self._graph, first, end)]
+        tried, best = set[int](), first
+        near = _spread(ends)
+        while near:
+            for end in near:
+                after = [split for split in kept if split.first >= end and split.by_channels]
+                if self._try((*before, Split(first, end), *after)):
+                    best = end
+            tried.update(near)
+            place = ends.index(best) if best in ends else -1
+            near = [end for end in ends[max(0, place - 1) : place + 2] if end not in tried] if place >= 0 else []
+        return best
 
     def _loading(self, nanoseconds: float) -> list[int]:
         """Return the nodes whose weights take at least so long to load, and whose channels can be shared."""
@@ -109,18 +119,20 @@ class _Search:
         node = self._graph.nodes[number]
         return 0 if node.filters is None else math.prod(node.filters.shape)
 
-    def _try(self, splits: tuple[Split, ...]) -> None:
-        """Walk a launch with some splits, and keep it if it is the best."""
+    def _try(self, splits: tuple[Split, ...]) -> bool:
+        """Walk a launch with some splits, and keep it if it is the best; true if it is."""
         if not splits:
-            return
+            return False
         decisions = replace(self._decisions, splits=splits)
         try:
             plan = self._pipeline.launch(decisions, self._pictures)
             price = self._clock.walk(plan.program, plan.layout)
         except DoesNotFit:
-            return
-        if self.best is None or price.nanoseconds < self.best.nanoseconds:
-            self.best = replace(plan, nanoseconds=price.nanoseconds, instructions=price.instructions)
+            return False
+        if self.best is not None and price.nanoseconds >= self.best.nanoseconds:
+            return False
+        self.best = replace(plan, nanoseconds=price.nanoseconds, instructions=price.instructions)
+        return True
 
 
 def _spread(ends: Sequence[int]) -> list[int]:
