@@ -219,7 +219,7 @@ class Answers:
             f"<td>{_cell(layer.bound_by or '')}</td></tr>"
             for layer in self.layers
         ]
-        kind = f"{self.latency_kind} \u00b5s"
+        kind = f"{self.latency_kind} us"
         return (
             f"<p>{_cell(repr(self)[1:-1])}</p><table><thead><tr><th>input</th><th>answer</th><th>probability</th></tr>"
             f"</thead><tbody>{''.join(rows)}</tbody></table>{more}<table><thead><tr><th>layer</th><th>{kind}</th>"

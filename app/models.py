@@ -53,7 +53,7 @@ def models(form: options.FormatOption = "table", output: options.OutputOption = 
             row["name"],
             row["input"],
             f"{row['parameters']:,}",
-            f"{row['file_bytes'] / 1000:.0f} KB",
+            f"{row['file_bytes'] / 1000:.0f} kB",
             _scores(row["accuracy"]),
         )
         for row in rows

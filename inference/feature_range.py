@@ -36,7 +36,8 @@ def range_note(model: Model, rows: np.ndarray) -> str | None:
     if stated is None or not rows.size:
         return None
     low, high = stated
-    values = np.asarray(rows[:LOOKED_AT], np.float64)
+    with np.errstate(all="ignore"):  # of NaN, which is refused elsewhere
+        values = np.asarray(rows[:LOOKED_AT], np.float64)
     beyond = (values < low - _BEYOND * (high - low)) | (values > high + _BEYOND * (high - low))
     is_beyond = beyond.mean() > _SHARE
     is_narrow = len(values) > 10 and np.ptp(values) < _NARROW * (high - low)

@@ -78,7 +78,7 @@ def models_block() -> str:
         )
         lines.append(
             f"| `{model.name}` | {describe_shape(model.network.input.shape)} | {model.parameters:,} | "
-            f"{model.file_bytes / 1000:.0f} KB | {scores} |"
+            f"{model.file_bytes / 1000:.0f} kB | {scores} |"
         )
     return "\n".join(lines)
 

@@ -39,12 +39,12 @@ def time_bar(table: LayerTable) -> Markup:
                 element("span", layer.name) if share >= 0.06 else None,
                 class_=f"segment {bound_class(layer)}",
                 style=f"flex-grow:{max(share, 1e-6):.6f}",
-                title=f"{layer.name}: {microseconds(layer.latency_us)} \u00b5s, {percent(share)}{bound}",
+                title=f"{layer.name}: {microseconds(layer.latency_us)} us, {percent(share)}{bound}",
             )
         )
     return element(
         "div",
-        element("p", table.title, " ", element("b", f"{microseconds(total)} \u00b5s"), class_="bar-title"),
+        element("p", table.title, " ", element("b", f"{microseconds(total)} us"), class_="bar-title"),
         element("div", segments, class_="bar", role="img", aria_label=f"Shares of the layers of {table.title}"),
         resource_bar(table.critical) if table.critical else None,
         class_="bar-row",
@@ -60,7 +60,7 @@ def resource_bar(critical: Mapping[str, float]) -> Markup:
             "span",
             class_=f"segment {name if name in TITLES else 'unknown'}",
             style=f"flex-grow:{max(time / total, 1e-6):.6f}",
-            title=f"{title(name)}: {microseconds(time)} \u00b5s, {percent(time / total)}",
+            title=f"{title(name)}: {microseconds(time)} us, {percent(time / total)}",
         )
         for name, time in parts
     ]
@@ -68,7 +68,7 @@ def resource_bar(critical: Mapping[str, float]) -> Markup:
         element(
             "li",
             element("span", class_=f"swatch {name if name in TITLES else 'unknown'}"),
-            f"{title(name)} {microseconds(time)} \u00b5s",
+            f"{title(name)} {microseconds(time)} us",
         )
         for name, time in parts
     ]
@@ -204,7 +204,7 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
 def _describe(point: Point, kind: str) -> str:
     return (
         f"{point.name}: {quantity(point.rate, 'FLOP/s')}, {point.intensity:.3g} FLOP/byte, "
-        f"{microseconds(point.layer.latency_us)} \u00b5s {kind} ({percent(point.share)}), "
+        f"{microseconds(point.layer.latency_us)} us {kind} ({percent(point.share)}), "
         f"MFU {percent(point.layer.mfu or 0.0)}, HFU {percent(point.layer.hfu or 0.0)}, "
         f"bound by {point.layer.bound_by or 'unknown'}"
     )

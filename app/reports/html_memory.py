@@ -36,13 +36,13 @@ def _memory(run: Any, region: str) -> Markup:
     told = (
         f"{title}: at most {quantity(use.peak_bytes, 'B')} of {quantity(use.capacity, 'B')} "
         f"({percent(use.peak_bytes / use.capacity)}), "
-        f"{microseconds(use.peak_ns / 1000)} \u00b5s after the first trigger."
+        f"{microseconds(use.peak_ns / 1000)} us after the first trigger."
     )
     chart = element("figure", _curve(use, end, title), element("figcaption", told), tabindex=0)
     names = [name for name, _, _ in run.parts.spans] if run.parts else []
     headings: list[Heading] = [
         ("tile at the peak", False), *([("layer", False)] if names else []), ("allocated", False), ("bytes", True),
-        ("lives \u00b5s", True), ("idle then \u00b5s", True),
+        ("lives us", True), ("idle then us", True),
     ]  # fmt: skip
     rows = []
     for tile in use.owners[:SHOWN_TILES]:
@@ -64,7 +64,7 @@ def _memory(run: Any, region: str) -> Markup:
     if spill is not None and spill.idle_ns > 0:
         advice = element(
             "p",
-            f"Nothing touches {spill.name} for {microseconds(spill.idle_ns / 1000)} \u00b5s around the peak: "
+            f"Nothing touches {spill.name} for {microseconds(spill.idle_ns / 1000)} us around the peak: "
             f"spilling it to HBM, or cutting the launch there, would free {quantity(spill.bytes, 'B')} of a partition.",
             class_="note",
         )
@@ -93,10 +93,8 @@ def _curve(use: Any, end: float, title: str) -> Markup:
         element("path", d=" ".join(words), class_="engine vector"),
         element("line", x1=_LEFT, x2=_WIDTH, y1=y(0), y2=y(0), class_="axis"),
         element("text", peak, x=_LEFT - 8, y=y(use.peak_bytes) + 10, class_="tick", text_anchor="end"),
-        element("text", "0 \u00b5s", x=_LEFT, y=_HEIGHT - 5, class_="tick"),
-        element(
-            "text", f"{microseconds(end / 1000)} \u00b5s", x=_WIDTH, y=_HEIGHT - 5, text_anchor="end", class_="tick"
-        ),
+        element("text", "0 us", x=_LEFT, y=_HEIGHT - 5, class_="tick"),
+        element("text", f"{microseconds(end / 1000)} us", x=_WIDTH, y=_HEIGHT - 5, text_anchor="end", class_="tick"),
     ]
     if top == use.capacity:
         marks.append(element("line", x1=_LEFT, x2=_WIDTH, y1=1, y2=1, class_="roof lesser"))
@@ -120,7 +118,7 @@ def _thinned(points: Any) -> list[tuple[float, int]]:
 def line_section(runs: Any) -> Markup | None:
     """The lines of kernels by their critical time; None where no launch has lines."""
     headings: list[Heading] = [
-        ("line", False), ("source", False), ("critical \u00b5s", True), ("spent on", False), ("busy \u00b5s", True),
+        ("line", False), ("source", False), ("critical us", True), ("spent on", False), ("busy us", True),
         ("instructions", True),
     ]  # fmt: skip
     tables = []
@@ -140,5 +138,5 @@ def line_section(runs: Any) -> Markup | None:
             for line in run.lines[:SHOWN_LINES]
         ]
         if rows:
-            tables.append(table(f"{name}: {microseconds(run.latency_us)} \u00b5s", headings, rows))
+            tables.append(table(f"{name}: {microseconds(run.latency_us)} us", headings, rows))
     return element("section", element("h2", "Line by line"), tables) if tables else None

@@ -113,11 +113,11 @@ def _tiles(report: Report) -> Markup | None:
         return None
     total = report.total_us
     tiles = [
-        (f"{microseconds(total)} \u00b5s", f"{_label(report)}, in all{_plus_minus(report.latency_error)}"),
+        (f"{microseconds(total)} us", f"{_label(report)}, in all{_plus_minus(report.latency_error)}"),
         _rows_tile(report),
     ]
     if report.cores is not None:
-        elapsed = f"{microseconds(report.cores.elapsed_us)} \u00b5s"
+        elapsed = f"{microseconds(report.cores.elapsed_us)} us"
         tiles.append((elapsed, f"passed on the busiest of {report.cores.count} cores"))
     mfu, hfu = report.utilization
     if mfu is not None and hfu is not None:

@@ -72,9 +72,9 @@
   }
 
   const time = (ns) => {
-    if (ns === 0) return "0 \u00b5s";
+    if (ns === 0) return "0 us";
     if (Math.abs(ns) >= 1e6) return `${(ns / 1e6).toPrecision(4)} ms`;
-    return Math.abs(ns) >= 1e3 ? `${(ns / 1e3).toPrecision(4)} \u00b5s` : `${ns.toPrecision(3)} ns`;
+    return Math.abs(ns) >= 1e3 ? `${(ns / 1e3).toPrecision(4)} us` : `${ns.toPrecision(3)} ns`;
   };
   const amount = (value, unit) => {
     for (const prefix of ["", "k", "M", "G"]) {
@@ -130,7 +130,7 @@
       context.fillStyle = colours.line;
       context.fillRect(x, TOP - 6, 1, HEIGHT);
       context.fillStyle = colours.faint;
-      const label = grid >= 1e3 ? `${Number((ns / 1e3).toFixed(3))} \u00b5s` : `${Number(ns.toFixed(3))} ns`;
+      const label = grid >= 1e3 ? `${Number((ns / 1e3).toFixed(3))} us` : `${Number(ns.toFixed(3))} ns`;
       if (x + context.measureText(label).width < width) context.fillText(label, x + 3, 10);
     }
     context.save();

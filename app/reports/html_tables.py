@@ -55,9 +55,9 @@ def layer_table(layers: LayerTable, label: str, host: bool) -> Markup:
         ("layer" if shapes else "launch", False),
         ("kernel", False),
         *([("input", False), ("output", False)] if shapes else []),
-        (f"{label} \u00b5s", True),
-        *([("p99 \u00b5s", True)] if p99 else []),
-        *([("measured, device \u00b5s", True)] if device else []),
+        (f"{label} us", True),
+        *([("p99 us", True)] if p99 else []),
+        *([("measured, device us", True)] if device else []),
         ("share", True),
         ("bound by", False),
         ("MFU", True),
@@ -119,7 +119,7 @@ def _quantity_cell(value: float, unit: str) -> Markup:
 def comparison_table(comparison: BaselineComparison) -> Markup:
     """Each row's change against the baseline."""
     headings: list[Heading] = [
-        ("layer", False), ("baseline \u00b5s", True), ("now \u00b5s", True), ("change", True), ("", False),
+        ("layer", False), ("baseline us", True), ("now us", True), ("change", True), ("", False),
     ]  # fmt: skip
     rows = [_compared(row) for row in comparison.rows]
     return table(f"Compared with {comparison.baseline}", headings, rows, _compared(comparison.total))
@@ -153,13 +153,13 @@ def worker_table(cores: Cores, label: str) -> Markup:
         for number, time in enumerate(cores.worker_us, 1)
     ]
     title = f"{len(cores.worker_us)} of {cores.count} workers answered, at the same time"
-    return table(title, [("worker", False), (f"{label} \u00b5s", True), ("of the busiest", True)], lines)
+    return table(title, [("worker", False), (f"{label} us", True), ("of the busiest", True)], lines)
 
 
 def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
     """Predicted beside published times."""
     headings: list[Heading] = [
-        ("problem", False), ("predicted \u00b5s", True), ("published \u00b5s", True), ("published is", False),
+        ("problem", False), ("predicted us", True), ("published us", True), ("published is", False),
         ("metric", False),        ("predicted / published", True),
     ]  # fmt: skip
     lines = []
@@ -182,7 +182,7 @@ def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
 def what_if_table(advice: NetworkAdvice) -> Markup:
     """Each resource twice as fast."""
     headings: list[Heading] = [
-        ("twice as fast", False), ("critical \u00b5s", True), ("all then takes \u00b5s", True), ("saves", True),
+        ("twice as fast", False), ("critical us", True), ("all then takes us", True), ("saves", True),
     ]  # fmt: skip
     rows = [
         element(
@@ -201,10 +201,10 @@ def sweep_table(points: Sequence[SweepPoint]) -> Markup:
     """A row each batch size, target and dtype; a bar for the inputs a second."""
     cores = next((point.cores for point in points if point.cores is not None), None)
     headings: list[Heading] = [
-        ("network", False), ("target", False), ("dtype", False), ("batch", True), ("\u00b5s", True),
-        ("\u00b5s an input", True), ("inputs/s", True), ("bound by", False), ("MFU", True), ("HFU", True),
+        ("network", False), ("target", False), ("dtype", False), ("batch", True), ("us", True),
+        ("us an input", True), ("inputs/s", True), ("bound by", False), ("MFU", True), ("HFU", True),
         ("SBUF peak", True), ("\u00d7 floor", True),
-        *([(f"\u00b5s on {cores} cores", True), (f"inputs/s on {cores} cores", True)] if cores is not None else []),
+        *([(f"us on {cores} cores", True), (f"inputs/s on {cores} cores", True)] if cores is not None else []),
     ]  # fmt: skip
     most = max((point.inputs_per_second for point in points), default=0.0) or 1.0
     rows = []

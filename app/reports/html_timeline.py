@@ -312,9 +312,9 @@ def utilisation(timeline: Timeline) -> Markup:
         ]
     bottom = len(kinds) * (height + gap) + 8
     rows += [
-        element("text", "0 \u00b5s", x=160, y=bottom, class_="tick"),
+        element("text", "0 us", x=160, y=bottom, class_="tick"),
         element(
-            "text", f"{microseconds(timeline.total_ns / 1000)} \u00b5s", x=1000, y=bottom, class_="tick",
+            "text", f"{microseconds(timeline.total_ns / 1000)} us", x=1000, y=bottom, class_="tick",
             text_anchor="end",
         ),
     ]  # fmt: skip

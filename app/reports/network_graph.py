@@ -36,7 +36,7 @@ def render_graph(network: Network, table: LayerTable, title: GraphTitle) -> str:
     width = max(640.0, 2 * _EDGE + max(_row_width(row) for row in rows))
     height = _TOP + len(rows) * (_HEIGHT + _DOWN) + _EDGE
     others = sum(time for name, time in times.items() if name not in names)
-    unit = f"\u00b5s {title.kind}"
+    unit = f"us {title.kind}"
     lead = f"{network.name}: a batch of {title.batch_size} in {title.dtype} on {title.target}"
     total = f"{microseconds(table.total_us)} {unit} in all, {microseconds(others)} of them of no single layer"
     edges = [_edge(layer.name, read, rows, places, width) for layer in network.layers for read in layer.inputs]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import string
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from trninfer.app.text import lines_of, printable, spell
 from trninfer.models import load_model, save_model
 
+ROOT = Path(__file__).resolve().parents[2]
 NASTY = "\udfff\ud800 \udc80\x1b[31m\u202e\u009b=a\n\r<script>\"'&"
 ANY_TEXT = st.text(st.characters(exclude_categories=())) | st.text(st.sampled_from(NASTY + "\u2028\ufeff" + "é数"))
 
@@ -95,3 +98,17 @@ def test_labels_and_names_of_a_model_are_spelled_out(cli, nasty_model, pictures,
         document = cli(*command, "--model", nasty_model, "--format", "json").json()
         assert document["model"] == NASTY
         assert set(cli(*command, "--model", nasty_model, "--format", "ndjson").out) <= set(string.printable)
+
+
+def test_units_are_spelled_in_one_way() -> None:
+    """`us` as in the fields of JSON, `kB` of 1,000 bytes, in tables, pages and pictures alike."""
+    other = re.compile(r"\u00b5s|\u03bcs|\\u00b5|[\d}] ?(?:KB|usec|mb|Mb|msec)\b")
+    files = [path for room in ("app", "api", "inference", "runtime") for path in (ROOT / room).rglob("*.*")]
+    found = {
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in files
+        if path.suffix in (".py", ".js", ".html") and path.name != "sweep_options.py"  # which reads either
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if other.search(line.partition("  # ")[0])
+    }
+    assert len(files) > 100 and not found

@@ -39,3 +39,9 @@ def test_rows_that_are_scaled_otherwise() -> None:
 
 def test_the_bundled_network_states_its_range() -> None:
     assert feature_range(trninfer.load_model("digits-ffnn")) == (0, 16)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_signalling_nan_is_no_warning_of_numpys() -> None:
+    rows = np.full((9, 4), 0x7FA00000, np.uint32).view(np.float32)
+    assert range_note(model("[0, 16]"), rows) is None

@@ -148,7 +148,7 @@ def test_the_timeline_is_drawn_and_zooms(drive) -> None:
       point("wheel", 600, 60, { deltaY: -60 }); await frames(); found.scroll = shown();
     """)
     assert all(count > 50 for count in found["engines"].values()), found
-    assert found["whole"].startswith("0 µs to ") and found["fit"] == found["home"] == found["whole"]
+    assert found["whole"].startswith("0 us to ") and found["fit"] == found["home"] == found["whole"]
     assert found["closer"] == found["key"] != found["whole"]
     assert found["wheel"] != found["whole"] and found["scroll"] == found["wheel"]  # the page scrolls as any page does
 
@@ -164,8 +164,8 @@ def test_the_timeline_pans_and_jumps_to_layers(drive) -> None:
       point("dblclick", 130, 35); await frames(); found.twice = shown();
       document.querySelector("[data-launch='conv1.conv2d']").click(); await frames(); found.first = shown();
     """)
-    start, end = (float(number) for number in re.findall(r"([\d.]+) µs(?: to| of)", found["layer"]))
-    dragged, _ = (float(number) for number in re.findall(r"([\d.]+) µs(?: to| of)", found["dragged"]))
+    start, end = (float(number) for number in re.findall(r"([\d.]+) us(?: to| of)", found["layer"]))
+    dragged, _ = (float(number) for number in re.findall(r"([\d.]+) us(?: to| of)", found["dragged"]))
     assert found["grabbed"] and found["released"] and found["colours"] > 1000
     assert dragged - start == pytest.approx(
         (end - start) * 100 / 1060, rel=0.1
@@ -185,7 +185,7 @@ def test_blocks_tell_what_they_are(drive) -> None:
       point("pointermove", 130, 35); found.launch = tip.textContent;
       point("pointerleave", 0, 0); found.gone = tip.hidden;
     """)
-    assert re.match(r"nc_\w+\nconv1\.conv2d, at [\d.]+ µs\n[\d.]+ \S+\n[\d.]+ [kM]?FLOP", found["block"]), found
+    assert re.match(r"nc_\w+\nconv1\.conv2d, at [\d.]+ us\n[\d.]+ \S+\n[\d.]+ [kM]?FLOP", found["block"]), found
     assert re.search(r"\nkernels/(\w+/)?\w+\.py:\d+$", found["block"])
     assert found["launch"].startswith("conv1.conv2d\n") and "the launch itself" in found["launch"]
     assert found["inside"] and found["gone"]

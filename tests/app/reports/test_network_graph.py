@@ -72,7 +72,7 @@ def test_times_say_where_they_are_from_and_colour_the_boxes() -> None:
     for kind in ("predicted", "measured"):
         shown = boxes(draw(kind))
         words = {name: [text.text for text in group.iter(f"{SVG}text")] for name, group in shown.items()}
-        assert words["first"] == ["first", "conv2d 2x4x4", f"8.00 \u00b5s {kind}"]
+        assert words["first"] == ["first", "conv2d 2x4x4", f"8.00 us {kind}"]
         assert words["head"][2] == "no time of its own"
     fills = {name: group.find(f"{SVG}rect").get("fill") for name, group in shown.items()}
     assert fills["first"] == "#ff963c" and fills["<script>"] == fills["head"] == "#f6f6f6" != fills["left"]
@@ -81,7 +81,7 @@ def test_times_say_where_they_are_from_and_colour_the_boxes() -> None:
 def test_names_are_text() -> None:
     root = draw()
     assert not list(root.iter(f"{SVG}script"))
-    assert root.findtext(f"{SVG}title").startswith("a<b>&'c': a batch of 3 in float32 on trn2, 20.00 \u00b5s predicted")
+    assert root.findtext(f"{SVG}title").startswith("a<b>&'c': a batch of 3 in float32 on trn2, 20.00 us predicted")
 
 
 def test_the_command_writes_it(cli, feature_model: Path, tmp_path: Path) -> None:
