@@ -19,11 +19,13 @@ from ..kernels.program import (
     Store,
 )
 from ..kernels.tiling.packing import ceil_div
+from ..simulator.checks import MAX_STRIDE
 from ..simulator.chip import PARTITIONS
 from .emit import Emitted
 from .passes.add_margins import outputs_of
 from .weights import WeightLayout
 
+UNREACHABLE = 1 << 40  # bytes: of images that are further apart than instructions can step
 SCRATCH_BYTES = 12 * 1024  # for sums on their way from PSUM, and what else is there briefly
 GROUPED_TILES = 3  # of a depthwise convolution's input and output in groups of rows: one loaded ahead, one left behind
 FILTERING_BYTES = 16 * 1024  # for sums of minimal filtering on their way to the output
@@ -73,7 +75,11 @@ class Footprint:
         top, left, bottom, right = operation.margin
         tiles = len(self._graph.heights((self.node_of(number),)))
         elements = (operation.rows + top + bottom) * (operation.columns + left + right)
-        return tiles * self._images(number, operation) * elements * self._itemsize(number)
+        images = self._images(number, operation)
+        together = 2 if operation.narrow and tiles > 1 else 1  # tiles whose rows take turns
+        if images > 1 and together * elements > MAX_STRIDE:
+            return UNREACHABLE
+        return tiles * images * elements * self._itemsize(number)
 
     def _itemsize(self, number: int) -> int:
         return 1 if self._operations[number].narrow else self._graph.itemsize

@@ -75,7 +75,8 @@ class Clock:
         return self._of_one_core
 
     def walk(self, program: Program, layout: WeightLayout) -> Price:
-        """Return the price of a launch; DoesNotFit where it needs more memory than the target has."""
+        """Return the price of a launch; DoesNotFit where it needs more memory than the target has, or
+        elements further apart than instructions step."""
         graph = layout.graph
         images = round_up(program.pictures, program.packed)
         inputs = [(images, *image) for image in graph.inputs]
@@ -132,7 +133,7 @@ class Clock:
                 lnc=2 if program.partner else 1,
                 program=program,
             )
-        except simulator.CapacityError as error:
+        except (simulator.CapacityError, simulator.AccessPatternError) as error:
             raise DoesNotFit(str(error)) from None
         instructions = max(len(each) for each in run.prediction.programs)
         return Price((run.latency_us - run.launch_us) * 1000, instructions)

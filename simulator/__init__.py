@@ -13,7 +13,7 @@ import os
 import sys
 
 from .chip import TARGETS, Target
-from .errors import CapacityError, NkiValidationError, NotSimulatedError, OutOfBoundsError
+from .errors import AccessPatternError, CapacityError, NkiValidationError, NotSimulatedError, OutOfBoundsError
 from .kernel import Kernel, TensorSpec, jit, simulate
 from .launch import run
 from .ranking import rank
@@ -23,6 +23,7 @@ from .timing.constants import changed
 
 __all__ = [
     "TARGETS",
+    "AccessPatternError",
     "CapacityError",
     "Kernel",
     "NkiValidationError",

@@ -13,7 +13,7 @@ import numpy as np
 from .chip import PARTITIONS
 from .core import active
 from .dtypes import Array
-from .errors import EarlierNkiWarning, NkiValidationError
+from .errors import AccessPatternError, EarlierNkiWarning, NkiValidationError
 from .memory import PSUM, PSUM_ALIGNMENT, SBUF
 from .reported import check_words
 from .tensor import MAX_DIMENSIONS, NkiTensor
@@ -47,7 +47,7 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
             f"{MAX_DIMENSIONS - 1} free dimensions"
         )
     if tensor.row > MAX_STRIDE and not _within_limits(tensor):
-        raise NkiValidationError(
+        raise AccessPatternError(
             f"{op}: {operand} {tensor.label} has strides {tensor.strides}; an access pattern has up to {MAX_COUNT} "
             f"elements a dimension, at most {MAX_STRIDE} apart"
         )

@@ -31,6 +31,10 @@ class CapacityError(NkiValidationError, MemoryError):
     """More SBUF or PSUM is alive at one time than the NeuronCore has."""
 
 
+class AccessPatternError(NkiValidationError):
+    """An operand whose elements are more, or further apart, than an instruction can step."""
+
+
 class NotSimulatedError(NkiValidationError, NotImplementedError):
     """The NKI API documents it; this simulator does not have it yet."""
 

@@ -1,6 +1,8 @@
 """Score the bundled models on what was held out, and write the held-out sets as files for other programs to score.
 
 - `python -m trninfer.tools.evaluate` scores both models with the golden NumPy model.
+- `python -m trninfer.tools.evaluate --dtype float8_e4m3` scores `digits-cnn` through the kernels in a dtype, on the
+  simulator, beside the golden model's classes.
 - `python -m trninfer.tools.evaluate --write-heldout DIRECTORY` writes DIRECTORY/digits/*.png (UCI digits enlarged),
   DIRECTORY/fonts/*.png (distorted renderings), DIRECTORY/none/*.png (scripts and pictograms) and digits-X.bin with
   digits-Y.bin (features and labels). A picture's name begins with its label.
@@ -15,11 +17,12 @@ import json
 from pathlib import Path
 
 from ..models.files import load_model
+from ..runtime.backend import NETWORK_DTYPES
 from .digits import as_picture, load_split
 from .fonts import HELD_OUT_FAMILIES, find_fonts
 from .render_digits import HELD_OUT_PICTURES, font_picture
 from .render_nondigits import COUNTS, GROUPS, NONE_LABEL, SIGN_GROUPS, NonDigits
-from .scoring import accuracy_metadata, answer
+from .scoring import accuracy_metadata, answer, classes_by_kernels
 from .sets import Sets, held_out_scores, held_out_sets, print_parts
 
 
@@ -36,6 +39,23 @@ def score_golden(cache: Path | None) -> None:
     scores, parts, bins = held_out_scores(answers)
     accuracy_metadata([(f"digits-cnn, {on}", correct, total) for on, correct, total in scores])
     print_parts(parts, bins)
+
+
+def score_kernels(dtype: str, cache: Path | None) -> None:
+    """Print what `digits-cnn` answers right through the kernels in a dtype, and by the golden model in float32."""
+    cnn = load_model("digits-cnn")
+    none = cnn.network.labels.index(NONE_LABEL)
+    for name, each in held_out_sets(Sets(cache)).items():
+        golden = answer(cnn.network, cnn.tensors, each.images, each.labels, each.refused)
+        found = classes_by_kernels(cnn.network, cnn.tensors, each.images, dtype)
+        refused = each.refused * int((each.labels == none).all())  # of digits, a refused one is wrong
+        right = int((found == each.labels).sum()) + refused
+        expected = golden.count_correct() + refused
+        share = 100 * (right - expected) / golden.total
+        print(
+            f"{name}: {right} of {golden.total} right in {dtype}, {expected} in float32 ({share:+.2f} points); "
+            f"{int((found != golden.classes).sum())} answers differ"
+        )
 
 
 def write_heldout(directory: Path) -> None:
@@ -77,12 +97,15 @@ def main() -> None:
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--write-heldout", type=Path, metavar="DIRECTORY", help="write the held-out sets as files")
     choice.add_argument("--score", type=Path, metavar="ANSWERS", help="score a JSON report of trninfer classify")
+    choice.add_argument("--dtype", choices=[*NETWORK_DTYPES], help="score digits-cnn through the kernels")
     parser.add_argument("--cache", type=Path, metavar="DIRECTORY", help="keeps the rendered pictures")
     options = parser.parse_args()
     if options.write_heldout:
         write_heldout(options.write_heldout)
     elif options.score:
         score_answers(options.score)
+    elif options.dtype:
+        score_kernels(options.dtype, options.cache)
     else:
         score_golden(options.cache)
 

@@ -52,9 +52,11 @@ def answer(
     return Answers(np.concatenate(logits), labels, refused)
 
 
-def classes_by_kernels(network: Network, tensors: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-    """The class [N] of each of inputs x [N, ...] through the kernels: float32, in one launch, on the simulator."""
-    return Session(Model(network, dict(tensors), {}), SimulatedBackend("trn2")).run(x).classes
+def classes_by_kernels(
+    network: Network, tensors: Mapping[str, np.ndarray], x: np.ndarray, dtype: str = "float32"
+) -> np.ndarray:
+    """The class [N] of each of inputs x [N, ...] through the kernels, in one launch, on the simulator."""
+    return Session(Model(network, dict(tensors), {}), SimulatedBackend("trn2"), dtype).run(x).classes
 
 
 def accuracy_metadata(rows: Sequence[Score]) -> str:

@@ -142,17 +142,18 @@ def make_room(launch, operation, pictures, partitions, is_blank=True):
 
 
 def _tiles(launch, operation, shapes):
-    """Return new tiles for a value, and their pitches: in 8 bits two tiles alike are in one tensor, so that a matmul
-    contracts over both."""
+    """Return new tiles for a value, and their pitches: in 8 bits two tiles alike are in one tensor, their rows taking
+    turns, so that a matmul contracts over both. Planes further apart would be beyond the strides of instructions."""
     tiles: list[nl.NkiTensor] = []
     pitches: list[int] = []
     dtype = launch.dtype_of(operation)
     while len(tiles) < len(shapes):
         shape = shapes[len(tiles)]
         if operation.narrow and len(tiles) + 1 < len(shapes) and shapes[len(tiles) + 1] == shape:
-            both = sbuf_tile((shape[0], 2, *shape[1:]), dtype, name=launch.label(operation))
-            tiles += [both[:, 0], both[:, 1]]
-            pitches += [shape[1] * shape[2] * shape[3], 0]
+            partitions, images, rows, columns = shape
+            both = sbuf_tile((partitions, images, rows, 2, columns), dtype, name=launch.label(operation))
+            tiles += [both[:, :, :, 0], both[:, :, :, 1]]
+            pitches += [columns, 0]
         else:
             tiles.append(sbuf_tile(shape, dtype, name=launch.label(operation)))
             pitches.append(0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from lowered import decided
+from lowered import decided, planned
 from random_networks import conv, ending_in_dense, model_of
 from trninfer import kernels, simulator
 from trninfer.lowering.decisions import Decisions
@@ -37,6 +37,12 @@ def test_a_value_takes_its_margin_its_images_and_its_tiles() -> None:
     footprint = Footprint(plan.emitted, plan.layout)
     number = next(n for n, operation in enumerate(plan.program.operations) if operation.channels == 200)
     assert footprint.value(number) == 2 * 3 * (12 + 2) * (10 + 2) * 4  # 200 channels are two tiles
+
+
+def test_images_further_apart_than_instructions_step_are_not_together() -> None:
+    layers: list[Layer] = [conv("a", 3, 72, 3), conv("b", 72, 8, 3)]
+    plan = planned(ending_in_dense((3, 190, 190), [*layers, Pool("p", "max", (19, 19), (19, 19))]), 2, "bfloat16")
+    assert plan.passes[0] == 2  # an image has 190 * 190 elements, more than half of what 16 bits with a sign count
 
 
 @pytest.mark.parametrize("batch", [1, 3])
