@@ -169,9 +169,7 @@ class Convolution(Operation):
     @property
     def columns_of_constants(self) -> int:
         """Columns of the constants for 128 outputs: the bias, and scales."""
-        if not self.is_scaled:
-            return 1
-        return 2 if len(self.sources) == 1 else 5
+        return (2 if len(self.sources) == 1 else 5) if self.is_scaled else 1
 
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of its outputs, `packed_in` images being packed in its input."""

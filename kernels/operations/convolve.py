@@ -28,8 +28,6 @@ from .row_blocks import convolve_row_blocks
 from .row_groups import blank_rows, blank_tile
 from .value import copy_down
 
-DIAGONAL_COLUMNS = 512  # of a tile of outputs, for which a diagonal matrix is worth making
-
 
 def plan_convolution(operation: Convolution, value, item_bytes):
     """Return how a convolution is cut up."""
@@ -129,10 +127,10 @@ def _columns(launch, operation, part, rows, adds_by_matmul):
 
 def _adds_by_matmul(operation, plan, reads, group):
     """True if the Tensor Engine adds the addend of sums with scales: where its matmuls are few, it waits for the Vector
-    Engine otherwise."""
+    Engine otherwise. A bank of outputs is worth making a diagonal matrix."""
     if not operation.is_scaled or len(operation.sources) == 1:
         return False
-    enough = group.images * group.rows * group.columns >= DIAGONAL_COLUMNS
+    enough = group.images * group.rows * group.columns >= nl.tile_size.psum_bank_fmax
     return enough and ceil_div(len(reads), 2) * len(plan.steps) <= QUICK_MATMULS
 
 

@@ -24,7 +24,7 @@ from .add_margins import can_combine, outputs_of, widest_padding
 from .pack_taps import loaded_taps
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # of a partition, for what is combined of an input at a time; two of them live
-LEAST_SAVING = 1.2  # times the columns of matmuls that groups of rows must save to be priced
+LEAST_SAVING = 20  # percent by which groups of rows must take fewer columns of matmuls to be priced
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:
     geometry = changed.operation.row_blocks(PARTITIONS)
     tiles = len(heights) * operation.kernel[0] * operation.rows
     grouped = len(geometry.blocks(heights)) * geometry.steps * geometry.out_groups
-    is_worth = grouped * LEAST_SAVING < tiles
+    is_worth = grouped * (100 + LEAST_SAVING) < 100 * tiles
     return changed if is_worth and heights == tile_sizes(operation.channels, PARTITIONS) else None
 
 
