@@ -63,6 +63,7 @@ class Declaration:
     state: Mapping[engine, str] = field(default_factory=dict)  # of an engine, which other instructions share
     watch: Callable[[NeuronCore, str, tuple[Any, ...]], None] | None = None  # sees what is found at every call
     repeatable: bool = False  # it computes from its operands alone, the first of which it writes
+    packed: int = 0  # how many of the last operands `settle` is given as one tuple, which is found sooner
     source: str = ""  # beside the instruction's page
 
     @cached_property
@@ -111,6 +112,8 @@ class Declaration:
             raise NkiValidationError(
                 f"{self.name}: needs NeuronCore-{VERSIONS[self.generation]}, came {core.target.name}"
             )
+        if self.packed:
+            given = (*given[:-1], *given[-1])
         call = Call(core, self.name, zip(self.checked, given))
         values = call.__dict__
         for name, check in self._alone:

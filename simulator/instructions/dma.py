@@ -94,6 +94,7 @@ def _moves(call: Call) -> None:
     _DMA,
     rules=(_copied, _queue, gathers, _moves),
     finds=("transfer", "moved"),
+    packed=4,
     source="nki/deep-dives/nki-dge.rst",
 )
 def dma_copy(
@@ -107,7 +108,7 @@ def dma_copy(
 ) -> Instruction:
     """dst = src between HBM and SBUF, cast through float32 where the dtypes differ."""
     core = active("dma_copy")
-    _, _, _, (outside, _, transfer, moved) = core.settle("dma_copy", dst, src, priority, oob_mode, dge_mode, engine)
+    _, _, _, (outside, _, transfer, moved) = core.settle("dma_copy", dst, src, (priority, oob_mode, dge_mode, engine))
     instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=moved, dma=transfer)
 
     if dst.is_indirect() or src.is_indirect():

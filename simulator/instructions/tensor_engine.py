@@ -171,6 +171,7 @@ def _cost(call: Call) -> None:
     _TENSOR,
     rules=(_planes, _sizes, _array_tile, _dtypes, _columns, _cost),
     finds=("contracted", "room"),
+    packed=4,
     source="trainium2_arch.rst, Double FP8 Matmul",
 )
 def nc_matmul(
@@ -191,8 +192,8 @@ def nc_matmul(
     In perf_mode double_row, on 8-bit floats: stationary[K, 2, M], moving[K, 2, N], with 2 K to contract.
     """
     core = active("nc_matmul")
-    settled = core.settle("nc_matmul", dst, stationary, moving, is_transpose, tile_position, tile_size, perf_mode)
-    _, cost, _, (_, rows, room) = settled
+    mode = is_transpose, tile_position, tile_size, perf_mode
+    _, cost, _, (_, rows, room) = core.settle("nc_matmul", dst, stationary, moving, mode)
     if core.target.generation < 4:
         within_a_bank("nc_matmul", dst)
     adds = _accumulates(core, dst, accumulate)
