@@ -50,7 +50,7 @@ def _form_of(parts: Sequence[Node]) -> str | None:
         words.append("8-bit weights")
     if first.narrow:
         words.append("8-bit output")
-    if first.groups > 1 and first.form.rows == 1:
+    if first.groups > 1 and first.form.rows == first.row_groups.count == 1:
         words.append("diagonals")
     if taps > 1:
         words.append(f"{taps} taps a matmul")

@@ -21,7 +21,7 @@ from .footprint import Footprint
 from .graph import DoesNotFit, Graph
 from .passes.choose_forms import FormChoice
 from .passes.pack_images import choices_of
-from .passes.pack_rows import has_packed_rows
+from .passes.pack_rows import has_packed_expansions, has_packed_rows
 from .pipeline import LaunchPlan, Pipeline
 from .placement import make_smaller
 from .plan_cache import PlanCache, PlanRecord, key_of
@@ -93,17 +93,23 @@ class LaunchPlanner:
 
         DoesNotFit where none does.
         """
-        found, reason = [], DoesNotFit("nothing of it fits")
-        for rows, wide, phases in itertools.product((True, False), (False, True), (True, False)):
-            if wide and not rows:
+        found: list[tuple[Decisions, Graph]] = []
+        reason = DoesNotFit("nothing of it fits")
+        expand = any(node.is_depthwise() for node in self._pipeline.graph.nodes)
+        options = itertools.product((True, False), (True, False) if expand else (False,), (False, True), (True, False))
+        for rows, expansions, wide, phases in options:
+            if (wide or expansions) and not rows:
                 continue
-            tried = Decisions(packs_rows=rows, pads_channels=wide, splits_phases=phases)
+            if rows and not expansions and any(decisions.packs_expansions for decisions, _ in found):
+                continue  # those with expansions take fewer matmuls
+            tried = Decisions(packs_rows=rows, packs_expansions=expansions, pads_channels=wide, splits_phases=phases)
             try:
                 passes = self._pipeline.run(tried)
             except DoesNotFit as why:
                 reason = why
                 continue
-            if not rows or has_packed_rows(passes[-1][1]):
+            graph = passes[-1][1]
+            if not rows or (has_packed_expansions(graph) if expansions else has_packed_rows(graph)):
                 found.append((tried, dict(passes)["load_taps"]))
         if not found:
             raise reason
@@ -173,9 +179,12 @@ class LaunchPlanner:
 
     def _drafts(self, pictures: int, room: int) -> list[LaunchPlan]:
         """Return the candidates that fit, the cheapest first; DoesNotFit where there are none."""
-        drafts, reason = [], DoesNotFit("nothing of it fits")
+        drafts: list[LaunchPlan] = []
+        reason = DoesNotFit("nothing of it fits")
         for decisions, graph in self._shapes:
             for packed in (1, *choices_of(graph, pictures)):
+                if packed == 1 and not decisions.packs_rows and any(d.decisions.packs_expansions for d in drafts):
+                    continue  # packed rows of most of the network take fewer matmuls
                 try:
                     drafts.append(self._draft(replace(decisions, packed=packed), pictures, room))
                 except DoesNotFit as why:

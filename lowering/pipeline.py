@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -134,11 +134,31 @@ class Pipeline:
     graph: Graph
     forms: tuple[Form, ...]
     room: int
+    _shapes: dict[tuple[bool, ...], list[tuple[str, Graph]]] = field(default_factory=dict, compare=False, repr=False)
 
     def run(self, decisions: Decisions, advisor: Advisor | None = None) -> list[tuple[str, Graph]]:
         """Return the graph after each pass, by the pass's name; DoesNotFit where a pass does not apply."""
         advisor = advisor or decisions
-        done = [("split_tails", split_tails(self.graph))]
+        done = list(self._shape(decisions))
+
+        def run(name: str, graph: Graph) -> None:
+            done.append((name, graph))
+
+        run("pack_images", pack_images(done[-1][1], decisions.packed))
+        run("place", place(done[-1][1], decisions.in_hbm, decisions.regions, decisions.splits))
+        _check_tiles(done[-1][1])
+        run("group_input", group_input(done[-1][1]))
+        run("add_margins", add_margins(done[-1][1], any(form.is_minimal for form in self.forms)))
+        run("choose_forms", choose_forms(done[-1][1], self.forms, advisor.pick_form))
+        run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies))
+        return done
+
+    def _shape(self, decisions: Decisions) -> list[tuple[str, Graph]]:
+        """Return the graph after each pass before images are packed, made once for the decisions that they need."""
+        key = decisions.packs_rows, decisions.packs_expansions, decisions.pads_channels, decisions.splits_phases
+        if key in self._shapes:
+            return self._shapes[key]
+        done = [("split_tails", self.graph if decisions.packs_expansions else split_tails(self.graph))]
 
         def run(name: str, graph: Graph | None) -> None:
             if graph is None:
@@ -149,17 +169,11 @@ class Pipeline:
         if decisions.pads_channels:
             run("pad_channels", pad_channels(done[-1][1]))
         if decisions.packs_rows:
-            run("pack_rows", pack_rows(done[-1][1]))
+            run("pack_rows", pack_rows(done[-1][1], decisions.packs_expansions))
         if decisions.splits_phases:
             run("split_phases", split_phases(done[-1][1]))
         run("load_taps", load_taps(done[-1][1]))
-        run("pack_images", pack_images(done[-1][1], decisions.packed))
-        run("place", place(done[-1][1], decisions.in_hbm, decisions.regions, decisions.splits))
-        _check_tiles(done[-1][1])
-        run("group_input", group_input(done[-1][1]))
-        run("add_margins", add_margins(done[-1][1], any(form.is_minimal for form in self.forms)))
-        run("choose_forms", choose_forms(done[-1][1], self.forms, advisor.pick_form))
-        run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies))
+        self._shapes[key] = done
         return done
 
     def lower(self, decisions: Decisions, advisor: Advisor | None = None) -> WeightLayout:

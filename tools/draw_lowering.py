@@ -44,7 +44,7 @@ PASSES: tuple[Callable[..., Any], ...] = (
 # Passes that run, or do something, because of a field of `Decisions`.
 DECIDED = {
     "pad_channels": "pads_channels",
-    "pack_rows": "packs_rows",
+    "pack_rows": "packs_rows, packs_expansions",
     "split_phases": "splits_phases",
     "pack_images": "packed",
     "place": "in_hbm, regions",

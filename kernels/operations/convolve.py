@@ -107,7 +107,7 @@ def convolve(launch, number, operation: Convolution, operands):
             convolve_tile(result, inputs.tiles[reads.start : reads.stop], stream, 0, columns, filled, added, None, warm)
             warm = None
             if room.hbm is not None:
-                blank_tile(_blanked(operation, filled), result, operation.channels // operation.row_groups.count, rows)
+                blank_tile(_blanked(operation, filled), result, out_tile.size // operation.row_groups.count, rows)
                 nisa.dma_copy(dst=hbm, src=result)
         advance(inputs, index)
     blank_rows(operation.row_groups, room)

@@ -18,7 +18,8 @@ BAND_ELEMENTS = 1024  # of a partition that are pooled at a time: some 1.1 us
 def blank_rows(groups: RowGroups, value):
     """Set the rows of the first and of the last group that are above and below the image to zero."""
     if value.hbm is None and groups.above + groups.below > 0:
-        blank_tile(groups, value.inside(0), value.channels // groups.count, value.rows)
+        for t, height in enumerate(value.heights):
+            blank_tile(groups, value.inside(t), height // groups.count, value.rows)
 
 
 def blank_tile(groups: RowGroups, tile, each, rows):

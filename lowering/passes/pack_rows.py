@@ -7,11 +7,15 @@ input to output, and compute F rows of outputs at once. A depthwise filter becom
 nothing that was not idle. The Tensor Engine then has all its rows and columns in use, which also keeps its clock up,
 and the engines that finish the sums have all their lanes.
 
+An expansion, a convolution of such a value whose only reader is a depthwise one, may be packed too, with that and its
+gate: it has tiles of its own for every 32 (64) channels, each with four (two) rows.
+
 Rows above and below the image, which groups of an offset have, are blanked: they are padding for the readers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from ...kernels.program import (
@@ -23,24 +27,28 @@ from ...kernels.program import (
 )
 from ...simulator.chip import PARTITIONS
 from ..graph import Graph, Node
+from .pad_channels import NOT_OF_ZERO
 from .row_packing import HALF, QUARTER, Offsets, RowPacking, is_squeezed, rows_of
+from .split_tails import split_tails
 
 FEWEST_GROUPS = 2  # of rows, below which there is little to gain
 MOST_COMBINATIONS = 64  # of offsets that are tried
 
 
-def pack_rows(graph: Graph) -> Graph:
+def pack_rows(graph: Graph, with_expansions: bool = False) -> Graph:
     """Pack rows wherever nodes can take them, by the offsets that take the fewest columns of matmuls."""
+    expanded: set[str] = set()
+    if with_expansions:
+        graph, expanded = _split_others(graph)
     apart = _split_pools(graph)
-    packed = _candidates(apart)
+    packed = _candidates(apart, expanded)
     if not packed:
         return graph
     packing = RowPacking(apart, packed)
     combinations: list[Offsets] = [{}]
     for n in sorted(packed):
-        rows = rows_of(apart.nodes[n])
-        if not packing.follows(n) and len(combinations) * rows <= MOST_COMBINATIONS:
-            combinations = [{**chosen, n: offset} for chosen in combinations for offset in range(rows)]
+        if not packing.follows(n) and len(combinations) * packed[n] <= MOST_COMBINATIONS:
+            combinations = [{**chosen, n: offset} for chosen in combinations for offset in range(packed[n])]
     choices = [packing.offsets(chosen) for chosen in combinations]
     depending = [n for n, node in enumerate(apart.nodes) if n in packed or node.sources[0][0] in packed]
     fewest = min(choices, key=lambda offsets: sum(packing.columns(offsets, n) for n in depending))
@@ -53,6 +61,12 @@ def has_packed_rows(graph: Graph) -> bool:
     return any(isinstance(each, Convolution) and each.row_groups.count > 1 for each in operations)
 
 
+def has_packed_expansions(graph: Graph) -> bool:
+    """True if the rows of any expansion are packed."""
+    operations = [node.operation for node in graph.nodes]
+    return any(isinstance(each, Convolution) and each.row_groups.count > 1 < each.groups for each in operations)
+
+
 def _split_pools(graph: Graph) -> Graph:
     """Split convolutions of few channels that pool into a convolution and a pool of the same name."""
     apart: list[Node] = []
@@ -61,7 +75,13 @@ def _split_pools(graph: Graph) -> Graph:
         node = node.changed(sources=tuple(tuple(place.get(part, part) for part in parts) for parts in node.sources))
         operation = node.operation
         pools = isinstance(operation, Convolution) and operation.pool_size == 2
-        if pools and _is_plain(node) and operation.channels == HALF and _is_positive(node):
+        if (
+            pools
+            and _is_plain(node)
+            and _is_large(node, rows_of(node))
+            and operation.channels == HALF
+            and _is_positive(node)
+        ):
             between = (operation.channels, 2 * operation.rows, 2 * operation.columns)
             convolution = node.changed(pool_size=1, rows=between[1], columns=between[2])
             apart.append(replace(convolution, memory=Memory.SBUF, output=None))
@@ -85,11 +105,11 @@ def _is_plain(node: Node) -> bool:
     operation = node.operation
     if not isinstance(operation, Convolution):
         return False
-    return operation.dilation[0] == 1 and all(len(parts) == 1 for parts in operation.sources) and _is_large(node)
+    return operation.dilation[0] == 1 and all(len(parts) == 1 for parts in operation.sources)
 
 
-def _is_large(node: Node) -> bool:
-    return node.operation.rows >= FEWEST_GROUPS * rows_of(node)
+def _is_large(node: Node, rows: int) -> bool:
+    return node.operation.rows >= FEWEST_GROUPS * rows
 
 
 def _is_positive(node: Node) -> bool:
@@ -100,24 +120,107 @@ def _is_positive(node: Node) -> bool:
     )
 
 
-def _candidates(graph: Graph) -> set[int]:
-    """Return the nodes whose rows can be packed, and all of whose readers can read them."""
-    found = {
-        n
-        for n, node in enumerate(graph.nodes)
-        if rows_of(node) > 1
-        and node.memory is Memory.SBUF
-        and node.output is None
-        and (
-            (_is_plain(node) and getattr(node.operation, "pool_size", 1) == 1)
-            or (_is_large(node) and (_is_row_pool(node) or _is_gated(graph, n)))
-        )
-    }
+def _split_others(graph: Graph) -> tuple[Graph, set[str]]:
+    """Split the tails of expansions that cannot be packed: first of those that nothing can read, without which others
+    may be. Return also the layers of the depthwise convolutions that can."""
+    names = {graph.nodes[n].name for n in _each(graph)}
     while True:
-        kept = {n for n in found if _can_compute(graph, found, n) and _can_be_read(graph, found, n)}
+        possible = _possible(graph, names)
+        unread = {
+            graph.nodes[n].name
+            for n in _each(graph, names)
+            if n not in possible or not _can_be_read(graph, possible, n, is_expanded=True)
+        }
+        if not unread:
+            packed = _candidates(graph, names)
+            unread = {graph.nodes[n].name for n in _each(graph, names) if n not in packed}
+            return split_tails(graph, _each(graph, unread)), names - unread
+        names -= unread
+        graph = split_tails(graph, _each(graph, unread))
+
+
+def _each(graph: Graph, names: Collection[str] | None = None) -> list[int]:
+    """Return the depthwise nodes of more channels than rows are packed of, of layers of these names."""
+    each = [n for n, node in enumerate(graph.nodes) if node.is_depthwise() and rows_of(node) == 1]
+    return [n for n in each if names is None or graph.nodes[n].name in names]
+
+
+def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
+    """Return the rows of a group of the nodes whose rows can be packed, and all of whose readers can read them.
+
+    `names`: of the depthwise layers of more channels that may be among them.
+    """
+    found = _possible(graph, names)
+    expanded = {n for n in found if rows_of(graph.nodes[n]) == 1}
+    while True:
+        kept = {
+            n: each
+            for n, each in found.items()
+            if _can_compute(graph, found, n, n in expanded) and _can_be_read(graph, found, n, n in expanded)
+        }
         if kept == found:
             return found
         found = kept
+
+
+def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
+    """Return the rows of a group of the nodes whose rows can be packed if all that they read and are read by can."""
+    rows = {n: rows_of(node) for n, node in enumerate(graph.nodes) if rows_of(node) > 1}
+    expanded = _expansions(graph, rows, names)
+    found: dict[int, int] = {}
+    for n, each in sorted({**rows, **expanded}.items()):
+        node = graph.nodes[n]
+        if node.memory is not Memory.SBUF or node.output is not None or not _is_large(node, each):
+            continue
+        plain = _is_plain(node) and getattr(node.operation, "pool_size", 1) == 1
+        if names and isinstance(node.operation, Convolution):
+            plain = _is_possible(node, found, each) and not _is_one_of_parts(graph, n)
+        if plain or _is_row_pool(node) or _is_gated(graph, n):
+            found[n] = each
+    return found
+
+
+def _is_one_of_parts(graph: Graph, number: int) -> bool:
+    """True if a node's value is read with others as one."""
+    return any(len(graph.nodes[n].sources[operand]) > 1 for n, operand in graph.readers(number))
+
+
+def _is_possible(node: Node, found: dict[int, int], each: int) -> bool:
+    """True if a convolution can compute groups of rows of what is in groups among the nodes before it, and what is not:
+    another reads groups and computes single rows."""
+    operation, parts = node.operation, node.sources[0]
+    assert isinstance(operation, Convolution)
+    read = [part for part in parts if part in found]
+    if operation.pool_size > 1 or (len(parts) > 1 and read) or (operation.groups > 1 and not read):
+        return False
+    if not _is_plain(replace(node, operation=replace(operation, sources=(parts[:1], *operation.sources[1:])))):
+        return False
+    return operation.stride[0] * each % found.get(parts[0], 1) == 0
+
+
+def _expansions(graph: Graph, rows: dict[int, int], names: Collection[str]) -> dict[int, int]:
+    """Return the rows of a group of convolutions of packed values that feed depthwise ones, of these and their gates,
+    all of more channels than rows are packed of otherwise."""
+    found: dict[int, int] = {}
+    for n, node in enumerate(graph.nodes):
+        operation, source = node.operation, node.sources[0][0]
+        if isinstance(operation, Combine) and source in found and _is_gated(graph, n):
+            found[n] = found[source]
+        if node.name not in names or not node.is_depthwise() or n in rows or source < 0:
+            continue
+        feeding = graph.nodes[source].operation
+        if not isinstance(feeding, Convolution) or not isinstance(operation, Convolution):
+            continue
+        if (
+            feeding.groups > 1
+            or len(feeding.sources) > 1
+            or feeding.sources[0][0] not in rows
+            or graph.readers(source) != [(n, 0)]
+        ):
+            continue
+        if not {feeding.activation.name, operation.activation.name} & set(NOT_OF_ZERO):
+            found[source] = found[n] = rows[feeding.sources[0][0]]
+    return found
 
 
 def _is_row_pool(node: Node) -> bool:
@@ -129,23 +232,24 @@ def _is_row_pool(node: Node) -> bool:
     return moves and len(operation.sources[0]) == 1 and operation.channels == HALF
 
 
-def _can_compute(graph: Graph, packed: set[int], number: int) -> bool:
+def _can_compute(graph: Graph, packed: dict[int, int], number: int, is_expanded: bool) -> bool:
     node = graph.nodes[number]
     operation = node.operation
-    if isinstance(operation, (MaxPool, Combine)) or getattr(operation, "groups", 1) > 1:
+    if is_expanded or isinstance(operation, (MaxPool, Combine)) or getattr(operation, "groups", 1) > 1:
         return operation.sources[0][0] in packed
     return all(parts[0] in packed for parts in operation.sources[1:])
 
 
-def _can_be_read(graph: Graph, packed: set[int], number: int) -> bool:
+def _can_be_read(graph: Graph, packed: dict[int, int], number: int, is_expanded: bool) -> bool:
     readers = [n for n, _ in graph.readers(number)]
-    blanks = graph.nodes[number].operation.channels in (QUARTER, HALF)  # each row begins where engines write
+    # each row begins where engines write
+    blanks = is_expanded or graph.nodes[number].operation.channels in (QUARTER, HALF)
 
     def is_one_row(n: int) -> bool:
         return getattr(graph.nodes[n].operation, "kernel", (1, 1))[0] == 1
 
     def can_read(n: int) -> bool:
-        return (blanks or is_one_row(n)) and _can_read(graph, n in packed, n, number)
+        return (blanks or is_one_row(n)) and _can_read(graph, packed, n, number)
 
     return bool(readers) and all(map(can_read, readers))
 
@@ -173,10 +277,10 @@ def _is_mean(graph: Graph, number: int) -> bool:
     return all(is_squeezed(graph.nodes[n]) for n, _ in graph.readers(number))
 
 
-def _can_read(graph: Graph, is_packed: bool, reader: int, number: int) -> bool:
+def _can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) -> bool:
     """True if a node can read groups of rows, and compute them or, where not packed, single rows."""
     node, source = graph.nodes[reader], graph.nodes[number]
-    operation = node.operation
+    operation, is_packed = node.operation, reader in packed
     if _is_row_pool(node):
         return _is_positive(source)
     if isinstance(operation, Combine):
@@ -187,9 +291,9 @@ def _can_read(graph: Graph, is_packed: bool, reader: int, number: int) -> bool:
         return False
     if any(len(parts) > 1 for parts in operation.sources):
         return False
-    rows, stride = rows_of(source), operation.stride[0]
+    rows, stride = packed[number], operation.stride[0]
     if is_packed:
-        return stride * rows_of(node) % rows == 0
+        return stride * packed[reader] % rows == 0
     if operation.groups > 1 or any(parts == (number,) for parts in operation.sources[1:]):
         return False
     if stride % rows == 0:

@@ -37,6 +37,41 @@ def rows_of(node: Node) -> int:
     return 4 if channels <= QUARTER else 1
 
 
+@dataclass(frozen=True)
+class Lanes:
+    """The partitions of a value of so many channels with `rows` rows in a group: (row, channel), those of an expansion
+    (block, row, channel of the block) with zeros beyond the last channel."""
+
+    rows: int
+    channels: int
+
+    @property
+    def block(self) -> int:
+        """Channels of a tile; rows of more than a quarter of the partitions begin where engines write."""
+        return self.channels if self.channels <= QUARTER else PARTITIONS // self.rows
+
+    @property
+    def blocks(self) -> int:
+        """Tiles."""
+        return ceil_div(self.channels, self.block)
+
+    @property
+    def count(self) -> int:
+        """All partitions."""
+        return self.blocks * self.rows * self.block
+
+    def ordered(self, array: np.ndarray, axis: int) -> np.ndarray:
+        """Return an array with an axis (row, channel) in the order of the partitions."""
+        if self.count == self.rows * self.channels and self.blocks == 1:
+            return array
+        more = self.blocks * self.block - self.channels
+        shape = (*array.shape[:axis], self.rows, self.channels, *array.shape[axis + 1 :])
+        padding = [(0, more if n == axis + 1 else 0) for n in range(len(shape))]
+        apart = (*array.shape[:axis], self.rows, self.blocks, self.block, *array.shape[axis + 1 :])
+        padded = np.pad(array.reshape(shape), padding).reshape(apart)
+        return padded.swapaxes(axis, axis + 1).reshape(*array.shape[:axis], self.count, *array.shape[axis + 1 :])
+
+
 def is_squeezed(node: Node) -> bool:
     """True if it is a convolution of a number for each channel."""
     operation = node.operation
@@ -68,18 +103,22 @@ class RowPacking:
     """A graph some of whose nodes have their rows packed."""
 
     graph: Graph
-    nodes: set[int]
+    rows: dict[int, int]  # of a group, of the nodes whose rows are packed
+
+    def lanes(self, number: int) -> Lanes:
+        """Return the partitions of a node's value."""
+        return Lanes(self.rows[number], self.graph.nodes[number].operation.channels)
 
     def follows(self, number: int) -> bool:
         """True if a node's offset comes from its input."""
         node = self.graph.nodes[number]
         is_pool = isinstance(node.operation, MaxPool)
-        return not is_pool and (node.sources[0][0] in self.nodes or len(node.sources) > 1)
+        return not is_pool and (node.sources[0][0] in self.rows or len(node.sources) > 1)
 
     def offsets(self, chosen: Offsets) -> Offsets:
         """Return the offsets of all nodes for those that are chosen."""
         offsets: Offsets = {}
-        for n in sorted(self.nodes):
+        for n in sorted(self.rows):
             node = self.graph.nodes[n]
             if n in chosen or not self.follows(n):
                 offsets[n] = chosen.get(n, 0)
@@ -87,8 +126,8 @@ class RowPacking:
                 offsets[n] = offsets[node.sources[isinstance(node.operation, Convolution)][0]]
             else:  # so that a group of outputs reads as few groups as it can
                 source = node.sources[0][0]
-                taken, rows = offsets[source], rows_of(self.graph.nodes[source])
-                spans = [_span(node, rows, taken, rows_of(node), offset) for offset in range(rows_of(node))]
+                taken, rows, each = offsets[source], self.rows[source], self.rows[n]
+                spans = [_span(node, rows, taken, each, offset) for offset in range(each)]
                 offsets[n] = min(range(len(spans)), key=lambda offset: spans[offset][1] - spans[offset][0])
         return offsets
 
@@ -104,7 +143,7 @@ class RowPacking:
                 filter_steps(operation.kernel, taps_in_partitions(node.before[0], operation.kernel, PARTITIONS))
             )
         outputs = ceil_div(operation.channels, PARTITIONS) * operation.rows * operation.columns
-        return steps * ceil_div(node.before[0], PARTITIONS) * outputs * operation.pool_size**2
+        return steps * ceil_div(node.before[0] // operation.groups, PARTITIONS) * outputs * operation.pool_size**2
 
     def packed(self, offsets: Offsets, number: int) -> Node:
         """Return a node as it reads and computes groups of rows, or single ones."""
@@ -114,14 +153,17 @@ class RowPacking:
         if isinstance(operation, MaxPool) and source in offsets:
             return _pack_pool(node, offsets[source], given)
         if isinstance(operation, (Combine, AveragePool)) and source in offsets:
-            return _pack_values(node, rows_of(self.graph.nodes[source]), offsets[source])
+            return _pack_values(node, self.lanes(source), offsets[source])
         if is_squeezed(node):
             return self._pack_squeezed(offsets, number)
         if not isinstance(operation, Convolution) or (given is None and source not in offsets):
             return node
         if source not in offsets:
-            return _from_rows(node, given or 0)
-        return _from_groups(_dense(node), rows_of(self.graph.nodes[source]), offsets[source], given)
+            return _from_rows(node, self.lanes(number), given or 0)
+        given_lanes = None if given is None else self.lanes(number)
+        if node.is_depthwise() and self.lanes(source).blocks > 1:
+            return _each_from_groups(node, self.lanes(source), offsets[source], given or 0)
+        return _from_groups(_dense(node), self.lanes(source), offsets[source], given_lanes, given or 0)
 
     def _pack_squeezed(self, offsets: Offsets, number: int) -> Node:
         """Return a convolution of the means of packed rows, each of which it takes its share of, or one whose gates are
@@ -131,18 +173,17 @@ class RowPacking:
         pool = self.graph.nodes[pool_number] if pool_number >= 0 else node
         source = pool.sources[0][0]
         if isinstance(pool.operation, AveragePool) and source in offsets:
-            rows, high = rows_of(self.graph.nodes[source]), pool.before[1]
-            share = _groups(high, rows, offsets[source]) / high
-            filters = _tiled(node.filters, (1, rows, 1, 1), share)
-            node = replace(node, before=(rows * node.before[0], 1, 1), filters=filters)
-        gated = [self.graph.nodes[n] for n in offsets if self.graph.nodes[n].sources[1:] == ((number,),)]
-        if gated and isinstance(gated[0].operation, Combine):
-            rows = rows_of(gated[0])
+            lanes, high = self.lanes(source), pool.before[1]
+            share = _groups(high, lanes.rows, offsets[source]) / high
+            node = replace(node, before=(lanes.count, 1, 1), filters=_tiled(node.filters, lanes, 1, share))
+        gated = [n for n in offsets if self.graph.nodes[n].sources[1:] == ((number,),)]
+        if gated and isinstance(self.graph.nodes[gated[0]].operation, Combine):
+            lanes = Lanes(self.rows[gated[0]], node.operation.channels)
             node = replace(
                 node,
-                filters=_tiled(node.filters, (rows, 1, 1, 1)),
-                numbers=tuple(np.tile(numbers, rows) for numbers in node.numbers),
-            ).changed(channels=rows * node.operation.channels)
+                filters=_tiled(node.filters, lanes, 0),
+                numbers=tuple(lanes.ordered(np.tile(numbers, lanes.rows), 0) for numbers in node.numbers),
+            ).changed(channels=lanes.count)
         return node
 
 
@@ -154,32 +195,35 @@ def _dense(node: Node) -> Node:
     return replace(node, filters=ungrouped(node.filters, operation.groups)).changed(groups=1)
 
 
-def _tiled(filters: LazyArray | None, times: tuple[int, int, int, int], scale: float = 1.0) -> LazyArray:
-    """Return filters several times over, along each axis, times a number."""
+def _tiled(filters: LazyArray | None, lanes: Lanes, axis: int, scale: float = 1.0) -> LazyArray:
+    """Return filters once for each row of a group along an axis of channels, times a number."""
     assert filters is not None
-    shape = tuple(size * count for size, count in zip(filters.shape, times))
-    return filters.changed(shape, lambda array: np.tile(array if scale == 1 else array * np.float32(scale), times))
+    shape = tuple(lanes.count if n == axis else size for n, size in enumerate(filters.shape))
+    times = tuple(lanes.rows if n == axis else 1 for n in range(len(shape)))
+
+    def tile(array: np.ndarray) -> np.ndarray:
+        return lanes.ordered(np.tile(array if scale == 1 else array * np.float32(scale), times), axis)
+
+    return filters.changed(shape, tile)
 
 
-def _in_groups(node: Node, offset: int) -> Node:
+def _in_groups(node: Node, lanes: Lanes, offset: int) -> Node:
     """Return a node whose outputs are in groups."""
-    operation = node.operation
-    each = rows_of(node)
+    operation, each = node.operation, lanes.rows
     groups = _groups(operation.rows, each, offset)
-    blanked = operation.channels % QUARTER == 0
+    blanked = lanes.block % QUARTER == 0
     below = groups * each - offset - operation.rows
     row_groups = RowGroups(each, offset, below) if blanked else RowGroups(each)
-    return replace(node, numbers=tuple(np.tile(numbers, each) for numbers in node.numbers)).changed(
-        channels=each * operation.channels, rows=groups, row_groups=row_groups
-    )
+    numbers = tuple(lanes.ordered(np.tile(numbers, each), 0) for numbers in node.numbers)
+    return replace(node, numbers=numbers).changed(channels=lanes.count, rows=groups, row_groups=row_groups)
 
 
-def _from_rows(node: Node, given: int) -> Node:
+def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
     """Return a convolution of single rows into groups: its filters move on by a group of outputs, and compute each row
     of it further down."""
     operation = node.operation
     assert isinstance(operation, Convolution)
-    each, stride, (height, width) = rows_of(node), operation.stride[0], operation.kernel
+    each, stride, (height, width) = lanes.rows, operation.stride[0], operation.kernel
     tall = height + (each - 1) * stride
     top = operation.padding[0] + stride * given
     bottom = each * stride * (_groups(operation.rows, each, given) - 1) - top + tall - node.before[1]
@@ -193,21 +237,22 @@ def _from_rows(node: Node, given: int) -> Node:
         return whole.reshape(each * outputs, inputs, tall, width)
 
     filters = node.filters.changed((each * outputs, inputs, tall, width), spread)
-    return replace(_in_groups(node, given), filters=filters).changed(
+    return replace(_in_groups(node, lanes, given), filters=filters).changed(
         kernel=(tall, width),
         stride=(each * stride, operation.stride[1]),
         padding=(top, operation.padding[1], max(0, bottom), operation.padding[3]),
     )
 
 
-def _from_groups(node: Node, rows: int, taken: int, given: int | None) -> Node:
-    """Return a convolution of groups into groups, or single rows where `given` is None: the filters then come again for
-    each row that a group of inputs gives."""
+def _from_groups(node: Node, lanes: Lanes, taken: int, given_lanes: Lanes | None, given: int) -> Node:
+    """Return a convolution of groups into groups, or single rows where `given_lanes` is None: the filters then come
+    again for each row that a group of inputs gives."""
     operation = node.operation
     assert isinstance(operation, Convolution)
-    stride, (height, width) = operation.stride[0], operation.kernel
-    rows_at_once = max(1, rows // stride) if given is None else 1
-    each, offset = (rows_at_once, 0) if given is None else (rows_of(node), given)
+    rows, stride, (height, width) = lanes.rows, operation.stride[0], operation.kernel
+    rows_at_once = max(1, rows // stride) if given_lanes is None else 1
+    each, offset = (rows_at_once, 0) if given_lanes is None else (given_lanes.rows, given)
+    outputs_at_once = each * operation.channels if given_lanes is None else given_lanes.count
     first, last = _span(node, rows, taken, each, offset)
     start = taken - stride * offset - operation.padding[0]
     moved = each * stride // rows
@@ -222,13 +267,14 @@ def _from_groups(node: Node, rows: int, taken: int, given: int | None) -> Node:
             tap = rows * (first + down) + side - start - stride * output
             if 0 <= tap < height:
                 whole[output, :, side, :, down] = array[:, :, tap]
-        return whole.reshape(each * outputs, rows * inputs, tall, width)
+        whole = lanes.ordered(whole.reshape(each * outputs, rows * inputs, tall, width), 1)
+        return whole if given_lanes is None else given_lanes.ordered(whole, 0)
 
-    filters = node.filters.changed((each * outputs, rows * inputs, tall, width), spread)
-    channels, high, columns = node.before
+    filters = node.filters.changed((outputs_at_once, lanes.count, tall, width), spread)
+    _, high, columns = node.before
     packed = replace(
-        node if given is None else _in_groups(node, given),
-        before=(rows * channels, _groups(high, rows, taken), columns),
+        node if given_lanes is None else _in_groups(node, given_lanes, given),
+        before=(lanes.count, _groups(high, rows, taken), columns),
         filters=filters,
     )
     return packed.changed(
@@ -239,10 +285,44 @@ def _from_groups(node: Node, rows: int, taken: int, given: int | None) -> Node:
     )
 
 
-def _pack_values(node: Node, rows: int, taken: int) -> Node:
+def _each_from_groups(node: Node, lanes: Lanes, taken: int, given: int) -> Node:
+    """Return a depthwise convolution of an expansion's groups into groups: each block is a group of channels."""
+    operation = node.operation
+    assert isinstance(operation, Convolution) and node.filters is not None
+    one = node.filters.changed((1, 1, *node.filters.shape[2:]), lambda array: array[:1])
+    of_one = replace(node, before=(1, *node.before[1:]), filters=one, numbers=()).changed(channels=1, groups=1)
+    single = _from_groups(of_one, Lanes(lanes.rows, 1), taken, Lanes(lanes.rows, 1), given)
+    assert isinstance(single.operation, Convolution)
+    kernel = single.operation.kernel
+    first, _ = _span(node, lanes.rows, taken, lanes.rows, given)
+    start = taken - operation.stride[0] * given - operation.padding[0]
+
+    def spread(array: np.ndarray) -> np.ndarray:
+        padded = np.zeros((lanes.blocks * lanes.block, *array.shape[2:]), array.dtype)
+        padded[: lanes.channels] = array[:, 0]
+        apart = padded.reshape(lanes.blocks, lanes.block, *array.shape[2:])
+        whole = np.zeros(
+            (lanes.blocks, lanes.rows, lanes.block, lanes.rows, lanes.block, *kernel),
+            array.dtype,
+        )
+        own = np.arange(lanes.block)
+        for output, side, down in itertools.product(range(lanes.rows), range(lanes.rows), range(kernel[0])):
+            tap = lanes.rows * (first + down) + side - start - operation.stride[0] * output
+            if 0 <= tap < array.shape[2]:
+                for block in range(lanes.blocks):
+                    whole[block, output, own, side, own, down] = apart[block, :, tap]
+        return whole.reshape(lanes.count, lanes.rows * lanes.block, *kernel)
+
+    filters = node.filters.changed((lanes.count, lanes.rows * lanes.block, *kernel), spread)
+    return replace(_in_groups(node, lanes, given), before=(lanes.count, *single.before[1:]), filters=filters).changed(
+        groups=lanes.blocks, kernel=kernel, stride=single.operation.stride, padding=single.operation.padding
+    )
+
+
+def _pack_values(node: Node, lanes: Lanes, taken: int) -> Node:
     """Return a product with a number for each channel, or the mean of each row of the groups."""
-    channels, high, columns = node.before
-    before = (rows * channels, _groups(high, rows, taken), columns)
+    _, high, columns = node.before
+    before = (lanes.count, _groups(high, lanes.rows, taken), columns)
     packed = replace(node, before=before)
     if isinstance(node.operation, Combine):
         return packed.changed(channels=before[0], rows=before[1], columns=before[2])
@@ -271,4 +351,4 @@ def _pack_pool(node: Node, taken: int, given: int | None) -> Node:
         image_rows=operation.rows,
     )
     packed = replace(node, operation=pool, before=(2 * node.before[0], groups, node.before[2]))
-    return packed if given is None else _in_groups(packed, given)
+    return packed if given is None else _in_groups(packed, Lanes(2, operation.channels), given)

@@ -7,6 +7,7 @@ that feeds it, it may have copies of itself on the partitions below, so that a m
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from ...kernels.program import Convolution, Memory
@@ -16,9 +17,12 @@ from ..graph import Graph, Node
 from ..lazy import LazyArray
 
 
-def split_tails(graph: Graph) -> Graph:
-    """Cut convolutions that feed depthwise ones, and these, into two nodes of the same name each."""
-    cut = {n for pair in _pairs(graph) for n in pair}
+def split_tails(graph: Graph, only: Collection[int] | None = None) -> Graph:
+    """Cut convolutions that feed depthwise ones, and these, into two nodes of the same name each.
+
+    `only`: the depthwise ones that are cut, None for all.
+    """
+    cut = {n for pair in _pairs(graph) if only is None or pair[1] in only for n in pair}
     apart: list[Node] = []
     places: dict[int, tuple[int, ...]] = {}
     for n, node in enumerate(graph.nodes):

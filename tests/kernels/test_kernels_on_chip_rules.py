@@ -18,7 +18,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from lowered import ALL, decided
-from random_networks import KINDS_OF_LAYERS, depthwise_filters, of_kind, residual
+from random_networks import KINDS_OF_LAYERS, depthwise_filters, expansions, of_kind, residual
 from trninfer import kernels, simulator
 from trninfer.kernels.convolution.forms import ROW_BLOCKS, Form
 from trninfer.lowering.decisions import Decisions
@@ -114,6 +114,7 @@ PACKED = {
 }
 
 LAYERS = {f"layer {case.name}": case for case in layer_checks.cases(1)}  # of 129 channels, or 513 features
+EXPANSIONS = Decisions(packs_rows=True, packs_expansions=True)
 ROWS, TAPS = Decisions(packs_rows=True), Decisions(copied=ALL)
 GROUPED = Decisions(forms=tuple((number, form.value, 0) for number, form in enumerate((Form.DIRECT, *ROW_BLOCKS))))
 FILTERED = Decisions(forms=tuple((number, "pairs", room) for number in ALL for room in COMBINED_BYTES))
@@ -128,6 +129,7 @@ NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of one picture with group norm": ("group_norm", 1, TAPS),
     "network of packed rows": ("packed_rows", 1, ROWS),
     "network of packed rows in bands": ("packed_rows", 2, replace(ROWS, regions=(Region(1, 4, 3),), in_hbm=(3,))),
+    "network of packed expansions": ("expansions", 1, EXPANSIONS),
     "network of combined filters": ("filtered", 2, FILTERED),
     "network of depthwise filters in groups of rows": ("depthwise", 2, GROUPED),
 }
@@ -136,8 +138,8 @@ NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
 def _model(name: str) -> Model:
     if name in KINDS_OF_LAYERS:
         return of_kind(name)
-    if name == "depthwise":
-        return depthwise_filters()
+    if name in ("depthwise", "expansions"):
+        return depthwise_filters() if name == "depthwise" else expansions()
     if name in ("packed_rows", "filtered"):
         return residual(64 if name == "packed_rows" else 72, blocks=1)
     return load_model(name)
