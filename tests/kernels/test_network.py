@@ -42,7 +42,7 @@ def test_pictures_that_are_no_images_are_refused() -> None:
     plan = decided(residual(), Decisions(packed=2), 3)
     x = np.zeros((3, *plan.graph.image), np.float32)  # 4 are needed, two of them packed
     weights, constants = plan.layout.weights(np.dtype(np.float32)), plan.layout.constants()
-    with pytest.raises(AssertionError, match="3 pictures, 2 of them packed, are 4 images, got 3"):
+    with pytest.raises(AssertionError, match="3 pictures, 2 of them packed, are 4 images for each of 1 cores, got 3"):
         simulator.run(kernels.kernel("run_network"), x, weights, constants, program=plan.program)
 
 
