@@ -180,51 +180,39 @@ class Declaration:
         return [(p.name, p.default) for p in inspect.signature(self.function).parameters.values()]
 
     @cached_property
-    def _places(self) -> list[int]:
-        """Where the operands that are checked are among the arguments."""
-        return [place for place, name in enumerate(self.operands) if name in self.checked]
+    def _written(self) -> list[str]:
+        return [name for name, operand in self.operands.items() if isinstance(operand, Tile) and operand.written]
 
     @cached_property
-    def _roles(self) -> list[tuple[int, bool]]:
-        """Where the operands that may be tensors are among the arguments, and whether they are written."""
-        written = {name for name, operand in self.operands.items() if isinstance(operand, Tile) and operand.written}
-        return [(place, name in written) for place, name in enumerate(self.operands) if name in self._tensors]
+    def _read(self) -> list[str]:
+        """The operands that may be tensors to read; last those that are written in part."""
+        kept = [n for n in self._written if getattr(self.operands[n], "kept", False)]
+        return [name for name in self._tensors if name not in self._written] + kept
 
-    @cached_property
-    def _kept(self) -> list[int]:
-        return [p for p, operand in enumerate(self.operands.values()) if isinstance(operand, Tile) and operand.kept]
-
-    @cached_property
-    def _resolved_places(self) -> list[int]:
-        names = list(self.operands)
-        return [names.index(name) for name in (*self.resolved, *(n for n in names if n == "engine"))]
-
-    def issue(self, core: NeuronCore, given: list[Any]) -> tuple[Instruction, tuple[Any, ...]]:
-        """Check and issue a call that reads and writes its operands; the instruction, and what the checks found."""
-        unit, cost, options, found = core.settle(self.name, *[given[place] for place in self._places])
-        writes = tuple([given[p] for p, written in self._roles if written and given[p] is not None])
-        reads = [given[p] for p, written in self._roles if not written and isinstance(given[p], NkiTensor)]
-        reads += [given[p] for p in self._kept]
+    def run(self, core: NeuronCore, given: list[Any]) -> Instruction:
+        """Check a call, issue it with the operands that it reads and writes, and compute its values: the function, on
+        what its operators, enums and engine stand for."""
+        values = dict(zip(self.operands, given))
+        name = given[len(values)] if len(given) > len(values) else None
+        unit, cost, options, found = core.settle(self.name, *[values[operand] for operand in self.checked])
+        writes = tuple([values[operand] for operand in self._written if values[operand] is not None])
+        reads = tuple([values[operand] for operand in self._read if isinstance(values[operand], NkiTensor)])
         each, of = self.flops
-        flops = each * given[list(self.operands).index(of)].size if each else 0
-        name = given[-1] if len(given) > len(self.operands) else None
-        issued = core.issue(self.name, unit, writes, tuple(reads), cost, name, flops, options=options)
+        flops = each * values[of].size if each else 0
+        issued = core.issue(self.name, unit, writes, reads, cost, name, flops, options=options)
         if self.state:
             core.share(self.state[unit], issued)
         if self.watch is not None:
             self.watch(core, self.name, found)
-        return issued, found
-
-    def compute(self, core: NeuronCore, given: list[Any], found: tuple[Any, ...], unit: engine) -> None:
-        """Compute the values: the function, on what its operators, enums and engine stand for."""
-        operands = list(given)
-        for place, value in zip(self._resolved_places, (*found, unit)):
-            operands[place] = value
+        values.update(zip(self.resolved, found))
+        if self._chooses:
+            values["engine"] = unit
         if self.repeatable:
-            core.perform(self.function, *operands)
+            core.perform(self.function, *values.values())
         elif core.functional:
             with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
-                self.function(*operands)
+                self.function(*values.values())
+        return issued
 
 
 def declared(*engines: engine, **limits: Any) -> Callable[[_Function], _Function]:
@@ -246,10 +234,7 @@ def instruction(*engines: engine, **limits: Any) -> Callable[[Callable[_P, None]
         @wraps(function)
         def issue(*given: _P.args, **named: _P.kwargs) -> Instruction:
             bound = declaration.bind(given, named)
-            core = active(declaration.name)
-            issued, found = declaration.issue(core, bound)
-            declaration.compute(core, bound, found, issued.engine)
-            return issued
+            return declaration.run(active(declaration.name), bound)
 
         return issue
 

@@ -1,7 +1,7 @@
 """When the engines of a NeuronCore would run a program, read from top to bottom:
 
 constants/        every number, for each target, with its source; which were fitted, and to what
-costs.py          what an instruction takes of its engine; instructions call it beside their semantics
+costs.py          what an instruction takes of its engine; declarations of instructions name its methods
 transfers.py      what a DMA instruction makes the queues move
 dma.py            what a DMA takes of the 16 engines
 capacity.py       whether a program fits SBUF and PSUM, in its own order
