@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Set
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from ..models.inputs import ImageInput
 from ..models.preprocess import open_image, preprocess
 from ..models.regular_files import describe, open_regular
 from .arrays import is_array_file, read_arrays
+from .daemon_pool import DaemonPool
 from .search import STANDARD_INPUT, InputProblem
 
 MAX_THREADS = 4  # each may hold a picture of 64 megapixels
@@ -86,17 +86,18 @@ def decode_ahead(
     in the calling thread, which an interruption reaches.
     """
     pending: deque[tuple[Source, Callable[[], np.ndarray]]] = deque()
-    pool = ThreadPoolExecutor(threads, "decode")
+    pool = DaemonPool(threads, "decode")
     try:
         for source in sources:
             here = source == STANDARD_INPUT if isinstance(source, str) else False
-            pending.append((source, partial(decode, source) if here else pool.submit(decode, source).result))
+            call = partial(decode, source)
+            pending.append((source, call if here else pool.submit(call).result))
             if len(pending) > ahead:
                 yield _next(pending)
         while pending:
             yield _next(pending)
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.close()
 
 
 def _next(pending: deque[tuple[Source, Callable[[], np.ndarray]]]) -> tuple[Source, np.ndarray | InputError]:

@@ -1,0 +1,54 @@
+"""Threads that nobody waits for."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+_Task = tuple["Future[Any]", Callable[[], Any]]
+
+
+class DaemonPool:
+    """Runs functions in `count` threads. To be closed.
+
+    A thread that reads from a file system that stalls may never come back. It holds up neither Ctrl-C nor the end of
+    the program, as the threads of concurrent.futures do.
+    """
+
+    def __init__(self, count: int, name: str) -> None:
+        self._count = count
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        for number in range(count):
+            threading.Thread(target=self._work, name=f"{name}_{number}", daemon=True).start()
+
+    def submit(self, function: Callable[[], Result]) -> Future[Result]:
+        """Have a thread call `function`, and return its result to be."""
+        result: Future[Result] = Future()
+        self._tasks.put((result, function))
+        return result
+
+    def close(self) -> None:
+        """Cancel what has not begun, and have the threads end when they are done; returns at once."""
+        try:
+            while (task := self._tasks.get_nowait()) is not None:
+                task[0].cancel()
+        except queue.Empty:
+            pass
+        for _ in range(self._count):
+            self._tasks.put(None)
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            result, function = task
+            if not result.set_running_or_notify_cancel():
+                continue
+            try:
+                result.set_result(function())
+            except BaseException as error:
+                result.set_exception(error)
+            del task, result, function  # what they hold is not kept while this thread waits

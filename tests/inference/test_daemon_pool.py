@@ -1,0 +1,72 @@
+"""Threads that hold up neither an interruption nor the end of the program."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from trninfer.inference.daemon_pool import DaemonPool
+
+
+def test_results_and_errors_come_back() -> None:
+    pool = DaemonPool(2, "test")
+    results = [pool.submit(lambda number=number: 6 // number) for number in (1, 2, 0, 3)]
+    assert [results[position].result(60) for position in (0, 1, 3)] == [6, 3, 2]
+    with pytest.raises(ZeroDivisionError):
+        results[2].result(60)
+    pool.close()
+
+
+def test_closing_cancels_what_has_not_begun_and_waits_for_nothing() -> None:
+    begun, go = threading.Event(), threading.Event()
+    pool = DaemonPool(1, "test")
+    first = pool.submit(lambda: (begun.set(), go.wait(60)))
+    second = pool.submit(lambda: None)
+    assert begun.wait(60)
+    pool.close()
+    assert second.cancelled() and not first.done()
+    go.set()
+    assert first.result(60)
+
+
+def test_threads_end_when_the_pool_is_closed() -> None:
+    before = threading.active_count()
+    pool = DaemonPool(3, "test")
+    assert threading.active_count() == before + 3
+    pool.close()
+    for thread in threading.enumerate():
+        if thread.name.startswith("test_"):
+            thread.join(60)
+    assert threading.active_count() == before
+
+
+STALLED = """
+import signal, sys, time
+from trninfer.inference import pictures
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def stall(path):  # as a file system does whose server has gone
+    print("stalled", flush=True)
+    time.sleep(3600)
+pictures.open_regular = stall
+from trninfer.app.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "number, status, said", [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_file_system_that_stalls_is_left_by_a_signal(pictures, picture_model, number, status, said) -> None:
+    command = [sys.executable, "-c", STALLED, "classify", str(pictures), "--model", str(picture_model), "--quiet"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "stalled\n"
+        process.send_signal(number)
+        assert process.communicate(timeout=60)[1] == f"trninfer: {said}\n"
+        assert process.returncode == status
+    finally:
+        process.kill()
+        process.wait()
