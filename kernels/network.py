@@ -26,10 +26,11 @@ from .operations.load import load_plain, load_taps, store
 from .operations.normalize import normalize_groups, normalize_pixels, normalize_responses
 from .operations.pool import pool_maxima, pool_means
 from .operations.row_groups import pool_row_groups
-from .operations.scores import compute_scores
+from .operations.scores import compute_scores, find_answers
 from .operations.value import make_room
 from .program import (
     Affine,
+    Answers,
     AveragePool,
     Combine,
     Convolution,
@@ -65,6 +66,7 @@ def assume_resident(launch, number, operation: Resident, operands):
 
 BODIES: dict[type, Any] = {
     Affine: scale_and_shift,
+    Answers: find_answers,
     AveragePool: pool_means,
     Combine: combine,
     Convolution: convolve,
@@ -106,7 +108,7 @@ def run_network(x, weights, constants, *more, program):
             has any; then other inputs, as x.
         program: a `Program`.
     Returns:
-        What the program's outputs are, in the order of its operations: of `Scores` the scores [B', N] of x's dtype and
+        What the program's outputs are, in the order of its operations: of `Answers` the scores [B', N] of x's dtype and
         the classes int32 [B'], the first of the largest; of a room for output [B', C', H', W'].
     """
     narrow, inputs = (more[0].view(nl.float8_e4m3), more[1:]) if program.narrow else (None, more)

@@ -204,12 +204,18 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores(Operation):
+class Answers(Operation):
+    """The numbers of each image as scores, which go by way of HBM, and where the largest of them is."""
+
+    ending: Ending = Ending.RAW
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores(Answers):
     """The last layer: a dense layer with images on the partitions, and where the largest of its outputs is."""
 
     kernel: Pair = (1, 1)
     activation: Activation = IDENTITY
-    ending: Ending = Ending.RAW
     weights: WeightsAt = FROM_START
     bias: int = 0  # column of the constants of the first class; scales are behind biases, of weights in 8 bits
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))

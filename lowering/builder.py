@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..kernels.program import LAUNCH_INPUT, Convolution, Ending, Operation, Rearrange, Scores
+from ..kernels.program import LAUNCH_INPUT, Answers, Convolution, Ending, Operation, Rearrange, Scores
 from ..models.checks import INPUT, Shape
 from ..models.files import Model
 from ..models.layers import Layer
@@ -20,6 +20,7 @@ from .lazy import LazyArray
 MOST_COLUMNS = 4096  # of float32 numbers for each element, 16 KiB of a partition
 MOST_GATHERED = 2048  # channels that are laid out anew: filters of 8 MiB in 16 bits
 MOST_SCORES = 2048  # float32 numbers of half of PSUM's banks, so that two blocks of images are under way
+MOST_ANSWERS = 8192  # numbers of an image that are searched at once (kernels/argmax.py)
 
 
 @dataclass
@@ -73,8 +74,12 @@ class GraphBuilder:
         """Append the last layer of a network that does not end in a dense one: its input, images on the partitions."""
         channels, *window = self.shapes[source]
         count = math.prod(self.shapes[source])
+        if count > MOST_ANSWERS:
+            raise DoesNotFit(f"layer {name!r} gives {count} numbers, more than the {MOST_ANSWERS} of a last layer")
         if count > MOST_SCORES:
-            raise DoesNotFit(f"layer {name!r} gives {count} numbers, more than the {MOST_SCORES} of a last layer")
+            self.make_plain(source)
+            self.add(Answers, name, (source,), (count, 1, 1), kind="scores", ending=ending)
+            return
         shape = (count, channels, *window)
         ones = LazyArray(shape, lambda: np.eye(count, dtype=np.float32).reshape(shape))
         self.add(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..kernels.program import (
+    Answers,
     Convolution,
     Copies,
     Exchange,
@@ -228,7 +229,7 @@ class _Emission:
     def _return(self, number: int) -> None:
         """Store a value that the launch returns and later nodes read."""
         node = self._graph.nodes[number]
-        if node.output is None or isinstance(node.operation, Scores) or self._memory(number) is Memory.OUTPUT:
+        if node.output is None or isinstance(node.operation, Answers) or self._memory(number) is Memory.OUTPUT:
             return
         if self._core:  # what core 0 stores
             return
@@ -305,7 +306,7 @@ class _Emission:
     def _memory(self, number: int) -> Memory | None:
         """Return where the room of a node's value is; None for a value that needs none."""
         node = self._graph.nodes[number]
-        is_returned = node.output is not None and not isinstance(node.operation, Scores)
+        is_returned = node.output is not None and not isinstance(node.operation, Answers)
         if is_returned and (node.memory is Memory.HBM or not self._graph.readers(number)):
             return Memory.OUTPUT
         if node.memory is Memory.HBM:

@@ -7,6 +7,7 @@ from functools import cached_property
 from ..kernels.convolution.forms import combined_elements
 from ..kernels.program import (
     Affine,
+    Answers,
     Combine,
     Convolution,
     Exchange,
@@ -68,7 +69,7 @@ class Footprint:
     def value(self, number: int) -> int:
         """Return the bytes of a partition that an operation's own value takes."""
         operation = self._operations[number]
-        if isinstance(operation, (Exchange, Scores, Store)) or operation.into is not None:
+        if isinstance(operation, (Answers, Exchange, Store)) or operation.into is not None:
             return 0
         if isinstance(operation, Room) and operation.memory is not Memory.SBUF:
             return 0
@@ -120,6 +121,8 @@ class Footprint:
             return SCRATCH_BYTES + filtering + (2 * self._combined(number, operation) if filtering else 0)
         if isinstance(operation, Scores):
             return SCRATCH_BYTES + (self._loaded(number) if self._reads_hbm(operation) else 0)
+        if isinstance(operation, Answers):  # what is loaded, in float32, and what is stored
+            return SCRATCH_BYTES + operation.channels * (4 + 2 * self._graph.itemsize)
         if isinstance(operation, (Affine, Combine, Slope)):  # products in float32
             return SCRATCH_BYTES + 8 * self.value(number) // self._itemsize(number)
         return SCRATCH_BYTES

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ..kernels.program import Load, Memory, Scores, TapsLoad
+from ..kernels.program import Answers, Load, Memory, TapsLoad
 from ..kernels.tiling.packing import ceil_div
 from .decisions import Decisions
 from .footprint import Footprint
@@ -84,7 +84,7 @@ def candidates(graph: Graph, images: int, room: int) -> list[int]:
     found: list[tuple[int, int]] = []
     for number in borders(graph)[:-1]:
         node = graph.nodes[number]
-        if node.memory is not Memory.SBUF or isinstance(node.operation, (Load, Scores, TapsLoad)):
+        if node.memory is not Memory.SBUF or isinstance(node.operation, (Answers, Load, TapsLoad)):
             continue
         size = whole_bytes(graph, number) * images * (graph.packed // node.operation.packed)
         if size <= room // SHARE and (not found or size * SHRINK <= found[-1][1]):

@@ -9,7 +9,7 @@ from ..tiling.packing import tile_sizes
 from ..tiling.tiles import PARTITIONS
 from ..tiling.windows import Span, fill_border
 from .load import load_tiles
-from .value import store_value, value_in_hbm
+from .value import stored_value, value_in_hbm
 
 ENGINES = (nisa.engine.vector, nisa.engine.gpsimd)  # that share copies
 
@@ -72,11 +72,7 @@ def interleave(launch, number, operation: Interleave, operands):
 def rearrange(launch, number, operation: Rearrange, operands):
     """Bring the numbers of each image into another order, by way of HBM."""
     (value,) = operands
-    stored = value.hbm
-    if stored is None:
-        lanes = value.packed * value.channels
-        stored = nl.ndarray((value.images, lanes, value.rows, value.columns), dtype=launch.dtype, buffer=nl.private_hbm)
-        store_value(value, stored)
+    stored = stored_value(launch, value)
     images = value.images * value.packed
     numbers = operation.channels * operation.rows * operation.columns
     given = stored.reshape((images, value.channels * value.rows * value.columns))

@@ -14,7 +14,7 @@ import nki.language as nl
 from ..convolution.forms import matrices
 from ..convolution.plan import rows_of_taps
 from ..convolution.weights import WeightStream
-from ..program import LAUNCH_INPUT, Convolution, Memory, Program, Scores, WeightsAt
+from ..program import LAUNCH_INPUT, Answers, Convolution, Memory, Program, WeightsAt
 from ..tiling.packing import round_up
 from ..tiling.tiles import copy_by_hardware, itemsize, load_early
 from .value import Value, join, make_room, value_in_hbm
@@ -171,7 +171,7 @@ class Launch:
         return room.of_rows(first, first + operation.rows)
 
     def answers(self, number, operation):
-        """Return (scores, classes) of the pass's pictures in HBM, of `Scores`."""
+        """Return (scores, classes) of the pass's pictures in HBM, of `Answers`."""
         scores, classes = self._scores[number]
         first = self._first * self.program.packed
         end = min(scores.shape[0], self._end * self.program.packed)
@@ -221,7 +221,7 @@ class Launch:
     def _open_output(self, number, operation):
         each = round_up(self.program.pictures, operation.packed)
         given, own = self._shares * each, slice(self._share * each, (self._share + 1) * each)
-        if isinstance(operation, Scores):
+        if isinstance(operation, Answers):
             scores = nl.ndarray((given, operation.channels), dtype=self.dtype, buffer=nl.shared_hbm)
             classes = nl.ndarray((given,), dtype=nl.int32, buffer=nl.shared_hbm)
             self._scores[number] = scores[own], classes[own]

@@ -8,11 +8,11 @@ from ..argmax import SEARCH_WIDTH, fill_up, find_largest
 from ..bias_activation import softmax_tile
 from ..convolution.resident import plan_resident
 from ..normalization import log_softmax_tile
-from ..program import NO_SIDES, Ending, Scores
+from ..program import NO_SIDES, Answers, Ending, Scores
 from ..tiling.tiles import PARTITIONS, Tile, itemsize, sbuf_tile, several_columns, store_rows, tiles
 from .load import load
 from .problems import problem_of
-from .value import Value
+from .value import Value, stored_value
 
 
 def compute_scores(launch, number, operation: Scores, operands):
@@ -89,8 +89,36 @@ def _compute_part(launch, number, operation, value, multiplied, part):
     nisa.tensor_tensor(dst=answers, data1=data, data2=bias.expand_dim(1).broadcast(1, rows), op=nl.add)
     if not operation.activation.is_identity:
         activate(answers, answers, operation.activation.name, operation.activation.parameters)
+    result, found = _answered(launch, operation, logits)
+    scores, classes = launch.answers(number, operation)
+    first, end = part.start * packed, part.end * packed
+    _store(scores[first:end].reshape((part.size, outputs)), result.reshape((sums.shape[0], len(blocks), outputs)))
+    _store(classes[first:end].reshape((part.size, packed)), found.reshape((sums.shape[0], len(blocks), packed)))
+
+
+def find_answers(launch, number, operation: Answers, operands):
+    """Find the answers in the numbers of each image, which go by way of HBM to where images are on the partitions."""
+    (value,) = operands
+    pictures = value.images * value.packed
+    numbers = stored_value(launch, value).reshape((pictures, operation.channels))
+    scores, classes = launch.answers(number, operation)
+    for part in tiles(pictures, PARTITIONS):
+        data = sbuf_tile((part.size, 1, operation.channels), launch.dtype, name=launch.label(operation))
+        nisa.dma_copy(dst=data[:, 0], src=numbers[part.start : part.end])
+        width = max(SEARCH_WIDTH, operation.channels)
+        logits = nl.ndarray((part.size, 1, width), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=logits[:, :, 0 : operation.channels], src=data, engine=nisa.engine.gpsimd)
+        result, found = _answered(launch, operation, logits)
+        nisa.dma_copy(dst=scores[part.start : part.end], src=result[:, 0])
+        nisa.dma_copy(dst=classes[part.start : part.end].reshape((part.size, 1)), src=found)
+
+
+def _answered(launch, operation, logits):
+    """Return what logits, float32 [partitions, rows, at least 8 and the classes], end in, and the first of the largest
+    of each row, int32 [partitions, rows]."""
+    answers = logits[:, :, 0 : operation.channels]
     fill_up(logits, operation.channels)
-    found = nl.ndarray((sums.shape[0], rows), dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
+    found = nl.ndarray(logits.shape[0:2], dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
     largest = find_largest(found, logits)  # before the softmax, which keeps the order
     result = sbuf_tile(answers.shape, launch.dtype, name=launch.label(operation))
     if operation.ending is Ending.SOFTMAX:
@@ -99,10 +127,7 @@ def _compute_part(launch, number, operation, value, multiplied, part):
         log_softmax_tile(result, answers, largest[:, :, 0:1])
     else:
         nisa.tensor_copy(dst=result, src=answers, engine=nisa.engine.gpsimd)
-    scores, classes = launch.answers(number, operation)
-    first, end = part.start * packed, part.end * packed
-    _store(scores[first:end].reshape((part.size, outputs)), result.reshape((sums.shape[0], len(blocks), outputs)))
-    _store(classes[first:end].reshape((part.size, packed)), found.reshape((sums.shape[0], len(blocks), packed)))
+    return result, found
 
 
 def _multiply_rows(sums, value, multiplied, images):

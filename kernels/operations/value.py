@@ -205,3 +205,13 @@ def store_value(value, hbm):
         end = first + value.tiles[t].shape[0]
         nisa.dma_copy(dst=hbm[:, first:end].permute((1, 0, 2, 3)), src=value.inside(t))
         first = end
+
+
+def stored_value(launch, value):
+    """Return a value as [images, (image, channel), rows, columns] in HBM, where it is put if it is not there."""
+    if value.hbm is not None:
+        return value.hbm
+    shape = (value.images, value.packed * value.channels, value.rows, value.columns)
+    hbm = nl.ndarray(shape, dtype=launch.dtype, buffer=nl.private_hbm)
+    store_value(value, hbm)
+    return hbm

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.program import (
+    Answers,
     Convolution,
     GroupNorm,
     LayerNorm,
@@ -67,7 +68,7 @@ def _can_pack(graph: Graph, images: int) -> bool:
         of_operands = [[images if part < 0 else packed[part] for part in parts] for parts in operation.sources]
         of_input = of_operands[0][0]
         in_pieces = len(graph.pieces(operation.sources[0])) > 1
-        if of_input > 1 and isinstance(operation, (LayerNorm, GroupNorm, Rearrange)) and in_pieces:
+        if of_input > 1 and isinstance(operation, (Answers, LayerNorm, GroupNorm, Rearrange)) and in_pieces:
             return False
         if of_input > 1 and isinstance(operation, LocalResponseNorm):
             return False
@@ -105,7 +106,7 @@ def _at_most(graph: Graph, images: int, most: Sequence[int]) -> list[int]:
     for node, own in zip(graph.nodes, most):
         part = node.sources[0][0]
         own = min(own, images if part < 0 else packed[part])
-        while not isinstance(node.operation, Scores) and own > 1 and own * node.operation.channels > PARTITIONS:
+        while not isinstance(node.operation, Answers) and own > 1 and own * node.operation.channels > PARTITIONS:
             own //= 2
         packed.append(own)
     return packed

@@ -14,6 +14,7 @@ from ..graph import Node
 from ..lazy import LazyArray
 from .views import keep
 
+MOST_PHASES = 16  # of pixels that take turns where features would else go through HBM number by number
 MOST_COMPARED = 1 << 22  # numbers of a transpose whose order is looked at
 
 
@@ -52,11 +53,11 @@ def _image(layer: Transpose) -> Shape:
 
 
 def _larger(before: Shape) -> Iterator[Shape]:
-    """Yield the images that channels of an image can become pixels of."""
+    """Yield the images that channels of an image can become pixels of, in no more phases than are worth it."""
     channels, rows, columns = before
     for down in range(1, channels + 1):
         for across in range(1, channels // down + 1):
-            if channels % (down * across) == 0 and down * across > 1:
+            if channels % (down * across) == 0 and 1 < down * across <= MOST_PHASES:
                 yield channels // (down * across), rows * down, columns * across
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.program import Scores
+from ...kernels.program import Answers
 from ...kernels.tiling.packing import round_up
 from ...lowering.network_plan import NetworkPlan
 from ...lowering.pipeline import LaunchPlan
@@ -188,7 +188,7 @@ def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
         x, *more = (planned.arrange_input(n, array, dtype) for n, array in enumerate(arrays))
         operands = (x, planned.layout.weights(dtype), planned.layout.constants(), *more)
         golden = _golden(case.layer, tensors, arrays, planned)
-        scores = (lambda golden=golden: golden()[0]) if isinstance(planned.program.operations[-1], Scores) else None
+        scores = (lambda golden=golden: golden()[0]) if isinstance(planned.program.operations[-1], Answers) else None
         yield Check("run_network", size, operands, {"program": planned.program}, golden, case.name, scores)
 
 
@@ -200,7 +200,7 @@ def _golden(
     def outputs() -> tuple[np.ndarray, ...]:
         own = {name.partition(".")[2]: tensor for name, tensor in tensors.items()}
         values = run_layer(layer, own, *_wide(*arrays))
-        if not isinstance(planned.program.operations[-1], Scores):
+        if not isinstance(planned.program.operations[-1], Answers):
             return (values.reshape(len(values), *planned.graph.nodes[-1].operation.shape),)
         return values, values.argmax(axis=1).astype(np.int32)
 

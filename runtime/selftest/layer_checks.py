@@ -90,6 +90,7 @@ def cases(number: int) -> Iterator[LayerCase]:
     yield LayerCase(layers.GroupNorm("l", channels, 3), (shape,))
     yield LayerCase(layers.LocalResponseNorm("l", 5, 1e-2, 0.75, 1.0), (shape,))
     yield LayerCase(layers.Softmax("l", log=True), (features,), "log")
+    yield LayerCase(layers.Softmax("l"), ((batch, (4672, 2049)[number]),), "many")
     yield LayerCase(layers.Affine("l", (channels,), "relu"), (shape,))
     yield LayerCase(layers.PRelu("l", channels), (shape,))
     for operation in layers.OPERATIONS if number == 0 else ("add",):

@@ -1,17 +1,21 @@
 """The last layers of networks: scores, softmax, and other outputs."""
 
+import numpy as np
 import pytest
-from lowered import assert_right, graph_of, kinds_of
+from lowered import assert_right, graph_of, kinds_of, planned
 from random_networks import conv, labels, model_of, picture
-from trninfer.kernels.program import Convolution, Ending, Scores
+from trninfer.kernels.program import Answers, Convolution, Ending, Scores
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import DoesNotFit
 from trninfer.lowering.network_plan import lower_layers
+from trninfer.models.golden import run_network
 from trninfer.models.inputs import FeatureInput
-from trninfer.models.layers import ChannelShuffle, Dense, Flatten, Pool, Softmax
+from trninfer.models.layers import ChannelShuffle, Conv2d, Dense, Flatten, Layer, Pool, Softmax
 from trninfer.models.network import Network
 from trninfer.models.outputs import NamedOutput, Output
 from trninfer.runtime.backend import DTYPES
+from trninfer.runtime.session import Session
+from trninfer.runtime.simulated import SimulatedBackend
 
 
 def test_a_network_that_ends_in_a_shuffle() -> None:
@@ -74,9 +78,31 @@ def test_values_have_no_scores_where_they_are_no_dense_layer() -> None:
 
 
 def test_too_many_classes_are_no_scores() -> None:
-    network = Network("n", FeatureInput(4), (Dense("a", 4, 3000), Softmax("s")), labels(3000))
-    with pytest.raises(DoesNotFit, match="layer 's' gives 3000 numbers, more than the 2048 of a last layer"):
+    network = Network("n", FeatureInput(4), (Dense("a", 4, 9000), Softmax("s")), labels(9000))
+    with pytest.raises(DoesNotFit, match="layer 's' gives 9000 numbers, more than the 8192 of a last layer"):
         graph_of(network)
+
+
+@pytest.mark.parametrize("ending", ["none", "softmax", "log"])
+@pytest.mark.parametrize(("channels", "side", "batch"), [(41, 50, 3), (73, 64, 1), (2049, 1, 130), (128, 64, 2)])
+def test_many_classes_are_found_by_way_of_hbm(channels: int, side: int, batch: int, ending: str) -> None:
+    """Each picture's own, the first of equals, wherever the classes are: 2,050, 4,672, 2,049 and 8,192 of them."""
+    count = channels * side
+    layers: list[Layer] = [Conv2d("a", 3, channels, (1, 1)), Flatten("flat")]
+    if ending != "none":
+        layers.append(Softmax("s", log=ending == "log"))
+    scores = {"none": "raw", "softmax": "softmax", "log": "log_softmax"}[ending]
+    model = model_of(Network("n", picture(3, side, 1), tuple(layers), labels(count), Output(scores=scores)))
+    for dtype in ("float32", "bfloat16"):
+        plan = planned(model, batch, dtype)
+        assert type(plan.graph.nodes[-1].operation) is Answers
+        x = np.random.default_rng(3).standard_normal((batch, 3, side, 1)).astype(np.float32)
+        result = Session(model, SimulatedBackend("trn2"), dtype, batch).run(x)
+        golden = run_network(model.network, model.tensors, x)
+        tolerance = 2e-5 if dtype == "float32" else 2e-2
+        np.testing.assert_allclose(result.probabilities, golden.probabilities, atol=tolerance, rtol=tolerance)
+        if dtype == "float32":
+            assert result.classes.tolist() == golden.probabilities.argmax(1).tolist()
 
 
 def test_a_dense_layer_whose_weights_are_too_large_runs_as_the_others_do() -> None:
