@@ -1,4 +1,4 @@
-"""Where an operation of a program has its value and its weights; plain data without `nki`, as in program.py."""
+"""Where an operation of a program has its value and its weights, and what is around it; plain data without `nki`, as in program.py."""
 
 from __future__ import annotations
 
@@ -24,6 +24,23 @@ class Copies:
     count: int = 1
     shift: int = 0
     stride: int = 0
+
+
+class Border(Enum):
+    """What is around a value that is padded: a number, or rows and columns of its own."""
+
+    NUMBER = "constant"
+    EDGE = "edge"
+    REFLECT = "reflect"
+    WRAP = "wrap"
+
+    def position(self, outside: int, extent: int) -> int:
+        """Return which of `extent` rows or columns is at a position `outside` of [0, extent)."""
+        if self is Border.EDGE:
+            return min(max(outside, 0), extent - 1)
+        if self is Border.WRAP:
+            return outside % extent
+        return -outside if outside < 0 else 2 * (extent - 1) - outside
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from .convolution.forms import Form
 from .convolution.row_blocks import RowBlocks
 from .output_order import OutputOrder as OutputOrder
 from .places import FROM_START, NO_ROW_GROUPS, ONE_COPY
+from .places import Border as Border
 from .places import Copies as Copies
 from .places import Memory as Memory
 from .places import Place as Place
@@ -322,23 +323,6 @@ class LocalResponseNorm(Operation):
     alpha: float
     beta: float
     bias: float
-
-
-class Border(Enum):
-    """What is around a value that is padded: a number, or rows and columns of its own."""
-
-    NUMBER = "constant"
-    EDGE = "edge"
-    REFLECT = "reflect"
-    WRAP = "wrap"
-
-    def position(self, outside: int, extent: int) -> int:
-        """Return which of `extent` rows or columns is at a position `outside` of [0, extent)."""
-        if self is Border.EDGE:
-            return min(max(outside, 0), extent - 1)
-        if self is Border.WRAP:
-            return outside % extent
-        return -outside if outside < 0 else 2 * (extent - 1) - outside
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ import nki.language as nl
 
 from ..activation_functions import NEVER_DECREASE, activate
 from ..tiling.packing import ceil_div
+from ..tiling.tiles import several_columns
 from ..tiling.warm_up import psum_tile
 from .double_rows import doubled, matmuls_of
 from .forms import Form
@@ -87,12 +88,14 @@ def convolve_tile(result, tiles, weights, tile, columns, group, added=None, piec
                 accumulate_pairs(sums, weights_of(weights, tile, t), tiles[t], plan, t, piece, warm)
             sums = join_pairs(sums, piece.columns, pool_size == 2 and plan.problem.activation in NEVER_DECREASE)
         else:
-            shape = (result.shape[0], piece.images * piece.rows, piece.columns)
+            channels = result.shape[0]
+            shape = (several_columns(channels, tiles[0].dtype), piece.images * piece.rows, piece.columns)
             sums = psum_tile(shape, warm)
             count = 0
             for matmul in matmuls_of(weights, tile, tiles):
                 _accumulate(sums, matmul, tiles, plan, group, piece, count > 0 or warm is not None)
                 count += 1
+            sums = sums[0:channels]
             if columns.diagonal is not None:
                 nisa.nc_matmul(
                     dst=sums.reshape(other.shape), stationary=columns.diagonal, moving=other, accumulate=True
@@ -140,6 +143,8 @@ def _accumulate(sums, matmul, tiles, plan, group, piece, added_to):
     row = piece.row * reach.row_step + step.down
     column = start * stride + shift - left
     stationary = matmul.weights[0:used, matmul.step, :]
+    if stationary.shape[1] < sums.shape[0]:  # a single column, twice
+        stationary = stationary.broadcast(1, sums.shape[0])
     moving = tiles[matmul.tile][
         0:used,
         piece.image : piece.image + piece.images,

@@ -19,7 +19,7 @@ from ..convolution.resident import plan_resident
 from ..convolution.sums import QUICK_MATMULS, Columns, convolve_tile, diagonal_of
 from ..program import Convolution, Place, RowGroups
 from ..tiling.packing import ceil_div, tile_sizes
-from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile
+from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile, several_columns
 from ..tiling.warm_up import warm_bank
 from .launch import stream_of
 from .load import load
@@ -67,7 +67,11 @@ def convolve(launch, number, operation: Convolution, operands):
     weights = launch.weights_of(operation, value.heights, plan)
     out_tiles = plan.weights.out_tiles
     is_starting = launch.is_starting
-    warm = warm_bank(out_tiles[0].size, nl.tile_size.psum_bank_fmax, 2) if is_starting else None
+    warm = (
+        warm_bank(several_columns(out_tiles[0].size, launch.dtype), nl.tile_size.psum_bank_fmax, 2)
+        if is_starting
+        else None
+    )
     weights.of_tile(0, early=is_starting)
     inputs = _inputs(operation, value, plan)
     launch.load_constants()

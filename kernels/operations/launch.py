@@ -16,7 +16,7 @@ from ..convolution.plan import rows_of_taps
 from ..convolution.weights import WeightStream
 from ..program import LAUNCH_INPUT, Answers, Convolution, Memory, Program, WeightsAt
 from ..tiling.packing import round_up
-from ..tiling.tiles import copy_by_hardware, itemsize, load_early
+from ..tiling.tiles import copy_by_hardware, itemsize, load_early, sbuf_tile
 from .value import Value, join, make_room, value_in_hbm
 from .weight_loads import WeightLoad, tiles_read, weight_loads
 
@@ -46,7 +46,7 @@ class LoadedWeights:
         """
         while self.next_load < len(self.loads) and self.loads[self.next_load].out_tile <= tile:
             load = self.loads[self.next_load]
-            run = nl.ndarray((load.rows, load.elements), dtype=self.w.dtype, buffer=nl.sbuf)
+            run = sbuf_tile((load.rows, load.elements), self.w.dtype)
             source = self.w[self.offset : self.offset + load.rows * load.elements].reshape(run.shape)
             if early:
                 load_early(run, source)

@@ -230,6 +230,7 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
     (part,) = NetworkPlan(Model(network, tensors, {}), dtype, planning, DEFAULT_LAUNCHES.instructions).segments
     planned = part.plan(batch)
     (x,) = _draw(dtype, (planned.images, 1, side, side))
+    x[batch:] = 0  # what fills up
     given = round_up(batch, planned.program.operations[-1].packed)
 
     def probabilities() -> np.ndarray:
