@@ -1,4 +1,7 @@
-"""Where an operation of a program has its value and its weights, and what is around it; plain data without `nki`, as in program.py."""
+"""Where an operation of a program has its value and its weights, and what is around it.
+
+Plain data without `nki`, as in program.py.
+"""
 
 from __future__ import annotations
 

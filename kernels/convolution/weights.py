@@ -83,7 +83,7 @@ def load_packed(w_packed, plan, out_tile, channels):
     steps = len(plan.steps)
     block = out_tile.start // plan.weights.block * plan.weights.block  # a tile may be part of a block
     width = min(plan.weights.block, plan.problem.out_channels - block)
-    weights = nl.ndarray((rows, steps, out_tile.size), dtype=w_packed.dtype, buffer=nl.sbuf)
+    weights = sbuf_tile((rows, steps, out_tile.size), w_packed.dtype)
     source = w_packed[channels.start : channels.start + rows, block * steps : (block + width) * steps]
     source = source.reshape_dim(1, (steps, width))[:, :, out_tile.start - block : out_tile.end - block]
     nisa.dma_copy(dst=weights, src=source)

@@ -67,11 +67,8 @@ def convolve(launch, number, operation: Convolution, operands):
     weights = launch.weights_of(operation, value.heights, plan)
     out_tiles = plan.weights.out_tiles
     is_starting = launch.is_starting
-    warm = (
-        warm_bank(several_columns(out_tiles[0].size, launch.dtype), nl.tile_size.psum_bank_fmax, 2)
-        if is_starting
-        else None
-    )
+    channels = several_columns(out_tiles[0].size, launch.dtype)
+    warm = warm_bank(channels, nl.tile_size.psum_bank_fmax, 2) if is_starting else None
     weights.of_tile(0, early=is_starting)
     inputs = _inputs(operation, value, plan)
     launch.load_constants()
