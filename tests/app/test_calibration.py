@@ -1,0 +1,65 @@
+"""`--dtype float8_e4m3` as users have it: what is printed of it, `--calibrate`, `--eight-bits`, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+from report_schema import SCHEMA, check_schema
+from small_inputs import draw_picture
+
+
+def test_agreement_with_float32_is_printed_beside(cli, tmp_path) -> None:
+    for number in range(3):
+        draw_picture(tmp_path / f"{number}.png", number)
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    run = ("bench", "--model", "digits-cnn", "--dtype", "float8_e4m3", "--calibrate", tmp_path)
+    outcome = cli(*run)
+    assert outcome.status == 0 and f"of 3: 3 pictures of {tmp_path}" in " ".join(outcome.out.split())
+    assert (
+        "broken.png" in outcome.err
+        and "weights of 4 of 6 layers are in 8 bits (in bfloat16: conv1, output)" in outcome.err
+    )
+    report = cli(*run, "--format", "json").json()
+    check_schema(report, SCHEMA)
+    assert report["agreement"]["total"] == 3 and report["agreement"]["source"] == f"3 pictures of {tmp_path}"
+    forms = {layer["name"]: layer["form"] or "" for layer in report["layers"]}
+    assert [name for name, form in forms.items() if "8-bit weights" in form] == ["conv2", "conv3", "conv4", "conv5"]
+
+
+def test_classify_verifies_by_a_tolerance_of_its_own(cli) -> None:
+    picture = Path(__file__).parents[2] / "samples" / "7-clean-print.png"
+    report = cli("classify", picture, "--dtype", "float8_e4m3", "--verify", "--format", "json").json()
+    assert report["verify"]["passed"] and report["verify"]["tolerance"] == pytest.approx(0.25)
+    assert report["predictions"][0]["label"] == "7"
+    assert (report["agreement"]["same"], report["agreement"]["total"]) == (8, 8)
+
+
+def test_all_layers_where_asked_for(cli) -> None:
+    outcome = cli("bench", "--model", "digits-cnn", "--dtype", "float8_e4m3", "--eight-bits", "all")
+    assert "weights of 6 of 6 layers are in 8 bits, and" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("bench", "--calibrate", "."), "--calibrate is for --dtype float8_e4m3, not float32"),
+        (
+            ("bench", "--eight-bits", "all", "--dtype", "bfloat16"),
+            "--eight-bits is for --dtype float8_e4m3, not bfloat16",
+        ),
+        (("bench", "--kernel", "matmul", "--dtype", "float8_e4m3"), "--kernel takes 32 or 16 bits"),
+        (("bench", "--dtype", "float8_e4m3", "--launches", "layer"), "float8_e4m3 is for --launches network"),
+        (
+            ("bench", "--model", "digits-ffnn", "--dtype", "float8_e4m3", "--calibrate", "."),
+            "digits-ffnn reads no pictures",
+        ),
+        (("doctor", "--selftest", "--dtype", "float8_e4m3"), "--selftest is of kernels in 32 or 16 bits"),
+    ],
+)
+def test_what_is_refused_in_one_line(cli, arguments, told) -> None:
+    outcome = cli(*arguments)
+    assert outcome.status == 2 and told in outcome.err and outcome.err.count("\n") == 1
+
+
+def test_a_folder_without_pictures_is_refused(cli, tmp_path) -> None:
+    outcome = cli("bench", "--model", "digits-cnn", "--dtype", "float8_e4m3", "--calibrate", tmp_path)
+    assert outcome.status == 2 and "no picture there can be read; a folder of pictures is needed" in outcome.err

@@ -1,0 +1,120 @@
+"""Which weights and values are in 8 bits, and by which scales."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from random_networks import labels, model_of, picture
+from trninfer.kernels.program import Convolution, Scores
+from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, scaled, scales_of_weights
+from trninfer.lowering.graph import Graph, Node
+from trninfer.lowering.network_plan import lower_layers
+from trninfer.lowering.weights import lay_out
+from trninfer.models.layers import Activation, Combine, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.network import Network
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+LAYERS: tuple[Layer, ...] = (
+    Conv2d("first", 3, 16, (3, 3), (1, 1, 1, 1), activation="relu"),
+    Conv2d("a", 16, 24, (3, 3), (1, 1, 1, 1), activation="relu"),
+    Conv2d("each", 24, 24, (3, 3), (1, 1, 1, 1), activation="relu", groups=24),
+    Conv2d("b", 24, 24, (1, 1)),
+    Conv2d("c", 24, 24, (1, 1), activation="gelu"),
+    Conv2d("d", 24, 24, (1, 1)),
+    Combine("sum", "add", "relu", inputs=("d", "b")),
+    Conv2d("e", 24, 24, (1, 1), activation="relu"),
+    Pool("pool", "max", (2, 2), (2, 2)),
+    Conv2d("f", 24, 8, (1, 1), activation="relu"),
+    Flatten("flat"),
+    Dense("last", 8 * 16, 5),
+)
+SEEN = {"first": 6.0, "a": 1.0, "b": 3.0, "d": 2.0, "sum": 12.0, "e": 5.0}
+
+
+def graph_of(values: bool = True, are_all: bool = False) -> Graph:
+    network = Network("n", picture(3, 8, 8), LAYERS, labels(5))
+    return lower_layers(model_of(network), BFLOAT16, EightBits(lambda name: SEEN.get(name, 1.0), values, are_all))
+
+
+def node_of(graph: Graph, name: str) -> Node:
+    return next(node for node in graph.nodes if node.name == name and isinstance(node.operation, (Convolution, Scores)))
+
+
+def names(graph: Graph, *, of_values: bool) -> list[str]:
+    found = [node.name for node in graph.nodes if (node.operation.narrow if of_values else node.has_narrow_weights)]
+    return list(dict.fromkeys(found))
+
+
+def test_weights_but_of_the_first_the_last_and_groups_are() -> None:
+    assert sorted(names(graph_of(), of_values=False)) == ["a", "b", "c", "d", "e", "f"]
+    assert sorted(names(graph_of(are_all=True), of_values=False)) == ["a", "b", "c", "d", "e", "f", "first", "last"]
+
+
+def test_values_that_only_such_layers_read_are() -> None:
+    """Not those that a depthwise layer, a pool or a dense last layer reads, and not the value of a gelu."""
+    assert sorted(names(graph_of(), of_values=True)) == ["b", "d", "first"]
+    assert sorted(names(graph_of(are_all=True), of_values=True)) == ["b", "d", "f", "first"]
+    assert names(graph_of(values=False), of_values=True) == []
+
+
+def test_the_largest_weight_of_a_channel_is_the_largest_number() -> None:
+    filters = np.random.default_rng(0).standard_normal((5, 3, 2, 2)).astype(np.float32)
+    filters[3] = 0
+    scales = scales_of_weights(filters)
+    largest = np.abs(filters / scales[:, None, None, None]).reshape(5, -1).max(axis=1)
+    np.testing.assert_allclose(largest, [LARGEST, LARGEST, LARGEST, 0, LARGEST], rtol=1e-6)
+    assert np.isfinite((filters / scales[:, None, None, None]).astype(ml_dtypes.float8_e4m3).astype(np.float32)).all()
+
+
+def test_scales_take_the_operands_in_and_the_value_out() -> None:
+    graph = graph_of()
+    node = node_of(graph, "d")  # reads c in bfloat16, adds b, and its value is that of the sum
+    assert node.filters is not None
+    weights = scales_of_weights(node.filters.make())
+    own, added = (np.float32(HEADROOM * SEEN[name] / LARGEST) for name in ("sum", "b"))
+    bias, scale, before, after, inverse = scaled(graph, node)
+    np.testing.assert_allclose(bias, node.numbers[0] / own, rtol=1e-6)
+    np.testing.assert_allclose(scale, weights / own, rtol=1e-6)
+    np.testing.assert_allclose(before, weights / added, rtol=1e-6)
+    np.testing.assert_allclose(after, np.full(24, added / own), rtol=1e-6)
+    np.testing.assert_allclose(inverse * before, np.ones(24), rtol=1e-6)
+
+
+def test_a_layer_in_bfloat16_scales_its_value_alone() -> None:
+    graph = graph_of()
+    _bias, scale = scaled(graph, node_of(graph, "first"))
+    np.testing.assert_allclose(scale, np.full(16, LARGEST / (HEADROOM * SEEN["first"])), rtol=1e-6)
+    assert len(scaled(graph, node_of(graph, "each"))) == 1
+
+
+def test_weights_are_in_two_arrays() -> None:
+    layout = lay_out(graph_of())
+    weights, constants, narrow = layout.operands(BFLOAT16)
+    assert weights.dtype == BFLOAT16 and narrow.dtype == np.uint8 and constants.dtype == np.float32
+    assert [array.shape for array in layout.operands(BFLOAT16)] == list(layout.sizes.shapes)
+    assert np.abs(narrow.view(ml_dtypes.float8_e4m3).astype(np.float32)).max() == LARGEST
+    assert (
+        len(lay_out(lower_layers(model_of(Network("n", picture(3, 8, 8), LAYERS, labels(5))), BFLOAT16)).sizes.shapes)
+        == 2
+    )
+
+
+def test_an_activation_of_its_own_keeps_what_it_reads_out() -> None:
+    layers = (
+        *LAYERS[:2],
+        Activation("swish", "silu"),
+        Conv2d("b", 24, 8, (1, 1)),
+        Flatten("flat"),
+        Dense("last", 512, 5),
+    )
+    model = model_of(Network("n", picture(3, 8, 8), layers, labels(5)))
+    graph = lower_layers(model, BFLOAT16, EightBits(lambda name: 1.0, values=True))
+    assert names(graph, of_values=True) == ["first"] and names(graph, of_values=False) == ["a", "b"]
+
+
+@pytest.mark.parametrize("largest", [0.0, 1e-3, 1e4])
+def test_any_largest_magnitude_has_a_scale(largest: float) -> None:
+    model = model_of(Network("n", picture(3, 8, 8), LAYERS, labels(5)))
+    graph = lower_layers(model, BFLOAT16, EightBits(lambda name: largest, values=True))
+    assert all(np.isfinite(column).all() for column in scaled(graph, node_of(graph, "d")))
