@@ -285,8 +285,11 @@ def test_decoding_ahead_ends_when_nobody_wants_more() -> None:
     def decode(number: int) -> np.ndarray:
         return np.zeros(1)
 
-    before = threading.active_count()
+    before = set(threading.enumerate())
     stream = decode_ahead(range(1000), decode, 4, 2)
     next(stream)
+    ours = set(threading.enumerate()) - before
     stream.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
+    for thread in ours:
+        thread.join(60)
+    assert len(ours) == 2 and not any(thread.is_alive() for thread in ours)
