@@ -33,6 +33,13 @@ def test_classify_verifies_by_a_tolerance_of_its_own(cli) -> None:
     assert (report["agreement"]["same"], report["agreement"]["total"]) == (8, 8)
 
 
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_bench_verifies_calibration_inputs(cli, target) -> None:
+    run = ("bench", "--model", "digits-cnn", "--dtype", "float8_e4m3", "--verify", "--target", target)
+    outcome = cli(*run, "--batch-size", 9)
+    assert outcome.status == 0 and "verify passed" in outcome.out and "agrees with float32 on 8 of 8" in outcome.out
+
+
 def test_all_layers_where_asked_for(cli) -> None:
     outcome = cli("bench", "--model", "digits-cnn", "--dtype", "float8_e4m3", "--eight-bits", "all")
     assert "weights of 6 of 6 layers are in 8 bits, and" in outcome.err
