@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import stat
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, cast
 
 
 def flags(*names: str) -> int:
@@ -18,6 +20,14 @@ def flags(*names: str) -> int:
 _READING = flags("O_RDONLY", "O_CLOEXEC", "O_NONBLOCK")
 
 
+class _Reader(io.BufferedReader):
+    """A file that is only read: an error when it is closed, as where a file server has gone, loses nothing."""
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
+
+
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading; never waits for the other end of a pipe.
 
@@ -28,7 +38,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise ValueError("not a regular file")
-    return os.fdopen(descriptor, "rb")
+    return cast(BinaryIO, _Reader(io.FileIO(descriptor, "rb")))
 
 
 def describe(error: Exception) -> str:
@@ -57,4 +67,4 @@ def open_file_or_pipe(path: str | os.PathLike[str]) -> BinaryIO:
         raise ValueError("neither a regular file nor a pipe")
     if hasattr(os, "set_blocking"):  # on Windows from Python 3.12 on, for pipes
         os.set_blocking(descriptor, True)
-    return os.fdopen(descriptor, "rb")
+    return cast(BinaryIO, _Reader(io.FileIO(descriptor, "rb")))
