@@ -75,3 +75,19 @@ def test_errors_are_at_most_twice_those_of_the_direct_form(dtype: Any, form: str
         np.sqrt(np.square(convolve(x, w, np.zeros(64, dtype), form=one) - expected).mean()) for one in ("direct", form)
     ]
     assert errors[1] <= 2 * errors[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BFLOAT16])
+@pytest.mark.parametrize("mean", [1, 16])
+def test_errors_of_filters_that_sum_to_zero_grow_with_the_mean(dtype: Any, mean: int) -> None:
+    """As docs/convolutions.md says: 1.3 times the mean over the standard deviation, where that is large."""
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((1, 128, 18, 34)) + mean).astype(dtype)
+    w = rng.standard_normal((64, 128, 3, 3))
+    w = ((w - w.mean((2, 3), keepdims=True)) / 34).astype(dtype)
+    expected = exact(x, w)[..., 1:-1, 1:-1]
+    direct, pairs = (
+        np.sqrt(np.square(convolve(x, w, np.zeros(64, dtype), form=form)[..., 1:-1, 1:-1] - expected).mean())
+        for form in ("direct", "pairs")
+    )
+    assert mean <= pairs / direct <= 1.86 + 1.3 * mean
