@@ -93,7 +93,7 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
         own = scale_of_value(Graph((node,), graph.image, graph.itemsize), 0)
     weights = np.ones(len(bias), np.float32)
     if operation.weights.narrow:
-        weights = scales_of_weights(node.filters.make())
+        weights = scales_of_weights(node.filters.make())[: len(bias)]  # rows computed at once have the same filters
     sums = weights * first
     if not addend:
         return [bias / own, sums / own]

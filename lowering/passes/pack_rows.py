@@ -91,6 +91,7 @@ def _split_pools(graph: Graph) -> Graph:
                 channels=operation.channels,
                 rows=operation.rows,
                 columns=operation.columns,
+                narrow=operation.narrow,
                 kernel=(2, 2),
                 stride=(2, 2),
             )

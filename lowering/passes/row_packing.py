@@ -342,6 +342,7 @@ def _pack_pool(node: Node, taken: int, given: int | None) -> Node:
         channels=operation.channels,
         rows=operation.rows,
         columns=operation.columns,
+        narrow=operation.narrow,
         kernel=operation.kernel,
         stride=operation.stride,
         dilation=operation.dilation,

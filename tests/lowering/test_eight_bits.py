@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
 from random_networks import labels, model_of, picture
+from trninfer import kernels, simulator
 from trninfer.kernels.program import Convolution, Scores
+from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, scaled, scales_of_weights
 from trninfer.lowering.graph import Graph, Node
 from trninfer.lowering.network_plan import lower_layers
+from trninfer.lowering.pipeline import Pipeline
+from trninfer.lowering.schedule import StageOf
 from trninfer.lowering.weights import lay_out
+from trninfer.models.golden import run_network
 from trninfer.models.layers import Activation, Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
+from trninfer.models.outputs import Output
+from trninfer.simulator.chip import find_target
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 LAYERS: tuple[Layer, ...] = (
@@ -118,3 +127,42 @@ def test_any_largest_magnitude_has_a_scale(largest: float) -> None:
     model = model_of(Network("n", picture(3, 8, 8), LAYERS, labels(5)))
     graph = lower_layers(model, BFLOAT16, EightBits(lambda name: largest, values=True))
     assert all(np.isfinite(column).all() for column in scaled(graph, node_of(graph, "d")))
+
+
+@pytest.mark.parametrize("packs_rows", [False, True])
+@pytest.mark.parametrize(("wide", "pool"), [(64, 2), (64, 1), (160, 1)])
+@pytest.mark.parametrize("pads", [False, True])
+def test_packed_rows_have_the_scales_of_their_channels(packs_rows: bool, wide: int, pool: int, pads: bool) -> None:
+    """Also where a pool has been split off its convolution, and rows are packed in the input alone."""
+    channels = 40 if pads else 64
+    layers = (
+        Conv2d("first", 3, channels, (3, 3), (1, 1, 1, 1), activation="relu"),
+        Conv2d("a", channels, wide, (3, 3), (1, 1, 1, 1), pool, "relu"),
+        Conv2d("b", wide, channels, (1, 1), activation="relu"),
+        Conv2d("c", channels, 12, (3, 3), (1, 1, 1, 1)),
+        Pool("mean", "average", (16 // pool, 16 // pool), (1, 1)),
+        Flatten("flat"),
+        Dense("last", 12, 5),
+    )
+    model = model_of(Network("n", picture(3, 16, 16), layers, (), Output("values")))
+    x = np.random.default_rng(0).standard_normal((2, 3, 16, 16)).astype(np.float32)
+    largest: dict[str, float] = {}
+    golden = run_network(
+        model.network, model.tensors, x, lambda name, value: largest.setdefault(name, np.abs(value).max())
+    )
+    graph = lower_layers(model, BFLOAT16, EightBits(largest.__getitem__, values=True))
+    pipeline = Pipeline(graph, (), find_target("trn2").usable_sbuf_bytes)
+    decisions = Decisions(packs_rows=packs_rows, pads_channels=packs_rows and pads)
+    nodes = len(pipeline.lower(decisions).graph.nodes)
+    plan = pipeline.launch(replace(decisions, stages=(StageOf(nodes, 2),)), 2)
+    assert any(node.operation.narrow for node in plan.graph.nodes)
+    for node in plan.graph.nodes:
+        if isinstance(node.operation, (Convolution, Scores)):
+            assert {len(column) for column in scaled(plan.graph, node)} == {len(node.numbers[0])}
+    packed = plan.arrange(x, (3, 16, 16), BFLOAT16)
+    run = simulator.run(
+        kernels.kernel("run_network"), packed, *plan.layout.operands(BFLOAT16), target="trn2", program=plan.program
+    )
+    ((values, _),) = plan.outputs(run.outputs)
+    error = np.abs(np.asarray(values).reshape(2, -1).astype(np.float32) - golden.scores).max()
+    assert error < 0.1 * np.abs(golden.scores).max()
