@@ -42,7 +42,7 @@ from .world import World
 
 MAX_INSTRUCTIONS = 2_000_000  # of a program, about 2 KB each
 
-MAX_SETTLED = 10_000  # calls of different forms that are remembered, about 0.5 KB each
+MAX_SETTLED = 10_000  # calls of different forms that are remembered
 
 _TENSOR = engine.tensor
 

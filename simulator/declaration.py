@@ -26,7 +26,7 @@ from .tensor import NkiTensor
 from .tensor_operands import Tile
 
 _UNKNOWN, _GPSIMD = engine.unknown, engine.gpsimd
-VERSIONS = {3: "v3 (trn2) or newer", 4: "v4 (trn3)"}
+_VERSIONS = {3: "v3 (trn2) or newer", 4: "v4 (trn3)"}
 
 Rule = Callable[[Call], None]
 _P = ParamSpec("_P")
@@ -110,7 +110,7 @@ class Declaration:
         """Check the operands of a call; NkiValidationError names the first that is wrong, and what is allowed."""
         if core.target.generation < self.generation:
             raise NkiValidationError(
-                f"{self.name}: needs NeuronCore-{VERSIONS[self.generation]}, came {core.target.name}"
+                f"{self.name}: needs NeuronCore-{_VERSIONS[self.generation]}, came {core.target.name}"
             )
         if self.packed:
             given = (*given[:-1], *given[-1])
