@@ -32,7 +32,8 @@ class Decisions:
     expansions, whose tails are then not split. `packed`: images on the partitions.
     `forms`: of nodes that are not in the direct form, their number, form and room. `copied`: nodes whose input has
     copies. `in_hbm`: nodes whose value is in HBM. `regions`: nodes that run in bands of rows. `stages`: None for one
-    stage of a single image. `splits`: nodes that two cores share, of a launch whose cores work on the same pictures.
+    stage of a single image. `splits`: nodes that two cores share, of a launch whose cores work on the same pictures,
+    as it `shares` them.
     """
 
     pads_channels: bool = False
@@ -47,6 +48,7 @@ class Decisions:
     stages: tuple[StageOf, ...] = ()
     staying: tuple[int, ...] = ()
     splits: tuple[Split, ...] = ()
+    shares: bool = False
 
     def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
         """See `Advisor`."""

@@ -90,7 +90,7 @@ class Graph:
 
     `image`: (C, H, W) of the input as the launch is given it, `arrangement` how the host makes it, `packed` images of
     it on the partitions. `from_host`: the input comes from the host, which may arrange it. `itemsize`: bytes of a
-    number. `more_inputs`: the images of others beside it.
+    number. `more_inputs`: the images of others beside it. `is_whole`: it is all of a network.
     """
 
     nodes: tuple[Node, ...]
@@ -100,6 +100,7 @@ class Graph:
     arrangement: Arrangement = AS_GIVEN
     packed: int = 1
     more_inputs: tuple[Shape, ...] = ()
+    is_whole: bool = False
 
     @property
     def inputs(self) -> tuple[Shape, ...]:

@@ -29,10 +29,11 @@ from .price import Clock
 from .pricing import Pricing
 from .schedule import StageOf
 from .search import Search
-from .sharing import quickest_shared
+from .sharing import quickest_shared, shared_alike
 from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 from .staging import Staging
 
+LOADING_SHARE = 0.5  # of a launch, from which two cores may share its pictures to load half of the weights each
 PASS_COLUMNS = 8 * 1024  # about, that the first operation moves in a pass: its end is hidden behind the one after it
 
 
@@ -121,7 +122,7 @@ class LaunchPlanner:
     def _plan(self, pictures: int) -> LaunchPlan:
         """Return the launch of so many pictures as it was decided before, else the quickest of the candidates.
 
-        Two cores have half of the pictures each; one picture they share.
+        Two cores have half of the pictures each, or share them.
         """
         cores = self._clock.cores
         record = self._cache.get(self._key_of(pictures))
@@ -129,8 +130,7 @@ class LaunchPlanner:
             with contextlib.suppress(DoesNotFit):
                 return self._recorded(record, pictures)
         if use_nki() == "sim":
-            plan = self._quickest(ceil_div(pictures, cores)) if pictures >= cores else self._shared(pictures)
-            plan = replace(plan, cores=cores)
+            plan = replace(self._quickest_way(pictures), cores=cores)
         else:
             pipeline = self._pipeline
             request = PlanRequest(
@@ -147,16 +147,36 @@ class LaunchPlanner:
 
     def _recorded(self, record: PlanRecord, pictures: int) -> LaunchPlan:
         cores = self._clock.cores
-        plan = self._pipeline.launch(record.decisions, ceil_div(pictures, cores))
+        decisions = record.decisions
+        plan = self._pipeline.launch(decisions, pictures if decisions.shares else ceil_div(pictures, cores))
         plan = replace(plan, nanoseconds=record.nanoseconds, instructions=record.instructions, cores=cores)
-        return plan.on_one_core() if pictures < cores and not record.decisions.splits else plan
+        return plan.on_one_core() if decisions.shares and not decisions.splits else plan
+
+    def _quickest_way(self, pictures: int) -> LaunchPlan:
+        """Return the quickest launch of so many pictures, on both cores where there are two.
+
+        Two cores share few pictures, for which it takes long to load the weights; launches of a network that is cut
+        leave the pictures of each core apart.
+        """
+        if pictures < self._clock.cores:
+            return self._shared(pictures)
+        apart = self._quickest(ceil_div(pictures, self._clock.cores))
+        if self._clock.cores == 1 or not self._pipeline.graph.is_whole:
+            return apart
+        if self._clock.loading(apart.layout.loaded_numbers) < LOADING_SHARE * apart.nanoseconds:
+            return apart
+        shared = self._shared(pictures)
+        return min(apart, shared, key=lambda plan: plan.nanoseconds)
 
     def _shared(self, pictures: int) -> LaunchPlan:
-        """Return the quickest launch of fewer pictures than there are cores."""
+        """Return the quickest launch whose pictures two cores share."""
         pipeline, clock = self._pipeline, self._clock
         one = LaunchPlanner(pipeline.graph, pipeline.forms, pipeline.room, clock.of_one_core, self._cache)
         alone = one.plan(pictures)
-        shared = quickest_shared(pipeline, clock, alone)
+        if pictures == 1:
+            shared = quickest_shared(pipeline, clock, alone)
+        else:
+            shared = shared_alike(pipeline, clock, alone, self.plan(1))
         return alone.on_one_core() if shared is None or shared.nanoseconds >= alone.nanoseconds else shared
 
     def _quickest(self, pictures: int) -> LaunchPlan:

@@ -114,7 +114,13 @@ class NetworkPlan:
             reason: DoesNotFit | None = None
             ahead = [border for border in borders if border > first]
             for last in reversed(ahead):
-                part = Graph(_part(nodes, first, last), image, self.graph.itemsize, from_host=first == 0)
+                part = Graph(
+                    _part(nodes, first, last),
+                    image,
+                    self.graph.itemsize,
+                    from_host=first == 0,
+                    is_whole=(first, last) == (0, len(nodes)),
+                )
                 try:
                     tried = self._planning.planner(part)
                     count = tried.plan(1).instructions

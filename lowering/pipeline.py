@@ -47,9 +47,10 @@ class LaunchPlan:
     cores: int = 1
 
     def on_one_core(self) -> LaunchPlan:
-        """Return the launch for two cores of which one has nothing to do."""
+        """Return the launch for two cores that share its pictures, of which one has nothing to do."""
         idle = tuple(Stage((), stage.at_once) for stage in self.program.stages)
-        return replace(self, emitted=replace(self.emitted, program=replace(self.program, partner=idle)))
+        emitted = replace(self.emitted, program=replace(self.program, partner=idle))
+        return replace(self, emitted=emitted, decisions=replace(self.decisions, shares=True))
 
     @property
     def program(self) -> Program:

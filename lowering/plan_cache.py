@@ -98,7 +98,17 @@ def plan_folder() -> Path | None:
 def key_of(graph: Graph, target: str, *settings: Any) -> str:
     """Return the key of a graph's launch on a target, `settings` being whatever else decides about it."""
     nodes = [(node.operation, node.before, node.memory) for node in graph.nodes]
-    material = (nodes, graph.image, graph.itemsize, graph.from_host, graph.outputs, target, settings, overrides())
+    material = (
+        nodes,
+        graph.image,
+        graph.itemsize,
+        graph.from_host,
+        graph.is_whole,
+        graph.outputs,
+        target,
+        settings,
+        overrides(),
+    )
     return hashlib.sha256(repr((__version__, _sources(), material)).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What two cores share of one picture: rows of early layers, whose weights are few, and channels of late ones.
+"""What two cores share of the same pictures: rows of early layers, whose weights are few, and channels of late ones.
 
 Each core computes half of the rows of a value, halos included, or half of its channels; then they exchange the halves.
 An exchange waits for the loads that were issued before it, and both cores draw on one stack of HBM, so that it is not
@@ -30,9 +30,28 @@ def quickest_shared(pipeline: Pipeline, clock: Clock, alone: LaunchPlan) -> Laun
     """Return the quickest launch in which two cores share pictures, by splits beside the decisions for one core alone;
     None where there is none."""
     search = _Search(pipeline, clock, alone)
-    if alone.graph.packed == 1 and not alone.decisions.regions and not alone.decisions.in_hbm:
+    if _is_plain(alone):
         search.run()
     return search.best
+
+
+def shared_alike(pipeline: Pipeline, clock: Clock, alone: LaunchPlan, other: LaunchPlan) -> LaunchPlan | None:
+    """Return a launch that two cores share as they do another one, of fewer pictures; None where they do not, or where
+    its operations are others."""
+    search = _Search(pipeline, clock, alone)
+    if _is_plain(alone) and _forms(alone) == _forms(other):
+        search.walk(other.decisions.splits)
+    return search.best
+
+
+def _is_plain(plan: LaunchPlan) -> bool:
+    """True if a launch packs no images and has all values in SBUF, whole."""
+    return plan.graph.packed == 1 and not plan.decisions.regions and not plan.decisions.in_hbm
+
+
+def _forms(plan: LaunchPlan) -> list[tuple[type, tuple[int, int, int]]]:
+    """Return kind and shape of each operation of a launch's graph."""
+    return [(type(node.operation), node.operation.shape) for node in plan.graph.nodes]
 
 
 def can_share_channels(graph: Graph, number: int) -> bool:
@@ -80,7 +99,7 @@ class _Search:
     def run(self) -> None:
         """Walk channels of the nodes with most weights, then rows of those before them."""
         for least in LOADING_US:
-            self._try(tuple(Split(n, n + 1, by_channels=True) for n in self._loading(1000 * least)))
+            self.walk(tuple(Split(n, n + 1, by_channels=True) for n in self._loading(1000 * least)))
         first = next((n for n, node in enumerate(self._graph.nodes) if can_band(node)), 0)
         for _ in range(REGIONS):
             end = self._share_rows(first)
@@ -99,7 +118,7 @@ class _Search:
         while near:
             for end in near:
                 after = [split for split in kept if split.first >= end and split.by_channels]
-                if self._try((*before, Split(first, end), *after)):
+                if self.walk((*before, Split(first, end), *after)):
                     best = end
             tried.update(near)
             place = ends.index(best) if best in ends else -1
@@ -119,11 +138,12 @@ class _Search:
         node = self._graph.nodes[number]
         return 0 if node.filters is None else math.prod(node.filters.shape)
 
-    def _try(self, splits: tuple[Split, ...]) -> bool:
+    def walk(self, splits: tuple[Split, ...]) -> bool:
         """Walk a launch with some splits, and keep it if it is the best; true if it is."""
-        if not splits:
+        ends = [stage.end for stage in self._decisions.stages]
+        if not splits or any(split.first < end < split.end for split in splits for end in ends):
             return False
-        decisions = replace(self._decisions, splits=splits)
+        decisions = replace(self._decisions, splits=splits, shares=True)
         try:
             plan = self._pipeline.launch(decisions, self._pictures)
             price = self._clock.walk(plan.program, plan.layout)

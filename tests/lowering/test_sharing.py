@@ -108,12 +108,13 @@ def test_what_two_cores_share_is_no_race() -> None:
 
 
 def test_a_launch_whose_weights_take_longest_is_shared() -> None:
-    layers: list[Layer] = [conv("a", 3, 16, 3), Flatten("f"), Dense("d", 1024, 4096, "relu"), Dense("e", 4096, 4096)]
+    layers: list[Layer] = [conv("a", 3, 16, 3), Flatten("f"), Dense("d", 1024, 2048, "relu"), Dense("e", 2048, 4096)]
     network = Network("n", picture(3, 8, 8), (*layers, Dense("g", 4096, 5)), labels(5))
-    both, one = (_planned(model_of(network), cores) for cores in (2, 1))
-    assert both.decisions.splits and both.nanoseconds < 0.8 * one.nanoseconds
-    x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
-    np.testing.assert_allclose(answers(model_of(network), both, x), answers(model_of(network), one, x), atol=1e-5)
+    for batch in (1, 3):
+        both, one = (_planned(model_of(network), cores, batch) for cores in (2, 1))
+        assert both.decisions.splits and both.nanoseconds < 0.9 * one.nanoseconds
+        x = np.random.default_rng(0).standard_normal((batch, 3, 8, 8)).astype(np.float32)
+        np.testing.assert_allclose(answers(model_of(network), both, x), answers(model_of(network), one, x), atol=1e-5)
 
 
 def test_a_launch_that_does_not_pay_on_two_cores_takes_as_long_as_on_one() -> None:
@@ -124,10 +125,10 @@ def test_a_launch_that_does_not_pay_on_two_cores_takes_as_long_as_on_one() -> No
     assert run.latency_us == pytest.approx(machine("trn2").launch_ns / 1000 + nanoseconds(one) / 1000)
 
 
-def _planned(model: Model, cores: int):
+def _planned(model: Model, cores: int, batch: int = 1):
     planning = Planning("trn2", 4, (), PlanCache(None), cores)
     (segment,) = NetworkPlan(model, np.dtype(np.float32), planning, 50_000).segments
-    return segment.plan(1)
+    return segment.plan(batch)
 
 
 def _timed(plan) -> simulator.Run:
