@@ -80,13 +80,25 @@ def activation(
 ) -> Instruction:
     """dst = op(data * scale + bias) in float32; the sum of dst over the free axes can go to the accumulators."""
     core = active("activation")
-    function = activation_function(op, "activation")
     settled = core.settle("activation", dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd)
     _, cost, _, (_, _, command) = settled
+    return _activation(core, cost, (dst, op, data, scale, bias), command, reduce_res, name)
+
+
+def _activation(
+    core: NeuronCore,
+    cost: Cost,
+    operands: tuple[NkiTensor, Any, NkiTensor, Any, Any],
+    command: reduce_cmd,
+    reduce_res: NkiTensor | None,
+    name: str | None,
+) -> Instruction:
+    """Issue and compute an activation of (dst, op, data, scale, bias)."""
+    dst, op, data, scale, bias = operands
+    function = activation_function(op, "activation")
     vectors = tuple([operand for operand in (scale, bias) if isinstance(operand, NkiTensor)])
-    instruction = issue_activation(
-        core, "activation", cost, dst, (data, *vectors), 2 * dst.size, command, reduce_res, name
-    )
+    reads, flops = (data, *vectors), 2 * dst.size
+    instruction = issue_activation(core, "activation", cost, dst, reads, flops, command, reduce_res, name)
 
     accumulates = command is not _IDLE or reduce_res is not None
     lanes = accumulators(core, data) if accumulates and core.functional else None
@@ -137,8 +149,9 @@ def activation_reduce(
     name: str | None = None,
 ) -> Instruction:
     """`activation` with its sum over the free axes in reduce_res."""
-    active("activation_reduce").settle("activation_reduce", dst, op, data, reduce_op, reduce_res, bias, scale)
-    return activation(dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd.reset_reduce, name)
+    core = active("activation_reduce")
+    _, cost, _, _ = core.settle("activation_reduce", dst, op, data, reduce_op, reduce_res, bias, scale)
+    return _activation(core, cost, (dst, op, data, scale, bias), reduce_cmd.reset_reduce, reduce_res, name)
 
 
 def issue_activation(
