@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from ..kernels.convolution.forms import Form
+from ..kernels.convolution.forms import ROW_BLOCKS, Form
 from ..kernels.program import Convolution
 from ..kernels.tiling.packing import Taps
 from .graph import Graph, Node
@@ -64,9 +64,10 @@ class Decisions:
         """See `Advisor`."""
         return number in self.copied
 
-    def without_minimal(self) -> Decisions:
-        """Return the decisions with no minimal filtering."""
-        return replace(self, forms=tuple(form for form in self.forms if not Form(form[1]).is_minimal))
+    def plainer(self) -> Decisions:
+        """Return the decisions with no minimal filtering and all diagonals loaded: what the price of an operation by
+        itself may be wrong about."""
+        return replace(self, forms=tuple(form for form in self.forms if Form(form[1]) in (Form.DIRECT, *ROW_BLOCKS)))
 
     def schedule(self, nodes: int) -> Schedule:
         """Return the schedule of a graph of so many nodes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..kernels.convolution.forms import Form
 from ..kernels.program import Convolution, TapsLoad
 from ..models.checks import Shape
 from .graph import Graph, Node
@@ -50,7 +51,7 @@ def _form_of(parts: Sequence[Node]) -> str | None:
         words.append("8-bit weights")
     if first.narrow:
         words.append("8-bit output")
-    if first.groups > 1 and first.form.rows == first.row_groups.count == 1:
+    if first.groups > 1 and first.form is Form.DIRECT and first.row_groups.count == 1:
         words.append("diagonals")
     if taps > 1:
         words.append(f"{taps} taps a matmul")

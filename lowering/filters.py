@@ -10,7 +10,7 @@ from .lazy import LazyArray
 
 def combined(filters: np.ndarray, form: Form) -> np.ndarray:
     """Return filters [Cout, Cin, kh, kw] as a form multiplies them: [Cout, Cin, rows, columns] of matrices."""
-    if form is Form.DIRECT:
+    if not form.is_minimal:
         return filters
     filters = filters.astype(np.float32)
     if form is Form.PAIRS:

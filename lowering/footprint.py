@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..kernels.convolution.forms import combined_elements
+from ..kernels.convolution.forms import Form, combined_elements
 from ..kernels.program import (
     Affine,
     Answers,
@@ -114,6 +114,9 @@ class Footprint:
         operation = self._operations[number]
         if isinstance(operation, Convolution):
             filtering = FILTERING_BYTES if operation.form.is_minimal else 0
+            if operation.form is Form.MADE:
+                made = operation.kernel[0] * operation.kernel[1] * PARTITIONS * self._graph.itemsize
+                return SCRATCH_BYTES + 2 * made
             if operation.form.rows > 1:
                 return SCRATCH_BYTES + self._grouped(number, operation)
             if self._reads_hbm(operation):

@@ -190,7 +190,7 @@ class LaunchPlanner:
                     break
                 for decisions in self._schedules(draft, pictures, room):
                     search.try_out(decisions)
-                    search.try_out(decisions.without_minimal())
+                    search.try_out(decisions.plainer())
             if search.best is not None:
                 search.improve()
                 return search.best

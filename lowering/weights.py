@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.convolution.forms import Form, matrices
-from ..kernels.operations.weight_loads import WeightLoad, tiles_read, weight_loads
+from ..kernels.operations.weight_loads import WeightLoad, made_on_chip, tiles_read, weight_loads
 from ..kernels.program import Affine, Convolution, Norm, Scores, Slope
 from ..kernels.tiling.packing import ceil_div, filter_steps
 from ..models.checks import Shape
@@ -183,6 +183,7 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
     reads = [tiles_read(rows, channels, groups, (end - size, end)) for end, size in zip(ends, columns)]
     itemsize = itemsize_of_weights(graph, node)
     count = matrices(form_of(node), steps_of(node))
+    columns = [1 if made else size for size, made in zip(columns, made_on_chip(form_of(node), len(columns)))]
     if not node.in_halves:
         return weight_loads(rows, columns, reads, count, itemsize)
     half = len(columns) // 2
@@ -208,6 +209,7 @@ class _Filling:
         self._channels = operation.channels
         columns = out_columns(graph, node)
         self._block = columns[0]
+        self._made = made_on_chip(form_of(node), len(columns))
         self._tiles: list[np.ndarray] | None = None
         packed_in = graph.packed_in(node)
         if packed_in > 1 or operation.taps.count > 1:
@@ -232,6 +234,8 @@ class _Filling:
                 first, end = self._starts[unit.in_tile], self._starts[unit.in_tile + 1]
                 if self._tiles is not None:
                     filters = self._tiles[unit.out_tile][first : first + load.rows]
+                elif self._made[unit.out_tile]:  # a number for each channel and tap
+                    filters = self._filters[outputs, 0].reshape(load.rows, -1)
                 else:
                     filters = self._unit(outputs, slice(first, end))
                 target[:, unit.first : unit.first + unit.elements] = filters

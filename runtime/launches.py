@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..kernels.convolution.forms import QUICKEST, ROW_BLOCKS, worthwhile
+from ..kernels.convolution.forms import DEPTHWISE, QUICKEST, worthwhile
 from ..lowering.describe import forms_by_layer, rows_of
 from ..lowering.eight_bits import EightBits
 from ..lowering.graph import DoesNotFit
@@ -115,7 +115,7 @@ def planning_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Planni
     """How launches are planned for a backend."""
     itemsize = NETWORK_DTYPES[dtype].itemsize
     is_old = find_target(info.target).generation == 2
-    forms = (*worthwhile(is_old, itemsize), *ROW_BLOCKS) if options.form == QUICKEST else ()
+    forms = (*worthwhile(is_old, itemsize), *DEPTHWISE) if options.form == QUICKEST else ()
     return Planning(info.target, itemsize, forms, cores=info.lnc)
 
 

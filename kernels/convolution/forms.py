@@ -14,7 +14,8 @@ times as large, and the Vector Engine would take longer than the Tensor Engine s
 the sum of two inputs must be in range.
 
 Depthwise filters of any size have forms of their own, rows of 2 and of 4 (row_blocks.py), in a network alone. They
-compute the same products in the same order of magnitude, so that their errors are those of the direct form.
+compute the same products and sums, so that their errors are those of the direct form. Of many taps, diagonals may be
+made on the chip of one number for each channel and tap, rather than loaded.
 
 Plain arithmetic without `nki`: the host chooses forms by the predicted time (`lowering/`).
 """
@@ -34,6 +35,7 @@ class Form(str, Enum):
     SQUARES = "squares"
     ROWS_2 = "rows of 2"
     ROWS_4 = "rows of 4"
+    MADE = "made diagonals"
 
     def __str__(self) -> str:
         return self.value
@@ -50,8 +52,9 @@ class Form(str, Enum):
 
 
 QUICKEST = "quickest"  # of a kernel's argument: the form that is chosen for it
-FORMS = (QUICKEST, *(form.value for form in Form if form.rows == 1))
+FORMS = (QUICKEST, Form.DIRECT.value, *(form.value for form in Form if form.is_minimal))
 ROW_BLOCKS = tuple(form for form in Form if form.rows > 1)
+DEPTHWISE = (*ROW_BLOCKS, Form.MADE)
 RESERVED_BYTES = 8 * 1024  # of a partition of SBUF, for biases and pooling scratch, beside a grouped input
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 import nki.isa as nisa
 import nki.language as nl
 
+from ..convolution.forms import Form
 from ..convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
 from ..convolution.plan import plan_groups
 from ..convolution.problem import Block
@@ -43,7 +44,7 @@ def plan_convolution(operation: Convolution, value, item_bytes):
         padding=operation.padding,
         pool_size=pool_size,
         item_bytes=item_bytes,
-        form=operation.form,
+        form=operation.form if operation.form.is_minimal else Form.DIRECT,
     )
     block = min(PARTITIONS, operation.channels * operation.packed)
     if value.hbm is not None and operation.group_bytes > 0:

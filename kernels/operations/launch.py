@@ -6,9 +6,11 @@ weights stream in behind the operations before. Weights that stay are loaded onc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import nki.isa as nisa
 import nki.language as nl
 
 from ..convolution.forms import matrices
@@ -16,9 +18,9 @@ from ..convolution.plan import rows_of_taps
 from ..convolution.weights import WeightStream
 from ..program import LAUNCH_INPUT, Answers, Convolution, Memory, Program, WeightsAt
 from ..tiling.packing import round_up
-from ..tiling.tiles import copy_by_hardware, itemsize, load_early, sbuf_tile
+from ..tiling.tiles import PARTITIONS, copy_by_hardware, itemsize, load_early, sbuf_tile
 from .value import Value, join, make_room, value_in_hbm
-from .weight_loads import WeightLoad, tiles_read, weight_loads
+from .weight_loads import WeightLoad, made_on_chip, tiles_read, weight_loads
 
 
 @dataclass
@@ -27,7 +29,7 @@ class LoadedWeights:
 
     `units`: by output tile and input tile, [partitions, matrices, channels]. `pitches`: elements of a partition from a
     unit to that of the next input tile, if one load brings both. `next_load` and `offset` are of the load that comes
-    next.
+    next. `made`: of each output tile whether its diagonals are made of one number for each channel and tap.
     """
 
     w: nl.NkiTensor  # in HBM, flat
@@ -37,6 +39,8 @@ class LoadedWeights:
     units: list[dict[int, nl.NkiTensor]]
     pitches: list[dict[int, int]]
     offset: int
+    made: list[bool]
+    identity: Callable[[], nl.NkiTensor]
     next_load: int = 0
 
     def of_tile(self, tile, early=False):
@@ -55,6 +59,8 @@ class LoadedWeights:
             for unit in load.units:
                 elements = run[:, unit.first : unit.first + unit.elements]
                 shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))
+                if self.made[unit.out_tile]:
+                    shaped = make_diagonals(shaped, self.identity(), unit.out_tile)
                 self.units[unit.out_tile][unit.in_tile] = shaped
             for unit, after in zip(load.units, load.units[1:]):
                 if (after.out_tile, after.in_tile) == (unit.out_tile, unit.in_tile + 1):
@@ -62,6 +68,21 @@ class LoadedWeights:
             self.next_load += 1
             self.offset += load.rows * load.elements
         return [self.units[tile][t] for t in self.reads[tile]]
+
+
+def make_diagonals(numbers, identity, turn):
+    """Return diagonal matrices [channels, matrices, channels] of numbers [channels, matrices, 1], in `turn` by the
+    GpSimd and the Vector Engine."""
+    channels, matrices, _ = numbers.shape
+    made = nl.ndarray((channels, matrices, channels), dtype=numbers.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(
+        dst=made,
+        data1=identity[0:channels, 0:channels].expand_dim(1).broadcast(1, matrices),
+        data2=numbers.broadcast(2, channels),
+        op=nl.multiply,
+        engine=nisa.engine.gpsimd if turn % 2 == 1 else nisa.engine.vector,
+    )
+    return made
 
 
 class Launch:
@@ -76,6 +97,7 @@ class Launch:
         self.outputs: list[nl.NkiTensor] = []
         self._constants_in_hbm = constants
         self._constants: Any = None
+        self._diagonal: Any = None
         self._staying: dict[WeightsAt, LoadedWeights] = {}
         self._kept: dict[int, Value] = {}  # rooms of the whole batch, and the scores and classes of the last layer
         self._inputs = [self._seen(x) for x in inputs]
@@ -188,7 +210,8 @@ class Launch:
         out_tiles = plan.weights.out_tiles
         reads = [tiles_read(rows, channels, groups, (tile.start, tile.end)) for tile in out_tiles]
         count = matrices(plan.form, len(plan.steps))
-        columns = [tile.size for tile in out_tiles]
+        made = made_on_chip(getattr(operation, "form", plan.form), len(out_tiles))
+        columns = [1 if made[tile.index] else tile.size for tile in out_tiles]
         w = self.narrow_weights if operation.weights.narrow else self.weights
         opened = LoadedWeights(
             w=w,
@@ -198,10 +221,18 @@ class Launch:
             units=[{} for _ in out_tiles],
             pitches=[{} for _ in out_tiles],
             offset=operation.weights.offset,
+            made=made,
+            identity=self._identity,
         )
         if operation.weights.stay:
             self._staying[operation.weights] = opened
         return opened
+
+    def _identity(self):
+        """Return the identity matrix, loaded once."""
+        if self._diagonal is None:
+            self._diagonal = nl.shared_identity_matrix(PARTITIONS, dtype=self.dtype)
+        return self._diagonal
 
     def _seen(self, x):
         """Return this core's images of an input [images, C, H, W] as a value; the launch before may have left more than

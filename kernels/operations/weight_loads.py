@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ..convolution.forms import Form
+
 LOAD_BYTES = 16 * 1024  # of a partition: 2 MiB a load
 
 
@@ -42,6 +44,11 @@ class WeightLoad:
         """Append a unit."""
         self.units.append(Unit(out_tile, in_tile, self.elements, elements))
         self.elements += elements
+
+
+def made_on_chip(form: Form, tiles: int) -> list[bool]:
+    """Return of each output tile whether its diagonals are made on the chip: two of three by the form of that name."""
+    return [form is Form.MADE and tile % 3 > 0 for tile in range(tiles)]
 
 
 def tiles_read(rows: list[int], channels: tuple[int, int], groups: int, outputs: tuple[int, int]) -> range:

@@ -24,6 +24,7 @@ from .add_margins import can_combine, outputs_of, widest_padding
 from .pack_taps import loaded_taps
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # of a partition, for what is combined of an input at a time; two of them live
+FEWEST_MADE = 49  # taps of a filter, below which its diagonals are loaded sooner than they are made
 LEAST_SAVING = 20  # percent by which groups of rows must take fewer columns of matmuls to be priced
 
 
@@ -46,6 +47,7 @@ def choose_forms(graph: Graph, forms: Sequence[Form], quickest: Quickest) -> Gra
         minimal = [form for form in forms if form.is_minimal]
         tried = [_in_form(graph, node, form, room) for form in minimal for room in COMBINED_BYTES]
         tried += [_in_row_blocks(graph, node, form) for form in forms if form.rows > 1]
+        tried += [_with_made_diagonals(graph, node) for form in forms if form is Form.MADE]
         candidates = {each.operation: each for each in tried if each is not None}
         if candidates:
             nodes[number] = quickest(graph, number, [node, *candidates.values()])
@@ -66,6 +68,19 @@ def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:
     grouped = len(geometry.blocks(heights)) * geometry.steps * geometry.out_groups
     is_worth = grouped * (100 + LEAST_SAVING) < 100 * tiles
     return changed if is_worth and heights == tile_sizes(operation.channels, PARTITIONS) else None
+
+
+def _with_made_diagonals(graph: Graph, node: Node) -> Node | None:
+    """Return a depthwise node most of whose diagonals are made on the chip; None for one of few, or few taps."""
+    operation = node.operation
+    if not node.is_depthwise() or not _is_alone(graph, node):
+        return None
+    assert isinstance(operation, Convolution)
+    heights = graph.heights(operation.sources[0])
+    taps = operation.kernel[0] * operation.kernel[1]
+    if len(heights) < 2 or taps < FEWEST_MADE or heights != tile_sizes(operation.channels, PARTITIONS):
+        return None
+    return node.changed(form=Form.MADE, taps=Taps(1, 1, heights[0]))
 
 
 def _is_alone(graph: Graph, node: Node) -> bool:

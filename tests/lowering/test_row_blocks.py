@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import ALL, assert_right, convolution_of, decided, nodes_of, planned
-from random_networks import conv, labels, picture
-from trninfer.kernels.convolution.forms import ROW_BLOCKS, Form
+from lowered import ALL, answers, assert_right, convolution_of, decided, nodes_of, planned
+from random_networks import conv, labels, model_of, picture
+from trninfer.kernels.convolution.forms import DEPTHWISE, ROW_BLOCKS, Form
 from trninfer.kernels.convolution.row_blocks import RowBlocks
 from trninfer.kernels.program import Convolution
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.describe import forms_by_layer
 from trninfer.lowering.row_blocks import multiplied
 from trninfer.lowering.schedule import Region
+from trninfer.lowering.weights import loads_of
 from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool, Transpose
 from trninfer.models.network import Network
 
@@ -68,6 +69,23 @@ def networks(draw: st.DrawFn) -> Network:
 @given(networks(), st.sampled_from(ROW_BLOCKS), st.sampled_from(["float32", "bfloat16", "float16"]), st.integers(1, 3))
 def test_groups_of_rows_compute_the_same(network: Network, form: Form, dtype: str, batch: int) -> None:
     assert_right(network, wherever(form), batch, dtype, forms=ROW_BLOCKS)
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_diagonals_that_are_made_are_those_that_are_loaded(target: str, dtype: str, at_once: int) -> None:
+    """One of three tiles is loaded, the others are made on two engines."""
+    network = depthwise(450, (9, 8), kernel_size=(7, 7), activation="relu")
+    plan = assert_right(network, wherever(Form.MADE), 3, dtype, target=target, forms=DEPTHWISE, at_once=at_once)
+    (node,) = nodes_of(plan.graph, "depthwise")
+    assert node.operation.form is Form.MADE  # type: ignore[attr-defined]
+    loaded = sum(load.rows * load.elements for load in loads_of(plan.graph, node))
+    assert loaded == 49 * (128 * 128 + 128 + 128 + 66 * 66)
+    x = np.random.default_rng(1).standard_normal((3, 3, 9, 8)).astype(np.float32)
+    direct = decided(network, Decisions(), 3, dtype, DEPTHWISE, at_once)
+    model = model_of(network)
+    np.testing.assert_array_equal(*(answers(model, each, x, dtype, target) for each in (plan, direct)))
 
 
 def test_bands_of_rows_compute_the_same() -> None:
