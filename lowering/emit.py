@@ -109,6 +109,8 @@ class _Emission:
 
     def _add(self, number: int) -> None:
         """Append a node that computes all rows of its value at a time."""
+        if self._core and not self._graph.readers(number):  # an output, which core 0 writes
+            return
         self._number = number
         node = self._node(number)
         if number in self._rooms:  # its phases have written it

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
-from lowered import answers, applicable, assert_right, decided, nanoseconds, pipeline_of
+from lowered import answers, applicable, assert_right, decided, nanoseconds, number_of, pipeline_of
 from random_networks import chains, conv, ending_in_dense, few_channels, graphs, labels, model_of, picture, with_outputs
 from trninfer import kernels, simulator
 from trninfer.kernels.program import Exchange
@@ -21,7 +21,9 @@ from trninfer.lowering.sharing import can_share_channels, can_share_rows
 from trninfer.models.files import Model
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
+from trninfer.models.outputs import NamedOutput, Output
 from trninfer.runtime.layer_launches import specs_of
+from trninfer.simulator.sanitizer import SanitizerFinding
 from trninfer.simulator.timing.constants import machine
 
 
@@ -95,16 +97,37 @@ def test_channels_can_be_shared(dtype: str, batch: int) -> None:
 
 
 def test_what_two_cores_share_is_no_race() -> None:
-    model = wide()
-    graph = pipeline_of(model).run(Decisions())[-1][1]
+    graph = pipeline_of(wide()).run(Decisions())[-1][1]
     late = [number for number in range(2, len(graph.nodes)) if can_share_channels(graph, number)]
-    splits = (Split(0, 2), *(Split(number, number + 1, by_channels=True) for number in late))
+    assert races(wide(), (Split(0, 2), *(Split(number, number + 1, by_channels=True) for number in late))) == []
+
+
+def test_core_0_alone_writes_an_output_before_the_last_split() -> None:
+    layers: list[Layer] = [
+        Conv2d("a", 3, 256, (3, 3), (1, 1, 1, 1), 1, "relu"),
+        Pool("mean", "average", (7, 7), (1, 1)),
+        Flatten("mean flat"),
+        Dense("aside", 256, 6),
+        Conv2d("b", 256, 256, (3, 3), (1, 1, 1, 1), 1, "relu", inputs=("a",)),
+        Flatten("flat"),
+        Dense("last", 256 * 49, 9),
+    ]
+    aside = NamedOutput("aside", "aside", (6,), Output("values"))
+    model = model_of(Network("n", picture(3, 7, 7), tuple(layers), labels(9), Output(scores="raw"), (aside,)))
+    last = number_of(pipeline_of(model).run(Decisions())[-1][1], "b")
+    splits = (Split(last, last + 1, by_channels=True),)
+    assert_right(model, Decisions(splits=splits))
+    assert races(model, splits) == []
+
+
+def races(model: Model, splits: tuple[Split, ...]) -> list[SanitizerFinding]:
+    """Return what the sanitizer finds in a launch of one picture that cores share."""
     plan = decided(model, Decisions(splits=splits))
     x = np.random.default_rng(0).standard_normal((1, *model.network.input.shape)).astype(np.float32)
     arrays = (plan.arrange(x, x.shape[1:], x.dtype), *plan.layout.operands(x.dtype))
     kernel = kernels.kernel("run_network")
     run = simulator.run(kernel, *arrays, target="trn2", lnc=2, sanitize=True, program=plan.program)
-    assert [finding for finding in run.findings if finding.kind in ("race", "uninitialised", "unwritten")] == []
+    return [finding for finding in run.findings if finding.kind in ("race", "uninitialised", "unwritten")]
 
 
 def test_a_launch_whose_weights_take_longest_is_shared() -> None:
