@@ -70,9 +70,11 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
         self.forced_by: int | None = None
         self._listening = listening
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening; signals are taken by now."""
+        self._loop = asyncio.get_running_loop()
         await super().startup(sockets=sockets)
         self._listening()
 
@@ -82,7 +84,14 @@ class HttpServer(uvicorn.Server):
             self.forced_by = sig
             self.force_exit = True
             logging.disable(logging.CRITICAL)  # of what is cut off now, nobody need be told
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._cut_off)
         self.should_exit = True
+
+    def _cut_off(self) -> None:
+        """Close all connections: from Python 3.12 on asyncio waits for them, whatever uvicorn does."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
     def stop(self) -> None:
         """Stop as by a signal."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
+import logging
+import signal
 import socket
 import threading
 import time
@@ -91,3 +94,32 @@ def test_an_answer_that_nobody_takes_is_dropped(app: tuple[App, int]) -> None:
             for _ in range(3):
                 connection.sendall(b"x")
                 time.sleep(0.2)
+
+
+def test_the_second_signal_cuts_connections_off() -> None:
+    """uvicorn leaves them open, and from Python 3.12 on asyncio waits for them."""
+
+    class Connection:
+        transport = None
+        aborted = False
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    async def run() -> tuple[bool, bool]:
+        server = http_server.HttpServer(http_server.uvicorn.Config(lambda: None), lambda: None)
+        server._loop = asyncio.get_running_loop()
+        connection = Connection()
+        connection.transport = connection  # type: ignore[assignment]
+        server.server_state.connections.add(connection)  # type: ignore[arg-type]
+        server.handle_exit(signal.SIGINT, None)
+        await asyncio.sleep(0)
+        first = connection.aborted
+        server.handle_exit(signal.SIGINT, None)
+        await asyncio.sleep(0.01)
+        return first, connection.aborted
+
+    try:
+        assert asyncio.run(run()) == (False, True)
+    finally:
+        logging.disable(logging.NOTSET)
