@@ -26,6 +26,7 @@ from .tensor import NkiTensor
 from .tensor_operands import Tile
 
 _UNKNOWN, _GPSIMD = engine.unknown, engine.gpsimd
+_MISSING = inspect.Parameter.empty
 _VERSIONS = {3: "v3 (trn2) or newer", 4: "v4 (trn3)"}
 
 Rule = Callable[[Call], None]
@@ -160,24 +161,28 @@ class Declaration:
         """True if the kernel chooses the engine."""
         return isinstance(self.operands.get("engine"), Engine)
 
-    def bind(self, given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-        """The arguments of a call in the order of the parameters; TypeError, as Python words it, where they do not
-        fit."""
-        values = list(given)
-        taken = 0
-        for name, default in self._defaults[len(values) :]:
-            if name in named:
-                values.append(named[name])
-                taken += 1
-            elif default is not inspect.Parameter.empty:
-                values.append(default)
-        if len(values) != len(self._defaults) or taken != len(named):
+    def bind(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by parameter, in order; TypeError, as Python words it, where they do not fit."""
+        names = self._names
+        values = self._defaults | dict(zip(names, given)) | named
+        fits = len(values) == len(names) and len(given) + len(named) <= len(names)
+        for name in self._required:
+            fits = fits and values[name] is not _MISSING
+        if not fits or (given and named and not named.keys().isdisjoint(names[: len(given)])):
             self.function(*given, **named)
         return values
 
     @cached_property
-    def _defaults(self) -> list[tuple[str, Any]]:
-        return [(p.name, p.default) for p in inspect.signature(self.function).parameters.values()]
+    def _defaults(self) -> dict[str, Any]:
+        return {p.name: p.default for p in inspect.signature(self.function).parameters.values()}
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self._defaults)
+
+    @cached_property
+    def _required(self) -> list[str]:
+        return [name for name, default in self._defaults.items() if default is _MISSING]
 
     @cached_property
     def _written(self) -> list[str]:
@@ -189,11 +194,10 @@ class Declaration:
         kept = [n for n in self._written if getattr(self.operands[n], "kept", False)]
         return [name for name in self._tensors if name not in self._written] + kept
 
-    def run(self, core: NeuronCore, given: list[Any]) -> Instruction:
+    def run(self, core: NeuronCore, values: dict[str, Any]) -> Instruction:
         """Check a call, issue it with the operands that it reads and writes, and compute its values: the function, on
         what its operators, enums and engine stand for."""
-        values = dict(zip(self.operands, given))
-        name = given[len(values)] if len(given) > len(values) else None
+        name = values.pop("name", None)
         unit, cost, options, found = core.settle(self.name, *[values[operand] for operand in self.checked])
         writes = tuple([values[operand] for operand in self._written if values[operand] is not None])
         reads = tuple([values[operand] for operand in self._read if isinstance(values[operand], NkiTensor)])
@@ -233,8 +237,8 @@ def instruction(*engines: engine, **limits: Any) -> Callable[[Callable[_P, None]
 
         @wraps(function)
         def issue(*given: _P.args, **named: _P.kwargs) -> Instruction:
-            bound = declaration.bind(given, named)
-            return declaration.run(active(declaration.name), bound)
+            values = declaration.bind(given, named)
+            return declaration.run(active(declaration.name), values)
 
         return issue
 

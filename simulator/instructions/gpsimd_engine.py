@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import numpy as np
 
 from ..checks import shaped
-from ..declaration import instruction
+from ..core import active
+from ..declaration import declared
 from ..dtypes import Array
 from ..errors import NkiValidationError
-from ..instruction import engine
+from ..instruction import Instruction, engine
 from ..memory import SBUF
 from ..operands import Call, Unchecked
 from ..tensor import NkiTensor
@@ -20,7 +21,8 @@ from ..views import integers
 
 def affine_fills(call: Call) -> None:
     """pattern has 1 to 4 pairs [step, count], and makes as many elements as a partition of dst has."""
-    op, pattern, dst = call.instruction, call.pattern, call.dst
+    op, dst = call.instruction, call.dst
+    pattern = [list(pair) if isinstance(pair, tuple) else pair for pair in call.pattern]
     pairs = [integers(pair, f"{op}: pattern {pattern}") for pair in pattern]
     if not 1 <= len(pairs) <= 4 or any(len(pair) != 2 or pair[1] < 1 for pair in pairs):
         raise NkiValidationError(f"{op}: pattern {pattern} must be 1 to 4 pairs [step, count] with count >= 1")
@@ -33,16 +35,33 @@ def affine_fills(call: Call) -> None:
         )
 
 
-@instruction(engine.gpsimd, cost=("one_pass", "unit", "dst"), rules=(affine_fills,), repeatable=True)
+@declared(engine.gpsimd, cost=("one_pass", "unit", "dst"), rules=(affine_fills,))
 def iota(
     dst: Annotated[NkiTensor, Tile(written=True, buffers=(SBUF,))],
     pattern: Any,
     offset: Annotated[int, Unchecked()] = 0,
     channel_multiplier: Annotated[int, Unchecked()] = 0,
     name: str | None = None,
-) -> None:
+) -> Instruction:
     """dst[p, ...] = offset + p * channel_multiplier + the affine pattern [[step, count], ...] of up to 4 dimensions."""
+    core = active("iota")
+    unit, cost, _, _ = core.settle("iota", dst, known(pattern))
+    instruction = core.issue("iota", unit, (dst,), (), cost, name)
+
+    core.perform(_count, dst, pattern, offset, channel_multiplier)
+    return instruction
+
+
+def _count(dst: NkiTensor, pattern: Any, offset: int, channel_multiplier: int) -> None:
     dst.write(shaped(affine_pattern(pattern, offset, channel_multiplier, dst.shape[0]), dst.shape))
+
+
+def known(pattern: Any) -> Any:
+    """A pattern as tuples, so that what is settled of it is found again."""
+    try:
+        return tuple([tuple(pair) for pair in pattern])
+    except TypeError:  # which affine_fills refuses
+        return pattern
 
 
 def affine_pattern(pattern: Any, offset: int, channel_multiplier: int, partitions: int) -> Array:

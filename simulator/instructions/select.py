@@ -17,7 +17,7 @@ from ..operands import COMPARISONS, FLOATS, Call, Integer, Member, Number, Opera
 from ..tensor import NkiTensor
 from ..tensor_operands import Output, Tile, TileOrNumber
 from .accumulate import ACCUMULATES, accumulate, reduces, result
-from .gpsimd_engine import affine_fills, affine_pattern
+from .gpsimd_engine import affine_fills, affine_pattern, known
 from .scalar_engine import reduce_cmd
 
 FLOAT32_MIN = float(np.finfo(np.float32).min)
@@ -133,7 +133,7 @@ def affine_select(
     """dst = on_true_tile where offset + p * channel_multiplier + the affine pattern compares with 0 as cmp_op says,
     else on_false_value. The pattern is that of `iota`."""
     core = active("affine_select")
-    unit, cost, _, (operator,) = core.settle("affine_select", dst, pattern, on_true_tile, on_false_value, cmp_op)
+    unit, cost, _, (operator,) = core.settle("affine_select", dst, known(pattern), on_true_tile, on_false_value, cmp_op)
     instruction = core.issue("affine_select", unit, (dst,), (on_true_tile,), cost, name, dst.size)
 
     if core.functional:

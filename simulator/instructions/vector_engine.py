@@ -12,7 +12,7 @@ import numpy as np
 
 from ..checks import copy_values, float_values, shaped
 from ..core import active
-from ..declaration import Engine, declared, instruction
+from ..declaration import Engine, declared
 from ..dtypes import Array
 from ..errors import NkiValidationError
 from ..instruction import Instruction, engine
@@ -183,9 +183,18 @@ def _reduce(dst: NkiTensor, operator: AluOperator, data: NkiTensor, axes: tuple[
     dst.write(narrowed(shaped(-result if negate else result, dst.shape), dst))
 
 
-@instruction(VECTOR, cost=("reciprocal", "data"), flops=(1, "dst"), repeatable=True)
-def reciprocal(dst: Output, data: LikeDst, name: str | None = None) -> None:
+@declared(VECTOR, cost=("reciprocal", "data"))
+def reciprocal(dst: Output, data: LikeDst, name: str | None = None) -> Instruction:
     """dst = 1 / data, at the Vector Engine's precision (and an eighth of its rate)."""
+    core = active("reciprocal")
+    _, cost, _, _ = core.settle("reciprocal", dst, data)
+    instruction = core.issue("reciprocal", VECTOR, (dst,), (data,), cost, name, flops=dst.size)
+
+    core.perform(_invert, dst, data)
+    return instruction
+
+
+def _invert(dst: NkiTensor, data: NkiTensor) -> None:
     dst.write(shaped(np.float32(1) / float_values(data), dst.shape))
 
 
