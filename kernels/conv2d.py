@@ -328,7 +328,7 @@ def _warm_up(plan):
 
 
 def _result_shape(problem, group, channels):
-    """Of a group's output for a tile of output channels: [channels, images, rows, columns], pooled."""
+    """Return the shape of a group's output for a tile of output channels: [channels, images, rows, columns], pooled."""
     return channels.size, group.images, group.rows // problem.pool_size, group.columns // problem.pool_size
 
 
@@ -341,7 +341,7 @@ def _window(out, shape, problem, group, channels):
 
 
 def _load_window(added, shape, problem, group, channels):
-    """What is added to the output of a group and a tile of output channels, in SBUF."""
+    """Return what is added to the output of a group and a tile of output channels, in SBUF."""
     other = nl.ndarray(shape, dtype=added.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=other, src=_window(added, shape, problem, group, channels))
     return other

@@ -94,7 +94,7 @@ def _on_pixels(numbers, data):
 
 
 def _sums(tile, some, means):
-    """Of each channel and image the sum of its pixels, or of the squares of what they differ from `means`: float32
+    """Sum the pixels of each channel and image, or the squares of what they differ from `means`: float32
     [P, images]."""
     pieces = _pieces(tile)
     each = nl.ndarray((tile.shape[0], some.size, len(pieces)), dtype=nl.float32, buffer=nl.sbuf)

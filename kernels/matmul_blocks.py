@@ -21,7 +21,7 @@ MANY_TILES = 8 * GROUP  # of a block: all that it takes is loaded long before th
 
 
 def whole_rows():
-    """Whether blocks are best loaded and stored in whole rows: on NeuronCore-v2, where pieces of rows that lie apart by
+    """True if blocks are best loaded and stored in whole rows: on NeuronCore-v2, where pieces of rows that lie apart by
     multiples of 4 KiB meet in few channels of HBM."""
     return nisa.get_nc_version() == nisa.nc_version.gen2
 
@@ -103,7 +103,7 @@ def load_panels(lhsT_panels, rhs_panels, lhsT, rhs, k, first_bytes):
 
 
 def _operands(panels, block, columns):
-    """What panels hold of some tiles of a block's columns, [128, tiles of K, columns] each."""
+    """Return what panels hold of some tiles of a block's columns, [128, tiles of K, columns] each."""
     found = []
     for tile in columns:
         start = block.start + tile.start

@@ -62,7 +62,7 @@ def _is_better(plan, other):
 
 
 def best_plan(M, N, K, size, sbuf_bytes):
-    """Of the plans that fit in a partition's SBUF, the one that reads least; of those, the deepest and then smallest.
+    """Return the plan that reads least, of those that fit in a partition's SBUF; of those, the deepest, then smallest.
 
     Blocks are held twice, so that the next one loads while this one is multiplied. Where the matrix allows it they
     make a DMA of full efficiency, and a cut K is deep enough for adding partial results on the Vector Engine (0.7 us

@@ -30,7 +30,7 @@ class Copies:
 
 
 class Border(Enum):
-    """What is around a value that is padded: a number, or rows and columns of its own."""
+    """The surroundings of a padded value: a number, or rows and columns of its own."""
 
     NUMBER = "constant"
     EDGE = "edge"

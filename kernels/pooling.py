@@ -94,7 +94,7 @@ def _sum_images(data):
 
 
 def window_count(sweep, output, count_include_pad):
-    """How many taps of a window count for its mean: those in the image, or in the image and its padding."""
+    """Count the taps of a window for its mean: those in the image, or in the image and its padding."""
     first = output * sweep.stride - sweep.before
     end = sweep.extent
     begin = max(0, -first)

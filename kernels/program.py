@@ -197,7 +197,7 @@ class Convolution(Operation):
 
 
 class Ending(Enum):
-    """What is done to scores at the end."""
+    """The last step of scores."""
 
     RAW = ""
     SOFTMAX = "softmax"

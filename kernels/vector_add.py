@@ -65,7 +65,7 @@ def _fold(vector, columns):
 
 
 def _rest(vector):
-    """What is left of the vector when 128 partitions have taken equal shares: up to 127 numbers, in one row."""
+    """Return what is left of the vector when 128 partitions have taken equal shares: up to 127 numbers, in one row."""
     n = vector.shape[0]
     done = n // PARTITIONS * PARTITIONS
     return vector[done:n].reshape((1, n - done))

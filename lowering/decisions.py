@@ -1,4 +1,4 @@
-"""What was decided about a launch: enough to lower it again without pricing anything."""
+"""Decisions about a launch: enough to lower it again without pricing anything."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Largest = Callable[[str], float]  # the largest magnitude of a layer's value, by
 
 @dataclass(frozen=True)
 class EightBits:
-    """What is in 8 bits: weights, of all layers or all but the first and the last, and on a target with `values` also
+    """Tensors in 8 bits: weights, of all layers or all but the first and the last, and on a target with `values` also
     what layers compute, by `largest`."""
 
     largest: Largest

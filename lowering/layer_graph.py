@@ -31,7 +31,7 @@ def lower_layer(model: Model, dtype: np.dtype[Any], layer: Layer, shapes: dict[s
         load = Load(name=layer.name, sources=((-1 - number,),), channels=channels, rows=rows, columns=columns)
         builder.nodes.append(Node(load, "load", image, (image, image)))
     if type(layer) not in RULES:
-        raise DoesNotFit(f"there is no body for layer {layer.name!r} ({layer.kind})")
+        raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) has no lowering rule")
     RULES[type(layer)](builder, layer)
     place = builder.places[layer.name]
     if len(place.parts) > 1 or not place.are_plain:

@@ -35,7 +35,7 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
     builder = GraphBuilder.start(model, dtype, image)
     for layer in model.network.layers:
         if type(layer) not in RULES:
-            raise DoesNotFit(f"there is no body for layer {layer.name!r} ({layer.kind})")
+            raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) has no lowering rule")
         RULES[type(layer)](builder, layer)
     end(builder)
     graph = spare_tables(Graph(tuple(builder.nodes), image, dtype.itemsize))

@@ -54,7 +54,7 @@ class LaunchPlan:
 
     @property
     def program(self) -> Program:
-        """What the kernel runs."""
+        """The program that the kernel runs."""
         return self.emitted.program
 
     @property

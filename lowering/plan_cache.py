@@ -30,7 +30,7 @@ _LARGEST = 16 << 20  # bytes of a plan
 
 @dataclass(frozen=True)
 class PlanRecord:
-    """What was decided about a launch, and its predicted nanoseconds and instructions."""
+    """Decisions about a launch, and its predicted nanoseconds and instructions."""
 
     decisions: Decisions
     nanoseconds: float

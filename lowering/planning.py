@@ -18,7 +18,7 @@ FREE = 12  # percent of a partition of SBUF left to the compiler, whose allocato
 
 @dataclass(frozen=True)
 class Planning:
-    """What is the same for all launches of a network.
+    """Settings that all launches of a network have in common.
 
     `target`: whose SBUF and clock count. `itemsize`: bytes of a number. `forms`: in which 3x3 filters may be multiplied
     where that is quicker than directly. `cache`: of plans, by default that of the user. `cores`: that share a launch.

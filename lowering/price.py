@@ -159,7 +159,7 @@ class _Alone:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What the price depends on."""
+        """All that the price depends on."""
         operands, sources = self._operands(None)
         return replace(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
 

@@ -196,7 +196,7 @@ def _plan(problem, sbuf_bytes, form, weights=None):
 
 
 def _free_bytes(weights, sbuf_bytes):
-    """Of a partition, for input and output: two groups live at a time, one computed while the next is loaded."""
+    """Bytes of a partition for input and output: two groups live at a time, one computed while the next is loaded."""
     return (sbuf_bytes - RESERVED_BYTES - weights.used_bytes) // 2
 
 
@@ -309,7 +309,7 @@ def rows_of_taps(plan, t, taps):
 
 
 def has_space(plan):
-    """Whether there are partitions of zeros between the blocks of taps."""
+    """True if there are partitions of zeros between the blocks of taps."""
     taps = plan.problem.taps
     return taps.count > 1 and taps.stride > plan.channel_tiles[0].size
 

@@ -187,7 +187,7 @@ def _finish(target, sums, columns, problem):
 
 
 def _is_for_vector_engine(activation, columns, turn):
-    """Whether the Vector Engine finishes a piece: where sums come faster than the Scalar Engine takes them, both do. Of
+    """True if the Vector Engine finishes a piece: where sums come faster than the Scalar Engine takes them, both do. Of
     what takes the Vector Engine two instructions, it has fewer."""
     if activation == "clip" or (activation == "relu" and columns.scale is not None):
         return turn % 3 == 2

@@ -1,4 +1,4 @@
-"""What two cores of a launch tell each other: tiles or rows of a value that each has computed a part of."""
+"""Exchanges between the two cores of a launch: tiles or rows of a value that each has computed a part of."""
 
 import nki.isa as nisa
 import nki.language as nl

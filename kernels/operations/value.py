@@ -1,4 +1,4 @@
-"""What an operation computes: tiles of up to 128 partitions in SBUF with zeros around them, or a tensor in HBM."""
+"""The value of an operation: tiles of up to 128 partitions in SBUF with zeros around them, or a tensor in HBM."""
 
 from __future__ import annotations
 

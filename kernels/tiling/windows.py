@@ -158,13 +158,13 @@ def fill_border(data, rows, columns, fill):
 
 
 def row_tap(data, sweep, outputs, tap):
-    """What window row `tap` of `outputs` rows of outputs reads of a tile [partitions, images, rows, columns]."""
+    """Return what window row `tap` of `outputs` rows of outputs reads of a tile [partitions, images, rows, columns]."""
     first = tap * sweep.dilation
     return data[:, :, first : first + (outputs - 1) * sweep.stride + 1 : sweep.stride, :]
 
 
 def column_tap(data, sweep, outputs, tap):
-    """What window column `tap` of `outputs` columns of outputs reads of such a tile."""
+    """Return what window column `tap` of `outputs` columns of outputs reads of such a tile."""
     first = tap * sweep.dilation
     return data[:, :, :, first : first + (outputs - 1) * sweep.stride + 1 : sweep.stride]
 

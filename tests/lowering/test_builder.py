@@ -102,5 +102,5 @@ def test_a_kind_without_a_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delitem(RULES, Pool)
     layers = (Pool("p", "max", (2, 2), (2, 2)), Flatten("f"), Dense("d", 18, 2))
     network = Network("n", picture(3, 6), layers, labels(2))
-    with pytest.raises(DoesNotFit, match=r"there is no body for layer 'p' \(pool\)"):
+    with pytest.raises(DoesNotFit, match=r"layer 'p' \(pool\) has no lowering rule"):
         lower_layers(model_of(network), np.dtype(np.float32))

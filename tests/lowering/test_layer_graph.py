@@ -44,7 +44,7 @@ def test_a_view_computes_nothing() -> None:
 
 def test_a_kind_without_a_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(RULES, Pool)
-    with pytest.raises(DoesNotFit, match=r"there is no body for layer 'p' \(pool\)"):
+    with pytest.raises(DoesNotFit, match=r"layer 'p' \(pool\) has no lowering rule"):
         graph_of(Pool("p", "max", (2, 2), (2, 2)))
 
 
