@@ -166,5 +166,5 @@ def _part(nodes: Sequence[Node], first: int, last: int) -> tuple[Node, ...]:
         for node in nodes[first:last]
     ]
     if last < len(nodes):
-        part[-1] = replace(part[-1], output=0)
+        part[-1] = replace(part[-1], output=0).changed(narrow=False)
     return tuple(part)

@@ -126,6 +126,13 @@ def test_all_layers_may_be_in_eight_bits(batch: int) -> None:
     assert error_of(model, batch, launches=launches) <= network_tolerance(EIGHT_BITS)
 
 
+def test_what_passes_between_launches_is_in_bfloat16() -> None:
+    model, launches = uneven(residual_network()), LaunchOptions(instructions=60)
+    session = Session(model, SimulatedBackend("trn2"), EIGHT_BITS, 2, launches)
+    assert session.launches_note is not None and "launches of at most 60 instructions" in session.launches_note
+    assert error_of(model, 2, launches=launches) <= network_tolerance(EIGHT_BITS)
+
+
 def test_what_is_in_eight_bits_is_reported() -> None:
     session = Session(model_of(residual_network()), SimulatedBackend("trn2"), EIGHT_BITS, 1)
     note = session.launches_note
