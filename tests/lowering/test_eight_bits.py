@@ -15,7 +15,7 @@ from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, scaled, s
 from trninfer.lowering.graph import Graph, Node
 from trninfer.lowering.network_plan import lower_layers
 from trninfer.lowering.pipeline import Pipeline
-from trninfer.lowering.schedule import StageOf
+from trninfer.lowering.schedule import Region, StageOf
 from trninfer.lowering.weights import lay_out
 from trninfer.models.golden import run_network
 from trninfer.models.layers import Activation, Combine, Conv2d, Dense, Flatten, Layer, Pool
@@ -129,6 +129,31 @@ def test_any_largest_magnitude_has_a_scale(largest: float) -> None:
     assert all(np.isfinite(column).all() for column in scaled(graph, node_of(graph, "d")))
 
 
+def _error_by(layers: tuple[Layer, ...], decisions: Decisions) -> float:
+    """The largest error of a launch by some decisions, as a share of the largest score."""
+    model = model_of(Network("n", picture(3, 16, 16), layers, (), Output("values")))
+    x = np.random.default_rng(0).standard_normal((2, 3, 16, 16)).astype(np.float32)
+    largest: dict[str, float] = {}
+    golden = run_network(
+        model.network, model.tensors, x, lambda name, value: largest.setdefault(name, np.abs(value).max())
+    )
+    graph = lower_layers(model, BFLOAT16, EightBits(largest.__getitem__, values=True))
+    pipeline = Pipeline(graph, (), find_target("trn2").usable_sbuf_bytes)
+    nodes = len(pipeline.lower(decisions).graph.nodes)
+    plan = pipeline.launch(replace(decisions, stages=(StageOf(nodes, 2),)), 2)
+    assert any(node.operation.narrow for node in plan.graph.nodes)
+    for node in plan.graph.nodes:
+        if isinstance(node.operation, (Convolution, Scores)):
+            assert {len(column) for column in scaled(plan.graph, node)} == {len(node.numbers[0])}
+    packed = plan.arrange(x, (3, 16, 16), BFLOAT16)
+    run = simulator.run(
+        kernels.kernel("run_network"), packed, *plan.layout.operands(BFLOAT16), target="trn2", program=plan.program
+    )
+    ((values, _),) = plan.outputs(run.outputs)
+    error = np.abs(np.asarray(values).reshape(2, -1).astype(np.float32) - golden.scores).max()
+    return float(error / np.abs(golden.scores).max())
+
+
 @pytest.mark.parametrize("packs_rows", [False, True])
 @pytest.mark.parametrize(("wide", "pool"), [(64, 2), (64, 1), (160, 1)])
 @pytest.mark.parametrize("pads", [False, True])
@@ -144,25 +169,22 @@ def test_packed_rows_have_the_scales_of_their_channels(packs_rows: bool, wide: i
         Flatten("flat"),
         Dense("last", 12, 5),
     )
-    model = model_of(Network("n", picture(3, 16, 16), layers, (), Output("values")))
-    x = np.random.default_rng(0).standard_normal((2, 3, 16, 16)).astype(np.float32)
-    largest: dict[str, float] = {}
-    golden = run_network(
-        model.network, model.tensors, x, lambda name, value: largest.setdefault(name, np.abs(value).max())
+    assert _error_by(layers, Decisions(packs_rows=packs_rows, pads_channels=packs_rows and pads)) < 0.1
+
+
+@pytest.mark.parametrize(
+    "decisions",
+    [Decisions(in_hbm=(1,)), Decisions(in_hbm=(1, 2, 3)), Decisions(regions=(Region(1, 3, 2),)), Decisions()],
+    ids=["one in HBM", "all in HBM", "bands", "SBUF"],
+)
+def test_values_in_hbm_and_in_bands_keep_their_scales(decisions: Decisions) -> None:
+    layers = (
+        Conv2d("first", 3, 40, (3, 3), (1, 1, 1, 1), activation="relu"),
+        Conv2d("a", 40, 160, (3, 3), (1, 1, 1, 1), activation="relu"),
+        Conv2d("b", 160, 48, (3, 3), (1, 1, 1, 1), activation="relu"),
+        Conv2d("c", 48, 12, (1, 1)),
+        Pool("mean", "average", (16, 16), (1, 1)),
+        Flatten("flat"),
+        Dense("last", 12, 5),
     )
-    graph = lower_layers(model, BFLOAT16, EightBits(largest.__getitem__, values=True))
-    pipeline = Pipeline(graph, (), find_target("trn2").usable_sbuf_bytes)
-    decisions = Decisions(packs_rows=packs_rows, pads_channels=packs_rows and pads)
-    nodes = len(pipeline.lower(decisions).graph.nodes)
-    plan = pipeline.launch(replace(decisions, stages=(StageOf(nodes, 2),)), 2)
-    assert any(node.operation.narrow for node in plan.graph.nodes)
-    for node in plan.graph.nodes:
-        if isinstance(node.operation, (Convolution, Scores)):
-            assert {len(column) for column in scaled(plan.graph, node)} == {len(node.numbers[0])}
-    packed = plan.arrange(x, (3, 16, 16), BFLOAT16)
-    run = simulator.run(
-        kernels.kernel("run_network"), packed, *plan.layout.operands(BFLOAT16), target="trn2", program=plan.program
-    )
-    ((values, _),) = plan.outputs(run.outputs)
-    error = np.abs(np.asarray(values).reshape(2, -1).astype(np.float32) - golden.scores).max()
-    assert error < 0.1 * np.abs(golden.scores).max()
+    assert _error_by(layers, decisions) < 0.1
