@@ -187,10 +187,10 @@ def _tried(trial: NetworkCheck | None) -> str:
     if trial is None:
         return "not on the simulator (--unchecked)"
     if trial.verification is None:
-        return "planned for the simulator in every dtype; too large to be run there"
+        return "planned for the simulator in 32 and 16 bits; too large to be run there"
     batches = " and ".join(", ".join(map(str, trial.batches)).rsplit(", ", 1))
     error = trial.verification.max_abs_error
-    return f"on the simulator in batches of {batches}, largest difference {error:.2g}; planned in every dtype"
+    return f"on the simulator in batches of {batches}, largest difference {error:.2g}; planned in 32 and 16 bits"
 
 
 def _told(comparison: Comparison) -> str:

@@ -142,10 +142,6 @@ class Graph:
         """Return the images on the partitions of a node's first operand."""
         return self.packed_of(node.sources[0][0])
 
-    def itemsize_of(self, part: int) -> int:
-        """Return the bytes of a number of a node's value, or of the input."""
-        return 1 if part >= 0 and self.nodes[part].operation.narrow else self.itemsize
-
     def is_from_hbm(self, node: Node) -> bool:
         """True if a convolution, or the scores, read their first operand from HBM: a value that is all of it."""
         parts = node.sources[0]

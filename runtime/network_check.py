@@ -1,4 +1,4 @@
-"""A network tried on the simulator before its file is written: planned in every dtype, and run in batches.
+"""A network tried on the simulator before its file is written: planned in 32 and 16 bits, and run in batches.
 
 Its answers are compared with the golden model's, as scores before a final softmax: a difference of saturated
 probabilities shows nothing.
@@ -20,7 +20,7 @@ from .choose import choose_backend
 from .session import OverflowedError, Session
 from .verify import Verification, Verifier, merge
 
-PLANNED = (1, 2)  # batches that are planned in every dtype
+PLANNED = (1, 2)  # batches that are planned in each dtype
 
 # Batches that are run, up to so many multiply-accumulates for one example. Beyond the last, nothing is run.
 BATCHES = (((1, 3, 16), 1 << 31), ((1, 3), 1 << 33), ((1,), 1 << 35))
@@ -40,7 +40,7 @@ class NetworkCheck:
 
 
 def check_network(model: Model) -> NetworkCheck:
-    """Plan a network in every dtype, and run random examples in batches in float32.
+    """Plan a network in 32 and 16 bits, and run random examples in batches in float32.
 
     ModelError, one line, for a network that cannot be planned or run.
     """

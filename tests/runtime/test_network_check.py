@@ -1,4 +1,4 @@
-"""Networks are planned in every dtype and run in batches before their files are written."""
+"""Networks are planned in 32 and 16 bits and run in batches before their files are written."""
 
 from __future__ import annotations
 
