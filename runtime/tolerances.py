@@ -47,7 +47,7 @@ SOURCES = (
 # cancel, fewer. The networks of docs/networks.md stay within a fifth of the sums. In 8 bits errors of single products
 # cancel already: of 126 random networks of up to six layers, those with the first and last in bfloat16 stayed within
 # 0.15 of the largest number, and one with all layers in 8 bits was 0.26 off.
-_NETWORK = {"float32": 10.0, "float16": 2.0, "bfloat16": 1.25, "float8_e4m3": 2.4}
+_NETWORK = {"float32": 10.0, "float16": 2.0, "bfloat16": 1.25, "float8_e4m3": 2.5}
 
 
 def kernel_tolerance(dtype: str, measured: bool = False) -> float:
