@@ -2,8 +2,8 @@
 
 From NeuronCore-v3 on a matmul in `double_row` mode takes two planes, stationary [K, 2, M] and moving [K, 2, N]
 (trainium2_arch, "Double FP8 Matmul Performance"). Two input tiles are two planes where they are in one tensor, and so
-are their weights; two steps of a filter are two planes of the same input tile, moved on by some rows and columns. A
-third of 3x3 filters' steps, or the last input tile of an odd number, may be left alone.
+are their weights; two steps of a filter are two planes of the same input tile, moved on by some rows and columns. Of
+an odd number of tiles the last is multiplied by pairs of steps, and of an odd number of steps the last alone.
 """
 
 from __future__ import annotations
