@@ -19,11 +19,11 @@ def test_the_picture_is_up_to_date() -> None:
 
 
 def test_passes_are_those_of_the_pipeline_in_their_order() -> None:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(Pipeline.run)))
+    source = "".join(textwrap.dedent(inspect.getsource(part)) for part in (Pipeline._shape, Pipeline.run))
+    tree = ast.parse(source)
     called = [node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     names = [run.__name__ for run in draw_lowering.PASSES]
     assert {name for name in called if name in vars(draw_lowering)} == set(names)
-    source = inspect.getsource(Pipeline.run)
     places = [source.index(f'"{name}"') for name in names]
     assert places == sorted(places)
 
