@@ -96,7 +96,12 @@ def boxes() -> Iterator[Box]:
     for run in PASSES:
         yield Box(run.__name__, words_of(run), "pass", DECIDED.get(run.__name__, ""))
     yield Box("lay_out", "Give weights and biases their places in two arrays (lowering/weights.py)", "pass")
-    yield Box("emit", "Put operations into stages and bands of rows (lowering/emit.py)", "pass", "stages, staying")
+    yield Box(
+        "emit",
+        "Put operations into stages and bands of rows (lowering/emit.py)",
+        "pass",
+        "stages, staying, splits, shares",
+    )
     yield Box("program", "hashable operations (kernels/program.py)", "data")
     yield Box("run_network", "one kernel, a body for each operation (kernels/operations/)", "pass")
 
