@@ -17,8 +17,9 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from depthwise_networks import depthwise_filters, expansions
 from lowered import ALL, decided
-from random_networks import KINDS_OF_LAYERS, depthwise_filters, expansions, of_kind, residual
+from random_networks import KINDS_OF_LAYERS, of_kind, residual
 from trninfer import kernels, simulator
 from trninfer.kernels.convolution.forms import ROW_BLOCKS, Form
 from trninfer.lowering.decisions import Decisions

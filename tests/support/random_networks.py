@@ -238,39 +238,6 @@ def residual(channels: int = 40, side: int = 12, blocks: int = 3) -> Model:
     return model_of(Network("residual", image, tuple(layers), (), Output("values")))
 
 
-def depthwise_filters(channels: int = 70, side: int = 11) -> Model:
-    """A stem, depthwise filters of two sizes, a mean and a dense layer."""
-    layers: list[Layer] = [
-        Conv2d("stem", 3, channels, (3, 3), (1, 1, 1, 1), 1, "relu"),
-        Conv2d("each", channels, channels, (5, 5), (2, 2, 2, 2), 1, "silu", groups=channels),
-        Conv2d("again", channels, channels, (3, 3), (1, 1, 1, 1), 1, "relu", groups=channels),
-        Pool("mean", "average", (side, side), (1, 1)),
-        Flatten("flat"),
-        Dense("dense", channels, 7),
-    ]
-    return model_of(Network("depthwise", picture(3, side, side), tuple(layers), (), Output("values")))
-
-
-def expansions(side: int = 16) -> Model:
-    """A stem, two inverted residual blocks, the second with a gate, a mean and a dense layer."""
-    layers: list[Layer] = [Conv2d("stem", 3, 32, (3, 3), (1, 1, 1, 1), 1, "relu")]
-    for n, wide in enumerate((70, 96)):
-        before = layers[-1].name
-        layers += [
-            Conv2d(f"expand{n}", 32, wide, (1, 1), activation="relu"),
-            Conv2d(f"each{n}", wide, wide, (3, 3), (1, 1, 1, 1), 1, "silu", groups=wide),
-        ]
-        if n:
-            layers += [
-                Pool(f"mean{n}", "average", (side, side), (1, 1)),
-                Conv2d(f"gate{n}", wide, wide, (1, 1), activation="sigmoid"),
-                Combine(f"gated{n}", "multiply", inputs=(f"each{n}", f"gate{n}")),
-            ]
-        layers += [Conv2d(f"project{n}", wide, 32, (1, 1)), Combine(f"sum{n}", "add", inputs=(f"project{n}", before))]
-    layers += [Pool("mean", "average", (side, side), (1, 1)), Flatten("flat"), Dense("dense", 32, 7)]
-    return model_of(Network("expansions", picture(3, side, side), tuple(layers), (), Output("values")))
-
-
 KINDS_OF_LAYERS = ("shuffle", "prelu", "elements", "dilated", "layer_norm", "group_norm", "instance_norm")
 
 
