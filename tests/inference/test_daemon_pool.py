@@ -43,11 +43,11 @@ def test_threads_end_when_the_pool_is_closed() -> None:
 
 
 STALLED = """
-import signal, sys, time
+import os, signal, sys, time
 from trninfer.inference import pictures
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def stall(path):  # as a file system does whose server has gone
-    print("stalled", flush=True)
+    os.write(1, b"stalled\\n")  # at once: several threads read
     time.sleep(3600)
 pictures.open_regular = stall
 from trninfer.app.main import main
