@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..kernels.program import (
     Answers,
@@ -194,11 +195,7 @@ class _Emission:
         operation = self._graph.nodes[number].operation
         sent, received = parts[self._core], parts[1 - self._core]
         exchange = Exchange(
-            name=operation.name,
-            channels=operation.channels,
-            rows=operation.rows,
-            columns=operation.columns,
-            packed=operation.packed,
+            **_outline(operation),
             sources=((room,),),
             sent=sent,
             received=received,
@@ -289,11 +286,7 @@ class _Emission:
         rows = (0, value.rows) if window is None else window
         margin = value.margin
         return Load(
-            name=value.name,
-            channels=value.channels,
-            rows=rows[1] - rows[0],
-            columns=value.columns,
-            packed=value.packed,
+            **_outline(value) | {"rows": rows[1] - rows[0]},
             narrow=value.narrow,
             margin=(
                 margin[0] if rows[0] == 0 else 0,
@@ -357,13 +350,14 @@ class _Emission:
         return len(self.operations) - 1
 
 
+def _outline(operation: Operation) -> dict[str, Any]:
+    """Return the fields of an operation that another one on the same value has, too."""
+    return {name: getattr(operation, name) for name in ("name", "channels", "rows", "columns", "packed")}
+
+
 def _room(operation: Operation, memory: Memory) -> Room:
     return Room(
-        name=operation.name,
-        channels=operation.channels,
-        rows=operation.rows,
-        columns=operation.columns,
-        packed=operation.packed,
+        **_outline(operation),
         narrow=operation.narrow,
         memory=memory,
     )
@@ -372,11 +366,7 @@ def _room(operation: Operation, memory: Memory) -> Room:
 def _store(operation: Operation, value: int, place: Place) -> Store:
     """Return the store of an operation's value, which is that of another operation."""
     return Store(
-        name=operation.name,
-        channels=operation.channels,
-        rows=operation.rows,
-        columns=operation.columns,
-        packed=operation.packed,
+        **_outline(operation),
         narrow=operation.narrow,
         sources=((value,),),
         into=place,

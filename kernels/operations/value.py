@@ -127,18 +127,7 @@ def make_room(launch, operation, pictures, partitions, is_blank=True):
             nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
         else:
             fill_border(tile[0:size], Span(0, shape[2], top, bottom), Span(0, shape[3], left, right), 0.0)
-    return Value(
-        tiles=tuple(tiles),
-        pitches=pitches,
-        margins=(operation.margin,) * len(tiles),
-        hbm=None,
-        images=images,
-        channels=operation.channels,
-        rows=operation.rows,
-        columns=operation.columns,
-        packed=operation.packed,
-        pictures=pictures,
-    )
+    return _value_in_tiles(operation, pictures, tiles, pitches)
 
 
 def _tiles(launch, operation, shapes):
@@ -169,12 +158,18 @@ def _joint_room(launch, operation, pictures, partitions):
     whole = sbuf_tile((partitions[0], count * images, rows, columns), dtype, name=launch.label(operation))
     fill_border(whole, Span(0, rows, top, bottom), Span(0, columns, left, right), 0.0)
     joint = whole.reshape_dim(1, (count, images))
+    pitches = tuple(each if operation.narrow and t % 2 == 0 and t + 1 < count else 0 for t in range(count))
+    return _value_in_tiles(operation, pictures, [joint[:, t] for t in range(count)], pitches, joint)
+
+
+def _value_in_tiles(operation, pictures, tiles, pitches, joint=None):
+    """Return the value of an operation for so many pictures, which is in tiles of SBUF with its margin around each."""
     return Value(
-        tiles=tuple(joint[:, t] for t in range(count)),
-        pitches=tuple(each if operation.narrow and t % 2 == 0 and t + 1 < count else 0 for t in range(count)),
-        margins=(operation.margin,) * count,
+        tiles=tuple(tiles),
+        pitches=pitches,
+        margins=(operation.margin,) * len(tiles),
         hbm=None,
-        images=images,
+        images=ceil_div(pictures, operation.packed),
         channels=operation.channels,
         rows=operation.rows,
         columns=operation.columns,
