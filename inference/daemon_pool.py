@@ -5,12 +5,25 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 _Task = tuple["Future[Any]", Callable[[], Any]]
+
+_SIGNAL_CHECK_SECONDS = 1.0
+
+
+def wait_for(result: Future[Result]) -> Result:
+    """Return a result, waiting for it in steps.
+
+    Python handles a signal between two of its instructions. One that arrives after the last of them and before the
+    thread sleeps does not wake it, so a wait without an end would ignore it.
+    """
+    while not result.done():
+        wait([result], timeout=_SIGNAL_CHECK_SECONDS)
+    return result.result()
 
 
 class DaemonPool:

@@ -17,7 +17,7 @@ from ..models.inputs import ImageInput
 from ..models.preprocess import open_image, preprocess
 from ..models.regular_files import describe, open_regular
 from .arrays import is_array_file, read_arrays
-from .daemon_pool import DaemonPool
+from .daemon_pool import DaemonPool, wait_for
 from .search import STANDARD_INPUT, InputProblem
 
 MAX_THREADS = 4  # each may hold a picture of 64 megapixels
@@ -91,7 +91,7 @@ def decode_ahead(
         for source in sources:
             here = source == STANDARD_INPUT if isinstance(source, str) else False
             call = partial(decode, source)
-            pending.append((source, call if here else pool.submit(call).result))
+            pending.append((source, call if here else partial(wait_for, pool.submit(call))))
             if len(pending) > ahead:
                 yield _next(pending)
         while pending:

@@ -8,7 +8,7 @@ import sys
 import threading
 
 import pytest
-from trninfer.inference.daemon_pool import DaemonPool
+from trninfer.inference.daemon_pool import DaemonPool, wait_for
 
 
 def test_results_and_errors_come_back() -> None:
@@ -17,6 +17,16 @@ def test_results_and_errors_come_back() -> None:
     assert [results[position].result(60) for position in (0, 1, 3)] == [6, 3, 2]
     with pytest.raises(ZeroDivisionError):
         results[2].result(60)
+    pool.close()
+
+
+def test_a_result_is_waited_for_longer_than_one_step(monkeypatch) -> None:
+    monkeypatch.setattr("trninfer.inference.daemon_pool._SIGNAL_CHECK_SECONDS", 0.01)
+    go, pool = threading.Event(), DaemonPool(1, "test")
+    threading.Timer(0.1, go.set).start()
+    assert wait_for(pool.submit(lambda: go.wait(60))) is True
+    with pytest.raises(TimeoutError):  # an error of the function's own ends the waiting
+        wait_for(pool.submit(lambda: (_ for _ in ()).throw(TimeoutError("of its own"))))
     pool.close()
 
 
@@ -55,17 +65,6 @@ main()
 """
 
 
-def _ended_by(process: subprocess.Popen[str], number: int) -> str:
-    """Return what a process says that is sent a signal until it ends: on a busy machine one came to nothing, rarely."""
-    for _ in range(6):
-        process.send_signal(number)
-        try:
-            return process.communicate(timeout=10)[1]
-        except subprocess.TimeoutExpired:
-            continue
-    return "still there"
-
-
 @pytest.mark.parametrize(
     "number, status, said", [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
@@ -74,7 +73,8 @@ def test_a_file_system_that_stalls_is_left_by_a_signal(pictures, picture_model, 
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stdout.readline() == "stalled\n"
-        assert _ended_by(process, number) == f"trninfer: {said}\n"
+        process.send_signal(number)  # as the main thread begins to wait
+        assert process.communicate(timeout=60)[1] == f"trninfer: {said}\n"
         assert process.returncode == status
     finally:
         process.kill()
