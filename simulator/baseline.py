@@ -39,7 +39,7 @@ class _Line(NamedTuple):
 
 
 def entry_of(run: Run) -> Entry:
-    """What is kept of a launch: its target, its latency, and the critical path by resource and by line."""
+    """Return the record of a launch: its target, its latency, and its critical path by resource and by line."""
     lines = [{"text": text, "critical_us": line.critical} for text, line in _lines(run).items() if line.critical]
     return {
         "kernel": run.name,
@@ -103,7 +103,8 @@ def write(path: Path, entries: dict[str, Entry]) -> None:
 
 
 def slower(entry: Entry, run: Run, tolerance: float) -> str:
-    """How a launch is slower than its baseline by more than a share of it, by resource and line; "" where it is not."""
+    """Describe, by resource and line, a launch slower than its baseline by more than `tolerance` (a share); "" if it is
+    not."""
     before, now = float(entry["latency_us"]), run.latency_us
     if now <= before * (1 + tolerance):
         return ""

@@ -1,4 +1,4 @@
-"""Where a kernel's time goes by line of its source: on the critical path, and busy beside it."""
+"""The time of a kernel by source line: on the critical path, and busy beside it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def told(line: LineTime) -> str:
 
 
 def told_critical(run: Any) -> str:
-    """What a launch spent its time on: `launch 10.20 us, vector 2.10, ...`."""
+    """Format the critical path by resource: `launch 10.20 us, vector 2.10, ...`."""
     parts = sorted(run.critical.by_resource.items(), key=lambda part: -part[1])
     words = [f"{name} {time:.2f}" for name, time in parts if name in RESOURCES]
     return ", ".join([f"{words[0]} us", *words[1:]]) if words else "nothing"

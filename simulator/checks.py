@@ -69,9 +69,9 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
 
 
 def _within_limits(tensor: NkiTensor) -> bool:
-    """Whether the free dimensions of a view, as they are or joined where one steps on where another ends, are such as
-    an instruction can hold: sizes of 16 bits without, strides of 16 bits with a sign, in elements
-    (trainium_inferentia2_arch.rst, "Accessing SBUF/PSUM tensors")."""
+    """True if an instruction can encode the free dimensions of a view: sizes are 16 bits unsigned, strides 16 bits
+    signed, in elements (trainium_inferentia2_arch.rst, "Accessing SBUF/PSUM tensors"). Dimensions may be merged where
+    one continues where the other ends."""
     given = [(count, stride) for count, stride in zip(tensor.shape[1:], tensor.strides[1:]) if count > 1]
     joined: list[tuple[int, int]] = []
     for count, stride in given:
@@ -105,7 +105,8 @@ def read_together(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) 
 
 
 def _placed(tensor: NkiTensor) -> bool:
-    """Whether the partition that a tile starts at is certain: the kernel gave it an address, or it takes over half."""
+    """True if the first partition of a tile is known: the kernel gave it an address, or it spans over half of the
+    partitions."""
     storage = tensor.storage
     return storage.arena is not None or storage.shape[0] > PARTITIONS // 2
 
@@ -154,7 +155,7 @@ def float_values(tensor: NkiTensor) -> Array:
 
 
 def copy_values(dst: NkiTensor, src: NkiTensor) -> None:
-    """What a copy computes."""
+    """Compute a copy."""
     dst.write(shaped(cast_values(src, dst), dst.shape))
 
 

@@ -78,5 +78,5 @@ def find_target(name: str) -> Target:
 
 
 def default_target() -> Target:
-    """What `nki.simulate` models: NEURON_PLATFORM_TARGET_OVERRIDE, else trn3 (nki/guides/nki_simulator.rst)."""
+    """Return `nki.simulate`'s target: NEURON_PLATFORM_TARGET_OVERRIDE, else trn3 (nki/guides/nki_simulator.rst)."""
     return find_target(os.environ.get(TARGET_VARIABLE) or "trn3")

@@ -14,7 +14,7 @@ from .errors import NkiValidationError, OperatorError
 
 
 class AddressRotation(Enum):
-    """Whether the backend may move tensors to other addresses for a better layout."""
+    """Permission for the backend to move tensors to other addresses for a better layout."""
 
     AUTO = "auto"
     ENABLE = "enable"

@@ -277,7 +277,7 @@ class NeuronCore:
         return tell
 
     def settle(self, op: str, *operands: Any) -> Settled:
-        """Whether an instruction may have such operands, where it runs and what it costs, by its declaration.
+        """Check the operands of an instruction; return the engine it runs on and its cost, by its declaration.
 
         Declarations go by the forms of tensors and by the other operands, never by addresses or values, and so are
         asked once for each. Where they warn, the warnings are repeated, for another line of the kernel.
@@ -351,12 +351,12 @@ class NeuronCore:
 
 @lru_cache(maxsize=16)
 def _settled_before(target: Target, machine: Machine, dge: bool, version: str) -> dict[tuple[Any, ...], Settled]:
-    """What declarations said of operands, by their forms, in this launch and those before on such a core."""
+    """Return the results of declarations by the forms of operands, shared by all launches on such a core."""
     return {}
 
 
 def _accesses(tensors: tuple[NkiTensor, ...]) -> tuple[Access, ...]:
-    """What an instruction touches; of one or two operands, as most have, without the detour through a list."""
+    """Return the accesses of an instruction; the usual one or two operands skip the list."""
     if len(tensors) == 1:
         first = tensors[0]
         return (first._access or first.access,)
@@ -380,7 +380,7 @@ def active(what: str = "an NKI instruction") -> NeuronCore:
 
 
 def is_active() -> bool:
-    """Whether a kernel is running in this thread."""
+    """True if a kernel is running in this thread."""
     return getattr(_state, "core", None) is not None
 
 

@@ -1,4 +1,4 @@
-"""What an instruction takes and where it runs, declared once: its operands, engines, limits and cost.
+"""Declarations of instructions: operands, engines, limits and cost, each stated once.
 
 An instruction is a function with the signature of `nki.isa` whose parameters are annotated with what they may be
 (operands.py), under `@declared(...)`. `NeuronCore.settle` asks the declaration whether a call may have its operands, on

@@ -47,7 +47,7 @@ class DType:
 
     @property
     def fill(self) -> float | int:
-        """What memory that was never written reads as: NaN, or 4 in integers (nki/guides/nki_simulator.rst)."""
+        """The value that uninitialised memory reads as: NaN, or 4 for integers (nki/guides/nki_simulator.rst)."""
         return float("nan") if self.is_float else 4
 
     @cached_property
@@ -162,8 +162,8 @@ def convert(values: Array, dtype: DType) -> Array:
 
 
 def rounds() -> bool:
-    """Whether narrow floats are rounded: not with NKI_PRECISE_FP=0, which shows what a kernel loses by rounding
-    (nki/guides/nki_simulator.rst, "Precise Floating-Point Mode")."""
+    """True if narrow floats are rounded. NKI_PRECISE_FP=0 turns rounding off, which shows what it costs a kernel in
+    accuracy (nki/guides/nki_simulator.rst, "Precise Floating-Point Mode")."""
     return os.environ.get("NKI_PRECISE_FP", "1") != "0"
 
 

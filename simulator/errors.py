@@ -1,4 +1,4 @@
-"""What the simulator says when a kernel breaks a rule of the machine.
+"""Errors raised when a kernel breaks a rule of the machine.
 
 A message names the instruction, the operand, what came and what is allowed.
 """

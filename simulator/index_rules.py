@@ -1,4 +1,4 @@
-"""What may be an index that is known only when a kernel runs, and how messages show an index."""
+"""Rules for indices that are known only when a kernel runs, and their form in messages."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ COLLECTIVES = frozenset(
 
 
 class Cost(NamedTuple):
-    """What an instruction takes of its engine, in nanoseconds with the Tensor Engine at its full clock.
+    """Cost of an instruction on its engine, in nanoseconds with the Tensor Engine at its full clock.
 
     `interval` is how long the engine is taken before it can start the next one, `latency` how long until what it writes
     can be read; `cold` is the Tensor Engine's interval at half clock. `table` is the lookup table that the Scalar
@@ -95,7 +95,7 @@ Told = tuple[str, Any, tuple[int, ...], str]  # name, memory, shape and dtype
 
 
 def label_of(told: Told) -> str:
-    """How messages call a storage."""
+    """Return the name of a storage in messages."""
     name, region, shape, dtype = told
     return f"{name or 'tensor'} {region.value}{list(shape)} {dtype}" if dtype else f"{region.value} {name}"
 
@@ -170,7 +170,7 @@ class Access(NamedTuple):
         return self.low < other.high and other.low < self.high
 
     def _interlocks(self, other: Access) -> bool:
-        """Whether two combs of the same step have a tooth in the same place."""
+        """True if two combs of the same step have a tooth in the same place."""
         apart = (other.byte - self.byte) % self.step
         return apart < self.run or self.step - apart < other.run
 

@@ -121,7 +121,7 @@ def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Simulated:
-    """What `nki.simulate` returns: called with arrays, on one core or, with [2], on two."""
+    """Kernel made by `nki.simulate`: call it with arrays, on one core or, with [2], on two."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -252,8 +252,8 @@ def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
 
 
 def degree(kernel: Kernel) -> int | None:
-    """How many cores a launch is for: by who launches it, else by the environment, else by brackets; None where none of
-    them says."""
+    """Return the number of cores of a launch: set by the launcher, else the environment, else brackets; None if by
+    none."""
     if kernel.lnc is not None:
         return kernel.lnc
     said = os.environ.get(LNC_VARIABLE) if is_traced() else None

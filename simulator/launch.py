@@ -103,7 +103,7 @@ def _run(
 
 
 def launch_key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parameters: dict[str, Any]) -> Any:
-    """What a shape-only run depends on; None where that cannot be told."""
+    """Return a key of everything a shape-only run depends on; None if there is no such key."""
     values = [*arrays, *parameters.values()]
     # By what they look like, too: -0.0 equals 0.0, and (1,) equals (1.0,).
     shapes = [

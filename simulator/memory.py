@@ -20,7 +20,7 @@ from .psum_writes import PsumWrites
 
 
 class MemoryRegion(Enum):
-    """Where a tensor lives."""
+    """Memory that a tensor lives in."""
 
     sbuf = "sbuf"
     psum = "psum"
@@ -102,7 +102,7 @@ class Storage:
 
     @property
     def told(self) -> Told:
-        """What `label` is made of."""
+        """The parts of `label`."""
         return self.name, self.region, self.shape, self.dtype.name
 
     @property

@@ -160,12 +160,12 @@ class NumericSanitizer:
 
 
 def _values(tensor: NkiTensor) -> Array:
-    """What an operand holds: all that an index could reach, where it has one."""
+    """Return the values of an operand; of an indexed one, all that its index could reach."""
     return tensor._table().values if isinstance(tensor, IndirectTensor) else tensor.values
 
 
 def _first(wrong: Array, values: Array) -> tuple[list[int], Any]:
-    """Where the first wrong element is, and what it is."""
+    """Return the index and the value of the first wrong element."""
     at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     return [int(i) for i in at], values[at].item()
 

@@ -1,4 +1,4 @@
-"""What a kernel may hold beside tensors: objects of its own, and a slice by its start and size."""
+"""Objects that a kernel may hold beside tensors: its own, and a slice given by start and size."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class NKIObject:
 
 
 def _is_default(value: Any) -> bool:
-    """Whether what a class assigns is the default of a field: a value, nothing that acts on access, nothing mutable."""
+    """True if a class attribute is the default of a field: a value, not a descriptor and not mutable."""
     return not callable(value) and not hasattr(type(value), "__get__") and type(value).__hash__ is not None
 
 

@@ -64,7 +64,7 @@ class Operand:
         return True
 
     def check(self, call: Call, name: str, value: Any) -> Any:
-        """What the value stands for; NkiValidationError where it is not allowed."""
+        """Return the value as the instruction uses it. NkiValidationError if it is not allowed."""
         return value
 
     def relate(self, call: Call, name: str, value: Any) -> None:
@@ -72,7 +72,7 @@ class Operand:
 
     @property
     def limits(self) -> str:
-        """What the operand may be, in a few words."""
+        """Describe the allowed values in a few words."""
         return ""
 
 

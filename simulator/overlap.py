@@ -28,7 +28,7 @@ Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # first byte, exten
 
 
 def clobbers(op: str, written: Any, read: Any) -> bool:
-    """Whether `op` may write an element of `read` before it has read it; both are views of one storage."""
+    """True if `op` may write an element of `read` before reading it. Both are views of one storage."""
     if written.offset == read.offset and written.strides == read.strides and written.shape == read.shape:
         return False
     if not written.access.overlaps(read.access) or written.is_indirect() or read.is_indirect():
@@ -44,8 +44,9 @@ def _pattern(view: Any) -> Pattern:
 
 @lru_cache(maxsize=4096)
 def _overtakes(written: Pattern, read: Pattern) -> bool:
-    """Whether a stream writes a byte before it reads it. Of several inputs to an output, as in a reduction, the last
-    comes before the output; a single input (a scalar of the partition) is read before the first output."""
+    """True if a stream writes a byte before reading it. With several inputs per output, as in a reduction, the last of
+    them is read before the output is written; a single input (a scalar of the partition) is read before the first
+    output."""
     outputs, inputs = _bytes(written), _bytes(read)
     if len(inputs) == 1 or len(inputs) < len(outputs):
         return False

@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class Meeting(NamedTuple):
-    """What a core comes to a meeting with. Both must bring the same `terms`."""
+    """Contribution of a core to a meeting. Both cores must bring the same `terms`."""
 
     terms: tuple[Any, ...]
     shown: str  # the instruction and its place, for messages

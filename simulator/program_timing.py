@@ -1,4 +1,4 @@
-"""When each instruction of a program runs, on one core or two.
+"""Timing of a program's instructions, on one core or two.
 
 Nothing is scheduled before somebody asks for a time, so a functional run that nobody times does not pay for it.
 """
@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
 
 class EngineUse(NamedTuple):
-    """How long a resource was busy, and as a share of the kernel without its launch."""
+    """Busy time of a resource, and its share of the kernel without the launch."""
 
     busy_ns: float
     share: float
@@ -72,7 +72,7 @@ class ProgramTiming:
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
-        """Of each core."""
+        """The schedule of each core."""
         return (self.schedule,)
 
     @property
@@ -82,7 +82,7 @@ class ProgramTiming:
 
     @cached_property
     def critical_path(self) -> tuple[Step, ...]:
-        """What each nanosecond of the makespan was spent on, from the first trigger on."""
+        """The steps that each nanosecond of the makespan was spent on, from the first trigger on."""
         return critical_path(self.program, self.schedule)
 
     def faster_makespan(self, resource: str, times: float) -> float:
@@ -111,7 +111,7 @@ class ProgramTiming:
 
     @cached_property
     def hardware_flops(self) -> int:
-        """What the PE array multiplied, transposes included."""
+        """Operations of the PE array, transposes included."""
         return sum(array_flops(i, self.target) for i in self.program if i.engine is engine.tensor)
 
     @cached_property
@@ -120,8 +120,8 @@ class ProgramTiming:
 
 
 def array_flops(instruction: Instruction, target: Target) -> int:
-    """What an instruction of the Tensor Engine multiplies: 2 a multiply-accumulate, zeros among them; a transpose is a
-    product with the identity.
+    """Return the operations of a Tensor Engine instruction: 2 per multiply-accumulate, multiplications by zero
+    included. A transpose is a product with the identity.
 
     No more than the array does at its peak in 16 bits in the time that it is taken: what it does twice as fast (rows of
     8 bits in pairs, transposes in the background of trn3) counts once, as AWS's profiler adjusts its FLOPs.
@@ -135,7 +135,7 @@ def array_flops(instruction: Instruction, target: Target) -> int:
 
 
 def peak_flops(target: Target) -> float:
-    """What the PE array of a core multiplies in a nanosecond in 16 bits (A1, A2, A3: 2 * 128 * 128 * clock)."""
+    """Return the 16-bit peak of a core's PE array, in FLOP per nanosecond (A1, A2, A3: 2 * 128 * 128 * clock)."""
     return 2 * PARTITIONS**2 * target.tensor_ghz
 
 
@@ -157,7 +157,7 @@ class PairTiming(ProgramTiming):
 
     @property
     def schedules(self) -> tuple[Schedule, Schedule]:
-        """Of core 0 and of core 1."""
+        """The schedules of core 0 and core 1."""
         return self._schedules
 
     @cached_property
@@ -167,12 +167,12 @@ class PairTiming(ProgramTiming):
 
     @property
     def schedule(self) -> Schedule:
-        """Of the core that ends last."""
+        """The schedule of the core that ends last."""
         return max(self.schedules, key=lambda s: s.makespan)
 
     @cached_property
     def critical_path(self) -> tuple[Step, ...]:
-        """Of both cores; positions are those in `program`."""
+        """The critical path through both cores; positions are those in `program`."""
         return pair_critical_path(self.programs, self.schedules, self.meetings)
 
     def faster_makespan(self, resource: str, times: float) -> float:

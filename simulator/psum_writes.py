@@ -1,4 +1,4 @@
-"""Who wrote the elements of a PSUM tensor last: what decides whether a matmul overwrites or accumulates.
+"""Last writers of the elements of a PSUM tensor, which decide whether a matmul overwrites or accumulates.
 
 Writes are remembered by the rectangle and strides of their views. Only where views overlap without being equal are
 single elements looked at.
@@ -19,7 +19,7 @@ Key = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]  # rectangle, 
 
 
 class Written(Enum):
-    """What is known of all elements of a view."""
+    """Last writers of the elements of a view, taken together."""
 
     nothing = "no element was written"
     other = "no element by a matmul, some by another instruction"
@@ -64,7 +64,7 @@ class PsumWrites:
         self._writes[key] = _Write(by_matmul)
 
     def _within(self, key: Key) -> bool:
-        """Whether all that overlaps was written by matmuls, one of which wrote all of it: nothing changes then."""
+        """True if every overlapping write was by a matmul and one of them covers the view, so that nothing changes."""
         covered = False
         for other, write in self._writes.items():
             if _overlap(other, key):
@@ -74,7 +74,7 @@ class PsumWrites:
         return covered
 
     def of(self, view: Any) -> Written:
-        """Who wrote the elements of a view."""
+        """Return the last writers of a view's elements."""
         key = _key(view)
         known = self._writes.get(key)
         if known is not None and known.intact:
@@ -92,7 +92,7 @@ class PsumWrites:
         return Written.mixed if elements.any() else _OTHER
 
     def by_matmul(self, view: Any) -> Array:
-        """Which elements of a view a matmul wrote last, in the view's shape."""
+        """Return a mask, in the shape of the view, of the elements last written by a matmul."""
         key = _key(view)
         row, row_end, byte, byte_end = key[:4]
         writes = [(k, w) for k, w in self._writes.items() if _overlap(k, key)]
@@ -116,7 +116,7 @@ def _overlap(a: Key, b: Key) -> bool:
 
 
 def _covers(outer: Key, inner: Key) -> bool:
-    """Whether the rectangle of a dense view holds that of another."""
+    """True if the rectangle of a dense view contains that of another."""
     size = 1
     for extent in outer[5][1:]:
         size *= extent

@@ -131,7 +131,7 @@ def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
 
 
 def _too_slow(run: Run, max_us: float) -> str:
-    """Where the time of a kernel goes that took longer than allowed."""
+    """Describe the time of a kernel that took longer than allowed."""
     from .by_line import told, told_critical
 
     head = f"{run.name} is predicted to take {run.latency_us:.2f} us on {run.target}, {max_us:g} are allowed"

@@ -50,8 +50,8 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Difference:
-    """How much longer one variant takes than another, as a share; what such differences of predictions are likely to be
-    off by, None where nobody measured."""
+    """Difference between the times of two variants, as a share, and its uncertainty (None for a target without
+    measurements)."""
 
     share: float
     uncertainty: float | None
@@ -94,7 +94,7 @@ class Ranking(Sequence[Ranked]):
         return next((variant for variant in self if not variant.problem), None)
 
     def difference(self, name: str, other: str) -> Difference:
-        """How much longer the variant `name` takes than `other`. KeyError where one is not there or was not timed."""
+        """Return how much longer the variant `name` takes than `other`. KeyError if one is unknown or was not timed."""
         times = {variant.name: variant.latency_us for variant in self if variant.latency_us is not None}
         return Difference(times[name] / times[other] - 1, DIFFERENCES.get(self.target))
 
@@ -214,7 +214,7 @@ def _try(
 
 
 def _compared(outputs: Sequence[Any], wanted: Any, tolerance: float) -> tuple[float | None, str]:
-    """How far outputs are off at most, and what is wrong with them."""
+    """Return the largest error of the outputs, and a description of the problem with them, if any."""
     references = [np.asarray(each) for each in (wanted if isinstance(wanted, (tuple, list)) else (wanted,))]
     if len(outputs) != len(references):
         return None, f"{len(outputs)} outputs, {len(references)} in the reference"

@@ -86,7 +86,7 @@ def fill(storage: Storage) -> None:
 
 
 def _refilled_as_bits(step: Step) -> bool:
-    """Whether a step makes memory read as uninitialised that was seen as bits later: its filling is not known then."""
+    """True if a step makes memory uninitialised that is later viewed as bits: its fill value is then unknown."""
     compute, operands = step
     return compute is fill and operands[0].bits
 
@@ -139,7 +139,7 @@ class Replay:
         return [array for tensor, array in zip(self._arguments, arrays) if id(tensor.storage) in self._fixed]
 
     def _knows(self, arrays: Sequence[Array]) -> bool:
-        """Whether these are the fixed arguments of the time before."""
+        """True if the fixed arguments are those of the previous call."""
         if self._known is None or self._known[0] != rounds():
             return False
         return all(
@@ -163,7 +163,7 @@ class Replay:
 
 
 def never_changes(array: Array) -> bool:
-    """Whether nobody can write to an array: it is read-only, and the memory is its own."""
+    """True if an array cannot be written to: it is read-only and owns its memory."""
     return not array.flags.writeable and array.flags.owndata
 
 
@@ -187,7 +187,7 @@ def fixed_tiles(steps: Sequence[Step], changing: set[int]) -> dict[int, int]:
 
 
 def _written(step: Step) -> Storage:
-    """What a step writes: its first operand."""
+    """Return the storage that a step writes: that of its first operand."""
     first = step[1][0]
     return first.storage if isinstance(first, StridedMemory) else first
 
@@ -256,7 +256,8 @@ class Replays:
         self._lock = threading.Lock()  # memory is shared, so one at a time
 
     def seen(self, key: Any) -> Replayed | bool:
-        """What is to be done for a launch: replay it, record it (True: seen before), or neither (False)."""
+        """Return the recording to replay, True if the launch should be recorded (it was seen before), or False for
+        neither."""
         if key is None:
             return False
         found = self._seen.get(key)
@@ -273,7 +274,7 @@ class Replays:
         self._forget()
 
     def make(self, recording: Recording, issued: int, registers: dict[str, Array]) -> Replay | None:
-        """What was recorded, ready to be computed again; None where it cannot be."""
+        """Return a recording that can be computed again; None if it cannot be."""
         with self._lock:
             return recording.replay(issued, registers, self._buffers, self._shorten)
 

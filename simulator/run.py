@@ -1,4 +1,4 @@
-"""What a simulated launch tells: outputs, the predicted time and where it goes."""
+"""Result of a simulated launch: outputs, the predicted time and its breakdown."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BUSY_SHARE = 0.5  # of the kernel, from which an engine counts as the one that b
 
 
 class Parts(NamedTuple):
-    """What a launch consists of, for traces: (name, start_ns, end_ns) of each part, side by side, and the number of the
-    part that each instruction of the program belongs to."""
+    """Parts of a launch, for traces: (name, start_ns, end_ns) of each, in order, and the part that each instruction of
+    the program belongs to."""
 
     spans: tuple[tuple[str, float, float], ...]
     owners: tuple[int, ...]
@@ -77,7 +77,8 @@ class Run:
 
     @property
     def launch_us(self) -> float:
-        """What a launch takes beside the kernel's own work: as a benchmark counts it, or a profile's total_time."""
+        """Microseconds of a launch beside the kernel's own work: as a benchmark counts it, or of a profile's
+        total_time."""
         constants = self.prediction.machine
         profiled = constants.launch_before_ns + constants.launch_after_ns
         return (profiled if self.profiled else constants.launch_ns) / 1000
@@ -104,7 +105,7 @@ class Run:
         return self.prediction.memory
 
     def memory_use(self, region: str = "sbuf") -> MemoryUse:
-        """What "sbuf" or "psum" holds over the time, of the core that ends last, and the tiles at its peak."""
+        """Return the use of "sbuf" or "psum" over time on the core that ends last, and the tiles at its peak."""
         require(region in REGIONS, f"memory_use: region {region!r}; allowed: {', '.join(REGIONS)}")
         prediction = self.prediction
         last = max(range(prediction.cores), key=lambda core: prediction.schedules[core].makespan)
@@ -128,7 +129,7 @@ class Run:
 
     @property
     def hardware_flops(self) -> int:
-        """What the PE array multiplied: matmuls and transposes, at most what it can in 16 bits (8-bit rows in pairs
+        """Operations of the PE array: matmuls and transposes, at most its 16-bit peak (pairs of 8-bit rows
         count once)."""
         return self.prediction.hardware_flops
 
@@ -139,7 +140,7 @@ class Run:
 
     @property
     def _peak(self) -> float:
-        """What the PE arrays of all cores could multiply in a microsecond, in 16 bits."""
+        """The 16-bit peak of the PE arrays of all cores, in FLOP per microsecond."""
         return peak_flops(self.prediction.target) * 1000 * self.prediction.cores
 
     @property
@@ -149,7 +150,7 @@ class Run:
 
     @property
     def critical_path(self) -> tuple[Step, ...]:
-        """What each nanosecond of the kernel was spent on, from its first trigger to its last result: steps without
+        """The steps that each nanosecond of the kernel was spent on, from its first trigger to its last result: without
         gaps, each of one instruction and one resource (timing/critical_path.py)."""
         return self.prediction.critical_path
 
@@ -191,14 +192,14 @@ class Run:
 
     @property
     def latency_error(self) -> float | None:
-        """How far `latency_us` is likely to be off, as a share of it: two measurements of three lie within. None for a
-        target that nobody has measured, and for a machine with other constants."""
+        """Likely error of `latency_us`, as a share of it: two of three measurements are within it. None for a target
+        without measurements, and for a machine with other constants."""
         return None if self.prediction.changed else expected_error(self.target, self.kind)
 
     @property
     def kind(self) -> str:
-        """What bounds the launch, as expected errors tell kernels apart (timing/expected_error.py): the engine, or DMA
-        by its triggers or moving data, that is busy for the largest share of the kernel."""
+        """The resource that bounds the launch, one of the kinds of timing/expected_error.py: the engine, or DMA (by its
+        triggers or by moving data), that is busy for the largest share of the kernel."""
         issues = self.engines["dma_issue"].share >= self.engines["dma_engines"].share
         shares = {name: self.engines[name].share for name in QUEUES}
         shares["dma"] = max(shares["dma"], self.engines["dma_issue"].share)

@@ -46,7 +46,7 @@ class SanitizerFinding(NamedTuple):
 
 
 class Shadow:
-    """What is known of each element of a storage, or of each byte of the memory that placed tensors share."""
+    """State of each element of a storage, or of each byte of the memory that placed tensors share."""
 
     __slots__ = ("grain", "label", "partitions", "read_epoch", "tensor", "unread", "write_epoch", "writer")
 
@@ -200,7 +200,8 @@ class Sanitizer:
     def _lost(
         self, rank: int, instruction: Instruction, tensor: Any, shadow: Shadow, writer: Array, unread: Array
     ) -> None:
-        """What the write destroys: values of another tensor, or all of what one instruction wrote before."""
+        """Report values lost unread: a write over another tensor, or over everything that one earlier instruction
+        wrote."""
         lost = unread & (writer > _ARGUMENT)
         if not lost.any():
             return

@@ -1,4 +1,4 @@
-"""Which launches are looked through for faults, and for which: of memory (sanitizer.py), of numbers (numeric.py)."""
+"""Choice of the checks made on launches: of memory (sanitizer.py) and of numbers (numeric.py)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def choice(wanted: bool | str) -> frozenset[str]:
 
 
 def chosen() -> frozenset[str]:
-    """What holds for launches that name no choice."""
+    """Return the checks of launches that do not choose their own."""
     return _chosen[-1]
 
 

@@ -23,7 +23,7 @@ from .watching import watchers
 
 
 class Form:
-    """What a view is but for the address where it begins: all that instructions check and that their time goes by.
+    """Form of a view: everything but its start address. Checks and times of instructions depend on it alone.
 
     There is one object for each, which `form_of` finds. In elements: `size` of all, `free_size` of a partition, `pitch`
     of rows (0 for the memory's), `outer` rows of `extent` each, `step` and `run` of a comb, `distinct` elements (0
@@ -131,7 +131,7 @@ class StridedMemory(NKIObject):
         return len(self.shape)
 
     def is_contiguous(self) -> bool:
-        """Whether the view is dense and row-major; on chip, within each partition."""
+        """True if the view is dense and row-major; on chip, within each partition."""
         first = 1 if self.storage.on_chip else 0
         return is_row_major(self.shape[first:], self.strides[first:])
 
@@ -220,7 +220,7 @@ class StridedMemory(NKIObject):
 
     @property
     def form(self) -> Form:
-        """What the view is, wherever it begins."""
+        """The form of the view, independent of its start address."""
         form = self._form
         if form is None:
             storage = self.storage

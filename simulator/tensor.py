@@ -53,7 +53,7 @@ class NkiTensor(TensorViews):
         return self
 
     def is_indirect(self) -> bool:
-        """Whether the view addresses memory by values known only at run time."""
+        """True if the view addresses memory by values known only at run time."""
         return False
 
     def ap(
@@ -271,7 +271,7 @@ class IndirectTensor(NkiTensor):
         return indices
 
     def inside(self) -> Array:
-        """Which of the indices are in bounds."""
+        """Mask of the indices that are in bounds."""
         indices = self.indices
         inside: Array = (indices >= 0) & (indices < self.extent)
         return inside
@@ -299,7 +299,7 @@ class IndirectTensor(NkiTensor):
         return [self.at(index) for index in self._checked()] if known else [self._table()]
 
     def at(self, index: int) -> NkiTensor:
-        """What the view, or a row of it, is for one index."""
+        """Return the view, or a row of it, at one index."""
         first = 1 if self.gathers else 0
         offset = self.offset + int(index) * self.step
         return NkiTensor(self.shape[first:], self._dtype, self.storage, strides=self.strides[first:], offset=offset)
@@ -340,7 +340,7 @@ class IndirectTensor(NkiTensor):
 
 
 class ColumnsTensor(IndirectTensor):
-    """What `NkiTensor.indirect` gives: single columns of a tile, at offsets that SBUF holds.
+    """View made by `NkiTensor.indirect`: single columns of a tile, at offsets stored in SBUF.
 
     `group` partitions hold the offsets, first down, then along; the engine that uses the view settles it.
     """

@@ -71,7 +71,7 @@ def _groups_agree(core: Any, op: str, view: ColumnsTensor) -> None:
 
 
 def _partitions(op: str, dst: NkiTensor, sources: tuple[NkiTensor, ...]) -> None:
-    """Where tiles at addresses of the kernel's choice must start."""
+    """Refuse an index of indirect() that starts off a quadrant, or at another partition than its operand."""
     for view in (dst, *sources):
         if isinstance(view, ColumnsTensor):
             first = _start(view.index)
@@ -106,7 +106,8 @@ def _start(tensor: NkiTensor) -> int | None:
 
 
 def with_indices(writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> tuple[NkiTensor, ...]:
-    """What an instruction reads, with the indices of its views; what it writes at an index it leaves elsewhere."""
+    """Return the tensors that an instruction reads: operands, indices of views, and indexed outputs, whose other
+    elements stay."""
     indirect = [tensor for tensor in (*writes, *reads) if isinstance(tensor, IndirectTensor)]
     indices = [view.index for view in indirect if isinstance(view.index, NkiTensor)]
     return (*reads, *indices, *[tensor for tensor in writes if tensor.is_indirect()])

@@ -34,7 +34,7 @@ _METHODS = {  # of NumPy's and PyTorch's tensors
 
 
 class WithoutOperators(StridedMemory):
-    """What tensors answer to `a + b`, to `a < b` and to NumPy."""
+    """Errors for `a + b`, `a < b` and NumPy functions on tensors."""
 
     __slots__ = ()
 

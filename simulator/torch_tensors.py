@@ -22,7 +22,7 @@ _NARROW: dict[str, Any] = {
 
 
 def is_tensor(value: object) -> bool:
-    """Whether a value is a PyTorch tensor (of any subclass that lives in a module of PyTorch's)."""
+    """True if a value is a PyTorch tensor (of any subclass that lives in a module of PyTorch's)."""
     return type(value).__module__.partition(".")[0] in ("torch", "torch_xla") and hasattr(value, "detach")
 
 

@@ -1,4 +1,4 @@
-"""Which frames of a traceback are the simulator's own, and tracebacks without them."""
+"""Tracebacks without the simulator's own frames."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 @cache
 def ours(filename: str) -> bool:
-    """Whether code is the simulator's own."""
+    """True if code is the simulator's own."""
     return filename.startswith(_HERE)
 
 

@@ -1,4 +1,4 @@
-"""Who is shown the values that instructions read and write, where someone asked (numeric.py).
+"""Watchers of the values that instructions read and write, for checks that ask for them (numeric.py).
 
 `watchers` is empty but for that: the memory of tensors asks it before each write, and engines where they read integers.
 """
@@ -14,7 +14,7 @@ from .dtypes import Array
 
 
 class Watcher(Protocol):
-    """What is shown values."""
+    """Observer of values."""
 
     def written(self, tensor: Any, values: Array) -> None:
         """`values`, not yet rounded, are about to be stored in `tensor`, which holds what it held before."""

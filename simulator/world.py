@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class Contribution(NamedTuple):
-    """What a rank comes to a meeting with. All must bring the same `terms`."""
+    """Contribution of a rank to a meeting. All ranks must bring the same `terms`."""
 
     terms: tuple[Any, ...]
     shown: str  # the collective and its place, for messages

@@ -51,7 +51,7 @@ ACCUMULATES: dict[str, Any] = {"state": {engine.vector: _LANES}, "watch": _watch
 
 @dataclass(frozen=True, eq=False)
 class Initial(Scalar):
-    """What load_reduce loads; other commands have it unset, None or `unset`."""
+    """The value loaded by load_reduce; with other commands it must be None or `unset`."""
 
     unset: Any = None
 
@@ -133,7 +133,7 @@ def exponential(
 
 
 def start(lanes: Array, operator: AluOperator, command: reduce_cmd, init: Any) -> Array:
-    """What the accumulators hold before the instruction's first element."""
+    """Return the accumulators as they are before the first element."""
     if command is _RESET:
         return np.full(lanes.shape, _IDENTITY[operator.name], np.float32)
     if command is _LOAD:

@@ -43,7 +43,7 @@ def without_zeros(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
 
 
 def same(one: StridedMemory, other: StridedMemory) -> bool:
-    """Whether two views are of the same elements."""
+    """True if two views have the same elements."""
     return one.storage is other.storage and (one.offset, one.shape, one.strides) == (
         other.offset,
         other.shape,

@@ -20,7 +20,7 @@ from .indirect_moves import move
 
 
 class dge_mode(Enum):  # noqa: N801 (name and values of nki.isa)
-    """Who generates the descriptors of a DMA."""
+    """Generator of a DMA's descriptors."""
 
     unknown = 0
     swdge = 1
@@ -31,14 +31,14 @@ class dge_mode(Enum):  # noqa: N801 (name and values of nki.isa)
 
 
 class oob_mode(Enum):  # noqa: N801 (name and values of nki.isa)
-    """What a dynamic access out of bounds does."""
+    """Effect of a dynamic access out of bounds."""
 
     error = 0
     skip = 1
 
 
 class dma_engine(Enum):  # noqa: N801 (name and values of nki.isa)
-    """Which DMA engine moves data between cores."""
+    """DMA engine that moves data between cores."""
 
     dma = 1
     gpsimd_dma = 2
@@ -216,8 +216,9 @@ def hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
 
 
 def _transfer(core: NeuronCore, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False) -> Transfer:
-    """What the queues move, and who generates the descriptors: GpSimd where an address is known only at run time,
-    unless the kernel asks for another (nki/deep-dives/nki-dge.rst; profiles show it for `scalar_offset`)."""
+    """Return the transfer of the queues, with the generator of its descriptors: GpSimd where an address is known only
+    at run time, unless the kernel asks for another (nki/deep-dives/nki-dge.rst; profiles show it for `scalar_offset`).
+    """
     dynamic = dst.is_indirect() or src.is_indirect()
     software = mode is _SOFTWARE or (dynamic and mode is not _HARDWARE)
     dge = software or mode is _HARDWARE or (core.dge and mode is not _NO_DGE)

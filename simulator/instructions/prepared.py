@@ -61,7 +61,7 @@ def _activate_and_apply(dst: StridedMemory, activation: tuple[Any, ...], scalars
 
 
 def _stays(view: StridedMemory) -> bool:
-    """Whether a view is of the same float32 array in each replay."""
+    """True if a view is of the same float32 array in each replay."""
     storage = view.storage
     same_array = not (storage.borrowed or storage.bits) and view._dtype is storage.dtype
     return same_array and storage.array is not None and storage.array.dtype == np.float32

@@ -21,7 +21,7 @@ from ..tensor_operands import LikeDst, Output, Tile
 
 
 class reduce_cmd(Enum):  # noqa: N801 (name and values of nki.isa)
-    """What an instruction does with its engine's accumulator registers, one float32 a partition."""
+    """Commands for the accumulator registers of an engine, one float32 per partition."""
 
     idle = 0
     reset = 1

@@ -233,7 +233,7 @@ def multiply(
 
 
 def within_a_bank(op: str, dst: NkiTensor) -> None:
-    """What the Tensor Engine writes before NeuronCore-v4 lies within a bank."""
+    """Refuse a `dst` that crosses a PSUM bank, as the Tensor Engine before NeuronCore-v4 requires."""
     access = dst._access or dst.access
     if access.byte // PSUM_BANK_BYTES != (access.byte_end - 1) // PSUM_BANK_BYTES:
         raise NkiValidationError(
@@ -255,7 +255,7 @@ def _transposed(stationary: Array, moving: Array) -> Array:
 
 
 def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Array:
-    """Whether the matmul adds to what is in PSUM; where some elements only, which.
+    """Return True if the matmul adds to PSUM, False if it overwrites, or a mask where only some elements are added to.
 
     None overwrites what no matmul has written and adds to the rest, a tensor at a time.
     """

@@ -153,7 +153,7 @@ def apply(operator: AluOperator, values: Array, operand: Any, reverse: bool, ndi
 
 
 def _inputs(operator: AluOperator, values: Array, operand: Any, reverse: bool, ndim: int) -> tuple[Array, ...]:
-    """What an operator computes from: the values, and its operand where it takes one."""
+    """Return the inputs of an operator: the values, and its operand unless it is unary."""
     if operator.unary:
         return (values,)
     if operator.bits:

@@ -83,7 +83,7 @@ def api(version: str) -> Api:
 
 
 def unknown_name(dotted: str, known_api: Api) -> str | None:
-    """What is wrong with a dotted name that begins with "nki", or None where the API has it."""
+    """Return the problem with a dotted name that begins with "nki"; None if the API has it."""
     if dotted == "nki" or dotted.startswith(OPAQUE):
         return None
     module, name, rest = _split(dotted)
@@ -107,7 +107,7 @@ def _split(dotted: str) -> tuple[str, str, list[str]]:
 
 
 def tensor_member(name: str, known_api: Api) -> str | None:
-    """What is wrong with an attribute of a tensor, or None where tensors have it."""
+    """Return the problem with an attribute of a tensor; None if tensors have it."""
     known = known_api.members["nki.language.NkiTensor"]
     return None if name in known else f"a tensor has no {name!r}{suggestion(name, known)}"
 

@@ -53,7 +53,7 @@ def check_outputs(scope: FunctionScope) -> None:
 
 
 def _writes_argument(scope: FunctionScope, nodes: list[ast.AST]) -> bool:
-    """Whether an instruction writes to an argument of a kernel."""
+    """True if an instruction writes to an argument of a kernel."""
     own = {argument.arg for argument in parameters(scope.function.args)}
     for call in nodes:
         function = modern(scope.external(call.func) or "") if isinstance(call, ast.Call) else ""
@@ -73,7 +73,8 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def takes_tiles(scope: FunctionScope) -> bool:
-    """Whether a function hands a parameter of its own, or a view of one, to a compute engine: then that is a tile."""
+    """True if a function passes one of its parameters, or a view of one, to a compute engine: that parameter is
+    a tile."""
     own = {argument.arg for argument in parameters(scope.function.args)}
     for node in ast.walk(scope.function):
         if not isinstance(node, ast.Call):
@@ -89,7 +90,7 @@ def takes_tiles(scope: FunctionScope) -> bool:
 
 
 def _operands(function: str) -> dict[str, Operand]:
-    """What an instruction is declared to take; nothing of other functions."""
+    """Return the declared operands of an instruction; empty for other functions."""
     declaration = DECLARATIONS.get(function.removeprefix("nki.isa.")) if function.startswith("nki.isa.") else None
     return declaration.operands if declaration is not None else {}
 

@@ -22,8 +22,8 @@ from .values import check_values
 
 @dataclass(frozen=True)
 class Examination:
-    """What a check found: the names of the file's kernels, the findings in them and in all that they call, and the
-    files that these are in."""
+    """Result of a check: the file's kernels, the findings in them and in everything they call, and the files with
+    findings."""
 
     kernels: tuple[str, ...]
     findings: tuple[Finding, ...]
@@ -122,7 +122,7 @@ class _Check:
         return any([self._is_jit(scope, decorator) for decorator in definition.node.decorator_list])
 
     def _is_jit(self, scope: FunctionScope, decorator: ast.expr) -> bool:
-        """Whether a decorator is nki.jit: bare, called with options, or in functools.partial. Checks its options."""
+        """True if a decorator is nki.jit: bare, called with options, or in functools.partial. Checks its options."""
         if not isinstance(decorator, ast.Call):
             return self._is_jit_name(scope, decorator)
         partial = scope.external(decorator.func) == "functools.partial" and bool(decorator.args)
@@ -216,7 +216,7 @@ def _functions(module: Module, node: ast.AST, enclosing: tuple[FunctionNode, ...
 
 
 def _references(scope: FunctionScope) -> Iterator[Resolved | None]:
-    """What the names and attribute chains in a function's body and defaults mean (annotations are not evaluated)."""
+    """Resolve the names and attribute chains in a function's body and defaults (annotations are not evaluated)."""
     defaults = [
         default for default in (*scope.function.args.defaults, *scope.function.args.kw_defaults) if default is not None
     ]

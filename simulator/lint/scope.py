@@ -1,4 +1,4 @@
-"""What the names in one function of a kernel mean, and where findings about it go."""
+"""Names in one function of a kernel: their meanings, and the report of findings about them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FunctionScope:
             self._add(Finding(self.module.shown, node.lineno, rule, message))
 
     def resolve(self, expression: ast.expr) -> Resolved | None:
-        """What a name or a chain of attributes means; None for locals and where nothing can be told."""
+        """Resolve a name or a chain of attributes; None for locals and for what cannot be resolved."""
         if isinstance(expression, ast.Attribute):
             return self.files.attribute(self.resolve(expression.value), expression.attr)
         if not isinstance(expression, ast.Name) or expression.id in self.locals:
@@ -90,12 +90,12 @@ class FunctionScope:
         return resolved.dotted if isinstance(resolved, External) else None
 
     def is_captured(self, name: str) -> bool:
-        """Whether a name belongs to a function around this one, imports there among them: the compiler has the names of
-        modules alone."""
+        """True if a name belongs to an enclosing function, including its imports: the compiler sees the names of
+        modules only."""
         return name not in self.locals and any(name in bindings for bindings in self._outer)
 
     def is_import(self, name: str) -> bool:
-        """Whether a function around this one imports a name."""
+        """True if an enclosing function imports the name."""
         return any(isinstance(bindings.get(name), Import) for bindings in self._outer)
 
     def changed_global(self, name: str) -> int | None:
@@ -105,6 +105,6 @@ class FunctionScope:
 
 
 def _imports_of(function: FunctionNode) -> dict[str, Import]:
-    """What a function imports by itself."""
+    """Return the imports inside a function."""
     found = bindings_of(node for node in ast.walk(function) if isinstance(node, (ast.Import, ast.ImportFrom)))
     return {name: binding for name, binding in found.items() if isinstance(binding, Import)}

@@ -38,7 +38,7 @@ class SourceError(ValueError):
 
 @dataclass(frozen=True)
 class Import:
-    """What an import statement binds a name to: a module, or (where `name` is set) a name in it."""
+    """Target of an import statement: a module, or (where `name` is set) a name in it."""
 
     level: int
     module: str
@@ -68,7 +68,7 @@ class Module:
     _inside: dict[int, dict[str, Binding]] = field(default_factory=dict)
 
     def bindings_in(self, function: FunctionNode) -> dict[str, Binding]:
-        """What a function of this module binds its names to, for the functions in it; found once."""
+        """Return the names that a function of this module binds, for its inner functions; computed once."""
         if id(function) not in self._inside:
             own = {argument.arg: Assigned() for argument in parameters(function.args)}
             self._inside[id(function)] = {**bindings_of(function.body), **own}
@@ -127,7 +127,8 @@ def parse_module(text: str, shown: str, path: Path | None) -> Module:
 
 
 def bindings_of(body: Iterable[ast.stmt]) -> dict[str, Binding]:
-    """What the statements of a scope bind its names to. Of several bindings an import wins, else the first."""
+    """Return the names bound by the statements of a scope. If there are several bindings, an import wins, else the
+    first."""
     bindings: dict[str, Binding] = {}
     for name, binding in _each_binding(body):
         if name not in bindings or (isinstance(binding, Import) and isinstance(bindings[name], Assigned)):
@@ -295,7 +296,7 @@ class Files:
         return None
 
     def member(self, module: Module, name: str) -> Resolved | None:
-        """What a name means in a module."""
+        """Resolve a name in a module."""
         return self._member(module, name, 0)
 
     def _member(self, module: Module, name: str, depth: int) -> Resolved | None:
@@ -312,7 +313,7 @@ class Files:
         return self._imported(module, binding, depth)
 
     def imported(self, module: Module, binding: Import) -> Resolved | None:
-        """What an import in a module binds its name to."""
+        """Resolve the name bound by an import in a module."""
         return self._imported(module, binding, 0)
 
     def _imported(self, module: Module, binding: Import, depth: int) -> Resolved | None:
@@ -334,7 +335,7 @@ class Files:
         return None
 
     def attribute(self, base: Resolved | None, name: str) -> Resolved | None:
-        """What `base.name` means."""
+        """Resolve `base.name`."""
         if isinstance(base, External):
             return External(f"{base.dotted}.{name}")
         if isinstance(base, Module):

@@ -1,4 +1,4 @@
-"""What the local names of a function hold: tensors with their memory and dtype, and numbers that only the device has.
+"""Values of a function's local names: tensors with their memory and dtype, and numbers known only to the device.
 
 No flow is followed: a name counts as a tensor of a memory only if every assignment to it in the function says so.
 """
@@ -131,7 +131,7 @@ class LocalTensors:
         return self._known[name]
 
     def _common(self, assigned: list[ast.expr | Value | None]) -> Value | None:
-        """What all values of a name have in common."""
+        """Return what all values of a name have in common."""
         values = [self._of(value) if isinstance(value, ast.expr) else value for value in assigned]
         if all(isinstance(value, DeviceNumber) for value in values):
             return values[0]

@@ -1,4 +1,4 @@
-"""What tracing makes of a kernel's Python, since NKI 0.7: it runs, before any value on the device is known.
+"""Effects of tracing on a kernel's Python, since NKI 0.7: it runs before any value on the device is known.
 
 Sources: nki/migration/index.rst and announce-nki-specialization-change.rst of SDK 2.33. What type a name has is told by
 what a function assigns to it; where that is not told, nothing is said.

@@ -21,7 +21,7 @@ KINDS = {ast.List: "list", ast.Dict: "dict", ast.JoinedStr: "str"}
 
 
 class Containers:
-    """Which local names of a function are lists, dicts or strings."""
+    """Local names of a function that are lists, dicts or strings."""
 
     def __init__(self, scope: FunctionScope) -> None:
         self._scope = scope
@@ -116,7 +116,7 @@ def _check_arithmetic(scope: FunctionScope, node: ast.BinOp) -> None:
 
 
 def _is_negative(node: ast.expr) -> bool:
-    """Whether an expression is written with a minus."""
+    """True if an expression is written with a minus sign."""
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
 
 

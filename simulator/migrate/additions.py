@@ -55,7 +55,7 @@ def _imports(module: cst.Module, alias: str) -> bool:
 
 
 def _after_imports(body: list[Any]) -> int:
-    """Where the imports of a module end."""
+    """Return the index of the first statement after the imports of a module."""
     last = 0
     for position, statement in enumerate(body):
         if isinstance(statement, cst.SimpleStatementLine) and any(

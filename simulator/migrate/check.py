@@ -34,7 +34,7 @@ COMPARISONS = {
 
 @dataclass
 class Check:
-    """What a run of a file told: launches of kernels, comparisons after the first of them, and what went wrong."""
+    """Result of running a file: launches of kernels, comparisons after the first launch, and failures."""
 
     launches: int = 0
     comparisons: int = 0

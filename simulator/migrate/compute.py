@@ -282,8 +282,8 @@ def _free(view: View) -> str:
 
 
 def _matmul_clips(clips: Clips, views: tuple[View, View], fresh: bool) -> tuple[Clips, Clips]:
-    """What a mask clips of the stationary and of the moving operand: rows of both, or columns of the one that has as
-    many of them as the mask's index."""
+    """Return the clips of the stationary and of the moving operand under a mask: rows of both, or columns of the
+    operand that has as many columns as the mask's index."""
     rows = {at: clip for at, clip in clips.items() if at < -1}
     columns = {at: clip for at, clip in clips.items() if at == -1}
     if not columns:

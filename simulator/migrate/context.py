@@ -1,4 +1,4 @@
-"""What is known while a function is migrated: what its names hold, and the lines that come before a statement."""
+"""State of a function's migration: the values of its names, and the lines to put before a statement."""
 
 from __future__ import annotations
 
@@ -141,5 +141,5 @@ class Context:
 
 
 def view_of(tensor: Tensor, shape: tuple[str, ...] | None) -> Tensor:
-    """What a part of a tensor is."""
+    """Return a part of a tensor, of the given shape."""
     return replace(tensor, shape=shape, blocks=0)

@@ -164,7 +164,7 @@ class Expressions:
             return False
 
     def view(self, node: ast.Subscript, clips: Clips | None = None) -> View:
-        """What a subscript of a tensor selects, where a mask leaves `clips` of it."""
+        """Return the view selected by a subscript of a tensor, cut down to the mask's `clips`."""
         base = self.rewrite(node.value)
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         elements = self._elements(parts)

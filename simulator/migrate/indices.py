@@ -12,7 +12,7 @@ from .sums import Sum
 
 @dataclass(frozen=True)
 class Axis:
-    """How an index moves along one axis: `factor` for each of `count` positions."""
+    """Step of an index along one axis: `factor` for each of `count` positions."""
 
     factor: Sum
     count: Sum
@@ -64,7 +64,7 @@ def arange(start: Sum, stop: Sum) -> Index:
 
 @dataclass(frozen=True)
 class Clip:
-    """What a mask leaves of an axis."""
+    """Range of an axis that a mask keeps."""
 
     start: Sum
     count: Sum
@@ -83,8 +83,8 @@ class Mask:
         return Mask((*self.below, *other.below))
 
     def clips(self) -> tuple[Clips, list[Sum]] | None:
-        """What is left of each axis, and sums that must not be positive for anything to be left; None where that is
-        no rectangle."""
+        """Return the range kept of each axis, and the sums that must not be positive for the range to be non-empty;
+        None if the mask is no rectangle."""
         starts: dict[int, list[Sum]] = {}
         ends: dict[int, list[Sum]] = {}
         counts: dict[int, Sum] = {}

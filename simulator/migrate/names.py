@@ -1,4 +1,4 @@
-"""What the names of a file mean: modules of NKI and NumPy under the aliases that the file gives them."""
+"""Meanings of a file's names: modules of NKI and NumPy under the aliases used in the file."""
 
 from __future__ import annotations
 

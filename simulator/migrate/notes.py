@@ -1,4 +1,4 @@
-"""What a migration did and what it could not do."""
+"""Notes of a migration: the changes it made and those it could not make."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Statements:
     _dropped = False
 
     def _statement(self, node: ast.stmt) -> str | None:
-        """What is left of the statement once the lines before it are emitted; None where nothing is, or has changed."""
+        """Migrate a statement and emit the lines before it. Return its new text; None if it is dropped or unchanged."""
         self._dropped = False
         if isinstance(node, ast.Assign):
             return self._assign(node)
@@ -228,7 +228,7 @@ class Statements:
         return self._part(node, clips) if clips and node is not None else dst
 
     def _mask_clips(self, value: ast.Call) -> Clips:
-        """What the mask of a call leaves of its result's axes."""
+        """Return the clips that the mask of a call applies to the axes of its result."""
         clips = Operands(self.ex, _mask_of(value)).clips
         if self.ctx.names.dotted(value.func) == "nki.isa.nc_transpose":  # it is that of the operand
             return {-3 - at: clip for at, clip in clips.items() if at in (-1, -2)}

@@ -1,4 +1,4 @@
-"""What the source of a function tells of its names, before anything in it is migrated."""
+"""Uses of a function's names, read from its source before anything in it is migrated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tensor_uses(tree: ast.FunctionDef, names: Names) -> dict[str, set[str]]:
 
 
 def ranks_of(tree: ast.FunctionDef) -> dict[str, int]:
-    """How many dimensions tensors have: as their shapes are unpacked, or as they are indexed most."""
+    """Return the number of dimensions of each tensor: from unpacked shapes, else from the longest index."""
     found: dict[str, int] = {}
     exact: dict[str, int] = {}
     for node in ast.walk(tree):

@@ -112,7 +112,7 @@ def _basic_shape(elements: list[Element], keys: list[str], tensor: Tensor) -> tu
 
 
 def _extent(key: str) -> str | None:
-    """How many elements "a:b" or "nl.ds(a, n)" takes."""
+    """Return the number of elements in "a:b" or "nl.ds(a, n)", as source text; None if it cannot be computed."""
     try:
         node = ast.parse(f"x[{key}]", mode="eval").body
     except SyntaxError:

@@ -57,7 +57,7 @@ def _with_new(function: dict[str, Any], changes: dict[str, Any]) -> dict[str, An
 
 @lru_cache(maxsize=1)
 def removed() -> dict[str, str]:
-    """What 0.7 removed, by dotted name, and what replaces it."""
+    """Return the names that 0.7 removed, dotted, each with its replacement."""
     found: dict[str, str] = _load("api_0_7.json")["removed"]
     return found
 
@@ -79,8 +79,8 @@ def other_version(dotted: str, version: str | None = None) -> str | None:
 
 
 def missing(module: str, name: str) -> Any:
-    """What stands for a name that a module of the simulator lacks: a function of NKI that is not simulated yet, which
-    says so when it is called; UnknownNameError where NKI has no such name, with what replaces an old one."""
+    """Return a stand-in for a function of NKI that is not simulated yet, which raises when called. UnknownNameError if
+    NKI has no such name; the message names the replacement of an old one."""
     known = {e["name"] for part in PARTS for e in table()[part] if e["module"] == module and "class" not in e}
     if any(entry["module"] == module and entry["name"] == name for entry in table()["functions"]):
         return _not_simulated(module, name)

@@ -46,8 +46,8 @@ class _Dimension:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where elements lie: in `tensor`, whose dimensions are the grid's, or, where `rows` is not 0, in rows of tiles of
-    that many partitions, one after the other in the free dimension of a tensor [rows, ...]."""
+    """Layout of elements in `tensor`: its dimensions are the grid's; or, if `rows` is not 0, tiles of that many
+    partitions are stored one after the other in the free dimension of a tensor [rows, ...]."""
 
     tensor: NkiTensor
     element_shape: tuple[int, ...]
@@ -78,7 +78,7 @@ class _Layout:
 
 
 class NkiGrid:
-    """What grids of tiles and of blocks share (nki.language.NkiGrid). Made by `nl.tiles`, `nl.blocks` and `alloc_`."""
+    """Base of grids of tiles and of blocks (nki.language.NkiGrid). Made by `nl.tiles`, `nl.blocks` and `alloc_`."""
 
     def __init__(self, layout: _Layout, dimensions: tuple[_Dimension, ...], tile_shape: tuple[int, ...]) -> None:
         self._layout = layout

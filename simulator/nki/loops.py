@@ -133,13 +133,13 @@ class _Loop:
 
 
 def _likeness(instruction: Any) -> tuple[Any, ...]:
-    """What of an instruction must be the same in every iteration."""
+    """Return the properties of an instruction that must be equal in every iteration."""
     accesses = (*instruction.writes, *instruction.reads)
     return instruction.op, instruction.line, tuple((a.row_end - a.row, a.byte_end - a.byte) for a in accesses)
 
 
 def _difference(first: list[Any], other: list[Any]) -> tuple[str, str]:
-    """How the first instruction in which two iterations differ is shown in each."""
+    """Describe, for each of two iterations, the first instruction in which they differ."""
     for a, b in zip(first, other):
         if a != b:
             return _shown(a), _shown(b)

@@ -9,13 +9,13 @@ from ..errors import NkiValidationError
 
 
 def program_id(axis: int = 0) -> int:
-    """Which core of the launch grid this is."""
+    """Return the index of this core in the launch grid."""
     _axis("program_id", axis)
     return active("program_id").rank
 
 
 def num_programs(axes: Any = 0) -> int:
-    """How many cores the kernel was launched on."""
+    """Return the number of cores the kernel was launched on."""
     for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
         _axis("num_programs", axis)
     return active("num_programs").programs or 1

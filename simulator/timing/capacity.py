@@ -1,4 +1,4 @@
-"""How much of SBUF and PSUM a program holds at a time, in program order, and the error where that is too much.
+"""Peak use of SBUF and PSUM, in program order, and the error if it exceeds the capacity.
 
 A compiler may reorder what depends on nothing between. So a program that does not fit as it is written is looked at
 again with every tile in PSUM read as soon as its sum is complete; and with tiles in SBUF filled when they are needed,

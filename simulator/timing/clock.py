@@ -23,7 +23,7 @@ class PeClock:
         self._warm = False
 
     def warm(self, time: float) -> bool:
-        """Whether the clock is full at `time`. Times never go back."""
+        """True if the clock is at full rate at `time`. Times must not decrease."""
         while self._index < int(time // self.window):
             self._warm = self._busy > self.threshold * self.window + ROUNDING
             self._index += 1

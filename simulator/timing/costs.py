@@ -1,4 +1,4 @@
-"""What an instruction costs on its engine: the issue interval and the latency, from the constants of the target.
+"""Costs of instructions on their engines: the issue interval and the latency, from the constants of the target.
 
 `interval` is how long the engine is taken before it can start its next instruction, `latency` how long until the
 result can be read, both in nanoseconds with the Tensor Engine at its full clock; `cold` is the Tensor Engine's interval
@@ -199,13 +199,13 @@ class Costs:
         return m.vector_strided_read_pace if self._wide(src) else m.vector_double_pace
 
     def _wide(self, tensor: Any) -> bool:
-        """Whether neighbours lie so far apart that each access is one of its own."""
+        """True if neighbours are so far apart that each needs an access of its own."""
         apart = tensor.strides[-1] * tensor._dtype.itemsize
         return bool(tensor.shape[-1] > 1 and apart >= self.machine.wide_stride)
 
     def _strided(self, *tensors: Any) -> float:
-        """How often the cycles where an operand's neighbours lie wide apart: trn1's memories give half their bandwidth
-        (A1)."""
+        """Return the factor on the cycles of operands with widely spaced elements: trn1's memories run at half their
+        bandwidth (A1)."""
         for tensor in tensors:
             if self._wide(tensor):
                 return self.machine.strided_pace
@@ -252,5 +252,5 @@ class Costs:
 
 
 def _dense(tensor: Any) -> bool:
-    """Whether neighbours in the innermost dimension lie next to each other."""
+    """True if neighbours in the innermost dimension are adjacent."""
     return bool(tensor.strides[-1] == 1)

@@ -135,7 +135,7 @@ class _Walk:
         return self.steps
 
     def _step(self, core: int, index: int, start: float, resource: str) -> None:
-        """What an instruction spent from `start` on belongs to a resource."""
+        """Attribute the time of an instruction from `start` on to a resource."""
         if start < self.time:
             waited = WAITS.get(self.schedules[core].cause[index] & (KINDS - 1), "")
             i, position = self.programs[core][index], self.offsets[core] + index
@@ -143,7 +143,7 @@ class _Walk:
             self.time = start
 
     def _resource(self, core: int, index: int) -> str:
-        """What an instruction takes while its engine, or the trigger of its DMA, is at work."""
+        """Return the resource in use while the engine of an instruction, or the trigger of its DMA, is at work."""
         queue = self.schedules[core].queue[index]
         if index in self.schedules[core].phases:
             return "gpsimd" if queue == POOL else "dma_issue"
@@ -180,7 +180,7 @@ def _last(s: Schedule) -> int:
 
 
 class _DmaQueues:
-    """Which DMAs the engines served one after the other."""
+    """Order in which the engines served DMAs."""
 
     def __init__(self, phases: dict[int, Phases]) -> None:
         self._order = list(phases)

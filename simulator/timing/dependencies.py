@@ -1,4 +1,4 @@
-"""What each instruction of a program must wait for, and which pieces of memory it uses.
+"""Dependencies of each instruction of a program, and the pieces of memory it uses.
 
 Dependencies are between the regions that instructions really touch: read after write, write after read, write after
 write. A tile has one physical address, however often it is written (nki/migration/index.rst, "What are block
@@ -306,7 +306,7 @@ def _reads(instruction: Instruction, written: Access) -> bool:
 
 
 def _contains(outer: Access, inner: Access) -> bool:
-    """Whether `outer` overwrites all of `inner`."""
+    """True if `outer` overwrites all of `inner`."""
     same_comb = (
         outer.step == inner.step
         and outer.run == inner.run

@@ -1,4 +1,4 @@
-"""How long a DMA keeps each of the 16 engines busy.
+"""Time that a DMA keeps each of the 16 engines busy.
 
 An engine serves eight partitions of SBUF (DO: engine = partition // 8). It takes a fixed time for a descriptor and
 moves its bytes at the peak rate; together the engines reach the rate that AWS documents as achieved (schedule.py).

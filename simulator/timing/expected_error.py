@@ -1,4 +1,4 @@
-"""How far a prediction is likely to be off, by what bounds it.
+"""Likely error of a prediction, by what bounds the kernel.
 
 The shares are computed, not chosen: of the published rows of a target that are bound alike, two thirds are predicted
 within them while their own family is left out of all fits (benchmarks/expected_errors.py computes them from
@@ -21,8 +21,8 @@ SHORT_US = 100.0  # kernels that take less beside their launch: what a compiler 
 
 
 def kind_of(bound_by: str, issue_bound: bool, launch_us: float, latency_us: float) -> str:
-    """What bounds a kernel, one of KINDS: its launch, or that it is short; else the Tensor Engine, triggers and
-    descriptors by hardware ("issue") or by GpSimd, DMA bytes and elements, one thing waiting for another."""
+    """Return what bounds a kernel, one of KINDS: "launch" or "short", else the Tensor Engine, triggers and descriptors
+    by hardware ("issue") or by GpSimd, DMA bytes and elements, or latency (one thing waiting for another)."""
     work = latency_us - launch_us
     if launch_us > work:
         return "launch"

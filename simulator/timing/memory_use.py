@@ -1,4 +1,4 @@
-"""What SBUF and PSUM hold over the time of a schedule, tile by tile, and whose the peak is.
+"""Contents of SBUF and PSUM over the time of a schedule, tile by tile, and the tiles at the peak.
 
 A tile takes its bytes of each partition from its first write to its last access. One that is written as a whole again
 has another buffer from then on, as dependencies.py has it; tiles that the kernel placed by address take what it chose
@@ -50,7 +50,7 @@ class _Life:
 
 
 def memory_use(program: Sequence[Instruction], schedule: Schedule, target: Target, region: str) -> MemoryUse:
-    """What "sbuf" or "psum" holds over the time of one core's schedule."""
+    """Return the use of "sbuf" or "psum" over the time of one core's schedule."""
     capacity = target.usable_sbuf_bytes if region == "sbuf" else target.psum_bytes
     lives = _lives(program, schedule, REGIONS[region])
     changes: dict[float, int] = {0.0: 0}

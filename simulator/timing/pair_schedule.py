@@ -1,4 +1,4 @@
-"""When the instructions of two cores run that wait for each other at barriers and exchanges.
+"""Schedules of two cores that wait for each other at barriers and exchanges.
 
 Each core is scheduled by itself; an instruction at which they meet starts on both when it could start on the later one.
 That is repeated until no start moves any more. Both cores draw on one stack of HBM: where both move something, neither

@@ -18,7 +18,7 @@ _ALL_PSUM, _ALL_SBUF = 0, 1
 
 
 class Ports:
-    """When each port is free, for a generation of NeuronCore."""
+    """Times at which each port is free, for a generation of NeuronCore."""
 
     def __init__(self, generation: int, psum_placed: bool) -> None:
         self._shared = generation == 2
@@ -30,7 +30,8 @@ class Ports:
     def take(
         self, instruction: Instruction, unit: engine, versions: list[Version], start: float, interval: float
     ) -> float:
-        """When an instruction that could start on `unit` at `start` gets its ports, which it then holds."""
+        """Return the time at which an instruction that could start on `unit` at `start` gets its ports; it then holds
+        them."""
         if self._shared:
             held = self._whole(instruction)
         elif unit in _AT_PSUM and (self._placed or any([version.psum for version in versions])):

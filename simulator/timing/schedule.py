@@ -1,4 +1,4 @@
-"""When each instruction of a program runs: a discrete-event simulation of the engines, the DMA engines and memory.
+"""Schedule of a program's instructions: a discrete-event simulation of the engines, the DMA engines and memory.
 
 What is assumed of the compiler, whose schedule NKI does not show:
 - Each engine runs one instruction at a time. Of those that could start, it takes the one that comes first in the
@@ -233,7 +233,7 @@ class _Simulation:
             self.next[queue] = ready
 
     def _choose_engine(self, index: int) -> None:
-        """Of the engines that an instruction is left open to, the one that can finish it first."""
+        """Choose, of the engines an instruction may run on, the one that can finish it first."""
         instruction, ready = self.program[index], self.ready[index]
         best = _NEVER
         for unit, cost in ((instruction.engine, instruction.cost), *instruction.options):
@@ -391,7 +391,7 @@ _RUN: list[Callable[[_Simulation, int, Instruction, float], Times]] = [
 
 
 def _queue_of(instruction: Instruction) -> int:
-    """Which sequencer runs an instruction: GpSimd also the DMAs whose descriptors it makes."""
+    """Return the sequencer of an instruction: GpSimd also runs the DMAs whose descriptors it generates."""
     if instruction.dma is not None and (instruction.dma.software or instruction.dma.second):
         return POOL if instruction.dma.software else SECOND
     return _QUEUE[instruction.engine]

@@ -18,9 +18,9 @@ PIPE, DESCRIPTORS = 16, 17
 
 
 class Phases(NamedTuple):
-    """When a DMA got on: its first byte may move at `first_byte`, `latency` after its first descriptors were made, and
-    `skew` later on each further engine; the engines from `place` on began it at `begins`, all of them together at
-    `pipe_begin`; the last byte arrived at `last`, as `bound` (an engine, PIPE or DESCRIPTORS) allowed."""
+    """Progress of a DMA: its first byte may move at `first_byte`, `latency` after its first descriptors were generated,
+    and `skew` later on each further engine; the engines from `place` on began it at `begins`, all of them together at
+    `pipe_begin`; the last byte arrived at `last`, limited by `bound` (an engine, PIPE or DESCRIPTORS)."""
 
     first_byte: float
     latency: float
@@ -32,11 +32,11 @@ class Phases(NamedTuple):
     bound: int
 
     def could_begin(self, on: int) -> float:
-        """When the data could have begun to move there, had nothing been in the way."""
+        """Return the earliest time at which data could have begun to move there, with nothing in the way."""
         return self.first_byte + self.skew * (on - self.place) if on < PIPE else self.first_byte
 
     def begun(self, on: int) -> float:
-        """When the data began to move on an engine or in the PIPE."""
+        """Return the time at which data began to move on an engine or in the PIPE."""
         return self.pipe_begin if on == PIPE else self.begins[on - self.place]
 
 

@@ -68,7 +68,7 @@ def write(path: Path, launches: Launches) -> None:
 
 
 def place(track: str) -> tuple[str, int, str, int]:
-    """Where a track stands: the launch, then core by core the engines, then the DMA queues."""
+    """Return the sort key of a track: the launch, then core by core the engines, then the DMA queues."""
     core, rest = (track[:6], track[7:]) if track.startswith("core ") else ("", track)
     if rest in ORDER:
         return core, ORDER.index(rest), "", 0
@@ -77,7 +77,7 @@ def place(track: str) -> tuple[str, int, str, int]:
 
 
 def title_of(track: str) -> str:
-    """What a track is called: the engine's name, after its core where there are two."""
+    """Return the title of a track: the engine's name, after its core where there are two."""
     core, rest = (track[:7], track[7:]) if track.startswith("core ") else ("", track)
     return core + TITLES.get(rest, rest.replace("dma", "DMA"))
 

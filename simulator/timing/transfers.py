@@ -1,4 +1,4 @@
-"""What a DMA instruction makes the queues move: bytes and descriptors, from the views that it copies between."""
+"""Transfers of DMA instructions: bytes and descriptors, from the views they copy between."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _contiguous_run(tensor: Any) -> int:
 
 
 def _pitched(tensor: Any, pitch: float) -> bool:
-    """Whether the rows of a view in HBM begin a multiple of `pitch` bytes apart and are shorter than that."""
+    """True if the rows of a view in HBM start a multiple of `pitch` bytes apart and are shorter than that distance."""
     rows = [(n, s * tensor._dtype.itemsize) for n, s in zip(tensor.shape, tensor.strides) if n > 1]
     if len(rows) < 2 or tensor.strides[-1] != 1:
         return False

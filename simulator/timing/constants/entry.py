@@ -1,4 +1,4 @@
-"""What one number of the timing model is, and how the tables spell it."""
+"""One number of the timing model, and its spelling in the tables."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def everywhere(constant: Constant) -> Row:
 
 
 def only_trn1(trn1: Constant) -> Row:
-    """Of what is modelled on trn1 alone."""
+    """Return the row of a constant that is modelled on trn1 only."""
     unused = scaled(trn1.value, trn1.unit, "trn1's; not used")
     return trn1, unused, unused
 
 
 def only_trn3(trn3: Constant) -> Row:
-    """Of what NeuronCore-v4 alone can do."""
+    """Return the row of a constant of NeuronCore-v4 only."""
     unused = scaled(trn3.value, trn3.unit, "trn3's; not used")
     return unused, unused, trn3

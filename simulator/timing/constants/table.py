@@ -53,8 +53,8 @@ def fitted_constants() -> list[tuple[str, str, Constant]]:
 
 
 def scaled_note(target: str) -> str | None:
-    """What must be said beside every prediction for a target: that trn3's latencies are scaled, that constants are not
-    the table's; None where there is nothing to say."""
+    """Return the note for every prediction of a target: trn3's latencies are scaled, or constants are overridden. None
+    if there is none."""
     notes = []
     targets = target.split(",")
     if "trn3" in targets:
@@ -124,5 +124,5 @@ def override(target: str, name: str, value: float | None) -> None:
 
 
 def overrides() -> tuple[tuple[str, str, float], ...]:
-    """What is overridden at present."""
+    """Return the current overrides."""
     return tuple((target, name, value) for (target, name), value in sorted(_overrides.items()))
