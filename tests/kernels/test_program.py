@@ -1,4 +1,4 @@
-"""Programs as plain data, and the order of a convolution's outputs against an enumeration by NumPy."""
+"""Programs as plain data."""
 
 import dataclasses
 import inspect
@@ -6,39 +6,18 @@ import pickle
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from lowered import decided
 from random_networks import residual
 from trninfer.kernels import program
 from trninfer.kernels.program import Convolution, Operation, OutputOrder, Program, Scores, Stage
 from trninfer.lowering.decisions import Decisions
 
-COUNTS = st.sampled_from([1, 2, 4])
 OPERATIONS = [
     kind
     for _, kind in inspect.getmembers(program, inspect.isclass)
     if issubclass(kind, Operation) and kind is not Operation
 ]
-
-
-@given(COUNTS, COUNTS, COUNTS, st.integers(1, 300), st.sampled_from([32, 128]))
-def test_an_output_tile_is_a_part_of_one_row_of_one_phase(
-    phases: int, rows: int, images: int, channels: int, partitions: int
-) -> None:
-    """All outputs, numbered (phase, row, image, channel), are in the tiles one after another."""
-    order = OutputOrder(phases, rows, images, channels)
-    each = images * channels
-    outputs = np.arange(phases * rows * each).reshape(phases, rows, each)
-    sizes = order.tile_sizes(partitions)
-    ends = np.cumsum(sizes)
-    assert ends[-1] == outputs.size and max(sizes) <= partitions
-    for tile, (size, end) in enumerate(zip(sizes, ends)):
-        phase, row, place = order.position(tile, partitions)
-        expected = outputs[phase, row, place * partitions : (place + 1) * partitions]
-        np.testing.assert_array_equal(np.arange(end - size, end), expected)
 
 
 def test_the_images_of_a_phase_are_neighbours_in_the_input() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from lowered import ALL, answers, assert_right, convolution_of, decided, nodes_of, planned
 from random_networks import conv, labels, model_of, picture
 from trninfer.kernels.convolution.forms import DEPTHWISE, ROW_BLOCKS, Form
-from trninfer.kernels.convolution.row_blocks import RowBlocks
 from trninfer.kernels.program import Convolution
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.describe import forms_by_layer
@@ -111,22 +110,6 @@ def test_phases_of_a_pixel_shuffle_may_be_in_groups_of_rows() -> None:
         plan = assert_right(network, wherever(form), 2, forms=ROW_BLOCKS)
         phases = [node.operation for node in nodes_of(plan.graph, "phases")]
         assert [phase.form for phase in phases if isinstance(phase, Convolution)] == [form] * 4
-
-
-@pytest.mark.parametrize("form", ROW_BLOCKS)
-@pytest.mark.parametrize(("kernel", "stride", "dilation"), [(3, 1, 1), (5, 2, 1), (7, 1, 2), (1, 3, 1)])
-def test_each_tap_is_once_for_each_row_of_a_group(form: Form, kernel: int, stride: int, dilation: int) -> None:
-    geometry = RowBlocks(form.rows, kernel, stride, dilation, 11, 128)
-    taps = list(geometry.taps())
-    assert len(set(taps)) == len(taps) == form.rows * kernel
-    assert max(step for _, _, step, _ in taps) + 1 == geometry.steps
-    assert all(step * form.rows + side == output * stride + row * dilation for output, side, step, row in taps)
-
-
-def test_blocks_never_cross_a_tile() -> None:
-    geometry = RowBlocks(4, 3, 1, 1, 8, 128)
-    found = [(block.tile, block.first, block.size) for block in geometry.blocks([128, 40])]
-    assert found == [(0, 0, 32), (0, 32, 32), (0, 64, 32), (0, 96, 32), (1, 0, 32), (1, 32, 8)]
 
 
 def test_a_plan_takes_them_where_they_are_predicted_to_be_quicker() -> None:

@@ -40,15 +40,6 @@ def test_every_weight_is_where_the_definition_puts_it(in_channels: int, out_chan
     assert bias_packed.flags.c_contiguous and packed.flags.c_contiguous
 
 
-@given(st.integers(1, 300), st.integers(1, 12), st.integers(1, 12))
-def test_taps_that_share_the_partition_axis_fit_it(in_channels: int, kernel_rows: int, kernel_columns: int) -> None:
-    taps = taps_in_partitions(in_channels, (kernel_rows, kernel_columns), PARTITIONS)
-    assert taps.stride >= in_channels
-    assert taps.count == 1 or taps.used_partitions(in_channels) == (taps.count - 1) * taps.stride + in_channels <= 128
-    if taps.columns > 1:
-        assert (taps.rows, taps.columns) == (kernel_rows, kernel_columns)
-
-
 @pytest.mark.parametrize(("groups", "each_in", "each_out"), [(32, 4, 4), (3, 50, 20), (200, 1, 1), (2, 130, 140)])
 def test_groups_stand_on_the_diagonal(groups: int, each_in: int, each_out: int) -> None:
     """Multiplying by a step of a section, by its columns, is the convolution's matrix at that tap."""
