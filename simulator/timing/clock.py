@@ -19,7 +19,8 @@ class PeClock:
         self.threshold = threshold
         self._index = 0
         self._busy = 0.0  # of the current window so far
-        self._carried = 0.0  # what already falls into the next windows
+        self._left = 0.0  # nanoseconds of the last instruction that fall into later windows
+        self._rows = 0.0  # its share of the array
         self._warm = False
 
     def warm(self, time: float) -> bool:
@@ -27,8 +28,9 @@ class PeClock:
         while self._index < int(time // self.window):
             self._warm = self._busy > self.threshold * self.window + ROUNDING
             self._index += 1
-            self._busy = min(self._carried, self.window)
-            self._carried -= self._busy
+            inside = min(self._left, self.window)
+            self._busy = inside * self._rows
+            self._left -= inside
             if not self._busy and not self._warm:
                 self._index = int(time // self.window)  # nothing happened in between
         return self._warm
@@ -37,4 +39,4 @@ class PeClock:
         """Count an instruction that begins in the current window and uses a share `rows` of the array."""
         inside = min(interval, (self._index + 1) * self.window - start)
         self._busy += inside * rows
-        self._carried += (interval - inside) * rows
+        self._left, self._rows = interval - inside, rows

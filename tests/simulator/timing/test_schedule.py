@@ -11,7 +11,6 @@ from trninfer import simulator
 from trninfer.benchmarks.measurements import DATA
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.timing.constants import machine
-from trninfer.simulator.timing.expected_error import KINDS, expected_error, kind_of
 
 M = machine("trn2")
 TABLE = TensorSpec((64, 128, 512), "bfloat16")
@@ -251,25 +250,6 @@ def test_tiles_in_psum_share_banks_where_the_kernel_holds_more_of_them():
     first_read = min(e.start_ns for e in run.timeline if e.op == "tensor_copy")
     assert sum(e.start_ns < first_read for e in run.timeline if e.op == "nc_transpose") == 12
     assert 12 * 512 <= run.prediction.schedule.psum_peak <= 16384
-
-
-def test_a_prediction_says_how_sure_it_is():
-    run = timed("unknown")
-    assert 0 < run.latency_error < 0.5
-    assert timed("unknown", target="trn3").latency_error > run.latency_error
-    assert timed("unknown", constants={"dma_sustained": 100}).latency_error is None
-    assert timed("unknown").latency_error == expected_error("trn2", timed("unknown").kind)
-
-
-def test_kernels_are_told_apart_by_what_bounds_them():
-    assert kind_of("latency", False, launch_us=10.0, latency_us=12.0) == "launch"
-    assert kind_of("tensor", False, launch_us=10.0, latency_us=50.0) == "short"
-    assert kind_of("tensor", False, launch_us=10.0, latency_us=5000.0) == "tensor"
-    assert kind_of("vector", False, launch_us=10.0, latency_us=5000.0) == "latency"
-    assert kind_of("dma", True, launch_us=10.0, latency_us=50.0) == "short"
-    assert kind_of("dma", True, launch_us=10.0, latency_us=500.0) == "issue"
-    assert kind_of("dma", False, launch_us=10.0, latency_us=500.0) == "dma"
-    assert {kind_of("gpsimd", True, 10.0, 500.0)} < set(KINDS)
 
 
 @nki.jit
