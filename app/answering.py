@@ -1,4 +1,4 @@
-"""What `classify` and `ffnn` share: inputs run a batch at a time, their answers kept or shown, the rest reported."""
+"""Common part of `classify` and `ffnn`: run inputs in batches, keep or show the answers, and report the rest."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Inputs(Protocol):
 
     @property
     def prepare(self) -> Prepare | None:
-        """What makes inputs of the batches where these are sources; for workers."""
+        """Return a function that makes inputs of a batch of sources, for workers; None if batches are arrays."""
 
     @property
     def problems(self) -> list[InputProblem]:
-        """What could not be used so far."""
+        """Return the inputs that could not be used so far."""
 
     @property
     def score(self) -> Score | None:
-        """How many of the answers noted are right, where that is known."""
+        """Return the number of correct answers among those noted, if labels are known."""
 
     @property
     def states(self) -> States | None:
@@ -57,7 +57,7 @@ class Inputs(Protocol):
         """`3 pictures`, for the title of the table."""
 
     def identity(self) -> Identity:
-        """What decides the answers beside model and options."""
+        """Return the parts of a run's identity beside model and options."""
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
         """Leave out the inputs that are answered already; how many are left. The names of those `reported` are as
@@ -170,7 +170,7 @@ class _Noting:
 
     @property
     def none(self) -> Nones | None:
-        """How many of the answers noted say none; None where the network has no label for it."""
+        """Return the number of noted answers labelled none; None if the network has no such label."""
         return Nones(self._none_label, self._nones, self.total) if self._none_label else None
 
     def note(self, predictions: Iterable[Prediction]) -> None:
@@ -189,7 +189,7 @@ class _Noting:
 
 
 def _top_k(asked: int | None, labels: Sequence[str]) -> int:
-    """How many labels an answer has: at most as many as there are. UsageError for more that were asked for."""
+    """Return the number of labels per answer, at most all. UsageError if more were asked for."""
     if asked is None:
         return min(TOP_LABELS, len(labels))
     if not labels:

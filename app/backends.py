@@ -1,4 +1,4 @@
-"""Where a command's kernels run: the backend, or the session over several workers, that its options ask for."""
+"""Backends of commands: the backend, or the session over several workers, selected by the options."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _launch_options(options: RunOptions, calibration: Calibration | None) -> Lau
 
 
 def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | None:
-    """What several workers took, from the time of each; None for a session in this process."""
+    """Return the times of several workers; None for a session in this process."""
     from ..runtime.cluster.shared_session import SharedSession
     from .reports.report import Cores
 
@@ -100,7 +100,7 @@ def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | N
 
 
 def choice_note(name: str) -> str | None:
-    """Why `auto` takes the simulator, in short; None where a backend was named or the chip is taken.
+    """Return the reason why `auto` chose the simulator; None if a backend was named or the chip was chosen.
 
     To be called before a backend is opened, which settles the choice for the process. BackendUnavailable where the
     backend that was named is not there.
@@ -145,5 +145,5 @@ def _begin(options: RunOptions) -> str:
 
 
 def tell_progress(options: RunOptions) -> Callable[[str], None]:
-    """What is called with a line of text where something takes long."""
+    """Return a function that prints a line of text on standard error; it prints nothing with --quiet."""
     return (lambda text: None) if options.quiet else (lambda text: write_stderr(f"{printable(text)}\n"))

@@ -139,7 +139,7 @@ def classify(
 
 
 def _assumptions(model: Model) -> str:
-    """What import had to assume of pictures, in one line; empty where the model file states all of it."""
+    """Return the assumptions made about pictures on import, in one line; empty if the model file states all of it."""
     try:
         notes = json.loads(model.metadata.get("assumed", "[]"))
     except ValueError:

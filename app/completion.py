@@ -1,4 +1,4 @@
-"""What a shell completes: models, constants of the timing model. Names of files it completes itself."""
+"""Shell completion of models and constants of the timing model. The shell completes file names itself."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def _checks() -> list[dict[str, Any]]:
 
 
 def _neuron_system() -> list[dict[str, Any]]:
-    """What AWS's driver, runtime and tools tell, and the kernels that were compiled here."""
+    """Return the versions of AWS's driver, runtime and tools, and the kernels compiled on this machine."""
     from ..runtime.backend import BackendUnavailable
     from ..runtime.neuron.compile_cache import cache_folder, cache_size
     from ..runtime.neuron.device import named_python

@@ -1,4 +1,4 @@
-"""What goes wrong, as exit statuses and one line for the user."""
+"""Errors as exit statuses and one line for the user."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def exit_status(error: BaseException) -> int | None:
 
 
 def reason(error: Exception) -> str:
-    """Why something failed, without the number and the repeated name that an OSError is printed with."""
+    """Return the reason of an error, without the number and the file name that an OSError repeats."""
     return str(getattr(error, "strerror", None) or error) or type(error).__name__
 
 

@@ -108,7 +108,7 @@ def import_model(
 
 
 def _summary(imported: Imported, output: Path, trial: NetworkCheck | None) -> str:
-    """What was read, assumed, checked and written."""
+    """Describe an import: what was read, assumed, checked and written."""
     from ..models.checks import describe_shape
     from ..models.inputs import ImageInput, NamedInput, SeveralInputs
 
@@ -134,7 +134,7 @@ def _summary(imported: Imported, output: Path, trial: NetworkCheck | None) -> st
 
 
 def _accuracy(checked: PictureCheck) -> str:
-    """How many pictures are right, as imported and in the usual other ways."""
+    """Format the number of correct pictures, as imported and in the usual alternatives."""
     lines = [f"{way.name}: {way.correct} of {way.total} right" for way in checked.ways]
     if checked.left_out:
         lines[0] += f" ({checked.left_out} more were left out)"
@@ -150,7 +150,7 @@ def _some(labels: tuple[str, ...]) -> str:
 
 
 def _answers(named: NamedOutput, labelled: bool) -> str:
-    """What an output gives, in words."""
+    """Describe the meaning of an output in words."""
     count = named.size
     if named.output.kind == "values":
         return f"{count} value{'s' if count > 1 else ''}, printed as they are"
@@ -183,7 +183,7 @@ def _preprocessing(source: ImageInput) -> str:
 
 
 def _tried(trial: NetworkCheck | None) -> str:
-    """How the network ran on the simulator."""
+    """Describe the check of the network on the simulator."""
     if trial is None:
         return "not on the simulator (--unchecked)"
     if trial.verification is None:

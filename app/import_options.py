@@ -1,4 +1,4 @@
-"""What `trninfer import` can be told, and how each text becomes what the importer takes."""
+"""Options of `trninfer import`, and their conversion to the importer's arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class InputOptions:
-    """How pictures become the network's input; None for what is not told."""
+    """Options for turning pictures into the network's input; None if not given."""
 
     pictures: Annotated[
         Literal["digit", "photo"] | None,
@@ -95,7 +95,7 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """What else the file does not tell of the network."""
+    """Options for properties of the network that its file does not state."""
 
     labels: Annotated[
         str | None,

@@ -156,7 +156,7 @@ def check_eight_bits(dtype: str, calibrate: Path | None, eight_bits: str) -> Non
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What every command that runs kernels can be told; None where the command line says nothing."""
+    """Options of every command that runs kernels; None if not on the command line."""
 
     dtype: DtypeOption = "float32"
     batch_size: BatchSizeOption = 1
@@ -242,7 +242,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class AnswerOptions(RunOptions):
-    """What a command that answers inputs can be told beside that."""
+    """Further options of commands that answer inputs."""
 
     form: Annotated[
         AnswerFormat,
@@ -291,7 +291,7 @@ class AnswerOptions(RunOptions):
 
     @property
     def is_shared(self) -> bool:
-        """Whether workers answer, in processes of their own."""
+        """True if batches are answered by workers in processes of their own."""
         return self.cluster is not None or (self.cores or 1) > 1
 
     def check(self) -> None:
@@ -332,7 +332,7 @@ class AnswerOptions(RunOptions):
 
 @dataclass(frozen=True)
 class PictureOptions(AnswerOptions):
-    """What classify can be told beside its pictures."""
+    """Options of classify beside its pictures."""
 
     batch_size: BatchSizeOption = 16
     ship: Annotated[
@@ -373,6 +373,6 @@ class PictureOptions(AnswerOptions):
 
 @dataclass(frozen=True)
 class RowOptions(AnswerOptions):
-    """What ffnn can be told beside its features."""
+    """Options of ffnn beside its features."""
 
     batch_size: BatchSizeOption = 2048

@@ -1,4 +1,4 @@
-"""Where reports go: standard output, or a file that is written whole or not at all."""
+"""Destinations of reports: standard output, or a file that is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def check_kept(read: Iterable[str | Path], *written: tuple[str, Path | None]) ->
 
 
 def is_special(path: Path) -> bool:
-    """Whether there is something other than a file: a device or a pipe, which is written to and never replaced."""
+    """True if the path is a device or a pipe, which is written to and never replaced."""
     target = Path(os.path.realpath(path))
     return target.exists() and not stat.S_ISREG(target.stat().st_mode)
 
 
 def stream_of(output: Path | None) -> IO[str] | None:
-    """Whose width and colours a text is laid out for: those of standard output; None for a file."""
+    """Return the stream whose width and colours a text is laid out for: standard output; None for a file."""
     return sys.stdout if output is None else None
 
 
@@ -93,7 +93,7 @@ def write_chunks(chunks: Iterable[str], path: Path | None, option: str = "--outp
 
 @contextlib.contextmanager
 def open_output(path: Path | None, option: str = "--output") -> Iterator[Callable[[str], bool]]:
-    """What writes pieces of a report; it returns whether anyone still reads them.
+    """Yield a function that writes pieces of a report and returns True while someone reads them.
 
     A regular file takes its place once all is written, and keeps what it held where anything goes wrong before.
     UsageError where it cannot be written.

@@ -52,7 +52,8 @@ class PictureInputs:
 
     @property
     def problems(self) -> list[InputProblem]:
-        """What names no picture, then what could not be read so far, and what workers could not answer."""
+        """Return the names without a picture, then the pictures that could not be read so far, and those that workers
+        refused."""
         unread = self._batches.problems if self._batches is not None else []
         return self._named_wrongly + unread + self._refused
 

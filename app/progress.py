@@ -22,7 +22,7 @@ def progress_bar(title: str, total: int, quiet: bool) -> Iterator[Callable[[floa
     from rich.text import Text
 
     class RateColumn(ProgressColumn):
-        """How many a second, over the last 30 seconds."""
+        """Rate per second over the last 30 seconds."""
 
         def render(self, task: Task) -> Text:
             speed = task.speed

@@ -1,4 +1,4 @@
-"""What is sent to others, without what is nobody's business: folders, names of people and machines, addresses."""
+"""Redaction of text sent to others: folders, names of people and machines, and addresses are removed."""
 
 from __future__ import annotations
 

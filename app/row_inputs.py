@@ -49,7 +49,7 @@ class RowInputs:
         return f"{count(answered, 'row')} of {count(self._rows.shape[1], 'feature')}"
 
     def identity(self) -> Identity:
-        """What tells the file from another, and from itself after a change: its name, size and time."""
+        """Return the identity of the file: its name, size and time of change."""
         try:
             status = self._path.stat()
         except OSError as error:

@@ -86,7 +86,7 @@ def seconds(least: float, most: float) -> Any:
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """What a server can be told."""
+    """Options of the server."""
 
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1"
     port: Annotated[

@@ -152,6 +152,7 @@ class _AllGiven:
 
 
 def _identity(given: GivenInputs) -> Identity:
-    """What was given, by the contents of its arrays: a file may have changed since an interruption."""
+    """Return the identity of the inputs, by the contents of their arrays: a file may have changed since an
+    interruption."""
     sums = {name: f"{zlib.crc32(array.tobytes()):08x}" for name, array in given.arrays.items()}
     return {"inputs": {name: f"{Path(given.sources[name]).name} {sums[name]}" for name in sorted(sums)}}

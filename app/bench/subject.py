@@ -1,4 +1,4 @@
-"""What a bench is of."""
+"""Subject of a bench."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
 
 @dataclass(frozen=True)
 class BenchSubject:
-    """What is timed: at most one of a model, a kernel and a suite; all bundled models where none is named."""
+    """Subject of a bench: at most one of a model, a kernel and a suite; all bundled models if none is named."""
 
     model: Annotated[
         str | None,

@@ -59,7 +59,8 @@ def microseconds(text: str | None) -> float | None:
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What is timed in every combination. `dtype`, `batch_size` and `target` hold the values in the order given."""
+    """Options of a sweep, timed in every combination. `dtype`, `batch_size` and `target` hold their values in the order
+    given."""
 
     dtype: Annotated[
         Any,

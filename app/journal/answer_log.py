@@ -97,7 +97,7 @@ class AnswerLog:
         self._first = self._end
 
     def holds_answers(self) -> bool:
-        """Whether an interrupted run left any."""
+        """True if an interrupted run left answers."""
         self._end = os.fstat(self._file.fileno()).st_size
         return len(list(islice(self._records(0), 2))) > 1  # the first line is no answer
 

@@ -27,7 +27,7 @@ from .states import States
 
 
 class AnswerOutput(Protocol):
-    """Where answers go."""
+    """Destination of answers."""
 
     earlier: int  # answers of an interrupted run that are there already
     on_screen: bool  # whether a terminal shows answers as they come, so that nothing else may be drawn there
@@ -52,7 +52,8 @@ class AnswerOutput(Protocol):
 def open_answers(
     options: AnswerOptions, identity: Identity, labels: tuple[str, ...], states: States | None
 ) -> Iterator[AnswerOutput]:
-    """Where the answers of a run go, as its options say; `states` says which inputs are as an earlier run had them.
+    """Open the destination of a run's answers, as its options say. `states` has the inputs unchanged since an earlier
+    run.
 
     Where the run ends before its report is written, what has been answered is kept if it goes to a file. UsageError
     where --resume cannot be done.
@@ -170,7 +171,7 @@ def _rows(answer: Prediction) -> list[Prediction]:
 
 
 def _tell(report: Report, quiet: bool) -> None:
-    """What stands beside a machine format on standard error: the tables, and each input that could not be used."""
+    """Print on standard error, beside a machine format: the tables, and each input that could not be used."""
     from ..reports import table as report_table
 
     if not quiet:

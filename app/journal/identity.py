@@ -1,4 +1,4 @@
-"""What decides the answers of a run, so that an interrupted one is gone on with in the same way."""
+"""Identity of a run: everything that decides its answers, so that an interrupted run is resumed in the same way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Identity = dict[str, Any]  # command, model, weights, dtype, backend, target, to
 
 
 def identify(command: str, model: Model, backend: BackendInfo, dtype: str, top_k: int) -> Identity:
-    """What decides the answers of every command; `weights` tells files of one name apart."""
+    """Return the identity of a run for any command; `weights` distinguishes files of the same name."""
     weights = zlib.crc32(model.network.to_json().encode())
     for name in sorted(model.tensors):
         weights = zlib.crc32(np.ascontiguousarray(model.tensors[name]).data, weights)

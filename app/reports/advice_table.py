@@ -1,4 +1,4 @@
-"""What would make a network faster, for a terminal."""
+"""Advice on making a network faster, for a terminal."""
 
 from __future__ import annotations
 

@@ -29,12 +29,12 @@ def guard(cell: str) -> str:
 
 
 def unguard(cell: str) -> str:
-    """What `guard` was given."""
+    """Undo `guard`."""
     return cell[1:] if cell.startswith("'") and _may_be_formula(cell) else cell
 
 
 def change_of(form: Format, output: Path | None, safe: bool) -> Change:
-    """What cells of a CSV go through on their way to `output` (standard output where it is None)."""
+    """Return the change made to CSV cells written to `output` (None: standard output)."""
     on_terminal = form == "csv" and _is_terminal(output)
     if safe:
         return (lambda cell: printable(guard(cell))) if on_terminal else guard

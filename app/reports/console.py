@@ -49,7 +49,7 @@ def render_records(title: str, columns: tuple[str, ...], rows: list[tuple[Any, .
 
 
 def to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
-    """What `fill` prints, coloured where `stream` is a terminal and NO_COLOR is not set."""
+    """Return the text printed by `fill`, coloured if `stream` is a terminal and NO_COLOR is not set."""
     text = io.StringIO()
     terminal = stream is not None and stream.isatty()
     columns = os.environ.get("COLUMNS", "")

@@ -79,7 +79,7 @@ def resource_bar(critical: Mapping[str, float]) -> Markup:
 
 
 def bound_legend(layers: Sequence[LayerTiming]) -> Markup:
-    """What the colours mean, of those that occur."""
+    """Return a legend of the colours that occur."""
     there = {bound_class(layer) for layer in layers}
     items = [
         element("li", element("span", class_=f"swatch {key}"), name)
@@ -213,7 +213,8 @@ def _describe(point: Point, kind: str) -> str:
 def _free_place(
     x: float, y: float, radius: float, width: float, taken: list[tuple[float, float, float, float]]
 ) -> tuple[float, float, float, float] | None:
-    """Where a label of this width finds room beside its circle: left, top, right, bottom; None where it does not."""
+    """Return a free place (left, top, right, bottom) for a label of this width beside its circle; None if there is
+    none."""
     for left, top in (
         (x + radius + 4, y - 7),
         (x - radius - 4 - width, y - 7),
@@ -228,7 +229,7 @@ def _free_place(
 
 
 class _Axes:
-    """Where FLOP a byte and FLOP/s lie on the chart; both axes hold all points and the ridge."""
+    """Axes of the chart, FLOP per byte and FLOP/s; both include all points and the ridge."""
 
     def __init__(self, layers: Sequence[Point], limits: Sequence[Roof]) -> None:
         flat = [roof.value for roof in limits if not roof.slope]

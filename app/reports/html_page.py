@@ -102,7 +102,7 @@ def _plus_minus(error: float | None) -> str:
 
 
 def _label(report: Report) -> str:
-    """What the times are: predicted; measured, host round trip."""
+    """Return the kind of times: predicted; measured, host round trip."""
     return report.latency_label or report.latency_kind
 
 
@@ -133,7 +133,7 @@ def _tiles(report: Report) -> Markup | None:
 
 
 def _rows_tile(report: Report) -> tuple[str, str]:
-    """How many rows there are, and what a row is."""
+    """Return the number of rows, and the unit of a row."""
     kernels = [row.kernel for table in report.tables for row in table.layers]
     count = len(kernels) - kernels.count(ONE_LAUNCH)
     if ONE_LAUNCH in kernels:
@@ -143,7 +143,7 @@ def _rows_tile(report: Report) -> tuple[str, str]:
 
 
 def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | None:
-    """What was checked, and what went wrong."""
+    """Return the results of checks, and the errors."""
     lines: list[Markup] = []
 
     def line(passed: bool, text: str) -> None:
@@ -200,12 +200,12 @@ def _timeline(report: Report, timelines: Sequence[tuple[str, Any]]) -> Markup | 
 
 
 def _is_of_kernels(report: Report, timelines: Sequence[tuple[str, Any]]) -> bool:
-    """Whether the page is of kernels by themselves, whose lines are of use to a reader."""
+    """True if the page shows kernels by themselves, whose source lines are of use to a reader."""
     return report.command == "simulate" or (report.model is None and len(timelines) == 1)
 
 
 def _memory(timelines: Sequence[tuple[str, Any]]) -> Markup | None:
-    """Of the launch that takes longest."""
+    """Return the memory section of the launch that takes longest."""
     runs = [run for _, run in timelines if hasattr(run, "memory_use") and run.program]
     return memory_section(max(runs, key=lambda run: run.latency_us)) if runs else None
 

@@ -244,8 +244,8 @@ def _starred(point: SweepPoint) -> str:
 
 
 def answer_table(report: Report) -> Markup:
-    """What the network answered, the first SHOWN_ANSWERS of it, beside small pictures where the inputs are such; then
-    what could not be answered."""
+    """Return the first SHOWN_ANSWERS answers, beside small pictures where the inputs are pictures, then the inputs that
+    could not be answered."""
     shown = report.predictions[:SHOWN_ANSWERS]
     pictures = report.command == "classify"
     rows = [

@@ -140,7 +140,7 @@ def _track(engine: str) -> tuple[str, int]:
 
 
 def _place(key: tuple[str, int]) -> tuple[str, int, int]:
-    """Where a track stands: the critical path, then core by core the engines and the DMA queues."""
+    """Return the sort key of a track: the critical path, then core by core the engines and the DMA queues."""
     core, kind = _core_of(key[0])
     order = ("critical", *ENGINES, "dma load", "dma store")
     return ("" if kind == "critical" else core), order.index(kind), key[1]
@@ -291,7 +291,7 @@ def _json(timeline: Timeline, blocks: list[list[Block]]) -> Markup:
 
 
 def utilisation(timeline: Timeline) -> Markup:
-    """How busy each engine is over the time, a row each, as a picture of 1000 units' width."""
+    """Draw the use of each engine over time, a row each, 1000 units wide."""
     edges = np.linspace(0.0, timeline.total_ns, BINS + 1)
     height, gap = 34, 10
     rows: list[Markup] = []
@@ -324,7 +324,8 @@ def utilisation(timeline: Timeline) -> Markup:
 
 
 def _shares(intervals: list[tuple[float, float]], edges: np.ndarray) -> np.ndarray:
-    """Of each bin between edges [n + 1], the share (0..1) that disjoint intervals in order cover: float64 [n]."""
+    """Return the share (0..1) of each bin, between edges [n + 1], covered by disjoint ordered intervals:
+    float64 [n]."""
     if not intervals or edges[-1] <= 0:
         return np.zeros(len(edges) - 1)
     bounds = np.maximum.accumulate(np.array(intervals, np.float64).ravel())  # start, end, start, end, ...

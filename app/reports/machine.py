@@ -52,7 +52,7 @@ def chunks(report: Report, form: Format, answers: Iterable[Prediction], change: 
 
 
 def begin(form: Format) -> str:
-    """What comes before the answers in CSV and NDJSON."""
+    """Return the text before the answers in CSV and NDJSON."""
     return _csv(PREDICTION_COLUMNS, []) if form == "csv" else ""
 
 
@@ -68,7 +68,7 @@ def answer_lines(answers: Iterable[Prediction], form: Format, change: Change = a
 
 
 def end(report: Report, form: Format, change: Change = as_is) -> str:
-    """What comes after the answers in CSV and NDJSON: what went wrong and, in NDJSON, layers and a summary."""
+    """Return the text after the answers in CSV and NDJSON: errors and, in NDJSON, layers and a summary."""
     document = to_document(report)
     if form == "csv":
         problems = [{"input": problem["input"], "error": problem["message"]} for problem in document["errors"]]

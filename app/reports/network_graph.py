@@ -19,7 +19,7 @@ Slot = tuple[str, str, int]  # a layer ("", name, 0), or an edge that passes a r
 
 @dataclass(frozen=True)
 class GraphTitle:
-    """What the picture says above the network: `kind` is "predicted" or "measured"."""
+    """Title above a drawn network: `kind` is "predicted" or "measured"."""
 
     kind: str
     target: str

@@ -73,7 +73,7 @@ class BaselineComparison:
 
     @property
     def passed(self) -> bool:
-        """Whether neither a row nor the total got slower by more than the threshold."""
+        """True if neither a row nor the total got slower by more than the threshold."""
         return not any(row.status == "regression" for row in (*self.rows, self.total))
 
     def section(self) -> dict[str, Any]:
@@ -287,13 +287,13 @@ def render_comparison(comparison: BaselineComparison, stream: Any) -> str:
 
 
 def _status(row: ComparedRow) -> str:
-    """What became of a row, and why."""
+    """Return the status of a row, with its reason."""
     status = row.status.upper() if row.status == "regression" else row.status
     return f"{status}: {row.why}" if row.why and row.status != "same" else status
 
 
 def verdict(comparison: BaselineComparison) -> str:
-    """What became of the comparison, in a line."""
+    """Return the result of the comparison in one line."""
     allowed = f"{100 * comparison.threshold:g} %"
     if comparison.differences:
         total = comparison.total

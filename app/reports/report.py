@@ -1,4 +1,4 @@
-"""What a command reports, whatever form it is written in."""
+"""The report of a command, independent of its format."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Cores:
 
 @dataclass(frozen=True)
 class NetworkAdvice:
-    """What would make a network faster that takes `total_us`, and what a faster machine would change."""
+    """Advice on making a network faster, which takes `total_us` now, and the effect of faster machines."""
 
     network: str
     total_us: float

@@ -30,7 +30,7 @@ TOP_LABELS = 3
 
 @dataclass
 class SelfTest:
-    """What came of it so far; `stopped` says why it did not come to its end."""
+    """Results of a self-test so far; `stopped` has the reason if it ended early."""
 
     info: BackendInfo
     dtype: str
@@ -40,12 +40,12 @@ class SelfTest:
 
     @property
     def on_chip(self) -> bool:
-        """Whether it was measured."""
+        """True if times were measured."""
         return self.info.latency_kind == "measured"
 
     @property
     def place(self) -> str:
-        """Where it ran."""
+        """Name of the place it ran on: "chip", "compiler" or "simulator"."""
         return "chip" if self.on_chip else "compiler" if self.is_compiled_only else "simulator"
 
     @property
@@ -55,12 +55,12 @@ class SelfTest:
 
     @property
     def note(self) -> str | None:
-        """What must be said beside its times."""
+        """Note to show beside its times."""
         return None if self.on_chip else COMPILER_NOTE if self.is_compiled_only else SIMULATOR_NOTE
 
     @property
     def failures(self) -> int:
-        """How many checks did not come out as they should."""
+        """Number of failed checks."""
         failed = [outcome.is_failure for outcome in self.kernels]
         return sum(failed) + sum(outcome.is_failure for _, outcome in self.networks)
 

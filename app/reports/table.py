@@ -172,7 +172,7 @@ def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> 
 
 
 def _form_lines(table: LayerTable) -> list[str]:
-    """Which layers multiply their filters in another form than directly, a line a form."""
+    """Return a line for each form other than "direct", with the layers that use it for their filters."""
     forms: dict[str, list[str]] = {}
     for layer in table.layers:
         if layer.form is not None:
@@ -236,7 +236,7 @@ def _utilization(table: LayerTable) -> str:
 
 
 def _critical(table: LayerTable) -> str:
-    """What the time was spent on: `tensor 53.9 us, vector 18.3, ...`."""
+    """Format the time by resource: `tensor 53.9 us, vector 18.3, ...`."""
     parts = [f"{short(name)} {_microseconds(time)}" for name, time in by_size(table.critical)]
     return f"{parts[0]} us, {', '.join(parts[1:])}" if len(parts) > 1 else f"{parts[0]} us"
 
@@ -285,7 +285,7 @@ def _percent(part: float | None) -> str:
 
 
 def _print_verdict(console: Console, report: Report) -> None:
-    """What became of the checks that were asked for."""
+    """Print the results of the checks that were asked for."""
     verdict, comparison = report.verify, report.comparison
     if verdict is not None:
         near = f", {verdict.near_ties} near-ties not counted" if verdict.near_ties else ""
