@@ -1,4 +1,4 @@
-"""How the host arranges the input of a launch, so that DMAs read runs as long as an image."""
+"""Arrangement of a launch's input by the host, so that DMAs read runs as long as an image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where trninfer keeps what it need not make twice: plans, and kernels that AWS's compiler made."""
+"""Folders of what trninfer caches: plans, and kernels compiled by AWS's compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which channels an operation reads. Slices, shuffles and concatenations are an order of channels, not an operation.
+"""Channels that an operation reads. Slices, shuffles and concatenations are an order of channels, not an operation.
 
 The order is known while a network is lowered, and goes into what reads the channels: into the filters of a
 convolution, and into the numbers that other operations have for each channel. So it costs nothing on the chip.

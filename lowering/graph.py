@@ -32,7 +32,7 @@ _CUT_ANEW = (Convolution, Rearrange, RowGroupsPool, Scores, TapsLoad)
 
 
 class DoesNotFit(TrninferError, ValueError):  # noqa: N818 (a finding, after which the network runs layer by layer)
-    """Why a network is not one launch; the message is a clause for the user."""
+    """Reason why a network is not one launch; the message is a clause for the user."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where values are when SBUF cannot hold them all: regions of nodes run in bands of rows, and large values are in HBM.
+"""Placement of values when SBUF cannot hold them all: regions of nodes run in bands of rows, large values are in HBM.
 
 A border is a node whose value is all that later nodes read of it and those before it. A region lies between borders.
 Its inner values exist band by band; those at its ends are whole, in SBUF if they are small, else in HBM.

@@ -1,4 +1,4 @@
-"""How launches are planned: for which chip, in which forms, with which clock and cache."""
+"""Planning of launches: the target, the forms, the clock and the cache."""
 
 from __future__ import annotations
 

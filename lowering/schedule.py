@@ -34,7 +34,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a graph runs: its stages, the regions that run in bands, and what two cores share.
+    """Schedule of a graph: its stages, the regions that run in bands, and the work shared by two cores.
 
     `staying`: the weights of these stages stay in SBUF for all their passes.
     """

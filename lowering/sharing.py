@@ -1,4 +1,4 @@
-"""What two cores share of the same pictures: rows of early layers, whose weights are few, and channels of late ones.
+"""Work shared by two cores on the same pictures: rows of early layers, whose weights are few, channels of late ones.
 
 Each core computes half of the rows of a value, halos included, or half of its channels; then they exchange the halves.
 An exchange waits for the loads that were issued before it, and both cores draw on one stack of HBM, so that it is not

@@ -1,4 +1,4 @@
-"""What would make a network faster: each advice from evidence in the schedule, with the gain of trying it.
+"""Advice on making a network faster: each item from evidence in the schedule, with its gain.
 
 What the program can try itself (another batch size, dtype, form, way of launching, more cores) is run, and its gain is
 computed. What a person would have to write is scheduled anew with that cost taken away, and its gain is estimated.
@@ -40,8 +40,9 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Advice:
-    """What was seen, in a layer or (None) in all; what to do; microseconds an input of that layer, or of all, before
-    and after. `kind` is "computed" where the program ran it, else "estimated"; `option` has the words for `bench`."""
+    """Evidence seen in a layer (None: in all); the action; and microseconds per input, of that layer or of all, before
+    and after. `kind` is "computed" if the program ran the change, else "estimated"; `option` is the option for `bench`.
+    """
 
     layer: str | None
     evidence: str
@@ -60,7 +61,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Setting:
-    """How a network is run."""
+    """Settings that a network runs with."""
 
     dtype: str
     batch: int
@@ -95,7 +96,7 @@ class Adviser:
         return sorted(found, key=lambda each: -each.critical_us)
 
     def advice(self) -> list[Advice]:
-        """What is worth doing, for all layers and then for single ones, the largest gain first."""
+        """Return the advice, for all layers and then for single ones, the largest gain first."""
         setting, result = self._setting, self.result
         before = result.total_us / setting.batch
         found: list[Advice] = []
@@ -145,7 +146,7 @@ class Adviser:
         return best
 
     def _seen(self) -> str:
-        """What speaks for a larger batch."""
+        """Return the evidence for a larger batch."""
         total = self.result.total_us
         launch = sum(row.critical.get("launch", 0.0) for row in self.result.layers)
         read = sum(row.hbm_bytes for row in self.result.layers)
@@ -164,7 +165,7 @@ class Adviser:
         return size * sum(tensor.size for tensor in self._model.tensors.values())
 
     def _of_layers(self, batch: int, after: Result) -> Iterator[Advice]:
-        """What the larger batch does for the layers that take longest."""
+        """Yield the gains of a larger batch for the layers that take longest."""
         shares = {row.name: row.latency_us / batch for row in after.layers}
         named = {layer.name: layer for layer in self._model.network.layers}
         rows = sorted((row for row in self.result.layers if row.name in named), key=lambda row: -row.latency_us)
@@ -197,7 +198,7 @@ class Adviser:
         return self._all(seen, f"{CORES} cores with a batch each", f"--cores {CORES}", before, after)
 
     def _tables(self, before: float) -> Iterator[Advice]:
-        """What waiting for tables of the Scalar Engine costs, scheduled anew with tables that are there at once."""
+        """Yield the cost of waiting for tables of the Scalar Engine, from a schedule in which tables load at once."""
         runs = [run for _, run in self.result.timelines if isinstance(run, Run)]
         steps = [step for run in runs for step in run.critical_path if step.waited == "table"]
         loads = sum(min(step.picoseconds, 1_300_000) for step in steps if step.resource == "scalar") / 1e6

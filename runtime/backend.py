@@ -1,4 +1,4 @@
-"""What runs kernels: the contract of a backend, its errors, and what is said of its times."""
+"""Contract of the backends that run kernels, their errors, and the notes on their times."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class KernelError(TrninferError, ValueError):
 
 @dataclass(frozen=True)
 class LaunchTime:
-    """What one launch of a kernel took, in microseconds, and what it did.
+    """Time of one launch of a kernel, in microseconds, and its work.
 
     `latency_us` is what the backend's `latency_label` says, `device_us` the time on the device alone where that was
     measured beside it; each with its 99th percentile where one is known, and `device_by` names what measured
@@ -75,7 +75,7 @@ class LaunchTime:
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """What one launch of a kernel gave: its outputs (none where it was only timed) and its time.
+    """Result of one launch of a kernel: its outputs (none if it was only timed) and its time.
 
     Outputs may lie on the device: they have `shape`, `dtype`, `len` and `reshape`, another launch takes them as they
     are, and `np.asarray` brings their values.
@@ -101,10 +101,9 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class BackendInfo:
-    """What reports say of a backend: its name ("sim" or "neuron"), its target ("trn1", "trn2" or "trn3"), and what its
-    times are: the kind ("predicted" or "measured"), and a label that says in words how they were found. `tells_layers`:
-    it tells the time of each layer within one launch. `lnc`: the NeuronCores of the logical core that a launch runs on,
-    1 or 2."""
+    """Description of a backend in reports: its name ("sim" or "neuron"), its target ("trn1", "trn2" or "trn3"), and the
+    kind of its times ("predicted" or "measured") with a label that says how they were found. `tells_layers`: it times
+    each layer within one launch. `lnc`: the NeuronCores of the logical core that a launch runs on, 1 or 2."""
 
     name: str
     target: str
@@ -119,7 +118,7 @@ class Backend(Protocol):
 
     @property
     def info(self) -> BackendInfo:
-        """What reports say of it."""
+        """The description of the backend in reports."""
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """Run a kernel on arrays; KernelError where the kernel refuses them."""
@@ -129,7 +128,7 @@ class Backend(Protocol):
 
 
 def latency_note(backend: BackendInfo) -> str | None:
-    """What must be said beside the times of a backend (that trn3's are not validated), or None."""
+    """Return the note to show beside the times of a backend (trn3's are not validated), or None."""
     if backend.name != "sim":
         return None
     from ..simulator.run import TWO_CORES_NOTE

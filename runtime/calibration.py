@@ -34,7 +34,7 @@ class Agreement(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What the golden model computes of calibration inputs: the largest magnitude by layer, the classes [N] of the
+    """Results of the golden model for calibration inputs: the largest magnitude by layer, the classes [N] of the
     leading output, and all numbers [N, row_size]."""
 
     largest: dict[str, float]

@@ -1,4 +1,4 @@
-"""Which backend runs kernels here, and why."""
+"""Choice of the backend that runs kernels on this machine, and the reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Choice:
 
 
 def decide(name: str) -> Choice:
-    """Which backend a name means here; BackendUnavailable where it is not there, with what is missing.
+    """Return the backend that a name means on this machine. BackendUnavailable if it is missing; the message says what
+    to install.
 
     "auto" is the chip where it can be used, but the simulator where TRNINFER_BACKEND is "sim".
     """

@@ -1,4 +1,4 @@
-"""Where and how a network runs, in the words of users: the command line and Python have them from here.
+"""Options of where and how a network runs, shared by the command line and Python.
 
 Nothing heavy is imported.
 """
@@ -22,11 +22,10 @@ EightBitLayers = Literal["inner", "all"]
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """How a network is launched: per "network", in as few launches as have at most so many `instructions` each, or per
-    "layer". In the `form` "quickest", 3x3 filters are combined where that is predicted to be quicker
+    """Options of how a network is launched: per "network", in as few launches of at most `instructions` each as
+    possible, or per "layer". In the `form` "quickest", 3x3 filters are combined where that is predicted to be quicker
     (docs/convolutions.md); in "direct", nowhere. `calibration`: inputs for the scales of float8_e4m3, None for the
-    network's own. `eight_bits`: which layers float8_e4m3 may be in, all or all but the first and the last.
-    """
+    network's own. `eight_bits`: layers that may be in float8_e4m3, all or all but the first and the last."""
 
     per: Per = "network"
     instructions: int = 50_000  # of a launch, all of which are unrolled

@@ -1,4 +1,4 @@
-"""How a network is launched: layer by layer, or all layers in one launch."""
+"""Launches of a network: layer by layer, or all layers in one launch."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _largest(calibration: Calibration, model: Model, layer: str) -> float:
 
 
 def planning_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Planning:
-    """How launches are planned for a backend."""
+    """Return the planning of launches for a backend."""
     itemsize = NETWORK_DTYPES[dtype].itemsize
     is_old = find_target(info.target).generation == 2
     forms = (*worthwhile(is_old, itemsize), *DEPTHWISE) if options.form == QUICKEST else ()

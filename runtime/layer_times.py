@@ -1,4 +1,4 @@
-"""What each layer of a network took, from the schedule of the one launch that runs them all.
+"""Time of each layer of a network, from the schedule of the one launch that runs them all.
 
 The kernel names what a layer gives "layer/<pass>/<number>/<layer>" (kernels/network.py). In program order, the
 instructions up to the last that writes such a tensor are that layer's; those that warm up the Tensor Engine are the
@@ -58,8 +58,8 @@ def layer_times(run: simulator.Run) -> tuple[LaunchTime | None, dict[str, Launch
 
 
 def layer_parts(run: simulator.Run) -> Parts | None:
-    """When each layer was done in each pass, one after the other, and which instructions are its own (-1: none's); None
-    for other kernels."""
+    """Return the parts of a run: each layer in each pass, one after the other, and the part of each instruction (-1:
+    none). None for other kernels."""
     done: dict[int, float] = {}  # by block: a layer in a pass
     names: dict[int, str] = {}
     owners: list[int] = []

@@ -1,4 +1,4 @@
-"""How many operations a network needs, from its shapes alone: what its rows' FLOPs and MFU count."""
+"""Number of operations of a network, from its shapes alone: the basis of FLOPs and MFU in reports."""
 
 from __future__ import annotations
 

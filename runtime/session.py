@@ -64,7 +64,7 @@ class Result:
 
 
 class BatchSession(Protocol):
-    """What answers batches: a `Session`, or one that shares them out."""
+    """Session that answers batches: a `Session`, or one that shares them among workers."""
 
     @property
     def model(self) -> Model:
@@ -120,8 +120,8 @@ class Session:
 
     @property
     def launches_note(self) -> str | None:
-        """How many launches it takes, or why each layer has launches of its own; None where it is one, or as was asked
-        for."""
+        """The number of launches, or the reason why each layer is launched by itself; None if it is one launch, or as
+        asked for."""
         return self._launches.note
 
     def run(self, x: np.ndarray, progress: Progress | None = None) -> Result:

@@ -1,4 +1,4 @@
-"""How far an answer may be from the golden model's: one table, by where an error comes from.
+"""Tolerances of answers against the golden model's: one table, by source of the error.
 
 Stochastic rounding is none of them: it would double every rounding, and is off wherever this program runs the chip
 unless the user turned it on (neuron/system.py; neuron-features/rounding-modes.rst).

@@ -27,7 +27,7 @@ class WorkerEnded(RuntimeError):  # noqa: N818 (the condition)
 
 
 class AskedWorker(Protocol):
-    """What runs in the process, such as `cluster.worker.Worker`."""
+    """Worker in the process, such as `cluster.worker.Worker`."""
 
     def begin(self, setup: Any) -> Reply:
         """Get ready, by the first message."""
@@ -76,7 +76,7 @@ class WorkerProcess:
         return reply.value
 
     def notes(self) -> list[tuple[str, str]]:
-        """What the worker has said since it was last asked: (level, line)."""
+        """Return the worker's lines since the last call: (level, line)."""
         said, self._said = self._said, []
         return said
 
@@ -106,14 +106,14 @@ class WorkerProcess:
 
 
 def _out_of_reach() -> dict[str, Any]:
-    """How the process is kept from Ctrl-C, which is for this one."""
+    """Return the arguments of Popen that keep the process from Ctrl-C, which is meant for this one."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return {"start_new_session": True}
 
 
 def _search_path() -> list[str]:
-    """Where this process finds modules, without the current folder unless the package itself is there."""
+    """Return the module search path of this process, without the current folder unless the package itself is there."""
     try:
         here = os.getcwd()
     except FileNotFoundError:  # it was removed, and with it what a relative entry meant
@@ -122,7 +122,7 @@ def _search_path() -> list[str]:
 
 
 def serve(kind: type[AskedWorker]) -> None:
-    """What the process does: answer messages until there are no more."""
+    """Answer messages until there are no more: the main loop of the process."""
     with os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)  # what libraries print goes to standard error: the pipe is for replies
         worker = kind()

@@ -52,7 +52,7 @@ class Hand:
 
     @property
     def reference(self) -> Any:
-        """What it does now."""
+        """The call it is working on."""
         return self.sent[0][1] if self.hello is not None else self.beginning
 
 

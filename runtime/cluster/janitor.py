@@ -1,4 +1,4 @@
-"""What is left of a Ray of our own is cleared away: its processes and its folder, also where this process is killed.
+"""Removal of what a Ray of our own leaves behind, processes and folder, even if this process is killed.
 
 A Ray keeps its files in a folder, and each of its processes has that folder's name in the variable `MARK`. Beside it
 runs this file, as a program that waits for the process that started it to end, and then clears both away. It imports

@@ -131,7 +131,7 @@ def _servers() -> tuple[dict[int, str], list[str]]:
 
 
 def _last_words(folder: str, name: str) -> str:
-    """What a server wrote into its log before it ended, as far as it tells why."""
+    """Return the error a server logged before it ended, as a clause; "" if there is none."""
     with contextlib.suppress(OSError):
         log = Path(folder, "session_latest", "logs", f"{name}.out").read_text(errors="replace")
         told = re.findall(r"^\[[^]]* [EFC] \d+ \d+\].*?:\d+:\s*(.+)$", log, re.M)
@@ -141,7 +141,8 @@ def _last_words(folder: str, name: str) -> str:
 
 @contextlib.contextmanager
 def _loopback_alone() -> Iterator[None]:
-    """What the variable has set, where Ray was imported before it was."""
+    """Keep Ray on the loopback: set the constant that it read from the variable, perhaps before the variable
+    was set."""
     from ray._private import ray_constants
 
     before = getattr(ray_constants, "ENABLE_RAY_CLUSTER", None)

@@ -83,5 +83,5 @@ def _set_variables(values: Mapping[str, str | None]) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Return the first line of an error's text."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -123,7 +123,7 @@ class SharedSession:
         return 1
 
     def _again(self, held: dict[int, _Batch], task: Task) -> list[Task]:
-        """What is sent for a task whose worker ended."""
+        """Return the tasks to send in place of one whose worker ended."""
         if task.deaths < MAX_DEATHS:
             return [task]
         batch = held[task.batch]

@@ -1,4 +1,4 @@
-"""What runs in a worker: a session on a backend of its own. Knows nothing of Ray."""
+"""A worker: a session on a backend of its own. Independent of Ray."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WorkerFault(RuntimeError):  # noqa: N818 (a fault of ours, not of a user)
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker needs before the first batch. `prepare` is None where batches are sent as arrays.
+    """Configuration of a worker, sent before the first batch. `prepare` is None if batches are sent as arrays.
 
     With `sizes`, in ascending order, a batch is filled up to the next of them, so that no others are ever planned or
     compiled; each has been run once when the worker is ready.
@@ -70,7 +70,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a worker has to say: an answer, or the error that took its place; and the lines that are for the user."""
+    """Reply of a worker: an answer, or the error in its place; and the lines for the user."""
 
     value: Any
     error: Exception | None

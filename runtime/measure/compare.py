@@ -58,7 +58,7 @@ class ComparedLaunch:
 
     @property
     def passed(self) -> bool:
-        """Whether the outputs agree."""
+        """True if the outputs agree."""
         return self.error <= self.tolerance
 
     @property
@@ -80,7 +80,7 @@ class BackendComparison:
 
     @property
     def passed(self) -> bool:
-        """Whether all outputs agree."""
+        """True if all outputs agree."""
         return all(row.passed for row in self.rows)
 
     def to_csv(self) -> str:

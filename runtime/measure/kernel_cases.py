@@ -40,7 +40,7 @@ class KernelCase:
 
     @property
     def values(self) -> int:
-        """How many numbers operands and result have."""
+        """Total number of elements in operands and result."""
         return sum(math.prod(shape) for shape in (*self.shapes, self.output_shape))
 
     def arrays(self, dtype: np.dtype[Any], seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -59,7 +59,7 @@ class KernelCase:
         return np.dtype(np.float32) if position in self.float32_operands else dtype
 
     def expected(self, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
-        """What NumPy computes in float32 from the same operands."""
+        """Return NumPy's result in float32 for the same operands."""
         return self.reference(*(array.astype(np.float32) for array in arrays))
 
 

@@ -44,7 +44,7 @@ class SuiteCase:
 
     @property
     def profiled(self) -> bool:
-        """Whether the published time is a profile's total, which was taken with descriptor generation (DGE) off."""
+        """True if the published time is a profile's total, which was taken with descriptor generation (DGE) off."""
         return self.metric.startswith("profile")
 
 

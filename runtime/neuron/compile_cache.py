@@ -31,7 +31,7 @@ _FORMAT = 1
 
 
 def cache_folder() -> Path | None:
-    """Where compiled kernels are kept: TRNINFER_CACHE, else `neuron` in the user's cache folder for trninfer.
+    """Return the folder of compiled kernels: TRNINFER_CACHE, else `neuron` in the user's cache folder for trninfer.
 
     None where the user has none.
     """
@@ -47,7 +47,7 @@ class CacheSize:
 
 
 def cache_size(folder: Path) -> CacheSize:
-    """What a cache holds; nothing where there is none."""
+    """Return the number of entries in a cache and their size; zero if there is no cache."""
     entries = total = 0
     for entry in folder.glob(f"*/{_ENTRY}"):
         if entry.parent.suffix == ".partial":

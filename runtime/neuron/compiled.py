@@ -1,4 +1,4 @@
-"""What the ways to the chip share: kernels compiled once and cached, run, and timed once for their shapes.
+"""Common part of the ways to the chip: kernels are compiled once and cached, run, and timed once for their shapes.
 
 A way (`torch_backend.py`, `nrt.py`) says how a kernel is compiled, loaded and called. Kernels of this process have the
 simulator's `nki`: it gives the shapes of results, counts flops and bytes, and makes the prediction beside which a
@@ -42,9 +42,9 @@ Results = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # shape and dtype o
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How kernels are run: `warmup` calls, then `iterations` timed ones; `device_times` asks for the time on the
-    NeuronCore alone too; a compilation ends after `compile_seconds`. `progress` gets a line on what takes long, `warn`
-    on what goes wrong without being fatal. A logical core has `lnc` NeuronCores."""
+    """Options for running kernels: `warmup` calls, then `iterations` timed ones; `device_times` asks for the time on
+    the NeuronCore alone too; a compilation ends after `compile_seconds`. `progress` gets a line on steps that take
+    long, `warn` on problems that are not fatal. A logical core has `lnc` NeuronCores."""
 
     warmup: int = DEFAULT_WARMUP
     iterations: int = DEFAULT_ITERATIONS
@@ -58,7 +58,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Walked:
-    """What the simulator counts of a kernel by its shapes: its results, flops and bytes of HBM traffic."""
+    """Counts of a kernel by its shapes, from the simulator: its results, flops and bytes of HBM traffic."""
 
     results: Results
     flops: int
@@ -68,8 +68,8 @@ class Walked:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What the compiler made: `write` puts into a folder what can be loaded from it, `load` loads it here and now.
-    `seconds` is the time that it took, `peak_bytes` its largest memory, 0 where unknown."""
+    """A compiled kernel: `write` saves it in a folder, from which it can be loaded; `load` loads it at once. `seconds`
+    is the time of the compilation, `peak_bytes` its largest memory, 0 if unknown."""
 
     write: Callable[[Path], None]
     load: Callable[[], Any]

@@ -36,7 +36,7 @@ EXECUTION_SECONDS = 600.0
 
 
 class DeviceFaultError(RuntimeError):
-    """What was raised in the process on the NeuronCore: its type, `kind`, and text."""
+    """Error raised in the process on the NeuronCore: its type, `kind`, and text."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")

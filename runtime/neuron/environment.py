@@ -102,7 +102,7 @@ def neuron_devices() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Way:
-    """How kernels reach the chip: TORCHNEURON or NRTPY; None with what is `missing`, one clause each."""
+    """The way kernels reach the chip, TORCHNEURON or NRTPY; None if something is `missing`, one clause each."""
 
     way: str | None
     missing: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What goes wrong on the chip, as typed errors with one line for the user.
+"""Errors of the chip, typed, with one line for the user.
 
 `CompileError` and `ExecutionError` are about a kernel (a `KernelError`), `DeviceLost` about the machine (a
 `BackendUnavailable`). Which exceptions AWS's packages raise is not documented, so errors are recognised by what the

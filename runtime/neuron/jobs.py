@@ -1,4 +1,4 @@
-"""What is compiled: a kernel for the shapes and dtypes of its operands, and its other arguments.
+"""Compilation jobs: a kernel with the shapes and dtypes of its operands, and its other arguments.
 
 A job goes to the process that compiles it as text, so the other arguments are pickled. They are part of AWS's keys of
 compiled kernels too, and those are weak in ways that `check_arguments` holds against (docs/chip.md, "What each call

@@ -1,4 +1,4 @@
-"""Where a kernel comes from: its name and its source, found without a look into what `nki.jit` made of it.
+"""Name and source of a kernel, found without relying on the object made by `nki.jit`.
 
 AWS documents that `nki.jit` returns a `Kernel` (aws-neuron-sdk, nki/api/generated/nki.jit) but none of its attributes,
 so a kernel is recognised as the very object that a module holds under a name.

@@ -64,7 +64,7 @@ class Core:
         self._count = 0
 
     def hello(self) -> dict[str, Any]:
-        """What is here."""
+        """Return the versions found here."""
         return {"library": self.library, "python": sys.version.split()[0]}
 
     def load(self, path: str) -> dict[str, Any]:

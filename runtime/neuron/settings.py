@@ -1,4 +1,5 @@
-"""What a compilation depends on beside the kernel: versions of packages, and variables that AWS's packages read.
+"""Settings that a compilation depends on beside the kernel: versions of packages, and variables that AWS's packages
+read.
 
 One description for the key of compiled kernels, for the folder in which TorchNeuron keeps what it compiles, and for the
 archive of the self-test. Kernels use NKI's default CompileConfig (nki/api/generated/nki.compiler.CompileConfig).

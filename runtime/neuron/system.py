@@ -41,7 +41,7 @@ def find_tool(name: str) -> str | None:
 
 
 def instance_type() -> str | None:
-    """What neuron-ls calls this instance, such as "trn2.48xlarge"; None where it cannot be asked."""
+    """Return neuron-ls's name of this instance, such as "trn2.48xlarge"; None if there is none."""
     found = re.search(r"^instance-type:\s*(\S+)", _output("neuron-ls") or "", re.MULTILINE)
     return found.group(1) if found else None
 
@@ -167,7 +167,7 @@ def prepare_environment(target: str, known: bool, variables: MutableMapping[str,
 
 
 def _output(tool: str, *arguments: str) -> str | None:
-    """What a tool prints; None where it is not there, fails or hangs."""
+    """Return the output of a tool; None if it is missing, fails or hangs."""
     path = find_tool(tool)
     if path is None:
         return None
