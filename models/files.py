@@ -42,7 +42,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Header:
-    """What the first bytes of a model file tell, before any tensor is read."""
+    """Header of a model file, read before any tensor."""
 
     network: Network
     metadata: dict[str, str]

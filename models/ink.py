@@ -87,7 +87,8 @@ def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
 
 
 def _trust(model: _BackgroundModel, box: Box, shape: tuple[int, ...]) -> float:
-    """How far a background model is believed: the simpler the further, since a supple one may follow strokes too."""
+    """Return the trust in a background model: higher for simpler models, since a flexible one may follow
+    strokes too."""
     if model is _local_median:
         # A digit that fills the median's window, about half the picture, is partly taken for background.
         return 0.7 if max(box.height / shape[0], box.width / shape[1]) < 0.5 else 0.4
@@ -95,7 +96,7 @@ def _trust(model: _BackgroundModel, box: Box, shape: tuple[int, ...]) -> float:
 
 
 def _ink(pixels: np.ndarray, background: np.ndarray) -> tuple[np.ndarray, float]:
-    """How far each pixel stands out, and what it must exceed to count as ink.
+    """Return the ink of each pixel, and the threshold above which it counts as ink.
 
     Each channel's deviation from its background is taken relative to that background, which undoes uneven light. The
     channels are then added up along the direction in which the picture deviates most, so that red on green counts as
@@ -217,16 +218,17 @@ class _Pieces(NamedTuple):
         return np.maximum(self.right - self.left, self.bottom - self.top)
 
     def likeness(self, box: Box) -> np.ndarray:
-        """How far each one's box is this box: what they share of what they cover together, 0..1."""
+        """Return the overlap of each piece's box with this box: intersection over union, 0..1."""
         shared = self._shared(box)
         return shared / ((self.right - self.left) * (self.bottom - self.top) + box.width * box.height - shared)
 
     def inside(self, box: Box) -> np.ndarray:
-        """Whether at least half of each one's box is in this box."""
+        """Return a mask of the pieces with at least half of their box in this box."""
         return 2 * self._shared(box) >= (self.right - self.left) * (self.bottom - self.top)
 
     def gap(self, box: Box) -> np.ndarray:
-        """How far each one's box is from this box, the longer of both ways; at most 0 where they overlap."""
+        """Return the distance of each piece's box from this box, the larger of both directions; at most 0 if they
+        overlap."""
         across = np.maximum(self.left - box.right, box.left - self.right)
         return np.maximum(across, np.maximum(self.top - box.bottom, box.top - self.bottom))
 
@@ -304,7 +306,7 @@ def _measure(ink: np.ndarray, labels: np.ndarray, count: int) -> _Pieces:
 
 
 def _sharpness(ink: np.ndarray, labels: np.ndarray, level: np.ndarray, sides: np.ndarray) -> np.ndarray:
-    """How far the outline of each piece is an edge, 0..1, [pieces]: ink changes there by about its `level`, or more.
+    """Return the sharpness of each piece's outline, 0..1, [pieces]: 1 if ink changes there by its `level` or more.
 
     What counts is the change over a tenth of the piece's longer side. Strokes end within that, even blurred ones; the
     light of a lamp and the shade of a hand do not.
@@ -322,7 +324,7 @@ def _sharpness(ink: np.ndarray, labels: np.ndarray, level: np.ndarray, sides: np
 
 
 def _others_like_it(pieces: _Pieces, chosen: np.ndarray) -> bool:
-    """Whether there are pieces farther off that are about as high as the chosen ones together, and have as much ink."""
+    """True if pieces farther off are about as high as the chosen ones together and have as much ink."""
     height, mass = pieces.box(chosen).height, float(pieces.mass[chosen].sum())
     heights = pieces.bottom - pieces.top
     alike = (heights >= 0.5 * height) & (heights <= 2 * height) & (pieces.mass >= 0.25 * mass)
@@ -330,7 +332,7 @@ def _others_like_it(pieces: _Pieces, chosen: np.ndarray) -> bool:
 
 
 def _stand_apart(pieces: _Pieces, chosen: np.ndarray, labels: np.ndarray, fainter: np.ndarray) -> bool:
-    """Whether the chosen pieces are several signs, side by side or one above the other.
+    """True if the chosen pieces are several signs, side by side or one above the other.
 
     Each of several signs is about as high as all of them. The parts of a broken stroke are lower, or hang together by
     ink that is `fainter`, and the halves of a stencilled 0 are no wider together than one digit. No digit is much wider

@@ -23,7 +23,7 @@ MIN_CONTRAST = 0.15  # of light between a sign and the ground, which noise does 
 
 
 class Plate(NamedTuple):
-    """Where a plate's ground is."""
+    """The ground of a plate."""
 
     box: Box  # of the whole plate
     share: float  # of the box's ellipse that is ground
@@ -57,7 +57,7 @@ def find_plate(pixels: np.ndarray, blob: Blob) -> Plate | None:
 
 
 def _has_sign(ground: np.ndarray, plate: Plate) -> bool:
-    """Whether something stands on the ground that may be a sign, or a smaller plate."""
+    """True if the ground may carry a sign, or a smaller plate."""
     try:
         sign = find_blob(ground)
     except InkError:
@@ -75,8 +75,8 @@ def _has_sign(ground: np.ndarray, plate: Plate) -> bool:
 
 
 def _roundness(blob: Blob) -> float:
-    """What a blob, whatever is inside, shares with the ellipse in its box, of what they cover together; 0 where that is
-    a standing ellipse, as a 0 is."""
+    """Return the overlap of a filled blob with the ellipse in its box, as intersection over union; 0 for an upright
+    ellipse, such as a 0."""
     box = blob.box
     if not 0.75 * box.height < box.width < MAX_WIDTH * box.height:
         return 0.0

@@ -130,7 +130,7 @@ def _decode(file: BinaryIO) -> Image.Image:
 
 
 def _size_problem(image: Image.Image) -> str | None:
-    """Why a picture is too large; None where it is not."""
+    """Return the reason why a picture is too large; None if it is not."""
     width, height = image.size
     if width * height <= MAX_PIXELS and max(width, height) <= MAX_SIDE:
         return None
@@ -141,7 +141,7 @@ def _size_problem(image: Image.Image) -> str | None:
 
 
 def _unknown_format(file: BinaryIO) -> str:
-    """What a file is that Pillow does not know, where that is what people have for pictures, and what to do."""
+    """Describe a file that Pillow does not read, with advice for common formats."""
     file.seek(0)
     start = file.read(1024)
     if not start:
@@ -216,7 +216,8 @@ def _pixels(image: Image.Image) -> np.ndarray:
 
 
 def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Box]:
-    """Where the digit is, in pixels of a picture: the whole one, or the ground of the round plate that it stands on."""
+    """Return the place of the digit, in pixels of a picture: the whole one, or the ground of the round plate that it is
+    on."""
     scale = min(1.0, LOCATE_SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     small = image.resize(size, Image.Resampling.BOX) if scale < 1 else image

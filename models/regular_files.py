@@ -42,7 +42,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def describe(error: Exception) -> str:
-    """Why `open_regular` or reading failed, in the words of a user."""
+    """Describe in a user's words why `open_regular` or reading failed."""
     if isinstance(error, FileNotFoundError):
         return "no such file"
     if isinstance(error, OSError):

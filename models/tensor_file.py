@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class TensorFile:
-    """What the first bytes of a file tell, before any tensor is read."""
+    """Header of a tensor file, read before any tensor."""
 
     path: Path
     metadata: dict[str, str]

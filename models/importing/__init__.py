@@ -33,7 +33,7 @@ __all__ = ["Comparison", "ImportOptions", "Imported", "PreprocessingOptions", "i
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What the user said of the network; None for what was not said.
+    """User's options for an import; None if not given.
 
     `output_names`: the values of an ONNX graph to be the outputs; without, all that can be. `output_kind`: what the
     leading output means ("classes", "sigmoid" or "values"). `activation`, `layers`: of a state dict, see
@@ -113,7 +113,7 @@ def import_network(
 
 @dataclass(frozen=True)
 class _Told:
-    """What user and files beside the network say of pictures and classes."""
+    """Properties of pictures and classes stated by the user and by files beside the network."""
 
     pictures: PreprocessingOptions
     labels: tuple[str, ...] | None
@@ -140,7 +140,8 @@ def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
 
 
 def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]:
-    """What files beside a network say, and what is to be noted of it; those that nobody named may be unreadable."""
+    """Read the files beside a network; return their contents, and notes. Files that the user did not name may be
+    unreadable."""
     if options.ignores_beside:
         return Beside(PreprocessingOptions(), None, ()), []
     try:

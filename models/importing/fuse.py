@@ -78,7 +78,8 @@ class _Fusing:
         return source.name
 
     def result(self) -> tuple[tuple[Layer, ...], dict[str, np.ndarray], tuple[str, ...]]:
-        """What is left, and the tensors of that; the first output is the last layer, a copy where others read it."""
+        """Return the remaining layers, their tensors and the outputs. The first output is the last layer, a copy if
+        others read it."""
         leading = self.outputs[0]
         if leading == INPUT or self.reads[leading]:
             copy = Activation(_free(f"{leading}.copy", self.layers), "identity", inputs=(leading,))
@@ -151,7 +152,7 @@ def _hard_sigmoid(state: _Fusing, layer: Layer) -> Layer | None:
 
 
 def _all(state: _Fusing, layer: Affine, scale: float, shift: float) -> bool:
-    """Whether an affine layer has these numbers everywhere."""
+    """True if all numbers of an affine layer are this scale and this shift."""
     pairs = ((state.tensors[f"{layer.name}.scale"], scale), (state.tensors[f"{layer.name}.shift"], shift))
     return all(np.allclose(tensor, value, rtol=1e-6, atol=0) for tensor, value in pairs)
 

@@ -92,7 +92,7 @@ class Importer:
         return float(values.ravel()[0])
 
     def give(self, node: Node, value: View | np.ndarray, position: int = 0) -> None:
-        """What an output of a node is."""
+        """Set the value of an output of a node."""
         if position < len(node.outputs) and node.outputs[position]:
             target: dict[str, View] | dict[str, np.ndarray] = self.views if isinstance(value, View) else self.constants
             target[node.outputs[position]] = value  # type: ignore[assignment]

@@ -53,7 +53,7 @@ def adaptive_pool(
 
 
 def _shares(left_out: np.ndarray) -> np.ndarray:
-    """Of each pixel in the mean of its window."""
+    """Return the weight of each pixel in the mean of its window."""
     shares: np.ndarray = ~left_out / np.maximum(1, (~left_out).sum(axis=1, keepdims=True))
     return shares
 

@@ -52,7 +52,7 @@ class Folder:
 
 
 def _size(node: Node, inputs: Sequence[np.ndarray | None]) -> int:
-    """How many numbers a node will give, told before it is done."""
+    """Return the number of elements that a node will produce, before computing it."""
     known = [value for value in inputs if value is not None]
     if node.op in ("ConstantOfShape", "Expand"):
         shape = known[-1].ravel()[:16].tolist()
@@ -124,7 +124,7 @@ def _split(node: Node, inputs: Any) -> tuple[np.ndarray, ...]:
 
 
 def split_sizes(node: Node, inputs: Sequence[np.ndarray | None], extent: int) -> list[int]:
-    """How a Split divides an axis of `extent`."""
+    """Return the sizes into which a Split divides an axis of `extent`."""
     if len(inputs) > 1 and inputs[1] is not None:
         sizes = [int(size) for size in inputs[1].ravel()]
     elif "split" in node.attributes:

@@ -52,7 +52,7 @@ class Node:
 
 @dataclass(frozen=True)
 class GraphInput:
-    """What goes in; sizes that are not fixed are None."""
+    """Input of a graph; sizes that are not fixed are None."""
 
     name: str
     shape: tuple[int | None, ...]

@@ -127,7 +127,7 @@ class Walk:
         return in_order(self.importer, found)
 
     def _advice(self) -> str:
-        """Which outputs nothing stands in the way of, where there are some."""
+        """Return advice to use the outputs that do not depend on a blocker, if there are any."""
         free = [name for name in self._cut.outputs if not self._unknown & self._cut.needed(name)]
         if not free:
             return ""

@@ -1,4 +1,4 @@
-"""What a graph reads: an image with its channels first or last, a row, an array; and how the graph sees it."""
+"""Inputs of a graph: an image with its channels first or last, a row, or an array; and the graph's view of it."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _is_row(sizes: list[int | None], options: PreprocessingOptions, is_one_of_se
 
 
 def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> bool:
-    """Whether the first axis is that of the batch."""
+    """True if the first axis is the batch."""
     if len(sizes) > 5:
         raise ModelError(
             f"its input {name!r} has {len(sizes)} dimensions; up to 5 are supported, with or without a batch"
@@ -198,7 +198,7 @@ def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[st
 
 
 def _is_made_one(graph: Graph, part: Cut, given: GraphInput) -> bool:
-    """Whether the first step makes one example, [1, ...], of a whole input of fixed sizes: an image without a batch."""
+    """True if the first step makes one example, [1, ...], of a whole input of fixed sizes: an image without a batch."""
     first = next((node for node in part.nodes if given.name in node.inputs), None)
     target = graph.constants.get(first.inputs[1]) if first and first.op == "Reshape" and len(first.inputs) > 1 else None
     if target is None or target.ndim != 1 or len(target) < 3 or None in given.shape or len(given.shape) not in (2, 3):

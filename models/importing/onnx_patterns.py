@@ -81,7 +81,7 @@ class _Search:
         return Node("Softplus", where.name, (source,), where.outputs, {}), [softplus, greater, where]
 
     def is_closed(self, members: Sequence[Node]) -> bool:
-        """Whether nothing but the nodes themselves reads what they give, but for the last."""
+        """True if only the nodes themselves read their outputs, except for the last node's."""
         inside = {id(member) for member in members}
         if any(name in self._outputs for member in members[:-1] for name in member.outputs):
             return False

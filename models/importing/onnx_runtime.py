@@ -150,7 +150,7 @@ def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequ
 
 
 def _rows(values: Sequence[np.ndarray], batch: int) -> np.ndarray:
-    """What several runs gave, [count, size]; of no rows where it cannot be divided among the examples."""
+    """Return the outputs of several runs, [count, size]; no rows if they cannot be divided among the examples."""
     if any(value.size % batch or value.dtype.kind not in "fiu" for value in values):
         return np.empty((0, 0), np.float32)
     return np.concatenate([value.reshape(batch, -1) for value in values])
@@ -208,7 +208,7 @@ def _affordable(network: Network) -> int:
 
 
 def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expected: np.ndarray) -> Comparison:
-    """How one output of the network [count, size] differs from the file's."""
+    """Compare one output of the network [count, size] with the file's."""
     dtype = imported.source.parts[0].dtype
     tolerance = TOLERANCES.get(dtype.name, 1e-3)
     if any(note.startswith(WHOLE_NUMBERS) for note in imported.notes):

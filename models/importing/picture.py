@@ -1,4 +1,4 @@
-"""How a picture becomes the input of an imported network, which its file does not tell."""
+"""Preprocessing of pictures for an imported network, which its file does not state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL_SIDE = 96  # networks that read less were trained on whole pictures of the
 
 @dataclass(frozen=True)
 class PreprocessingOptions:
-    """What the user told of the preprocessing; None for what was not told.
+    """User's options for the preprocessing; None if not given.
 
     A pixel of 0 to 255 is mapped to `input_range` (from high to low where the first is larger), then mean is
     subtracted, and the rest divided by std. `pictures` is "digit" or "photo", `invert` swaps light and dark before all

@@ -1,4 +1,4 @@
-"""What files beside a network say of its pictures and classes: Hugging Face's preprocessor_config.json and config.json.
+"""Pictures and classes as described by files beside a network: Hugging Face's preprocessor_config.json and config.json.
 
 timm keeps the same in `pretrained_cfg` of a config.json. Only what changes pixels is read; a step that is not known is
 an error, not left out.
@@ -32,7 +32,7 @@ _STEPS = {"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_conve
 
 @dataclass(frozen=True)
 class Beside:
-    """What files beside a network say: of its pictures, of its classes, and which files they are."""
+    """Contents of the files beside a network: pictures, classes, and the files' names."""
 
     pictures: PreprocessingOptions
     labels: tuple[str, ...] | None

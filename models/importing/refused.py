@@ -49,7 +49,7 @@ def refuse(path: Path) -> str:
 
 
 def _archive(path: Path) -> str:
-    """What a ZIP archive is: Keras' own format, TorchScript, or a pickle of PyTorch."""
+    """Identify a ZIP archive: Keras' own format, TorchScript, or a pickle of PyTorch."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()[:10_000]

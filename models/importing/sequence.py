@@ -24,7 +24,7 @@ class Sequence:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """What the last step gives for one example."""
+        """Output shape of the last step for one example."""
         return self.builder.shapes[self.last]
 
     def conv2d(

@@ -124,7 +124,8 @@ def _number(text: str) -> float:
 
 
 def _first_shape(steps: list[str], first: str, shapes: Mapping[str, Shape], options: PreprocessingOptions) -> Shape:
-    """What the first module reads: features, or an image of the told size, or of the square one that fits."""
+    """Return the input shape of the first module: features, or an image of the given size, else of the square size that
+    fits."""
     weight = shapes.get(f"{first.split(':')[0]}.weight", ())
     if len(weight) == 2:
         return weight[1:]
@@ -140,7 +141,7 @@ def _first_shape(steps: list[str], first: str, shapes: Mapping[str, Shape], opti
 
 
 def _fits(steps: list[str], shapes: Mapping[str, Shape], side: int) -> bool:
-    """Whether a square image of that side leaves what the first dense layer takes."""
+    """True if a square image of that side gives the input size of the first dense layer."""
     channels = 0
     for step in steps:
         name, *parts = step.split(":")

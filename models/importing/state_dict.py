@@ -123,7 +123,7 @@ def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PreprocessingOp
 
 
 def _blocks(convolutions: list[int], modules: int) -> tuple[int, ...]:
-    """How many convolutions are between pools: each takes as many modules of `features`, a pool one more."""
+    """Return the number of convolutions between pools: each takes as many modules of `features`, a pool one more."""
     blocks = [0]
     for i, following in zip(convolutions, [*convolutions[1:], None]):
         blocks[-1] += 1

@@ -1,4 +1,4 @@
-"""What operators are put together from: activations, numbers on a view, and two views combined."""
+"""Building blocks of operators: activations, numbers on a view, and two views combined."""
 
 from __future__ import annotations
 

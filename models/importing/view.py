@@ -27,7 +27,7 @@ Axis = tuple[Factor, ...]  # without factors: an axis of one
 
 @dataclass(frozen=True)
 class View:
-    """How a value reads the output of `layer`, example by example; `batched`: an axis of the batch comes before."""
+    """A value as a view of the output of `layer`, example by example; `batched`: an axis of the batch comes before."""
 
     layer: str
     axes: tuple[Axis, ...]

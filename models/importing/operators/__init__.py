@@ -1,4 +1,4 @@
-"""What each ONNX operator becomes: a function of the importer and the node, a file for each family."""
+"""Conversion of ONNX operators: a function of the importer and the node for each, a file for each family."""
 
 from collections.abc import Callable
 

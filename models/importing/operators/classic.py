@@ -38,7 +38,7 @@ def _linear(importer: Importer, node: Node, scale: float = 1.0) -> tuple[View, i
 
 
 def _are_opposite(node: Node) -> bool:
-    """Whether there are two scores, one the other with its sign turned: their sigmoids are a chance and the rest."""
+    """True if there are two scores, one the negative of the other: their sigmoids add up to 1."""
     coefficients, intercepts = numbers(node, "coefficients"), numbers(node, "intercepts")
     half = len(coefficients) // 2
     turned = tuple(-value for value in coefficients[half:])

@@ -186,7 +186,7 @@ def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int)
 
 
 def _is_repeated_anyway(importer: Importer, node: Node, wide: View) -> bool:
-    """Whether all that reads a node combines it with a value of the shape `wide`, which repeats it by itself."""
+    """True if every reader of a node combines it with a value of the shape `wide`, which broadcasts it."""
     readers = importer.readers.get(node.outputs[0], ())
     for reader in readers:
         if reader.op not in ("Add", "Sub", "Mul", "Div") or len(reader.inputs) != 2:

@@ -55,7 +55,7 @@ def _kept(view: View, axes: tuple[int, ...], rank: int) -> View:
 
 
 def _are_channels(importer: Importer, view: View, axes: tuple[int, ...]) -> bool:
-    """Whether the axis is that of an image's channels as the layer gives them, and there are many pixels."""
+    """True if the axis is the channels of an image as the layer stores them, and there are many pixels."""
     shape = importer.shape(view)
     lead = view.order()[0] if len(view.axes) == 3 else -1
     lies = len(view.axes) == 3 and view.permuted(view.order()).arrangement() is None

@@ -193,7 +193,7 @@ def _cubic(node: Node, matrix: np.ndarray, place: np.ndarray) -> np.ndarray:
 
 
 def _places(node: Node, old: bool, extent: int, size: int, scale: float) -> np.ndarray:
-    """Where each new pixel lies among the old ones."""
+    """Return the position of each new pixel among the old ones."""
     rule = text(node, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
     new = np.arange(size, dtype=np.float64)
     if rule == "half_pixel" or (rule == "pytorch_half_pixel" and size > 1):
