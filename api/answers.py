@@ -32,7 +32,7 @@ SHOWN = 20  # answers in a notebook
 
 @dataclass(frozen=True)
 class Run:
-    """What an `Answers` was made with, from which its report is drawn."""
+    """The run that made an `Answers`, from which its report is drawn."""
 
     command: str
     model: Model

@@ -188,7 +188,7 @@ def answer_rows(
 
 
 class _Told:
-    """What is said of the inputs of a run: problems, of which the first is raised unless they are collected; notes."""
+    """Problems and notes about the inputs of a run. The first problem is raised unless problems are collected."""
 
     def __init__(self, arguments: RunArguments, noun: str) -> None:
         self.arguments = arguments

@@ -1,4 +1,4 @@
-"""How a network runs, as Python functions are told; and the check of it."""
+"""Arguments of Python functions for running a network, and their check."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_CORES = 4096
 
 @dataclass(frozen=True)
 class RunArguments:
-    """Where and how a network runs. ArgumentError for what is not allowed.
+    """Options for running a network. ArgumentError if a value is not allowed.
 
     `dtype` is that of weights and data; `target` the chip (None: as the command line's default); `backend` "auto",
     "neuron" or "sim". At most `batch_size` inputs are in one launch, an answer has at most `top_k` labels. Batches are

@@ -14,7 +14,7 @@ MAX_ARRAY_BYTES = 1 << 30  # of one file, which is held whole
 
 
 def is_array_file(path: str) -> bool:
-    """Whether a file is one of arrays, by its name."""
+    """True if the name of a file is that of an array file."""
     return path.lower().endswith(ARRAY_SUFFIXES)
 
 

@@ -34,7 +34,7 @@ Header = Literal["auto", "yes", "no"]
 
 @dataclass
 class _Table:
-    """What was read so far: numbers row by row, their count in a row, and what is to be said of the lines before."""
+    """State of reading: numbers row by row, their count per row, and notes on the lines before."""
 
     values: array.array[float] = field(default_factory=lambda: array.array("d"))
     width: int = 0
@@ -173,7 +173,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _what_is_wrong(record: Sequence[str], row: Sequence[float | None], delimiter: str) -> str:
-    """Which cell of a record is no number, as far as the usual causes go with what to do."""
+    """Describe the cell of a record that is not a number, with advice for the usual causes."""
     column = row.index(None)
     cell = record[column]
     wanted = "tabs" if delimiter == "\t" else "commas"

@@ -31,7 +31,7 @@ def feature_range(model: Model) -> tuple[float, float] | None:
 
 
 def range_note(model: Model, rows: np.ndarray) -> str | None:
-    """What is to be said of rows [N, features] that are scaled otherwise than those of the training; None else."""
+    """Return a note if rows [N, features] are scaled differently from the training data; None otherwise."""
     stated = feature_range(model)
     if stated is None or not rows.size:
         return None

@@ -89,7 +89,7 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
             raise InputError(f"{self.name}: holds no rows")
 
     def _hint(self, features: int) -> str:
-        """What may be the reason for another shape."""
+        """Return a hint at the cause of an unexpected shape."""
         if self._values is None or self._values.ndim != 2 or self.shape[1] != features + 1 or len(self) < 2:
             return ""
         counts = self._values[:, 0] - self._values[0, 0]

@@ -1,4 +1,4 @@
-"""How many pictures of known classes a network gets right, as its pictures are converted and in the usual other ways.
+"""Accuracy of a network on pictures of known classes, with its preprocessing and with the usual alternatives.
 
 Answers are those of the golden model. A wrong assumption about pictures shows as an alternative that is right more
 often.

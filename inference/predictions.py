@@ -21,7 +21,7 @@ class LabelProbability:
 
 
 class InputNames(str):
-    """What several inputs of a network were read from, by the names of the inputs; as a string, all in one line."""
+    """Sources of a network's several inputs, by input name; as a string, all in one line."""
 
     sources: dict[str, str]
 
@@ -95,7 +95,7 @@ class Prediction:
 
 
 class PredictionSink(Protocol):
-    """Where predictions go as they come."""
+    """Destination of predictions as they are made."""
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
         """Take some; whether anyone wants more."""

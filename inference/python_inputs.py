@@ -34,14 +34,14 @@ from .stream import Batch
 
 
 class SupportsArray(Protocol):
-    """What NumPy makes an array of, such as a PyTorch tensor."""
+    """Object that NumPy converts to an array, such as a PyTorch tensor."""
 
     def __array__(self, *arguments: Any, **options: Any) -> Any:
         """The array."""
 
 
 class SupportsDlpack(Protocol):
-    """What another library makes an array of without a copy."""
+    """Object that another library shares as an array without a copy."""
 
     def __dlpack__(self, *arguments: Any, **options: Any) -> Any:
         """A capsule with the values."""
@@ -162,7 +162,7 @@ def is_array(value: Any) -> bool:
 
 
 def as_array(value: Any) -> np.ndarray:
-    """What becomes an array, as one; InputError where it does not, as a tensor on a device or with a gradient."""
+    """Convert a value to an array. InputError if that fails, as for a tensor on a device or with a gradient."""
     check_unmasked(value)
     if isinstance(value, np.ndarray):
         return value
@@ -215,7 +215,7 @@ def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None) -> np.
 
 
 def _hint(values: np.ndarray, spec: ImageInput) -> str:
-    """How an array may be meant whose channels are where they are not expected."""
+    """Return a hint at the layout of an array whose channels are not where they are expected."""
     if values.ndim != 3:
         return ""
     if values.dtype == np.uint8:
@@ -356,7 +356,7 @@ def _numbers(value: Any, name: str) -> np.ndarray:
 
 
 def _content(file: Any) -> bytes:
-    """What is left in a binary file; InputError where it cannot be read, or was opened as text."""
+    """Return the rest of a binary file. InputError if it cannot be read, or was opened as text."""
     try:
         content = file.read()
     except (OSError, ValueError) as error:

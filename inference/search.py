@@ -33,7 +33,7 @@ class InputProblem:
 
 @dataclass
 class _Search:
-    """What has been found so far, each file once, whatever names lead to it."""
+    """Files found so far, each once, whatever names lead to it."""
 
     recursive: bool
     found: list[str] = field(default_factory=list)

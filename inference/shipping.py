@@ -89,7 +89,7 @@ class PictureSources:
 
 
 def decoder(spec: ImageInput) -> Callable[[Sequence[Source]], tuple[np.ndarray, Mapping[int, str]]]:
-    """What makes a network's inputs of sources, picklable; see `decode_sources`."""
+    """Return a picklable function that makes a network's inputs of sources; see `decode_sources`."""
     return functools.partial(decode_sources, spec)
 
 

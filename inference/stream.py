@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StreamResult:
-    """What is left when all batches have been answered.
+    """Totals after all batches have been answered.
 
     `worker_us` is the time of each worker that answered, by its number; timelines are those of the first batch.
     """

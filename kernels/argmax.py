@@ -34,9 +34,9 @@ def _load_chunk(a, columns):
 
 
 def find_largest(found, data):
-    """Where the largest of each row stands: int32 found [partitions, rows], data [partitions, rows, at least 8].
+    """Find the index of each row's largest value: int32 found [partitions, rows], data [partitions, rows, at least 8].
 
-    Gives the 8 largest values of each row, [partitions, rows, 8] of data's dtype. All of it lies in SBUF.
+    Returns the 8 largest values of each row, [partitions, rows, 8] of data's dtype. All operands are in SBUF.
     """
     shape = (data.shape[0], data.shape[1], SEARCH_WIDTH)
     values = nl.ndarray(shape, dtype=data.dtype, buffer=nl.sbuf)

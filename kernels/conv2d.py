@@ -333,7 +333,7 @@ def _result_shape(problem, group, channels):
 
 
 def _window(out, shape, problem, group, channels):
-    """Where the output of a group and a tile of output channels, of that shape, lies in HBM."""
+    """Return the part of `out`, in HBM, with the output of a group and a tile of output channels, of that shape."""
     top = group.row // problem.pool_size
     left = group.column // problem.pool_size
     images = out[group.image : group.image + group.images, channels.start : channels.end]

@@ -1,4 +1,4 @@
-"""How `matmul_fully_optimized` cuts a product into blocks, so that HBM is read as little as SBUF allows.
+"""Blocks of `matmul_fully_optimized`, chosen so that HBM is read as little as SBUF allows.
 
 Everything here is arithmetic on compile-time integers; no instruction is issued.
 """
@@ -14,7 +14,7 @@ GROUP = 4  # result tiles that accumulate together: half of the 8 PSUM banks, so
 
 @dataclass
 class Plan:
-    """How `matmul_fully_optimized` cuts a product: a block is block_m x block_n of the result and depth K tiles."""
+    """Blocks of `matmul_fully_optimized`: block_m x block_n of the result and depth K tiles."""
 
     block_m: int
     block_n: int

@@ -1,4 +1,4 @@
-"""Which `nki` kernels get: AWS's package or the NeuronCore simulator. Settled once, before a kernel is loaded."""
+"""Source of the kernels' `nki`: AWS's package or the NeuronCore simulator. Settled once, before a kernel is loaded."""
 
 from __future__ import annotations
 

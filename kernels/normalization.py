@@ -72,8 +72,8 @@ def _sum_over_channels(tiles_of_channels, ones):
 
 
 def write_band(first, channels, onto, count, around):
-    """Which of `channels` channels from `first` on count for each of `count` channels from `onto` on: those at most
-    `around` away. A float32 matrix [channels, count] of ones and zeros."""
+    """Return a float32 matrix [channels, count] of ones and zeros: 1 where channel `first` + row is at most `around`
+    away from channel `onto` + column."""
     band = _tile_of(1.0, channels, count)
     distance = first - onto  # of channel p from output channel j: distance + p - j
     above = nl.ndarray(band.shape, dtype=nl.float32, buffer=nl.sbuf)

@@ -1,4 +1,4 @@
-"""Where an operation of a program has its value and its weights, and what is around it.
+"""Places of an operation's value and weights in a program, and their surroundings.
 
 Plain data without `nki`, as in program.py.
 """
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Memory(Enum):
-    """Where a room is."""
+    """Memory of a room."""
 
     SBUF = "sbuf"
     HBM = "hbm"
@@ -60,7 +60,8 @@ class RowGroups:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an operation writes: a room, from `first` (row, column) on in steps of `step`, and from tile `tile` on."""
+    """Place that an operation writes: a room, from `first` (row, column) on in steps of `step`, and from tile `tile`
+    on."""
 
     room: int
     first: tuple[int, int] = (0, 0)

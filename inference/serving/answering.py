@@ -30,7 +30,7 @@ Answer = InputAnswer | Exception  # of one input
 
 
 class Server:
-    """What requests are answered from: the model, its workers, and the limits.
+    """State that requests are answered from: the model, its workers, and the limits.
 
     `decoders` is None where the network reads no pictures. `hello` is what a worker said when it was ready.
     """

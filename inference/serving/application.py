@@ -112,7 +112,7 @@ def _add_pools(server: Server, model: Model, failed: Callable[[Exception], None]
 
 
 def _network_setup(settings: ServingSettings, model: Model) -> tuple[Setup, list[dict[str, str]]]:
-    """What each worker is told, and its environment variables."""
+    """Return the setup of the workers, and the environment variables of each."""
     variables: list[dict[str, str]] = [{} for _ in range(settings.workers)]
     target = resolve_target(settings.target)
     check_cores(target, settings.lnc)  # told here, not by each worker

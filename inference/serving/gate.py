@@ -1,4 +1,4 @@
-"""What every request passes: who may ask, a request's id, its line in the log, and its place in the metrics."""
+"""Gate of all requests: authorisation, a request's id, its line in the log, and its place in the metrics."""
 
 from __future__ import annotations
 

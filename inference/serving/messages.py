@@ -88,7 +88,7 @@ def parse_json(text: bytes) -> Any:
 
 @dataclass(frozen=True)
 class InferAnswer:
-    """What a response is made of: its first fields, the tensors by name, and the labels of those that have any."""
+    """Content of a response: its first fields, the tensors by name, and the labels of those that have any."""
 
     head: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray]

@@ -39,7 +39,7 @@ class PoolWorker(Protocol):
         """A result for each source, in their order."""
 
     def notes(self) -> list[tuple[str, str]]:
-        """What it has said since it was last asked: (level, line)."""
+        """Return the worker's lines since the last call: (level, line)."""
 
     def kill(self) -> None:
         """End it at once."""

@@ -70,7 +70,7 @@ class ServingSettings:
         return self.model if isinstance(self.model, Model) else load_model(self.model)
 
     def model_name(self, model: Model) -> str:
-        """What clients call the model, in characters that need no escapes in an address."""
+        """Return the clients' name of the model, in characters that need no escapes in an address."""
         told = self.name or model.network.name
         if not self.name and not isinstance(self.model, Model):
             told = os.path.basename(os.fspath(self.model)).removesuffix(".safetensors")

@@ -42,7 +42,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a network reads and returns."""
+    """Inputs and outputs of a network."""
 
     network: Network
 

@@ -36,7 +36,7 @@ class _ProcessWorker:
         self._process = process
 
     def notes(self) -> list[tuple[str, str]]:
-        """What it has said since it was last asked: (level, line)."""
+        """Return the worker's lines since the last call: (level, line)."""
         return self._process.notes()
 
     def kill(self) -> None:
@@ -102,7 +102,7 @@ class DecodingWorker(_ProcessWorker):
 
 
 class Decoder:
-    """What runs in the process of a `DecodingWorker`."""
+    """Worker in the process of a `DecodingWorker`."""
 
     def __init__(self) -> None:
         self._spec: ImageInput | None = None

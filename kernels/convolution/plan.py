@@ -1,4 +1,4 @@
-"""How a convolution is cut up: what stays in SBUF, what is loaded at a time, what fills a PSUM bank.
+"""Tiling of a convolution: what stays in SBUF, what is loaded at a time, and what fills a PSUM bank.
 
 Everything here is arithmetic on compile-time integers; `conv2d.py` turns the plan into instructions. Which filter taps
 share the partition axis is in `tiling/packing.py`.
@@ -36,7 +36,7 @@ FILTERING_BYTES = 36 * 1024  # of combined filters and inputs: filters as they w
 
 @dataclass
 class Weights:
-    """How filters stay in SBUF."""
+    """Storage of filters in SBUF."""
 
     out_tiles: list[Tile]  # of the output channels, one PSUM tile each
     resident_tiles: int  # how many of them have their weights in SBUF at a time
@@ -48,8 +48,8 @@ class Weights:
 
 @dataclass
 class Reach:
-    """How the input lies in SBUF. Its rows are `row_pitch` rows of the image apart, and a matmul reads every
-    `row_step`-th of them; columns are all there."""
+    """Layout of the input in SBUF. Its rows are `row_pitch` rows of the image apart, and a matmul reads every
+    `row_step`-th of them; all columns are present."""
 
     row_pitch: int
     row_step: int
@@ -96,7 +96,8 @@ def ramp(total, smallest, largest, rising, falling):
 
 
 def reach_of(problem, steps, form, resident):
-    """Where the input of an output lies. `resident`: it stays in SBUF with its padding, from a layer before."""
+    """Return the layout of an output's input in SBUF. `resident`: it stays in SBUF with its padding, from an earlier
+    layer."""
     stride_columns = problem.stride[1]
     left = problem.padding[1]
     last = (problem.out_columns - 1) * stride_columns  # input columns from the first output's tap to the last one's

@@ -85,7 +85,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Movement:
-    """How a filter moves over its input: pairs are (rows, columns), padding is (top, left, bottom, right)."""
+    """Movement of a filter over its input: pairs are (rows, columns), padding is (top, left, bottom, right)."""
 
     stride: tuple[int, int]
     dilation: tuple[int, int]

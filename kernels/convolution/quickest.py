@@ -1,4 +1,4 @@
-"""Which forms can take a convolution, and which of them a kernel takes that nobody has chosen one for.
+"""Forms that a convolution can take, and the default form of kernels called without a choice.
 
 The host chooses by the predicted time of each form (`lowering/`). Without it, a rule by shapes: minimal filtering where
 channels fill the array and outputs many PSUM banks, so that the additions are hidden behind matmuls and what comes

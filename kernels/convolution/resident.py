@@ -1,4 +1,4 @@
-"""How a convolution is cut up whose input and packed weights are in SBUF already."""
+"""Tiling of a convolution whose input and packed weights are already in SBUF."""
 
 from ..tiling.tiles import Tile, tiles
 from .forms import Form, combined_elements, rows_combined

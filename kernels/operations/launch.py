@@ -109,7 +109,7 @@ class Launch:
 
     @property
     def _share(self) -> int:
-        """Which of the shares is this core's."""
+        """Index of this core's share."""
         return self._core if self._shares > 1 else 0
 
     @property

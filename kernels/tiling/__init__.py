@@ -1,1 +1,1 @@
-"""How tensors are cut into tiles, packed onto partitions and swept by windows: for all families."""
+"""Tiles, packing onto partitions, and windows, for all families of kernels."""

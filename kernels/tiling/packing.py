@@ -1,4 +1,5 @@
-"""How a convolution's filters share the Tensor Engine: the geometry of packed weights, for the host and for kernels.
+"""Packing of a convolution's filters on the Tensor Engine: the geometry of packed weights, for the host and for
+kernels.
 
 Plain arithmetic without `nki`: the host packs weights by it before any backend is chosen, kernels read them by it.
 `partitions` is the number of partitions of the chip: kernels pass `nl.tile_size.pmax`, the host the chip's.

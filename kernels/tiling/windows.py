@@ -54,7 +54,7 @@ class OutputBlock:
 
 @dataclass
 class Blocks:
-    """How an output is cut up, and the tiles of the window's rows that are read at once: one where a window fits."""
+    """Blocks of an output, and the tiles of the window's rows that are read at once: one if a window fits."""
 
     outputs: list[OutputBlock]
     taps: list[Tile]
