@@ -1,1 +1,1 @@
-"""What the project measures about itself: how right the predicted times are, and how fast the simulator computes."""
+"""Measurements of the project itself: the error of predicted times, and the speed of the simulator."""

@@ -1,4 +1,4 @@
-"""What workers bring: pictures a second of one process and of several workers, and memory over many pictures.
+"""Gain of workers: pictures a second of one process and of several workers, and memory over many pictures.
 
     python -m trninfer.benchmarks.benchmark_cluster [--pictures 96] [--side 224] [--workers 1 2] [--batch-size 4]
     python -m trninfer.benchmarks.benchmark_cluster --memory [--pictures 20000]
@@ -47,7 +47,7 @@ STORE_BYTES = 100 << 20
 
 
 class Run(NamedTuple):
-    """What a run over pictures took: seconds until all of it was ready, and from then on for how many pictures."""
+    """Times of a run over pictures: seconds until everything was ready, then seconds for a number of pictures."""
 
     name: str
     starting: float
@@ -119,7 +119,7 @@ def _tell(run: Run, alone: Run | None) -> Run:
 
 
 class Clock:
-    """What processes take from now on: seconds of wall, of processor, and of their main threads."""
+    """Time used by processes from now on: seconds of wall, of processor, and of their main threads."""
 
     def __init__(self, everyone: list[int], answering: list[int]) -> None:
         self._everyone = {process: processor_seconds(process) for process in everyone}

@@ -1,4 +1,4 @@
-"""How fast the simulator computes a convolution, beside PyTorch on the same cores in the same run.
+"""Speed of the simulator at a convolution, beside PyTorch on the same cores in the same run.
 
     python benchmarks/benchmark_conv2d.py [--image 224] [--repeats 3] [--profile]
 

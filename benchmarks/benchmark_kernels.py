@@ -1,4 +1,4 @@
-"""How fast the simulator computes the kernels, beside NumPy and PyTorch on the same cores in the same run.
+"""Speed of the simulator at the kernels, beside NumPy and PyTorch on the same cores in the same run.
 
     python benchmarks/benchmark_kernels.py [--repeats 3] [--threads 1] [--only matmul]
 

@@ -1,4 +1,4 @@
-"""How fast the simulator computes whole networks beside PyTorch, and how fast the chip is predicted to be.
+"""Speed of the simulator at whole networks, beside PyTorch, and the predicted speed of the chip.
 
     python benchmarks/benchmark_networks.py [--networks resnet18 ...] [--repeats 5] [--threads N] [--profile]
 

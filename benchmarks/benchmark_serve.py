@@ -1,4 +1,4 @@
-"""How many pictures a second `trninfer serve` answers, beside `trninfer classify` on the same pictures.
+"""Pictures per second of `trninfer serve`, beside `trninfer classify` on the same pictures.
 
     python -m trninfer.benchmarks.benchmark_serve [--pictures 200] [--clients 10] [--model digits-cnn] [--max-batch 16]
 

@@ -1,4 +1,4 @@
-"""Whether `trninfer classify` stays as fast and as small over many pictures as it begins.
+"""Speed and memory of `trninfer classify` over many pictures: do they stay as they begin?
 
     python benchmarks/benchmark_stream.py [--pictures 10000] [--side 28] [--batch-size 16]
 
@@ -27,7 +27,7 @@ TENTHS = 10
 
 
 class Sample(NamedTuple):
-    """How far a run was at some time."""
+    """Progress of a run at some time."""
 
     answered: int
     seconds: float
@@ -53,7 +53,7 @@ def resident_bytes(process: int) -> int:
 
 
 def processor_seconds(process: int) -> float:
-    """What a process has used of the processors, in user and kernel mode."""
+    """Return the processor time of a process, in user and kernel mode."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()  # from the third one on
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

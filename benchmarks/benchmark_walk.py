@@ -1,4 +1,4 @@
-"""How long the simulator takes to tell a time: walking a kernel, checking that it fits, scheduling it.
+"""Time that the simulator takes to predict a time: walking a kernel, checking that it fits, scheduling it.
 
     python benchmarks/benchmark_walk.py [--repeats 5] [ROW ...]
 

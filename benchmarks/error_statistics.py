@@ -1,4 +1,4 @@
-"""How far predictions are from measurements, in numbers."""
+"""Statistics of prediction errors against measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sure predictions are, computed from rows that were predicted with their family left out.
+"""Expected errors of predictions, computed from rows that were predicted with their family left out.
 
     python benchmarks/latency_accuracy.py --save
     python benchmarks/expected_errors.py
@@ -127,8 +127,8 @@ def inside(record: Record, errors: dict[str, dict[str, float]]) -> bool:
 
 
 def coverage(records: Sequence[Record]) -> tuple[int, int]:
-    """How many rows lie within what is expected of them; and within what the rows of all other repositories would have
-    expected, of which the shares know nothing."""
+    """Return the number of rows within their expected error; and of those within the error expected from the rows of
+    all other repositories, which leaves them out."""
     repositories = {row.id: repository(row) for row in load_all_kernel_rows()}
     everything = expected_errors(records)
     known = sum(inside(record, everything) for record in records)

@@ -146,7 +146,7 @@ def _maximum(columns: int, dtype: str, halves: bool) -> Callable[[], float]:
 
 
 def _transposes(dtype: str) -> list[Event]:
-    """Of the taps of 3x3 filters in SBUF, as they were measured: nine elements lie from column to column."""
+    """Transpose the taps of 3x3 filters in SBUF, as they were measured: columns are nine elements apart."""
     return _events("nc_transpose", instructions.transposes, _spec(dtype, 128, 128, 9), count=MATMULS)
 
 

@@ -1,4 +1,4 @@
-"""How far the predicted latencies are from published measurements.
+"""Errors of the predicted latencies against published measurements.
 
     python benchmarks/latency_accuracy.py [--markdown] [--save]
 

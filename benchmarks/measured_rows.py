@@ -37,7 +37,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class MeasuredRow:
-    """What a row tells, in nanoseconds, and what the model has; `remark` where there is no cost to compare."""
+    """A measured row, in nanoseconds, and the model's prediction; `remark` if there is no cost to compare."""
 
     name: str
     what: str  # duration or interval
@@ -70,7 +70,8 @@ def _known(name: str) -> str:
 
 
 def _cold(row: Row, cost: Cost) -> bool:
-    """Whether even the fastest of the matmuls ran at half clock: then the row says nothing of the full one."""
+    """True if even the fastest of the matmuls ran at half clock, so that the row has no information about the full
+    clock."""
     return float(row["matmul_to_matmul_p10"]) > COLD * cost.interval and int(row["matmul_to_matmul_n"]) < 30
 
 
@@ -120,7 +121,7 @@ def _element(row: Row, name: str) -> Iterator[MeasuredRow]:
 
 
 def _cost(row: Row) -> Cost | str:
-    """What the model has a row's instruction cost, or why it has nothing."""
+    """Return the model's cost of a row's instruction, or the reason why it has none."""
     build = _BUILDERS.get((row["engine"], row["opcode"]))
     if build is None:
         return "the sequencer's own, or an opcode whose meaning is not known"

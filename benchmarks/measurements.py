@@ -44,7 +44,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Launch:
-    """What `simulator.run(..., functional=False)` is given to predict a row."""
+    """Arguments of `simulator.run(..., functional=False)` that predict a row."""
 
     kernel: Any
     arguments: tuple[TensorSpec, ...]

@@ -1,4 +1,4 @@
-"""How each row of `data/latency-kernels-others.csv` is launched: its shapes, and what its variant differs in."""
+"""Launches of the rows of `data/latency-kernels-others.csv`: shapes, and the differences of each variant."""
 
 from __future__ import annotations
 

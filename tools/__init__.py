@@ -1,1 +1,2 @@
-"""What made the bundled weights, samples and docs: data, rendering, training, evaluation. See tools/README.md."""
+"""Scripts that made the bundled weights, samples and docs: data, rendering, training, evaluation. See
+tools/README.md."""

@@ -49,7 +49,7 @@ class Round(NamedTuple):
 
 
 class Training(NamedTuple):
-    """What a network was trained on and how: the sources, their shares of a batch, the rounds, and what was fitted."""
+    """Training of a network: the sources, their shares of a batch, the rounds, and the fitted values."""
 
     sources: Mapping[str, Rendering]
     shares: Sequence[Mapping[str, int]]
@@ -76,7 +76,7 @@ def _describe(layer: Layer) -> str:
 
 
 def verdict(scores: Sequence[Score], parts: Sequence[Score], error: float) -> str:
-    """Which of what was aimed at is reached, and which is not."""
+    """Return the goals that were reached and those that were not."""
     shares = {on: count / total for on, count, total in (*scores, *parts)}
     reached = {IN_SHORT[on]: shares[on] >= least for on, least in AT_LEAST.items()}
     reached |= {on: shares[on] <= most for on, most in AT_MOST.items()}

@@ -28,7 +28,7 @@ CHARACTER, LINE, MARGIN = 8.4, 17, 16  # pixels
 
 
 def run_trninfer(*arguments: str) -> str:
-    """What the command line prints on standard output, run in the repository; RuntimeError where it fails."""
+    """Return the standard output of a command line run in the repository; RuntimeError if it fails."""
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
     command = [sys.executable, "-m", "trninfer", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
@@ -56,7 +56,7 @@ def _line(text: str, y: int, is_prompt: bool) -> str:
 
 
 def without_host_time(text: str) -> str:
-    """What classify prints, without the line that tells how long this machine took."""
+    """Return the output of classify without the line with this machine's own time."""
     return "\n".join(line for line in text.splitlines() if not line.startswith("backend sim:"))
 
 

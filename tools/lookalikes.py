@@ -1,4 +1,4 @@
-"""Which signs look like a digit, and are left out of what is none on every side: no reader could tell them.
+"""Signs that look like a digit, which are left out of the class none on every side: no reader could distinguish them.
 
 Two ways tell them, both without any network. Unicode's own: its table of confusables (UTS #39) gives a character a
 skeleton, and what has the skeleton of a digit may be one, and so may what has that of a letter that one hand writes as
@@ -49,7 +49,7 @@ _INK_SIDE = 48  # that ink is distorted at
 
 
 def is_confusable(character: str) -> bool:
-    """Whether Unicode holds a character to be confusable with a digit, or with a letter that may pass for one."""
+    """True if Unicode lists a character as confusable with a digit, or with a letter that may pass for one."""
     return character in CONFUSABLES
 
 
@@ -101,13 +101,13 @@ class Lookalikes:
         return max(float((np.stack(every) @ self._digits.T).max()) if every else -1.0, self.alike(ink))
 
     def __call__(self, ink: Image.Image) -> bool:
-        """Whether ink looks like a digit."""
+        """True if ink looks like a digit."""
         return self.likeness(ink) > MAX_LIKENESS
 
 
 @cache
 def lookalikes() -> Lookalikes:
-    """What looks like a digit of a training font, or like one of the variants: the same for every side."""
+    """Return the lookalikes of the training fonts' digits and of the variants: the same for every side."""
     fonts = [files[0] for files in find_fonts(TRAINING_FAMILIES).values()]
     inks = [font_ink(digit, font) for font in fonts for digit in range(10)]
     for index in range(VARIANTS):

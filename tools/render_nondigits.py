@@ -220,7 +220,7 @@ def _example(task: tuple[str, str, int]) -> tuple[np.ndarray | None, int]:
 
 
 def _teaches(image: np.ndarray, group: str) -> bool:
-    """Whether what the network gets is no digit either: accents, rings and neighbours may have been left out."""
+    """True if the picture the network gets is no digit either: accents, rings and neighbours may have been left out."""
     rows, columns = np.nonzero(image[0] > 0.2)
     if group == "several digits" and np.ptp(columns) < ROW_ASPECT * np.ptp(rows):
         return False

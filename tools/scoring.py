@@ -19,7 +19,7 @@ Score = tuple[str, int, int]  # what on, how many as they should be, of how many
 
 
 class Answers(NamedTuple):
-    """What a network answered for a set of pictures; those that its preprocessing refused have no answer."""
+    """Answers of a network for a set of pictures; those that its preprocessing refused have none."""
 
     logits: np.ndarray  # float32 [N, classes]
     labels: np.ndarray  # int32 [N], what is right
@@ -32,15 +32,15 @@ class Answers(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many pictures there were."""
+        """Number of pictures."""
         return len(self.labels) + self.refused
 
     def count_correct(self) -> int:
-        """How many were answered right; a refused picture was not."""
+        """Return the number of correct answers; a refused picture is not one."""
         return int((self.classes == self.labels).sum())
 
     def count_none(self, none: int) -> int:
-        """How many were told to be no digit: those of class `none`, and the refused ones."""
+        """Return the number of pictures labelled as no digit: those of class `none`, and the refused ones."""
         return int((self.classes == none).sum()) + self.refused
 
 

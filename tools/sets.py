@@ -51,7 +51,7 @@ class Sets:
             return Rendering(kept["images"], kept["labels"], kept["numbers"], int(kept["refused"]))
 
     def nondigits(self, side: str) -> dict[str, Rendering]:
-        """What is no digit, by group."""
+        """Return the pictures without a digit, by group."""
         return {
             group: self.get(f"{side} {group}", lambda group=group: render_nondigits(side, group))  # type: ignore[misc]
             for group in GROUPS
@@ -69,7 +69,7 @@ def _fonts(sets: Sets, stream: str, count: int) -> Rendering:
 
 
 def glyph_sets(sets: Sets) -> dict[str, Rendering]:
-    """What is trained on first: plain handwriting, and glyphs of each kind."""
+    """Return the sets of the first training: plain handwriting, and glyphs of each kind."""
     return {
         "plain handwriting": plain_handwriting(*load_split()[0]),
         **{
@@ -80,7 +80,7 @@ def glyph_sets(sets: Sets) -> dict[str, Rendering]:
 
 
 def picture_sets(sets: Sets) -> dict[str, Rendering]:
-    """What is trained on besides: pictures of handwriting, of fonts, small ones of fonts, and of what is no digit."""
+    """Return the further training sets: pictures of handwriting, of fonts, small ones of fonts, and of no digit."""
     return {
         "handwriting": sets.get("training handwriting", lambda: render_handwriting(HANDWRITING_PICTURES)),
         "fonts": _fonts(sets, "training fonts", FONT_PICTURES),
@@ -90,7 +90,8 @@ def picture_sets(sets: Sets) -> dict[str, Rendering]:
 
 
 def validation_sets(sets: Sets) -> dict[str, Rendering]:
-    """What settings are chosen by and the temperature is fitted to: fonts, and what is no digit by group."""
+    """Return the sets for choosing settings and fitting the temperature: fonts, and pictures without a digit by
+    group."""
     return {"fonts": _fonts(sets, "validation fonts", VALIDATION_PICTURES), **sets.nondigits("validation")}
 
 

@@ -174,13 +174,13 @@ def script_patterns(scripts: tuple[str, ...]) -> dict[str, str]:
 
 
 def is_number(character: str) -> bool:
-    """Whether Unicode calls a character a number, or says by its name that it shows one."""
+    """True if Unicode classifies a character as a number, or its name says that it shows one."""
     name = unicodedata.name(character, "")
     return unicodedata.category(character)[0] == "N" or any(word in name for word in NUMBER_WORDS)
 
 
 def _is_drawn(character: str) -> bool:
-    """Whether a character stands alone and has ink: letters, punctuation, symbols, and icons without a meaning."""
+    """True if a character stands alone and has ink: letters, punctuation, symbols, and icons without a meaning."""
     category = unicodedata.category(character)
     return category[0] in "LPS" or (category == "Co" and ord(character) in PRIVATE_USE)
 
@@ -200,7 +200,8 @@ def _without_accent(character: str) -> str:
 
 
 def teaches(character: str) -> bool:
-    """Whether a character is surely none: neither it nor what it is a form of (bold, circled) may pass for a digit."""
+    """True if a character is certainly none: neither it nor its plain form (without bold or circle) may pass for a
+    digit."""
     plain = unicodedata.normalize("NFKD", character)[0]
     return not is_number(plain) and plain not in ALSO_DIGITS | BARELY_LETTERS
 

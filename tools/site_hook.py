@@ -1,5 +1,5 @@
-"""What mkdocs.yml changes in pages written for a repository: links that leave docs/, Markdown within `<details>`, and
-pages and pictures that the commands of tutorials write (see tutorials.py), which the repository does not hold.
+"""Changes made by mkdocs.yml to pages written for a repository: links that leave docs/, Markdown within `<details>`,
+and pages and pictures that the commands of tutorials write (see tutorials.py), which are not in the repository.
 
 MkDocs loads this file by its path, so it imports nothing of ours; tutorials are run by a process of their own.
 """

@@ -67,7 +67,7 @@ WAYS: dict[int, tuple[str, ...]] = {
 
 
 def _stroke(text: str) -> tuple[bool, list[tuple[float, float]]]:
-    """Whether a stroke is smooth, and its points."""
+    """Return True if a stroke is smooth, and its points."""
     kind, *points = text.split()
     pairs = [point.split(",") for point in points]
     return kind == "~", [(int(x) / 100, int(y) / 100) for x, y in pairs]
@@ -77,7 +77,7 @@ _WAYS = {digit: [[*map(_stroke, way.split("/"))] for way in ways] for digit, way
 
 
 class Pen(NamedTuple):
-    """What strokes are written with: an ellipse of half axes in pixels of INK_SIDE, turned by an angle in radians."""
+    """Pen of a stroke: an ellipse of half axes in pixels of INK_SIDE, turned by an angle in radians."""
 
     wide: float
     thin: float
@@ -113,7 +113,8 @@ def written(strokes: Strokes, pen: Pen) -> Image.Image:
 
 
 def _drag(draw: ImageDraw.ImageDraw, a: np.ndarray, b: np.ndarray, nib: np.ndarray) -> None:
-    """What a convex nib covers from a to b: both ends, and for each of its sides the parallelogram between."""
+    """Draw the area that a convex nib covers from a to b: both ends, and the parallelogram between for each of its
+    sides."""
     for at in (a, b):
         draw.polygon([tuple(point) for point in at + nib], fill=255)
     for p, q in zip(nib, np.roll(nib, 1, axis=0)):

@@ -1,4 +1,4 @@
-"""What both training scripts share: a network as a PyTorch module, distortion of batches, the loop, and the file.
+"""Common part of both training scripts: a network as a PyTorch module, distortion of batches, the loop, and the file.
 
 Settings are judged on forms 9 to 11 of the training digits, with the network trained on forms 1 to 8 (`--validate`);
 the held-out forms and fonts take no part. One thread, so that sums are taken in one order; other processors may still
@@ -117,7 +117,8 @@ def distort(images: torch.Tensor, limits: Distortion) -> torch.Tensor:
 
 
 class Checkpoint(NamedTuple):
-    """Where and how often a long training is kept, so that stopping it loses little and changes nothing."""
+    """Place and interval of the checkpoints of a long training, so that stopping it loses little and changes
+    nothing."""
 
     path: Path
     every: int  # steps

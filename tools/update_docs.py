@@ -85,13 +85,13 @@ def models_block() -> str:
 
 @cache
 def _accuracy_report() -> str:
-    """What the comparison with published measurements prints."""
+    """Return the output of the comparison with published measurements."""
     command = [sys.executable, "-m", "trninfer.benchmarks.latency_accuracy", "--markdown"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def accuracy_table() -> str:
-    """How far predictions are from published measurements, by kernels, and the lines that sum it up."""
+    """Return the table of prediction errors against published measurements, by kernel, and the lines that sum it up."""
     table, ends = summary_of(_accuracy_report())
     return f"{table}\n\n{ends}"
 
@@ -107,7 +107,7 @@ def versions_table() -> str:
 
 
 def changes_table() -> str:
-    """What a change from one version to another does, measured and predicted."""
+    """Return the table of changes between versions of a kernel, measured and predicted."""
     return table_of(_accuracy_report(), "Changes from version to version")
 
 
@@ -120,7 +120,7 @@ def table_of(report: str, title: str) -> str:
 
 
 def summary_of(report: str) -> tuple[str, str]:
-    """Of what `latency_accuracy --markdown` prints, the table of sums, and the lines at the end as a list."""
+    """Extract from the output of `latency_accuracy --markdown` the table of sums, and the last lines as a list."""
     table = table_of(report, "Kernels, summed up")
     wanted = re.compile(r" error: [\d.]+ %$|^instructions compared|^kernels within")
     ends = [line for line in report.splitlines() if wanted.search(line)]
@@ -130,7 +130,7 @@ def summary_of(report: str) -> tuple[str, str]:
 
 
 def lowering_block() -> str:
-    """What `bench --show-lowering` prints of a network."""
+    """Return the output of `bench --show-lowering` for a network."""
     return f"```\n{run_trninfer(*LOWERED).rstrip()}\n```"
 
 

@@ -43,7 +43,7 @@ def attention_flash_decode(
 
 
 class _State:
-    """What the pieces of the kernel share; `columns` heads are worked on side by side."""
+    """Shared state of the kernel's parts; `columns` heads are processed side by side."""
 
     def __init__(self, wq, wk, wv, key_cache, value_cache, columns, merged):
         self.wq, self.wk, self.wv = wq, wk, wv

@@ -203,7 +203,7 @@ class _Masks:
         nisa.iota(self.index, pattern=[[1, 1]], offset=0, channel_multiplier=1)
 
     def column(self, start):
-        """Of the tile that starts there, [128, 1]."""
+        """The mask of the tile that starts there, [128, 1]."""
         threshold = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_scalar(threshold, self.position, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=float(start))
         delta = two(nl.add, self.index, turned(threshold.ap([[1, 1], [0, P]], offset=0), P, 1))
@@ -265,7 +265,7 @@ def _add_tile(s, exponentials, values, sums):
 
 
 def _with_new_token(score, negative, value, sums):
-    """What is attended to, [128, heads] bfloat16."""
+    """Return the attention with the new token, [128, heads] bfloat16."""
     total, count = sums
     own = function(nl.exp, two(nl.add, score, negative))
     nisa.tensor_tensor(count, count, own, op=nl.add)
