@@ -1,0 +1,39 @@
+"""Docstrings are plain English: functions begin with a verb, predicates with True if, types with a noun (style)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("api", "app", "inference", "runtime", "lowering", "models", "kernels", "simulator", "tools", "benchmarks")
+INDIRECT = re.compile(
+    r"(What|Whether|How|Of|Where|Which|Who|Whose|When|Why)\b"
+)  # a clause, where a noun or verb belongs
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def sources() -> list[Path]:
+    """The product's code, with tools and benchmarks."""
+    return sorted([*ROOT.glob("*.py"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))])
+
+
+def indirect(source: str) -> Iterator[str]:
+    """The first lines of docstrings that begin with an indirect question."""
+    for node in ast.walk(ast.parse(source)):
+        text = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
+        if text and INDIRECT.match(text):
+            yield f"{getattr(node, 'name', 'module')}: {text.splitlines()[0]}"
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    found = {str(path.relative_to(ROOT)): list(indirect(path.read_text(encoding="utf-8"))) for path in sources()}
+    assert len(found) > 500
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+def test_an_indirect_docstring_is_found() -> None:
+    source = '"""What it is."""\ndef f():\n    """Of each core."""\ndef g():\n    """Office."""\n'
+    assert list(indirect(source)) == ["module: What it is.", "f: Of each core."]
