@@ -81,7 +81,9 @@ def checked(model: onnx.ModelProto, folder: Path, **options: object) -> Imported
 
 
 def run_onnx(path: Path, x: np.ndarray) -> np.ndarray:
-    return np.asarray(onnxruntime.InferenceSession(str(path)).run(None, {"x": x})[0])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # small networks: threads that wait would take the other core from other tests
+    return np.asarray(onnxruntime.InferenceSession(str(path), options).run(None, {"x": x})[0])
 
 
 def assert_imports(chain: Chain, folder: Path, opset: int = 20, batch: int = 3, **options: object) -> Imported:

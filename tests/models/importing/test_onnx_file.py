@@ -5,78 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
-from onnx_chain import Chain, vgg
+from onnx import helper
+from onnx_chain import vgg
 from trninfer.models import ModelError
 from trninfer.models.importing import import_network, onnx_file
-
-
-def save_external(folder: Path, location: str = "weights.bin") -> Path:
-    """A dense layer whose weight is in a file of its own."""
-    chain = Chain(6)
-    chain.gemm(6, 4)
-    model = chain.model()
-    folder.mkdir(exist_ok=True)
-    raw = np.random.default_rng(3).standard_normal((4, 6), np.float32).tobytes()
-    weight = model.graph.initializer[0]
-    weight.ClearField("raw_data")
-    weight.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", location), ("offset", "8"), ("length", str(len(raw)))):
-        entry = weight.external_data.add()
-        entry.key, entry.value = key, value
-    (folder / "weights.bin").write_bytes(b"12345678" + raw)
-    (folder / "m.onnx").write_bytes(model.SerializeToString())
-    return folder / "m.onnx"
-
-
-def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
-    imported = import_network(save_external(tmp_path))
-    assert imported.comparison.skipped == "" and imported.comparison.passed
-    (tmp_path / "weights.bin").write_bytes(b"short")
-    with pytest.raises(ModelError, match=r"'weights.bin' is too short"):
-        import_network(tmp_path / "m.onnx")
-
-
-@pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "", "nowhere.bin", ".", "a\0b"])
-def test_weights_are_read_from_nowhere_else(location: str, tmp_path: Path) -> None:
-    (tmp_path / "weights.bin").write_bytes(bytes(1000))
-    with pytest.raises(ModelError, match=r"no file beside the model|cannot be read"):
-        import_network(save_external(tmp_path / "model", location))
-
-
-def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
-    path = save_external(tmp_path / "model")
-    (tmp_path / "model" / "weights.bin").rename(tmp_path / "secret.bin")
-    (tmp_path / "model" / "weights.bin").symlink_to(tmp_path / "secret.bin")
-    with pytest.raises(ModelError, match="no file beside the model"):
-        import_network(path)
-
-
-def test_a_tensor_that_claims_more_than_it_has(tmp_path: Path) -> None:
-    chain = Chain(6)
-    chain.gemm(6, 4)
-    path = tmp_path / "m.onnx"
-    for dims, says in (
-        ([1 << 20, 1 << 20], "too many numbers"),
-        ([1 << 10, 1 << 10], "do not fit its shape"),
-        ([-1, 6], "no such shape"),
-        ([1] * 9, "no such shape"),
-    ):
-        model = chain.model()
-        model.graph.initializer[0].dims[:] = dims
-        path.write_bytes(model.SerializeToString())
-        with pytest.raises(ModelError, match=says):
-            import_network(path)
-    model = chain.model()
-    model.graph.initializer[0].data_type = TensorProto.STRING
-    path.write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match=r"reads .weight0., which is given by no node, or of a type that is not read"):
-        import_network(path)
-
 
 BYTES = vgg(1).model().SerializeToString()
 

@@ -1,15 +1,16 @@
-"""Normalisation by an image's own statistics, as exporters write it, against ONNX Runtime."""
+"""Normalization by an image's own statistics and softmaxes, as exporters write them, against ONNX Runtime."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from onnx_chain import Chain, ends, kinds
-from trninfer.models import Dense
+from onnx_chain import Chain, assert_imports, ends, kinds
+from trninfer.models import Dense, Softmax
 from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
 from trninfer.models.layers import Affine, Flatten, GroupNorm
+from trninfer.models.outputs import Output
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -78,11 +79,69 @@ def test_local_response_as_pytorch_spells_it(size: int, tmp_path: Path) -> None:
     ends(chain, 120, tmp_path)
 
 
-@pytest.mark.parametrize("how", [{"kernel_shape": [2, 1, 2]}, {"kernel_shape": [2, 1, 1], "strides": [2, 1, 1]}])
-def test_windows_over_several_of_three_sides_are_refused(how: dict[str, list[int]], tmp_path: Path) -> None:
-    chain = Chain(6, 5, 4)
-    chain.add("Unsqueeze", chain.constant([1]))
-    chain.add("AveragePool", **how)
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize(("axis", "opset"), [(1, 13), (2, 13), (-1, 13), (2, 12)])
+def test_softmaxes_over_a_part_of_an_image(op: str, axis: int, opset: int, tmp_path: Path) -> None:
+    chain = Chain(5, 4, 6)
+    chain.add(op, axis=axis)
     chain.add("Flatten")
-    with pytest.raises(ModelError, match="windows of one side are supported"):
-        import_network(chain.save(tmp_path))
+    imported = assert_imports(chain, tmp_path, opset)
+    assert imported.network.output.kind == "values"
+
+
+def test_a_softmax_as_a_gate_is_spelled_out_and_one_at_the_end_is_not(tmp_path: Path) -> None:
+    chain = Chain(3, 8, 8)
+    chain.conv((3, 6))
+    image = chain.value
+    chain.add("GlobalAveragePool")
+    chain.add("Flatten")
+    chain.gemm(6, 6)
+    chain.add("Softmax")
+    gate = chain.add("Reshape", chain.constant([-1, 6, 1, 1]))
+    chain.add("Mul", gate, first=image)
+    chain.add("GlobalMaxPool")
+    chain.add("Flatten")
+    chain.add("Softmax")
+    imported = assert_imports(chain, tmp_path)
+    assert kinds(imported).count(Softmax) == 1 and kinds(imported)[-1] is Softmax
+    assert imported.network.output == Output("classes", "softmax")
+
+
+def test_experts_weighted_by_a_softmax(tmp_path: Path) -> None:
+    chain = Chain(7)
+    chain.gemm(7, 3)
+    chain.add("LogSoftmax")
+    parts = [chain.add("Slice", *(chain.constant([n]) for n in (i, i + 1, 1)), first="value1") for i in range(3)]
+    scaled = []
+    for part in parts:
+        chain.add("Gemm", chain.weight(7, 4), chain.weight(4), first="x")
+        scaled.append(chain.add("Mul", part))
+    chain.add("Sum", *scaled[1:], first=scaled[0])
+    imported = assert_imports(chain, tmp_path)
+    assert Softmax not in kinds(imported)
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_keras_spells_group_normalisation_out_with_five_axes(groups: int, tmp_path: Path) -> None:
+    chain = Chain(5, 6, 8)
+    chain.add("Transpose", perm=[0, 3, 1, 2])
+    chain.conv((8, 8), pads=[1] * 4)
+    chain.add("Transpose", perm=[0, 2, 3, 1])
+    each = 8 // groups
+    split = chain.add("Reshape", chain.constant([-1, 5, 6, groups, each]))
+    axes = chain.constant([1, 2, 4])
+    mean = chain.add("ReduceMean", axes, first=split)
+    less = chain.add("Sub", mean, first=split)
+    chain.add("Mul", less, first=less)
+    chain.add("ReduceMean", axes)
+    chain.add("Add", chain.constant(1e-3))
+    chain.add("Sqrt")
+    chain.add("Reciprocal")
+    scale = chain.add("Mul", chain.weight(1, 1, 1, groups, each))  # wider than what it meets
+    left = chain.add("Mul", scale, first=split)
+    shift = chain.add("Mul", scale, first=mean)
+    right = chain.add("Sub", shift, first=chain.weight(1, 1, 1, groups, each))
+    chain.add("Add", right, first=left)
+    chain.add("Reshape", chain.constant([-1, 5, 6, 8]))
+    chain.add("ReduceMean", chain.constant([1, 2]), keepdims=0)
+    assert_imports(chain, tmp_path)

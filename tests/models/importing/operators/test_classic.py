@@ -5,21 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper
-from onnx_chain import Chain, assert_imports, kinds
+from onnx_chain import Chain, kinds
 from trninfer.models import Dense, Softmax
 from trninfer.models.importing import import_network
 from trninfer.models.layers import Affine
 from trninfer.models.outputs import Output
-
-
-def test_two_classes_of_scikit_learn_are_a_chance_and_the_rest(tmp_path: Path) -> None:
-    chain = Chain(5)
-    chain.gemm(5, 1)
-    chance = chain.add("Sigmoid")
-    chain.add("Sub", chance, first=chain.constant([1.0]))
-    chain.add("Concat", chance, axis=1)
-    assert assert_imports(chain, tmp_path).network.output == Output("classes", "softmax")
 
 
 def test_skl2onnx_scalers_and_linear_models(tmp_path: Path) -> None:
@@ -68,3 +60,17 @@ def test_two_classes_with_opposite_scores_are_classes(tmp_path: Path) -> None:
     imported = import_network(path)
     assert imported.network.output == Output("classes", "softmax")
     assert imported.comparison.passed and not imported.comparison.skipped
+
+
+@pytest.mark.parametrize("norm", ["L1", "L2"])
+def test_features_that_are_chosen_and_normalised(norm: str, tmp_path: Path) -> None:
+    chain = Chain(6)
+    ml = {"domain": "ai.onnx.ml"}
+    chain.add("ArrayFeatureExtractor", chain.constant([4, 0, 0, 3]), **ml)
+    chain.add("Normalizer", norm=norm, **ml)
+    model = chain.model()
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    comparison = import_network(path).comparison
+    assert comparison.passed and not comparison.skipped

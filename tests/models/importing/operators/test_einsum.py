@@ -1,4 +1,4 @@
-"""Einsum of data and weights, and weights times data, against ONNX Runtime."""
+"""Einsum of data and weights, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -43,25 +43,6 @@ def test_weights_that_come_first(tmp_path: Path) -> None:
     chain = Chain(5, 6)
     chain.add("Einsum", "x", first=chain.weight(4, 6), equation="oc,btc->bto")
     ends(chain, 20, tmp_path)
-
-
-@pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6)])
-def test_weights_times_data(shape: tuple[int, ...], tmp_path: Path) -> None:
-    """A graph convolution of fixed neighbours: A @ x @ W."""
-    chain = Chain(*shape)
-    chain.add("MatMul", "x", first=chain.weight(5, 5))
-    chain.add("MatMul", chain.weight(6, 3))
-    chain.add("Relu")
-    chain.add("MatMul", chain.value, first=chain.weight(4, 5))
-    ends(chain, 12 * (1 if len(shape) == 2 else 2), tmp_path)
-
-
-def test_weights_times_a_batch_of_rows_are_refused(tmp_path: Path) -> None:
-    chain = Chain(6)
-    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 3
-    chain.add("MatMul", "x", first=chain.weight(5, 3))
-    with pytest.raises(ModelError, match=r"multiplies weights \[5, 3\] by \[batch, 6\], whose rows are the batch's"):
-        import_network(chain.save(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""Activations by operators of their own, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from onnx_chain import Chain, assert_imports, ends, kinds
+from trninfer.models import Dense
+
+ACTIVATIONS = {
+    "Relu": {},
+    "LeakyRelu": {"alpha": 0.2},
+    "Elu": {"alpha": 0.7},
+    "Selu": {},
+    "Softplus": {},
+    "Softsign": {},
+    "Mish": {},
+    "HardSwish": {},
+    "HardSigmoid": {"alpha": 0.3},
+    "Gelu": {"approximate": "tanh"},
+    "Sigmoid": {},
+    "Tanh": {},
+    "Exp": {},
+    "Abs": {},
+    "ThresholdedRelu": {"alpha": 0.0},
+    "Erf": {},
+    "Sign": {},
+    "Sin": {},
+    "Cos": {},
+}
+
+
+@pytest.mark.parametrize("op", list(ACTIVATIONS))
+def test_activations(op: str, tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.gemm(6, 9)
+    chain.add(op, **ACTIVATIONS[op])
+    chain.gemm(9, 3)
+    assert kinds(assert_imports(chain, tmp_path)) == [Dense, Dense]
+
+
+def test_slopes_by_channel_and_normalisation_by_neighbours(tmp_path: Path) -> None:
+    chain = Chain(5, 4, 4)
+    chain.add("PRelu", chain.weight(5, 1, 1))
+    chain.add("LRN", size=3, alpha=0.01, beta=0.6, bias=1.5)
+    chain.add("PRelu", chain.constant([[[0.3]]]))
+    ends(chain, 80, tmp_path)
+
+
+def test_slopes_for_every_element(tmp_path: Path) -> None:
+    chain = Chain(6, 5, 3)
+    chain.add("PRelu", chain.weight(6, 5, 3))
+    ends(chain, 90, tmp_path)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 2.5])
+def test_celu(alpha: float, tmp_path: Path) -> None:
+    chain = Chain(3, 5, 4)
+    chain.add("Celu", alpha=alpha)
+    chain.add("Flatten")
+    assert_imports(chain, tmp_path)

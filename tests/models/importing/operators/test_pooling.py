@@ -1,0 +1,64 @@
+"""Pools of windows and of whole images, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from onnx_chain import Chain, ends
+from onnx_runtime_faults import miscounts
+from trninfer.models.errors import ModelError
+from trninfer.models.importing import import_network
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    side=st.tuples(st.integers(4, 12), st.integers(4, 12)),
+    window=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    strides=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    pads=st.tuples(*[st.integers(0, 1)] * 4),
+    ceil_mode=st.integers(0, 1),
+    op=st.sampled_from(["MaxPool", "AveragePool"]),
+    include=st.integers(0, 1),
+    dilations=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+)
+def test_pools_of_any_geometry(side, window, strides, pads, ceil_mode, op, include, dilations, tmp_path: Path) -> None:
+    chain = Chain(3, *side)
+    pads = [min(pad, size - 1) for pad, size in zip(pads, window * 2)]
+    more = {"count_include_pad": include} if op == "AveragePool" else {}
+    assume(not miscounts("count_include_pad" in more and include, pads, ceil_mode))
+    fits = all((size - 1) * step < room for size, step, room in zip(window, dilations, side))
+    dilations = dilations if fits else (1, 1)
+    chain.add(op, kernel_shape=window, strides=strides, pads=pads, ceil_mode=ceil_mode, dilations=dilations, **more)
+    chain.add("GlobalAveragePool")
+    ends(chain, 3, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("LpPool", {"kernel_shape": [2, 2], "strides": [2, 2]}),
+        ("LpPool", {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "p": 1}),
+        ("LpPool", {"kernel_shape": [2, 3], "dilations": [2, 1], "p": 3}),
+        ("LpPool", {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER"}),
+        ("GlobalLpPool", {"p": 2}),
+    ],
+)
+def test_pools_of_norms(op: str, attributes: dict, tmp_path: Path) -> None:
+    chain = Chain(3, 7, 8)
+    chain.conv((3, 2))
+    chain.add(op, **attributes)
+    sizes = {"LpPool": {(2, 2): 12, (3, 2): 60, (2, 3): 24, (3, 3): 60}, "GlobalLpPool": {(): 2}}
+    ends(chain, sizes[op][tuple(attributes.get("kernel_shape", ()))], tmp_path)
+
+
+@pytest.mark.parametrize("how", [{"kernel_shape": [2, 1, 2]}, {"kernel_shape": [2, 1, 1], "strides": [2, 1, 1]}])
+def test_windows_over_several_of_three_sides_are_refused(how: dict[str, list[int]], tmp_path: Path) -> None:
+    chain = Chain(6, 5, 4)
+    chain.add("Unsqueeze", chain.constant([1]))
+    chain.add("AveragePool", **how)
+    chain.add("Flatten")
+    with pytest.raises(ModelError, match="windows of one side are supported"):
+        import_network(chain.save(tmp_path))

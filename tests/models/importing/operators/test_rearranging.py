@@ -1,0 +1,124 @@
+"""Reshapes, transposes, slices and repeated entries, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_chain import Chain, assert_imports, checked, ends, kinds
+from trninfer.models import Conv2d
+from trninfer.models.importing import import_network
+from trninfer.models.layers import ChannelShuffle, ChannelSlice, Concat
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3, 7), (2, 21), (6, 7), (3, 14)])
+def test_axes_that_share_no_factors(shape: tuple[int, ...], turned: bool, tmp_path: Path) -> None:
+    chain = Chain(7, 2, 3)
+    if turned:
+        chain.add("Transpose", perm=[0, 3, 1, 2])
+    chain.add("Reshape", chain.constant([-1, *shape]))
+    chain.add("MatMul", chain.weight(shape[-1], 2))
+    ends(chain, 42 // shape[-1] * 2, tmp_path)
+
+
+def test_channels_are_shuffled_split_and_put_together(tmp_path: Path) -> None:
+    chain = Chain(8, 5, 5)
+    chain.conv((8, 8), (1, 1))
+    chain.add("Reshape", chain.constant([-1, 2, 4, 5, 5]))
+    chain.add("Transpose", perm=[0, 2, 1, 3, 4])
+    x = chain.add("Reshape", chain.constant([-1, 8, 5, 5]))
+    first = chain.add("Split", first=x, outputs=2, axis=1, num_outputs=2)
+    second = f"{first}'"
+    chain.add("Slice", *(chain.constant([n]) for n in (2, 4, 1)), first=second)
+    chain.add("Concat", first, axis=1)
+    chain.add("Gather", chain.constant(np.array(3)), axis=1)
+    imported = ends(chain, 25, tmp_path)
+    assert kinds(imported)[:2] == [Conv2d, ChannelShuffle]
+    assert ChannelSlice in kinds(imported) and Concat in kinds(imported)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_flatten_at_any_axis(axis: int, tmp_path: Path) -> None:
+    chain = Chain(3, 4, 5)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
+    chain.add("Relu")
+    chain.add("Flatten", axis=axis)
+    checked(chain.model(), tmp_path)
+
+
+def test_the_batch_may_be_moved_and_come_back(tmp_path: Path) -> None:
+    """As recurrent text readers lie: time first, [T, batch, features]."""
+    chain = Chain(1, 8, 12)
+    chain.conv((1, 5))
+    chain.add("ReduceMean", chain.constant([2]), keepdims=0)
+    chain.add("Transpose", perm=[2, 0, 1])
+    chain.add("MatMul", chain.weight(5, 4))
+    time_first = chain.add("Add", chain.weight(4))
+    batch_first = chain.add("Transpose", perm=[1, 0, 2])
+    imported = checked(chain.model(outputs=[time_first, batch_first]), tmp_path)
+    assert [named.shape for named in imported.network.named_outputs] == [(10, 1, 4), (10, 4)]
+
+
+def test_a_batch_that_the_file_fixes_is_not_moved(tmp_path: Path) -> None:
+    chain = Chain(3, 4)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 2
+    chain.add("Transpose", perm=[1, 0, 2])
+    with pytest.raises(ValueError, match="mixes the 2 inputs of the batch that the file fixes"):
+        import_network(chain.save(tmp_path))
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3, 3), (1, 5, 3, 3)])
+@pytest.mark.parametrize("first", [False, True])
+def test_numbers_beside_data(shape: tuple[int, ...], first: bool, tmp_path: Path) -> None:
+    """BlazeFace puts channels of zeros beside those of an image."""
+    chain = Chain(3, 5, 5)
+    chain.conv((3, 4))
+    x = chain.value
+    numbers = chain.constant(np.zeros(shape) if first else np.random.default_rng(0).standard_normal(shape))
+    chain.add("Concat", x if first else numbers, first=numbers if first else x, axis=1)
+    ends(chain, (4 + shape[1]) * 9, tmp_path, batch=1)
+
+
+@pytest.mark.parametrize(("shape", "times"), [((3, 4, 5), [1, 2, 1, 3]), ((6,), [1, 4]), ((1, 4, 5), [1, 3, 2, 1])])
+def test_tiles(shape: tuple[int, ...], times: list[int], tmp_path: Path) -> None:
+    chain = Chain(*shape)
+    chain.add("Relu")
+    chain.add("Tile", chain.constant(times))
+    checked(chain.model(), tmp_path)
+
+
+def test_entries_in_any_order(tmp_path: Path) -> None:
+    """Blue, green and red for red, green and blue, by Gather, and by Slice from the last to the first."""
+    chain = Chain(3, 6, 5)
+    chain.add("Gather", chain.constant([2, 1, 0]), axis=1)
+    chain.add("Slice", *(chain.constant([n]) for n in (2, -4, 1, -1)))
+    chain.add("Slice", *(chain.constant([n]) for n in (0, 3, 1, 2)))
+    chain.add("Gather", chain.constant([4, 0, 4, -2]), axis=3)
+    chain.add("Flatten")
+    chain.add("Gather", chain.constant([5, 47, 0]), axis=1)
+    chain.gemm(3, 4)
+    assert_imports(chain, tmp_path)
+
+
+@pytest.mark.parametrize("op", ["Expand", "Tile"])
+def test_axes_of_one_are_repeated(op: str, tmp_path: Path) -> None:
+    chain = Chain(3, 4, 5)
+    mean = chain.add("ReduceMean", chain.constant([1, 3]))
+    chain.add(op, chain.constant([1, 3, 1, 5]), first=mean)
+    ends(chain, 60, tmp_path)
+
+
+def test_what_is_repeated_anyway_is_not_repeated_first(tmp_path: Path) -> None:
+    """x * gate.expand_as(x)."""
+    chain = Chain(4, 9, 8)
+    x = chain.value
+    chain.add("GlobalAveragePool")
+    chain.add("Sigmoid")
+    chain.add("Expand", chain.constant([1, 4, 9, 8]))
+    chain.add("Mul", chain.value, first=x)
+    imported = ends(chain, 288, tmp_path)
+    assert not [layer.name for layer in imported.network.layers if layer.name.startswith("repeat")]
+    chain.nodes[-3].op_type = "Max"  # which may be read by something else, or not
+    assert Conv2d in kinds(assert_imports(chain, tmp_path))

@@ -1,0 +1,93 @@
+"""Sums, means, extremes and norms over axes, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx_chain import Chain, assert_imports, checked, ends, kinds
+from trninfer.models import Conv2d, Dense, Flatten
+from trninfer.models.layers import Pool, Reshape, Transpose
+
+REDUCTIONS = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare")
+
+
+FILES = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.parametrize("features", [1, 2, 9])
+def test_the_norm_of_a_row_moves_nothing(features: int, tmp_path: Path) -> None:
+    chain = Chain(7)
+    chain.gemm(7, features)
+    chain.add("LpNormalization", axis=1)
+    assert not {Pool, Reshape, Transpose} & set(kinds(assert_imports(chain, tmp_path)))
+
+
+@pytest.mark.parametrize("op", ["ReduceLogSum", "ReduceLogSumExp"])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_logarithms_of_sums(op: str, keep: int, tmp_path: Path) -> None:
+    chain = Chain(3, 4, 5)
+    chain.add("Exp")
+    chain.add(op, chain.constant([2]), keepdims=keep)
+    checked(chain.model(), tmp_path)
+
+
+@pytest.mark.parametrize("axes", [None, [0, 1, 2, 3], [0]])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_means_over_the_batch_too(axes: list[int] | None, keep: int, tmp_path: Path) -> None:
+    """Each input is a batch of its own."""
+    chain = Chain(3, 4, 5)
+    x = chain.add("Relu")
+    chain.add("ReduceMean", *([chain.constant(axes)] if axes else []), keepdims=keep)
+    if keep:
+        chain.add("Sub", chain.value, first=x)
+    imported = checked(chain.model(), tmp_path)
+    assert any("mixes the inputs of a batch: each is computed as a batch of its own" in note for note in imported.notes)
+
+
+def test_the_mean_of_a_long_row(tmp_path: Path) -> None:
+    chain = Chain(20_000)
+    x = chain.value
+    mean = chain.add("ReduceMean")
+    chain.add("Sub", mean, first=x)
+    checked(chain.model(), tmp_path)
+
+
+def test_means_over_height_and_width_are_a_global_pool(tmp_path: Path) -> None:
+    chain = Chain(1, 6, 5)
+    chain.conv((1, 3))
+    chain.add("ReduceMean", chain.constant([-1, 2]), keepdims=0)
+    chain.gemm(3, 2)
+    assert kinds(assert_imports(chain, tmp_path)) == [Conv2d, Pool, Flatten, Dense]
+
+
+@FILES
+@given(
+    op=st.sampled_from(REDUCTIONS),
+    shape=st.tuples(*[st.integers(1, 6)] * 3),
+    axes=st.sets(st.integers(1, 3), min_size=1),
+    keep=st.integers(0, 1),
+    last=st.booleans(),
+)
+def test_reductions_over_any_axes(op, shape, axes, keep, last: bool, tmp_path: Path) -> None:
+    chain = Chain(*shape)
+    if last:  # the axes lie otherwise in memory than the graph has them
+        chain.add("Transpose", perm=[0, 2, 3, 1])
+        shape = (shape[1], shape[2], shape[0])
+    chain.add(op, chain.constant(sorted(axes)), keepdims=keep)
+    left = [size for axis, size in enumerate(shape, 1) if axis not in axes]
+    if keep or left:
+        ends(chain, int(np.prod(left)), tmp_path)
+
+
+def test_a_mean_of_channels_moves_nothing(tmp_path: Path) -> None:
+    chain = Chain(6, 5, 4)
+    chain.add("ReduceMean", chain.constant([1]))
+    imported = ends(chain, 20, tmp_path)
+    assert kinds(imported)[0] is Conv2d
+    chain = Chain(6)
+    chain.add("ReduceMean", chain.constant([1]))
+    assert kinds(ends(chain, 1, tmp_path)) == [Dense, Dense]

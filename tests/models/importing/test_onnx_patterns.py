@@ -1,0 +1,89 @@
+"""Operations that exporters spell out in several nodes are recognised, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from onnx_chain import Chain, assert_imports, kinds
+from trninfer.models import Conv2d
+from trninfer.models.layers import LayerNorm
+
+
+@pytest.mark.parametrize("form", ["after", "before", "division by hand"])
+def test_a_gelu_in_five_nodes_is_one(form: str, tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.gemm(6, 8)
+    x = chain.value
+    if form == "division by hand":
+        chain.add("Mul", chain.constant(0.70710678))
+    else:
+        chain.add("Div", chain.constant(1.41421356))
+    chain.add("Erf")
+    plus = chain.add("Add", chain.constant(1.0))
+    if form == "before":
+        chain.add("Mul", chain.constant(0.5), first=x)
+        chain.add("Mul", plus)
+    else:
+        chain.add("Mul", plus, first=x)
+        chain.add("Mul", chain.constant(0.5))
+    chain.gemm(8, 3)
+    layers = assert_imports(chain, tmp_path).network.layers
+    assert [layer.activation for layer in layers] == ["gelu", "identity"]
+
+
+def test_a_gelu_of_torch_export_at_opset_18(tmp_path: Path) -> None:
+    chain = Chain(6)
+    x = chain.add("Neg")
+    chain.add("Div", chain.constant(1.41421356))
+    chain.add("Erf")
+    chain.add("Add", chain.constant(1.0))
+    half = chain.add("Mul", chain.value, first=chain.constant(0.5))
+    chain.add("Mul", half, first=x)
+    assert [layer.kind for layer in assert_imports(chain, tmp_path).network.layers] == ["affine"]
+
+
+def test_what_is_nearly_a_gelu_is_computed_by_its_steps(tmp_path: Path) -> None:
+    chain = Chain(6)
+    x = chain.value
+    chain.add("Div", chain.constant(1.5))
+    chain.add("Erf")
+    plus = chain.add("Add", chain.constant(1.0))
+    chain.add("Mul", plus, first=x)
+    chain.add("Mul", chain.constant(0.5))
+    activations = [getattr(layer, "activation", "") for layer in assert_imports(chain, tmp_path).network.layers]
+    assert "erf" in activations and "gelu" not in activations
+
+
+def test_softplus_as_pytorch_spells_it_out(tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.gemm(6, 4)
+    x = chain.value
+    soft = chain.add("Softplus")
+    large = chain.add("Greater", chain.constant(20.0), first=x)
+    chain.add("Where", x, soft, first=large)
+    imported = assert_imports(chain, tmp_path)
+    assert [layer.kind for layer in imported.network.layers] == ["dense"] or len(imported.network.layers) <= 2
+
+
+@pytest.mark.parametrize(("axis", "square"), [(-1, "Pow"), (1, "Mul")])
+def test_layer_normalisation_that_is_spelled_out(axis: int, square: str, tmp_path: Path) -> None:
+    """Over the channels: the last axis, as PyTorch wrote it before opset 17, or the first."""
+    chain = Chain(5, 4, 3)
+    chain.conv((5, 6), (1, 1))
+    if axis == -1:
+        chain.add("Transpose", perm=[0, 2, 3, 1])
+    x = chain.value
+    mean = chain.add("ReduceMean", axes=[axis], keepdims=1)
+    centred = chain.add("Sub", mean, first=x)
+    chain.add("Pow", chain.constant(2.0)) if square == "Pow" else chain.add("Mul", centred)
+    chain.add("ReduceMean", axes=[axis], keepdims=1)
+    chain.add("Add", chain.constant(1e-3))
+    root = chain.add("Sqrt")
+    chain.add("Div", root, first=centred)
+    shape = (6,) if axis == -1 else (6, 1, 1)
+    chain.add("Mul", chain.weight(*shape))
+    chain.add("Add", chain.weight(*shape))
+    chain.add("Flatten")
+    chain.gemm(72, 4)
+    assert kinds(assert_imports(chain, tmp_path, 13))[:2] == [Conv2d, LayerNorm]

@@ -1,0 +1,91 @@
+"""Tensors of an ONNX file, inside it and in files beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx_chain import Chain
+from trninfer.models import ModelError
+from trninfer.models.importing import import_network
+
+
+def save_external(folder: Path, location: str = "weights.bin") -> Path:
+    """A dense layer whose weight is in a file of its own."""
+    chain = Chain(6)
+    chain.gemm(6, 4)
+    model = chain.model()
+    folder.mkdir(exist_ok=True)
+    raw = np.random.default_rng(3).standard_normal((4, 6), np.float32).tobytes()
+    weight = model.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", "8"), ("length", str(len(raw)))):
+        entry = weight.external_data.add()
+        entry.key, entry.value = key, value
+    (folder / "weights.bin").write_bytes(b"12345678" + raw)
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+    return folder / "m.onnx"
+
+
+def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
+    imported = import_network(save_external(tmp_path))
+    assert imported.comparison.skipped == "" and imported.comparison.passed
+    (tmp_path / "weights.bin").write_bytes(b"short")
+    with pytest.raises(ModelError, match=r"'weights.bin' is too short"):
+        import_network(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "", "nowhere.bin", ".", "a\0b"])
+def test_weights_are_read_from_nowhere_else(location: str, tmp_path: Path) -> None:
+    (tmp_path / "weights.bin").write_bytes(bytes(1000))
+    with pytest.raises(ModelError, match=r"no file beside the model|cannot be read"):
+        import_network(save_external(tmp_path / "model", location))
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    path = save_external(tmp_path / "model")
+    (tmp_path / "model" / "weights.bin").rename(tmp_path / "secret.bin")
+    (tmp_path / "model" / "weights.bin").symlink_to(tmp_path / "secret.bin")
+    with pytest.raises(ModelError, match="no file beside the model"):
+        import_network(path)
+
+
+def test_a_tensor_that_claims_more_than_it_has(tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.gemm(6, 4)
+    path = tmp_path / "m.onnx"
+    for dims, says in (
+        ([1 << 20, 1 << 20], "too many numbers"),
+        ([1 << 10, 1 << 10], "do not fit its shape"),
+        ([-1, 6], "no such shape"),
+        ([1] * 9, "no such shape"),
+    ):
+        model = chain.model()
+        model.graph.initializer[0].dims[:] = dims
+        path.write_bytes(model.SerializeToString())
+        with pytest.raises(ModelError, match=says):
+            import_network(path)
+    model = chain.model()
+    model.graph.initializer[0].data_type = TensorProto.STRING
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match=r"reads .weight0., which is given by no node, or of a type that is not read"):
+        import_network(path)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_other_float_types(dtype: type, tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.inputs = [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [1, 6])]
+    weight = np.random.default_rng(1).standard_normal((6, 4)).astype(dtype)
+    chain.weights.append(numpy_helper.from_array(weight, "w"))
+    chain.add("MatMul", "w")
+    model = chain.model()
+    model.graph.output[0].type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    imported = import_network(path)
+    np.testing.assert_array_equal(imported.tensors["dense1.weight"], weight.astype(np.float32))
+    assert imported.comparison.passed and imported.comparison.skipped == ""
