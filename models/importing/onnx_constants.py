@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -66,7 +67,7 @@ def _size(node: Node, inputs: Sequence[np.ndarray | None]) -> int:
         return known[0].size * math.prod(max(0, int(times)) for times in known[1].ravel()[:16])
     if node.op == "Gather":
         return known[0].size // max(1, known[0].shape[integer(node, "axis", 0)]) * known[1].size
-    if node.op in _BINARY or node.op == "Where":
+    if node.op in _BINARY or node.op in ("Where", "Mod", "Max", "Min"):
         return math.prod(np.broadcast_shapes(*(value.shape for value in known)))
     if node.op in _VIEWS and (node.op not in ("Reshape", "Flatten") or known[0].flags.c_contiguous):
         return 0
@@ -161,8 +162,10 @@ def _transpose(node: Node, inputs: Any) -> np.ndarray:
 
 
 def _flatten(node: Node, inputs: Any) -> np.ndarray:
-    axis = integer(node, "axis", 1) % (inputs[0].ndim + 1)
-    return inputs[0].reshape(math.prod(inputs[0].shape[:axis]), -1)
+    axis, shape = integer(node, "axis", 1), inputs[0].shape
+    if not -len(shape) <= axis <= len(shape):
+        raise ModelError(f"has an axis {axis}, but its input is {list(shape)}")
+    return inputs[0].reshape(math.prod(shape[:axis]), math.prod(shape[axis:]))
 
 
 _CAST = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16, 11: np.float64, 2: np.uint8, 3: np.int8}
@@ -177,13 +180,25 @@ def _cast(node: Node, inputs: Any) -> np.ndarray:
 
 def _reduce(reduction: Callable[..., np.ndarray]) -> Callable[[Node, Any], np.ndarray]:
     def reduce(node: Node, inputs: Any) -> np.ndarray:
-        return reduction(inputs[0], axis=axes_of(node, inputs), keepdims=bool(integer(node, "keepdims", 1)))
+        none = () if integer(node, "noop_with_empty_axes", 0) else None  # None: all of them
+        return reduction(inputs[0], axis=axes_of(node, inputs) or none, keepdims=bool(integer(node, "keepdims", 1)))
 
     return reduce
 
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return a // b if a.dtype.kind in "iu" else a / b
+    if a.dtype.kind not in "iu":
+        return a / b
+    return (a - np.fmod(a, b)) // b  # towards zero, as in C
+
+
+def _remainder(node: Node, inputs: Any) -> np.ndarray:
+    return np.fmod(*inputs) if integer(node, "fmod", 0) else np.mod(*inputs)
+
+
+def _extreme(choose: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[Node, Any], np.ndarray]:
+    """The largest or smallest of any number of inputs."""
+    return lambda node, inputs: functools.reduce(choose, inputs)
 
 
 def dequantize(node: Node, inputs: Sequence[np.ndarray | None]) -> np.ndarray:
@@ -226,9 +241,6 @@ _BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "Less": np.less,
     "And": np.logical_and,
     "Or": np.logical_or,
-    "Mod": np.mod,
-    "Max": np.maximum,
-    "Min": np.minimum,
 }
 
 _UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -273,6 +285,9 @@ CONSTANT_OPS: dict[str, Callable[[Node, Any], np.ndarray | tuple[np.ndarray, ...
     "Tile": lambda node, inputs: np.tile(inputs[0], tuple(map(int, inputs[1].ravel()))),
     "Range": lambda node, inputs: np.arange(*(value.ravel()[0] for value in inputs)),
     "Where": lambda node, inputs: np.where(*inputs),
+    "Mod": _remainder,
+    "Max": _extreme(np.maximum),
+    "Min": _extreme(np.minimum),
     "Cast": _cast,
     "CastLike": lambda node, inputs: inputs[0].astype(inputs[1].dtype),
     "DequantizeLinear": dequantize,

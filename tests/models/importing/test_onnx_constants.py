@@ -1,0 +1,252 @@
+"""Nodes whose inputs are constants are evaluated during the import, as NumPy and ONNX Runtime do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx_chain import Chain, assert_imports, kinds
+from trninfer.models import Conv2d, Dense, Flatten
+from trninfer.models.errors import ModelError
+from trninfer.models.importing.onnx_constants import CONSTANT_OPS, MAX_MADE, MAX_WORK, Folder
+from trninfer.models.importing.onnx_file import Node
+
+
+def onnx_values(op: str, inputs: tuple, attributes: dict, outputs: int = 1, opset: int = 18) -> list[np.ndarray]:
+    """What ONNX Runtime gives for one node of constants, an input that is None left out."""
+    names = ["" if value is None else f"c{place}" for place, value in enumerate(inputs)]
+    node = helper.make_node(op, names, [f"y{number}" for number in range(outputs)], **attributes)
+    weights = [numpy_helper.from_array(value, name) for name, value in zip(names, inputs) if name]
+    made = [ValueInfoProto(name=name) for name in node.output]
+    model = helper.make_model(
+        helper.make_graph([node], "constants", [], made, weights),
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=9,
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, {})
+
+
+def evaluated(op: str, *inputs: np.ndarray | None, outputs: int = 1, **attributes: object) -> tuple[np.ndarray, ...]:
+    names = tuple(f"y{number}" for number in range(outputs))
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in attributes.items()}
+    return Folder(0).evaluate(Node(op, "n", ("",) * len(inputs), names, given), inputs)
+
+
+F = np.array([[1.5, -2.5, 0.5], [-0.5, 3.5, -7.25]], np.float32)
+POSITIVE = np.abs(F)
+I = np.array([[7, -7, 5], [-3, 2, -9]])  # noqa: E741
+B = F > 0
+CUBE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+def i(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+CASES = [
+    *((op, (F, F[:1]), {}) for op in ("Add", "Sub", "Mul", "Div", "Greater", "Less", "Equal")),
+    *((op, (I, i(2, -2, 4)), {}) for op in ("Add", "Sub", "Mul", "Div", "Mod", "Greater", "Equal")),
+    *((op, (B, ~B[:1]), {}) for op in ("And", "Or")),
+    ("Mod", (I, i(2, -2, 4)), {"fmod": 1}),
+    ("Mod", (F, np.array([2, -2, 4], np.float32)), {"fmod": 1}),
+    ("Pow", (POSITIVE, np.float32(0.5).reshape(())), {}),
+    ("Pow", (I, i(2)), {}),
+    *((op, inputs, {}) for op in ("Max", "Min") for inputs in ((F,), (F, -F), (F, -F, F + 1), (I, i(1), i(0, 4, 9)))),
+    *((op, (F,), {}) for op in ("Neg", "Exp", "Abs", "Floor", "Ceil", "Reciprocal", "Sign", "Round", "Sin", "Cos")),
+    *((op, (F,), {}) for op in ("Tanh", "Relu", "Identity")),
+    *((op, (POSITIVE,), {}) for op in ("Sqrt", "Log")),
+    ("Not", (B,), {}),
+    ("ConstantOfShape", (i(2, 3),), {}),
+    ("ConstantOfShape", (i(),), {"value": numpy_helper.from_array(i(7))}),
+    ("Transpose", (CUBE,), {}),
+    ("Transpose", (CUBE,), {"perm": [1, 2, 0]}),
+    ("Unsqueeze", (CUBE, i(-1, 0)), {}),
+    ("Squeeze", (CUBE[:1, :, None], i(0, 2)), {}),
+    ("Squeeze", (CUBE[:1, :, None],), {}),
+    *(("Flatten", (CUBE,), {"axis": axis}) for axis in (-3, -1, 0, 1, 2, 3)),
+    ("Reshape", (CUBE, i(0, -1, 2)), {}),
+    ("Reshape", (CUBE[:0], i(5, 0)), {"allowzero": 1}),
+    ("Slice", (CUBE, i(1, -2), i(1 << 62, -1), i(-1, 1)), {}),
+    ("Slice", (CUBE, i(-1), i(-(1 << 62)), i(2), i(-2)), {}),
+    ("Slice", (CUBE, i(3), i(0), i(2), i(-1)), {}),
+    *(("Shape", (CUBE,), how) for how in ({}, {"start": 1}, {"start": -2, "end": -1}, {"end": 9})),
+    ("Gather", (CUBE, np.array([[0, -1], [2, 1]])), {"axis": 1}),
+    ("Gather", (CUBE, np.array(-1)), {}),
+    ("Concat", (CUBE, CUBE[:, :1]), {"axis": -2}),
+    ("Expand", (F[:, None, :1], i(1, 4, 3)), {}),
+    ("Expand", (F, i(1)), {}),
+    ("Tile", (F, i(2, 3)), {}),
+    ("Range", (np.array(7), np.array(-2), np.array(-3)), {}),
+    ("Range", (np.float32(0.5), np.float32(2), np.float32(0.5)), {}),
+    ("Where", (B, F, F[0]), {}),
+    *(("Cast", (F,), {"to": to}) for to in (1, 6, 7, 9, 10, 11)),
+    ("CastLike", (F, I), {}),
+    ("DequantizeLinear", (i(-3, 5).astype(np.int8), np.float32(0.5), np.int8(2)), {}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.uint8).reshape(2, 3), F[0], i(1, 2, 3).astype(np.uint8)), {"axis": -1}),
+    ("BatchNormalization", (CUBE, F[0], F[1], F[0], POSITIVE[0]), {"epsilon": 0.5}),
+    *(
+        (op, (CUBE - 9.5, *axes), {"keepdims": keep})
+        for op in ("ReduceSum",)
+        for axes in ((), (i(),), (i(1),), (i(-1, 0),))
+        for keep in (0, 1)
+    ),
+    ("ReduceSum", (CUBE, i()), {"noop_with_empty_axes": 1}),
+    ("ReduceSum", (CUBE,), {"noop_with_empty_axes": 1}),
+    *(
+        (op, (CUBE - 9.5, i(1)), {"keepdims": 0})
+        for op in ("ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare")
+    ),
+    ("Clip", (F, np.float32(-1).reshape(()), np.float32(2).reshape(())), {}),
+    ("Clip", (F, None, np.float32(2).reshape(())), {}),
+    ("Clip", (F, np.float32(-1).reshape(())), {}),
+    ("Clip", (F,), {}),
+]
+
+
+@pytest.mark.parametrize(("op", "inputs", "attributes"), CASES, ids=[f"{op}{n}" for n, (op, *_) in enumerate(CASES)])
+def test_constants_are_what_onnx_runtime_makes_of_them(op: str, inputs: tuple, attributes: dict) -> None:
+    before = [None if value is None else value.copy() for value in inputs]
+    ours = {name: numpy_helper.to_array(v) if isinstance(v, TensorProto) else v for name, v in attributes.items()}
+    (made,) = evaluated(op, *(None if value is None else np.asarray(value) for value in inputs), **ours)
+    (expected,) = onnx_values(op, inputs, attributes)
+    assert made.shape == expected.shape and made.dtype.kind == expected.dtype.kind
+    np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-6)
+    for value, old in zip(inputs, before):
+        np.testing.assert_array_equal(value, old)  # weights stay as they are
+
+
+def test_every_operator_has_a_case() -> None:
+    """A new one needs a case above."""
+    elsewhere = {"Constant", "Split"}  # below
+    assert {op for op, *_ in CASES} | elsewhere == set(CONSTANT_OPS)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "opset"),
+    [((CUBE, i(1, 3)), {"axis": -1}, 18), ((CUBE,), {"axis": 2, "split": [3, 1]}, 11), ((CUBE,), {"axis": 0}, 13)],
+)
+def test_splits_are_those_of_onnx_runtime(inputs: tuple, attributes: dict, opset: int) -> None:
+    made, expected = (
+        evaluated("Split", *inputs, outputs=2, **attributes),
+        onnx_values("Split", inputs, attributes, 2, opset),
+    )
+    assert len(made) == 2
+    for ours, theirs in zip(made, expected):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_an_uneven_split_ends_in_a_smaller_part() -> None:
+    parts = evaluated("Split", np.arange(7), outputs=3, num_outputs=3)
+    assert [part.tolist() for part in parts] == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+def test_constants_in_attributes() -> None:
+    for name, value in (("value", F), ("value_int", 3), ("value_floats", (1.5, 2.0))):
+        np.testing.assert_array_equal(evaluated("Constant", **{name: value})[0], value)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "says"),
+    [
+        ("LSTM", (F,), {}, "it is of no kind that import works out"),
+        ("Add", (F, F[:, :2]), {}, "its inputs do not fit together"),
+        ("Gather", (F, i(3)), {"axis": 1}, "its inputs do not fit together"),
+        ("Add", (F, None), {}, "its inputs do not fit together"),
+        ("Squeeze", (F, i(0)), {}, "its inputs do not fit together"),
+        ("Flatten", (F,), {"axis": 3}, r"has an axis 3, but its input is \[2, 3\]"),
+        ("Slice", (F, i(0), i(1), i(2)), {}, "its starts, ends, axes and steps do not fit"),
+        ("Slice", (F, i(0, 0), i(1), i(1)), {}, "its starts, ends, axes and steps do not fit"),
+        ("Split", (F,), {"axis": 1, "split": [1, 1]}, r"3 cannot be split into \[1, 1\]"),
+        ("Split", (F,), {"axis": 1, "num_outputs": 4}, "3 cannot be split into 4"),
+        ("Cast", (F,), {"to": 8}, "casts to type number 8, which is not supported"),
+        ("ConstantOfShape", (i(2, -1),), {}, "its shape has sizes below 0"),
+        ("Constant", (), {"value_string": "x"}, "its value is given as value_string, which is not supported"),
+        ("Constant", (), {}, "its value is given as nothing"),
+        ("DequantizeLinear", (i(1), None), {}, "its numbers or their scale are missing"),
+        ("DequantizeLinear", (i(1), np.ones(1)), {"block_size": 2}, "quantised in blocks are not supported"),
+    ],
+)
+def test_what_cannot_be_evaluated(op: str, inputs: tuple, attributes: dict, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        evaluated(op, *inputs, outputs=2 if op == "Split" else 1, **attributes)
+
+
+def test_memory_is_bounded_before_anything_is_made_and_given_back() -> None:
+    folder, half = Folder(0), MAX_MADE // 2 + 1
+    fill = Node("ConstantOfShape", "n", ("shape",), ("filled",), {"value": np.zeros(1, np.int8)})
+    for _ in range(3):  # one at a time
+        assert folder.evaluate(fill, (i(half),))[0].size == half
+        folder.release("filled")
+    folder.evaluate(fill, (i(half),))
+    with pytest.raises(ModelError, match="the constants that the file describes are too many to be worked out"):
+        folder.evaluate(Node("ConstantOfShape", "n", ("shape",), ("more",), {}), (i(half),))
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [
+        ("ConstantOfShape", (i(1 << 20, 1 << 20),)),
+        ("Expand", (np.zeros(1), i(1 << 40))),
+        ("Range", (np.array(0), np.array(1 << 40), np.array(1))),
+        ("Range", (np.array(0), np.array(1), np.array(0))),
+        ("Tile", (np.zeros(2), i(1 << 40))),
+        ("Gather", (np.broadcast_to(np.float32(0), (1, 1 << 20)), np.zeros(1 << 10, np.int64))),
+        ("Max", (np.broadcast_to(np.float32(0), (1 << 20, 1)), np.broadcast_to(np.float32(0), 1 << 20))),
+    ],
+)
+def test_small_nodes_that_ask_for_much(op: str, inputs: tuple) -> None:
+    with pytest.raises(ModelError, match="too many to be worked out"):
+        evaluated(op, *inputs)
+
+
+def test_work_is_bounded_where_memory_is_given_back() -> None:
+    folder, times = Folder(0), 0
+    zeros = np.broadcast_to(np.int8(0), (MAX_MADE,))
+    reduce = Node("ReduceMax", "n", ("x",), ("y",), {})
+    with pytest.raises(ModelError, match="too many to be worked out"):
+        while times <= MAX_WORK:
+            folder.evaluate(reduce, (zeros,))
+            folder.release("y")
+            times += 1
+    assert times == MAX_WORK
+
+
+def test_a_view_by_the_batch_size_is_a_flatten(tmp_path: Path) -> None:
+    """x.view(x.size(0), -1), as PyTorch exports it."""
+    chain = Chain(3, 4, 4)
+    chain.conv((3, 2))
+    x = chain.value
+    chain.add("Shape")
+    chain.add("Gather", chain.constant(np.array(0)), axis=0)
+    chain.add("Unsqueeze", chain.constant([0]))
+    target = chain.add("Concat", chain.constant([-1]), axis=0)
+    chain.add("Reshape", target, first=x)
+    chain.gemm(8, 2)
+    assert kinds(assert_imports(chain, tmp_path)) == [Conv2d, Flatten, Dense]
+
+
+def test_weights_as_constants_and_transposed(tmp_path: Path) -> None:
+    chain = Chain(4)
+    value = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(3, 4) / 12)
+    chain.nodes.append(helper.make_node("Constant", [], ["w"], value=value))
+    chain.nodes.append(helper.make_node("Transpose", ["w"], ["wt"], perm=[1, 0]))
+    chain.nodes.append(helper.make_node("Identity", ["wt"], ["shared"]))
+    chain.add("MatMul", "shared")
+    assert_imports(chain, tmp_path)
+
+
+def test_weights_that_are_standardised_in_the_graph(tmp_path: Path) -> None:
+    chain = Chain(3, 6, 6)
+    filters = chain.weight(4, 3, 3, 3)
+    chain.add("Reshape", chain.constant([1, 4, -1]), first=filters)
+    numbers = [chain.constant(np.full(4, value)) for value in (1.5, 0.0, 0.0, 1.0)]
+    chain.add("BatchNormalization", *numbers, outputs=3, training_mode=1, epsilon=1e-6)
+    weight = chain.add("Reshape", chain.constant([4, 3, 3, 3]), first=f"value{len(chain.nodes) - 1}")
+    chain.add("Conv", weight, first="x")
+    chain.add("Flatten")
+    assert_imports(chain, tmp_path)
