@@ -49,7 +49,7 @@ def microseconds(text: str | None) -> float | None:
     """`100us`, `1.5ms` or `0.2s` as microseconds."""
     if text is None:
         return None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(us|\u00b5s|ms|s)\s*", text)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(us|\u00b5s|ms|s)\s*", text, re.ASCII)
     units = {"us": 1.0, "\u00b5s": 1.0, "ms": 1e3, "s": 1e6}
     value = float(match[1]) * units[match[2]] if match else 0.0
     if not match or not 0 < value < math.inf:

@@ -3,25 +3,25 @@
 import pytest
 
 
-def test_computed_gains_are_those_of_a_bench_with_the_option(cli) -> None:
-    document = cli("bench", "--model", "digits-cnn", "--advise", "--format", "json").json()
+def test_computed_gains_are_those_of_a_bench_with_the_option(cli, picture_model) -> None:
+    document = cli("bench", "--model", picture_model, "--advise", "--format", "json").json()
     (network,) = document["advice"]
-    assert network["network"] == "digits-cnn" and network["total_us"] == document["total_us"]
+    assert network["network"] == "tiny-cnn" and network["total_us"] == document["total_us"]
     assert len(network["advice"]) >= 4
     for advice in network["advice"]:
         assert advice["evidence"] and advice["after_us"] < advice["before_us"]
         assert advice["kind"] == "computed" or advice["option"] is None
         if advice["option"] is None or "--cores" in advice["option"]:
             continue
-        tried = cli("bench", "--model", "digits-cnn", *advice["option"].split(), "--format", "json").json()
+        tried = cli("bench", "--model", picture_model, *advice["option"].split(), "--format", "json").json()
         rows = {row["name"]: row["latency_us"] for row in tried["layers"]}
         batch = tried["bench"]["batch_size"]
         after = tried["total_us"] if advice["layer"] is None else rows[advice["layer"]]
         assert after / batch == pytest.approx(advice["after_us"])
 
 
-def test_what_ifs_are_scheduled_anew_within_what_is_critical(cli) -> None:
-    document = cli("bench", "--model", "digits-cnn", "--advise", "--format", "json").json()
+def test_what_ifs_are_scheduled_anew_within_what_is_critical(cli, picture_model) -> None:
+    document = cli("bench", "--model", picture_model, "--advise", "--format", "json").json()
     (network,) = document["advice"]
     assert {what["resource"]: what["critical_us"] for what in network["what_ifs"]} == pytest.approx(
         document["critical"]
@@ -31,8 +31,8 @@ def test_what_ifs_are_scheduled_anew_within_what_is_critical(cli) -> None:
         assert what["saved_us"] <= what["critical_us"] / 2 + 0.25 * network["total_us"]
 
 
-def test_ways_of_launching_and_forms_are_tried(cli) -> None:
-    words = ("bench", "--model", "digits-cnn", "--launches", "layer", "--form", "direct", "--dtype", "bfloat16")
+def test_ways_of_launching_and_forms_are_tried(cli, picture_model) -> None:
+    words = ("bench", "--model", picture_model, "--launches", "layer", "--form", "direct", "--dtype", "bfloat16")
     (network,) = cli(*words, "--advise", "--format", "json").json()["advice"]
     options = [advice["option"] for advice in network["advice"]]
     assert "--launches network" in options and "--dtype bfloat16" not in options

@@ -1,8 +1,8 @@
 """`bench` of several batch sizes, targets and dtypes."""
 
 import pytest
-from trninfer.app.bench.sweep_options import microseconds
-from trninfer.app.errors import UsageError
+from small_inputs import write_model
+from trninfer.models import Dense, FeatureInput, Network, Output
 from trninfer.runtime.sweep import SweepPoint, marked, shared_hbm
 from trninfer.simulator.timing.constants import machine
 
@@ -35,24 +35,35 @@ def test_each_combination_is_a_row_as_a_bench_of_its_own_has_it(cli) -> None:
         assert point["cores"] is None and point["within_limit"] is None
 
 
-def test_the_best_batch_within_a_limit(cli) -> None:
-    words = ("bench", "--model", "digits-cnn", "--batch-size", "1,8,64", "--latency-limit", "0.06ms")
+def test_the_best_batch_within_a_limit(cli, picture_model) -> None:
+    words = ("bench", "--model", picture_model, "--batch-size", "1,8,64", "--latency-limit", "0.04ms")
     points = cli(*words, "--format", "json").json()["sweep"]
     assert [point["within_limit"] for point in points] == [True, True, False]
     assert [point["best"] for point in points] == [False, True, False]
     told = cli(*words).out
-    assert "most inputs a second within 60 us by a batch of 8" in told
+    assert "most inputs a second within 40 us by a batch of 8" in told
     none = cli(*words[:-1], "1us").out
     assert "no batch is within 1 us" in none
 
 
-def test_cores_share_hbm(cli) -> None:
+def test_cores_share_hbm(cli, tmp_path) -> None:
     assert shared_hbm("trn2", 1)["dma_sustained"] == machine("trn2").dma_sustained
     assert shared_hbm("trn2", 8)["dma_sustained"] == machine("trn2").hbm_stack_rate / 2
     assert shared_hbm("trn1", 2)["dma_sustained"] == machine("trn1").dma_sustained
-    (point,) = cli("bench", "--model", "digits-cnn", "--cores", "4", "--format", "json").json()["sweep"]
-    assert point["cores"] == 4 and point["cores_total_us"] >= point["total_us"]
+    layers = (Dense("wide", 1024, 1024),)  # 4 MB of weights, which HBM bounds
+    path = write_model(tmp_path / "wide.safetensors", Network("wide", FeatureInput(1024), layers, (), Output("values")))
+    (point,) = cli("bench", "--model", path, "--cores", "4", "--target", "trn2", "--format", "json").json()["sweep"]
+    assert point["cores"] == 4 and point["cores_total_us"] > point["total_us"]
     assert point["cores_inputs_per_second"] == pytest.approx(4e6 / point["cores_total_us"])
+    (alone,) = cli("bench", "--model", path, "--cores", "1", "--target", "trn2", "--format", "json").json()["sweep"]
+    assert alone["cores_total_us"] == alone["total_us"] == point["total_us"]
+
+
+def test_another_machine_in_every_combination(cli, feature_model) -> None:
+    words = ("bench", "--model", feature_model, "--batch-size", "1,3", "--target", "trn2", "--format", "json")
+    plain, slower = (cli(*words, *more).json() for more in ((), ("--set", "launch_ns=1000000")))
+    gained = [b["total_us"] - a["total_us"] for a, b in zip(plain["sweep"], slower["sweep"])]
+    assert gained == pytest.approx([1000 - machine("trn2").launch_ns / 1000] * 2)
 
 
 @pytest.mark.parametrize("form", ["csv", "ndjson", "table"])
@@ -74,6 +85,11 @@ def test_other_forms(cli, form: str) -> None:
         (("--dtype", "float32,float8"), "'float8' is not one of"),
         (("--target", "trn4"), "'trn4' is not one of"),
         (("--latency-limit", "100"), "not a time with its unit"),
+        (("--cores", "2", "--lnc", "2"), "batches of their own; leave out --lnc"),
+        (
+            ("--cores", "2", "--graph", "g.svg", "--show-lowering", "--model", "digits-ffnn"),
+            "--show-lowering and --graph: of one bench",
+        ),
         (("--batch-size", "1,2", "--verify"), "--verify: of one bench"),
         (("--batch-size", "1,2", "--kernel", "matmul", "--shape", "m=1,k=1,n=1"), "are for networks"),
     ],
@@ -81,12 +97,6 @@ def test_other_forms(cli, form: str) -> None:
 def test_what_cannot_be_swept_is_one_line(cli, words: tuple[str, ...], told: str) -> None:
     run = cli("bench", *words)
     assert run.status == 2 and told in run.err and len(run.err.splitlines()) == 1
-
-
-def test_times_with_units() -> None:
-    assert [microseconds(text) for text in ("100us", "1.5 ms", "2s", None)] == [100.0, 1500.0, 2e6, None]
-    with pytest.raises(UsageError):
-        microseconds("0us")
 
 
 def test_points_are_marked_by_network_target_and_dtype() -> None:
