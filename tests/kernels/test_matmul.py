@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from random_arrays import small_integers
 from trninfer import kernels, simulator
-from trninfer.kernels.matmul_plan import best_plan
 from trninfer.simulator import NkiValidationError
 
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
@@ -118,30 +117,6 @@ def test_each_rung_reads_less_and_is_faster(target: str) -> None:
     times = [run.latency_us for run in runs]
     assert times == sorted(times, reverse=True)
     assert times[-1] < times[0] / 2
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("M", "N", "K"), [(2100, 9000, 500), (9000, 1000, 700), (3000, 3000, 3000), (130, 600, 9000)])
-def test_the_plan_knows_what_the_kernel_reads(M: int, N: int, K: int, dtype: str) -> None:
-    target = simulator.TARGETS["trn1"]
-    lhsT, rhs = simulator.TensorSpec((K, M), dtype), simulator.TensorSpec((K, N), dtype)
-    run = simulator.run(kernels.matmul_fully_optimized, lhsT, rhs, target=target.name, functional=False)
-    size = 4 if dtype == "float32" else 2
-    assert run.hbm_bytes == size * (best_plan(M, N, K, size, target.sbuf_bytes).loaded + M * N)
-
-
-@settings(max_examples=60)
-@given(
-    M=st.integers(1, 20_000),
-    N=st.integers(1, 20_000),
-    K=st.integers(1, 40_000),
-    dtype=st.sampled_from([np.float32, ml_dtypes.bfloat16]),
-)
-def test_the_plan_fits_in_the_smallest_sbuf(M: int, N: int, K: int, dtype: Any) -> None:
-    smallest = simulator.TARGETS["trn1"].sbuf_bytes
-    plan = best_plan(M, N, K, np.dtype(dtype).itemsize, smallest)
-    assert plan.held <= smallest
-    assert plan.loaded >= K * (M + N)
 
 
 @pytest.mark.parametrize("kernel", LADDER)

@@ -6,7 +6,7 @@ from typing import Any
 import nki.language as nl
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from nki_tensors import counted, in_hbm, new, normal, on, tile
 from numpy.lib.stride_tricks import sliding_window_view
@@ -82,7 +82,8 @@ def test_a_span_is_all_that_is_read(sweep: Sweep, data: st.DataObject) -> None:
     assert not any(inside[: span.head]) and not any(inside[span.size - span.tail :])
 
 
-@given(sweeps(60), sweeps(60), st.sampled_from([60, 300]))
+@given(sweeps(60), sweeps(200), st.sampled_from([60, 300]))
+@example(make_sweep("rows", 3, 1, 1, 1, (0, 0), False), make_sweep("columns", 122, 3, 1, 1, (0, 0), False), 60)
 def test_blocks_cover_the_output_and_read_a_chunk(rows: Sweep, columns: Sweep, chunk: int) -> None:
     blocks = cut_into_blocks(rows, columns, chunk)
     covered = np.zeros((rows.outputs, columns.outputs), int)
@@ -114,11 +115,13 @@ def _core() -> Iterator[None]:
 @pytest.mark.parametrize("between", [(5,), (2, 3)])
 @pytest.mark.parametrize("fill", [0.0, -7.0])
 def test_images_are_loaded_with_their_padding(between: tuple[int, ...], fill: float) -> None:
-    """Rows 2 to the end and three below; all columns, one before and two after."""
+    """Some rows with three below and two above; all columns, one before and two after."""
     images = counted(3, *between, 6, 7)
-    found = load_padded(in_hbm(images), Span(2, 7, 0, 3), Span(-1, 10, 1, 2), fill).values
-    flat = images.reshape(3, -1, 6, 7)[:, :, 2:]
-    np.testing.assert_array_equal(found, np.pad(flat, ((0, 0), (0, 0), (0, 3), (1, 2)), constant_values=fill))
+    columns = Span(-1, 10, 1, 2)
+    for rows, inside, around in ((Span(2, 7, 0, 3), slice(2, 6), (0, 3)), (Span(-2, 5, 2, 0), slice(0, 3), (2, 0))):
+        found = load_padded(in_hbm(images), rows, columns, fill).values
+        flat = images.reshape(3, -1, 6, 7)[:, :, inside]
+        np.testing.assert_array_equal(found, np.pad(flat, ((0, 0), (0, 0), around, (1, 2)), constant_values=fill))
 
 
 def test_nothing_but_padding_loads_nothing() -> None:
