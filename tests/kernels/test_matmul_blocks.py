@@ -49,7 +49,7 @@ def multiply(sizes: tuple[int, int, int], dtype: str = nl.float32, depth: int = 
         ((129, 1, 257), {"depth": 1}),  # partial results, and a single column
         ((300, 600, 384), {"depth": 2, "first": (128, 512)}),  # several panels
         ((256, 1024, 300), {"first": (128, 512), "first_bytes": 1, "warm": True}),  # a tile of K at a time
-        ((8 * 128, 4 * 512, 3), {}),  # 32 tiles: the last group leaves pair by pair
+        ((8 * 128, 4 * 512, 3), {"warm": True}),  # 32 tiles: the last group leaves pair by pair
         ((5 * 128 + 1, 10, 200), {}),  # more tiles of M than a group
     ],
 )

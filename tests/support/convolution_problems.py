@@ -1,0 +1,23 @@
+"""Problems of the kernels of convolutions by the fields that matter."""
+
+from typing import Any
+
+from trninfer.kernels.convolution.forms import Form
+from trninfer.kernels.convolution.problem import Problem, output_extent
+from trninfer.kernels.tiling.packing import taps_in_partitions
+from trninfer.simulator.chip import PARTITIONS
+
+
+def problem(**fields: Any) -> Problem:
+    """A convolution of these fields, and of others that follow from them or do not matter."""
+    plain = {"batch": 1, "stride": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0), "pool_size": 1}
+    plain |= {"form": Form.DIRECT, "item_bytes": 4, "packed": False, "activation": "identity", "parameters": ()}
+    fields = {**plain, **fields}
+    top, left, bottom, right = fields["padding"]
+    rows, columns = (
+        output_extent(size, *(fields[name][axis] for name in ("kernel", "stride", "dilation")), zeros)
+        for axis, (size, zeros) in enumerate(((fields["height"], top + bottom), (fields["width"], left + right)))
+    )
+    pool_size = fields["pool_size"]
+    fields.setdefault("taps", taps_in_partitions(fields["in_channels"], fields["kernel"], PARTITIONS))
+    return Problem(**fields, out_rows=rows // pool_size * pool_size, out_columns=columns // pool_size * pool_size)
