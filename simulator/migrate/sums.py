@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+BEFORE_SUMS = (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)  # operators that bind closer than + and -
+
 
 @dataclass(frozen=True)
 class Sum:
@@ -51,8 +53,8 @@ class Sum:
         text = ""
         for term, factor in parts:
             shown = term if abs(factor) == 1 else f"{abs(factor)} * {_factor(term)}"
-            if abs(factor) == 1 and factor < 0:
-                shown = _factor(term, of_sum=True)
+            if factor == -1:  # at the front a minus would belong to the first factor alone: -(a // 2) is not -a // 2
+                shown = _factor(term, of_sum=bool(text))
             text += f"{' - ' if factor < 0 else ' + '}{shown}" if text else f"{'-' if factor < 0 else ''}{shown}"
         if self.number or not text:
             if text:
@@ -94,5 +96,6 @@ def _parse(node: ast.expr) -> Sum:
             if (a.is_number or b.is_number) and len(a.terms) + len(b.terms) > 1:
                 return a * b
     text = ast.unparse(node)
-    tight = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.BinOp, ast.Constant))
+    tight = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant))
+    tight = tight or (isinstance(node, ast.BinOp) and isinstance(node.op, BEFORE_SUMS))
     return Sum(0, {text if tight else f"({text})": 1})
