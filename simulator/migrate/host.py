@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import libcst as cst
 
 from .imports import RUNNERS, dotted_of
-from .names import Names
+from .names import OLD_PACKAGE, Names
 from .notes import CANNOT, CHECK, Notes
 
 OLD = ("mode", "platform_target")
@@ -18,12 +18,12 @@ class Host(cst.CSTTransformer):
     """Rewrites calls of earlier entry points, and launch grids of kernels that loop over their programs now."""
 
     def __init__(
-        self, names: Names, notes: Notes, programs: dict[str, int], line_of: Callable[[cst.CSTNode], int]
+        self, names: Names, notes: Notes, programs: Collection[str], line_of: Callable[[cst.CSTNode], int]
     ) -> None:
         super().__init__()
         self._names = names
         self._notes = notes
-        self._programs = programs  # kernels with a parameter `grid`, and its axes
+        self._programs = programs  # kernels with a parameter `grid`
         self._line_of = line_of
         self._line = 0
 
@@ -38,12 +38,9 @@ class Host(cst.CSTTransformer):
         dotted = self._dotted(original.func)
         if dotted == "nki.simulate_kernel" and updated.args:
             kernel = updated.args[0].value
-            call = cst.parse_expression("nki.simulate(kernel)")
-            assert isinstance(call, cst.Call)
-            simulated = call.with_changes(args=[cst.Arg(kernel)])
             if isinstance(kernel, cst.Subscript):
-                return self._launched(kernel, updated.args[1:], simulated=True) or simulated
-            return cst.Call(simulated, updated.args[1:])
+                return self._launched(kernel, updated.args[1:], simulated=True)
+            return cst.Call(_simulated(kernel), updated.args[1:])
         if (
             isinstance(original.func, cst.Call)
             and self._dotted(original.func.func) in RUNNERS
@@ -57,7 +54,8 @@ class Host(cst.CSTTransformer):
             last = [kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)] if kept else []
             return updated.with_changes(args=[*kept[:-1], *last])
         if isinstance(updated.func, cst.Subscript):
-            return self._launched(updated.func, updated.args) or updated
+            launched = self._launched(updated.func, updated.args)
+            return updated if launched.deep_equals(updated) else launched
         return updated
 
     def _runner(self, call: cst.Call, kernel: cst.BaseExpression) -> cst.BaseExpression:
@@ -67,40 +65,49 @@ class Host(cst.CSTTransformer):
             self._notes.add(self._line, CHECK, message)
         return kernel
 
-    def _launched(self, kernel: cst.Subscript, arguments: object, simulated: bool = False) -> cst.BaseExpression | None:
+    def _launched(self, kernel: cst.Subscript, arguments: Sequence[cst.Arg], simulated: bool = False) -> cst.Call:
         """`kernel[a, b](...)`: the grid is an argument of kernels that loop over it."""
-        name = dotted_of(kernel.value)
-        axes = self._programs.get(name)
-        if axes is None:
-            return self._on_cores(kernel, arguments)
-        extents = [cst.Module([]).code_for_node(_plain(element.slice)) for element in kernel.slice]
-        if len(extents) == 1 and axes == 1 and extents[0].startswith("("):
-            grid = extents[0]
-        else:
-            grid = f"({', '.join(extents)},)" if len(extents) == 1 else f"({', '.join(extents)})"
+        if dotted_of(kernel.value) not in self._programs:
+            cores = _on_cores(kernel)
+            return cst.Call(_simulated(cores) if simulated else cores, arguments)
+        extents = [cst.Module([]).code_for_node(_plain(part)) for part in _parts(kernel)]
+        grid = f"({', '.join(extents)},)" if len(extents) == 1 else f"({', '.join(extents)})"
         argument = cst.Arg(cst.parse_expression(grid), keyword=cst.Name("grid"), equal=_EQUAL)
-        function = cst.parse_expression(f"nki.simulate({name})") if simulated else kernel.value
-        return cst.Call(function, [*arguments, argument])  # type: ignore[misc]
-
-    def _on_cores(self, kernel: cst.Subscript, arguments: object) -> cst.BaseExpression | None:
-        """`kernel[nl.nc(2)](...)`: the number of cores is a plain one."""
-        plain = [_plain(element.slice) for element in kernel.slice]
-        slices = [element.with_changes(slice=cst.Index(value)) for element, value in zip(kernel.slice, plain)]  # type: ignore[arg-type]
-        if all(new.slice.deep_equals(old.slice) for new, old in zip(slices, kernel.slice)):
-            return None
-        return cst.Call(kernel.with_changes(slice=slices), arguments)  # type: ignore[arg-type]
+        return cst.Call(_simulated(kernel.value) if simulated else kernel.value, [*arguments, argument])
 
     def leave_Attribute(self, original: cst.Attribute, updated: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
         if updated.attr.value == "benchmark_result":
             message = "a kernel has no benchmark_result any more: time it on the chip, or with trninfer simulate"
             self._notes.add(self._line, CANNOT, message)
+        if dotted_of(updated) == f"{OLD_PACKAGE}.nki":  # after `import neuronxcc.nki`, without an alias
+            return updated.attr
         return updated
+
+
+def _simulated(kernel: cst.BaseExpression) -> cst.Call:
+    """`nki.simulate(kernel)`."""
+    return cst.Call(cst.Attribute(cst.Name("nki"), cst.Name("simulate")), [cst.Arg(kernel)])
+
+
+def _on_cores(kernel: cst.Subscript) -> cst.Subscript:
+    """`kernel[nl.nc(2)]`: the number of cores is a plain one."""
+    plain = [_plain(element.slice) for element in kernel.slice]
+    slices = [element.with_changes(slice=cst.Index(value)) for element, value in zip(kernel.slice, plain)]  # type: ignore[arg-type]
+    return kernel.with_changes(slice=slices)
 
 
 _EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 
 
-def _plain(part: cst.BaseSlice) -> cst.CSTNode:
+def _parts(kernel: cst.Subscript) -> list[cst.CSTNode]:
+    """The extents of a grid, in brackets or in a tuple in brackets."""
+    first = kernel.slice[0].slice
+    if len(kernel.slice) == 1 and isinstance(first, cst.Index) and isinstance(first.value, cst.Tuple):
+        return [element.value for element in first.value.elements]
+    return [element.slice for element in kernel.slice]
+
+
+def _plain(part: cst.CSTNode) -> cst.CSTNode:
     """The extent in an axis of a grid: `nl.spmd_dim(nl.nc(2), 4)` is 2 * 4."""
     value = part.value if isinstance(part, cst.Index) else part
     node = ast.parse(cst.Module([]).code_for_node(value), mode="eval").body

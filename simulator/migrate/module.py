@@ -58,9 +58,8 @@ class Migrator:
         for node in ast.walk(self._tree):
             if isinstance(node, ast.FunctionDef):
                 parameters = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-                self._functions[node.name] = Function(node.name, parameters, False)
+                self._functions[node.name] = Function(node.name, parameters)
                 self._trees[node.lineno] = node
-        self._taken = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
         self._failed: set[str] = set()  # functions in which something is left to be done
 
     def migrate(self) -> Migration:
@@ -76,9 +75,10 @@ class Migrator:
 
     def _begin(self) -> None:
         self._notes = Notes()
+        self._taken = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
         self._support: set[str] = set()
         self._left: list[cst.EmptyLine] = []  # comments of statements that nothing is left of
-        self._programs: dict[str, int] = {}
+        self._programs: set[str] = set()
         self._decorators = imports.Decorators(self._names, self._notes)
 
     # Statements
@@ -285,7 +285,7 @@ class Migrator:
         self._support |= ctx.support
         node = node.with_changes(body=body)
         if ctx.programs:
-            self._programs[tree.name] = ctx.programs
+            self._programs.add(tree.name)
             node = self._over_grid(node, ctx)
         return node
 

@@ -66,7 +66,7 @@ class Names:
 
     def _bind(self, name: str, dotted: str, imported: str) -> None:
         self.imported.add(imported)
-        self._meaning[name] = modern(dotted or name)
+        self._meaning[name] = modern(dotted or name) or OLD_PACKAGE  # `import neuronxcc.nki`: neuronxcc.nki.jit
 
     def _alias(self, module: str, usual: str) -> str:
         found = [name for name, dotted in self._meaning.items() if dotted == module]
