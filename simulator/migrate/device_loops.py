@@ -84,24 +84,31 @@ def _after(tree: ast.FunctionDef, loop: ast.For | ast.While) -> list[ast.stmt]:
     )
 
 
-def _reads_first(body: list[ast.stmt], name: str) -> bool:
-    """True if the first that statements do with a name is to read it."""
+def _reads_first(body: list[ast.stmt], name: str) -> bool | None:
+    """True if the first that statements do with a name may be to read it, None where they do nothing with it."""
     for statement in body:
-        reads = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
-        if not reads:
-            continue
-        if isinstance(statement, ast.AugAssign):
+        own, blocks = _parts(statement)
+        uses = [n for part in own for n in ast.walk(part) if isinstance(n, ast.Name) and n.id == name]
+        if any(isinstance(use.ctx, ast.Load) for use in uses) or (uses and isinstance(statement, ast.AugAssign)):
             return True
-        if isinstance(statement, ast.Assign):
-            return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(statement.value)) or not any(
-                isinstance(target, ast.Name) and target.id == name for target in statement.targets
-            )
-        if isinstance(statement, (ast.For, ast.While, ast.If, ast.With)):
-            header = [
-                n for n in ast.iter_child_nodes(statement) if isinstance(n, ast.expr) and not isinstance(n, ast.Name)
-            ]
-            if any(isinstance(n, ast.Name) and n.id == name for part in header for n in ast.walk(part)):
-                return True
-            return _reads_first([*statement.body, *getattr(statement, "orelse", [])], name)
-        return True
-    return False
+        if uses:
+            return False
+        found = [_reads_first(block, name) for block in blocks]
+        if any(found) or (blocks and None not in found):
+            return any(found)
+        if not isinstance(statement, ast.If) and False in found:  # loops and blocks run
+            return False
+    return None
+
+
+def _parts(statement: ast.stmt) -> tuple[list[ast.AST], list[list[ast.stmt]]]:
+    """What a statement does by itself, and its blocks; of functions, classes and the like everything is its own."""
+    if isinstance(statement, ast.If):
+        return [statement.test], [statement.body, statement.orelse]
+    if isinstance(statement, ast.For):
+        return [statement.iter, statement.target], [statement.body, statement.orelse]
+    if isinstance(statement, ast.While):
+        return [statement.test], [statement.body, statement.orelse]
+    if isinstance(statement, ast.With):
+        return [*statement.items], [statement.body]
+    return [statement], []
