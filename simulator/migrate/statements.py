@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from . import later
 from .calls import call
 from .compute import instruction, matmul
 from .context import Container, Context, Result, Tensor
@@ -46,8 +47,11 @@ class Statements:
         if isinstance(node, ast.AugAssign):
             return self._augmented(node)
         if isinstance(node, ast.Expr):
-            current = isinstance(node.value, ast.Call) and self.ctx.names.is_current(node.value)
-            result = self.ex.generic(node.value) if current else self.ex.rewrite(node.value)
+            if isinstance(node.value, ast.Call) and self.ctx.names.is_current(node.value):
+                dotted = self.ctx.names.dotted(node.value.func)
+                result = later.call(self.ex, node.value, dotted) or self.ex.generic(node.value)
+            else:
+                result = self.ex.rewrite(node.value)
             return self._changed(node, enclosed(result.text) if result.text != "None" else "")
         if isinstance(node, ast.Return):
             if node.value is None:
