@@ -13,9 +13,10 @@ from .names import Names
 
 def with_support(module: cst.Module, names: Names, wanted: set[str]) -> cst.Module:
     """The file with the helpers that it uses and the imports that it needs."""
-    code = module.code
     nl, nisa = names.nl, names.nisa
     helpers = support.source(wanted, nl, nisa)
+    tree = ast.parse(module.code)
+    used = {node.id for each in (tree, ast.parse(helpers)) for node in ast.walk(each) if isinstance(node, ast.Name)}
     needed = []
     for line, alias in (
         (f"import nki.isa as {nisa}", nisa),
@@ -23,10 +24,7 @@ def with_support(module: cst.Module, names: Names, wanted: set[str]) -> cst.Modu
         ("import nki", "nki"),
         ("import math", "math" if "math." in helpers else ""),
     ):
-        if not alias:
-            continue
-        used = f"{alias}." in code or f"{alias}." in helpers
-        if used and not _imports(module, alias):
+        if alias in used and not _imports(tree, alias):
             needed.append(line)
     if not needed and not helpers:
         return module
@@ -43,9 +41,8 @@ def with_support(module: cst.Module, names: Names, wanted: set[str]) -> cst.Modu
     return module.with_changes(body=[*body[:at], *added, *body[at:]])
 
 
-def _imports(module: cst.Module, alias: str) -> bool:
+def _imports(tree: ast.Module, alias: str) -> bool:
     """True if a module binds a name by an import at its top."""
-    tree = ast.parse(module.code)
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             for name in node.names:
