@@ -3,7 +3,7 @@
     from trninfer.simulator.migrate import migrate_source
     migration = migrate_source(text)
     migration.text                           # the file in NKI 0.7
-    migration.notes                          # what was done, and what is left to be done by hand
+    migration.notes                          # lines that need a look, and what is left to be done by hand
 
 It needs libcst (`pip install trninfer[migrate]`). Nothing is run: a file is rewritten by what its source tells.
 """
@@ -11,9 +11,9 @@ It needs libcst (`pip install trninfer[migrate]`). Nothing is run: a file is rew
 from __future__ import annotations
 
 from .module import Migration, Migrator
-from .notes import CANNOT, CHECK, DID, Note
+from .notes import CANNOT, CHECK, Note
 
-__all__ = ["CANNOT", "CHECK", "DID", "Migration", "Note", "migrate_source"]
+__all__ = ["CANNOT", "CHECK", "Migration", "Note", "migrate_source"]
 
 
 def migrate_source(text: str) -> Migration:

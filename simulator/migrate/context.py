@@ -25,10 +25,6 @@ class Tensor:
     blocks: int = 0
     rank: int = 0  # dimensions, 0 where they are not told
 
-    @property
-    def on_chip(self) -> bool:
-        return self.region in ("sbuf", "psum")
-
 
 @dataclass(frozen=True)
 class Container:
@@ -79,7 +75,6 @@ class Function:
 
     name: str
     parameters: list[str]
-    is_kernel: bool
     given: dict[str, Value] = field(default_factory=dict)
     returned: Value = None
 

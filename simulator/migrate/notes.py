@@ -1,15 +1,11 @@
-"""Notes of a migration: the changes it made and those it could not make."""
+"""Notes of a migration: lines that need a look, and lines that it could not rewrite."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-CANNOT, CHECK, DID = "cannot", "check", "did"
-KINDS = {
-    CANNOT: "left as it was, with a comment; must be rewritten by hand",
-    CHECK: "rewritten; something that a person should look at",
-    DID: "rewritten",
-}
+CANNOT = "cannot"  # left as it was, with a comment; must be rewritten by hand
+CHECK = "check"  # rewritten; something that a person should look at
 MARK = "# migrate: "  # comments that begin so are for the author
 
 
@@ -39,6 +35,3 @@ class Notes:
         note = Note(line, kind, message)
         if note not in self.notes:
             self.notes.append(note)
-
-    def of(self, kind: str) -> list[Note]:
-        return sorted(note for note in self.notes if note.kind == kind)

@@ -223,7 +223,7 @@ def _gathered(text: str, tensor: Tensor, elements: list[Element], clips: Clips) 
             continue
         step = Sum(0, {f"{text}.strides[{dimension}]": 1})
         offset = offset + step * index.base
-        for at, axis in sorted(index.clipped({a: c for a, c in clips.items() if a != -rank}).axes.items()):
+        for at, axis in sorted(index.clipped(clips).axes.items()):
             if at == -rank:
                 raise CannotError("an index array along the rows that a tile chooses")
             pairs.append(f"[{(step * axis.factor).text}, {axis.count.text}]")

@@ -1,0 +1,44 @@
+"""Places of nodes in a source, and what is known of a function while it is migrated."""
+
+import ast
+
+import pytest
+
+pytest.importorskip("libcst")
+from trninfer.simulator.migrate.context import Context, Source, Tensor, view_of
+from trninfer.simulator.migrate.names import Names
+from trninfer.simulator.migrate.notes import CANNOT, Notes
+
+
+@pytest.mark.parametrize("text", ["add(a, b[0 : n])", "größe + add(ä, 'ü')", "(\n    add(a,\n        'é', b)\n)", "x"])
+def test_the_text_of_a_node_is_found_in_its_source(text):
+    """Python gives columns in bytes of UTF-8, texts have characters."""
+    source, tree = Source(text), ast.parse(text, mode="eval").body
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr):
+            assert source.of(node) == ast.get_source_segment(text, node)
+            start, end = source.span(node)
+            assert text[start:end] == source.of(node)
+
+
+def context(text="", **options):
+    return Context(Names(ast.parse(text)), Notes(), {}, **options)
+
+
+def test_fresh_names_are_none_that_the_function_has():
+    ctx = context(taken={"tile_1", "tile_3", "x_t_4"})
+    assert [ctx.fresh(), ctx.fresh(), ctx.fresh("x_t"), ctx.fresh("x_t")] == ["tile_2", "tile_4", "x_t_5", "x_t_6"]
+    assert {"tile_2", "x_t_6"} <= ctx.taken
+
+
+def test_notes_go_to_the_line_that_is_migrated_and_helpers_are_remembered():
+    ctx = context("import nki.isa as instructions\nfrom nki import language", line=7)
+    ctx.add(CANNOT, "no counterpart")
+    assert [(note.line, note.message) for note in ctx.notes.notes] == [(7, "no counterpart")]
+    assert (ctx.needs("assign"), ctx.support) == ("assign", {"assign"})
+    assert (ctx.nl, ctx.nisa) == ("language", "instructions")
+
+
+def test_a_part_of_a_tensor_has_its_memory_and_no_blocks():
+    tensor = Tensor("psum", "nl.float32", ("128", "4"), blocks=2)
+    assert view_of(tensor, ("128", "1")) == Tensor("psum", "nl.float32", ("128", "1"))
