@@ -109,7 +109,9 @@ class Run:
         require(region in REGIONS, f"memory_use: region {region!r}; allowed: {', '.join(REGIONS)}")
         prediction = self.prediction
         last = max(range(prediction.cores), key=lambda core: prediction.schedules[core].makespan)
-        return memory_use(prediction.programs[last], prediction.schedules[last], prediction.target, region)
+        program, schedule = prediction.programs[last], prediction.schedules[last]
+        renames = prediction.machine.tile_renaming > 0
+        return memory_use(program, schedule, prediction.target, region, renames)
 
     @property
     def flops(self) -> int:

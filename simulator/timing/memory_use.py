@@ -1,8 +1,8 @@
 """Contents of SBUF and PSUM over the time of a schedule, tile by tile, and the tiles at the peak.
 
-A tile takes its bytes of each partition from its first write to its last access. One that is written as a whole again
-has another buffer from then on, as dependencies.py has it; tiles that the kernel placed by address take what it chose
-for all the time.
+A tile takes its bytes of each partition from its first write to its last access. Where the compiler renames tiles, one
+that is written as a whole again has another buffer from then on, as dependencies.py has it. Tiles that the kernel
+placed by address take what it chose for all the time.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ class _Life:
         self.touched: list[tuple[float, float]] = []
 
 
-def memory_use(program: Sequence[Instruction], schedule: Schedule, target: Target, region: str) -> MemoryUse:
-    """Return the use of "sbuf" or "psum" over the time of one core's schedule."""
+def memory_use(
+    program: Sequence[Instruction], schedule: Schedule, target: Target, region: str, renames: bool = False
+) -> MemoryUse:
+    """Use of "sbuf" or "psum" over the time of one core's schedule; `renames` as in dependencies.py."""
     capacity = target.usable_sbuf_bytes if region == "sbuf" else target.psum_bytes
-    lives = _lives(program, schedule, REGIONS[region])
+    lives = _lives(program, schedule, REGIONS[region], renames)
     changes: dict[float, int] = {0.0: 0}
     for life in lives:
         start, end = _span(life, schedule.makespan)
@@ -68,7 +70,7 @@ def memory_use(program: Sequence[Instruction], schedule: Schedule, target: Targe
     return MemoryUse(capacity, tuple(points), peak, peak_ns, tuple(owners))
 
 
-def _lives(program: Sequence[Instruction], schedule: Schedule, region: object) -> list[_Life]:
+def _lives(program: Sequence[Instruction], schedule: Schedule, region: object, renames: bool) -> list[_Life]:
     found: list[_Life] = []
     current: dict[Allocation, _Life] = {}
     for index, instruction in enumerate(program):
@@ -78,7 +80,8 @@ def _lives(program: Sequence[Instruction], schedule: Schedule, region: object) -
             if tile.region is not region:
                 continue
             written = number >= len(instruction.reads)
-            replaced = written and region is SBUF and access.covers and not tile.placed and not instruction.ordered
+            replaced = renames and written and region is SBUF and access.covers
+            replaced = replaced and not tile.placed and not instruction.ordered
             if replaced and not any(read.allocation is tile for read in instruction.reads):
                 current.pop(tile, None)
             life = current.get(tile)

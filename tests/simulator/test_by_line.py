@@ -29,17 +29,3 @@ def test_a_line_in_words() -> None:
     assert words.startswith(run.lines[0].place) and " us (" in words and "busy" in words
     assert told_critical(run).startswith("launch 10.20 us, ")
     assert nki is not None
-
-
-def test_memory_over_time_ends_empty_and_its_peak_has_owners() -> None:
-    run = simulator.run(
-        kernels.matmul_fully_optimized, *[simulator.TensorSpec((512, 512), "float32")] * 2, functional=False
-    )
-    for region, peak in (("sbuf", run.prediction.schedule.sbuf_peak), ("psum", run.prediction.schedule.psum_peak)):
-        use = run.memory_use(region)
-        assert use.points[-1][1] == 0 and all(size >= 0 for _, size in use.points)
-        assert use.peak_bytes == max(size for _, size in use.points) == sum(tile.bytes for tile in use.owners)
-        assert 0 < use.peak_bytes <= max(peak, use.capacity)
-        assert all(tile.start_ns <= use.peak_ns < tile.end_ns and tile.idle_ns >= 0 for tile in use.owners)
-    with pytest.raises(simulator.NkiValidationError, match="allowed: sbuf, psum"):
-        run.memory_use("hbm")

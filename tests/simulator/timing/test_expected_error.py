@@ -41,6 +41,7 @@ def test_every_target_has_a_share_for_what_was_not_measured() -> None:
     for errors in ERRORS.values():
         assert set(errors) <= {*KINDS, REST} and REST in errors
         assert all(0 < error < 1 for error in errors.values())
+    assert all(0 < error < 1 for error in DIFFERENCES.values())
 
 
 def test_a_prediction_says_how_sure_it_is() -> None:
