@@ -69,7 +69,18 @@ def classify(
     the others, and has them in `errors` of the result. Raises besides ArgumentError for arguments that are not allowed,
     ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
     """
-    arguments = RunArguments(dtype, target, backend, batch_size, top_k, cores, cluster, layout, on_error, lnc)
+    arguments = RunArguments(
+        dtype=dtype,
+        target=target,
+        backend=backend,
+        batch_size=batch_size,
+        top_k=top_k,
+        cores=cores,
+        cluster=cluster,
+        layout=layout,
+        on_error=on_error,
+        lnc=lnc,
+    )
     loaded = load_for_pictures(model, arguments)
     with arguments.open(loaded) as session:
         return answer_pictures(inputs, loaded, session, arguments)
@@ -103,7 +114,18 @@ def predict(
     The other arguments are as those of `classify`, and so are the errors; with `on_error` "collect", rows that hold NaN
     or infinity, and files that cannot be read, are in `errors`.
     """
-    arguments = RunArguments(dtype, target, backend, batch_size, top_k, cores, cluster, None, on_error, lnc)
+    arguments = RunArguments(
+        dtype=dtype,
+        target=target,
+        backend=backend,
+        batch_size=batch_size,
+        top_k=top_k,
+        cores=cores,
+        cluster=cluster,
+        layout=None,
+        on_error=on_error,
+        lnc=lnc,
+    )
     check_header(header)
     loaded = load_for_rows(model, arguments)
     with arguments.open(loaded) as session:

@@ -114,13 +114,13 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
             noted.note(answers)
             with progress_bar(inputs.progress_title, left, options.quiet or answers.on_screen) as progress:
                 result = answer_batches(
-                    session,
-                    inputs.batches(options.batch_size),
-                    noted,
-                    top_k,
-                    lambda done: progress(done + len(inputs.problems)),
-                    options.dtype if options.verify else None,
-                    inputs.refuse,
+                    session=session,
+                    batches=inputs.batches(options.batch_size),
+                    answers=noted,
+                    top_k=top_k,
+                    progress=lambda done: progress(done + len(inputs.problems)),
+                    verify_as=options.dtype if options.verify else None,
+                    refuse=inputs.refuse,
                 )
             report = Report.on(inputs.command, network.name, session.info, options.dtype)
             title = f"{network.name}: {inputs.describe(result.count)} in batches of at most {options.batch_size}"

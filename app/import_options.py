@@ -80,16 +80,16 @@ class InputOptions:
         if span is not None and len(span) != 2:
             raise UsageError(f"--input-range {self.input_range}: two numbers are needed, such as 0,255")
         return PreprocessingOptions(
-            (span[0], span[1]) if span else None,
-            _numbers("--mean", self.mean),
-            _numbers("--std", self.std),
-            self.resize,
-            self.pictures,
-            self.invert,
-            self.channel_order,
-            _size(self.input_size),
-            self.resize_mode,
-            self.filter,
+            input_range=(span[0], span[1]) if span else None,
+            mean=_numbers("--mean", self.mean),
+            std=_numbers("--std", self.std),
+            resize=self.resize,
+            pictures=self.pictures,
+            invert=self.invert,
+            channel_order=self.channel_order,
+            size=_size(self.input_size),
+            resize_mode=self.resize_mode,
+            filter=self.filter,
         )
 
 
@@ -147,13 +147,13 @@ class NetworkOptions:
 
         is_none = self.preprocessor is not None and str(self.preprocessor) == NONE and not self.preprocessor.exists()
         return ImportOptions(
-            tuple(self.output_name or ()),
-            self.output_kind,
-            self.activation,
-            self.layers,
-            self.unchecked,
-            None if is_none else self.preprocessor,
-            is_none,
+            output_names=tuple(self.output_name or ()),
+            output_kind=self.output_kind,
+            activation=self.activation,
+            layers=self.layers,
+            unchecked=self.unchecked,
+            preprocessor=None if is_none else self.preprocessor,
+            ignores_beside=is_none,
         )
 
     def read_labels(self) -> tuple[str, ...] | None:

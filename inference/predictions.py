@@ -120,14 +120,14 @@ def make_predictions(
     for name, *answers in zip(inputs, *found, strict=True):
         outputs = tuple(
             OutputAnswer(
-                answer.label,
-                answer.class_index,
-                answer.probability,
-                answer.top,
-                answer.values,
-                named.name,
-                named.output.kind,
-                named.shape,
+                label=answer.label,
+                class_index=answer.class_index,
+                probability=answer.probability,
+                top=answer.top,
+                values=answer.values,
+                name=named.name,
+                kind=named.output.kind,
+                shape=named.shape,
             )
             for answer, named in zip(answers, network.named_outputs)
         )
@@ -136,7 +136,15 @@ def make_predictions(
 
 
 def _prediction(name: str | int, answer: Answer, outputs: tuple[OutputAnswer, ...]) -> Prediction:
-    return Prediction(name, answer.label, answer.class_index, answer.probability, answer.top, answer.values, outputs)
+    return Prediction(
+        input=name,
+        label=answer.label,
+        class_index=answer.class_index,
+        probability=answer.probability,
+        top=answer.top,
+        values=answer.values,
+        outputs=outputs,
+    )
 
 
 def _answers(labels: Sequence[str], classes: np.ndarray, probabilities: np.ndarray, top_k: int) -> list[Answer]:

@@ -302,7 +302,7 @@ def _measure(ink: np.ndarray, labels: np.ndarray, count: int) -> _Pieces:
     mass = np.bincount(of, ink[ys, xs], count)
     clear = np.exp(-0.5 * contact) * 0.1**corners * _sharpness(ink, labels, mass / area, np.maximum(wide, high)) ** 4
     doubt = clear * 0.1**odd * 0.4 ** np.clip(4 * filled - 2.8, 0, 1)
-    return _Pieces(left, top, right, bottom, mass, doubt, clear)
+    return _Pieces(left=left, top=top, right=right, bottom=bottom, mass=mass, doubt=doubt, clear=clear)
 
 
 def _sharpness(ink: np.ndarray, labels: np.ndarray, level: np.ndarray, sides: np.ndarray) -> np.ndarray:

@@ -196,14 +196,14 @@ class Network:
             where = f"layer number {number}"
             built.append(build(LAYER_KINDS, where, from_schema_1(where, layer) if schema == 1 else layer))
         return Network(
-            typed("network", "name", fields["name"], str),
-            read_input(fields["input"]),
-            tuple(built),
-            typed("network", "labels", fields["labels"], tuple[str, ...]),
-            fill(Output, "output", fields["output"]) if "output" in fields else _default_output(built[-1:]),
-            read_outputs(fields.get("others", [])),
-            typed("network", "output_name", fields.get("output_name", "output"), str),
-            typed("network", "output_shape", fields.get("output_shape", []), tuple[int, ...]),
+            name=typed("network", "name", fields["name"], str),
+            input=read_input(fields["input"]),
+            layers=tuple(built),
+            labels=typed("network", "labels", fields["labels"], tuple[str, ...]),
+            output=fill(Output, "output", fields["output"]) if "output" in fields else _default_output(built[-1:]),
+            others=read_outputs(fields.get("others", [])),
+            output_name=typed("network", "output_name", fields.get("output_name", "output"), str),
+            output_shape=typed("network", "output_shape", fields.get("output_shape", []), tuple[int, ...]),
         )
 
 

@@ -128,7 +128,9 @@ class Adviser:
 
     @staticmethod
     def _all(seen: str, action: str, option: str, before: float, after: float) -> Advice:
-        return Advice(None, seen, action, option, before, after, "computed")
+        return Advice(
+            layer=None, evidence=seen, action=action, option=option, before_us=before, after_us=after, kind="computed"
+        )
 
     def _larger_batch(self) -> tuple[int, Result] | None:
         """The larger batch that takes least an input, None where none is tried."""
@@ -186,7 +188,13 @@ class Adviser:
                 seen = f"bound by {row.bound_by}, HFU {row.hfu or 0.0:.1%}"
             before = row.latency_us / self._setting.batch
             yield Advice(
-                row.name, seen, f"a batch of {batch}", f"--batch-size {batch}", before, shares[row.name], "computed"
+                layer=row.name,
+                evidence=seen,
+                action=f"a batch of {batch}",
+                option=f"--batch-size {batch}",
+                before_us=before,
+                after_us=shares[row.name],
+                kind="computed",
             )
 
     def _on_cores(self, before: float) -> Advice:
@@ -207,11 +215,11 @@ class Adviser:
         with what_if({"table_load_ns": 0.0}, self._target):
             free = self._open(self._setting, SimulatedBackend(self._target)).time(self._setting.batch)
         yield Advice(
-            None,
-            f"waits {self.result.total_us - free.total_us:.3g} us for tables of the Scalar Engine",
-            "one activation function throughout",
-            None,
-            before,
-            free.total_us / self._setting.batch,
-            "estimated",
+            layer=None,
+            evidence=f"waits {self.result.total_us - free.total_us:.3g} us for tables of the Scalar Engine",
+            action="one activation function throughout",
+            option=None,
+            before_us=before,
+            after_us=free.total_us / self._setting.batch,
+            kind="estimated",
         )

@@ -215,7 +215,13 @@ class _Chain:
         matmul = KernelStep(f"{name}.matmul", "matmul_fully_optimized", (first,), (turned,), result, (weight,))
         second = self._append(matmul)
         last = KernelStep(
-            f"{name}.bias_activation", "bias_activation", (second,), (result,), result, (bias,), activation
+            name=f"{name}.bias_activation",
+            kernel="bias_activation",
+            reads=(second,),
+            input_shapes=(result,),
+            output_shape=result,
+            operands=(bias,),
+            parameters=activation,
         )
         self._values[name] = self._append(last)
 

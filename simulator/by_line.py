@@ -41,13 +41,13 @@ def line_times(run: Any) -> tuple[LineTime, ...]:
     critical = run.critical.by_line
     lines = [
         LineTime(
-            file,
-            number,
-            " ".join(linecache.getline(file, number).split()),
-            round(sum(critical.get((file, number), {}).values()), 6),
-            critical.get((file, number), {}),
-            busy[file, number] / 1000,
-            counts[file, number],
+            file=file,
+            line=number,
+            text=" ".join(linecache.getline(file, number).split()),
+            critical_us=round(sum(critical.get((file, number), {}).values()), 6),
+            critical=critical.get((file, number), {}),
+            busy_us=busy[file, number] / 1000,
+            instructions=counts[file, number],
         )
         for file, number in busy
     ]

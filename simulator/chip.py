@@ -59,9 +59,36 @@ class Target:
 
 
 TARGETS = {
-    "trn1": Target("trn1", 2, 192 * KIB, 2.8, 1.12, 1.4, 1.4, 512),
-    "trn2": Target("trn2", 3, 224 * KIB, 2.4, 0.96, 1.2, 1.2, 512),
-    "trn3": Target("trn3", 4, 256 * KIB, 2.4, 1.2, 1.2, 1.2, 4096),
+    "trn1": Target(
+        name="trn1",
+        generation=2,
+        sbuf_bytes=192 * KIB,
+        tensor_ghz=2.8,
+        vector_ghz=1.12,
+        scalar_ghz=1.4,
+        gpsimd_ghz=1.4,
+        moving_columns=512,
+    ),
+    "trn2": Target(
+        name="trn2",
+        generation=3,
+        sbuf_bytes=224 * KIB,
+        tensor_ghz=2.4,
+        vector_ghz=0.96,
+        scalar_ghz=1.2,
+        gpsimd_ghz=1.2,
+        moving_columns=512,
+    ),
+    "trn3": Target(
+        name="trn3",
+        generation=4,
+        sbuf_bytes=256 * KIB,
+        tensor_ghz=2.4,
+        vector_ghz=1.2,
+        scalar_ghz=1.2,
+        gpsimd_ghz=1.2,
+        moving_columns=4096,
+    ),
 }
 
 _ALIASES = {"gen2": "trn1", "inf2": "trn1", "gen3": "trn2", "gen4": "trn3"}

@@ -57,7 +57,17 @@ def run(
     kinds = choice(sanitize) or chosen()
     with changed(found.name, constants or {}), using(nki), one_thread():
         key = launch_key(kernel, arrays, found, dge, parameters) if pure and not kinds else None
-        return _run(kernel, arrays, found, dge, profiled, functional, kinds, parameters, key)
+        return _run(
+            kernel=kernel,
+            arrays=arrays,
+            found=found,
+            dge=dge,
+            profiled=profiled,
+            functional=functional,
+            kinds=kinds,
+            parameters=parameters,
+            key=key,
+        )
 
 
 def _run(

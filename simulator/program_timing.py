@@ -36,11 +36,11 @@ class Event(NamedTuple):
     end_ns: float
     done_ns: float
     issued_ns: float
-    flops: int
-    bytes: int  # that a DMA moves
-    line: tuple[str, int]  # of the kernel: file, number
-    name: str  # that the kernel gave it
-    load: bool  # of a DMA: towards the chip
+    flops: int = 0
+    bytes: int = 0  # moved by a DMA
+    line: tuple[str, int] = ("", 0)  # of the kernel: file, number
+    name: str = ""  # given by the kernel
+    load: bool = False  # of a DMA: towards the chip
     position: int = -1  # in the program; -1 for what is no instruction of it
 
 
@@ -204,24 +204,31 @@ class PairTiming(ProgramTiming):
 
 def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
     """One event an instruction, and the Scalar Engine's table loads, by start."""
-    events = [
-        Event("scalar", "load_table", start, end, end, start, 0, 0, ("", 0), "", False) for start, end in s.tables
-    ]
+    events = [Event("scalar", "load_table", start, end, done_ns=end, issued_ns=start) for start, end in s.tables]
     for index, i in enumerate(program):
-        issued, end, done = s.start[index], s.end[index], s.done[index]
-        if i.dma is None:
-            unit = QUEUES[s.queue[index]]
-            events.append(Event(unit, i.op, issued, end, done, issued, i.flops, 0, i.line, i.name or "", False, index))
-        else:
-            if i.dma.software:
-                events.append(Event("gpsimd", "descriptors", issued, end, end, issued, 0, 0, i.line, "", False))
+        start = issued = s.start[index]
+        end, unit, dma = s.end[index], QUEUES[s.queue[index]], i.dma
+        if dma is not None:
+            if dma.software:
+                events.append(Event("gpsimd", "descriptors", start, end, done_ns=end, issued_ns=start, line=i.line))
             start, end = s.moving[index]
-            unit = "dma load" if i.dma.load else "dma store"
-            events.append(
-                Event(
-                    unit, i.op, start, end, done, issued, i.flops, i.dma.bytes, i.line, i.name or "", i.dma.load, index
-                )
+            unit = "dma load" if dma.load else "dma store"
+        events.append(
+            Event(
+                engine=unit,
+                op=i.op,
+                start_ns=start,
+                end_ns=end,
+                done_ns=s.done[index],
+                issued_ns=issued,
+                flops=i.flops,
+                bytes=dma.bytes if dma else 0,
+                line=i.line,
+                name=i.name or "",
+                load=dma is not None and dma.load,
+                position=index,
             )
+        )
     events.sort(key=lambda event: (event.start_ns, event.engine))
     return _with_queues(events)
 

@@ -154,7 +154,15 @@ def rank(
 
         def work(at: int) -> Ranked:
             name, kernel, options = named[missing[at]]
-            return _try(name, kernel, arrays, options, found, wanted, tolerance)
+            return _try(
+                name=name,
+                kernel=kernel,
+                arrays=arrays,
+                options=options,
+                target=found,
+                wanted=wanted,
+                tolerance=tolerance,
+            )
 
         def lost(at: int) -> Ranked:
             return Ranked(named[missing[at]][0], "the process that ran it, or one beside it, was ended")
@@ -202,14 +210,14 @@ def _try(
         return Ranked(name, kind + (str(error) or "no message").splitlines()[0])
     off, problem = _compared(launch.outputs, wanted, tolerance) if wanted is not None else (None, "")
     return Ranked(
-        name,
-        problem,
-        launch.latency_us,
-        launch.memory.sbuf_bytes,
-        launch.memory.psum_banks,
-        len(launch.program),
-        launch.bound_by,
-        off,
+        name=name,
+        problem=problem,
+        latency_us=launch.latency_us,
+        sbuf_bytes=launch.memory.sbuf_bytes,
+        psum_banks=launch.memory.psum_banks,
+        instructions=len(launch.program),
+        bound_by=launch.bound_by,
+        error=off,
     )
 
 

@@ -113,13 +113,13 @@ def _run_variant(
         return Ranked(name, problem)
     slowest = max(runs, key=lambda run: run.latency_us)
     return Ranked(
-        name,
-        problem,
-        sum(run.latency_us for run in runs),
-        max(run.memory.sbuf_bytes for run in runs),
-        max(run.memory.psum_banks for run in runs),
-        sum(len(run.program) for run in runs),
-        slowest.bound_by,
+        name=name,
+        problem=problem,
+        latency_us=sum(run.latency_us for run in runs),
+        sbuf_bytes=max(run.memory.sbuf_bytes for run in runs),
+        psum_banks=max(run.memory.psum_banks for run in runs),
+        instructions=sum(len(run.program) for run in runs),
+        bound_by=slowest.bound_by,
     )
 
 

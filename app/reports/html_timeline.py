@@ -106,15 +106,28 @@ def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
         for event in run.timeline:
             own = run.parts.owners[event.position] if run.parts and event.position >= 0 else 0
             span = InstructionSpan(
-                work + event.start_ns, work + event.end_ns, first + own, event.name or event.op, _short(event.line),
-                event.bytes, event.flops,
-            )  # fmt: skip
+                start=work + event.start_ns,
+                end=work + event.end_ns,
+                launch=first + own,
+                op=event.name or event.op,
+                line=_short(event.line),
+                bytes=event.bytes,
+                flops=event.flops,
+            )
             tracks.setdefault(_track(event.engine), []).append(span)
         for step in getattr(run, "critical_path", ()):
             own = run.parts.owners[step.position] if run.parts else 0
             words = f"{step.resource}: {step.name or step.op}"
             tracks.setdefault(("critical", 0), []).append(
-                InstructionSpan(work + step.start_ns, work + step.end_ns, first + own, words, _short(step.line), 0, 0)
+                InstructionSpan(
+                    start=work + step.start_ns,
+                    end=work + step.end_ns,
+                    launch=first + own,
+                    op=words,
+                    line=_short(step.line),
+                    bytes=0,
+                    flops=0,
+                )
             )
         end = clock + run.latency_us * 1000
         if run.parts:

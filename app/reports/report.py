@@ -167,14 +167,14 @@ class Report:
         from ...runtime.backend import latency_note
 
         return cls(
-            command,
-            model,
-            backend.name,
-            backend.target,
-            dtype,
-            backend.latency_kind,
-            latency_note(backend),
-            backend.latency_label,
+            command=command,
+            model=model,
+            backend=backend.name,
+            target=backend.target,
+            dtype=dtype,
+            latency_kind=backend.latency_kind,
+            latency_note=latency_note(backend),
+            latency_label=backend.latency_label,
             lnc=backend.lnc,
         )
 

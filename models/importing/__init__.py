@@ -108,7 +108,15 @@ def import_network(
     checked = Comparison("a state dict holds weights alone, with nothing to compare the answers to")
     supposed = tuple(assumed(network.input, told.pictures))
     source = f"PyTorch state dict ({built.name})"
-    return Imported(network, tensors, source, checked, (*told.notes, *built.notes), supposed, labels_from)
+    return Imported(
+        network=network,
+        tensors=tensors,
+        source=source,
+        comparison=checked,
+        notes=(*told.notes, *built.notes),
+        assumed=supposed,
+        labels_from=labels_from,
+    )
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,18 @@ def _import_onnx(path: Path, graph: Graph, told: _Told, options: ImportOptions) 
     notes = (*told.notes, *part.notes, *walk.importer.notes)
     names = tuple(built.name for built in outputs)
     try:
-        comparison = compare(ImportedGraph(path, graph, part, source, network, tensors, names, notes))
+        comparison = compare(
+            ImportedGraph(
+                path=path,
+                graph=graph,
+                part=part,
+                source=source,
+                network=network,
+                tensors=tensors,
+                names=names,
+                notes=notes,
+            )
+        )
     except RejectedError as error:
         if not options.unchecked:
             raise ModelError(f"{error}; --unchecked imports it all the same") from None
@@ -182,11 +201,11 @@ def _import_onnx(path: Path, graph: Graph, told: _Told, options: ImportOptions) 
     made_by = f" by {graph.made_by}" if graph.made_by else ""
     supposed = [note for each in source.parts for note in assumed(each.input, told.pictures, each.inner)]
     return Imported(
-        network,
-        tensors,
-        f"ONNX, opset {graph.opset}{made_by}",
-        comparison,
-        notes,
-        tuple(dict.fromkeys(supposed)),
-        labels_from,
+        network=network,
+        tensors=tensors,
+        source=f"ONNX, opset {graph.opset}{made_by}",
+        comparison=comparison,
+        notes=notes,
+        assumed=tuple(dict.fromkeys(supposed)),
+        labels_from=labels_from,
     )

@@ -170,17 +170,17 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
     is_quantized = any("Quantize" in node.op or "QLinear" in node.op or "QGemm" in node.op for node in nodes)
     scores = frozenset(value.name for value in graph.output if _may_be_scores(value, is_quantized))
     return Graph(
-        graph.name or path.stem,
-        tuple(nodes),
-        constants,
-        tuple(map(_input, inputs)),
-        outputs,
-        scores,
-        opset,
-        made_by,
-        {entry.key: entry.value for entry in model.metadata_props},
-        _texts(graph),
-        model,
+        name=graph.name or path.stem,
+        nodes=tuple(nodes),
+        constants=constants,
+        inputs=tuple(map(_input, inputs)),
+        outputs=outputs,
+        scores=scores,
+        opset=opset,
+        made_by=made_by,
+        metadata={entry.key: entry.value for entry in model.metadata_props},
+        texts=_texts(graph),
+        proto=model,
     )
 
 

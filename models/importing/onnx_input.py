@@ -124,7 +124,9 @@ def _source(
     source = network_input(image, options, layout)
     whole = View.of(INPUT, image, batched)
     seen = whole.permuted(tuple("CHW".index(axis) for axis in layout))
-    return SourcePart(given.name, given.dtype, source, seen, batch, inner, scale)
+    return SourcePart(
+        name=given.name, dtype=given.dtype, input=source, view=seen, batch=batch, inner=inner, scale=scale
+    )
 
 
 def _volume(

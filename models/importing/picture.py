@@ -88,17 +88,17 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
     if mode == "pad" and resize != side:
         raise ModelError(f"--resize-mode pad fits pictures into {height}x{width}; leave --resize out")
     return ImageInput(
-        channels,
-        height,
-        width,
-        pictures,
-        tuple((value - low) / (high - low) for value in mean),
-        tuple(value / (high - low) for value in std),
-        resize,
-        layout,
-        "bgr" if bgr else "rgb",
-        mode if pictures == "photo" else "crop",
-        (options.filter or "bilinear") if pictures == "photo" else "bilinear",
+        channels=channels,
+        height=height,
+        width=width,
+        preprocess=pictures,
+        mean=tuple((value - low) / (high - low) for value in mean),
+        std=tuple(value / (high - low) for value in std),
+        resize=resize,
+        layout=layout,
+        channel_order="bgr" if bgr else "rgb",
+        resize_mode=mode if pictures == "photo" else "crop",
+        filter=(options.filter or "bilinear") if pictures == "photo" else "bilinear",
     )
 
 

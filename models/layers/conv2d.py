@@ -163,7 +163,15 @@ def conv2d(
     result is float32.
     """
     outputs, inputs, *kernel = w.shape
-    layer = Conv2d("conv2d", inputs, outputs, (kernel[0], kernel[1]), (padding,) * 4, pool_size, activation)
+    layer = Conv2d(
+        name="conv2d",
+        in_channels=inputs,
+        out_channels=outputs,
+        kernel_size=(kernel[0], kernel[1]),
+        padding=(padding,) * 4,
+        pool_size=pool_size,
+        activation=activation,
+    )
     return layer.run({"weight": w, "bias": bias}, x)
 
 

@@ -114,16 +114,16 @@ def _cases() -> tuple[SuiteCase, ...]:
 def _case(record: dict[str, str]) -> SuiteCase:
     published = float(record["published_us"]) if record["published_us"] else None
     return SuiteCase(
-        record["suite"],
-        record["name"],
-        record["kernel"],
-        _parameters(record["parameters"]),
-        record["dtype"],
-        record["target"],
-        record["metric"],
-        published,
-        record["kind"],
-        record["note"],
+        suite=record["suite"],
+        name=record["name"],
+        kernel=record["kernel"],
+        parameters=_parameters(record["parameters"]),
+        dtype=record["dtype"],
+        target=record["target"],
+        metric=record["metric"],
+        published_us=published,
+        published_kind=record["kind"],
+        note=record["note"],
     )
 
 

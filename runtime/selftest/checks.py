@@ -189,7 +189,15 @@ def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
         operands = (x, planned.layout.weights(dtype), planned.layout.constants(), *more)
         golden = _golden(case.layer, tensors, arrays, planned)
         scores = (lambda golden=golden: golden()[0]) if isinstance(planned.program.operations[-1], Answers) else None
-        yield Check("run_network", size, operands, {"program": planned.program}, golden, case.name, scores)
+        yield Check(
+            kernel="run_network",
+            size=size,
+            arrays=operands,
+            parameters={"program": planned.program},
+            expected=golden,
+            variant=case.name,
+            scores=scores,
+        )
 
 
 def _golden(
@@ -211,7 +219,15 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
     """A network with a residual sum, as one launch."""
     side, channels, batch = ((6, 4, 2), (13, 17, 3))[number]
     layers = (
-        Conv2d("first", 1, channels, (3, 3), (1, 1, 1, 1), 2, "relu"),
+        Conv2d(
+            name="first",
+            in_channels=1,
+            out_channels=channels,
+            kernel_size=(3, 3),
+            padding=(1, 1, 1, 1),
+            pool_size=2,
+            activation="relu",
+        ),
         Conv2d("second", channels, channels, (3, 3), (1, 1, 1, 1)),
         Combine("sum", "add", "relu", inputs=("second", "first")),
         Flatten("flat"),

@@ -106,13 +106,13 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
     for check in _begun(backend, checks(DTYPES[dtype])):
         allowed = network_tolerance if check.kernel in _OF_SEVERAL else kernel_tolerance
         outcome = KernelOutcome(
-            check.kernel,
-            check.size,
-            check.variant,
-            tuple(array.shape for array in check.arrays),
-            FAILED,
-            None,
-            allowed(dtype, measured),
+            kernel=check.kernel,
+            size=check.size,
+            variant=check.variant,
+            shapes=tuple(array.shape for array in check.arrays),
+            status=FAILED,
+            error=None,
+            tolerance=allowed(dtype, measured),
             informational=check.informational,
         )
         try:

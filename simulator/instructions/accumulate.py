@@ -105,7 +105,15 @@ def tensor_scalar_reduce(
     """dst = data <op0> operand0; reduce_res = dst reduced over its free axes by `reduce_op`."""
     values = apply(op0, float_values(data), operand0, False, len(data.shape))
     dst.write(shaped(values, dst.shape))
-    accumulate(data, values, reduce_op, reduce_cmd, reduce_init, reduce_res, reduce_res_negate)
+    accumulate(
+        data=data,
+        values=values,
+        operator=reduce_op,
+        command=reduce_cmd,
+        init=reduce_init,
+        taken=reduce_res,
+        negate=reduce_res_negate,
+    )
 
 
 @instruction(

@@ -91,7 +91,17 @@ def activate2(
     steps = [(o, value, r) for o, value, r in ((first, imm0, reverse0), (second, imm1, reverse1)) if o != "bypass"]
     vectors = [value for value in (*[value for _, value, _ in steps], relu_param) if isinstance(value, NkiTensor)]
     reads, flops = (data, *vectors), 3 * dst.size
-    instruction = issue_activation(core, "activate2", cost, dst, reads, flops, command, reduce_res, name)
+    instruction = issue_activation(
+        core=core,
+        op="activate2",
+        cost=cost,
+        dst=dst,
+        reads=reads,
+        flops=flops,
+        command=command,
+        reduce_res=reduce_res,
+        name=name,
+    )
 
     if core.functional:
         values = float_values(data)

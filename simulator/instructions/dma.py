@@ -222,6 +222,8 @@ def _transfer(core: NeuronCore, mode: dge_mode, dst: NkiTensor, src: NkiTensor, 
     dynamic = dst.is_indirect() or src.is_indirect()
     software = mode is _SOFTWARE or (dynamic and mode is not _HARDWARE)
     dge = software or mode is _HARDWARE or (core.dge and mode is not _NO_DGE)
-    transfer = copying(core.target, dst, src, dge, software, dynamic, transpose)
+    transfer = copying(
+        target=core.target, dst=dst, src=src, dge=dge, software=software, dynamic=dynamic, transpose=transpose
+    )
     left_open = mode is _UNKNOWN and core.dge and not dynamic and not transpose
     return left_to_compiler(core.target, transfer, dst, src) if left_open else transfer

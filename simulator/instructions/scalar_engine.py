@@ -98,7 +98,17 @@ def _activation(
     function = activation_function(op, "activation")
     vectors = tuple([operand for operand in (scale, bias) if isinstance(operand, NkiTensor)])
     reads, flops = (data, *vectors), 2 * dst.size
-    instruction = issue_activation(core, "activation", cost, dst, reads, flops, command, reduce_res, name)
+    instruction = issue_activation(
+        core=core,
+        op="activation",
+        cost=cost,
+        dst=dst,
+        reads=reads,
+        flops=flops,
+        command=command,
+        reduce_res=reduce_res,
+        name=name,
+    )
 
     accumulates = command is not _IDLE or reduce_res is not None
     lanes = accumulators(core, data) if accumulates and core.functional else None

@@ -49,7 +49,7 @@ def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> R
     asked = ex.rewrite(dtype).text if dtype is not None and not _is_none(dtype) else ""
     if op == "nc_matmul":
         return matmul(ex, operands, given, dst, accumulate="")
-    return _elementwise(ex, op, known, operands, given, asked, dst)
+    return _elementwise(ex=ex, op=op, known=known, operands=operands, given=given, asked=asked, dst=dst)
 
 
 ALWAYS_TILES = frozenset(

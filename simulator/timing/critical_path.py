@@ -139,7 +139,18 @@ class _Walk:
         if start < self.time:
             waited = WAITS.get(self.schedules[core].cause[index] & (KINDS - 1), "")
             i, position = self.programs[core][index], self.offsets[core] + index
-            self.steps.append(Step(start, self.time, resource, i.op, i.line, i.name or "", position, waited))
+            self.steps.append(
+                Step(
+                    start_ns=start,
+                    end_ns=self.time,
+                    resource=resource,
+                    op=i.op,
+                    line=i.line,
+                    name=i.name or "",
+                    position=position,
+                    waited=waited,
+                )
+            )
             self.time = start
 
     def _resource(self, core: int, index: int) -> str:

@@ -104,4 +104,12 @@ def _told(life: _Life, at: float, makespan: float) -> TileLife:
     after = min((begin for begin, _ in life.touched if begin >= at), default=end)
     idle = 0.0 if any(begin <= at < done for begin, done in life.touched) else after - before
     tile = life.tile
-    return TileLife(tile.told[0] or "tile", tile.at, tile.row_bytes, start, end, life.position, idle)
+    return TileLife(
+        name=tile.told[0] or "tile",
+        line=tile.at,
+        bytes=tile.row_bytes,
+        start_ns=start,
+        end_ns=end,
+        position=life.position,
+        idle_ns=idle,
+    )

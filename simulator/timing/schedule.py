@@ -136,21 +136,21 @@ class _Simulation:
             left -= 1
         makespan = max(max(self.done, default=0.0), max(self.end, default=0.0))
         return Schedule(
-            self.queue,
-            self.start,
-            self.end,
-            self.done,
-            self.tables,
-            self.busy,
-            self.dma_busy,
-            self.dma_active,
-            self.moving,
-            makespan,
-            self.buffers.sbuf_peak,
-            self.buffers.psum_peak,
-            self.cause,
-            self.since,
-            self.phases,
+            queue=self.queue,
+            start=self.start,
+            end=self.end,
+            done=self.done,
+            tables=self.tables,
+            busy=self.busy,
+            dma_busy=self.dma_busy,
+            dma_active=self.dma_active,
+            moving=self.moving,
+            makespan=makespan,
+            sbuf_peak=self.buffers.sbuf_peak,
+            psum_peak=self.buffers.psum_peak,
+            cause=self.cause,
+            since=self.since,
+            phases=self.phases,
         )
 
     def _turns(self, loads_by_use: bool) -> list[int]:

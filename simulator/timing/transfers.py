@@ -42,20 +42,20 @@ def copying(
     span = _span(src) if load and short and outside else 0
     casts = dst._dtype is not src._dtype
     return Transfer(
-        moved,
-        dst.size // run,
-        partitions,
-        load,
-        dge,
-        transpose,
-        casts,
-        row,
-        bool(outside),
-        pitched,
-        narrow,
-        software,
-        dynamic,
-        span,
+        bytes=moved,
+        descriptors=dst.size // run,
+        partitions=partitions,
+        load=load,
+        dge=dge,
+        transpose=transpose,
+        casts=casts,
+        row=row,
+        hbm=bool(outside),
+        pitched=pitched,
+        narrow=narrow,
+        software=software,
+        dynamic=dynamic,
+        span=span,
     )
 
 

@@ -72,9 +72,20 @@ def _of_engine(instruction: Instruction, units: tuple[engine, ...], share: float
 def _at(i: Instruction, share: float, options: tuple[tuple[engine, Cost], ...]) -> Instruction:
     """The same instruction for a share of its cost."""
     copy = Instruction(
-        i.index, i.op, i.engine, i.writes, i.reads, _part(i.cost, share), i.dma, i.flops, i.hbm_bytes, i.line, i.name,
-        i.ordered, options,
-    )  # fmt: skip
+        index=i.index,
+        op=i.op,
+        unit=i.engine,
+        writes=i.writes,
+        reads=i.reads,
+        cost=_part(i.cost, share),
+        dma=i.dma,
+        flops=i.flops,
+        hbm_bytes=i.hbm_bytes,
+        line=i.line,
+        name=i.name,
+        ordered=i.ordered,
+        options=options,
+    )
     copy.after = i.after
     return copy
 

@@ -38,14 +38,14 @@ def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
     if integer(node, "storage_order", 0) or any(node.outputs[1:]):
         raise ModelError("the indices of a maximum are not supported")
     layer = Pool(
-        importer.name("pool"),
-        method,
-        (kernel[0], kernel[1]) if len(kernel) == 2 else (1, kernel[0]),
-        strides,
-        pads,
-        bool(integer(node, "ceil_mode", 0)),
-        bool(integer(node, "count_include_pad", 0)) and method == "average",
-        dilations,
+        name=importer.name("pool"),
+        method=method,
+        window=(kernel[0], kernel[1]) if len(kernel) == 2 else (1, kernel[0]),
+        stride=strides,
+        padding=pads,
+        ceil_mode=bool(integer(node, "ceil_mode", 0)),
+        count_include_pad=bool(integer(node, "count_include_pad", 0)) and method == "average",
+        dilation=dilations,
         inputs=(importer.planes(view),),
     )
     if layer.window == (1, 1) and layer.stride == (1, 1) and not any(pads):
