@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from import_steps import importer_of
 from onnx_chain import Chain, assert_imports
 from trninfer.models.importing import ImportOptions, import_network
+from trninfer.models.importing.importer import Importer
+from trninfer.models.importing.onnx_meaning import FoundOutput, build_outputs, in_order, meaning_of
+from trninfer.models.importing.view import View
+from trninfer.models.layers import Activation, Affine, Dense
 from trninfer.models.outputs import Output
 
 
@@ -87,3 +93,103 @@ def test_two_classes_of_scikit_learn_are_a_chance_and_the_rest(tmp_path: Path) -
     chain.add("Sub", chance, first=chain.constant([1.0]))
     chain.add("Concat", chance, axis=1)
     assert assert_imports(chain, tmp_path).network.output == Output("classes", "softmax")
+
+
+def found(importer: Importer, name: str, layer: str, output: Output) -> FoundOutput:
+    return FoundOutput(name, View.of(layer, importer.builder.shapes[layer]), output)
+
+
+RAW, CHANCE, PROBABILITIES, VALUES = (
+    Output("classes", "raw"), Output("sigmoid"), Output("classes", "softmax"), Output("values"),
+)  # fmt: skip
+
+
+@pytest.fixture
+def importer() -> Importer:
+    """Two heads, of 4 and of 5 numbers, on one trunk."""
+    importer = importer_of(6)
+    for name, source, size in (("trunk", "input", 3), ("head", "trunk", 4), ("other", "trunk", 5)):
+        weight = np.ones((importer.builder.shapes[source][0], size))
+        importer.add(Dense(name, len(weight), size, inputs=(source,)), {"weight": weight, "bias": np.ones(size)})
+    return importer
+
+
+@pytest.mark.parametrize(
+    ("outputs", "order"),
+    [
+        ((("a", "head", VALUES), ("b", "other", RAW)), "ba"),  # scores before values
+        ((("a", "head", RAW), ("b", "other", CHANCE)), "ba"),
+        ((("a", "head", CHANCE), ("b", "other", PROBABILITIES)), "ba"),
+        ((("a", "head", RAW), ("b", "other", RAW)), "ab"),  # as in the file
+        ((("a", "head", RAW), ("logits", "other", RAW)), ("logits", "a")),  # by its name
+        ((("BoxLoc", "head", RAW), ("b", "other", RAW)), ("b", "BoxLoc")),
+        ((("a", "trunk", RAW), ("b", "other", RAW)), "ba"),  # one that the other is computed from
+        ((("a", "trunk", PROBABILITIES), ("b", "other", RAW)), "ab"),
+    ],
+)
+def test_the_output_that_looks_like_the_answer_comes_first(importer: Importer, outputs: tuple, order: str) -> None:
+    made = in_order(importer, [found(importer, *each) for each in outputs])
+    assert [each.name for each in made] == list(order)
+
+
+def test_beside_an_answer_unnamed_rows_and_what_leads_to_it_are_values(importer: Importer) -> None:
+    for name, layer, expected in (
+        ("a", "head", VALUES), ("class_b", "head", RAW), ("class_features", "head", VALUES),
+        ("class_c", "trunk", VALUES),
+    ):  # fmt: skip
+        leading = found(importer, "softmax", "other", PROBABILITIES)
+        made = in_order(importer, [leading, found(importer, name, layer, RAW)])
+        assert [each.output for each in made] == [PROBABILITIES, expected], name
+    alone = [found(importer, "a", "head", RAW)]
+    assert in_order(importer, alone) == alone
+
+
+def test_the_scores_of_a_table_of_boxes_are_values(importer: Importer) -> None:
+    (rows,), (columns,) = View.of("other", (5,)).axes, View.of("head", (4,)).axes
+    boxes = FoundOutput("boxes", View("other", (rows, columns)), VALUES)
+    scores = found(importer, "p", "other", CHANCE)
+    assert [each.output for each in in_order(importer, [scores, boxes])] == [VALUES, VALUES]
+    assert in_order(importer, [found(importer, "p", "head", CHANCE), boxes])[0].output == CHANCE  # 4 for 5 boxes
+
+
+def test_outputs_are_built_as_rows_in_the_order_of_their_axes(importer: Importer) -> None:
+    turned = View.of("head", (2, 2)).permuted((1, 0))
+    (built,) = build_outputs(importer, [FoundOutput("y", turned, VALUES)])
+    assert (built.name, built.shape, built.output) == ("y", (2, 2), VALUES)
+    assert importer.builder.layers[built.layer].kind == "transpose" and importer.builder.shapes[built.layer] == (4,)
+    (single,) = build_outputs(importer, [FoundOutput("y", View("head", ()), VALUES)])
+    assert single.shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("activation", "view", "expected"),
+    [
+        ("sigmoid", (4,), CHANCE),
+        ("hardsigmoid", (4,), CHANCE),
+        ("sigmoid", (2, 2), VALUES),  # a table
+        ("sigmoid", (1, 4), CHANCE),
+        ("sigmoid", (1, 2, 2), VALUES),  # an image
+        ("tanh", (4,), VALUES),
+        ("exp", (4,), VALUES),
+        ("softplus", (4,), VALUES),
+        ("relu", (4,), RAW),
+        ("relu", (2, 2), VALUES),
+    ],
+)
+def test_what_numbers_mean_by_the_activation_they_end_in(
+    importer: Importer, activation: str, view: tuple[int, ...], expected: Output
+) -> None:
+    parameters = (0.2, 0.5) if activation == "hardsigmoid" else ()
+    importer.add(Activation("end", activation, parameters, inputs=("head",)))
+    shaped = View.of("end", (4,)).reshaped(view, True)
+    assert meaning_of(importer, shaped) == expected
+    if activation == "tanh":  # an action from -2 to 2
+        made = importer.add(Affine("wider", (4,), inputs=("end",)), {"scale": np.full(4, 2.0), "shift": np.zeros(4)})
+        assert meaning_of(importer, made) == VALUES
+
+
+def test_numbers_that_operators_know_to_be_values(importer: Importer) -> None:
+    head = View.of("head", (4,))
+    assert meaning_of(importer, head) == RAW
+    importer.values.add("head")
+    assert meaning_of(importer, head) == VALUES

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from onnx_chain import Chain, assert_imports, kinds
 from trninfer.models import Conv2d
+from trninfer.models.importing.onnx_file import Node
+from trninfer.models.importing.onnx_patterns import join_patterns
 from trninfer.models.layers import LayerNorm
 
 
@@ -62,8 +65,8 @@ def test_softplus_as_pytorch_spells_it_out(tmp_path: Path) -> None:
     soft = chain.add("Softplus")
     large = chain.add("Greater", chain.constant(20.0), first=x)
     chain.add("Where", x, soft, first=large)
-    imported = assert_imports(chain, tmp_path)
-    assert [layer.kind for layer in imported.network.layers] == ["dense"] or len(imported.network.layers) <= 2
+    (layer,) = assert_imports(chain, tmp_path).network.layers
+    assert (layer.kind, layer.activation) == ("dense", "softplus")
 
 
 @pytest.mark.parametrize(("axis", "square"), [(-1, "Pow"), (1, "Mul")])
@@ -87,3 +90,65 @@ def test_layer_normalisation_that_is_spelled_out(axis: int, square: str, tmp_pat
     chain.add("Flatten")
     chain.gemm(72, 4)
     assert kinds(assert_imports(chain, tmp_path, 13))[:2] == [Conv2d, LayerNorm]
+
+
+def gelu(**changes: str) -> list[Node]:
+    """(x * (1 + erf(x / sqrt 2))) * 0.5."""
+    steps = {
+        "scaled": "Div x root",
+        "erf": "Erf scaled",
+        "plus": "Add one erf",
+        "times": "Mul x plus",
+        "y": "Mul half times",
+    }
+    return [
+        Node(op, name, tuple(inputs), (name,), {})
+        for name, (op, *inputs) in ((n, s.split()) for n, s in {**steps, **changes}.items())
+    ]
+
+
+NUMBERS = {name: np.array(value, np.float32) for name, value in (("root", 2**0.5), ("one", 1.0), ("half", 0.5))}
+
+
+def test_a_group_becomes_one_node_in_the_place_of_its_last() -> None:
+    nodes = [Node("Neg", "before", ("z",), ("x",), {}), *gelu(), Node("Relu", "after", ("y",), ("end",), {})]
+    assert [(node.op, node.inputs, node.outputs) for node in join_patterns(nodes, NUMBERS)] == [
+        ("Neg", ("z",), ("x",)), ("Gelu", ("x",), ("y",)), ("Relu", ("y",), ("end",)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"y": "Mul one times"},
+        {"plus": "Add half erf"},
+        {"scaled": "Div root x"},
+        {"scaled": "Div z root"},  # of another value
+        {"times": "Mul z plus"},
+        {"plus": "Sub one erf"},
+    ],
+)
+def test_other_numbers_and_other_values_are_no_gelu(changes: dict[str, str]) -> None:
+    nodes = gelu(**changes)
+    assert join_patterns(nodes, NUMBERS) == nodes
+
+
+def test_a_group_stays_where_something_else_needs_a_value_of_it() -> None:
+    nodes = gelu()
+    assert join_patterns(nodes, NUMBERS, outputs=["plus"]) == nodes
+    more = [*nodes, Node("Relu", "aside", ("times",), ("aside",), {})]
+    assert join_patterns(more, NUMBERS) == more
+    assert len(join_patterns(nodes, NUMBERS, outputs=["y"])) == 1
+
+
+@pytest.mark.parametrize(("limit", "joined"), [(20.0, True), (17.0, True), (16.0, False)])
+def test_a_softplus_is_one_node_where_it_is_x_beyond_the_limit(limit: float, joined: bool) -> None:
+    nodes = [
+        Node("Softplus", "a", ("x",), ("soft",), {}),
+        Node("Greater", "b", ("x", "limit"), ("large",), {}),
+        Node("Where", "c", ("large", "x", "soft"), ("y",), {}),
+    ]
+    made = join_patterns(nodes, {"limit": np.array(limit)})
+    assert [node.op for node in made] == (["Softplus"] if joined else ["Softplus", "Greater", "Where"])
+    swapped = [*nodes[:2], Node("Where", "c", ("large", "soft", "x"), ("y",), {})]
+    assert join_patterns(swapped, {"limit": np.array(limit)}) == swapped

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_chain import Chain, checked
+from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
+from trninfer.models.importing.onnx_file import Node
+from trninfer.models.importing.onnx_scales import Scale, input_scale, output_scale
 from trninfer.models.inputs import ImageInput
 
 
@@ -52,3 +55,65 @@ def test_a_wrong_scale_of_the_input_is_found(tmp_path: Path, monkeypatch: pytest
     path = tmp_path / "m.onnx"
     path.write_bytes(quantized(np.uint8, False).model(13).SerializeToString())
     assert not import_network(path).comparison.passed
+
+
+def node(op: str, inputs: str, output: str = "y") -> Node:
+    return Node(op, "n", tuple(inputs.split()), (output,), {})
+
+
+CONSTANTS = {
+    "s": np.array([0.5], np.float32),
+    "z": np.array(3, np.uint8),
+    "t": np.array(0.25, np.float32),
+    "many": np.ones(4, np.float32),
+}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "scale"),
+    [
+        ([node("DequantizeLinear", "x s z")], Scale(0.5, 3)),
+        ([node("com.microsoft.DequantizeLinear", "x s")], Scale(0.5, 0)),
+        (
+            [node("Transpose", "x", "a"), node("MaxPool", "a", "b"), node("QLinearConv", "b s z w t z t z")],
+            Scale(0.5, 3),
+        ),
+        ([node("com.microsoft.QLinearAdd", "w t z x s z t z")], Scale(0.5, 3)),  # as the second of two
+        ([node("com.microsoft.QLinearConcat", "t z w t z x s z")], Scale(0.5, 3)),
+        ([node("Cast", "x", "a"), node("DequantizeLinear", "a s z")], None),
+        ([node("Relu", "other"), node("QLinearConv", "other t z x s z t z")], None),  # weights, not data
+        ([], None),
+    ],
+)
+def test_the_scale_of_what_enters_is_that_of_the_first_node_that_needs_it(
+    nodes: list[Node], scale: Scale | None
+) -> None:
+    assert input_scale(nodes, CONSTANTS, "x") == scale
+
+
+@pytest.mark.parametrize(
+    ("nodes", "scale"),
+    [
+        ([node("QuantizeLinear", "x t z")], Scale(0.25, 3)),
+        ([node("QLinearConv", "x s z w s z t z")], Scale(0.25, 3)),
+        ([node("com.microsoft.QGemm", "x s z w s z bias t z")], Scale(0.25, 3)),
+        ([node("com.microsoft.QLinearSigmoid", "x s z t z", "a"), node("Reshape", "a shape")], Scale(0.25, 3)),
+        ([node("com.microsoft.QLinearConcat", "t z a s z b s z")], Scale(0.25, 3)),
+        ([node("QuantizeLinear", "x t z", "a"), node("Relu", "a")], None),
+        ([node("Identity", "x")], None),
+        ([node("Identity", "y")], None),  # a circle
+    ],
+)
+def test_the_scale_of_what_leaves_is_that_of_the_last_node_that_has_one(nodes: list[Node], scale: Scale | None) -> None:
+    assert output_scale(nodes, CONSTANTS, "y") == scale
+
+
+@pytest.mark.parametrize("inputs", ["x many z", "x missing z", "x s many", "x"])
+def test_a_scale_that_is_not_one_number(inputs: str) -> None:
+    with pytest.raises(ModelError, match=r"^node 'n' \(DequantizeLinear\): its scale or zero point is not one number"):
+        input_scale([node("DequantizeLinear", inputs)], CONSTANTS, "x")
+
+
+def test_whole_numbers_as_what_they_stand_for() -> None:
+    given = Scale(0.5, 130).dequantize(np.array([0, 130, 255], np.uint8))
+    assert given.dtype == np.float32 and given.tolist() == [-65.0, 0.0, 62.5]  # no wrapping around in uint8

@@ -1,10 +1,49 @@
-"""Views whose axes of one are repeated along those axes."""
+"""Layers whose axes of one are repeated along those axes, bit by bit."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
+from import_steps import importer_of, numbers, value_of
 from onnx_chain import Chain, assert_imports
+from trninfer.models.checks import MAX_KERNEL_SIZE
+from trninfer.models.errors import ModelError
+from trninfer.models.importing.spread import spread
+from trninfer.models.importing.view import View
+
+
+@pytest.mark.parametrize(
+    ("shape", "wide"),
+    [
+        ((1,), (7,)),
+        ((1, 1, 1), (3, 4, 5)),
+        ((3, 1, 1), (3, 4, 5)),
+        ((1, 4, 1), (3, 4, 5)),
+        ((1, 1, 5), (3, 4, 5)),
+        ((3, 1, 5), (3, 4, 5)),
+        ((3, 4, 1), (3, 4, 129)),
+        ((3, 4, 1), (3, 4, 1)),
+    ],
+)
+def test_every_number_is_repeated_exactly(shape: tuple[int, ...], wide: tuple[int, ...]) -> None:
+    importer, x = importer_of(*shape), numbers(*shape)
+    made = spread(importer, "input", wide)
+    assert (made == "input") == (shape == wide)
+    np.testing.assert_array_equal(value_of(importer, View.of(made, wide), x), np.broadcast_to(x, (2, *wide)))
+
+
+@pytest.mark.parametrize(("shape", "wide"), [((2, 1, 1), (3, 4, 5)), ((1,), (3, 4, 5)), ((3, 4, 5), (3, 1, 5))])
+def test_only_axes_of_one_are_repeated(shape: tuple[int, ...], wide: tuple[int, ...]) -> None:
+    with pytest.raises(ModelError) as error:
+        spread(importer_of(*shape), "input", wide)
+    assert str(error.value) == f"{list(shape)} cannot be repeated until it is {list(wide)}"
+
+
+def test_more_pixels_than_a_window_has() -> None:
+    with pytest.raises(ModelError, match=r"^repeats numbers over 1025 pixels; 1024 are the most$"):
+        spread(importer_of(1, 1, 1), "input", (1, 1, MAX_KERNEL_SIZE + 1))
 
 
 def test_one_feature_is_repeated_over_others(tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""Inputs of nodes are read as the data, weights or numbers that an operator needs; the rest is refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from import_steps import importer_of, numbers, value_of
+from trninfer.models.errors import ModelError
+from trninfer.models.importing.importer import Importer, without_height
+from trninfer.models.importing.onnx_file import Node
+from trninfer.models.importing.view import View
+
+
+def node(*inputs: str, outputs: tuple[str, ...] = ("y",)) -> Node:
+    return Node("Op", "n", inputs, outputs, {})
+
+
+@pytest.fixture
+def importer() -> Importer:
+    importer = importer_of(3, 4, 5)
+    importer.constants |= {
+        "doubles": np.array([[1.0, 1e300]]),
+        "halves": np.ones((2, 3), np.float16),
+        "whole": np.arange(3),
+        "truth": np.array(True),
+        "none": np.zeros((0, 3), np.float32),
+        "one": np.array([[7]]),
+    }
+    return importer
+
+
+def test_data_and_constants_by_position(importer: Importer) -> None:
+    assert importer.data(node("halves", "x"), 1) is importer.views["x"]
+    assert importer.constant(node("x", "", "whole"), 1) is None
+    assert importer.constant(node("x"), 5) is None
+    np.testing.assert_array_equal(importer.constant(node("x", "whole"), 1), [0, 1, 2])
+
+
+def test_weights_are_float32_and_what_it_cannot_hold_is_infinite(importer: Importer) -> None:
+    assert importer.weight(node("halves"), 0).dtype == np.float32
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(importer.weight(node("doubles"), 0, (2,)), [[1, np.inf]])
+    assert importer.optional(node("x"), 3) is None
+    assert importer.scalar(node("x"), 3, -1.5) == -1.5 and importer.scalar(node("one"), 0, 0) == 7.0
+
+
+@pytest.mark.parametrize(
+    ("read", "says"),
+    [
+        (lambda i: i.data(node("whole")), "its input number 1 is constant"),
+        (lambda i: i.data(node("x", ""), 1), "its input number 2 is missing"),
+        (lambda i: i.data(node("x"), 4), "its input number 5 is missing"),
+        (
+            lambda i: i.constant(node("", "x"), 1),
+            "its input number 2 depends on the network's input; only weights are supported",
+        ),
+        (lambda i: i.constant(node("text"), 0), "its input 'text' is of a type that is not read"),
+        (lambda i: i.weight(node(""), 0), "its input number 1 is missing"),
+        (lambda i: i.weight(node("halves"), 0, (1, 3)), "its weight 'halves' is float16 of shape [2, 3]"),
+        (lambda i: i.weight(node("whole"), 0), "its weight 'whole' is int64 of shape [3]"),
+        (lambda i: i.weight(node("truth"), 0), "its weight 'truth' is bool of shape []"),
+        (lambda i: i.weight(node("none"), 0), "its weight 'none' is float32 of shape [0, 3]"),
+        (lambda i: i.optional(node("whole"), 0), "its weight 'whole' is int64 of shape [3]"),
+        (lambda i: i.scalar(node("whole"), 0, 0), "its input number 1 is not one number"),
+        (lambda i: i.axis(i.views["x"], 4), "has an axis 4, but [batch, 3, 4, 5] comes in"),
+        (lambda i: i.axis(i.views["x"], -5), "has an axis -5, but [batch, 3, 4, 5] comes in"),
+        (lambda i: i.axis(i.views["x"], 0), "works across the batch, which mixes one input with another"),
+        (lambda i: i.axis(i.views["x"], -4), "works across the batch, which mixes one input with another"),
+    ],
+)  # fmt: skip
+def test_what_an_operator_cannot_read(importer: Importer, read, says: str) -> None:
+    with pytest.raises(ModelError) as error:
+        read(importer)
+    assert str(error.value) == says
+
+
+def test_axes_are_counted_without_the_batch(importer: Importer) -> None:
+    view = importer.views["x"]
+    assert [importer.axis(view, axis) for axis in (1, 3, -1, -3)] == [0, 2, 2, 0]
+    alone = View(view.layer, view.axes, False)
+    assert [importer.axis(alone, axis) for axis in (0, 2, -3)] == [0, 2, 0]
+    assert importer.told(alone) == "[3, 4, 5]"
+
+
+def test_outputs_are_given_by_position(importer: Importer) -> None:
+    view = importer.views["x"]
+    importer.give(node(outputs=("a", "", "c")), view)
+    importer.give(node(outputs=("a", "", "c")), view, 1)  # left out
+    importer.give(node(outputs=("a", "", "c")), view, 3)  # beyond them
+    importer.give(node(outputs=("a", "", "c")), np.ones(2), 2)
+    assert set(importer.views) == {"x", "a"} and "c" in importer.constants and "" not in importer.constants
+
+
+def test_images_of_one_or_two_sides() -> None:
+    importer = importer_of(3, 4, 5)
+    view = importer.views["x"]
+    assert importer.image(node("x")) == view and importer.planes(view) == "input"
+    importer.views["sound"] = view.reshaped((3, 20), True)
+    assert importer.builder.shapes[importer.planes(importer.image(node("sound")))] == (3, 1, 20)
+    importer.views["row"] = view.reshaped((60,), True)
+    with pytest.raises(ModelError, match=r"^takes images, but \[batch, 60\] comes in$"):
+        importer.image(node("row"))
+    importer.views["alone"] = View(view.layer, view.axes, False)
+    with pytest.raises(ModelError, match=r"^takes images, but \[3, 4, 5\] comes in$"):
+        importer.image(node("alone"))
+    layer = View.of("a", (3, 1, 20))
+    assert without_height(layer, 3) is layer and without_height(layer, 2).shape == (3, 20)
+
+
+def test_rows_are_in_the_logical_order() -> None:
+    importer = importer_of(3, 4, 5)
+    x = numbers(3, 4, 5)
+    name = importer.rows(importer.views["x"].permuted((2, 0, 1)))
+    np.testing.assert_array_equal(value_of(importer, View.of(name, (60,)), x), x.transpose(0, 3, 1, 2).reshape(2, 60))
+
+
+def test_a_batch_of_one_is_an_axis_like_others_and_a_fixed_one_of_several_is_not() -> None:
+    importer = importer_of(6)
+    assert importer.single(importer.views["x"]).shape == (1, 6)
+    assert not importer.single(importer.views["x"]).batched
+    with pytest.raises(ModelError, match=r"^mixes the 2 inputs of the batch that the file fixes$"):
+        fixed = importer_of(6, batch=2)
+        fixed.single(fixed.views["x"])
+
+
+def test_notes_are_made_once() -> None:
+    importer = importer_of(6)
+    for text in ("a", "b", "a"):
+        importer.note(text)
+    assert importer.notes == ["a", "b"]
