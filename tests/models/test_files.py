@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import struct
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,16 +29,6 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-def rewrite_header(path: Path, change) -> None:
-    """Change the JSON header of a safetensors file and leave its data as they are."""
-    raw = path.read_bytes()
-    length = struct.unpack("<Q", raw[:8])[0]
-    header = json.loads(raw[8 : 8 + length])
-    change(header)
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + length :])
-
-
 def test_round_trip(saved: Path) -> None:
     model = load_model(saved)
     assert model.network == NETWORK
@@ -60,16 +47,6 @@ def test_the_same_model_gives_the_same_bytes(saved: Path, tmp_path: Path) -> Non
     again = tmp_path / "again.safetensors"
     save_model(again, NETWORK, tensors(), {"trained_on": "nothing"})
     assert again.read_bytes() == saved.read_bytes()
-
-
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-def test_half_precision_is_read_as_float32(tmp_path: Path, dtype) -> None:
-    path = tmp_path / "half.safetensors"
-    halves = {name: tensor.astype(dtype) for name, tensor in tensors().items()}
-    save_file(halves, path, {"trninfer_format": "1", "network": NETWORK.to_json()})
-    for name, tensor in load_model(path).tensors.items():
-        assert tensor.dtype == np.float32
-        np.testing.assert_array_equal(tensor, halves[name].astype(np.float32))
 
 
 def test_saving_is_whole_or_not_at_all(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,79 +96,6 @@ def test_foreign_metadata(tmp_path: Path, metadata, says: str) -> None:
     save_file(tensors(), path, metadata)
     with pytest.raises(ModelError, match=says):
         load_model(path)
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "not a safetensors file, or cut short"),
-        (b"hello", "not a safetensors file, or cut short"),
-        (struct.pack("<Q", 1 << 60) + b"{}", "not a safetensors file, or cut short"),
-        (struct.pack("<Q", 5 << 20) + bytes(6 << 20), "its header claims 5242880 bytes; at most 4194304"),
-        (struct.pack("<Q", 4) + b"abcd", "its header is not JSON"),
-        (struct.pack("<Q", 4) + b"\xff\xfe\xfd\xfc", "its header is not JSON"),
-        (struct.pack("<Q", 100_000) + b"[" * 100_000, "its header is not JSON"),
-        (struct.pack("<Q", 2) + b"[]", "its header is no JSON object"),
-        (struct.pack("<Q", 22) + b'{"__metadata__":{"a":1', "not JSON"),
-        (struct.pack("<Q", 24) + b'{"__metadata__":{"a":1}}', "its metadata are not strings"),
-    ],
-)
-def test_bytes_that_are_no_model(tmp_path: Path, content: bytes, says: str) -> None:
-    path = tmp_path / "bad.safetensors"
-    path.write_bytes(content)
-    with pytest.raises(ModelError, match=says) as error:
-        load_model(path)
-    assert "\n" not in str(error.value)
-    assert str(path) in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda h: h["dense.bias"].update(data_offsets=[0, 1 << 50]), "lies outside the file"),
-        (lambda h: h["dense.bias"].update(data_offsets=[8, 0]), "lies outside the file"),
-        (lambda h: h["dense.bias"].update(data_offsets=[0, 4]), "takes 4 bytes, which does not fit its shape"),
-        (lambda h: h["dense.bias"].update(data_offsets=[-8, 0]), "not what the format has"),
-        (lambda h: h["dense.bias"].update(data_offsets=[0]), "not what the format has"),
-        (lambda h: h["dense.bias"].update(shape=[1 << 70]), "has shape"),
-        (lambda h: h["dense.bias"].update(shape="2"), "not what the format has"),
-        (lambda h: h["dense.bias"].update(dtype=["F32"]), "not what the format has"),
-        (lambda h: h.update({"dense.bias": 3}), "its entry is no JSON object"),
-        (lambda h: h["dense.bias"].update(data_offsets=[4, 12]), "tensors 'dense.weight' and 'dense.bias' overlap"),
-        (lambda h: h["dense.weight"].update(data_offsets=[8, 32]), "bytes 0 to 8 of the data belong to no tensor"),
-        (lambda h: h.update({"dense.bias": h["dense.weight"] | {"shape": [2], "data_offsets": [0, 8]}}), "overlap"),
-    ],
-)
-def test_headers_that_lie(saved: Path, change, says: str) -> None:
-    rewrite_header(saved, change)
-    with pytest.raises(ModelError, match=says):
-        load_model(saved)
-
-
-def test_bytes_that_belong_to_no_tensor(saved: Path) -> None:
-    content = saved.read_bytes()
-    saved.write_bytes(content + b"more")
-    with pytest.raises(ModelError, match="bytes 32 to 36 of the data belong to no tensor"):
-        load_model(saved)
-
-    def move(header) -> None:
-        for name in tensors():
-            header[name]["data_offsets"] = [place + 4 for place in header[name]["data_offsets"]]
-
-    saved.write_bytes(content + bytes(4))
-    rewrite_header(saved, move)
-    with pytest.raises(ModelError, match="bytes 0 to 4 of the data belong to no tensor"):
-        load_model(saved)
-
-
-@pytest.mark.parametrize("name", ["dense.bias", "__metadata__", "dtype"])
-def test_headers_that_name_something_twice(saved: Path, name: str) -> None:
-    content = saved.read_bytes()
-    length = struct.unpack("<Q", content[:8])[0]
-    text = content[8 : 8 + length].replace(f'"{name}":'.encode(), f'"{name}":{{}},"{name}":'.encode())
-    saved.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + length :])
-    with pytest.raises(ModelError, match=f"its header names '{name}' twice"):
-        load_model(saved)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
