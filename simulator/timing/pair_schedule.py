@@ -13,7 +13,7 @@ from .constants import Machine
 from .schedule import schedule
 from .scheduled import Schedule
 
-_PASSES = 40  # at most; each settles at least the first meeting that has not settled yet
+_PASSES = 40  # at most, or one for each meeting: each settles at least the first that has not settled yet
 _SETTLED_NS = 0.01
 
 
@@ -34,7 +34,7 @@ def pair_schedule(
     if all(any(instruction.hbm_bytes for instruction in program) for program in programs):
         shared = Machine({**vars(constants), **of_two_cores(constants)})
     releases: tuple[dict[int, float], dict[int, float]] = ({}, {})
-    for _ in range(_PASSES):
+    for _ in range(max(_PASSES, len(meetings) + 1)):
         schedules = tuple(schedule(programs[core], target, shared, releases[core]) for core in (0, 1))
         moved = False
         for pair in meetings:

@@ -1,0 +1,148 @@
+"""What DMAs move: bytes and descriptors by what is contiguous on both sides, and who makes the descriptors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nki.language as nl
+import pytest
+from nki_tensors import hbm, new, on
+from trninfer.simulator.chip import TARGETS
+from trninfer.simulator.instruction import Transfer
+from trninfer.simulator.timing.transfers import adding, constant_load, copying, left_to_compiler
+
+TRN1, TRN2, TRN3 = TARGETS.values()
+
+
+@pytest.fixture(autouse=True)
+def chip() -> Any:
+    with on("trn2") as core:
+        yield core
+
+
+def moved(dst: Any, src: Any, target: Any = TRN2, **more: Any) -> Transfer:
+    return copying(target, dst, src, **{"dge": False, **more})
+
+
+def test_a_descriptor_is_a_run_that_is_contiguous_on_both_sides() -> None:
+    """Rows of 16 float32: of a whole tensor, of a part of its columns, of every other column."""
+    whole = moved(new((8, 16)), hbm((8, 16)))
+    assert (whole.bytes, whole.descriptors, whole.partitions, whole.row, whole.load) == (512, 8, 8, 0, True)
+    part = moved(new((8, 4)), hbm((8, 16))[:, 3:7])
+    assert (part.bytes, part.descriptors) == (128, 8)
+    apart = moved(new((8, 8)), hbm((8, 16))[:, ::2])
+    assert (apart.bytes, apart.descriptors) == (256, 64)
+    blocks = moved(new((8, 4, 6)), hbm((8, 4, 16))[:, :, 0:6])
+    assert (blocks.bytes, blocks.descriptors) == (768, 32)
+    assert moved(new((1, 16)), hbm((1, 16))).descriptors == 1
+
+
+def test_rows_on_chip_are_apart_and_rows_in_hbm_are_not() -> None:
+    assert moved(hbm((8, 16)), hbm((8, 16))).descriptors == 1
+    assert moved(new((8, 16)), new((8, 16))).descriptors == 8
+    assert moved(hbm((4, 2, 16)), hbm((4, 4, 16))[:, 0:2]).descriptors == 4
+    assert moved(new((1, 8, 16)), hbm((1, 8, 16))).descriptors == 1  # all in one partition
+
+
+def test_a_store_begins_where_its_tile_does() -> None:
+    store = moved(hbm((32, 8)), new((96, 8))[64:96])
+    assert (store.load, store.partitions, store.row, store.hbm) == (False, 32, 64, True)
+    load = moved(new((96, 8))[32:34], hbm((2, 8)))
+    assert (load.load, load.partitions, load.row) == (True, 2, 32)
+    between = moved(hbm((2, 8)), hbm((2, 8)))
+    assert (between.load, between.partitions, between.row, between.hbm) == (False, 0, 0, True)
+    assert moved(new((4, 8)), new((64, 8))[32:36]).hbm is False
+
+
+@pytest.mark.parametrize(
+    ("into", "of", "size"), [("bfloat16", "float32", 4), ("float32", "bfloat16", 4), ("int8", "int8", 1)]
+)
+def test_a_cast_moves_the_bytes_of_the_wider_type(into: str, of: str, size: int) -> None:
+    cast = moved(new((4, 10), getattr(nl, into)), hbm((4, 10), getattr(nl, of)))
+    assert cast.bytes == 40 * size and cast.casts is (into != of)
+
+
+def test_the_engines_of_trn1_move_every_element_of_a_transpose() -> None:
+    source, turned = hbm((8, 16), nl.bfloat16), new((8, 16), nl.bfloat16)
+    assert moved(turned, source, TRN1, transpose=True).descriptors == 128
+    assert moved(turned, source, TRN2, transpose=True).descriptors == 8
+
+
+@pytest.mark.parametrize(("target", "pitched"), [(TRN1, True), (TRN2, False)])
+def test_rows_a_multiple_of_4_kib_apart_meet_in_few_channels_of_trn1(target: Any, pitched: bool) -> None:
+    assert moved(new((8, 16)), hbm((8, 1024))[:, 0:16], target).pitched is pitched
+    assert moved(new((8, 16)), hbm((8, 2048))[:, 0:16], target).pitched is pitched
+    assert moved(hbm((8, 1024))[:, 0:16], new((8, 16)), target).pitched is pitched
+    assert not moved(new((8, 1024)), hbm((8, 1024)), target).pitched  # nothing is left out between them
+    assert not moved(new((8, 16)), hbm((8, 1025))[:, 0:16], target).pitched
+    assert not moved(new((1, 16)), hbm((1, 1024))[:, 0:16], target).pitched
+    assert not moved(new((8, 8)), hbm((8, 1024))[:, 0:16:2], target).pitched
+
+
+def test_narrow_pieces_that_are_neighbours_in_hbm_are_marked() -> None:
+    """A column of a tile into consecutive floats of HBM; 64 B are not narrow, and loads are not."""
+    assert moved(hbm((128, 1)), new((128, 1))).narrow
+    assert moved(hbm((128, 15)), new((128, 15))).narrow
+    assert not moved(hbm((128, 16)), new((128, 16))).narrow
+    assert not moved(hbm((128, 4))[:, 0:1], new((128, 1))).narrow  # written apart in HBM too
+    assert not moved(new((128, 1)), hbm((128, 1))).narrow
+
+
+def test_a_load_of_short_elements_knows_how_far_apart_they_lie() -> None:
+    """From the first byte to the last: 127 rows of 40 bytes and 4 more."""
+    assert moved(new((128, 1)), hbm((128, 10))[:, 3:4]).span == 127 * 40 + 4
+    assert moved(new((128, 1), nl.bfloat16), hbm((128, 10), nl.bfloat16)[:, 3:4]).span == 127 * 20 + 2
+    assert moved(new((128, 15)), hbm((128, 15))).span == 128 * 60
+    assert moved(new((128, 16)), hbm((128, 16))).span == 0  # 64 B are not short
+    assert moved(hbm((128, 1)), new((128, 1))).span == 0
+    assert moved(new((128, 1)), new((128, 1))).span == 0
+
+
+def test_who_makes_the_descriptors_is_kept() -> None:
+    made = moved(new((4, 4)), hbm((4, 4)), dge=True, software=True, dynamic=True)
+    assert (made.dge, made.software, made.dynamic, made.transpose) == (True, True, True, False)
+
+
+def left(dst: Any, src: Any, target: Any = TRN2) -> str:
+    """Who makes the descriptors of a copy that a kernel leaves open."""
+    transfer = left_to_compiler(target, copying(target, dst, src, dge=True), dst, src)
+    return "software" if transfer.software else "hardware" if transfer.dge else "prepared"
+
+
+def test_a_compiler_prepares_descriptors_of_one_partition_and_of_what_is_saved() -> None:
+    private = nl.ndarray((64, 8), nl.float32, nl.private_hbm)
+    assert left(new((1, 64)), hbm((1, 64))) == left(hbm((1, 64)), new((1, 64))) == "prepared"
+    assert left(private, new((64, 8))) == "prepared"
+    assert left(new((64, 8)), private) == left(new((64, 8)), hbm((64, 8))) == "hardware"
+    assert left(new((1, 64)), new((2, 64))[1:2]) == "hardware"  # nothing of it in HBM
+
+
+@pytest.mark.parametrize(("columns", "maker"), [(1, "software"), (256, "software"), (257, "hardware")])
+def test_gpsimd_makes_those_of_short_rows_of_two_bytes(columns: int, maker: str) -> None:
+    """Up to a packet of 4 KiB on each engine, which has eight partitions: 512 B of a partition."""
+    tile, outside = new((128, columns), nl.bfloat16), hbm((128, columns), nl.bfloat16)
+    assert left(tile, outside) == left(outside, tile) == maker
+    private = nl.ndarray((128, columns), nl.bfloat16, nl.private_hbm)
+    assert left(tile, private) == "hardware"
+    assert left(new((128, columns)), hbm((128, columns))) == "hardware"  # four bytes
+
+
+def test_where_the_choice_is_not_known_columns_alone_are_gpsimds() -> None:
+    for columns, maker in ((1, "software"), (2, "hardware")):
+        tile, outside = new((128, columns), nl.bfloat16), hbm((128, columns), nl.bfloat16)
+        assert left(tile, outside, TRN1) == maker
+    assert left(new((128, 1)), hbm((128, 1)), TRN1) == "hardware"
+
+
+@pytest.mark.parametrize(("target", "passes"), [(TRN1, 2), (TRN2, 2), (TRN3, 1)])
+def test_a_dma_that_adds_moves_all_its_sources(target: Any, passes: int) -> None:
+    """Before NeuronCore-v4 in two passes; it is otherwise like the copy of the most descriptors."""
+    whole, apart = hbm((8, 16)), hbm((8, 64))[:, ::4]
+    added = adding(target, new((8, 16)), [whole, apart], dge=True)
+    assert (added.bytes, added.descriptors) == (passes * 2 * 512, passes * (8 + 128))
+    assert added.dge and not added.software and added.span == moved(new((8, 16)), apart).span > 0
+
+
+def test_a_constant_is_loaded_row_by_row() -> None:
+    load = constant_load(new((32, 10), nl.bfloat16), dge=True)
+    assert (load.bytes, load.descriptors, load.partitions, load.load, load.dge) == (640, 32, 32, True, True)
