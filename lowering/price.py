@@ -1,7 +1,7 @@
 """The price of candidates: the time that the simulator predicts, the only clock there is.
 
 A program is priced by walking it from shapes alone. An operation is priced by itself, its operands in SBUF already:
-half the time of two passes that load its weights once, so that it has its share of filling the pipeline and of loading.
+half the time of two passes that load its weights each, so that it has its share of filling the pipeline and of loading.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ..kernels.program import (
 from ..kernels.tiling.packing import Taps, ceil_div, round_up
 from ..models.checks import Shape
 from ..simulator.chip import PARTITIONS
+from ..simulator.instruction import engine
 from ..simulator.timing.constants import machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, Rows, banded, can_band, even, operand_rows, reach_of
@@ -46,10 +47,12 @@ def dtype_of(itemsize: int) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Price:
-    """Predicted nanoseconds and instructions."""
+    """Predicted nanoseconds and instructions. `multiplying`: nanoseconds that the Tensor Engine is taken for at the
+    least, 0 where nobody has counted."""
 
     nanoseconds: float
     instructions: int
+    multiplying: float = 0.0
 
 
 class Clock:
@@ -80,7 +83,18 @@ class Clock:
         graph = layout.graph
         images = round_up(program.pictures, program.packed)
         inputs = [(images, *image) for image in graph.inputs]
-        return self._run(program, inputs, layout.sizes)
+        return self._price_of(self._run(program, inputs, layout.sizes))
+
+    def least(self, graph: Graph, images: int) -> Price:
+        """Return at least the nanoseconds that a launch takes whose operations go for so many images once each, and
+        about how many instructions it has.
+
+        One instruction follows the other on the Tensor Engine, whatever else goes on. Operations that were not priced
+        for so many images count as taking no time.
+        """
+        keys = ((*_Alone(graph, number).key, images) for number in range(len(graph.nodes)))
+        prices = [self._known[key] for key in keys if key in self._known]
+        return Price(sum(price.multiplying for price in prices), sum(price.instructions for price in prices))
 
     def price(self, graph: Graph, number: int, images: int) -> Price:
         """Return the price of one operation, for `images` along the free axis of its input."""
@@ -92,16 +106,17 @@ class Clock:
 
     def _price(self, mini: _Alone, images: int) -> Price:
         """Return the price of an operation, or that of a band of its rows times the bands where all is too large."""
-        for stays in (True, False):  # the weights alone may be too many for SBUF
-            for bands in BANDS:
-                try:
-                    twice = self._run(*mini.launch(images, PASSES, stays, bands))
-                except DoesNotFit as why:
-                    reason = why
-                    if not mini.can_band:
-                        break
-                else:
-                    return Price(twice.nanoseconds / PASSES * bands, twice.instructions // PASSES * bands)
+        for bands in BANDS:
+            try:
+                run = self._run(*mini.launch(images, PASSES, bands))
+            except DoesNotFit as why:
+                reason = why
+                if not mini.can_band:
+                    break
+            else:
+                twice = self._price_of(run)
+                multiplying = _multiplying(run) / PASSES if bands == 1 else 0.0
+                return Price(twice.nanoseconds / PASSES * bands, twice.instructions // PASSES * bands, multiplying)
         raise reason
 
     def loading(self, numbers: float) -> float:
@@ -115,16 +130,16 @@ class Clock:
                 Convolution(sources=((0,),), taps=Taps(1, 1, PARTITIONS), **alone),
             )
             program = Program((Stage(operations, 1),), 1, 1)
-            price = self._run(program, [(1, channels, 1, 1)], Sizes(channels**2, channels // PARTITIONS))
-            self._known["loading"] = Price(price.nanoseconds / channels**2, 0)
+            run = self._run(program, [(1, channels, 1, 1)], Sizes(channels**2, channels // PARTITIONS))
+            self._known["loading"] = Price(self._price_of(run).nanoseconds / channels**2, 0)
         return numbers * self._known["loading"].nanoseconds
 
-    def _run(self, program: Program, inputs: Sequence[Shape], sizes: Sizes) -> Price:
+    def _run(self, program: Program, inputs: Sequence[Shape], sizes: Sizes) -> simulator.Run:
         x, *more = (simulator.TensorSpec(shape, self._dtype.name) for shape in inputs)
         operands = [simulator.TensorSpec(shape, dtype.name) for shape, dtype in sizes.specs(self._dtype)]
         kernel = kernels.kernel("run_network")
         try:
-            run = simulator.run(
+            return simulator.run(
                 kernel,
                 *(x, *operands, *more),
                 target=self.target,
@@ -135,8 +150,16 @@ class Clock:
             )
         except (simulator.CapacityError, simulator.AccessPatternError) as error:
             raise DoesNotFit(str(error)) from None
+
+    @staticmethod
+    def _price_of(run: simulator.Run) -> Price:
         instructions = max(len(each) for each in run.prediction.programs)
         return Price((run.latency_us - run.launch_us) * 1000, instructions)
+
+
+def _multiplying(run: simulator.Run) -> float:
+    """Return the nanoseconds that the Tensor Engine is taken for at its full clock."""
+    return sum(each.cost.interval for each in run.program if each.engine is engine.tensor)
 
 
 class _Alone:
@@ -147,7 +170,7 @@ class _Alone:
         fields: dict[str, Any] = {"margin": NO_SIDES}
         operation = self._node.operation
         if isinstance(operation, (Convolution, Scores)):
-            fields.update(weights=replace(operation.weights, offset=0, stay=True), bias=0)
+            fields.update(weights=replace(operation.weights, offset=0, stay=False), bias=0)
         elif hasattr(operation, "constants"):
             fields.update(constants=0)
         self._operation: Operation = replace(operation, name="", **fields)
@@ -163,7 +186,7 @@ class _Alone:
         operands, sources = self._operands(None)
         return replace(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
 
-    def launch(self, images: int, passes: int, stays: bool, bands: int) -> tuple[Program, list[Shape], Sizes]:
+    def launch(self, images: int, passes: int, bands: int) -> tuple[Program, list[Shape], Sizes]:
         """Return a program of so many passes of `images`, for one band of the rows, the shapes of its inputs, and the
         sizes of its weights."""
         operation, rows = self._operation, None
@@ -174,8 +197,6 @@ class _Alone:
             rows = (own, reach)
             operation = replace(banded(replace(self._node, operation=operation), own, reach), margin=NO_SIDES)
             high = reach.inside[1]
-        if not stays and isinstance(operation, (Convolution, Scores)):
-            operation = replace(operation, weights=replace(operation.weights, stay=False))
         operands, sources = self._operands(rows)
         pictures = images * passes * self._packed
         operations = (*operands, replace(operation, sources=sources))

@@ -23,7 +23,8 @@ class Search:
     """The quickest launch of those that were walked; `reason` is why the last one that could not be was not.
 
     A budget of instructions bounds what is walked: the first candidates are, whatever they take, and then as many as it
-    allows.
+    allows. A candidate that the Tensor Engine alone takes longer for than for the quickest is not walked, and counts as
+    if it were.
     """
 
     def __init__(self, pipeline: Pipeline, clock: Clock, pictures: int) -> None:
@@ -44,7 +45,10 @@ class Search:
             return False
         self._tried.add(decisions)
         try:
-            plan = self._walk(decisions)
+            plan = self._pipeline.launch(decisions, self._pictures)
+            if self._cannot_be_quicker(plan):
+                return False
+            plan = self._walk(plan)
         except DoesNotFit as why:
             self.reason = why
             return False
@@ -60,16 +64,28 @@ class Search:
             assert self.best is not None
             improved = any([self.try_out(decisions) for decisions in _neighbours(self.best)])
 
-    def _walk(self, decisions: Decisions) -> LaunchPlan:
+    def _cannot_be_quicker(self, plan: LaunchPlan) -> bool:
+        """True if a launch of one pass takes at least as long as the quickest, by the prices of its operations."""
+        packed = plan.program.packed
+        if self.best is None or max(plan.passes) > 1 or self._pictures % packed or plan.decisions.regions:
+            return False
+        least = self._clock.least(plan.graph, self._pictures // packed)
+        if least.nanoseconds < self.best.nanoseconds:
+            return False
+        self._left -= least.instructions
+        return True
+
+    def _walk(self, plan: LaunchPlan) -> LaunchPlan:
         """Return a launch with its price. Fewer images go at a time where SBUF turns out to be too small."""
         while True:
-            plan = self._pipeline.launch(decisions, self._pictures)
             try:
                 return self._priced(plan)
             except DoesNotFit:
+                decisions = plan.decisions
                 if all(stage.at_once == 1 for stage in decisions.stages):
                     raise
                 decisions = replace(decisions, stages=scaled(decisions.stages, 7, 8))
+                plan = self._pipeline.launch(decisions, self._pictures)
 
     def _priced(self, plan: LaunchPlan) -> LaunchPlan:
         """Return a plan with its price; of many alike passes two are walked."""

@@ -1,5 +1,8 @@
 """The quickest of candidates that were walked, within a budget."""
 
+from dataclasses import replace
+from unittest.mock import Mock
+
 import pytest
 from lowered import nanoseconds, pipeline_of
 from random_networks import conv, ending_in_dense, model_of
@@ -37,6 +40,23 @@ def test_improving_never_makes_it_slower() -> None:
     before = search.best.nanoseconds
     search.improve()
     assert search.best.nanoseconds < before  # more images at a time, or copies for taps
+
+
+def test_what_cannot_be_quicker_is_not_walked() -> None:
+    search, clock = search_of(), Clock("trn2", 4)
+    graph = pipeline_of(MODEL).lower(staged(4)).graph
+    search._clock = clock
+    assert search.try_out(staged(1)) and search.best is not None
+    for number in range(len(graph.nodes)):
+        clock.price(graph, number, 4)
+    least = clock.least(graph, 4)
+    search.best = replace(search.best, nanoseconds=least.nanoseconds)
+    clock.walk = Mock(side_effect=AssertionError("walked"))  # type: ignore[method-assign]
+    left = search._left
+    assert not search.try_out(staged(4)) and search._left == left - least.instructions
+    search.best = replace(search.best, nanoseconds=least.nanoseconds + 1)
+    with pytest.raises(AssertionError, match="walked"):
+        search.try_out(replace(staged(4), staying=(0,)))
 
 
 def test_a_budget_that_is_used_up_walks_the_fewest(monkeypatch: pytest.MonkeyPatch) -> None:
