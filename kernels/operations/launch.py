@@ -125,9 +125,9 @@ class Launch:
     def begin_pass(self, first, end, number):
         """Go on to the images [first, end) of the input, pass `number` of a stage; what was kept for passes goes."""
         self._first, self._end, self._pass = first, end, number
-        self._values = {number: self._of_pass(value) for number, value in self._kept.items()}
-        for number, value in enumerate(self._inputs):
-            self._values[LAUNCH_INPUT - number] = value.of_images(first, end)
+        self._values = {room: self._of_pass(value) for room, value in self._kept.items()}
+        for position, value in enumerate(self._inputs):
+            self._values[LAUNCH_INPUT - position] = value.of_images(first, end)
         if number == 0:
             self._staying = {}
 
