@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -94,8 +95,13 @@ def _keep(loaded: ModuleType, backend: str) -> str:
 
 
 def _is_simulator(module: ModuleType) -> bool:
+    return module.__file__ is not None and _is_of_simulator(module.__file__)
+
+
+@cache
+def _is_of_simulator(file: str) -> bool:
     simulator_folder = Path(__file__).resolve().parent.parent / "simulator"
-    return module.__file__ is not None and simulator_folder in Path(module.__file__).resolve().parents
+    return simulator_folder in Path(file).resolve().parents
 
 
 def path_of_packages() -> list[str]:

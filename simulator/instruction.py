@@ -156,23 +156,18 @@ class Access(NamedTuple):
         return (self.row_end - 1) * self.pitch + self.byte_end
 
     def overlaps(self, other: Access) -> bool:
-        if self.allocation is not other.allocation:
+        allocation, row, row_end, byte, byte_end, pitch, _, step, run = self
+        other_allocation, first, end, start, stop, other_pitch, _, other_step, other_run = other
+        if allocation is not other_allocation:
             return False
-        if self.pitch == other.pitch:
-            if self.step and self.step == other.step and not self._interlocks(other):
-                return False
-            return (
-                self.row < other.row_end
-                and other.row < self.row_end
-                and self.byte < other.byte_end
-                and other.byte < self.byte_end
-            )
-        return self.low < other.high and other.low < self.high
-
-    def _interlocks(self, other: Access) -> bool:
-        """True if two combs of the same step have a tooth in the same place."""
-        apart = (other.byte - self.byte) % self.step
-        return apart < self.run or self.step - apart < other.run
+        if pitch != other_pitch:
+            return self.low < other.high and other.low < self.high
+        if row >= end or first >= row_end or byte >= stop or start >= byte_end:
+            return False
+        if not step or step != other_step:
+            return True
+        apart = (start - byte) % step  # two combs of the same step: whether a tooth of one meets one of the other
+        return apart < run or step - apart < other_run
 
 
 class Instruction:

@@ -67,10 +67,10 @@ def fill_ellipsis(keys: tuple[Any, ...], ndim: int, tensor: Any) -> tuple[Any, .
 
 def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int, int, int]:
     start, stop, step = item.start, item.stop, item.step
-    if step is None and type(start) is int and type(stop) is int and 0 <= start <= stop <= extent:
-        return start, stop - start, 1
     start = 0 if start is None else start
     stop = extent if stop is None else stop
+    if step is None and type(start) is int and type(stop) is int and 0 <= start <= stop <= extent:
+        return start, stop - start, 1
     step = 1 if step is None else step
     if start < 0:
         start += extent

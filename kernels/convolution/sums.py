@@ -91,9 +91,10 @@ def convolve_tile(result, tiles, weights, tile, columns, group, added=None, piec
             channels = result.shape[0]
             shape = (several_columns(channels, tiles[0].dtype), piece.images * piece.rows, piece.columns)
             sums = psum_tile(shape, warm)
+            target = sums.reshape((shape[0], piece.images, piece.rows, piece.columns))
             count = 0
             for matmul in matmuls_of(weights, tile, tiles):
-                _accumulate(sums, matmul, tiles, plan, group, piece, count > 0 or warm is not None)
+                _accumulate(target, matmul, tiles, plan, group, piece, count > 0 or warm is not None)
                 count += 1
             sums = sums[0:channels]
             if columns.diagonal is not None:
@@ -123,11 +124,10 @@ def _piece_of(added, piece, top, left):
 
 
 def _accumulate(sums, matmul, tiles, plan, group, piece, added_to):
-    """Add a matmul's contribution, of a group, to the PSUM tile of a piece."""
+    """Add a matmul's contribution, of a group, to the sums [channels, images, rows, columns] of a piece in PSUM."""
     problem = plan.problem
     reach = plan.reach
     stride = problem.stride[1]
-    target = sums.reshape((sums.shape[0], piece.images, piece.rows, piece.columns))
     left = input_columns(plan, group)[0]
     first = group.column + piece.column  # of the columns of the whole output
     step = plan.steps[matmul.step]
@@ -154,7 +154,7 @@ def _accumulate(sums, matmul, tiles, plan, group, piece, added_to):
     if matmul.is_double:
         stationary, moving = doubled(stationary, matmul.weights_apart), doubled(moving, matmul.inputs_apart)
     nisa.nc_matmul(
-        dst=target[:, :, :, start - first : end - first],
+        dst=sums if end - start == piece.columns else sums[:, :, :, start - first : end - first],
         stationary=stationary,
         moving=moving,
         accumulate=added_to,

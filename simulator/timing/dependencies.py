@@ -241,8 +241,11 @@ class _Analysis:
                     self.graph.waits[index] += 1
                 unit.readers.append(index)
             return
+        successors = self.graph.successors
         for segment in unit.touched(access):
-            self._wait(index, segment.writer, RAW)
+            if segment.writer != index:
+                successors[segment.writer].append(index * 4)  # RAW
+                self.graph.waits[index] += 1
             segment.readers.append(index)
 
     def _write_unit(
