@@ -44,8 +44,11 @@ class Reach:
 
     @property
     def inside(self) -> Rows:
-        """The rows that are there."""
-        return max(0, self.first), min(self.rows, self.end)
+        """The rows that are there; DoesNotFit where all are padding."""
+        first, end = max(0, self.first), min(self.rows, self.end)
+        if first >= end:
+            raise DoesNotFit("a band of rows would read padding alone")
+        return first, end
 
     def padding(self, sides: Sides) -> Sides:
         """Return the padding of an operation with these sides, for these rows alone."""
