@@ -20,7 +20,7 @@ def packed_nodes(graph: Graph) -> int:
     return sum(getattr(node.operation, "row_groups", RowGroups()).count > 1 for node in graph.nodes)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(few_channels(), st.sampled_from([1, 3]), st.sampled_from(["trn1", "trn2"]), st.booleans())
 def test_packed_networks_compute_what_the_golden_model_does(
     network: Network, batch: int, target: str, phases: bool
@@ -117,7 +117,7 @@ def _given(layers: list[Layer], shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(depthwise(), st.sampled_from([1, 3]), st.sampled_from(["float32", "bfloat16", "float16"]))
 def test_packed_depthwise_layers_compute_what_the_golden_model_does(network: Network, batch: int, dtype: str) -> None:
     tolerance = 2e-5 if dtype == "float32" else 4e-2
