@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from neuron_stand_ins import stand_in_chip
-from trninfer.app.reports.machine import to_document
-from trninfer.app.reports.report import Report
-from trninfer.runtime.measure.compare import MEASUREMENT_COLUMNS, BackendComparison, ComparedLaunch
+from trninfer.runtime.measure.compare import MEASUREMENT_COLUMNS
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.neuron.device import Device, DeviceArray
-from trninfer.runtime.session import Result
 
 ROWS = ["hidden.transpose", "hidden.matmul", "hidden.bias_activation"]
 ROWS += ["output.transpose", "output.matmul", "output.bias_activation", "argmax"]
@@ -230,17 +226,6 @@ def test_an_output_that_is_not_finite_is_one_line(cli, chip, feature_model, data
     spoil(chip, lambda array: array if array.dtype.kind == "i" else np.full_like(array, np.nan))
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends", "--quiet")
     assert outcome.status == 2 and "not finite" in outcome.err and outcome.messages == 1
-
-
-def test_an_infinite_error_is_null_in_json() -> None:
-    row = ComparedLaunch(
-        "head.matmul", "matmul_tiled", ((2, 3),), "float32", {}, 9.0, None, None, None, 3.0, math.inf, 1e-4
-    )
-    result = Result(np.empty(0, np.int32), np.empty((0, 3), np.float32), (), 0.0)
-    comparison = BackendComparison(result, (row,), "trn2", "measured, host round trip")
-    report = Report("ffnn", "net", "neuron", "trn2", "float32", "measured", comparison=comparison)
-    document = json.loads(json.dumps(to_document(report), allow_nan=False))
-    assert document["compare_backends"]["rows"][0]["error"] is None and report.exit_status == 1
 
 
 def test_a_class_that_does_not_exist_is_one_line(cli, chip, feature_model, data) -> None:

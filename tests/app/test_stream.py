@@ -17,8 +17,6 @@ from trninfer.app.errors import UsageError
 from trninfer.app.journal.answer_log import open_log
 from trninfer.app.options import PictureOptions
 from trninfer.app.picture_inputs import PictureInputs
-from trninfer.app.reports import machine as report_machine
-from trninfer.app.reports.report import Report
 from trninfer.inference.predictions import Prediction, make_predictions
 from trninfer.inference.stream import answer_batches
 from trninfer.models import Dense, FeatureInput, ImageInput, Network, Softmax, load_model, save_model
@@ -165,17 +163,6 @@ def test_a_full_disk_keeps_the_answers_before(tmp_path, monkeypatch) -> None:
         log.append([answer("two")])
     assert (tmp_path / "x.partial").read_bytes() == before and list(log) == [answer("one")]
     log.close()
-
-
-# Reports
-
-
-def test_json_in_pieces_is_the_json_of_the_document() -> None:
-    for count in range(4):
-        report = Report("classify", 'a "predictions": [] b', "sim", "trn2", "float32", "predicted")
-        report.predictions = [answer(f"n{i}") for i in range(count)]
-        text = report_machine.render(report, "json")
-        assert text == json.dumps(report_machine.to_document(report), indent=2) + "\n"
 
 
 @pytest.mark.parametrize(("features", "batch"), [(6, 6), (6, 4), (8, 8), (6, 1)])
