@@ -207,8 +207,10 @@ def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
     events = [Event("scalar", "load_table", start, end, done_ns=end, issued_ns=start) for start, end in s.tables]
     for index, i in enumerate(program):
         start = issued = s.start[index]
-        end, unit, dma = s.end[index], QUEUES[s.queue[index]], i.dma
-        if dma is not None:
+        end, dma = s.end[index], i.dma
+        if dma is None:
+            unit = QUEUES[s.queue[index]]
+        else:
             if dma.software:
                 events.append(Event("gpsimd", "descriptors", start, end, done_ns=end, issued_ns=start, line=i.line))
             start, end = s.moving[index]

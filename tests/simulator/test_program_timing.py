@@ -49,6 +49,11 @@ def test_a_program_of_nothing_takes_no_time() -> None:
     assert {(use.busy_ns, use.share) for use in empty.engines.values()} == {(0, 0)}
 
 
+def test_transfers_by_the_second_generator_of_descriptors_are_on_the_timeline() -> None:
+    found = timing(moves(1, 1, second=True)).timeline
+    assert sorted(event.engine for event in found) == ["dma load 0", "dma store 0"]
+
+
 def test_the_timeline_has_an_event_for_each_instruction() -> None:
     found = timing(chain(100, 250, flops=7)).timeline
     assert [(e.engine, e.op, e.position, e.flops, e.line) for e in found] == [
