@@ -61,7 +61,7 @@ def check_stream(plan: Conv2dPlan, x: Any, out_tiles: int) -> None:
 PAIR = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_every_group_is_loaded_with_its_halo_and_padding(data: st.DataObject) -> None:
     kernel = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
