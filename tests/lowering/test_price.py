@@ -1,45 +1,138 @@
-"""Prices by the simulator's clock, and what is known of a launch before it is walked."""
+"""Prices: what the simulator predicts of a launch, of an operation by itself, and of loading weights."""
 
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from lowered import decided, pipeline_of
-from random_networks import chains, conv, ending_in_dense, graphs, model_of
+from lowered import decided, graph_of, number_of, pipeline_of
+from random_networks import conv, ending_in_dense, labels, model_of, picture
+from trninfer import kernels, simulator
+from trninfer.kernels.program import Scores
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.price import Clock
+from trninfer.lowering.graph import DoesNotFit, Graph
+from trninfer.lowering.price import Clock, dtype_of
+from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
 from trninfer.models.network import Network
+from trninfer.simulator.timing.constants import machine
 
-WIDE = ending_in_dense((64, 28, 28), [conv("a", 64, 128, 3), conv("b", 128, 128, 3), conv("c", 128, 128, 3)])
-
-
-def least_and_walked(network: Network, images: int = 1, dtype: str = "float32") -> tuple[float, float]:
-    """What is known of a launch of one pass by the prices of its operations, and its price as a whole."""
-    model = model_of(network)
-    clock = Clock("trn2", np.dtype(np.float32).itemsize if dtype == "float32" else 2)
-    plan = decided(model, Decisions(), images, dtype)
-    assert clock.least(plan.graph, images).nanoseconds == 0  # nothing is known yet
-    for number in range(len(plan.graph.nodes)):
-        clock.price(plan.graph, number, images)
-    return clock.least(plan.graph, images).nanoseconds, clock.walk(plan.program, plan.layout).nanoseconds
+NETWORK = ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16, 16, 3), conv("c", 16, 32, 3)])
+M = machine("trn2")
 
 
-@settings(max_examples=15, deadline=None)
-@given(chains() | graphs())
-def test_no_launch_is_quicker_than_the_least(network: Network) -> None:
-    least, walked = least_and_walked(network)
-    assert 0 < least <= walked
+@pytest.fixture(scope="module")
+def clock() -> Clock:
+    return Clock("trn2", 4)
 
 
-@pytest.mark.parametrize("images", [1, 3])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_least_is_near_where_the_tensor_engine_is_busy(images: int, dtype: str) -> None:
-    least, walked = least_and_walked(WIDE, images, dtype)
-    assert walked / 3 < least < walked
+def laid_out(network: Network = NETWORK) -> Graph:
+    return pipeline_of(model_of(network)).lower(Decisions()).graph
 
 
-def test_prices_are_known_by_what_they_depend_on() -> None:
-    clock = Clock("trn2", 4)
-    graph = pipeline_of(model_of(WIDE)).lower(Decisions()).graph
-    second, third = (clock.price(graph, number, 1) for number in (1, 2))
-    assert second is third  # alike
-    assert clock.price(graph, 1, 2).nanoseconds > second.nanoseconds
+@pytest.mark.parametrize(("itemsize", "dtype"), [(4, np.float32), (2, ml_dtypes.bfloat16)])
+def test_a_size_of_numbers_stands_for_a_dtype(itemsize: int, dtype: type) -> None:
+    assert dtype_of(itemsize) == np.dtype(dtype)
+
+
+@pytest.mark.parametrize(("target", "itemsize"), [("trn1", 4), ("trn2", 2), ("trn3", 4)])
+def test_a_launch_costs_what_the_simulator_predicts_beside_the_launch_itself(target: str, itemsize: int) -> None:
+    dtype = dtype_of(itemsize).name
+    plan = decided(NETWORK, Decisions(), 3, dtype)
+    price = Clock(target, itemsize).walk(plan.program, plan.layout)
+    x = plan.arrange(np.zeros((3, 3, 12, 12), np.float32), (3, 12, 12), np.dtype(dtype))
+    operands = plan.layout.operands(np.dtype(dtype))
+    specs = [simulator.TensorSpec(each.shape, each.dtype.name) for each in (x, *operands)]
+    kernel = kernels.kernel("run_network")
+    run = simulator.run(kernel, *specs, target=target, functional=False, program=plan.program)
+    assert price.nanoseconds == pytest.approx(1000 * (run.latency_us - run.launch_us))
+    assert price.instructions == len(run.program)
+
+
+def test_the_operations_of_a_launch_cost_about_as_much_as_all_of_it(clock: Clock) -> None:
+    """Each has its share of filling the pipeline and of loading weights, of which a launch hides some."""
+    plan = decided(NETWORK, Decisions(), 2)
+    graph = plan.graph
+    walked = clock.walk(plan.program, plan.layout)
+    alone = [clock.price(graph, number, 2) for number in range(len(graph.nodes))]
+    assert 0.8 * walked.nanoseconds < sum(price.nanoseconds for price in alone) < 2 * walked.nanoseconds
+    assert sum(price.instructions for price in alone) == pytest.approx(walked.instructions, rel=0.35)
+    few, many = (clock.price(graph, number_of(graph, "b"), images).nanoseconds for images in (2, 16))
+    assert 4 * few < many < 8.5 * few
+
+
+def test_operations_that_are_alike_are_walked_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = laid_out(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16, 16, 3), conv("c", 16, 16, 3)]))
+    b, c = number_of(graph, "b"), number_of(graph, "c")
+    first = clock.price(graph, b, 2)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("walked again")
+
+    monkeypatch.setattr(simulator, "run", refuse)
+    assert clock.price(graph, b, 2) is first
+    renamed = graph.with_nodes(
+        node.changed(name=f"x{n}", bias=n) if n == b else node for n, node in enumerate(graph.nodes)
+    )
+    assert clock.price(renamed, b, 2) is first
+    assert clock.price(graph, c, 2) is first  # a layer of the same sizes
+    with pytest.raises(AssertionError, match="walked again"):
+        clock.price(graph, b, 3)
+
+
+def test_more_columns_and_channels_and_wider_numbers_cost_more() -> None:
+    def cost(itemsize: int = 4, side: int = 24, channels: int = 64) -> float:
+        network = ending_in_dense((3, side, side), [conv("a", 3, channels, 3), conv("b", channels, channels, 3)])
+        graph = replace(laid_out(network), itemsize=itemsize)
+        return Clock("trn2", itemsize).price(graph, number_of(graph, "b"), 4).nanoseconds
+
+    plain = cost()
+    assert cost(side=48) > 2 * plain and cost(channels=256) > 2 * plain
+    assert cost(itemsize=2) < 0.5 * plain
+
+
+def test_what_is_too_large_for_sbuf_is_priced_in_bands_of_rows(clock: Clock) -> None:
+    """One image of 300 rows and columns takes 360 KB of a partition; it takes as long as four of a quarter of it."""
+    convolutions = [Conv2d(name, 3, 3, (3, 3), (1, 1, 1, 1)) for name in "ab"]
+    graphs = [
+        laid_out(ending_in_dense((3, side, 300), [*convolutions, Pool("mean", "average", (side, 300), (1, 1))]))
+        for side in (300, 75)
+    ]
+    whole, band = (clock.price(graph, number_of(graph, "b"), 1) for graph in graphs)
+    assert whole.nanoseconds == pytest.approx(4 * band.nanoseconds, rel=0.1)
+    assert whole.instructions == pytest.approx(4 * band.instructions, rel=0.1)
+
+
+def test_an_operation_that_nothing_makes_smaller_does_not_fit(clock: Clock) -> None:
+    dense = Network(
+        "n", picture(3, 200, 200), (conv("a", 3, 4, 3), Flatten("f"), Dense("d", 4 * 200 * 200, 3)), labels(3)
+    )
+    graph = graph_of(dense)
+    number = next(n for n, node in enumerate(graph.nodes) if isinstance(node.operation, Scores))
+    with pytest.raises(DoesNotFit, match="SBUF"):
+        clock.price(graph, number, 40)
+
+
+@pytest.mark.parametrize(("itemsize", "target"), [(4, "trn2"), (2, "trn2"), (4, "trn1")])
+def test_weights_load_at_the_rate_of_the_dmas(itemsize: int, target: str) -> None:
+    clock = Clock(target, itemsize)
+    expected = 1_000_000 * itemsize / machine(target).dma_sustained
+    assert expected < clock.loading(1_000_000) < 2 * expected  # with the matmuls that wait for them
+    assert clock.loading(0) == 0 and clock.loading(3e6) == pytest.approx(3 * clock.loading(1e6))
+
+
+def test_a_core_of_two_has_half_of_the_stack_of_hbm() -> None:
+    two = Clock("trn2", 4, cores=2)
+    one = two.of_one_core
+    assert one.cores == 1 and one is two.of_one_core is one.of_one_core and one.target == "trn2"
+    shared = M.hbm_stack_rate * M.hbm_shared_efficiency / 2
+    assert two.loading(1e6) >= 4e6 / shared > 4e6 / M.dma_sustained
+    assert one.loading(1e6) == Clock("trn2", 4).loading(1e6) < two.loading(1e6)
+
+
+def test_a_launch_that_needs_more_than_there_is_does_not_fit(clock: Clock) -> None:
+    model = model_of(ending_in_dense((3, 64, 64), [conv("a", 3, 64, 3), conv("b", 64, 8, 1)]))
+    plan = decided(model, Decisions(), 64)
+    with pytest.raises(DoesNotFit, match="SBUF"):
+        clock.walk(plan.program, plan.layout)

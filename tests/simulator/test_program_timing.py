@@ -89,7 +89,7 @@ def test_a_queue_that_has_ended_is_used_again() -> None:
 def test_descriptors_by_gpsimd_are_on_its_timeline() -> None:
     found = timing(moves(loads=2, software=True)).timeline
     made = [e for e in found if e.op == "descriptors"]
-    assert [(e.engine, e.position) for e in made] == [("gpsimd", -1)] * 2
+    assert [(e.engine, e.position, e.bytes) for e in made] == [("gpsimd", -1, 0)] * 2
     assert [e.end_ns - e.start_ns for e in made] == pytest.approx([M.swdge_ns] * 2)
     assert timing(moves(loads=2)).engines["gpsimd"].busy_ns == 0
 
@@ -163,6 +163,7 @@ def test_two_cores_take_as_long_as_the_later_one() -> None:
         assert found.makespan == max(timing(chain(50, takes[0])).makespan, timing(chain(*takes)).makespan)
         assert found.makespan == max(each.makespan for each in found.schedules)
     assert found.cores == 2 and len(found.program) == 4
+    assert pair(chain(1, 1, flops=3), chain(1, flops=5)).flops == 2 * 3 + 5
 
 
 def test_engines_of_two_cores_are_busy_for_the_mean_of_both() -> None:

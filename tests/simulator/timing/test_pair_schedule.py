@@ -62,6 +62,11 @@ def test_many_meetings_are_all_settled(meetings: int) -> None:
     assert first.makespan >= 300 * meetings
 
 
+def test_cores_that_are_less_than_a_nanosecond_apart_meet_too() -> None:
+    first, second = pair_schedule((chain(100.5, 10), chain(100, 10)), [(1, 1)], TRN2, M)
+    assert first.start[1] == second.start[1]
+
+
 def loads(count: int) -> Listing:
     """Loads of 1 MiB into tiles of their own."""
     program = Listing()

@@ -33,6 +33,7 @@ def test_causes_have_numbers_of_their_own() -> None:
     kinds = [getattr(dependencies, name) for name in ("RAW", "WAR", "WAW", "ORDER")]
     kinds += [getattr(scheduled, name) for name in names]
     assert len(set(kinds)) == len(kinds) and all(0 <= kind < KINDS for kind in kinds)
+    assert NOTHING < 0  # the number of no instruction
     assert KINDS & (KINDS - 1) == 0  # a power of two, so that the kind is in the lowest bits
     assert divmod(NOTHING * KINDS + OTHER_CORE, KINDS) == (NOTHING, OTHER_CORE)
     assert len({*range(ENGINES), PIPE, DESCRIPTORS}) == ENGINES + 2

@@ -114,6 +114,7 @@ def test_a_compiler_prepares_descriptors_of_one_partition_and_of_what_is_saved()
     assert left(new((1, 64)), hbm((1, 64))) == left(hbm((1, 64)), new((1, 64))) == "prepared"
     assert left(private, new((64, 8))) == "prepared"
     assert left(new((64, 8)), private) == left(new((64, 8)), hbm((64, 8))) == "hardware"
+    assert left(hbm((1, 64)), hbm((1, 64))) == "hardware"  # nothing of it on chip
     assert left(new((1, 64)), new((2, 64))[1:2]) == "hardware"  # nothing of it in HBM
 
 

@@ -1,0 +1,170 @@
+"""Bands of rows and values in HBM, where SBUF cannot hold all: what is made smaller, and what cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from lowered import assert_right, decided, graph_of, nodes_of, number_of, pipeline_of
+from random_networks import conv, ending_in_dense, labels, model_of, picture, residual
+from trninfer.kernels.convolution.forms import Form
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.emit import BAND_UNIT
+from trninfer.lowering.footprint import Footprint
+from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.passes.choose_forms import COMBINED_BYTES, FormChoice
+from trninfer.lowering.pipeline import LaunchPlan
+from trninfer.lowering.placement import BANDS, SHARE, borders, can_run_in_bands, make_smaller, whole_bytes
+from trninfer.lowering.schedule import Region
+from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
+from trninfer.models.network import Network
+
+LAYERS = [
+    conv("a", 3, 16, 3),
+    conv("b", 16, 16, 3, stride=(2, 2)),
+    conv("c", 16, 16, 3, stride=(2, 2)),
+    conv("d", 16, 8, 3),
+]
+
+
+def network(side: int = 64) -> Network:
+    """Convolutions whose values shrink to a sixteenth, and a dense layer on their means."""
+    quarter = (side // 4, (side - 1) // 4 + 1)
+    layers = (*LAYERS, Pool("mean", "average", quarter, (1, 1)), Flatten("flat"), Dense("dense", 8, 3))
+    return Network("n", picture(3, side, side), layers, labels(3))
+
+
+def smaller(plan: LaunchPlan, room: int) -> tuple[Decisions, list[FormChoice]]:
+    return make_smaller(plan, Footprint(plan.emitted, plan.layout), [], room)
+
+
+def peak(plan: LaunchPlan) -> int:
+    return Footprint(plan.emitted, plan.layout).peak[0]
+
+
+def test_borders_are_where_nothing_reaches_over() -> None:
+    """A residual block reads what the one before it made until its sum."""
+    graph = graph_of(residual(blocks=2))
+    names = [graph.nodes[number].name for number in borders(graph)]
+    assert names == ["stem", "b0", "b1", "mean", "dense"]
+    assert borders(graph)[-1] == len(graph.nodes) - 1
+    assert len(borders(graph_of(network()))) == len(graph_of(network()).nodes)  # of a chain: everywhere
+
+
+def test_a_value_takes_its_rows_and_columns_in_each_of_its_tiles() -> None:
+    graph = graph_of(ending_in_dense((3, 10, 7), [conv("a", 3, 128, 3), conv("b", 128, 129, 3)]))
+    assert whole_bytes(graph, number_of(graph, "a")) == 10 * 7 * 4
+    assert whole_bytes(graph, number_of(graph, "b")) == 2 * 10 * 7 * 4
+    assert whole_bytes(replace(graph, itemsize=2), number_of(graph, "a")) == 10 * 7 * 2
+
+
+def test_what_a_launch_returns_is_whole_but_for_the_last_of_a_region() -> None:
+    graph = graph_of(network())
+    a, c = number_of(graph, "a"), number_of(graph, "c")
+    returned = graph.with_nodes(
+        replace(node, output=1) if number == a + 1 else node for number, node in enumerate(graph.nodes)
+    )
+    assert can_run_in_bands(graph, a, c + 1)
+    assert not can_run_in_bands(returned, a, c + 1)
+    assert can_run_in_bands(returned, a, a + 2) and can_run_in_bands(returned, a + 2, c + 1)
+    assert not can_run_in_bands(graph, a, len(graph.nodes))  # a dense layer reads all of its input
+
+
+def test_a_region_begins_with_two_bands_and_has_as_few_more_as_it_needs() -> None:
+    """As planning does: each time that all does not fit, what is fullest is made smaller."""
+    plan = decided(network(128), Decisions(), at_once=1)
+    room = peak(plan) * 4 // 5
+    bands, plans = [], [plan]
+    while peak(plans[-1]) > room:
+        decisions, refused = smaller(plans[-1], room)
+        assert refused == []
+        (region,) = decisions.regions
+        bands.append(region.bands)
+        plans.append(decided(network(128), replace(decisions, stages=()), at_once=1))
+    assert bands == list(BANDS[: len(bands)]) and len(bands) > 1
+    assert peak(plans[-1]) < peak(plan)
+    assert_right(network(128), replace(plans[-1].decisions, stages=()), at_once=1)
+
+
+def test_a_region_grows_over_values_that_are_too_large_to_be_whole() -> None:
+    """Its ends are small enough to stay in SBUF; where even they are not, they go through HBM."""
+    plan = decided(network(), Decisions(), at_once=1)
+    graph = plan.graph
+    a, b, c = (whole_bytes(graph, number_of(graph, name)) for name in "abc")
+    assert a == 4 * b == 16 * c
+    found = {}
+    for name, size in (("b", b), ("c", c)):
+        decisions, _ = smaller(plan, SHARE * size)
+        (region,) = decisions.regions
+        found[name] = graph.nodes[region.end - 1].name
+        assert decisions.in_hbm == ()
+    assert found == {"b": "b", "c": "c"}
+    tiny, _ = smaller(plan, SHARE * 4)
+    (region,) = tiny.regions
+    last = graph.nodes[region.end - 1]
+    assert last.name == "d" and tiny.in_hbm == (region.end - 1,)
+
+
+def test_another_region_does_not_reach_into_the_first() -> None:
+    plan = decided(network(), Decisions(), at_once=1)
+    first = Region(0, number_of(plan.graph, "b") + 1, 2)
+    with_one = decided(network(), Decisions(regions=(first,)), at_once=1)
+    number = number_of(with_one.graph, "d")
+    footprint = Footprint(with_one.emitted, with_one.layout)
+    at = next(n for n in range(len(with_one.program.operations)) if footprint.node_of(n) == number)
+    footprint.__dict__["peak"] = (1 << 20, at)  # as if it were fullest at d
+    decisions, _ = make_smaller(with_one, footprint, [], 12)
+    assert decisions.regions[0] == first and decisions.regions[1].first == first.end
+    assert decisions.regions[1].end == number + 1 and first.end - 1 in decisions.in_hbm
+
+
+def test_a_form_that_takes_too_much_is_refused_before_anything_is_cut() -> None:
+    wide = ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b", 128, 128, 3)])
+    pipeline = pipeline_of(model_of(wide), forms=(Form.SQUARES,))
+    number = number_of(pipeline.lower(Decisions()).graph, "b")
+    for room in COMBINED_BYTES:
+        plan = pipeline.launch(Decisions(forms=((number, "squares", room),)), 1)
+        if nodes_of(plan.graph, "b")[0].operation.form is Form.DIRECT:  # type: ignore[attr-defined]
+            continue  # all that is combined fits the smaller room
+        footprint = Footprint(plan.emitted, plan.layout)
+        at = next(n for n in range(len(plan.program.operations)) if footprint.node_of(n) == number)
+        footprint.__dict__["peak"] = (1 << 20, at)
+        earlier = [FormChoice(0, Form.PAIRS, 1)]
+        decisions, refused = make_smaller(plan, footprint, earlier, 1)
+        assert decisions == plan.decisions
+        assert refused == [*earlier, FormChoice(number, Form.SQUARES, room)]
+        break
+    else:
+        raise AssertionError("no room takes the form")
+
+
+def test_what_cannot_be_cut_is_told_with_its_needs() -> None:
+    dense = Network("n", picture(3, 60, 60), (Flatten("flat"), Dense("wide", 3 * 60 * 60, 900)), labels(900))
+    plan = decided(dense, Decisions())
+    with pytest.raises(DoesNotFit, match=r"layer 'wide' \(dense\) needs \d+ KiB of an SBUF partition; 2 are available"):
+        smaller(plan, 2048)
+
+
+def test_images_side_by_side_do_not_run_in_bands() -> None:
+    few = ending_in_dense((3, 32, 32), [Conv2d("a", 3, 8, (3, 3)), Conv2d("b", 8, 8, (3, 3))])
+    plan = decided(few, Decisions(packed=4), 4)
+    assert plan.graph.packed == 4
+    with pytest.raises(DoesNotFit, match="KiB of an SBUF partition"):
+        smaller(plan, 1024)
+
+
+def test_a_region_has_no_more_bands_than_its_rows_allow() -> None:
+    """Rows of the last of them are computed a few at a time."""
+    plan = decided(network(), Decisions(), at_once=1)
+    end = number_of(plan.graph, "b") + 1
+    tried = []
+    for bands in BANDS:
+        banded = decided(network(), Decisions(regions=(Region(0, end, bands),)), at_once=1)
+        tried.append(bands)
+        try:
+            decisions, _ = smaller(banded, 16)
+        except DoesNotFit as why:
+            assert "KiB of an SBUF partition; 0 are available" in str(why)
+            break
+        assert decisions == replace(banded.decisions, regions=(Region(0, end, BANDS[len(tried)]),))
+    assert tried == list(BANDS[: len(tried)]) and 32 / BAND_UNIT / 2 <= tried[-1] <= 32 / BAND_UNIT
