@@ -3,7 +3,6 @@
 import pytest
 from small_inputs import write_model
 from trninfer.models import Dense, FeatureInput, Network, Output
-from trninfer.runtime.sweep import SweepPoint, marked, shared_hbm
 from trninfer.simulator.timing.constants import machine
 
 SWEEP = (
@@ -47,9 +46,6 @@ def test_the_best_batch_within_a_limit(cli, picture_model) -> None:
 
 
 def test_cores_share_hbm(cli, tmp_path) -> None:
-    assert shared_hbm("trn2", 1)["dma_sustained"] == machine("trn2").dma_sustained
-    assert shared_hbm("trn2", 8)["dma_sustained"] == machine("trn2").hbm_stack_rate / 2
-    assert shared_hbm("trn1", 2)["dma_sustained"] == machine("trn1").dma_sustained
     layers = (Dense("wide", 1024, 1024),)  # 4 MB of weights, which HBM bounds
     path = write_model(tmp_path / "wide.safetensors", Network("wide", FeatureInput(1024), layers, (), Output("values")))
     (point,) = cli("bench", "--model", path, "--cores", "4", "--target", "trn2", "--format", "json").json()["sweep"]
@@ -97,13 +93,3 @@ def test_other_forms(cli, form: str) -> None:
 def test_what_cannot_be_swept_is_one_line(cli, words: tuple[str, ...], told: str) -> None:
     run = cli("bench", *words)
     assert run.status == 2 and told in run.err and len(run.err.splitlines()) == 1
-
-
-def test_points_are_marked_by_network_target_and_dtype() -> None:
-    def point(network: str, batch: int, total: float) -> SweepPoint:
-        return SweepPoint(
-            network, batch, "trn2", "float32", total, total / batch, 1e6 * batch / total, None, None, None
-        )
-
-    found = marked([point("a", 1, 10), point("a", 4, 20), point("b", 1, 50)], 15)
-    assert [(p.within_limit, p.best) for p in found] == [(True, True), (False, False), (False, False)]

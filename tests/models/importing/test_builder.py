@@ -82,6 +82,14 @@ def test_the_same_view_is_made_real_once() -> None:
     assert builder.arrange(View.of("input", (3, 4, 5)), (3, 4, 5)) == "input"
 
 
+def test_a_view_in_order_takes_another_shape_without_a_transpose() -> None:
+    builder = NetworkBuilder(ImageInput(3, 4, 5, "none", (0.0,) * 3, (1.0,) * 3))
+    view = View.of("input", (3, 4, 5))
+    names = [builder.arrange(view, shape) for shape in ((60,), (12, 1, 5))]
+    assert [builder.layers[name].kind for name in names] == ["flatten", "reshape"]
+    assert [builder.shapes[name] for name in names] == [(60,), (12, 1, 5)]
+
+
 def test_channels_that_are_shuffled_are_a_shuffle() -> None:
     builder = NetworkBuilder(ImageInput(6, 4, 5, "none", (0.0,) * 6, (1.0,) * 6))
     view = View.of("input", (6, 4, 5)).reshaped((2, 3, 4, 5), True).permuted((1, 0, 2, 3))

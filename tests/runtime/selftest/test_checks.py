@@ -17,15 +17,7 @@ from trninfer.models import load_model
 from trninfer.runtime.backend import DTYPES, BackendUnavailable, KernelError
 from trninfer.runtime.neuron.errors import DeviceLost
 from trninfer.runtime.selftest.checks import SIZES, checks
-from trninfer.runtime.selftest.run import (
-    FAILED,
-    OK,
-    WRONG,
-    _settled,
-    check_kernels,
-    check_network,
-    count_checks,
-)
+from trninfer.runtime.selftest.run import FAILED, OK, WRONG, _settled, check_kernels, check_network, count_checks
 from trninfer.runtime.simulated import open_simulated_backend
 from trninfer.simulator.errors import ReportedOnChipWarning
 
