@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trninfer.tools.calibration import (
-    BINS,
-    calibration_error,
-    draw_reliability,
-    fit_temperature,
-    reliability,
-    softmax,
-)
+from trninfer.tools.calibration import BINS, calibration_error, draw_reliability, fit_temperature, reliability, softmax
 
 
 def made(n: int, classes: int, sharpness: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from trninfer.tools.shapes import (
-    HELD_OUT_SHAPES,
-    SIDE,
-    TRAINING_SHAPES,
-    VALIDATION_SHAPES,
-    Drawing,
-    draw_shape,
-)
+from trninfer.tools.shapes import HELD_OUT_SHAPES, SIDE, TRAINING_SHAPES, VALIDATION_SHAPES, Drawing, draw_shape
 
 KINDS = (*TRAINING_SHAPES, *VALIDATION_SHAPES, *HELD_OUT_SHAPES)
 

@@ -1,62 +1,16 @@
-"""The self-test's checks: that nothing is left out, that the simulator passes them, that what is wrong is found."""
+"""Checks of the self-test: every kernel at each size, and every body of an operation."""
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
-from dataclasses import replace
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pytest
 from trninfer import kernels
 from trninfer.kernels.network import BODIES
-from trninfer.models import load_model
-from trninfer.runtime.backend import DTYPES, BackendUnavailable, KernelError
-from trninfer.runtime.neuron.errors import DeviceLost
+from trninfer.runtime.backend import DTYPES
 from trninfer.runtime.selftest.checks import SIZES, checks
-from trninfer.runtime.selftest.run import FAILED, OK, WRONG, _settled, check_kernels, check_network, count_checks
-from trninfer.runtime.simulated import open_simulated_backend
-from trninfer.simulator.errors import ReportedOnChipWarning
+from trninfer.runtime.selftest.run import count_checks
 
 KERNELS = set(kernels.__all__) - {"kernel", "use_nki"}
-
-
-class Spoiling:
-    """The simulator, which does `what` with the outputs of kernels whose name begins as told."""
-
-    def __init__(self, name: str, what) -> None:
-        self._backend = open_simulated_backend("trn2")
-        self.info = self._backend.info
-        self._name, self._what = name, what
-
-    def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> Any:
-        result = self._backend.launch(kernel, *arrays, **parameters)
-        return replace(result, outputs=self._what(result.outputs)) if kernel.__name__ == self._name else result
-
-    def time(self, kernel: Any, *specs: Any, **parameters: Any) -> Any:
-        return self._backend.time(kernel, *specs, **parameters)
-
-
-def one_off(outputs):
-    return tuple(output + (output.dtype.type(1) if output.dtype.kind == "i" else 0) for output in outputs)
-
-
-def lost_term(outputs):
-    (output,) = outputs
-    changed = np.array(output)
-    changed[-1, -1] += 1
-    return (changed,)
-
-
-def refuse(outputs):
-    raise KernelError("the compiler failed: no")
-
-
-def lose(outputs):
-    raise BackendUnavailable("the NeuronCore is lost")
 
 
 def test_every_kernel_is_checked_at_each_size() -> None:
@@ -86,69 +40,3 @@ def test_odd_sizes_are_beyond_a_tile_and_no_multiple_of_it() -> None:
         sizes = [side for array in check.arrays for side in array.shape]
         if check.size == "odd" and check.kernel != "run_network":
             assert any(side > 128 and side % 128 for side in sizes), check.kernel
-
-
-@pytest.mark.parametrize(("dtype", "target"), [("float32", "trn1"), ("bfloat16", "trn2"), ("float16", "trn3")])
-def test_the_simulator_passes(dtype: str, target: str) -> None:
-    backend = open_simulated_backend(target)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        outcomes = list(check_kernels(backend, dtype, None))
-    reported = {Path(each.filename).name for each in caught if each.category is ReportedOnChipWarning}
-    assert reported <= {"psum_sums.py"}  # which asks the chip whether it does so
-    assert [outcome for outcome in outcomes if outcome.status != OK] == []
-    assert all(outcome.predicted_us > 0 for outcome in outcomes)
-    measured = [outcome.measured_host_us or outcome.measured_device_us for outcome in outcomes]
-    assert measured == [None] * len(outcomes)
-
-
-@pytest.mark.parametrize(
-    ("name", "what", "status"),
-    [("psum_within", lost_term, WRONG), ("argmax", one_off, WRONG), ("psum_side_by_side", refuse, FAILED)],
-)
-def test_what_is_wrong_is_told_and_the_others_go_on(monkeypatch, name: str, what, status: str) -> None:
-    some = [check for check in checks(DTYPES["float32"]) if check.kernel in (name, "transpose")]
-    monkeypatch.setattr("trninfer.runtime.selftest.run.checks", lambda dtype: iter(some))
-    found = Counter(
-        (outcome.kernel, outcome.status) for outcome in check_kernels(Spoiling(name, what), "float32", None)
-    )
-    assert found == {(name, status): 2, ("transpose", OK): 2}
-
-
-def test_a_chip_that_is_not_there_ends_it() -> None:
-    with pytest.raises(BackendUnavailable):
-        list(check_kernels(Spoiling("vector_add_naive", lose), "float32", None))
-
-
-def test_a_chip_that_is_lost_again_and_again_is_lost_for_good(monkeypatch) -> None:
-    def lose_each(outputs):
-        raise DeviceLost("the process on the NeuronCore ended")
-
-    monkeypatch.setattr("trninfer.runtime.selftest.run.checks", lambda dtype: islice(checks(dtype), 5))
-    found = check_kernels(Spoiling("psum_within", lose_each), "float32", None)
-    assert [outcome.status for outcome in found] == [OK, FAILED, OK, FAILED, OK]  # two losses, not in a row
-    monkeypatch.setattr("trninfer.runtime.selftest.run.Recovery.MAX_LOSSES", 1)
-    found = check_kernels(Spoiling("psum_within", lose_each), "float32", None)
-    assert [next(found).status for _ in range(2)] == [OK, FAILED]
-    with pytest.raises(DeviceLost):
-        next(found)
-
-
-def test_a_bundled_network() -> None:
-    model = load_model("digits-ffnn")
-    x = np.random.default_rng(0).uniform(0, 16, (3, 64)).astype(np.float32)
-    (outcome,) = check_network(model, ("a", "b", "c"), x, open_simulated_backend("trn2"), "float32", None)
-    assert outcome.status == OK and outcome.verification.passed and outcome.comparison is None
-    *failed, last = check_network(model, ("a", "b", "c"), x, Spoiling("run_network", refuse), "float32", None)
-    for outcome in failed:
-        assert (outcome.status, outcome.message, outcome.result) == (FAILED, "the compiler failed: no", None)
-    assert [outcome.launches.split()[0] for outcome in failed] == ["as", "launches"]
-    assert (last.launches, last.status) == ("layer by layer", OK)
-
-
-def test_classes_whose_scores_are_near_each_other_may_be_either() -> None:
-    scores = np.array([[0.5, 0.499, 0.001], [0.5, 0.499, 0.001], [0.1, 0.2, 0.7]])
-    expected = np.array([0, 0, 2], np.int32)
-    found = np.array([1, 2, 3], np.int32)  # a near-tie; another class; none at all
-    np.testing.assert_array_equal(_settled(found, expected, scores, 1e-2), [1, 0, 2])
-    np.testing.assert_array_equal(_settled(found, expected, scores, 1e-4), expected)
