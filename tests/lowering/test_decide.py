@@ -1,0 +1,100 @@
+"""Plans made by another process: what it is given, what it answers, and what is said where it fails."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from lowered import graph_of
+from random_networks import conv, ending_in_dense
+from trninfer.kernels.convolution.forms import Form
+from trninfer.lowering.decide import PlanRequest, decide_elsewhere, hollow_graph, main
+from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.launch_plan import LaunchPlanner
+from trninfer.lowering.plan_cache import PlanCache, PlanRecord
+from trninfer.lowering.price import Clock
+
+GRAPH = graph_of(ending_in_dense((3, 6, 6), [conv("a", 3, 8, 3), conv("b", 8, 16, 3)]))
+REQUEST = PlanRequest(GRAPH, (Form.PAIRS,), 150_000, "trn2", 1, 3)
+NO_ROOM = replace(REQUEST, room=1000)
+
+
+def planned_here(request: PlanRequest) -> PlanRecord:
+    """The plan that this process makes."""
+    clock = Clock(request.target, request.graph.itemsize, request.cores)
+    planner = LaunchPlanner(request.graph, request.forms, request.room, clock, PlanCache(None))
+    plan = planner.plan(request.pictures)
+    return PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions)
+
+
+def test_another_process_finds_the_same_plan() -> None:
+    assert decide_elsewhere(REQUEST) == planned_here(REQUEST)
+
+
+def test_a_graph_is_sent_without_its_numbers() -> None:
+    hollow = hollow_graph(GRAPH)
+    for node, own in zip(hollow.nodes, GRAPH.nodes, strict=True):
+        assert node.operation == own.operation and node.before == own.before
+        assert [numbers.shape for numbers in node.numbers] == [numbers.shape for numbers in own.numbers]
+        assert not any(np.any(numbers) for numbers in node.numbers)
+        assert (node.filters is None) == (own.filters is None)
+        if node.filters is not None and own.filters is not None:
+            assert node.filters.shape == own.filters.shape
+            with pytest.raises(AssertionError, match="shapes of filters alone"):
+                node.filters.make()
+    weights = sum(node.filters.size for node in GRAPH.nodes if node.filters is not None)
+    assert len(pickle.dumps(hollow)) < 4 * weights  # bytes of float32
+
+
+def answered(request: PlanRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """What `main` prints in this process."""
+    given = pickle.dumps(replace(request, graph=hollow_graph(request.graph)))
+    printed = io.StringIO()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(given)))
+    monkeypatch.setattr(sys, "stdout", printed)
+    main()
+    monkeypatch.undo()
+    return json.loads(printed.getvalue())
+
+
+@pytest.mark.parametrize("request_", [REQUEST, replace(REQUEST, target="trn3", pictures=1, cores=2)])
+def test_a_plan_is_printed_as_it_is_recorded(request_: PlanRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert PlanRecord.from_json(answered(request_, monkeypatch)) == planned_here(request_)
+
+
+def test_why_there_is_no_plan_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DoesNotFit) as here:
+        planned_here(NO_ROOM)
+    assert answered(NO_ROOM, monkeypatch) == {"reason": str(here.value)}
+
+
+class Interpreter:
+    """A stand-in for Python that prints so much and ends with a status."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = folder / "python"
+        monkeypatch.setattr(sys, "executable", str(self.path))
+
+    def says(self, out: str, err: str = "", status: int = 0) -> None:
+        self.path.write_text(f"#!/bin/sh\ncat > /dev/null\nprintf '{out}'\nprintf '{err}' >&2\nexit {status}\n")
+        self.path.chmod(0o755)
+
+
+def test_what_another_process_answers_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = Interpreter(tmp_path, monkeypatch)
+    python.says(r'{"reason": "layer \"a\" has no room"}'.replace("\\", "\\\\"))
+    with pytest.raises(DoesNotFit, match=r'^layer "a" has no room$'):
+        decide_elsewhere(REQUEST)
+    python.says("", r"Traceback\nValueError: of no use\n", 1)
+    with pytest.raises(RuntimeError, match=r"^planning in another process failed: ValueError: of no use$"):
+        decide_elsewhere(REQUEST)
+    python.says("", "", 7)
+    with pytest.raises(RuntimeError, match=r"failed: it ended with 7$"):
+        decide_elsewhere(REQUEST)

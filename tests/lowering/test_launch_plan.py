@@ -1,0 +1,170 @@
+"""The quickest launch of some nodes: found, remembered, shared by two cores, shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from lowered import answers, graph_of, nanoseconds, number_of
+from random_networks import conv, ending_in_dense, labels, model_of, picture
+from trninfer.kernels.convolution.forms import Form
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.graph import DoesNotFit, Graph
+from trninfer.lowering.launch_plan import LaunchPlanner
+from trninfer.lowering.pipeline import LaunchPlan, Pipeline
+from trninfer.lowering.plan_cache import PlanCache, PlanRecord
+from trninfer.lowering.planning import Planning
+from trninfer.lowering.price import Clock
+from trninfer.lowering.schedule import StageOf
+from trninfer.models.golden import run_network
+from trninfer.models.layers import Dense, Flatten
+from trninfer.models.network import Network
+
+NETWORK = ending_in_dense((3, 8, 8), [conv("a", 3, 16, 3), conv("b", 16, 8, 3)])
+MODEL, GRAPH = model_of(NETWORK), graph_of(NETWORK)
+ROOM = Planning("trn2", 4, cache=PlanCache(None)).room
+F4 = np.dtype(np.float32)
+
+
+def planner(
+    graph: Graph = GRAPH, cores: int = 1, cache: PlanCache | None = None, forms: tuple[Form, ...] = (), room: int = ROOM
+) -> LaunchPlanner:
+    return LaunchPlanner(graph, forms, room, Clock("trn2", 4, cores), cache or PlanCache(None))
+
+
+@pytest.fixture(scope="module")
+def plans() -> dict[int, LaunchPlan]:
+    """The launches of batches of some sizes."""
+    made = planner()
+    return {pictures: made.plan(pictures) for pictures in (1, 6)}
+
+
+def test_a_plan_is_right_and_costs_what_it_says(plans: dict[int, LaunchPlan]) -> None:
+    for pictures, plan in plans.items():
+        assert plan.program.pictures == pictures and plan.cores == 1
+        assert plan.nanoseconds == pytest.approx(nanoseconds(plan)) and plan.instructions > 0
+        x = np.random.default_rng(1).standard_normal((pictures, 3, 8, 8)).astype(np.float32)
+        expected = run_network(MODEL.network, MODEL.tensors, x).probabilities
+        np.testing.assert_allclose(answers(MODEL, plan, x), expected, atol=1e-5)
+
+
+def test_a_plan_is_quicker_than_the_plainest_launch(plans: dict[int, LaunchPlan]) -> None:
+    pipeline = Pipeline(GRAPH, (), ROOM)
+    for pictures, plan in plans.items():
+        nodes = len(pipeline.lower(Decisions()).graph.nodes)
+        for at_once in {1, pictures}:
+            plain = pipeline.launch(Decisions(stages=(StageOf(nodes, at_once),)), pictures)
+            assert plan.nanoseconds <= nanoseconds(plain) * 1.0001
+    assert plans[6].nanoseconds < 6 * plans[1].nanoseconds
+
+
+def refusing(made: LaunchPlanner, monkeypatch: pytest.MonkeyPatch) -> LaunchPlanner:
+    """A planner that can walk nothing."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("priced")
+
+    monkeypatch.setattr(made._clock, "walk", refuse)
+    monkeypatch.setattr(made._clock, "price", refuse)
+    return made
+
+
+def test_what_was_decided_before_is_not_priced_again(
+    plans: dict[int, LaunchPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = PlanCache(None)
+    first = planner(cache=cache)
+    plan = first.plan(6)
+    assert first.plan(6) is plan
+    again = refusing(planner(cache=cache), monkeypatch).plan(6)
+    assert (again.decisions, again.program) == (plan.decisions, plan.program)
+    assert (again.nanoseconds, again.instructions) == (plan.nanoseconds, plan.instructions)
+    for other in (planner(cache=cache, forms=(Form.PAIRS,)), planner(cache=cache, room=ROOM - 1024)):
+        with pytest.raises(AssertionError, match="priced"):
+            refusing(other, monkeypatch).plan(6)
+    with pytest.raises(AssertionError, match="priced"):
+        refusing(planner(cache=cache), monkeypatch).plan(5)
+
+
+def test_a_record_that_does_not_apply_is_made_anew(plans: dict[int, LaunchPlan]) -> None:
+    cache = PlanCache(None)
+    made = planner(cache=cache)
+    cache.put(made._key_of(6), PlanRecord(Decisions(pads_channels=True, splits_phases=True), 1.0, 1))
+    plan = made.plan(6)
+    assert plan.decisions == plans[6].decisions and plan.nanoseconds == plans[6].nanoseconds
+    record = cache.get(made._key_of(6))
+    assert record is not None and record.decisions == plan.decisions
+
+
+def test_operands_are_laid_out_once_and_nobody_writes_to_them() -> None:
+    made = planner()
+    first, second = (made.operands(made.plan(pictures), F4) for pictures in (1, 1))
+    assert first is second and [operand.flags.writeable for operand in first] == [False] * len(first)
+    narrow = made.operands(made.plan(1), np.dtype(np.float16))
+    assert narrow[0].dtype == np.float16 and narrow[0].shape == first[0].shape
+    with pytest.raises(ValueError, match="read-only"):
+        first[0][...] = 0
+
+
+def test_inputs_are_arranged_for_all_pictures(plans: dict[int, LaunchPlan]) -> None:
+    made = planner()
+    x = np.ones((5, 3, 8, 8), np.float32)
+    assert len(made.arrange(x, plans[6], F4)) == plans[6].images
+    assert made.output == (5, 1, 1) and made.last == "dense"
+
+
+def test_a_launch_is_shown_with_its_name_and_its_passes() -> None:
+    made = planner()
+    shown = made.show(6)
+    assert (shown.name, shown.kernel, shown.pictures) == ("a to dense", "run_network", 6)
+    assert shown.passes[0].name == "layers" and shown.passes[-1].name == "lay_out"
+    single = planner(graph_of(Network("n", picture(3, 4, 4), (Flatten("f"), Dense("only", 48, 3)), labels(3))))
+    assert single.show(1).name == "only"
+
+
+def test_what_no_room_holds_is_told() -> None:
+    with pytest.raises(DoesNotFit, match=r"KiB of an SBUF partition; \d+ are available"):
+        planner(room=13 * 1024).plan(1)
+
+
+def test_two_cores_have_half_of_the_pictures_each() -> None:
+    """The weights are few, so that each loads all of them."""
+    two = planner(cores=2)
+    plan = two.plan(5)
+    assert (plan.cores, plan.program.pictures, plan.decisions.shares) == (2, 3, False)
+    assert not plan.program.partner and plan.images == 2 * plan.program.packed * -(-3 // plan.program.packed)
+
+
+def test_one_picture_is_shared_or_left_to_one_core() -> None:
+    plan = planner(cores=2).plan(1)
+    alone = planner().plan(1)
+    assert plan.decisions.shares and plan.program.partner and plan.images == alone.images
+    assert plan.nanoseconds <= alone.nanoseconds
+    if not plan.decisions.splits:
+        assert plan.program.of_core(1).operations == () and plan.nanoseconds == alone.nanoseconds
+    cache = PlanCache(None)
+    first, again = (planner(cores=2, cache=cache).plan(1) for _ in range(2))
+    assert (again.program, again.nanoseconds, again.cores) == (first.program, first.nanoseconds, first.cores)
+
+
+def test_pictures_of_a_network_that_is_cut_stay_apart() -> None:
+    """The next launch finds those of each core where this one has left them."""
+    heavy = Network("n", picture(3, 4, 4), (Flatten("f"), Dense("d", 48, 1500, "relu"), Dense("e", 1500, 3)), labels(3))
+    graph = graph_of(heavy)
+    assert not graph.is_whole
+    plan = planner(graph, cores=2).plan(2)
+    assert not plan.decisions.shares and plan.program.pictures == 1
+    whole = planner(replace(graph, is_whole=True), cores=2).plan(2)
+    assert whole.nanoseconds <= plan.nanoseconds
+
+
+def test_the_copies_of_a_plan_are_those_that_its_decisions_make() -> None:
+    few = graph_of(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16, 16, 3)]))
+    plan = planner(few).plan(1)
+    again = Pipeline(few, (), ROOM).launch(plan.decisions, 1)
+    assert again.program == plan.program
+    copied = [n for n in plan.decisions.copied if plan.graph.nodes[n].operation.taps.count > 1]  # type: ignore[attr-defined]
+    assert copied == list(plan.decisions.copied)
+    if plan.decisions.packed == 1:
+        assert number_of(plan.graph, "b") in copied

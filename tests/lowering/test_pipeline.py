@@ -1,0 +1,170 @@
+"""The passes in their order, and a launch as its host sees it: arranged inputs, shares of cores, outputs in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from lowered import decided, pipeline_of
+from random_networks import conv, ending_in_dense, labels, model_of, picture, residual
+from trninfer.kernels.convolution.forms import Form
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.pipeline import LaunchPlan, Pipeline
+from trninfer.lowering.schedule import StageOf
+from trninfer.models.layers import Conv2d, Dense, Flatten
+from trninfer.models.network import Network
+from trninfer.models.outputs import NamedOutput, Output
+
+SMALL = ending_in_dense((3, 8, 8), [conv("a", 3, 8, 3), conv("b", 8, 8, 3)])
+ROWS = ending_in_dense((3, 32, 32), [conv("a", 3, 32, 3, stride=(2, 2)), conv("b", 32, 32, 3), conv("c", 32, 130, 3)])
+WIDE = ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b", 128, 128, 3)])
+F4 = np.dtype(np.float32)
+
+
+def names(network: Network, decisions: Decisions) -> list[str]:
+    return [name for name, _ in pipeline_of(model_of(network)).run(decisions)]
+
+
+def test_passes_run_in_their_order_and_those_that_are_chosen_alone() -> None:
+    always = ["split_tails", "load_input", "load_taps", "pack_images", "place", "group_input", "add_margins"]
+    always += ["choose_forms", "pack_taps"]
+    assert names(ROWS, Decisions()) == always
+    both = names(ROWS, Decisions(packs_rows=True, splits_phases=True))
+    assert both == [*always[:2], "pack_rows", "split_phases", *always[2:]]
+
+
+@pytest.mark.parametrize(
+    ("decisions", "name"),
+    [(Decisions(pads_channels=True), "pad_channels"), (Decisions(splits_phases=True), "split_phases")],
+)
+def test_a_pass_that_does_not_apply_is_told(decisions: Decisions, name: str) -> None:
+    with pytest.raises(DoesNotFit, match=f"^{name} does not apply$"):
+        pipeline_of(model_of(ending_in_dense((64, 5, 5), [conv("a", 64, 128, 3)]))).run(decisions)
+
+
+def test_the_first_passes_run_once_for_all_that_share_them() -> None:
+    """Candidates that differ in packed images have the same graph before that."""
+    pipeline = pipeline_of(model_of(ROWS))
+    one, two = (dict(pipeline.run(Decisions(packed=packed))) for packed in (1, 2))
+    assert one["load_taps"] is two["load_taps"] and one["pack_images"] is not two["pack_images"]
+    assert dict(pipeline.run(Decisions(packs_rows=True)))["load_taps"] is not one["load_taps"]
+    assert (one["pack_images"].packed, two["pack_images"].packed) == (1, 2)
+
+
+def test_a_layout_that_is_known_is_taken() -> None:
+    pipeline = pipeline_of(model_of(SMALL))
+    layout = pipeline.lower(Decisions())
+    assert pipeline.launch(Decisions(), 2, layout).layout is layout
+    assert pipeline.launch(Decisions(), 2).layout is not layout
+
+
+def test_forms_are_asked_of_the_advisor_and_else_of_the_decisions() -> None:
+    pipeline = pipeline_of(model_of(WIDE), forms=(Form.PAIRS,))
+
+    class Last(Decisions):
+        def pick_form(self, graph, number, candidates):  # type: ignore[no-untyped-def]
+            return candidates[-1]
+
+    forms = [
+        {getattr(node.operation, "form", None) for node in pipeline.lower(Decisions(), advisor).graph.nodes}
+        for advisor in (None, Last())
+    ]
+    assert Form.PAIRS not in forms[0] and Form.PAIRS in forms[1]
+
+
+def test_channels_in_other_tiles_are_not_combined() -> None:
+    """A sum of 130 channels in tiles of 128 and 2 with a value whose tiles are of two images of 65."""
+    graph = pipeline_of(residual(blocks=1)).run(Decisions())[-1][1]
+    number = next(n for n, node in enumerate(graph.nodes) if len(node.sources) > 1)
+    other = graph.nodes[number].sources[1][0]
+    wider = graph.with_nodes(node.changed(channels=200) if n == other else node for n, node in enumerate(graph.nodes))
+    pipeline = Pipeline(wider, (), 1 << 17)
+    with pytest.raises(DoesNotFit, match=r"layer '.*' \(.*\) combines are in other tiles"):
+        pipeline.run(Decisions())
+
+
+def launch(pictures: int, decisions: Decisions = Decisions(), cores: int = 1) -> LaunchPlan:  # noqa: B008
+    return replace(decided(SMALL, decisions, pictures), cores=cores)
+
+
+@pytest.mark.parametrize(
+    ("pictures", "packed", "cores", "images"),
+    [(1, 1, 1, 1), (5, 1, 1, 5), (5, 2, 1, 6), (5, 4, 1, 8), (3, 2, 2, 8), (3, 1, 2, 6)],
+)
+def test_a_launch_has_images_for_all_pictures_of_all_cores(pictures: int, packed: int, cores: int, images: int) -> None:
+    """Of each core as many as are a multiple of those that are packed."""
+    plan = launch(pictures, Decisions(packed=packed), cores)
+    assert plan.images == images
+    x = np.arange(pictures * cores, dtype=np.float32)[:, None, None, None] + np.ones((1, 3, 8, 8), np.float32)
+    arranged = plan.arrange(x, (3, 8, 8), F4)
+    assert len(arranged) == images and arranged.dtype == F4
+    firsts = arranged.reshape(cores, images // cores, -1).max(axis=2)
+    for core in range(cores):
+        own = [1.0 + pictures * core + n for n in range(pictures)]
+        assert firsts[core].tolist() == own + [0.0] * (images // cores - pictures)
+
+
+def test_the_last_core_may_have_fewer_pictures() -> None:
+    plan = launch(3, cores=2)
+    arranged = plan.arrange(np.ones((5, 3, 8, 8), np.float32), (3, 8, 8), F4)
+    assert arranged.reshape(6, -1).max(axis=1).tolist() == [1, 1, 1, 1, 1, 0]
+
+
+def test_pictures_of_an_output_leave_out_what_fills_it_up() -> None:
+    plan = launch(3, Decisions(packed=2), cores=2)
+    output = np.arange(8)[:, None] * np.ones((1, 4))
+    assert plan.pictures_of(output)[:, 0].tolist() == [0, 1, 2, 4, 5, 6]
+    assert plan.pictures_of(output).shape == (6, 4)
+    shared = launch(3).on_one_core()
+    assert replace(shared, cores=2).pictures_of(np.arange(4)[:, None]).tolist() == [[0], [1], [2]]
+
+
+def test_an_input_from_another_launch_is_filled_up_and_stays_if_it_is() -> None:
+    plan = launch(3, Decisions(packed=2))
+    left = np.ones((3, 3, 64), np.float32)
+    filled = plan.arrange_input(0, left, F4)
+    assert filled.shape == (4, 3, 8, 8) and filled[:3].all() and not filled[3].any()
+    whole = np.ones((4, 3, 64), np.float32)
+    assert np.shares_memory(plan.arrange_input(0, whole, F4), whole)
+    more = np.ones((6, 192), np.float32)
+    assert plan.arrange_input(0, more, F4).shape == (6, 3, 8, 8)
+    later = replace(plan, layout=replace(plan.layout, graph=replace(plan.graph, from_host=False)))
+    assert np.shares_memory(later.arrange(whole, (3, 8, 8), F4), whole)
+
+
+@pytest.mark.parametrize(
+    ("pictures", "packed", "at_once", "passes"), [(8, 1, 3, 3), (9, 1, 3, 3), (9, 2, 2, 3), (1, 1, 4, 1)]
+)
+def test_stages_have_as_many_passes_as_their_images_take(pictures: int, packed: int, at_once: int, passes: int) -> None:
+    pipeline = pipeline_of(model_of(SMALL))
+    nodes = len(pipeline.lower(Decisions(packed=packed)).graph.nodes)
+    plan = pipeline.launch(Decisions(packed=packed, stages=(StageOf(nodes, at_once),)), pictures)
+    assert plan.passes == (passes,)
+
+
+def test_one_of_two_cores_may_have_nothing_to_do() -> None:
+    plan = launch(3)
+    shared = plan.on_one_core()
+    assert shared.program.of_core(1).operations == () and shared.program.operations == plan.program.operations
+    assert shared.decisions == replace(plan.decisions, shares=True) and shared.images == plan.images
+    assert len(shared.program.partner or ()) == len(plan.program.stages)
+
+
+def test_outputs_are_in_the_order_of_the_network_whatever_comes_first() -> None:
+    """The last layer's classes and probabilities, then the values of one beside it that is computed before."""
+    layers = (
+        Conv2d("a", 3, 4, (3, 3), (1, 1, 1, 1), activation="relu"),
+        Flatten("flat aside"),
+        Dense("aside", 4 * 64, 6),
+        Flatten("flat", inputs=("a",)),
+        Dense("last", 4 * 64, 5),
+    )
+    aside = NamedOutput("aside", "aside", (6,), Output("values"))
+    model = model_of(Network("n", picture(3, 8, 8), layers, labels(5), Output(scores="raw"), (aside,)))
+    plan = decided(model, Decisions(), 2)
+    operations = [operation.name for operation in plan.program.operations]
+    assert operations.index("aside") < operations.index("last")
+    found = plan.outputs(["aside", "probabilities", "classes"])
+    assert found == [("probabilities", "classes"), ("aside", None)]
