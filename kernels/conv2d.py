@@ -31,8 +31,8 @@ import nki.language as nl
 from .convolution.forms import FORMS, QUICKEST, Form, matmul_columns, matrices
 from .convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
 from .convolution.plan import halve_last, plan_conv2d, psum_pieces
-from .convolution.problem import make_problem, movement_of
-from .convolution.sums import Columns, convolve_tile
+from .convolution.problem import Filters, Finish, make_problem, movement_of
+from .convolution.sums import Epilogue, OutputTile, convolve_tile
 from .convolution.weights import load_biases, open_weights, stage_weights, weights_of
 from .tiling.packing import (
     ceil_div,
@@ -85,18 +85,10 @@ def fused_conv2d_maxpool(
         A group is a convolution of its own here; the packed kernel takes as many as the array holds together.
     """
     out_channels, group_channels, *kernel = _checked_filters(x, w, bias, groups)
-    whole = make_problem(
-        x,
-        (group_channels * groups, out_channels),
-        tuple(kernel),
-        movement_of(stride, dilation, padding),
-        taps_in_partitions(group_channels, tuple(kernel), PARTITIONS),
-        pool_size=pool_size,
-        activation=activation,
-        parameters=parameters,
-        packed=False,
-        form=_checked_form(form),
-    )
+    taps = taps_in_partitions(group_channels, tuple(kernel), PARTITIONS)
+    filters = Filters((group_channels * groups, out_channels), tuple(kernel), taps, packed=False)
+    finish = Finish(pool_size, activation, parameters, _checked_form(form))
+    whole = make_problem(x, filters, movement_of(stride, dilation, padding), finish)
     out = _output(x, whole)
     for section in conv2d_sections(group_channels * groups, out_channels, groups, 1):
         outputs = slice(section.first_out, section.first_out + section.channels_out)
@@ -140,7 +132,7 @@ def fused_conv2d_maxpool_packed(
     """
     packed = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
     movement = movement_of(stride, dilation, padding)
-    finish = {"pool_size": pool_size, "activation": activation, "parameters": parameters, "form": _checked_form(form)}
+    finish = Finish(pool_size, activation, parameters, _checked_form(form))
     return _convolve_packed(x, packed, movement, finish)
 
 
@@ -173,7 +165,7 @@ def fused_conv2d_add_packed(
     assert added.dtype == x.dtype, f"conv2d: added must have the dtype of x, {x.dtype}, came {added.dtype}"
     packed = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
     movement = movement_of(stride, dilation, padding)
-    finish = {"pool_size": 1, "activation": activation, "parameters": parameters, "form": _checked_form(form)}
+    finish = Finish(1, activation, parameters, _checked_form(form))
     return _convolve_packed(x, packed, movement, finish, added)
 
 
@@ -207,7 +199,8 @@ def _convolve_packed(x, packed, movement, finish, added=None):
     """Run a convolution on packed weights; `added` is None for no sum."""
     assert packed.w.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, came {packed.w.dtype}"
     cout, layout = _checked_layout(packed)
-    whole = make_problem(x, (packed.in_channels, cout), packed.kernel, movement, layout.taps, packed=True, **finish)
+    filters = Filters((packed.in_channels, cout), packed.kernel, layout.taps, packed=True)
+    whole = make_problem(x, filters, movement, finish)
     out = _output(x, whole)
     assert added is None or tuple(added.shape) == tuple(out.shape), (
         f"conv2d: added must have the shape {out.shape} of the result, came {added.shape}"
@@ -296,8 +289,9 @@ def _convolve(out, x, w, bias, problem, added=None):
                 ends = index == len(plan.groups) - 1 and first + tile == len(out_tiles) - 1
                 if ends:
                     pieces = halve_last(pieces, plan)
-                bias = Columns(biases[first + tile])
-                convolve_tile(result, inputs.tiles, weights, tile, bias, group, other, pieces, warm)
+                output = OutputTile(result, group, tile, pieces)
+                epilogue = Epilogue(biases[first + tile], addend=other)
+                convolve_tile(output, inputs.tiles, weights, epilogue, warm)
                 warm = None
                 apart = pieces[len(pieces) - 1].row // problem.pool_size if ends and group.images == 1 else 0
                 _store(_window(out, result.shape, problem, group, channels), result, apart)

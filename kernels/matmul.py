@@ -14,8 +14,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .matmul_blocks import load_panels, multiply_block, padded, panels, whole_rows
-from .matmul_plan import GROUP, TILE_M, TILE_N, choose_plan
+from .matmul_blocks import Block, load_panels, multiply_block, padded, panels, whole_rows
+from .matmul_plan import GROUP, TILE_M, TILE_N, Product, choose_plan
 from .tiling.packing import matmul_passes
 from .tiling.tiles import (
     DMA_BYTES,
@@ -232,16 +232,8 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
     _check_operands(lhsT, rhs)
     K, M = lhsT.shape
     N = rhs.shape[1]
-    plan = choose_plan(
-        padded(M, lhsT.dtype),
-        padded(N, lhsT.dtype),
-        K,
-        itemsize(lhsT.dtype),
-        usable_sbuf_bytes(),
-        tiles_in_block_m,
-        tiles_in_block_n,
-        tiles_in_block_k,
-    )
+    product = Product(padded(M, lhsT.dtype), padded(N, lhsT.dtype), K, itemsize(lhsT.dtype))
+    plan = choose_plan(product, usable_sbuf_bytes(), (tiles_in_block_m, tiles_in_block_n, tiles_in_block_k))
     result = nl.ndarray((M, N), dtype=lhsT.dtype, buffer=nl.shared_hbm)
     k_blocks = tiles(ceil_div(K, PARTITIONS), plan.depth)
     outer_blocks = tiles(N, plan.block_n) if plan.n_outer else tiles(M, plan.block_m)
@@ -271,6 +263,6 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
                     rhs_panels = panels(rhs, k, n, TILE_N if starts else n.size)
                     rhs_new = rhs_panels
                 load_panels(lhsT_new, rhs_new, lhsT, rhs, k, FIRST_BYTES if starts else DMA_BYTES)
-                multiply_block(result, lhsT_panels, rhs_panels, partial, m, n, k, K, warm)
+                multiply_block(result, Block(m, n, k, lhsT_panels, rhs_panels), K, partial, warm)
                 warm = None
     return result

@@ -34,6 +34,17 @@ class Panel:
     tensor: nl.NkiTensor
 
 
+@dataclass
+class Block:
+    """A block of a product: its parts of M, N and (in tiles) of K, with the panels of both operands."""
+
+    m: Tile
+    n: Tile
+    k: Tile
+    left: list[Panel]
+    right: list[Panel]
+
+
 def padded(columns, dtype):
     """Columns of an operand, with one more where its last tile would be of a single 16-bit column."""
     return columns + 1 if columns % PARTITIONS == 1 and itemsize(dtype) == 2 else columns
@@ -114,9 +125,8 @@ def _operands(panels, block, columns):
     return found
 
 
-def _multiply(accumulator, lhsT_tile, rhs_tile, t, k, K, adds):
-    """Tile t of a block of K into one tile of the result, on to what is there for the first one too where it `adds`."""
-    partitions = min(PARTITIONS, K - (k.start + t) * PARTITIONS)
+def _multiply(accumulator, lhsT_tile, rhs_tile, t, partitions, adds):
+    """Multiply K tile `t` of a block into one tile of the result; the first K tile overwrites it unless it `adds`."""
     nisa.nc_matmul(
         dst=accumulator,
         stationary=lhsT_tile[0:partitions, t, :],
@@ -125,51 +135,47 @@ def _multiply(accumulator, lhsT_tile, rhs_tile, t, k, K, adds):
     )
 
 
-def _multiply_group(accumulators, lhsT_tiles, rhs_tiles, k, K, in_turn, warm):
-    """The K tiles of a block into PSUM, for each pair of an M and an N tile.
+def _multiply_group(accumulators, lhsT_tiles, rhs_tiles, rows, in_turn, warm):
+    """Multiply the K tiles of a block, of `rows` each, into PSUM, for each pair of an M and an N tile.
 
-    All pairs go on together, as K tiles arrive; or one after the other, `in_turn`, so that the first ones leave PSUM
-    while the last are multiplied. `warm`: the first accumulator holds zeros.
+    All pairs proceed together, as K tiles arrive; or, if `in_turn`, one after the other, so that the first ones leave
+    PSUM while the last are multiplied. `warm`: the first accumulator holds zeros.
     """
-    if in_turn:
-        for i in range(len(lhsT_tiles)):
-            for j in range(len(rhs_tiles)):
-                for t in range(k.size):
-                    _multiply(accumulators[i][j], lhsT_tiles[i], rhs_tiles[j], t, k, K, warm and i == 0 and j == 0)
-    else:
-        for t in range(k.size):
-            for i in range(len(lhsT_tiles)):
-                for j in range(len(rhs_tiles)):
-                    _multiply(accumulators[i][j], lhsT_tiles[i], rhs_tiles[j], t, k, K, warm and i == 0 and j == 0)
+    pairs = [(i, j) for i in range(len(lhsT_tiles)) for j in range(len(rhs_tiles))]
+    tiles_of_k = range(len(rows))
+    order = (
+        [(pair, t) for pair in pairs for t in tiles_of_k] if in_turn else [(p, t) for t in tiles_of_k for p in pairs]
+    )
+    for (i, j), t in order:
+        _multiply(accumulators[i][j], lhsT_tiles[i], rhs_tiles[j], t, rows[t], warm and i == j == 0)
 
 
-def _leave_psum(accumulators, partial, staged, m_tiles, n_tiles, first, last):
-    """Move a group out of PSUM: on to the partial results of earlier K blocks, or to where results are stored from."""
+def _leave_psum(accumulators, m_tiles, n_tiles, partial, staged, adds):
+    """Move a group out of PSUM, to `staged` or, if that is None, to `partial`; `adds` the earlier partial results."""
     turn = 0
     for i in range(len(m_tiles)):
         rows = m_tiles[i].size
         for j in range(len(n_tiles)):
             n = n_tiles[j]
             source = accumulators[i][j][0:rows, 0 : n.size]
-            if last:
-                offset = n_tiles[0].start
-                target = staged[0:rows, i, n.start - offset : n.end - offset]
-            else:
-                target = partial[0:rows, m_tiles[i].index, n.start : n.end]
-            if first:
-                evict(dst=target, src=source, turn=turn)
-            else:
-                earlier = partial[0:rows, m_tiles[i].index, n.start : n.end]
+            earlier = None if partial is None else partial[0:rows, m_tiles[i].index, n.start : n.end]
+            offset = n_tiles[0].start
+            target = earlier if staged is None else staged[0:rows, i, n.start - offset : n.end - offset]
+            if adds:
                 nisa.tensor_tensor(dst=target, data1=earlier, data2=source, op=nl.add, engine=nisa.engine.vector)
+            else:
+                evict(dst=target, src=source, turn=turn)
             turn += 1
 
 
-def multiply_block(result, lhsT_panels, rhs_panels, partial, m_block, n_block, k, K, warm):
-    """A block's share of the result, in groups of tiles that accumulate in PSUM together: of one tile of N where there
-    are enough of M, since that many columns are the least to load for a group. warm: a tile of PSUM zeros, if any."""
+def multiply_block(result, block, K, partial, warm):
+    """Multiply a block in groups of tiles that accumulate in PSUM together: of one tile of N where there are enough of
+    M, since that many columns are the least to load for a group. partial: room for partial results, None where the
+    block has all of K. warm: a tile of PSUM zeros, if any."""
     whole = whole_rows()
-    first = k.start == 0
+    m_block, n_block, k = block.m, block.n, block.k
     last = k.end * PARTITIONS >= K
+    rows = [min(PARTITIONS, K - t * PARTITIONS) for t in range(k.start, k.end)]
     n_tiles = tiles(n_block.size, TILE_N)
     m_tiles = tiles(m_block.size, TILE_M)
     for n_group in tiles(len(n_tiles), GROUP if whole else max(1, GROUP // len(m_tiles))):
@@ -189,13 +195,11 @@ def multiply_block(result, lhsT_panels, rhs_panels, partial, m_block, n_block, k
             ends = last and n_block.start + start + width == result.shape[1]
             ends = ends and m_block.start + m_part[m_group.size - 1].end == result.shape[0]
             ends = ends and not whole and len(m_tiles) * len(n_tiles) >= MANY_TILES
-            lhsT_tiles = _operands(lhsT_panels, m_block, m_part)
-            _multiply_group(
-                accumulators, lhsT_tiles, _operands(rhs_panels, n_block, n_part), k, K, ends, warm is not None
-            )
+            operands = _operands(block.left, m_block, m_part), _operands(block.right, n_block, n_part)
+            _multiply_group(accumulators, *operands, rows, ends, warm is not None)
             warm = None
-            staged = sbuf_tile((PARTITIONS, m_group.size, width), result.dtype)
-            _leave_psum(accumulators, partial, staged, m_part, n_part, first, last)
+            staged = sbuf_tile((PARTITIONS, m_group.size, width), result.dtype) if last else None
+            _leave_psum(accumulators, m_part, n_part, partial, staged, adds=k.start > 0)
             if last:
                 column = n_block.start + start
                 for stored in tiles(m_group.size, 1 if ends else m_group.size):

@@ -12,16 +12,32 @@ TILE_N = 512  # columns of the moving operand: a PSUM bank of float32 (nl.tile_s
 GROUP = 4  # result tiles that accumulate together: half of the 8 PSUM banks, so that the other half can be evicted
 
 
-@dataclass
-class Plan:
+@dataclass(frozen=True)
+class Product:
+    """A product of [K, M] and [K, N] with elements of `size` bytes."""
+
+    M: int
+    N: int
+    K: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Blocks:
     """Blocks of `matmul_fully_optimized`: block_m x block_n of the result and depth K tiles."""
 
     block_m: int
     block_n: int
     depth: int
-    n_outer: bool  # blocks of N in the outer loop, of M in the inner one
-    loaded: int  # elements read from HBM
-    held: int  # bytes of an SBUF partition
+    n_outer: bool = False  # blocks of N in the outer loop, of M in the inner one
+
+
+@dataclass(frozen=True)
+class Plan(Blocks):
+    """Blocks with their cost."""
+
+    loaded: int = 0  # elements read from HBM
+    held: int = 0  # bytes of an SBUF partition
 
 
 def _block_sizes(extent, tile, smallest):
@@ -35,8 +51,10 @@ def _block_sizes(extent, tile, smallest):
     return sizes
 
 
-def evaluate(M, N, K, size, block_m, block_n, depth, n_outer, buffers):
-    """The plan with what it reads and holds, `buffers` copies of every block that will be replaced."""
+def evaluate(product, blocks, buffers):
+    """Return the plan of some blocks: what it reads and holds, with `buffers` copies of every block to be replaced."""
+    M, N, K, size = product.M, product.N, product.K, product.size
+    block_m, block_n, depth, n_outer = blocks.block_m, blocks.block_n, blocks.depth, blocks.n_outer
     k_tiles = ceil_div(K, PARTITIONS)
     m_blocks = ceil_div(M, block_m)
     n_blocks = ceil_div(N, block_n)
@@ -61,42 +79,44 @@ def _is_better(plan, other):
     return plan.held < other.held
 
 
-def best_plan(M, N, K, size, sbuf_bytes):
+def best_plan(product, sbuf_bytes):
     """Return the plan that reads least, of those that fit in a partition's SBUF; of those, the deepest, then smallest.
 
     Blocks are held twice, so that the next one loads while this one is multiplied. Where the matrix allows it they
     make a DMA of full efficiency, and a cut K is deep enough for adding partial results on the Vector Engine (0.7 us
     a tile) to hide behind the matmuls (0.9 us each in float32, 0.2 us in 16 bits, on trn2).
     """
+    M, N, K, size = product.M, product.N, product.K, product.size
     k_tiles = ceil_div(K, PARTITIONS)
     least_depth = 2 if size == 4 else 8
-    best = evaluate(M, N, K, size, min(TILE_M, M), min(TILE_N, N), min(least_depth, k_tiles), False, 2)
+    best = evaluate(product, Blocks(min(TILE_M, M), min(TILE_N, N), min(least_depth, k_tiles)), 2)
     candidates = 0
     for depth in _block_sizes(k_tiles, 1, least_depth):
         row_bytes = ceil_div(DMA_BYTES, min(K, depth * PARTITIONS))
         for block_m in _block_sizes(M, TILE_M, ceil_div(max(row_bytes, DMA_ROW_BYTES), TILE_M * size)):
             for block_n in _block_sizes(N, TILE_N, ceil_div(max(row_bytes, DMA_ROW_BYTES), TILE_N * size)):
                 for n_outer in (False, True):
-                    plan = evaluate(M, N, K, size, block_m, block_n, depth, n_outer, 2)
+                    plan = evaluate(product, Blocks(block_m, block_n, depth, n_outer), 2)
                     if plan.held <= sbuf_bytes and (candidates == 0 or _is_better(plan, best)):
                         best = plan
                         candidates += 1
     return best
 
 
-def choose_plan(M, N, K, size, sbuf_bytes, tiles_in_block_m, tiles_in_block_n, tiles_in_block_k):
-    """The plan with the blocks that were asked for, or the best one where none were (all three are 0)."""
-    if tiles_in_block_m == 0 and tiles_in_block_n == 0 and tiles_in_block_k == 0:
-        return best_plan(M, N, K, size, sbuf_bytes)
+def choose_plan(product, sbuf_bytes, tiles_in_block):
+    """Return the plan with the blocks asked for, tiles of (M, N, K), or the best one if all three are 0."""
+    tiles_in_block_m, tiles_in_block_n, tiles_in_block_k = tiles_in_block
+    if tiles_in_block == (0, 0, 0):
+        return best_plan(product, sbuf_bytes)
     given = (
         f"got tiles_in_block_m={tiles_in_block_m}, tiles_in_block_n={tiles_in_block_n}, "
         f"tiles_in_block_k={tiles_in_block_k}"
     )
     positive = tiles_in_block_m >= 1 and tiles_in_block_n >= 1 and tiles_in_block_k >= 1
     assert positive, f"give all three block sizes, at least 1 each, or none; {given}"
-    block_m = min(TILE_M * tiles_in_block_m, M)
-    block_n = min(TILE_N * tiles_in_block_n, N)
-    depth = min(tiles_in_block_k, ceil_div(K, PARTITIONS))
-    plan = evaluate(M, N, K, size, block_m, block_n, depth, False, 1)
+    block_m = min(TILE_M * tiles_in_block_m, product.M)
+    block_n = min(TILE_N * tiles_in_block_n, product.N)
+    depth = min(tiles_in_block_k, ceil_div(product.K, PARTITIONS))
+    plan = evaluate(product, Blocks(block_m, block_n, depth), 1)
     assert plan.held <= sbuf_bytes, f"blocks need {plan.held} of the {sbuf_bytes} bytes of an SBUF partition; {given}"
     return plan

@@ -6,6 +6,8 @@ channels and leaves the sum on every partition at once, one of ones in a band th
 float32, and where there are more channels than partitions, their tiles add up in PSUM.
 """
 
+from dataclasses import dataclass
+
 import nki.isa as nisa
 import nki.language as nl
 
@@ -113,10 +115,19 @@ def response_bands(parts, size):
     ]
 
 
-def local_response_tiles(results, tiles_of_channels, bands, factor, beta, bias):
+@dataclass(frozen=True)
+class Response:
+    """The divisor of a local response norm: (bias + factor * sum of squares) ** beta; factor is alpha / size."""
+
+    factor: float
+    beta: float
+    bias: float
+
+
+def local_response_tiles(results, tiles_of_channels, bands, response):
     """Divide tiles [channels, images, rows, columns], at most a PSUM bank each, by their responses, into `results`.
 
-    bands: as `response_bands` returns them. factor: alpha / size.
+    bands: as `response_bands` returns them. response: a `Response`.
     """
     squares = []
     for tile in tiles_of_channels:
@@ -124,19 +135,21 @@ def local_response_tiles(results, tiles_of_channels, bands, factor, beta, bias):
         nisa.activation(dst=square, op=nl.square, data=tile)
         squares.append(square)
     for index in range(len(tiles_of_channels)):
-        _divide_by_response(results[index], tiles_of_channels[index], squares, bands[index], factor, beta, bias)
+        _divide_by_response(results[index], tiles_of_channels[index], squares, bands[index], response)
 
 
-def _divide_by_response(result, tile, squares, bands, factor, beta, bias):
+def _divide_by_response(result, tile, squares, bands, response):
     """result = tile / (bias + factor * banded sum of squares) ** beta, [channels, pixels]."""
     sums = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.psum)
     for position in range(len(bands)):
         index, band = bands[position]
         nisa.nc_matmul(dst=sums, stationary=band, moving=squares[index], accumulate=position > 0)
-    response = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=response, data=sums, op0=nl.multiply, operand0=factor, op1=nl.add, operand1=bias)
-    nisa.tensor_scalar(dst=response, data=response, op0=nl.power, operand0=-beta)
-    nisa.tensor_tensor(dst=result, data1=tile, data2=response, op=nl.multiply)
+    scale = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(
+        dst=scale, data=sums, op0=nl.multiply, operand0=response.factor, op1=nl.add, operand1=response.bias
+    )
+    nisa.tensor_scalar(dst=scale, data=scale, op0=nl.power, operand0=-response.beta)
+    nisa.tensor_tensor(dst=result, data1=tile, data2=scale, op=nl.multiply)
 
 
 def log_softmax_tile(dst, data, largest):

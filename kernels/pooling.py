@@ -16,6 +16,8 @@ import nki.language as nl
 from .tiling.tiles import check_dtype, even_tiles, row_groups, sbuf_tile
 from .tiling.windows import (
     CHUNK,
+    OutputBlock,
+    Window,
     column_tap,
     cut_into_blocks,
     fold_columns,
@@ -64,7 +66,7 @@ def average_pool_tile(dst, data, rows, columns, band, count_include_pad):
     """The means of a band of windows, of a tile that holds their padding, as zeros. Shapes are those of
     `max_pool_tile`."""
     sums = _sum_windows(data, rows, columns, band)
-    _store_means(dst, sums, rows, columns, band, whole(columns.outputs), count_include_pad)
+    _store_means(dst, sums, rows, columns, OutputBlock(band, whole(columns.outputs)), count_include_pad)
 
 
 def _sum_windows(data, rows, columns, band):
@@ -125,13 +127,14 @@ def _uneven_runs(sweep, outputs, count_include_pad):
     return runs
 
 
-def _store_means(dst, sums, rows, columns, row_tile, column_tile, count_include_pad):
-    """Sums of windows [partitions, images, rows, columns] to means in dst; windows at the border count fewer taps."""
+def _store_means(dst, sums, rows, columns, block, count_include_pad):
+    """Store the means of a block of windows, from their sums [partitions, images, rows, columns]; windows at the border
+    count fewer taps."""
     pixels = rows.size * columns.size
-    for run in _uneven_runs(rows, row_tile, count_include_pad):
+    for run in _uneven_runs(rows, block.rows, count_include_pad):
         part = sums[:, :, run[0] : run[1], :]
         nisa.tensor_scalar(dst=part, data=part, op0=nl.multiply, operand0=rows.size / run[2])
-    for run in _uneven_runs(columns, column_tile, count_include_pad):
+    for run in _uneven_runs(columns, block.columns, count_include_pad):
         part = sums[:, :, :, run[0] : run[1]]
         nisa.tensor_scalar(dst=part, data=part, op0=nl.multiply, operand0=columns.size / run[2])
     nisa.activation(dst=dst, op=nl.copy, data=sums, scale=1.0 / pixels)
@@ -161,8 +164,9 @@ def _check(x):
 def _sweeps(x, window, stride, padding, dilation, ceil_mode):
     """The sweeps of a window over the rows and over the columns of x."""
     top, left, bottom, right = padding
-    rows = make_sweep("rows", x.shape[2], window[0], stride[0], dilation[0], (top, bottom), ceil_mode)
-    columns = make_sweep("columns", x.shape[3], window[1], stride[1], dilation[1], (left, right), ceil_mode)
+    down = Window(window[0], stride[0], dilation[0], (top, bottom), ceil_mode)
+    across = Window(window[1], stride[1], dilation[1], (left, right), ceil_mode)
+    rows, columns = make_sweep("rows", x.shape[2], down), make_sweep("columns", x.shape[3], across)
     assert max(top, bottom) < rows.reach and max(left, right) < columns.reach, (
         f"padding must be smaller than the {rows.reach}x{columns.reach} that a window spans, got {padding}"
     )
@@ -207,7 +211,7 @@ def average_pool(
             source = planes[group.start : group.end].reshape_dim(0, shape)
             sums = _sum_block(source, block, rows, columns, blocks.taps)
             result = sbuf_tile(sums.shape, x.dtype)
-            _store_means(result, sums, rows, columns, block.rows, block.columns, count_include_pad)
+            _store_means(result, sums, rows, columns, block, count_include_pad)
             target = results[
                 group.start : group.end, block.rows.start : block.rows.end, block.columns.start : block.columns.end
             ]

@@ -143,7 +143,7 @@ class Convolution(Operation):
     its own (`OutputOrder`). `group_bytes`: of a partition, for an input in HBM that comes in groups of rows or images,
     0 as a whole; for one in SBUF what minimal filtering combines of it at a time. `bias`: the column of the constants
     with the biases of its first 128 outputs; behind the biases are the scales of its sums, if it `is_scaled`, and where
-    it also has an addend three columns more (`Columns` in convolution/sums.py).
+    it also has an addend three columns more (`Epilogue` in convolution/sums.py).
     """
 
     kernel: Pair = (1, 1)

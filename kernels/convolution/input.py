@@ -7,7 +7,7 @@ for group:
         ...
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import nki.isa as nisa
 import nki.language as nl
@@ -28,21 +28,16 @@ class InputStream:
     x: nl.NkiTensor | None
     plan: Conv2dPlan
     resident: list[nl.NkiTensor]  # the tiles of an input that is in SBUF, with its padding
-    zeroed: list[nl.NkiTensor]  # tiles with zeros between the blocks of taps, used in turn
-    loaded: list[nl.NkiTensor]  # the present group as loaded, a tile for each tile of input channels,
-    tiles: list[nl.NkiTensor]  # and as the matmuls take it
-    next_loaded: list[nl.NkiTensor]
-    next_tiles: list[nl.NkiTensor]
+    zeroed: list[nl.NkiTensor] = field(default_factory=list)  # with zeros between the blocks of taps, used in turn
+    loaded: list[nl.NkiTensor] = field(default_factory=list)  # the present group, a tile for each of input channels,
+    tiles: list[nl.NkiTensor] = field(default_factory=list)  # and as the matmuls read it
+    next_loaded: list[nl.NkiTensor] = field(default_factory=list)
+    next_tiles: list[nl.NkiTensor] = field(default_factory=list)
 
 
 def open_inputs(x, plan, resident=()):
     """A stream before its first group, whose tiles `load_first` loads one by one: of x, or of `resident` tiles."""
-    zeroed: list[nl.NkiTensor] = []
-    loaded: list[nl.NkiTensor] = []
-    combined: list[nl.NkiTensor] = []
-    next_loaded: list[nl.NkiTensor] = []
-    next_tiles: list[nl.NkiTensor] = []
-    return InputStream(x, plan, resident, zeroed, loaded, combined, next_loaded, next_tiles)
+    return InputStream(x, plan, resident)
 
 
 def load_first(stream, t):
@@ -151,17 +146,23 @@ def _load_tile(stream, index, t):
             src=stream.loaded[t][:, :, rows_before : rows_before + kept, :],
             engine=nisa.engine.gpsimd,
         )
-    top = group.row * problem.stride[0] - problem.padding[0]  # image row and column of the tile's first element
+    top = group.row * problem.stride[0] - problem.padding[0]
     if has_space(plan) and not reused:
         nisa.memset(dst=tile, value=0.0, engine=nisa.engine.vector)
     else:
         _zero_border(tile, kept, plan, top, left)
-    _load_taps(tile, x, plan, group, plan.channel_tiles[t], kept, top, left)
+    channels = plan.channel_tiles[t]
+    source = x[group.image : group.image + group.images, channels.start : channels.end]
+    _load_taps(tile, source, plan, kept, (top, left))
     return tile
 
 
-def _load_taps(tile, x, plan, group, channels, kept, top, left):
-    """The rows from `kept` on, for each tap that has a block of partitions."""
+def _load_taps(tile, images, plan, kept, first):
+    """Load the rows from `kept` on, for each tap that has a block of partitions.
+
+    images: [images, channels, H, W] in HBM. first: image row and column of the tile's first element.
+    """
+    top, left = first
     problem = plan.problem
     pitch = plan.reach.row_pitch
     # A DMA for each tap takes longer to describe than to move, and in a launch of a network weights wait behind them:
@@ -179,10 +180,10 @@ def _load_taps(tile, x, plan, group, channels, kept, top, left):
             block = (i * problem.taps.columns + j) * problem.taps.stride
             if first_row < end_row and first_column < end_column:
                 nisa.dma_copy(
-                    dst=tile[block : block + channels.size, :, first_row:end_row, first_column:end_column],
-                    src=x[
-                        group.image : group.image + group.images,
-                        channels.start : channels.end,
+                    dst=tile[block : block + images.shape[1], :, first_row:end_row, first_column:end_column],
+                    src=images[
+                        :,
+                        :,
                         row + first_row * pitch : row + (end_row - 1) * pitch + 1 : pitch,
                         column + first_column : column + end_column,
                     ].permute((1, 0, 2, 3)),

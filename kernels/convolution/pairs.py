@@ -96,29 +96,28 @@ def pair_filters(weights):
     return result
 
 
-def pair_sums(count, piece, warm):
-    """Four PSUM tiles [count, rows of all images, pairs] for a piece of the output; `warm` is the second, if there."""
+def multiply_pairs(count, units, combined, plan, piece, warm):
+    """Return the four sums [count, rows of all images, pairs] of a piece of the output, in PSUM.
+
+    units: weights as `pair_filters` combines them, for each tile of input channels, made as they are needed; combined:
+    inputs alike. `warm` is the second sum, if not None.
+    """
     shape = (count, piece.images * piece.rows, ceil_div(piece.columns, 2))
-    sums = []
-    for m in range(4):
-        sums.append(psum_tile(shape, warm if m == FIRST else None))
+    sums = [psum_tile(shape, warm if m == FIRST else None) for m in range(4)]
+    for t, weights in enumerate(units):
+        for m in ORDER:
+            target = sums[m].reshape((sums[m].shape[0], piece.images, piece.rows, sums[m].shape[2]))
+            for s in range(len(plan.steps) // 3):
+                step = plan.steps[3 * s]
+                used = rows_of_taps(plan, t, step.taps)
+                row = piece.row + step.down
+                nisa.nc_matmul(
+                    dst=target,
+                    stationary=weights[0:used, 4 * s + m, :],
+                    moving=combined[t][0:used, m, piece.image : piece.image + piece.images, row : row + piece.rows, :],
+                    accumulate=t > 0 or s > 0 or (m == FIRST and warm is not None),
+                )
     return sums
-
-
-def accumulate_pairs(sums, weights, combined, plan, t, piece, warm):
-    """Add the contribution of input tile `t` to the four sums of a piece."""
-    for m in ORDER:
-        target = sums[m].reshape((sums[m].shape[0], piece.images, piece.rows, sums[m].shape[2]))
-        for s in range(len(plan.steps) // 3):
-            step = plan.steps[3 * s]
-            used = rows_of_taps(plan, t, step.taps)
-            row = piece.row + step.down
-            nisa.nc_matmul(
-                dst=target,
-                stationary=weights[0:used, 4 * s + m, :],
-                moving=combined[0:used, m, piece.image : piece.image + piece.images, row : row + piece.rows, :],
-                accumulate=t > 0 or s > 0 or (m == FIRST and warm is not None),
-            )
 
 
 def join_pairs(sums, columns, pooled):

@@ -193,7 +193,16 @@ def _plan(problem, sbuf_bytes, form, weights=None):
     psum = psum_block(problem, columns, rows_fitting, form)
     image_bytes = row_bytes * ceil_div(problem.out_rows, unit) + halo_bytes
     groups = _plan_groups(problem, reach, psum, columns, rows_fitting, max(1, free // image_bytes))
-    return Conv2dPlan(problem, form, channel_tiles, steps, reach, weights, psum, groups)
+    return Conv2dPlan(
+        problem=problem,
+        form=form,
+        channel_tiles=channel_tiles,
+        steps=steps,
+        reach=reach,
+        weights=weights,
+        psum=psum,
+        groups=groups,
+    )
 
 
 def _free_bytes(weights, sbuf_bytes):

@@ -104,8 +104,30 @@ def movement_of(stride, dilation, padding):
     return Movement(stride, dilation, sides)
 
 
-def make_problem(x, channels, kernel, movement, taps, *, pool_size, activation, parameters, packed, form):
-    """Return the problem of a whole convolution, checked; `channels` are (Cin, Cout)."""
+@dataclass(frozen=True)
+class Filters:
+    """The filters of a convolution: channels (Cin, Cout), size (rows, columns), and the taps in the partitions.
+    `packed`: they come in stationary layout."""
+
+    channels: tuple[int, int]
+    kernel: tuple[int, int]
+    taps: Taps
+    packed: bool
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What a convolution does with its sums, and the `form` in which it multiplies, which may be "quickest"."""
+
+    pool_size: int
+    activation: str
+    parameters: tuple[float, ...]
+    form: str
+
+
+def make_problem(x, filters, movement, finish):
+    """Return the problem of a whole convolution, checked."""
+    channels, kernel, pool_size = filters.channels, filters.kernel, finish.pool_size
     assert len(x.shape) == 4, f"conv2d: x must be [B, Cin, H, W], came {x.shape}"
     check_dtype("conv2d: x", x)
     batch, in_channels, height, width = x.shape
@@ -128,15 +150,15 @@ def make_problem(x, channels, kernel, movement, taps, *, pool_size, activation, 
         stride=movement.stride,
         dilation=movement.dilation,
         padding=movement.padding,
-        taps=taps,
+        taps=filters.taps,
         pool_size=pool_size,
-        activation=activation,
-        parameters=parameters,
+        activation=finish.activation,
+        parameters=finish.parameters,
         out_rows=rows // pool_size * pool_size,
         out_columns=columns // pool_size * pool_size,
         item_bytes=itemsize(x.dtype),
-        packed=packed,
-        form=form if form == QUICKEST else Form(form),
+        packed=filters.packed,
+        form=finish.form if finish.form == QUICKEST else Form(finish.form),
     )
 
 

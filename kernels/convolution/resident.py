@@ -38,4 +38,13 @@ def plan_resident(problem, block, channels, *, keeps_rows, combined_bytes, by_ro
     reach = reach_of(problem, steps, form, True)
     if keeps_rows:
         reach.row_pitch, reach.row_step = 1, problem.stride[0]
-    return Conv2dPlan(problem, form, channel_tiles, steps, reach, weights, psum, groups)
+    return Conv2dPlan(
+        problem=problem,
+        form=form,
+        channel_tiles=channel_tiles,
+        steps=steps,
+        reach=reach,
+        weights=weights,
+        psum=psum,
+        groups=groups,
+    )

@@ -64,14 +64,15 @@ def square_filters(weights):
     combined = nl.ndarray((partitions, 16, count), dtype=weights.dtype, buffer=nl.sbuf)
     result = combined.reshape((partitions, 4, 4, count))
     taps = weights.reshape((partitions, 3, 3 * count))
-    _combine_taps(by_rows[:, 0], by_rows[:, 1], by_rows[:, 2], by_rows[:, 3], taps[:, 0], taps[:, 1], taps[:, 2])
+    _combine_taps([by_rows[:, i] for i in range(4)], [taps[:, i] for i in range(3)])
     taps = by_rows.reshape((partitions, 4, 3, count))
-    _combine_taps(result[:, 0], result[:, 1], result[:, 2], result[:, 3], taps[:, :, 0], taps[:, :, 1], taps[:, :, 2])
+    _combine_taps([result[:, i] for i in range(4)], [taps[:, :, i] for i in range(3)])
     return combined
 
 
-def _combine_taps(f0, f1, f2, f3, g0, g1, g2):
-    """f0 = g0, f1 = (g0 + g2 + g1) / 2, f2 = (g0 + g2 - g1) / 2, f3 = g2."""
+def _combine_taps(combined, taps):
+    """f0 = g0, f1 = (g0 + g2 + g1) / 2, f2 = (g0 + g2 - g1) / 2, f3 = g2, of three taps g."""
+    (f0, f1, f2, f3), (g0, g1, g2) = combined, taps
     outer = nl.ndarray(g0.shape, dtype=nl.float32, buffer=nl.sbuf)
     inner = nl.ndarray(g1.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.activation(dst=inner, op=nl.copy, data=g1, scale=0.5)

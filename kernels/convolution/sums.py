@@ -22,8 +22,9 @@ from ..tiling.tiles import several_columns
 from ..tiling.warm_up import psum_tile
 from .double_rows import doubled, matmuls_of
 from .forms import Form
-from .pairs import accumulate_pairs, join_pairs, pair_sums
+from .pairs import join_pairs, multiply_pairs
 from .plan import input_columns, psum_pieces, rows_of_taps
+from .problem import Block
 from .squares import multiply_squares
 from .weights import units_of, weights_of
 
@@ -31,12 +32,25 @@ QUICK_MATMULS = 2  # that take no longer than their sums on the way out of PSUM
 
 
 @dataclass
-class Columns:
-    """The columns [channels, 1], float32, of a tile of output channels: activation(sums * scale + bias).
+class OutputTile:
+    """A tile of output channels of a group, [channels, images, rows, columns] in any view of SBUF.
 
-    With an addend, activation((sums * before + addend) * after + bias), the Vector Engine adding; or, where there is a
-    `diagonal` of the column `inverse`, activation((sums + diagonal @ addend) * scale + bias), the Tensor Engine adding.
-    None stands for ones.
+    `number` is its place in the stream of weights. The `group` is cut into `pieces`, those of the plan if None.
+    """
+
+    result: nl.NkiTensor
+    group: Block
+    number: int = 0
+    pieces: list[Block] | None = None
+
+
+@dataclass
+class Epilogue:
+    """The end of a tile of output channels, with columns [channels, 1] in float32: activation(sums * scale + bias).
+
+    With an `addend` of the result's shape, in SBUF, nothing is pooled: activation((sums * before + addend) * after +
+    bias), the Vector Engine adding; or, where there is a `diagonal` of the column `inverse`, activation((sums +
+    diagonal @ addend) * scale + bias), the Tensor Engine adding. Columns that are None are ones.
     """
 
     bias: nl.NkiTensor
@@ -45,6 +59,7 @@ class Columns:
     after: nl.NkiTensor | None = None
     inverse: nl.NkiTensor | None = None
     diagonal: nl.NkiTensor | None = None
+    addend: nl.NkiTensor | None = None
 
 
 def diagonal_of(column, dtype):
@@ -62,30 +77,26 @@ def diagonal_of(column, dtype):
     return diagonal
 
 
-def convolve_tile(result, tiles, weights, tile, columns, group, added=None, pieces=None, warm=None):
-    """One tile of output channels of a group, from input tiles in SBUF to `result` there.
+def convolve_tile(output, tiles, weights, epilogue, warm=None):
+    """Convolve input tiles in SBUF into a tile of output channels there.
 
-    result: [channels, images, rows, columns], any view of SBUF. tiles: [taps and channels, images, rows, columns] for
-    each tile of input channels. columns: `Columns`. `weights` is a stream, of which `tile` is the number of an output
-    tile; `group` what the input tiles hold, cut into `pieces`, those of the plan if not given. added: of result's
-    shape, in SBUF; then nothing is pooled. warm: a PSUM tile of zeros for the first sums (warm_up.py).
+    output: an `OutputTile`. tiles: [taps and channels, images, rows, columns] for each tile of input channels, of the
+    output's group. weights: a stream. epilogue: an `Epilogue`. warm: a PSUM tile of zeros for the first sums
+    (warm_up.py).
     """
-    plan = weights.plan
+    plan, result, group = weights.plan, output.result, output.group
     pool_size = plan.problem.pool_size
-    if pieces is None:
-        pieces = psum_pieces(plan, group)
-    for n in range(len(pieces)):
-        piece = pieces[n]
+    pieces = psum_pieces(plan, group) if output.pieces is None else output.pieces
+    for n, piece in enumerate(pieces):
         top = piece.row // pool_size
         left = piece.column // pool_size
-        other = _piece_of(added, piece, top, left)
+        other = _piece_of(epilogue.addend, piece, top, left)
         count = QUICK_MATMULS + 1
         if plan.form is Form.SQUARES:
-            sums = multiply_squares(result.shape[0], units_of(weights, tile), tiles, piece, warm)
+            sums = multiply_squares(result.shape[0], units_of(weights, output.number), tiles, piece, warm)
         elif plan.form is Form.PAIRS:
-            sums = pair_sums(result.shape[0], piece, warm)
-            for t in range(len(tiles)):
-                accumulate_pairs(sums, weights_of(weights, tile, t), tiles[t], plan, t, piece, warm)
+            units = (weights_of(weights, output.number, t) for t in range(len(tiles)))
+            sums = multiply_pairs(result.shape[0], units, tiles, plan, piece, warm)
             sums = join_pairs(sums, piece.columns, pool_size == 2 and plan.problem.activation in NEVER_DECREASE)
         else:
             channels = result.shape[0]
@@ -93,26 +104,28 @@ def convolve_tile(result, tiles, weights, tile, columns, group, added=None, piec
             sums = psum_tile(shape, warm)
             target = sums.reshape((shape[0], piece.images, piece.rows, piece.columns))
             count = 0
-            for matmul in matmuls_of(weights, tile, tiles):
-                _accumulate(target, matmul, tiles, plan, group, piece, count > 0 or warm is not None)
+            for matmul in matmuls_of(weights, output.number, tiles):
+                window = _window(plan, group, piece, matmul)
+                if window is not None:
+                    _accumulate(target, matmul, tiles[matmul.tile], *window, count > 0 or warm is not None)
                 count += 1
             sums = sums[0:channels]
-            if columns.diagonal is not None:
+            if epilogue.diagonal is not None:
                 nisa.nc_matmul(
-                    dst=sums.reshape(other.shape), stationary=columns.diagonal, moving=other, accumulate=True
+                    dst=sums.reshape(other.shape), stationary=epilogue.diagonal, moving=other, accumulate=True
                 )
                 other = None
         warm = None
         part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
         target = part[:, :, :, left : left + piece.columns // pool_size]
         quick = other is None and pool_size == 1 and count <= QUICK_MATMULS
-        quick = quick and columns.bias.dtype == nl.float32  # as that engine takes columns
-        if quick and _is_for_vector_engine(plan.problem.activation, columns, group.row // plan.psum.rows + n):
-            _finish_on_vector_engine(target, sums.reshape(target.shape), columns, plan.problem)
+        quick = quick and epilogue.bias.dtype == nl.float32  # as that engine takes columns
+        if quick and _is_for_vector_engine(plan.problem.activation, epilogue, group.row // plan.psum.rows + n):
+            _finish_on_vector_engine(target, sums.reshape(target.shape), epilogue, plan.problem)
         elif other is None:
-            _finish(target, sums, columns, plan.problem)
+            _finish(target, sums, epilogue, plan.problem)
         else:
-            _finish_sum(target, sums, columns, other, plan.problem)
+            _finish_sum(target, sums, epilogue, other, plan.problem)
 
 
 def _piece_of(added, piece, top, left):
@@ -123,8 +136,9 @@ def _piece_of(added, piece, top, left):
     return rows[:, :, :, left : left + piece.columns]
 
 
-def _accumulate(sums, matmul, tiles, plan, group, piece, added_to):
-    """Add a matmul's contribution, of a group, to the sums [channels, images, rows, columns] of a piece in PSUM."""
+def _window(plan, group, piece, matmul):
+    """Return the columns of a piece that a matmul adds to (None for all), and the index of what it reads of its input
+    tile. None where all of that is padding."""
     problem = plan.problem
     reach = plan.reach
     stride = problem.stride[1]
@@ -139,34 +153,40 @@ def _accumulate(sums, matmul, tiles, plan, group, piece, added_to):
         start = max(start, ceil_div(max(0, -shift), stride))
         end = min(end, ceil_div(max(0, problem.width - shift), stride))
     if start >= end:
-        return
+        return None
     row = piece.row * reach.row_step + step.down
     column = start * stride + shift - left
-    stationary = matmul.weights[0:used, matmul.step, :]
+    index = (
+        slice(0, used),
+        slice(piece.image, piece.image + piece.images),
+        slice(row, row + (piece.rows - 1) * reach.row_step + 1, reach.row_step),
+        slice(column, column + (end - start - 1) * stride + 1, stride),
+    )
+    return None if end - start == piece.columns else slice(start - first, end - first), index
+
+
+def _accumulate(sums, matmul, tile, columns, index, adds):
+    """Add a matmul's contribution to the sums [channels, images, rows, columns] of a piece in PSUM."""
+    stationary = matmul.weights[index[0], matmul.step, :]
     if stationary.shape[1] < sums.shape[0]:  # a single column, twice
         stationary = stationary.broadcast(1, sums.shape[0])
-    moving = tiles[matmul.tile][
-        0:used,
-        piece.image : piece.image + piece.images,
-        row : row + (piece.rows - 1) * reach.row_step + 1 : reach.row_step,
-        column : column + (end - start - 1) * stride + 1 : stride,
-    ]
+    moving = tile[index]
     if matmul.is_double:
         stationary, moving = doubled(stationary, matmul.weights_apart), doubled(moving, matmul.inputs_apart)
     nisa.nc_matmul(
-        dst=sums if end - start == piece.columns else sums[:, :, :, start - first : end - first],
+        dst=sums if columns is None else sums[:, :, :, columns],
         stationary=stationary,
         moving=moving,
-        accumulate=added_to,
+        accumulate=adds,
         perf_mode=nisa.matmul_perf_mode.double_row if matmul.is_double else nisa.matmul_perf_mode.none,
     )
 
 
-def _finish(target, sums, columns, problem):
+def _finish(target, sums, epilogue, problem):
     """Pool, scale, add the bias and apply the activation: [channels, rows of all images, columns] of PSUM or SBUF to
     [channels, images, rows, columns] of SBUF."""
     name, parameters = problem.activation, problem.parameters
-    bias, scale = columns.bias, columns.scale
+    bias, scale = epilogue.bias, epilogue.scale
     if problem.pool_size == 1:
         activate(target, sums.reshape(target.shape), name, parameters, bias, scale)
         return
@@ -186,16 +206,16 @@ def _finish(target, sums, columns, problem):
         nisa.tensor_copy(dst=target, src=largest.reshape(target.shape), engine=nisa.engine.gpsimd)
 
 
-def _is_for_vector_engine(activation, columns, turn):
+def _is_for_vector_engine(activation, epilogue, turn):
     """True if the Vector Engine finishes a piece: where sums come faster than the Scalar Engine takes them, both do. Of
     what takes the Vector Engine two instructions, it has fewer."""
-    if activation == "clip" or (activation == "relu" and columns.scale is not None):
+    if activation == "clip" or (activation == "relu" and epilogue.scale is not None):
         return turn % 3 == 2
-    return turn % 2 == 1 and (activation == "relu" or (activation == "identity" and columns.scale is not None))
+    return turn % 2 == 1 and (activation == "relu" or (activation == "identity" and epilogue.scale is not None))
 
 
-def _finish_on_vector_engine(target, sums, columns, problem):
-    name, bias, scale = problem.activation, columns.bias, columns.scale
+def _finish_on_vector_engine(target, sums, epilogue, problem):
+    name, bias, scale = problem.activation, epilogue.bias, epilogue.scale
     if name == "relu" and scale is None:
         nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0)
         return
@@ -214,18 +234,18 @@ def _finish_on_vector_engine(target, sums, columns, problem):
     nisa.tensor_scalar(dst=target, data=moved, op0=nl.minimum, operand0=high)
 
 
-def _finish_sum(target, sums, columns, added, problem):
+def _finish_sum(target, sums, epilogue, added, problem):
     """Add the bias and another tensor, both in one instruction where there is no scale, and apply the activation."""
     name, parameters = problem.activation, problem.parameters
     total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
-    first = (nl.add, columns.bias) if columns.before is None else (nl.multiply, columns.before)
+    first = (nl.add, epilogue.bias) if epilogue.before is None else (nl.multiply, epilogue.before)
     nisa.scalar_tensor_tensor(
         dst=total, data=sums.reshape(target.shape), op0=first[0], operand0=first[1], op1=nl.add, operand1=added
     )
-    if columns.before is None:
+    if epilogue.before is None:
         activate(target, total, name, parameters)
     else:
-        activate(target, total, name, parameters, columns.bias, columns.after)
+        activate(target, total, name, parameters, epilogue.bias, epilogue.after)
 
 
 def _windows(tile):

@@ -7,8 +7,6 @@ for group of rows or images:
 copy the result down the partitions, if the next operation reads copies
 """
 
-from dataclasses import replace
-
 import nki.isa as nisa
 import nki.language as nl
 
@@ -17,7 +15,7 @@ from ..convolution.input import advance, load_first, look_ahead, open_inputs, st
 from ..convolution.plan import plan_groups
 from ..convolution.problem import Block
 from ..convolution.resident import plan_resident
-from ..convolution.sums import QUICK_MATMULS, Columns, convolve_tile, diagonal_of
+from ..convolution.sums import QUICK_MATMULS, Epilogue, OutputTile, convolve_tile, diagonal_of
 from ..program import Convolution, Place, RowGroups
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile, several_columns
@@ -105,8 +103,9 @@ def convolve(launch, number, operation: Convolution, operands):
                 added = _window(operands[1].inside(at)[0 : out_tile.size], images, own, filled, 1)
             reads = weights.reads[out_tile.index]
             stream = stream_of(weights, plan, out_tile.index, value.pitches)
-            columns = _columns(launch, operation, part, out_tile.size, _adds_by_matmul(operation, plan, reads, filled))
-            convolve_tile(result, inputs.tiles[reads.start : reads.stop], stream, 0, columns, filled, added, None, warm)
+            end = _epilogue(launch, operation, part, out_tile.size, _adds_by_matmul(operation, plan, reads, filled))
+            end.addend = added
+            convolve_tile(OutputTile(result, filled), inputs.tiles[reads.start : reads.stop], stream, end, warm)
             warm = None
             if room.hbm is not None:
                 blank_tile(_blanked(operation, filled), result, out_tile.size // operation.row_groups.count, rows)
@@ -117,14 +116,14 @@ def convolve(launch, number, operation: Convolution, operands):
     return room
 
 
-def _columns(launch, operation, part, rows, adds_by_matmul):
+def _epilogue(launch, operation, part, rows, adds_by_matmul):
     """Return the constants of the outputs that are `part` of those of a place."""
     tiles = ceil_div(operation.channels, PARTITIONS)
     numbers = range(operation.columns_of_constants)
-    columns = Columns(*(launch.constants(rows, operation.bias + number * tiles + part) for number in numbers))
-    if not adds_by_matmul:
-        return columns
-    return replace(columns, diagonal=diagonal_of(columns.inverse, launch.dtype))
+    epilogue = Epilogue(*(launch.constants(rows, operation.bias + number * tiles + part) for number in numbers))
+    if adds_by_matmul:
+        epilogue.diagonal = diagonal_of(epilogue.inverse, launch.dtype)
+    return epilogue
 
 
 def _adds_by_matmul(operation, plan, reads, group):

@@ -9,7 +9,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..group_normalization import group_matrices, group_norm_tiles
-from ..normalization import layer_norm_tiles, local_response_tiles, norm_block, response_bands
+from ..normalization import Response, layer_norm_tiles, local_response_tiles, norm_block, response_bands
 from ..program import GroupNorm, LayerNorm, LocalResponseNorm
 from ..tiling.tiles import PARTITIONS, Tile, even_tiles
 
@@ -62,9 +62,9 @@ def normalize_responses(launch, number, operation: LocalResponseNorm, operands):
     parts = [Tile(t, end - size, size, end) for t, (size, end) in enumerate(zip(sizes, ends))]
     bands = response_bands(parts, operation.size)
     targets, sources = ([each.inside(t) for t in range(len(sizes))] for each in (room, value))
-    factor = operation.alpha / operation.size
+    response = Response(operation.alpha / operation.size, operation.beta, operation.bias)
     for results, data in _blocks(targets, sources):
-        local_response_tiles(results, data, bands, factor, operation.beta, operation.bias)
+        local_response_tiles(results, data, bands, response)
     return room
 
 

@@ -6,7 +6,7 @@ import nki.language as nl
 from ..pooling import average_pool_tile, lowest, max_pool_tile, pool_band
 from ..program import AveragePool, MaxPool
 from ..tiling.tiles import even_tiles
-from ..tiling.windows import fill_border, input_span, make_sweep, whole
+from ..tiling.windows import Window, fill_border, input_span, make_sweep, whole
 
 
 def pool_maxima(launch, number, operation: MaxPool, operands):
@@ -32,9 +32,10 @@ def _pool(launch, operation, value, fill, fold):
     room = launch.room_of(operation, value.heights)
     top, left, bottom, right = operation.padding
     kernel, stride, dilation = operation.kernel, operation.stride, operation.dilation
-    rows = make_sweep("rows", value.rows, kernel[0], stride[0], dilation[0], (top, bottom), operation.ceil_mode)
-    sides = (left, right)
-    columns = make_sweep("columns", value.columns, kernel[1], stride[1], dilation[1], sides, operation.ceil_mode)
+    window = Window(kernel[0], stride[0], dilation[0], (top, bottom), operation.ceil_mode)
+    rows = make_sweep("rows", value.rows, window)
+    window = Window(kernel[1], stride[1], dilation[1], (left, right), operation.ceil_mode)
+    columns = make_sweep("columns", value.columns, window)
     across = input_span(columns, whole(columns.outputs), whole(columns.size))
     end = across.size - across.head - across.tail
     for t in range(len(value.tiles)):

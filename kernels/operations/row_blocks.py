@@ -11,7 +11,7 @@ from dataclasses import replace
 import nki.isa as nisa
 
 from ..convolution.resident import plan_resident
-from ..convolution.sums import Columns, convolve_tile
+from ..convolution.sums import Epilogue, OutputTile, convolve_tile
 from ..program import Convolution, Place
 from ..tiling.packing import tile_sizes
 from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile
@@ -53,8 +53,8 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
             shape = (PARTITIONS, value.images, geometry.out_groups, operation.columns)
             result = sbuf_tile(shape, launch.dtype, name=launch.label(operation))
             stream = stream_of(weights, plan, block.index, ())
-            columns = Columns(launch.constants(PARTITIONS, operation.bias + block.index))
-            convolve_tile(result, [tiles[block.index]], stream, 0, columns, plan.groups[0])
+            epilogue = Epilogue(launch.constants(PARTITIONS, operation.bias + block.index))
+            convolve_tile(OutputTile(result, plan.groups[0]), [tiles[block.index]], stream, epilogue)
             _scatter(room, place, result, operation, geometry, block)
     copy_down(operation.copies, room)
     return room

@@ -10,7 +10,7 @@ import nki.language as nl
 
 from ..program import RowGroups, RowGroupsPool
 from ..tiling.tiles import even_tiles
-from ..tiling.windows import fold_columns, make_sweep
+from ..tiling.windows import Window, fold_columns, make_sweep
 
 BAND_ELEMENTS = 1024  # of a partition that are pooled at a time: some 1.1 us
 
@@ -49,14 +49,9 @@ def pool_row_groups(launch, number, operation: RowGroupsPool, operands):
 
 def _pool_band(operation, result, data, columns, band):
     """Pool a band of the rows, or groups of rows, of the result."""
+    sides = (operation.padding[1], operation.padding[3])
     sweep = make_sweep(
-        "columns",
-        columns,
-        operation.kernel[1],
-        operation.stride[1],
-        operation.dilation[1],
-        (operation.padding[1], operation.padding[3]),
-        False,
+        "columns", columns, Window(operation.kernel[1], operation.stride[1], operation.dilation[1], sides)
     )
     start, offset = operation.start, operation.offset
     each = 1 if offset < 0 else 2

@@ -17,6 +17,20 @@ PIECE_ROWS = 16  # rows that a column tile leaves room for, so that a tall windo
 LONG_FOLD = 8  # taps from which one reduction is better than a chain of instructions, each with its fixed cost
 
 
+@dataclass(frozen=True)
+class Window:
+    """A window along one axis; `padding` are the positions before and after the axis.
+
+    With `ceil_mode` a last window may hang over the padding, if it begins in the image or in the padding before it.
+    """
+
+    size: int
+    stride: int = 1
+    dilation: int = 1
+    padding: tuple[int, int] = (0, 0)
+    ceil_mode: bool = False
+
+
 @dataclass
 class Sweep:
     """A window that slides along one axis: tap j of output i reads position i * stride - before + j * dilation.
@@ -61,27 +75,32 @@ class Blocks:
     elements: int  # of a plane that are read at once, at most
 
 
-def make_sweep(axis, extent, size, stride, dilation, padding, ceil_mode):
-    """Return the sweep of a window over an axis, checked; `axis` ("rows", "columns") is what messages call it.
-
-    `padding`: positions before and after the axis.
-
-    With `ceil_mode` a last window may hang over the padding, if it begins in the image or in the padding before it.
-    """
+def make_sweep(axis, extent, window):
+    """Return the sweep of a window over an axis of `extent`, checked; `axis` ("rows", "columns") is for messages."""
+    size, stride, dilation = window.size, window.stride, window.dilation
+    before, after = window.padding
     assert size >= 1 and stride >= 1 and dilation >= 1, (
         f"window, stride and dilation must be at least 1, got {size}, {stride} and {dilation} {axis}"
     )
-    before, after = padding
     reach = (size - 1) * dilation + 1
     assert before >= 0 and after >= 0, f"padding must be at least 0 {axis}, got {before} and {after}"
     room = extent + before + after - reach
     assert room >= 0, f"a window that spans {reach} {axis} does not fit {extent} with padding {before} and {after}"
     outputs = room // stride + 1
-    if ceil_mode:
+    if window.ceil_mode:
         outputs = ceil_div(room, stride) + 1
         if (outputs - 1) * stride >= extent + before:
             outputs -= 1
-    return Sweep(extent, size, stride, dilation, before, after, reach, outputs)
+    return Sweep(
+        extent=extent,
+        size=size,
+        stride=stride,
+        dilation=dilation,
+        before=before,
+        after=after,
+        reach=reach,
+        outputs=outputs,
+    )
 
 
 def input_span(sweep, outputs, taps):

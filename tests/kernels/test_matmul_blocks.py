@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from nki_tensors import in_hbm, on
 from random_arrays import small_integers
-from trninfer.kernels.matmul_blocks import load_panels, multiply_block, padded, panels, whole_rows
+from trninfer.kernels.matmul_blocks import Block, load_panels, multiply_block, padded, panels, whole_rows
 from trninfer.kernels.matmul_plan import GROUP, TILE_M, TILE_N
 from trninfer.kernels.tiling.tiles import DMA_BYTES, Tile, tiles
 from trninfer.kernels.tiling.warm_up import warm_bank
@@ -33,7 +33,7 @@ def multiply(sizes: tuple[int, int, int], dtype: str = nl.float32, depth: int = 
         first_m, first_n = options.get("first", (M, N))
         operands = panels(lhsT, k, m, first_m), panels(rhs, k, n, first_n)
         load_panels(*operands, lhsT, rhs, k, options.get("first_bytes", DMA_BYTES))
-        multiply_block(result, *operands, partial, m, n, k, K, warm)
+        multiply_block(result, Block(m, n, k, *operands), K, partial, warm)
         warm = None
     return result.values, left.T @ right
 

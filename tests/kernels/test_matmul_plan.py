@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trninfer import simulator
 from trninfer.kernels import matmul_fully_optimized
-from trninfer.kernels.matmul_plan import Plan, best_plan, choose_plan, evaluate
+from trninfer.kernels.matmul_plan import Blocks, Plan, Product, best_plan, choose_plan, evaluate
 
 SMALLEST = simulator.TARGETS["trn1"].sbuf_bytes
 
@@ -41,39 +41,41 @@ def walked(M: int, N: int, K: int, plan: Plan) -> int:
 )
 def test_a_plan_knows_what_is_read(M: int, N: int, K: int, blocks: tuple[int, int, int], n_outer: bool) -> None:
     m, n, k = blocks
-    plan = evaluate(M, N, K, 4, min(M, m * 128), min(N, n * 512), min(k, -(-K // 128)), n_outer, 2)
+    plan = evaluate(Product(M, N, K, 4), Blocks(min(M, m * 128), min(N, n * 512), min(k, -(-K // 128)), n_outer), 2)
     assert plan.loaded == walked(M, N, K, plan)
 
 
 def test_a_plan_knows_what_it_holds() -> None:
     """Of a partition, of float32: depth x columns of each block, results on their way out, and partial results."""
     leaving = 2 * 4 * 512 * 4  # two groups of four tiles
-    whole = evaluate(128, 512, 256, 4, 128, 512, 2, False, 2)
+    whole = evaluate(Product(128, 512, 256, 4), Blocks(128, 512, 2), 2)
     assert whole.held == 2 * 4 * (128 + 512) + leaving  # one block each: nothing replaces it
-    rows = evaluate(256, 512, 256, 4, 128, 512, 2, False, 2)
+    rows = evaluate(Product(256, 512, 256, 4), Blocks(128, 512, 2), 2)
     assert rows.held == 2 * 4 * (2 * 128 + 512) + leaving
-    columns = evaluate(128, 1024, 256, 4, 128, 512, 2, False, 2)
+    columns = evaluate(Product(128, 1024, 256, 4), Blocks(128, 512, 2), 2)
     assert columns.held == 2 * 4 * (128 + 2 * 512) + leaving
-    cut = evaluate(256, 512, 512, 4, 256, 512, 2, False, 2)
+    cut = evaluate(Product(256, 512, 512, 4), Blocks(256, 512, 2), 2)
     assert cut.held == 2 * 4 * 2 * (256 + 512) + leaving + 2 * 512 * 4
 
 
 @settings(max_examples=60)
 @given(st.integers(1, 20_000), st.integers(1, 20_000), st.integers(1, 40_000), st.sampled_from([2, 4]))
 def test_the_best_plan_fits_in_the_smallest_sbuf(M: int, N: int, K: int, size: int) -> None:
-    plan = best_plan(M, N, K, size, SMALLEST)
+    plan = best_plan(Product(M, N, K, size), SMALLEST)
     assert plan.held <= SMALLEST
     assert plan.loaded >= K * (M + N)
 
 
 @pytest.mark.parametrize(("M", "N", "K"), [(512, 1024, 1024), (1797, 10, 500), (128, 128, 4096), (1, 1, 1)])
 def test_both_operands_are_read_once_where_both_fit(M: int, N: int, K: int) -> None:
-    assert best_plan(M, N, K, 4, SMALLEST).loaded == K * (M + N)
+    assert best_plan(Product(M, N, K, 4), SMALLEST).loaded == K * (M + N)
 
 
 def test_more_sbuf_is_never_worse() -> None:
     """And a tenth of it reads more."""
-    loaded = [best_plan(4000, 6000, 3000, 4, size).loaded for size in (24_000, 60_000, 120_000, 240_000, 10**7)]
+    loaded = [
+        best_plan(Product(4000, 6000, 3000, 4), size).loaded for size in (24_000, 60_000, 120_000, 240_000, 10**7)
+    ]
     assert loaded == sorted(loaded, reverse=True) and loaded[-1] == 3000 * (4000 + 6000) < loaded[0]
 
 
@@ -83,16 +85,16 @@ def test_the_plan_knows_what_the_kernel_reads(M: int, N: int, K: int, dtype: str
     lhsT, rhs = simulator.TensorSpec((K, M), dtype), simulator.TensorSpec((K, N), dtype)
     run = simulator.run(matmul_fully_optimized, lhsT, rhs, target="trn1", functional=False)
     size = 4 if dtype == "float32" else 2
-    assert run.hbm_bytes == size * (best_plan(M, N, K, size, SMALLEST).loaded + M * N)
+    assert run.hbm_bytes == size * (best_plan(Product(M, N, K, size), SMALLEST).loaded + M * N)
 
 
 def test_blocks_that_are_asked_for() -> None:
     """In tiles; never more than there are, and held once."""
-    plan = choose_plan(1000, 2000, 700, 2, SMALLEST, 2, 3, 4)
+    plan = choose_plan(Product(1000, 2000, 700, 2), SMALLEST, (2, 3, 4))
     assert (plan.block_m, plan.block_n, plan.depth, plan.n_outer) == (256, 1536, 4, False)
-    plan = choose_plan(100, 200, 300, 2, SMALLEST, 2, 3, 4)
+    plan = choose_plan(Product(100, 200, 300, 2), SMALLEST, (2, 3, 4))
     assert (plan.block_m, plan.block_n, plan.depth) == (100, 200, 3)
-    assert choose_plan(100, 200, 300, 2, SMALLEST, 0, 0, 0) == best_plan(100, 200, 300, 2, SMALLEST)
+    assert choose_plan(Product(100, 200, 300, 2), SMALLEST, (0, 0, 0)) == best_plan(Product(100, 200, 300, 2), SMALLEST)
 
 
 @pytest.mark.parametrize(
@@ -105,4 +107,4 @@ def test_blocks_that_are_asked_for() -> None:
 )
 def test_blocks_that_do_not_fit(blocks: tuple[int, int, int], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        choose_plan(2048, 2048, 4096, 4, SMALLEST, *blocks)
+        choose_plan(Product(2048, 2048, 4096, 4), SMALLEST, blocks)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trninfer import simulator
 from trninfer.kernels import average_pool
 from trninfer.kernels.pooling import average_pool_tile, lowest, max_pool_tile
-from trninfer.kernels.tiling.windows import input_span, load_padded, make_sweep, whole
+from trninfer.kernels.tiling.windows import Window, input_span, load_padded, make_sweep, whole
 from trninfer.models.layers import Pool
 
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
@@ -130,8 +130,8 @@ def test_sizes_that_take_another_path(shape: tuple[int, ...], p: dict[str, Any],
 def pool_tiles(x, window, stride, padding, ceil_mode):  # type: ignore[no-untyped-def]
     """Both middles on one tile of planes, as a kernel of several layers calls them."""
     planes, height, width = x.shape
-    rows = make_sweep("rows", height, window[0], stride[0], 1, (padding[0], padding[2]), ceil_mode)
-    columns = make_sweep("columns", width, window[1], stride[1], 1, (padding[1], padding[3]), ceil_mode)
+    rows = make_sweep("rows", height, Window(window[0], stride[0], 1, (padding[0], padding[2]), ceil_mode))
+    columns = make_sweep("columns", width, Window(window[1], stride[1], 1, (padding[1], padding[3]), ceil_mode))
     across = input_span(columns, whole(columns.outputs), whole(columns.size))
     down = input_span(rows, whole(rows.outputs), whole(rows.size))
     results = []

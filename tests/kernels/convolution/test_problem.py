@@ -12,6 +12,8 @@ from nki_tensors import hbm, on
 from numpy.lib.stride_tricks import sliding_window_view
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.convolution.problem import (
+    Filters,
+    Finish,
     Movement,
     Problem,
     bank_columns,
@@ -55,9 +57,9 @@ def test_a_filter_that_does_not_move_is_refused(stride: Any, dilation: Any, padd
 
 def made(shape: tuple[int, ...] = (2, 3, 12, 9), dtype: str = nl.float32, **changes: Any) -> Problem:
     """The problem of an argument of this shape, of 5 filters of 4x3 that move by (2, 1)."""
-    fields: dict[str, Any] = {"channels": (3, 5), "kernel": (4, 3), "pool_size": 1, "activation": "relu"}
-    fields |= {"parameters": (), "packed": False, "form": "direct", "taps": Taps(1, 1, 3), **changes}
-    return make_problem(hbm(shape, dtype), movement=movement_of((2, 1), (1, 2), (1, 0, 2, 0)), **fields)
+    finish = Finish(**{"pool_size": 1, "activation": "relu", "parameters": (), "form": "direct", **changes})
+    filters = Filters((3, 5), (4, 3), Taps(1, 1, 3), packed=False)
+    return make_problem(hbm(shape, dtype), filters, movement_of((2, 1), (1, 2), (1, 0, 2, 0)), finish)
 
 
 def test_a_problem_of_arguments() -> None:

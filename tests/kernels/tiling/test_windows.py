@@ -16,6 +16,7 @@ from trninfer.kernels.tiling.windows import (
     MAX_REACH,
     Span,
     Sweep,
+    Window,
     column_tap,
     cut_into_blocks,
     fold_columns,
@@ -34,7 +35,7 @@ def sweeps(draw: st.DrawFn, most: int = 40) -> Sweep:
     size, stride, dilation = draw(st.integers(1, 9)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
     before, after = draw(st.integers(0, 5)), draw(st.integers(0, 5))
     extent = max(1, (size - 1) * dilation + 1 - before - after) + draw(st.integers(0, most))
-    return make_sweep("rows", extent, size, stride, dilation, (before, after), draw(st.booleans()))
+    return make_sweep("rows", extent, Window(size, stride, dilation, (before, after), draw(st.booleans())))
 
 
 def positions(sweep: Sweep, outputs: range, taps: range) -> list[int]:
@@ -52,22 +53,22 @@ def test_as_many_outputs_as_windows_begin(
     starts = [start for start in range(0, extent + before + after, stride) if start + reach <= extent + before + after]
     rest = starts[-1] + reach < extent + before + after
     hangs = ceil_mode and rest and starts[-1] + stride < extent + before
-    sweep = make_sweep("rows", extent, size, stride, dilation, (before, after), ceil_mode)
+    sweep = make_sweep("rows", extent, Window(size, stride, dilation, (before, after), ceil_mode))
     assert (sweep.reach, sweep.outputs) == (reach, len(starts) + hangs)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("window", "message"),
     [
-        ((4, 0, 1, 1, (0, 0)), "window, stride and dilation must be at least 1, got 0, 1 and 1 columns"),
-        ((4, 2, 1, 0, (0, 0)), "window, stride and dilation must be at least 1, got 2, 1 and 0 columns"),
-        ((4, 2, 1, 1, (0, -1)), "padding must be at least 0 columns, got 0 and -1"),
-        ((4, 3, 1, 3, (1, 1)), "a window that spans 7 columns does not fit 4 with padding 1 and 1"),
+        (Window(0), "window, stride and dilation must be at least 1, got 0, 1 and 1 columns"),
+        (Window(2, 1, 0), "window, stride and dilation must be at least 1, got 2, 1 and 0 columns"),
+        (Window(2, padding=(0, -1)), "padding must be at least 0 columns, got 0 and -1"),
+        (Window(3, 1, 3, (1, 1)), "a window that spans 7 columns does not fit 4 with padding 1 and 1"),
     ],
 )
-def test_what_is_no_window_is_refused(arguments: Any, message: str) -> None:
+def test_an_impossible_window_is_refused(window: Window, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        make_sweep("columns", *arguments, False)
+        make_sweep("columns", 4, window)
 
 
 @given(sweeps(), st.data())
@@ -83,7 +84,7 @@ def test_a_span_is_all_that_is_read(sweep: Sweep, data: st.DataObject) -> None:
 
 
 @given(sweeps(60), sweeps(200), st.sampled_from([60, 300]))
-@example(make_sweep("rows", 3, 1, 1, 1, (0, 0), False), make_sweep("columns", 122, 3, 1, 1, (0, 0), False), 60)
+@example(make_sweep("rows", 3, Window(1)), make_sweep("columns", 122, Window(3)), 60)
 def test_blocks_cover_the_output_and_read_a_chunk(rows: Sweep, columns: Sweep, chunk: int) -> None:
     blocks = cut_into_blocks(rows, columns, chunk)
     covered = np.zeros((rows.outputs, columns.outputs), int)
@@ -100,9 +101,9 @@ def test_blocks_cover_the_output_and_read_a_chunk(rows: Sweep, columns: Sweep, c
 
 
 def test_a_window_that_is_too_wide_is_refused() -> None:
-    columns = make_sweep("columns", MAX_REACH + 1, MAX_REACH + 1, 1, 1, (0, 0), False)
+    columns = make_sweep("columns", MAX_REACH + 1, Window(MAX_REACH + 1))
     with pytest.raises(AssertionError, match="at most 16384 columns, got 16385"):
-        cut_into_blocks(make_sweep("rows", 3, 1, 1, 1, (0, 0), False), columns)
+        cut_into_blocks(make_sweep("rows", 3, Window(1)), columns)
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +132,7 @@ def test_nothing_but_padding_loads_nothing() -> None:
 
 def test_a_tap_reads_every_so_many_rows_and_columns() -> None:
     values = counted(2, 3, 11, 13)
-    sweep = make_sweep("rows", 11, 3, 2, 3, (0, 0), False)
+    sweep = make_sweep("rows", 11, Window(3, 2, 3))
     np.testing.assert_array_equal(row_tap(tile(values), sweep, 2, 2).values, values[:, :, [6, 8]])
     np.testing.assert_array_equal(column_tap(tile(values), sweep, 3, 1).values, values[:, :, :, [3, 5, 7]])
 
@@ -143,7 +144,7 @@ def test_folds(op: str, function: Any, taps: int, stride: int, dilation: int) ->
     """Of rows and of columns, by a chain of instructions or by one reduction."""
     reach = (taps - 1) * dilation + 1
     extent = reach + 2 * stride  # three outputs
-    sweep = make_sweep("rows", extent, taps, stride, dilation, (0, 0), False)
+    sweep = make_sweep("rows", extent, Window(taps, stride, dilation))
     values = normal(3, 2, extent, extent)
     windows = sliding_window_view(values, reach, axis=2)[:, :, ::stride, :, ::dilation]
     found = fold_rows(tile(values), op, sweep, 3, taps, nl.float32).values
@@ -154,7 +155,7 @@ def test_folds(op: str, function: Any, taps: int, stride: int, dilation: int) ->
 
 
 def test_columns_are_folded_into_the_tile_that_is_given() -> None:
-    sweep = make_sweep("columns", 5, 2, 1, 1, (0, 0), False)
+    sweep = make_sweep("columns", 5, Window(2))
     into = new((2, 1, 1, 4))
     values = counted(2, 1, 1, 5)
     assert fold_columns(tile(values), "maximum", sweep, 4, nl.float32, into=into) is into
