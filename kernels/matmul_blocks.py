@@ -200,7 +200,7 @@ def multiply_block(result, block, K, partial, warm):
             warm = None
             staged = sbuf_tile((PARTITIONS, m_group.size, width), result.dtype) if last else None
             _leave_psum(accumulators, m_part, n_part, partial, staged, adds=k.start > 0)
-            if last:
+            if staged is not None:
                 column = n_block.start + start
                 for stored in tiles(m_group.size, 1 if ends else m_group.size):
                     row_start = m_block.start + m_part[stored.start].start

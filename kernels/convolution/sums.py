@@ -107,7 +107,8 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
             for matmul in matmuls_of(weights, output.number, tiles):
                 window = _window(plan, group, piece, matmul)
                 if window is not None:
-                    _accumulate(target, matmul, tiles[matmul.tile], *window, count > 0 or warm is not None)
+                    part, index = window
+                    _accumulate(target, matmul, tiles[matmul.tile], part, index, count > 0 or warm is not None)
                 count += 1
             sums = sums[0:channels]
             if epilogue.diagonal is not None:
