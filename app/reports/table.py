@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ...inference.predictions import OutputAnswer, Prediction
 from ...runtime.neuron.compiled import DEVICE_LABEL
+from ..text import count
 from .advice_table import print_advice
 from .console import BOX, Columns, cell, new_table, print_line, print_pairs, to_text
 from .html_markup import percent
@@ -84,9 +85,11 @@ def _print_predictions(console: Console, report: Report) -> None:
         table.add_row(cell(str(answer.input)), cell(_shortened(answer), "bold"), *chance, *beside)
     console.print(table)
     if len(shown) < len(report.predictions):
-        print_line(console, f"... and {len(report.predictions) - len(shown)} more rows (--format json has them all)")
+        left = count(len(report.predictions) - len(shown), "more row")
+        print_line(console, f"... and {left} (--format json has them all)")
     if len(others) > SHOWN_OUTPUTS:
-        print_line(console, f"... and {len(others) - SHOWN_OUTPUTS} more outputs (--format json has them all)")
+        left = count(len(others) - SHOWN_OUTPUTS, "more output")
+        print_line(console, f"... and {left} (--format json has them all)")
     console.print()
 
 
