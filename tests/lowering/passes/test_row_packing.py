@@ -148,6 +148,7 @@ def test_a_convolution_of_single_rows_computes_groups(
     x = image((before, high, 3))
     assert_groups(convolved(x, packed), convolved(x, plain), packing.lanes(0), offset)
     assert packed.operation.channels == packing.lanes(0).count and packed.before == plain.before
+    assert packed.operation.kernel[0] == kernel[0] + (each - 1) * stride  # type: ignore[attr-defined]
 
 
 @settings(max_examples=40)
@@ -243,6 +244,17 @@ def test_offsets_that_are_not_chosen_let_a_group_read_the_fewest_groups() -> Non
         assert heights[offsets[1]] == min(heights) == 2 and heights.index(2) == offsets[1]
         assert offsets[0] == taken and offsets[2] == offsets[1]  # a 1x1 filter keeps its groups
     assert packing.offsets({}) == packing.offsets({0: 0})
+
+
+def test_what_is_added_to_a_value_has_its_offset() -> None:
+    """A convolution adds a value of its second operand, a gate scales that of its first."""
+    first, second = convolution((3, 16, 3), 8), convolution((8, 16, 3), 8, reads=0)
+    added = second.changed(sources=((-1,), (0,)))
+    packing = RowPacking(chain(first, added), {0: 4, 1: 4})
+    assert packing.follows(1) and packing.offsets({0: 3}) == {0: 3, 1: 3}
+    product = Combine(name="g", sources=((0,), (-1,)), channels=8, rows=16, columns=1, arithmetic="multiply")
+    packing = RowPacking(chain(first, node(product, (8, 16, 1))), {0: 4, 1: 4})
+    assert packing.follows(1) and packing.offsets({0: 2}) == {0: 2, 1: 2}
 
 
 def test_columns_are_what_the_tensor_engine_moves() -> None:

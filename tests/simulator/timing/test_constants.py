@@ -1,13 +1,16 @@
 """The table of timing numbers: complete, sourced, and the only place that has any."""
 
 import ast
+import csv
 from pathlib import Path
 
 import pytest
 from trninfer import simulator
+from trninfer.benchmarks.measurements import DATA
 from trninfer.kernels import vector_add_stream
 from trninfer.simulator.timing import constants as package
 from trninfer.simulator.timing.constants import MARKS, TABLE, TARGETS, constants, machine, override, overrides
+from trninfer.simulator.timing.dma import element_time
 
 SIMULATOR = Path(package.__file__).parents[2]
 HOLDERS = {"m", "machine", "constants"}  # what a Machine is called where one is read
@@ -22,14 +25,18 @@ def names_read():
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and (
-                ast.unparse(node.value).removeprefix("self.") in HOLDERS or _makes_a_machine(node.value)
+                _name_of(node.value) in HOLDERS
+                or (isinstance(node.value, ast.Call) and _name_of(node.value.func) == "machine")
             ):
                 found.add(node.attr)
     return found
 
 
-def _makes_a_machine(value):
-    return isinstance(value, ast.Call) and ast.unparse(value.func) == "machine"
+def _name_of(value):
+    """The name of a variable, or of an attribute of self."""
+    if isinstance(value, ast.Attribute) and _name_of(value.value) == "self":
+        return value.attr
+    return value.id if isinstance(value, ast.Name) else ""
 
 
 def test_every_number_is_used_and_every_number_used_is_in_the_table():
@@ -91,3 +98,80 @@ def test_impossible_constants_are_refused_whole(constants, told):
     with pytest.raises(simulator.NkiValidationError, match=told):
         simulator.run(vector_add_stream, vector, vector, functional=False, free=2, constants=constants)
     assert overrides() == ()
+
+
+# What a constant of trn2 was measured as: file, row, column.
+LATENCIES, ELEMENTS = "dma-latencies.csv", "dma-elements.csv"
+FIRST_READ = {"what": "trigger start -> first read"}
+MEASURED = {
+    "table_load_ns": ("instruction-timings.csv", {"opcode": "act_table_load"}, "dur_p50"),
+    "load_first_byte_static_ns": (LATENCIES, {"queue": "qSPIO0", **FIRST_READ}, "p50"),
+    "store_first_byte_static_ns": (LATENCIES, {"queue": "qPoolIO0", **FIRST_READ}, "p50"),
+    "store_first_byte_ns": (LATENCIES, {"queue": "qPoolDynamic", "direction": "store", **FIRST_READ}, "p50"),
+    "swdge_ns": (LATENCIES, {"what": "issue interval (dispatch to dispatch); 128x1 of 2048 B"}, "p50"),
+    "small_element_ns": (ELEMENTS, {"queue": "qPoolDynamic", "bytes": "4"}, "read_p50"),
+    "landed_dma_ns": ("hops.csv", {"producer_engine": "DMA", "consumer_engine": "SP"}, "p50"),
+}
+
+
+def row_of(file, fields):
+    """The row of a file of measurements that has these fields."""
+    with (DATA / "measured" / file).open(newline="", encoding="utf-8") as opened:
+        found = [row for row in csv.DictReader(opened) if all(row[name] == value for name, value in fields.items())]
+    assert len(found) == 1, (file, fields)
+    return found[0]
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_measured_constant_is_what_its_row_says(name):
+    file, fields, column = MEASURED[name]
+    assert getattr(machine("trn2"), name) == pytest.approx(float(row_of(file, fields)[column]), abs=0.5)
+
+
+@pytest.mark.parametrize("size", [256, 4096])
+def test_elements_follow_each_other_as_measured(size):
+    """Of descriptors that the hardware makes, and of pieces of a store that GpSimd's cannot gather."""
+    m = machine("trn2")
+    queue, extra = ("qPoolDynamic", m.swdge_element_ns) if size == 256 else ("qSPDynamicHW", 0)
+    interval = element_time(size, m, single=not extra) + extra
+    measured = float(row_of(ELEMENTS, {"queue": queue, "bytes": str(size)})["interval_p50"])
+    assert interval == pytest.approx(measured, abs=0.5)
+
+
+ENGINES = {"PE": "tensor", "DVE": "vector", "ACT": "scalar", "POOL": "gpsimd"}
+
+
+@pytest.mark.parametrize("waiting", ENGINES)
+def test_a_hand_over_to_an_engine_lies_within_its_rows(waiting):
+    """From any engine, and from a DMA."""
+    with (DATA / "measured" / "hops.csv").open(newline="", encoding="utf-8") as opened:
+        rows = [row for row in csv.DictReader(opened) if row["consumer_engine"] == waiting and int(row["n"]) >= 10]
+    m = machine("trn2")
+    landed = m.landed_tensor_ns if waiting == "PE" else m.landed_ns
+    for value, is_dma in ((getattr(m, f"hop_{ENGINES[waiting]}_ns"), False), (landed, True)):
+        own = [row for row in rows if (row["producer_engine"] == "DMA") == is_dma]
+        assert min(float(row["p10"]) for row in own) - 1.5 <= value <= max(float(row["p90"]) for row in own) + 1.5
+
+
+@pytest.mark.parametrize(
+    ("target", "engines", "together", "stack"),
+    [("trn1", 27.2, 272, 410), ("trn2", 27.2, 368, 716), ("trn3", 38.4, 528, 1175)],
+)
+def test_rates_of_a_generation_are_those_that_are_documented(target, engines, together, stack):
+    """16 engines at their peak are faster than what they reach together, which is less than a stack of HBM gives."""
+    m = machine(target)
+    assert (m.dma_peak, m.dma_sustained, m.hbm_stack_rate) == (engines, together, stack)
+    assert together < 16 * engines and together < stack
+    assert m.hbm_channels == (16 if target == "trn1" else 32)
+    assert m.dma_compute_passes == (1 if target == "trn3" else 2)
+
+
+def test_the_tensor_engine_takes_what_is_documented():
+    """64 cycles at least, four a column of float32, half the clock until it has been busy for half of 4,096 of them."""
+    for target in TARGETS:
+        m = machine(target)
+        assert m.matmul_least_columns == m.matmul_interval_cycles == m.stationary_cycles == 64
+        assert m.matmul_fp32_instructions * m.matmul_fp32_passes == 4
+        assert (m.cold_clock, m.warm_utilization, m.wide_stride) == (2, 0.5, 16)
+    assert machine("trn1").warm_window_ns == 0
+    assert machine("trn2").warm_window_ns == machine("trn3").warm_window_ns == pytest.approx(4096 / 1.2, abs=0.1)
