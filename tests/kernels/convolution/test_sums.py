@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from trninfer.kernels.convolution.input import load_input
 from trninfer.kernels.convolution.plan import plan_groups
 from trninfer.kernels.convolution.resident import plan_resident
-from trninfer.kernels.convolution.sums import Columns, convolve_tile, diagonal_of
+from trninfer.kernels.convolution.sums import Epilogue, OutputTile, convolve_tile, diagonal_of
 from trninfer.kernels.convolution.weights import WeightStream
 from trninfer.kernels.tiling.packing import Taps
 
@@ -56,7 +56,7 @@ def check(
     rng = np.random.default_rng(3)
     given = {name: (0.5 + rng.random((what.out_channels, 1))).astype(np.float32) for name in columns}
     addend = normal(*shape, seed=7) if added else None
-    held = Columns(**{name: tile(column) for name, column in given.items()})
+    held = Epilogue(**{name: tile(column) for name, column in given.items()})
     if "inverse" in given:
         held.diagonal = diagonal_of(held.inverse, nl.float32)
     parts = [slice(end - size, end) for size, end in zip(channels, np.cumsum(channels))]
@@ -67,10 +67,11 @@ def check(
         plan = plan_groups(what, 128, 150_000)
         assume(len(plan.groups) == 1)
         inputs = load_input(in_hbm(x.swapaxes(0, 1)), plan)
+    held.addend = None if addend is None else tile(addend)
     result = new(shape)
     for group in plan.groups:
         stream = WeightStream(new((1, 1)), plan, 0, len(units), [], units)
-        convolve_tile(result, inputs, stream, 0, held, group, None if addend is None else tile(addend))
+        convolve_tile(OutputTile(result, group), inputs, stream, held)
     bias, scale, before, after, inverse = (
         given[name][:, :, None, None] if name in given else float(name != "bias")
         for name in ("bias", "scale", "before", "after", "inverse")
@@ -134,7 +135,7 @@ def test_gelu_goes_before_the_maximum() -> None:
         stream = WeightStream(new((1, 1)), plan, 0, 1, [], [tile(np.ones((1, 1, 1)))])
         result, column = new((1, 1, 1, 1)), tile(np.zeros((1, 1)))
         x = tile(np.array([-0.7, -3.0, -0.7, -0.7]).reshape(1, 1, 2, 2))
-        convolve_tile(result, [x], stream, 0, Columns(column), plan.groups[0])
+        convolve_tile(OutputTile(result, plan.groups[0]), [x], stream, Epilogue(column))
         assert result.values.item() == pytest.approx(-0.00404969, abs=1e-6)
 
 

@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from random_arrays import normal
 from single_operations import load_of, run_operations
 from trninfer.kernels.program import AveragePool, MaxPool, Pool
-from trninfer.kernels.tiling.windows import make_sweep
+from trninfer.kernels.tiling.windows import Window, make_sweep
 
 
 def pooled(kind: type[Pool], x: Any, kernel: tuple[int, int], packed: int = 1, **fields: Any) -> Any:
@@ -20,7 +20,9 @@ def pooled(kind: type[Pool], x: Any, kernel: tuple[int, int], packed: int = 1, *
     top, left, bottom, right = fields.get("padding", (0, 0, 0, 0))
     ceil_mode = fields.get("ceil_mode", False)
     sizes = [
-        make_sweep("rows", x.shape[2 + axis], kernel[axis], stride[axis], dilation[axis], sides, ceil_mode).outputs
+        make_sweep(
+            "rows", x.shape[2 + axis], Window(kernel[axis], stride[axis], dilation[axis], sides, ceil_mode)
+        ).outputs
         for axis, sides in enumerate(((top, bottom), (left, right)))
     ]
     pool = kind(name="p", channels=x.shape[1], rows=sizes[0], columns=sizes[1], packed=packed, kernel=kernel,
