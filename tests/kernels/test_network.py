@@ -2,15 +2,10 @@
 
 import inspect
 
-import numpy as np
 import pytest
-from lowered import decided
-from random_networks import residual
-from trninfer import kernels, simulator
 from trninfer.kernels import program
 from trninfer.kernels.network import BODIES, run_network
 from trninfer.kernels.program import Operation, Pool
-from trninfer.lowering.decisions import Decisions
 from trninfer.simulator.lint import examine_file
 
 ABSTRACT = {  # operations that are no operation by themselves, and why
@@ -36,14 +31,6 @@ def test_a_body_takes_a_launch_a_number_an_operation_and_its_operands() -> None:
         annotation = inspect.signature(body).parameters["operation"].annotation
         assert annotation in (kind, kind.__name__), f"the body of {kind.__name__} says it is of {annotation}"
     assert Pool not in BODIES
-
-
-def test_pictures_that_are_no_images_are_refused() -> None:
-    plan = decided(residual(), Decisions(packed=2), 3)
-    x = np.zeros((3, *plan.graph.image), np.float32)  # 4 are needed, two of them packed
-    weights, constants = plan.layout.weights(np.dtype(np.float32)), plan.layout.constants()
-    with pytest.raises(AssertionError, match="3 pictures, 2 of them packed, are 4 images for each of 1 cores, got 3"):
-        simulator.run(kernels.kernel("run_network"), x, weights, constants, program=plan.program)
 
 
 def test_it_is_one_kernel_for_all_programs() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from trninfer import simulator
 from trninfer.kernels.network import run_network
+from trninfer.kernels.operations.weight_loads import weight_loads
 from trninfer.kernels.places import Memory
 from trninfer.kernels.program import LAUNCH_INPUT, Answers, Load, Operation, Place, Program, Room, Stage, Store
 from trninfer.simulator.chip import PARTITIONS
@@ -38,7 +39,7 @@ def load_of(x: NDArray[Any], number: int = 0, packed: int = 1, **fields: Any) ->
     )
 
 
-def run_operations(
+def run_program(
     operations: list[Operation],
     *inputs: NDArray[Any],
     packed: int = 1,
@@ -47,21 +48,39 @@ def run_operations(
     weights: Any = None,
     target: str = "trn2",
 ) -> Any:
-    """Return the value [B, C, H, W] of the last operation, or its (scores, classes).
+    """Return what a program of one stage returns.
 
     inputs: [B, C, H, W] each, `packed` of them on the partitions at a time. `at_once`: images of a pass that are not
     packed, all by default.
     """
-    last = operations[-1]
-    count = len(operations)
-    if not isinstance(last, Answers):
-        name, size = last.name, {"channels": last.channels, "rows": last.rows, "columns": last.columns}
-        room = Room(name=name, **size, packed=last.packed, memory=Memory.OUTPUT)
-        store = Store(name=name, **size, packed=last.packed, sources=((count - 1,),), into=Place(room=count))
-        operations = [*operations, room, store]
-    images = len(inputs[0]) // packed
-    program = Program((Stage(tuple(operations), at_once or images),), packed, len(inputs[0]))
+    program = Program((Stage(tuple(operations), at_once or len(inputs[0]) // packed),), packed, len(inputs[0]))
     numbers = np.zeros((PARTITIONS, 1), np.float32) if constants is None else constants
     flat = np.zeros(1, inputs[0].dtype) if weights is None else np.asarray(weights, inputs[0].dtype).reshape(-1)
-    run = simulator.run(run_network, inputs[0], flat, numbers, *inputs[1:], target=target, program=program)
-    return run.outputs if isinstance(last, Answers) else run.outputs[0]
+    return simulator.run(run_network, inputs[0], flat, numbers, *inputs[1:], target=target, program=program).outputs
+
+
+def run_operations(operations: list[Operation], *inputs: NDArray[Any], **options: Any) -> Any:
+    """Return the value [B, C, H, W] of the last operation, or its (scores, classes); the options of `run_program`."""
+    last = operations[-1]
+    if isinstance(last, Answers):
+        return run_program(operations, *inputs, **options)
+    count = len(operations)
+    name, size = last.name, {"channels": last.channels, "rows": last.rows, "columns": last.columns}
+    room = Room(name=name, **size, packed=last.packed, memory=Memory.OUTPUT)
+    store = Store(name=name, **size, packed=last.packed, sources=((count - 1,),), into=Place(room=count))
+    return run_program([*operations, room, store], *inputs, **options)[0]
+
+
+def lay_out(units: list[dict[int, NDArray[Any]]]) -> NDArray[Any]:
+    """The weights of an operation in the order of their loads: of each output tile the units [rows, matrices, outputs]
+    of the input tiles that it reads."""
+    rows = {t: unit.shape[0] for own in units for t, unit in own.items()}
+    reads = [range(min(own), max(own) + 1) for own in units]
+    columns = [next(iter(own.values())).shape[2] for own in units]
+    matrices = next(iter(units[0].values())).shape[1]
+    loads = weight_loads([rows[t] for t in sorted(rows)], columns, reads, matrices, 4)
+    parts = [
+        np.concatenate([units[unit.out_tile][unit.in_tile].reshape(load.rows, -1) for unit in load.units], axis=1)
+        for load in loads
+    ]
+    return np.concatenate([part.reshape(-1) for part in parts])
