@@ -80,12 +80,14 @@ def test_from_sbuf_to_sbuf(target: str, channels: int, outputs: int, size: tuple
     assert_close(run_operations([load, operation_of(expected, w, bias=1, **fields)], x, **options), expected)
 
 
+@pytest.mark.parametrize("pool_size", [1, 2])
 @pytest.mark.parametrize("group_bytes", [0, 10_000])
-def test_from_hbm(group_bytes: int) -> None:
+def test_from_hbm(group_bytes: int, pool_size: int) -> None:
     """Loaded as a whole, or in groups of rows."""
-    x, w, bias = operands(20, 6, (40, 30), 3)
-    expected = convolved(x, w, bias, (1, 1, 1, 1))
-    conv = operation_of(expected, w, padding=(1, 1, 1, 1), group_bytes=group_bytes, sources=((LAUNCH_INPUT,),))
+    x, w, bias = operands(20, 6, (40, 30), 1)
+    expected = convolved(x, w, bias, (1, 1, 1, 1), (1, 1), pool_size)
+    fields = {"padding": (1, 1, 1, 1), "pool_size": pool_size, "group_bytes": group_bytes}
+    conv = operation_of(expected, w, sources=((LAUNCH_INPUT,),), **fields)
     assert_close(run_operations([conv], x, constants=columns_of(bias), weights=lay_out(units_of(w))), expected)
 
 
@@ -124,17 +126,17 @@ def test_an_addend_goes_before_the_activation() -> None:
 
 
 def test_a_place_of_its_own_in_a_room() -> None:
-    """Every other row from the second, and every third column from the first; all else stays."""
+    """Every other row and every third column, from the second on; all else stays."""
     x, w, bias = operands(4, 5, (4, 5), kernel=(1, 1))
     expected = convolved(x, w, bias)
     room = Room(name="r", channels=5, rows=9, columns=14, heights=(5,))
     whole = normal((2, 5, 9, 14), F32, 5)
     fill = load_of(whole, 1, into=Place(room=1))
-    conv = operation_of(expected, w, into=Place(room=1, first=(1, 0), step=(2, 3)))
+    conv = operation_of(expected, w, into=Place(room=1, first=(1, 1), step=(2, 3)))
     same = Pad(name="r", channels=5, rows=9, columns=14, padding=(0, 0, 0, 0), sources=((1,),))
     options = {"constants": columns_of(bias), "weights": lay_out(units_of(w))}
     found = run_operations([load_of(x), room, fill, conv, same], x, whole, **options)
-    whole[:, :, 1:8:2, 0:13:3] = expected
+    whole[:, :, 1:8:2, 1:14:3] = expected
     assert_close(found, whole)
 
 

@@ -92,13 +92,13 @@ def test_constants_are_loaded_once_when_they_are_first_read() -> None:
 def test_a_room_of_the_whole_batch_outlives_its_pass() -> None:
     room = Room(name="r", channels=3, rows=2, columns=2, heights=(3,), whole_batch=True)
     with on("trn2"):
-        launch = launched(Program((), 1, 4), (4, 3, 2, 2))
+        launch = launched(Program((), 2, 4), (4, 3, 2, 2))  # two packed in the input, none in the room
         for number in range(2):
-            launch.begin_pass(2 * number, 2 * number + 2, number)
+            launch.begin_pass(number, number + 1, number)
             part = launch.open_room(0, room)
             assert (part.images, part.pictures) == (2, 2)
             part.tiles[0].write(np.full((3, 2, 2, 2), number, F32))
-        launch.begin_pass(0, 4, 0)
+        launch.begin_pass(0, 2, 0)
         whole = launch.open_room(0, room).tiles[0].values
         np.testing.assert_array_equal(whole[0, :, 0, 0], [0, 0, 1, 1])
         own = launch.open_room(1, replace(room, whole_batch=False))
