@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import Convolution, Copies, Scores
+from ..kernels.program import Convolution, Copies
 from ..kernels.tiling.packing import Taps, ceil_div
 from .graph import DoesNotFit, Graph, Node
 from .passes.choose_forms import FormChoice
@@ -63,12 +63,13 @@ class Pricing:
             images = ceil_div(images, 2)
 
     def _priced(self, graph: Graph, number: int, node: Node) -> float:
-        """Return the price of a node in place of node `number`, its input having the copies that it reads."""
+        """Return the price of a convolution in place of node `number`, its input having the copies that it reads."""
         nodes = list(graph.nodes)
         nodes[number] = node
         operation = node.operation
+        assert isinstance(operation, Convolution)
         source = operation.sources[0][0]
-        if isinstance(operation, (Convolution, Scores)) and operation.taps.count > 1 and not graph.is_from_hbm(node):
+        if operation.taps.count > 1 and not graph.is_from_hbm(node):
             nodes[source] = nodes[source].changed(copies=_copies(operation))
         return self._clock.price(graph.with_nodes(nodes), number, self._images).nanoseconds
 
@@ -92,6 +93,5 @@ def _with_taps(graph: Graph, node: Node) -> Node:
     return node.changed(taps=loaded_taps(graph, node) if graph.is_from_hbm(node) else Taps(1, 1, rows[0]))
 
 
-def _copies(operation: Convolution | Scores) -> Copies:
-    dilation = operation.dilation[0] if isinstance(operation, Convolution) else 1
-    return Copies(operation.taps.rows, dilation, operation.taps.stride)
+def _copies(operation: Convolution) -> Copies:
+    return Copies(operation.taps.rows, operation.dilation[0], operation.taps.stride)

@@ -92,6 +92,15 @@ def test_more_columns_and_channels_and_wider_numbers_cost_more() -> None:
     assert cost(itemsize=2) < 0.5 * plain
 
 
+def test_weights_are_loaded_in_each_pass() -> None:
+    """2.4 million of them for 16 columns: loading takes the time."""
+    network = ending_in_dense((512, 4, 4), [conv("a", 512, 512, 1), conv("b", 512, 512, 3)])
+    graph = replace(laid_out(network), itemsize=2)
+    price = Clock("trn2", 2).price(graph, number_of(graph, "b"), 1)
+    loading = 2 * 512 * 512 * 9 / M.dma_sustained
+    assert loading < price.nanoseconds < 1.3 * loading
+
+
 def test_what_is_too_large_for_sbuf_is_priced_in_bands_of_rows(clock: Clock) -> None:
     """One image of 300 rows and columns takes 360 KB of a partition; it takes as long as four of a quarter of it."""
     convolutions = [Conv2d(name, 3, 3, (3, 3), (1, 1, 1, 1)) for name in "ab"]

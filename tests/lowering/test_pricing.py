@@ -140,6 +140,32 @@ def test_copies_are_as_many_as_taps_and_as_far_apart_as_the_dilation() -> None:
     assert Copies(3, 2, 32) in seen and Copies() in seen
 
 
+@pytest.mark.parametrize("channels", [64, 130])
+def test_forms_are_priced_with_the_taps_that_they_would_have(channels: int) -> None:
+    """What is combined has no copies, and begins on the partitions of its first tile."""
+    seen: list[tuple[Convolution, Copies]] = []
+
+    class Watching(Clock):
+        def price(self, graph: Graph, number: int, images: int) -> Price:
+            operation = graph.nodes[number].operation
+            assert isinstance(operation, Convolution)
+            source = operation.sources[0][0]
+            seen.append((operation, graph.nodes[source].operation.copies))  # type: ignore[attr-defined]
+            return Price(1, 1)
+
+    layers = [conv("a", 3, channels, 3, stride=(2, 2)), conv("b", channels, channels, 3)]
+    pipeline = pipeline_of(model_of(ending_in_dense((3, 32, 32), layers)), forms=FORMS)
+    pipeline.lower(Decisions(), Pricing(Watching("trn2", 4), 1))
+    of_forms = [(operation, copies) for operation, copies in seen if operation.form is not Form.DIRECT]
+    assert of_forms and all(copies == Copies() for _, copies in of_forms)
+    assert {operation.taps for operation, _ in of_forms} == {Taps(1, 1, min(channels, 128))}
+    for operation, copies in seen:
+        if operation.form is Form.DIRECT and operation.taps.count > 1:
+            assert copies == Copies(operation.taps.rows, 1, operation.taps.stride)
+        else:
+            assert copies == Copies()
+
+
 def test_a_total_is_the_sum_for_one_image_in_passes_of_fewer_where_all_are_too_many() -> None:
     graph = graph_of(NETWORK)
     whole = Pricing(Tariff(100), 4).total(graph)
