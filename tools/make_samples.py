@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFilter, ImageFont
+from PIL import Image, ImageDraw, ImageFilter
 
 from .digits import enlarge, load_split
-from .fonts import HELD_OUT_FAMILIES, find_fonts
+from .fonts import HELD_OUT_FAMILIES, find_fonts, load_font
 
 SAMPLES_DIRECTORY = Path(__file__).resolve().parent.parent / "samples"
 
@@ -33,8 +33,7 @@ def letter(
 ) -> Image.Image:
     """Ink (mode L, 255 is ink) of a digit in a font, centred at a point, turned by some degrees."""
     ink = Image.new("L", size)
-    face = ImageFont.truetype(str(font), height)
-    ImageDraw.Draw(ink).text(at, str(digit), fill=255, font=face, anchor="mm")
+    ImageDraw.Draw(ink).text(at, str(digit), fill=255, font=load_font(font, height), anchor="mm")
     return ink.rotate(turn, Image.Resampling.BICUBIC, center=at)
 
 

@@ -9,13 +9,7 @@ import numpy as np
 
 from .calibration import Bin, calibration_error, reliability, softmax
 from .digits import load_split
-from .render_digits import (
-    HELD_OUT_PICTURES,
-    Rendering,
-    plain_handwriting,
-    render_fonts,
-    render_handwriting,
-)
+from .render_digits import HELD_OUT_PICTURES, Rendering, plain_handwriting, render_fonts, render_handwriting
 from .render_glyphs import COUNTS as GLYPHS
 from .render_glyphs import render_glyphs
 from .render_nondigits import GROUPS, NONE, SIGN_GROUPS, render_nondigits

@@ -43,16 +43,7 @@ from .render_digits import INPUT, Rendering
 from .render_nondigits import NONE, NONE_LABEL
 from .scoring import Answers, accuracy_metadata, answer, classes_by_kernels
 from .sets import Sets, glyph_sets, held_out_scores, held_out_sets, joined, picture_sets, print_parts, validation_sets
-from .training import (
-    Batch,
-    Checkpoint,
-    Distortion,
-    distort,
-    module_for,
-    seed_everything,
-    tensors_of,
-    train,
-)
+from .training import Batch, Checkpoint, Distortion, distort, module_for, seed_everything, tensors_of, train
 
 KEPT_EVERY = 2000  # steps
 MAX_REFUSED = 0.005  # of the validation fonts' digits

@@ -1,16 +1,13 @@
-"""The split of the UCI digits by form, and the held-out fonts."""
+"""The UCI digits: their split by form, and their pictures."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import trninfer
 from trninfer.tools import digits
-from trninfer.tools.font_packages import DEBIAN_PACKAGES
-from trninfer.tools.fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES
 
 
 def test_the_sample_batch_is_the_held_out_forms() -> None:
@@ -36,13 +33,6 @@ def test_no_digit_of_the_held_out_forms_is_in_training_as_well() -> None:
     assert not [row for row in held_out.features if row.tobytes() in seen]
 
 
-def test_no_font_is_on_both_sides() -> None:
-    assert not set(HELD_OUT_FAMILIES) & set(TRAINING_FAMILIES)
-    assert not set(HELD_OUT_FAMILIES.values()) & set(TRAINING_FAMILIES.values())
-    assert len(HELD_OUT_FAMILIES) == 19
-    assert len(DEBIAN_PACKAGES) == len(set(DEBIAN_PACKAGES))
-
-
 def test_an_enlarged_digit_keeps_its_ink() -> None:
     features = np.zeros((8, 8), np.float32)
     features[2:6, 3:5] = 16
@@ -53,14 +43,31 @@ def test_an_enlarged_digit_keeps_its_ink() -> None:
     assert ink == pytest.approx(8, rel=0.05)
 
 
-def test_what_find_fonts_says_of_missing_fonts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from trninfer.tools import fonts
+def test_an_enlarged_digit_is_smooth_ink_of_the_side_that_is_asked_for() -> None:
+    features = np.zeros(64, np.float32)
+    features[0] = 20  # more than there may be
+    ink = np.asarray(digits.enlarge(features, 40))
+    assert ink.shape == (40, 40) and ink[0, 0] == 255 and ink[20:].max() == ink[:, 20:].max() == 0
+    rounded = np.asarray(digits.enlarge(features, 40, margin=1))
+    assert rounded[:4].max() < 255 and rounded[4:8, 4:8].min() > 100  # cells of 4 pixels, the corner now inside
 
-    monkeypatch.setattr(fonts, "FONT_DIRECTORY", tmp_path)
-    with pytest.raises(FileNotFoundError, match="fonts not installed: Lato; on Debian 12: apt install"):
-        fonts.find_fonts({"Lato": "truetype/lato/*.ttf"})
+
+def test_forms_that_begin_with_a_digit_less() -> None:
+    """Where the first 0 of a form is missing it begins with 1; anything else is another order."""
+    labels = np.zeros(1797, np.int32)
+    for start in digits.FORM_STARTS:
+        labels[start : start + 10] = np.arange(10)
+    digits.check_forms(labels)
+    labels[digits.FORM_STARTS[3] : digits.FORM_STARTS[3] + 9] = np.arange(1, 10)
+    digits.check_forms(labels)
+    labels[digits.FORM_STARTS[5] + 4] = 0
+    with pytest.raises(ValueError, match="no form starts at digit 646: the data are not in the order"):
+        digits.check_forms(labels)
 
 
-def test_the_readme_lists_the_packages() -> None:
-    text = (Path(trninfer.__file__).resolve().parent / "tools" / "README.md").read_text()
-    assert tuple(re.findall(r"fonts-[\w-]+", text)) == DEBIAN_PACKAGES
+def test_the_last_three_forms_are_held_out() -> None:
+    pytest.importorskip("sklearn")
+    training, held_out = digits.load_split()
+    assert (len(training.labels), len(held_out.labels)) == (1415, 382)
+    assert training.features.dtype == np.float32 and training.labels.dtype == np.int32
+    assert (training.features.min(), training.features.max()) == (0, 16)
