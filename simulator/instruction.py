@@ -5,6 +5,7 @@ A program is the list of these in program order. It is what the timing model sch
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -54,6 +55,7 @@ class Cost(NamedTuple):
     table: str = ""
 
 
+Engine = engine  # the type of fields that have its name
 Options = tuple[tuple[engine, Cost], ...]  # other engines that could run an instruction
 
 
@@ -170,59 +172,27 @@ class Access(NamedTuple):
         return apart < run or step - apart < other_run
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Instruction:
     """An issued instruction: the handle that `nki.isa` functions return.
 
     A DMA costs its engine nothing; it has `dma`, what the queues must move.
     """
 
-    __slots__ = (
-        "after",
-        "cost",
-        "dma",
-        "engine",
-        "flops",
-        "hbm_bytes",
-        "index",
-        "line",
-        "name",
-        "op",
-        "options",
-        "ordered",
-        "reads",
-        "writes",
-    )
-
-    def __init__(
-        self,
-        index: int,
-        op: str,
-        unit: engine,
-        writes: tuple[Access, ...],
-        reads: tuple[Access, ...],
-        cost: Cost,
-        dma: Transfer | None,
-        flops: int,
-        hbm_bytes: int,
-        line: tuple[str, int],
-        name: str | None,
-        ordered: bool,
-        options: Options = (),
-    ) -> None:
-        self.index = index
-        self.op = op
-        self.engine = unit
-        self.writes = writes
-        self.reads = reads
-        self.cost = cost
-        self.dma = dma
-        self.flops = flops
-        self.hbm_bytes = hbm_bytes
-        self.line = line
-        self.name = name
-        self.after: tuple[Instruction, ...] = ()
-        self.ordered = ordered
-        self.options = options  # other engines that could run it, where the kernel leaves it open
+    index: int
+    op: str
+    engine: Engine
+    writes: tuple[Access, ...]
+    reads: tuple[Access, ...]
+    cost: Cost
+    dma: Transfer | None
+    flops: int
+    hbm_bytes: int
+    line: tuple[str, int]
+    name: str | None
+    ordered: bool
+    options: Options = ()  # other engines that could run it, where the kernel leaves it open
+    after: tuple[Instruction, ...] = field(default=(), init=False)
 
     def depends_on(self, *producers: Instruction) -> Instruction:
         """Make this instruction start only after every producer is done (nki.isa.NkiInstruction.depends_on)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,31 +57,24 @@ def run(
     kinds = choice(sanitize) or chosen()
     with changed(found.name, constants or {}), using(nki), one_thread():
         key = launch_key(kernel, arrays, found, dge, parameters) if pure and not kinds else None
-        return _run(
-            kernel=kernel,
-            arrays=arrays,
-            found=found,
-            dge=dge,
-            profiled=profiled,
-            functional=functional,
-            kinds=kinds,
-            parameters=parameters,
-            key=key,
-        )
+        return _run(_Launch(kernel, arrays, parameters, found, dge, profiled, functional), kinds, key)
 
 
-def _run(
-    kernel: Callable[..., Any],
-    arrays: tuple[Any, ...],
-    found: Target,
-    dge: bool,
-    profiled: bool,
-    functional: bool,
-    kinds: frozenset[str],
-    parameters: dict[str, Any],
-    key: Any,
-) -> Run:
-    """`run` with the constants as they are; `key` tells launches apart that may be known, None those that are not."""
+class _Launch(NamedTuple):
+    """The arguments of `run` that decide its result, its target found."""
+
+    kernel: Callable[..., Any]
+    arrays: tuple[Any, ...]
+    parameters: dict[str, Any]
+    target: Target
+    dge: bool
+    profiled: bool
+    functional: bool
+
+
+def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
+    """`run` with the current constants. `key` identifies launches that may be repeated, None others."""
+    kernel, arrays, parameters, target, dge, profiled, functional = launch
     name = getattr(kernel, "__name__", "kernel")
     again: Any = None
     if functional:
@@ -94,7 +87,7 @@ def _run(
     if known is not None:
         _PREDICTIONS.move_to_end(key)
         return Run(known, known.blank_outputs, name, profiled)
-    core = NeuronCore(found, functional, dge)
+    core = NeuronCore(target, functional, dge)
     look_for(core, kinds)
     if again:
         core.recording = Recording()

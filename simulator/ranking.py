@@ -153,16 +153,7 @@ def rank(
         missing = [index for index, key in enumerate(keys) if key is None or key not in _known]
 
         def work(at: int) -> Ranked:
-            name, kernel, options = named[missing[at]]
-            return _try(
-                name=name,
-                kernel=kernel,
-                arrays=arrays,
-                options=options,
-                target=found,
-                wanted=wanted,
-                tolerance=tolerance,
-            )
+            return _try(named[missing[at]], arrays, found, wanted, tolerance)
 
         def lost(at: int) -> Ranked:
             return Ranked(named[missing[at]][0], "the process that ran it, or one beside it, was ended")
@@ -200,9 +191,10 @@ def _key(kernel: Any, arrays: tuple[Any, ...], target: str, options: dict[str, A
 
 
 def _try(
-    name: str, kernel: Any, arrays: tuple[Any, ...], options: dict[str, Any], target: str, wanted: Any, tolerance: float
+    variant: tuple[str, Any, dict[str, Any]], arrays: tuple[Any, ...], target: str, wanted: Any, tolerance: float
 ) -> Ranked:
-    """Run one variant; whatever it raises is its problem."""
+    """Run one variant (name, kernel, parameters); whatever it raises is its problem."""
+    name, kernel, options = variant
     try:
         launch = run(kernel, *arrays, target=target, functional=wanted is not None, **options)
     except Exception as error:

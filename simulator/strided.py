@@ -59,13 +59,13 @@ def form_of(
     strides: tuple[int, ...],
     dtype: str,
     region: MemoryRegion,
-    row: int,
-    first: int,
-    large: bool,
-    shifted: bool,
+    place: tuple[int, int, bool, bool],
 ) -> Form:
-    """The form of a view with `row` elements in a partition (on chip) or in all, from partition `first` on; `large`: of
-    a tile that takes over half of the partitions or was given an address; `shifted`: in PSUM, off its alignment."""
+    """Return the form of a view at a place (row, first, large, shifted), by which forms are distinguished.
+
+    `row`: elements in a partition (on chip) or in all. `first`: the first partition. `large`: of a tile that takes over
+    half of the partitions or was given an address. `shifted`: in PSUM, off its alignment.
+    """
     return Form(shape, strides, DTYPES[dtype].itemsize, region is SBUF or region is PSUM)
 
 
@@ -91,8 +91,6 @@ class StridedMemory(NKIObject):
         shape: tuple[int, ...],
         dtype: object,
         storage: Storage,
-        buffer: object = None,
-        name: str = "",
         strides: tuple[int, ...] | None = None,
         offset: int = 0,
     ) -> None:
@@ -230,7 +228,8 @@ class StridedMemory(NKIObject):
                 first = storage.partition_base + partition
                 large = storage.arena is not None or storage.shape[0] > PARTITIONS // 2
                 shifted = storage.region is PSUM and element * self._dtype.itemsize % PSUM_ALIGNMENT != 0
-            form = form_of(self.shape, self.strides, self._dtype.name, storage.region, self.row, first, large, shifted)
+            place = self.row, first, large, shifted
+            form = form_of(self.shape, self.strides, self._dtype.name, storage.region, place)
             self._form = form
         return form
 

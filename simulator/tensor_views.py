@@ -38,7 +38,7 @@ class TensorViews(WithoutOperators):
         raise NotImplementedError
 
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Self:
-        return type(self)(shape, self._dtype, self.storage, None, "", strides, offset)
+        return type(self)(shape, self._dtype, self.storage, strides, offset)
 
     def __getitem__(self, key: Any) -> Self:
         keys = key if type(key) is tuple else (key,)

@@ -6,7 +6,7 @@ The accumulators are shared by all of these instructions and keep their values f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -105,15 +105,7 @@ def tensor_scalar_reduce(
     """dst = data <op0> operand0; reduce_res = dst reduced over its free axes by `reduce_op`."""
     values = apply(op0, float_values(data), operand0, False, len(data.shape))
     dst.write(shaped(values, dst.shape))
-    accumulate(
-        data=data,
-        values=values,
-        operator=reduce_op,
-        command=reduce_cmd,
-        init=reduce_init,
-        taken=reduce_res,
-        negate=reduce_res_negate,
-    )
+    accumulate(data, values, Reduction(reduce_op, reduce_cmd, reduce_init, reduce_res_negate), reduce_res)
 
 
 @instruction(
@@ -137,35 +129,36 @@ def exponential(
     values = np.exp(float_values(src) - broadcast_value(max_value, len(src.shape)))
     dst.write(shaped(values, dst.shape))
     if reduce_cmd is not _IDLE:
-        accumulate(src, values, ALU["add"], reduce_cmd, reduce_init, reduce_res)
+        accumulate(src, values, Reduction(ALU["add"], reduce_cmd, reduce_init), reduce_res)
 
 
-def start(lanes: Array, operator: AluOperator, command: reduce_cmd, init: Any) -> Array:
-    """Return the accumulators as they are before the first element."""
-    if command is _RESET:
-        return np.full(lanes.shape, _IDENTITY[operator.name], np.float32)
-    if command is _LOAD:
-        return np.array(np.broadcast_to(broadcast_value(init, 1), lanes.shape), np.float32)
-    return lanes.copy()
+class Reduction(NamedTuple):
+    """A reduction into the accumulators: they begin as `command` says, with `init` where it loads them."""
+
+    operator: AluOperator
+    command: reduce_cmd
+    init: Any = None
+    negate: bool = False  # what is read out
+
+    def start(self, lanes: Array) -> Array:
+        """Return the accumulators as they are before the first element."""
+        if self.command is _RESET:
+            return np.full(lanes.shape, _IDENTITY[self.operator.name], np.float32)
+        if self.command is _LOAD:
+            return np.array(np.broadcast_to(broadcast_value(self.init, 1), lanes.shape), np.float32)
+        return lanes.copy()
 
 
-def accumulate(
-    data: NkiTensor,
-    values: Array,
-    operator: AluOperator,
-    command: reduce_cmd,
-    init: Any,
-    taken: NkiTensor | None,
-    negate: bool = False,
-) -> None:
+def accumulate(data: NkiTensor, values: Array, reduction: Reduction, result: NkiTensor | None) -> None:
     """Reduce values [partitions, ...] into the accumulators of the partitions that `data` is in, and write these to
-    `taken`."""
+    `result`."""
+    operator = reduction.operator
     assert operator.reduction is not None
     lanes = vector_accumulators(data)
-    state = start(lanes, operator, command, init)
+    state = reduction.start(lanes)
     lanes[:] = operator.compute(state, operator.reduction(values.reshape(len(lanes), -1), axis=(1,)))
-    if taken is not None:
-        taken.write(shaped(-lanes if negate else lanes, taken.shape))
+    if result is not None:
+        result.write(shaped(-lanes if reduction.negate else lanes, result.shape))
 
 
 def vector_accumulators(data: NkiTensor) -> Array:

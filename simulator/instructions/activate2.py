@@ -18,7 +18,7 @@ from ..operators import ACTIVATIONS, ALU, ActivationFunction, activation_functio
 from ..tensor import NkiTensor
 from ..tensor_operands import LikeDst, Output
 from .accumulate import reduces, result
-from .scalar_engine import accumulators, issue_activation, reduce_cmd
+from .scalar_engine import accumulators, issue_accumulation, reduce_cmd
 
 # What (op0, op1) may be.
 _PAIRS = (
@@ -91,18 +91,8 @@ def activate2(
     steps = [(o, value, r) for o, value, r in ((first, imm0, reverse0), (second, imm1, reverse1)) if o != "bypass"]
     vectors = [value for value in (*[value for _, value, _ in steps], relu_param) if isinstance(value, NkiTensor)]
     reads, flops = (data, *vectors), 3 * dst.size
-    instruction = issue_activation(
-        core=core,
-        op="activate2",
-        cost=cost,
-        dst=dst,
-        reads=reads,
-        flops=flops,
-        command=command,
-        reduce_res=reduce_res,
-        name=name,
-    )
-
+    instruction = core.issue("activate2", engine.scalar, (dst,), reads, cost, name, flops)
+    issue_accumulation(core, instruction, command, reduce_res)
     if core.functional:
         values = float_values(data)
         with np.errstate(all="ignore"):

@@ -15,7 +15,7 @@ from ..memory import SBUF
 from ..operands import Call, Member
 from ..tensor import NkiTensor
 from ..tensor_operands import Moved
-from ..timing.transfers import copying, left_to_compiler
+from ..timing.transfers import Generation, copying, left_to_compiler
 from .indirect_moves import move
 
 
@@ -222,8 +222,6 @@ def _transfer(core: NeuronCore, mode: dge_mode, dst: NkiTensor, src: NkiTensor, 
     dynamic = dst.is_indirect() or src.is_indirect()
     software = mode is _SOFTWARE or (dynamic and mode is not _HARDWARE)
     dge = software or mode is _HARDWARE or (core.dge and mode is not _NO_DGE)
-    transfer = copying(
-        target=core.target, dst=dst, src=src, dge=dge, software=software, dynamic=dynamic, transpose=transpose
-    )
+    transfer = copying(core.target, dst, src, Generation(dge, software, dynamic), transpose)
     left_open = mode is _UNKNOWN and core.dge and not dynamic and not transpose
     return left_to_compiler(core.target, transfer, dst, src) if left_open else transfer

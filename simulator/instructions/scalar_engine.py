@@ -98,18 +98,8 @@ def _activation(
     function = activation_function(op, "activation")
     vectors = tuple([operand for operand in (scale, bias) if isinstance(operand, NkiTensor)])
     reads, flops = (data, *vectors), 2 * dst.size
-    instruction = issue_activation(
-        core=core,
-        op="activation",
-        cost=cost,
-        dst=dst,
-        reads=reads,
-        flops=flops,
-        command=command,
-        reduce_res=reduce_res,
-        name=name,
-    )
-
+    instruction = core.issue("activation", _SCALAR, (dst,), reads, cost, name, flops)
+    issue_accumulation(core, instruction, command, reduce_res)
     accumulates = command is not _IDLE or reduce_res is not None
     lanes = accumulators(core, data) if accumulates and core.functional else None
     core.perform(activate, dst, function, data, scale, bias, lanes, command)
@@ -164,25 +154,15 @@ def activation_reduce(
     return _activation(core, cost, (dst, op, data, scale, bias), reduce_cmd.reset_reduce, reduce_res, name)
 
 
-def issue_activation(
-    core: NeuronCore,
-    op: str,
-    cost: Cost,
-    dst: NkiTensor,
-    reads: tuple[NkiTensor, ...],
-    flops: int,
-    command: reduce_cmd,
-    reduce_res: NkiTensor | None,
-    name: str | None,
-) -> Instruction:
-    """Issue a pass over `reads[0]`, and the readout of the accumulators where there is a reduce_res."""
-    instruction = core.issue(op, _SCALAR, (dst,), reads, cost, name, flops)
+def issue_accumulation(
+    core: NeuronCore, instruction: Instruction, command: reduce_cmd, reduce_res: NkiTensor | None
+) -> None:
+    """Keep the order of accumulations, and issue the readout of the accumulators where there is a reduce_res."""
     _keep_accumulator_order(core, instruction, command)
     if reduce_res is not None:
         cost = core.costs.accumulator_read()
         read = core.issue("activation_read_accumulators", _SCALAR, (reduce_res,), (), cost)
         _keep_accumulator_order(core, read, _REDUCE)
-    return instruction
 
 
 def _keep_accumulator_order(core: NeuronCore, instruction: Instruction, command: reduce_cmd) -> None:

@@ -13,7 +13,7 @@ from ..instruction import engine
 from ..operands import Member, Operator, Scalar, Unchecked
 from ..tensor import NkiTensor
 from ..tensor_operands import LikeDst, Output, Tile
-from .accumulate import ACCUMULATES, Initial, start, vector_accumulators
+from .accumulate import ACCUMULATES, Initial, Reduction, vector_accumulators
 from .scalar_engine import reduce_cmd
 from .tensor_scalar import apply
 
@@ -61,7 +61,7 @@ def tensor_scalar_cumulative(
     partitions = dst.shape[0]
     values = apply(op0, float_values(src), imm0, False, len(src.shape)).reshape(partitions, -1)
     lanes = vector_accumulators(src)
-    state = start(lanes, op1, reduce_cmd, imm1)
+    state = Reduction(op1, reduce_cmd, imm1).start(lanes)
     result = np.empty(values.shape, np.float32)
     for i in range(values.shape[1]):
         state = op1.compute(values[:, i], state)

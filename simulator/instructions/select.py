@@ -16,7 +16,7 @@ from ..memory import SBUF
 from ..operands import COMPARISONS, FLOATS, Call, Integer, Member, Number, Operator, Scalar, Unchecked
 from ..tensor import NkiTensor
 from ..tensor_operands import Output, Tile, TileOrNumber
-from .accumulate import ACCUMULATES, accumulate, reduces, result
+from .accumulate import ACCUMULATES, Reduction, accumulate, reduces, result
 from .gpsimd_engine import affine_fills, affine_pattern, known
 from .scalar_engine import reduce_cmd
 
@@ -72,7 +72,7 @@ def select_reduce(
     )
     dst.write(values)
     if reduce_cmd is not _IDLE:
-        accumulate(on_true, values, reduce_op, reduce_cmd, None, reduce_res)
+        accumulate(on_true, values, Reduction(reduce_op, reduce_cmd), reduce_res)
 
 
 def _least_float32(call: Call) -> None:
@@ -116,7 +116,7 @@ def range_select(
     values = np.where(inside, data, np.float32(FLOAT32_MIN))
     dst.write(shaped(values, dst.shape))
     if reduce_cmd is not _IDLE:
-        accumulate(on_true_tile, values, reduce_op, reduce_cmd, None, reduce_res)
+        accumulate(on_true_tile, values, Reduction(reduce_op, reduce_cmd), reduce_res)
 
 
 @declared(engine.gpsimd, cost=("one_pass", "unit", "dst"), rules=(affine_fills,))

@@ -49,7 +49,7 @@ def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> R
     asked = ex.rewrite(dtype).text if dtype is not None and not _is_none(dtype) else ""
     if op == "nc_matmul":
         return matmul(ex, operands, given, dst, accumulate="")
-    return _elementwise(ex=ex, op=op, known=known, operands=operands, given=given, asked=asked, dst=dst)
+    return _elementwise(ex, op, operands, given, asked, dst)
 
 
 ALWAYS_TILES = frozenset(
@@ -62,14 +62,9 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _elementwise(
-    ex: Expressions,
-    op: str,
-    known: Instruction,
-    operands: Operands,
-    given: dict[str, ast.expr],
-    asked: str,
-    dst: View | None,
+    ex: Expressions, op: str, operands: Operands, given: dict[str, ast.expr], asked: str, dst: View | None
 ) -> Result:
+    known = INSTRUCTIONS[op]
     # What a mask leaves out of a fresh tile was undefined: only where it changes the rest does it matter.
     if dst is None and not known.reduces and not operands.condition:
         operands.clips = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..chip import Target
 from ..instruction import Transfer
@@ -12,20 +12,17 @@ from .constants import machine
 from .dma import LANES
 
 
-def copying(
-    target: Target,
-    dst: Any,
-    src: Any,
-    dge: bool,
-    software: bool = False,
-    dynamic: bool = False,
-    transpose: bool = False,
-) -> Transfer:
-    """A copy. A descriptor is a run of bytes that is contiguous on both sides.
+class Generation(NamedTuple):
+    """The generation of a DMA's descriptors: with `dge` while the kernel runs, by GpSimd where `software`, else by
+    hardware; `dynamic`: after an address has been read from memory."""
 
-    `dge`: descriptors are generated while the kernel runs, by GpSimd where `software`, else by hardware; `dynamic`:
-    after an address has been read from memory.
-    """
+    dge: bool
+    software: bool = False
+    dynamic: bool = False
+
+
+def copying(target: Target, dst: Any, src: Any, generation: Generation, transpose: bool = False) -> Transfer:
+    """Return the transfer of a copy. A descriptor is a run of bytes that is contiguous on both sides."""
     into = _contiguous_run(dst)
     run = min(into, _contiguous_run(src))
     if transpose and target.generation == 2:
@@ -46,15 +43,15 @@ def copying(
         descriptors=dst.size // run,
         partitions=partitions,
         load=load,
-        dge=dge,
+        dge=generation.dge,
         transpose=transpose,
         casts=casts,
         row=row,
         hbm=bool(outside),
         pitched=pitched,
         narrow=narrow,
-        software=software,
-        dynamic=dynamic,
+        software=generation.software,
+        dynamic=generation.dynamic,
         span=span,
     )
 
@@ -87,7 +84,7 @@ def _span(tensor: Any) -> int:
 def adding(target: Target, dst: Any, sources: Sequence[Any], dge: bool) -> Transfer:
     """A DMA that adds its sources: each moves as a copy of its own would."""
     moved = [
-        copying(target, dst, src, dge or indirect, software=indirect, dynamic=indirect)
+        copying(target, dst, src, Generation(dge or indirect, indirect, indirect))
         for src in sources
         for indirect in [dst.is_indirect() or src.is_indirect()]
     ]

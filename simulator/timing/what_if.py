@@ -74,7 +74,7 @@ def _at(i: Instruction, share: float, options: tuple[tuple[engine, Cost], ...]) 
     copy = Instruction(
         index=i.index,
         op=i.op,
-        unit=i.engine,
+        engine=i.engine,
         writes=i.writes,
         reads=i.reads,
         cost=_part(i.cost, share),

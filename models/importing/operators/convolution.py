@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -78,31 +79,30 @@ def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bia
             "they come last (NHWC), a Transpose is needed before it"
         )
     source = importer.planes(view)
-    made = add_convolution(importer, source, filters, bias, pads, stride=strides, dilation=dilations, groups=groups)
+    made = add_convolution(importer, source, filters, bias, Movement(pads, strides, dilations, groups))
     return without_height(made, rank)
 
 
+class Movement(NamedTuple):
+    """Movement of filters over an image: padding (top, left, bottom, right), stride and dilation (rows, columns); and
+    the groups of channels."""
+
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+
 def add_convolution(
-    importer: Importer,
-    source: str,
-    filters: np.ndarray,
-    bias: np.ndarray | None,
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0),
-    *,
-    stride: tuple[int, int] = (1, 1),
-    dilation: tuple[int, int] = (1, 1),
-    groups: int = 1,
+    importer: Importer, source: str, filters: np.ndarray, bias: np.ndarray | None, movement: Movement
 ) -> View:
-    """A layer that convolves the image of layer `source` with filters [Cout, Cin / groups, kh, kw]."""
+    """Add a layer that convolves the image of layer `source` with filters [Cout, Cin / groups, kh, kw]."""
     layer = Conv2d(
         importer.name("conv"),
-        filters.shape[1] * groups,
+        filters.shape[1] * movement.groups,
         len(filters),
         (filters.shape[2], filters.shape[3]),
-        pads,
-        stride=stride,
-        dilation=dilation,
-        groups=groups,
+        **movement._asdict(),
         inputs=(source,),
     )
     bias = np.zeros(len(filters), np.float32) if bias is None else bias.reshape(-1)

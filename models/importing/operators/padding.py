@@ -11,7 +11,7 @@ from ..importer import Importer
 from ..onnx_attributes import integers, text
 from ..onnx_file import Node
 from ..view import View
-from .convolution import add_convolution
+from .convolution import Movement, add_convolution
 from .rearranging import select_entries
 
 
@@ -98,7 +98,7 @@ def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value
         raise ModelError("channels are padded by zeros alone, to 4096 at most")
     weight = np.zeros((channels + sum(sides), channels, 1, 1), np.float32)
     weight[np.arange(channels) + sides[0], np.arange(channels)] = 1
-    return add_convolution(importer, source, weight, None).layer
+    return add_convolution(importer, source, weight, None, Movement()).layer
 
 
 def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -> View:

@@ -22,7 +22,7 @@ from ..onnx_adaptive import WEIGHTED_PIXELS
 from ..onnx_attributes import integer, integers, listed, number, numbers, text
 from ..onnx_file import Node
 from ..view import View
-from .convolution import add_convolution, geometry
+from .convolution import Movement, add_convolution, geometry
 from .rearranging import MAX_SELECTED, mix_entries, reshaped
 
 MAX_TIMES = 64  # phases of rows and columns, a convolution each
@@ -127,7 +127,7 @@ def _scaled(importer: Importer, view: View, axes: tuple[Scaling, Scaling]) -> Vi
             source = importer.add(Pad(importer.name("pad"), sides, mode=mode, inputs=(source,))).layer
     kernel = down.taps[:, None, :, None] * across.taps[None, :, None, :]  # [row, column, taps down, taps across]
     filters = np.tile(kernel.reshape(-1, 1, *kernel.shape[2:]), (channels, 1, 1, 1))
-    made = add_convolution(importer, source, filters, None, stride=(down.step, across.step), groups=channels)
+    made = add_convolution(importer, source, filters, None, Movement(stride=(down.step, across.step), groups=channels))
     return _as_pixels(importer, made, (down.times, across.times))
 
 
@@ -239,7 +239,7 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     # [in, out / groups, ...] becomes [out, in / groups, ...], the other way around
     split = filters.reshape(groups, -1, *filters.shape[1:]).swapaxes(1, 2)
     turned = split.reshape(-1, split.shape[2], *filters.shape[2:])[:, :, ::-1, ::-1]
-    made = add_convolution(importer, source, turned, bias, around, dilation=dilations, groups=groups)
+    made = add_convolution(importer, source, turned, bias, Movement(around, dilation=dilations, groups=groups))
     importer.give(node, without_height(made, rank))
 
 
@@ -272,7 +272,7 @@ def _by_phases(
     ends = [step - 1 + (least > 0) for step, least in zip(steps, beyond)]
     biases = None if bias is None else np.repeat(bias.reshape(-1), phases)
     around = (steps[0] - 1, steps[1] - 1, ends[0], ends[1])
-    made = add_convolution(importer, importer.planes(view), turned, biases, around, groups=groups)
+    made = add_convolution(importer, importer.planes(view), turned, biases, Movement(around, groups=groups))
     image = _as_pixels(importer, made, strides)
     cut = (-pads[0], -pads[1], *(least - stride * (least > 0) for least, stride in zip(beyond, strides)))
     if any(cut):

@@ -9,7 +9,7 @@ import pytest
 from nki_tensors import hbm, new, on
 from trninfer.simulator.chip import TARGETS
 from trninfer.simulator.instruction import Transfer
-from trninfer.simulator.timing.transfers import adding, constant_load, copying, left_to_compiler
+from trninfer.simulator.timing.transfers import Generation, adding, constant_load, copying, left_to_compiler
 
 TRN1, TRN2, TRN3 = TARGETS.values()
 
@@ -21,7 +21,8 @@ def chip() -> Any:
 
 
 def moved(dst: Any, src: Any, target: Any = TRN2, **more: Any) -> Transfer:
-    return copying(target, dst, src, **{"dge": False, **more})
+    transpose = more.pop("transpose", False)
+    return copying(target, dst, src, Generation(**{"dge": False, **more}), transpose)
 
 
 def test_a_descriptor_is_a_run_that_is_contiguous_on_both_sides() -> None:
@@ -105,7 +106,7 @@ def test_who_makes_the_descriptors_is_kept() -> None:
 
 def left(dst: Any, src: Any, target: Any = TRN2) -> str:
     """Who makes the descriptors of a copy that a kernel leaves open."""
-    transfer = left_to_compiler(target, copying(target, dst, src, dge=True), dst, src)
+    transfer = left_to_compiler(target, copying(target, dst, src, Generation(dge=True)), dst, src)
     return "software" if transfer.software else "hardware" if transfer.dge else "prepared"
 
 
