@@ -12,6 +12,7 @@ from trninfer import kernels, simulator
 from trninfer.kernels.program import Exchange
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import DoesNotFit, Graph
+from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.network_plan import NetworkPlan
 from trninfer.lowering.placement import borders
 from trninfer.lowering.plan_cache import PlanCache
@@ -131,27 +132,28 @@ def races(model: Model, splits: tuple[Split, ...]) -> list[SanitizerFinding]:
 
 
 def test_a_launch_whose_weights_take_longest_is_shared() -> None:
-    layers: list[Layer] = [conv("a", 3, 16, 3), Flatten("f"), Dense("d", 1024, 2048, "relu"), Dense("e", 2048, 4096)]
-    network = Network("n", picture(3, 8, 8), (*layers, Dense("g", 4096, 5)), labels(5))
+    layers: list[Layer] = [conv("a", 3, 16, 3), Flatten("f"), Dense("d", 1024, 1024, "relu"), Dense("e", 1024, 2048)]
+    model = model_of(Network("n", picture(3, 8, 8), (*layers, Dense("g", 2048, 5)), labels(5)))
+    two, single = (_segment(model, cores) for cores in (2, 1))
     for batch in (1, 3):
-        both, one = (_planned(model_of(network), cores, batch) for cores in (2, 1))
+        both, one = two.plan(batch), single.plan(batch)
         assert both.decisions.splits and both.nanoseconds < 0.9 * one.nanoseconds
         x = np.random.default_rng(0).standard_normal((batch, 3, 8, 8)).astype(np.float32)
-        np.testing.assert_allclose(answers(model_of(network), both, x), answers(model_of(network), one, x), atol=1e-5)
+        np.testing.assert_allclose(answers(model, both, x), answers(model, one, x), atol=1e-5)
 
 
 def test_a_launch_that_does_not_pay_on_two_cores_takes_as_long_as_on_one() -> None:
     model = model_of(ending_in_dense((3, 8, 8), [conv("a", 3, 16, 3)]))
-    both, one = (_planned(model, cores) for cores in (2, 1))
+    both, one = (_segment(model, cores).plan(1) for cores in (2, 1))
     assert not both.decisions.splits and both.program.partner and not both.program.of_core(1).operations
     run = _timed(both)
     assert run.latency_us == pytest.approx(machine("trn2").launch_ns / 1000 + nanoseconds(one) / 1000)
 
 
-def _planned(model: Model, cores: int, batch: int = 1):
+def _segment(model: Model, cores: int) -> LaunchPlanner:
     planning = Planning("trn2", 4, (), PlanCache(None), cores)
     (segment,) = NetworkPlan(model, np.dtype(np.float32), planning, 50_000).segments
-    return segment.plan(batch)
+    return segment
 
 
 def _timed(plan) -> simulator.Run:
