@@ -116,6 +116,10 @@ def test_another_region_does_not_reach_into_the_first() -> None:
     decisions, _ = make_smaller(with_one, footprint, [], 12)
     assert decisions.regions[0] == first and decisions.regions[1].first == first.end
     assert decisions.regions[1].end == number + 1 and first.end - 1 in decisions.in_hbm
+    enough, _ = make_smaller(
+        with_one, footprint, [], SHARE * whole_bytes(with_one.graph, number_of(with_one.graph, "b"))
+    )
+    assert enough.in_hbm == ()  # what takes just its share stays whole in SBUF
 
 
 def test_a_form_that_takes_too_much_is_refused_before_anything_is_cut() -> None:

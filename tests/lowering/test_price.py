@@ -92,6 +92,16 @@ def test_more_columns_and_channels_and_wider_numbers_cost_more() -> None:
     assert cost(itemsize=2) < 0.5 * plain
 
 
+def test_an_operation_that_reads_hbm_costs_its_loads(clock: Clock) -> None:
+    pipeline = pipeline_of(model_of(ending_in_dense((3, 48, 48), [conv("a", 3, 128, 3), conv("b", 128, 8, 1)])))
+    inside = pipeline.lower(Decisions()).graph
+    number, source = number_of(inside, "b"), number_of(inside, "a")
+    from_hbm = pipeline.lower(Decisions(in_hbm=(source,))).graph
+    plain, loading = (clock.price(graph, number, 4) for graph in (inside, from_hbm))
+    assert loading.nanoseconds > plain.nanoseconds and loading.instructions > plain.instructions
+    assert loading.nanoseconds > 4 * 128 * 48 * 48 * 4 / M.dma_sustained  # bytes of four images
+
+
 def test_weights_are_loaded_in_each_pass() -> None:
     """2.4 million of them for 16 columns: loading takes the time."""
     network = ending_in_dense((512, 4, 4), [conv("a", 512, 512, 1), conv("b", 512, 512, 3)])
