@@ -7,8 +7,6 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from nki_tensors import uniform
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError, TensorSpec
@@ -23,24 +21,6 @@ def reciprocals(a):
         tile = nl.load(a[i])
         nisa.reciprocal(tile, tile)
         nisa.dma_copy(out[i], tile)
-    return out
-
-
-@nki.jit
-def swapped(a, pipe=0, dma=nisa.dma_engine.dma):
-    """Each core sends its tile to the other by both ways; out = mine + sent + read."""
-    rank = nl.program_id(0)
-    out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
-    shared = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
-    mine = nl.load(a[rank])
-    nisa.dma_copy(shared[rank], mine)
-    nisa.core_barrier(data=shared, cores=(0, 1))
-    read = nl.load(shared[1 - rank])
-    sent = nl.ndarray(mine.shape, mine.dtype)
-    nisa.sendrecv(mine, sent, send_to_rank=1 - rank, recv_from_rank=1 - rank, pipe_id=pipe, dma_engine=dma)
-    nisa.tensor_tensor(mine, mine, sent, nl.add)
-    nisa.tensor_tensor(mine, mine, read, nl.add)
-    nisa.dma_copy(out[rank], mine)
     return out
 
 
@@ -60,16 +40,6 @@ def test_the_documented_example_gives_one_answer_on_one_core_and_on_two():
         run = simulator.run(kernel, a)
         np.testing.assert_allclose(run.outputs[0], 1 / a, rtol=1e-6)
     np.testing.assert_allclose(nki.simulate(reciprocals)[2](a), 1 / a, rtol=1e-6)
-
-
-@given(partitions=st.sampled_from([1, 3, 127, 128]), free=st.integers(1, 129), functional=st.booleans())
-def test_cores_exchange_tiles_and_read_what_the_other_wrote(partitions, free, functional):
-    a = uniform(2, partitions, free)
-    run = simulator.run(swapped[2], a, functional=functional)
-    if functional:
-        np.testing.assert_allclose(run.outputs[0], [a[0] + 2 * a[1], a[1] + 2 * a[0]], rtol=1e-5, atol=1e-6)
-    else:
-        assert run.latency_us == simulator.run(swapped[2], a).latency_us
 
 
 def test_a_kernel_knows_its_place_in_the_grid():
@@ -167,11 +137,6 @@ def test_what_a_core_raises_comes_out_once():
         (lambda: simulator.run(grid[3]), "allowed: 1, 2"),
         (lambda: simulator.run(grid[2, 2]), "allowed: 1, 2"),
         (lambda: simulator.run(grid[2], target="trn1"), "two cores are one logical core from NeuronCore-v3"),
-        (lambda: simulator.run(swapped, np.zeros((2, 4, 4), np.float32)), "launch it on two"),
-        (
-            lambda: simulator.run(swapped[2], np.zeros((2, 4, 300), np.float32), dma=nisa.dma_engine.gpsimd_dma),
-            "gpsimd_dma moves at most 1024 of float32",
-        ),
     ],
 )
 def test_limits_of_two_cores(wrong, text):
@@ -232,25 +197,6 @@ def test_the_arguments_that_either_core_writes_are_updated():
     assert a[:, 0].tolist() == [1, 2]
 
 
-def test_a_barrier_on_a_tile_of_each_core_is_a_barrier_and_told():
-    """nki-library's bwmm_shard_on_I has one, where the documentation has data in shared HBM."""
-
-    @nki.jit
-    def kernel(a):
-        rank = nl.program_id(0)
-        shared = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
-        tile = nl.load(a[rank : rank + 1])
-        nisa.dma_copy(shared[rank : rank + 1], tile)
-        nisa.core_barrier(tile, (0, 1))
-        out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
-        nisa.dma_copy(out[rank : rank + 1], shared[1 - rank : 2 - rank])
-        return out
-
-    a = uniform(2, 4)
-    with pytest.warns(UserWarning, match="core_barrier: data .* is each core's own"):
-        np.testing.assert_array_equal(simulator.run(kernel[2], a).outputs[0], a[::-1])
-
-
 def test_two_cores_that_load_at_once_share_the_stack_of_hbm():
     @nki.jit
     def kernel(a):
@@ -282,19 +228,3 @@ def test_a_core_beside_one_that_moves_nothing_has_the_stack_of_hbm_to_itself():
     a = simulator.TensorSpec((128, 16 * 1024), "float32")
     one, two = (simulator.run(kernel, a, functional=False, lnc=lnc) for lnc in (1, 2))
     assert (one.latency_us, one.hbm_bytes) == (two.latency_us, two.hbm_bytes)
-
-
-def test_exchanges_follow_each_other():
-    @nki.jit
-    def kernel(a, count):
-        rank = nl.program_id(0)
-        tile = nl.load(a[rank])
-        for i in range(count):
-            received = nl.ndarray((128, 4), nl.float32, nl.sbuf)
-            nisa.sendrecv(tile, received, 1 - rank, 1 - rank, i)
-        out = nl.ndarray((2, 128, 4), nl.float32, nl.shared_hbm)
-        nisa.dma_copy(out[rank], received)
-        return out
-
-    few, many = (simulator.run(kernel[2], np.zeros((2, 128, 4), np.float32), count=n).latency_us for n in (2, 15))
-    assert 1.5 < (many - few) / 13 < 2.3  # row o41: about 1.9 us each

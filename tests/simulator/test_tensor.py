@@ -20,25 +20,6 @@ def pick(a, at):
     return out
 
 
-@nki.jit
-def gather(a, rows, skip=False):
-    index = nl.load(rows)
-    tile = nl.zeros((rows.shape[0], a.shape[1]), a.dtype)
-    mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
-    nisa.dma_copy(tile, a.ap([[a.shape[1], rows.shape[0]], [1, a.shape[1]]], vector_offset=index), oob_mode=mode)
-    out = nl.ndarray(tile.shape, a.dtype, nl.shared_hbm)
-    nl.store(out, tile)
-    return out
-
-
-@nki.jit
-def scatter(a, rows, out, skip=False):
-    index, tile = nl.load(rows), nl.load(a)
-    mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
-    nisa.dma_copy(out.vector_select(0, index), tile, oob_mode=mode)
-    return out
-
-
 def test_an_inherited_offset_counts_in_the_new_dtype():
     words = np.arange(64, dtype=np.int32).reshape(2, 32)
     with on():
@@ -51,41 +32,6 @@ def test_select_takes_the_batch_that_memory_names(batch):
     a = counted(4, 16, 8)
     (out,) = simulator.run(pick, a, np.array([[batch]], np.int32)).outputs
     assert np.array_equal(out, a[batch])
-
-
-@given(rows=st.lists(st.integers(0, 9), min_size=1, max_size=40), dtype=st.sampled_from([np.int32, np.uint32]))
-def test_gather_and_scatter_of_rows(rows, dtype):
-    a = counted(10, 6)
-    index = np.array(rows, dtype)[:, None]
-    (out,) = simulator.run(gather, a, index).outputs
-    assert np.array_equal(out, a[rows])
-    unique = list(dict.fromkeys(rows))
-    new = -counted(len(unique), 6) - 1
-    (out,) = simulator.run(scatter, new, np.array(unique, dtype)[:, None], a).outputs
-    expected = a.copy()
-    expected[unique] = new
-    assert np.array_equal(out, expected)
-
-
-def test_out_of_bounds_rows_are_an_error_or_skipped():
-    a, index = counted(10, 6), np.array([[3], [10], [-1], [0]], np.int32)
-    with pytest.raises(OutOfBoundsError, match=r"index 10 .* allowed 0 to 9"):
-        simulator.run(gather, a, index)
-    (out,) = simulator.run(gather, a, index, skip=True).outputs
-    assert np.array_equal(out, np.stack([a[3], np.zeros(6), np.zeros(6), a[0]]))
-    (out,) = simulator.run(scatter, counted(4, 6) + 100, index, a, skip=True).outputs
-    expected = a.copy()
-    expected[[3, 0]] = (counted(4, 6) + 100)[[0, 3]]
-    assert np.array_equal(out, expected)
-
-
-def test_out_of_bounds_scalar_is_an_error_or_skipped(core):
-    a, out = in_hbm(counted(4, 8)), in_hbm(np.zeros(8))
-    view = a.select(0, indices([[4]]))
-    with pytest.raises(OutOfBoundsError, match="allowed 0 to 3"):
-        nisa.dma_copy(out, view)
-    nisa.dma_copy(out, view, oob_mode=nisa.oob_mode.skip)
-    assert not out.values.any()
 
 
 def test_scalar_offset_counts_in_steps_of_the_tensors_dimension(core):

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trninfer import simulator
-from trninfer.simulator import NkiValidationError, TensorSpec
-from trninfer.simulator.nki_version import using
+from trninfer.simulator import NkiValidationError
 
 UFUNCS = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
 
@@ -188,15 +187,6 @@ def test_several_tensors_go_in_one_collective():
             np.testing.assert_array_equal(run.outputs[at], given_[0][at] + given_[1][at])
 
 
-def test_the_time_is_marked_and_one_rank_is_a_world():
-    (run,) = simulator.run_ranks(reduced, arrays(1), groups=group((0,)), sanitize="all")
-    assert "collectives count as taking no time" in run.note and run.findings == []
-    alone = simulator.run(reduced, arrays(1)[0][0], groups=group((0,)))
-    np.testing.assert_array_equal(alone.outputs[0], arrays(1)[0][0])
-    shapes = simulator.run(reduced, TensorSpec((4, 4), "float32"), groups=group((0, 1)), functional=False)
-    assert shapes.latency_us == alone.latency_us  # of any group
-
-
 A = np.ones((4, 4), np.float32)
 
 
@@ -232,16 +222,6 @@ def test_what_a_collective_does_not_take_is_said(call, message):
 
     with pytest.raises(NkiValidationError, match=message):
         simulator.run_ranks(kernel, [(A,), (A,)])
-
-
-def test_several_ranks_need_a_launch_of_their_own():
-    with pytest.raises(NkiValidationError, match=r"runs on 1 rank; simulator.run_ranks\(kernel"):
-        simulator.run(reduced, A, groups=group((0, 1)))
-    for count in (0, 9):
-        with pytest.raises(NkiValidationError, match=f"{count} ranks; allowed: 1 to 8"):
-            simulator.run_ranks(reduced, [(A, group(range(9)))] * count)
-    with using("0.6"), pytest.raises(NkiValidationError, match="ranks of two cores each"):
-        simulator.run_ranks(reduced[2], [(A,), (A,)], groups=group((0, 1)))
 
 
 def test_ranks_that_come_with_something_else_never_or_in_a_circle_are_named():

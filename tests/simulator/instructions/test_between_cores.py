@@ -1,0 +1,119 @@
+"""Barriers and exchanges of tiles between two cores: what arrives, what is refused, what they take."""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nki_tensors import uniform
+from trninfer import simulator
+from trninfer.simulator import NkiValidationError
+
+
+@nki.jit
+def swapped(a, pipe=0, dma=nisa.dma_engine.dma):
+    """Each core sends its tile to the other by both ways; out = mine + sent + read."""
+    rank = nl.program_id(0)
+    out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+    shared = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+    mine = nl.load(a[rank])
+    nisa.dma_copy(shared[rank], mine)
+    nisa.core_barrier(data=shared, cores=(0, 1))
+    read = nl.load(shared[1 - rank])
+    sent = nl.ndarray(mine.shape, mine.dtype)
+    nisa.sendrecv(mine, sent, send_to_rank=1 - rank, recv_from_rank=1 - rank, pipe_id=pipe, dma_engine=dma)
+    nisa.tensor_tensor(mine, mine, sent, nl.add)
+    nisa.tensor_tensor(mine, mine, read, nl.add)
+    nisa.dma_copy(out[rank], mine)
+    return out
+
+
+@settings(max_examples=20)
+@given(partitions=st.sampled_from([1, 3, 127, 128]), free=st.integers(1, 129), functional=st.booleans())
+def test_cores_exchange_tiles_and_read_what_the_other_wrote(partitions, free, functional):
+    a = uniform(2, partitions, free)
+    run = simulator.run(swapped[2], a, functional=functional)
+    if functional:
+        np.testing.assert_allclose(run.outputs[0], [a[0] + 2 * a[1], a[1] + 2 * a[0]], rtol=1e-5, atol=1e-6)
+    else:
+        assert run.latency_us == simulator.run(swapped[2], a).latency_us
+
+
+@nki.jit
+def wrong(a, call):
+    shared, private = nl.ndarray((4, 4), a.dtype, nl.shared_hbm), nl.ndarray((4, 4), a.dtype, nl.private_hbm)
+    tile, other = nl.zeros((4, 4), a.dtype), nl.ndarray((4, 4), a.dtype)
+    call(shared, private, tile, other, 1 - nl.program_id(0))
+    return shared
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda s, p, t, o, to: nisa.core_barrier(s, (0,)), r"core_barrier: cores \(0,\); allowed: \(0, 1\)"),
+        (
+            lambda s, p, t, o, to: nisa.core_barrier(p, (0, 1)),
+            "data .* must be a tensor in nl.shared_hbm",
+        ),
+        (lambda s, p, t, o, to: nisa.sendrecv(t, o, 1 - to, to, 0), r"sendrecv on core \d: sends to (\d) and receives"),
+        (lambda s, p, t, o, to: nisa.sendrecv(t, o, to, 1 - to, 0), "receives from .* each sends to the other"),
+        (lambda s, p, t, o, to: nisa.sendrecv(t, o[:, 0:2], to, to, 0), "must have one dtype, the same partitions and"),
+        (lambda s, p, t, o, to: nisa.sendrecv(t, o[0:2], to, to, 0), "must have one dtype, the same partitions and"),
+    ],
+)
+def test_what_cores_do_not_exchange(call, text):
+    with pytest.raises(NkiValidationError, match=text):
+        simulator.run(wrong[2], np.zeros((1, 1), np.float32), call=call)
+
+
+def test_one_core_has_none_to_exchange_with():
+    with pytest.raises(NkiValidationError, match="the kernel runs on one core; launch it on two"):
+        simulator.run(swapped, np.zeros((2, 4, 4), np.float32))
+
+
+@pytest.mark.parametrize("columns, is_taken", [(256, True), (257, False)])
+def test_gpsimd_moves_256_elements_of_a_partition(columns, is_taken):
+    a = uniform(2, 4, columns)
+    if is_taken:
+        (out,) = simulator.run(swapped[2], a, dma=nisa.dma_engine.gpsimd_dma).outputs
+        np.testing.assert_allclose(out[0], a[0] + 2 * a[1], rtol=1e-5, atol=1e-6)
+    else:
+        with pytest.raises(NkiValidationError, match=r"has 1028 bytes .* gpsimd_dma moves at most 1024"):
+            simulator.run(swapped[2], a, dma=nisa.dma_engine.gpsimd_dma)
+
+
+def test_a_barrier_on_a_tile_of_each_core_is_a_barrier_and_told():
+    """nki-library's bwmm_shard_on_I has one, where the documentation has data in shared HBM."""
+
+    @nki.jit
+    def kernel(a):
+        rank = nl.program_id(0)
+        shared = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+        tile = nl.load(a[rank : rank + 1])
+        nisa.dma_copy(shared[rank : rank + 1], tile)
+        nisa.core_barrier(tile, (0, 1))
+        out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+        nisa.dma_copy(out[rank : rank + 1], shared[1 - rank : 2 - rank])
+        return out
+
+    a = uniform(2, 4)
+    with pytest.warns(UserWarning, match="core_barrier: data .* is each core's own"):
+        np.testing.assert_array_equal(simulator.run(kernel[2], a).outputs[0], a[::-1])
+
+
+def test_exchanges_follow_each_other():
+    @nki.jit
+    def kernel(a, count):
+        rank = nl.program_id(0)
+        tile = nl.load(a[rank])
+        for i in range(count):
+            received = nl.ndarray((128, 4), nl.float32, nl.sbuf)
+            nisa.sendrecv(tile, received, 1 - rank, 1 - rank, i)
+        out = nl.ndarray((2, 128, 4), nl.float32, nl.shared_hbm)
+        nisa.dma_copy(out[rank], received)
+        return out
+
+    few, many = (simulator.run(kernel[2], np.zeros((2, 128, 4), np.float32), count=n).latency_us for n in (2, 15))
+    assert 1.5 < (many - few) / 13 < 2.3  # row o41: about 1.9 us each

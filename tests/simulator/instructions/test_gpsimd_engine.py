@@ -1,0 +1,54 @@
+"""Patterns that GpSimd counts, against their definition."""
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nki_tensors import new, on
+from trninfer.simulator import NkiValidationError
+
+PAIRS = st.lists(st.tuples(st.integers(-9, 9), st.integers(1, 4)), min_size=1, max_size=4)
+
+
+@given(PAIRS, st.sampled_from([1, 3, 127]), st.integers(-100, 100), st.integers(-7, 7))
+def test_iota_counts_by_its_pattern(pairs, partitions, offset, multiplier):
+    counts = [count for _, count in pairs]
+    expected = offset + multiplier * np.arange(partitions).reshape(-1, *[1] * len(pairs))
+    for axis, (step, count) in enumerate(pairs, 1):
+        expected = expected + step * np.arange(count).reshape([-1 if at == axis else 1 for at in range(len(pairs) + 1)])
+    with on():
+        numbers = new((partitions, *counts), nl.int32)
+        nisa.iota(numbers, [list(pair) for pair in pairs], offset=offset, channel_multiplier=multiplier)
+        np.testing.assert_array_equal(numbers.values, np.broadcast_to(expected, numbers.shape))
+
+
+def test_numbers_wrap_at_32_bits(core):
+    numbers = new((2, 2), nl.int32)
+    nisa.iota(numbers, [[1, 2]], offset=2**31 - 1, channel_multiplier=2**31)
+    assert numbers.values.tolist() == [[2**31 - 1, -(2**31)], [-1, 0]]
+
+
+def test_floats_count_too(core):
+    numbers = new((2, 3))
+    nisa.iota(numbers, ((2, 3),), offset=1)
+    assert numbers.values.tolist() == [[1, 3, 5]] * 2
+    assert core.program[-1].engine is nisa.engine.gpsimd
+
+
+@pytest.mark.parametrize(
+    "pattern, message",
+    [
+        ([[1, 5]], r"iota: pattern \[\[1, 5\]\] makes 5 elements, dst .* has 6 in a partition"),
+        ([], r"iota: pattern \[\] must be 1 to 4 pairs \[step, count\] with count >= 1"),
+        ([[1, 1]] * 4 + [[1, 6]], "must be 1 to 4 pairs"),
+        ([[1, 0]], "with count >= 1"),
+        ([[1, 2, 3]], "must be 1 to 4 pairs"),
+        ([[1, 6.0]], "must be integers"),
+        ([6], "must be integers"),
+    ],
+)
+def test_limits_of_patterns(core, pattern, message):
+    with pytest.raises(NkiValidationError, match=message):
+        nisa.iota(new((4, 6), nl.int32), pattern)

@@ -1,0 +1,52 @@
+"""Launches on several ranks: how many, of which kernels, and what each run says."""
+
+import nki
+import nki.collectives as ncc
+import nki.language as nl
+import numpy as np
+import pytest
+from trninfer import simulator
+from trninfer.simulator import NkiValidationError, TensorSpec
+from trninfer.simulator.nki_version import using
+
+
+def group(*ranks):
+    return ncc.ReplicaGroup([list(each) for each in ranks])
+
+
+def arrays(ranks, shape=(4, 6), dtype=np.float32, seed=0):
+    rng = np.random.default_rng(seed)
+    return [(rng.integers(-100, 100, shape).astype(dtype),) for _ in range(ranks)]
+
+
+def empty(shape, x):
+    return nl.ndarray(shape, x.dtype, buffer=nl.shared_hbm)
+
+
+@nki.jit
+def reduced(x, groups, op=nl.add):
+    out = empty(x.shape, x)
+    ncc.all_reduce(srcs=[x], dsts=[out], replica_group=groups, op=op)
+    return out
+
+
+A = np.ones((4, 4), np.float32)
+
+
+def test_the_time_is_marked_and_one_rank_is_a_world():
+    (run,) = simulator.run_ranks(reduced, arrays(1), groups=group((0,)), sanitize="all")
+    assert "collectives count as taking no time" in run.note and run.findings == []
+    alone = simulator.run(reduced, arrays(1)[0][0], groups=group((0,)))
+    np.testing.assert_array_equal(alone.outputs[0], arrays(1)[0][0])
+    shapes = simulator.run(reduced, TensorSpec((4, 4), "float32"), groups=group((0, 1)), functional=False)
+    assert shapes.latency_us == alone.latency_us  # of any group
+
+
+def test_several_ranks_need_a_launch_of_their_own():
+    with pytest.raises(NkiValidationError, match=r"runs on 1 rank; simulator.run_ranks\(kernel"):
+        simulator.run(reduced, A, groups=group((0, 1)))
+    for count in (0, 9):
+        with pytest.raises(NkiValidationError, match=f"{count} ranks; allowed: 1 to 8"):
+            simulator.run_ranks(reduced, [(A, group(range(9)))] * count)
+    with using("0.6"), pytest.raises(NkiValidationError, match="ranks of two cores each"):
+        simulator.run_ranks(reduced[2], [(A,), (A,)], groups=group((0, 1)))
