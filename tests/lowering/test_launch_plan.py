@@ -33,11 +33,19 @@ def planner(
     return LaunchPlanner(graph, forms, room, Clock("trn2", 4, cores), cache or PlanCache(None))
 
 
+CACHE, OF_TWO = PlanCache(None), PlanCache(None)
+
+
 @pytest.fixture(scope="module")
-def plans() -> dict[int, LaunchPlan]:
+def one() -> LaunchPlanner:
+    """A planner for one core, whose plans all tests share."""
+    return planner(cache=CACHE)
+
+
+@pytest.fixture(scope="module")
+def plans(one: LaunchPlanner) -> dict[int, LaunchPlan]:
     """The launches of batches of some sizes."""
-    made = planner()
-    return {pictures: made.plan(pictures) for pictures in (1, 6)}
+    return {pictures: one.plan(pictures) for pictures in (1, 6)}
 
 
 def test_a_plan_is_right_and_costs_what_it_says(plans: dict[int, LaunchPlan]) -> None:
@@ -70,13 +78,10 @@ def refusing(made: LaunchPlanner, monkeypatch: pytest.MonkeyPatch) -> LaunchPlan
     return made
 
 
-def test_what_was_decided_before_is_not_priced_again(
-    plans: dict[int, LaunchPlan], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = PlanCache(None)
-    first = planner(cache=cache)
-    plan = first.plan(6)
-    assert first.plan(6) is plan
+def test_what_was_decided_before_is_not_priced_again(one: LaunchPlanner, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = CACHE
+    plan = one.plan(6)
+    assert one.plan(6) is plan
     again = refusing(planner(cache=cache), monkeypatch).plan(6)
     assert (again.decisions, again.program) == (plan.decisions, plan.program)
     assert (again.nanoseconds, again.instructions) == (plan.nanoseconds, plan.instructions)
@@ -90,16 +95,16 @@ def test_what_was_decided_before_is_not_priced_again(
 def test_a_record_that_does_not_apply_is_made_anew(plans: dict[int, LaunchPlan]) -> None:
     cache = PlanCache(None)
     made = planner(cache=cache)
-    cache.put(made._key_of(6), PlanRecord(Decisions(pads_channels=True, splits_phases=True), 1.0, 1))
-    plan = made.plan(6)
-    assert plan.decisions == plans[6].decisions and plan.nanoseconds == plans[6].nanoseconds
-    record = cache.get(made._key_of(6))
+    cache.put(made._key_of(1), PlanRecord(Decisions(pads_channels=True, splits_phases=True), 1.0, 1))
+    plan = made.plan(1)
+    assert plan.decisions == plans[1].decisions and plan.nanoseconds == plans[1].nanoseconds
+    record = cache.get(made._key_of(1))
     assert record is not None and record.decisions == plan.decisions
 
 
-def test_operands_are_laid_out_once_and_nobody_writes_to_them() -> None:
-    made = planner()
-    first, second = (made.operands(made.plan(pictures), F4) for pictures in (1, 1))
+def test_operands_are_laid_out_once_and_nobody_writes_to_them(one: LaunchPlanner) -> None:
+    made = one
+    first, second = (made.operands(made.plan(1), F4) for _ in range(2))
     assert first is second and [operand.flags.writeable for operand in first] == [False] * len(first)
     narrow = made.operands(made.plan(1), np.dtype(np.float16))
     assert narrow[0].dtype == np.float16 and narrow[0].shape == first[0].shape
@@ -107,16 +112,14 @@ def test_operands_are_laid_out_once_and_nobody_writes_to_them() -> None:
         first[0][...] = 0
 
 
-def test_inputs_are_arranged_for_all_pictures(plans: dict[int, LaunchPlan]) -> None:
-    made = planner()
+def test_inputs_are_arranged_for_all_pictures(one: LaunchPlanner) -> None:
     x = np.ones((5, 3, 8, 8), np.float32)
-    assert len(made.arrange(x, plans[6], F4)) == plans[6].images
-    assert made.output == (5, 1, 1) and made.last == "dense"
+    assert len(one.arrange(x, one.plan(6), F4)) == one.plan(6).images
+    assert one.output == (5, 1, 1) and one.last == "dense"
 
 
-def test_a_launch_is_shown_with_its_name_and_its_passes() -> None:
-    made = planner()
-    shown = made.show(6)
+def test_a_launch_is_shown_with_its_name_and_its_passes(one: LaunchPlanner) -> None:
+    shown = one.show(6)
     assert (shown.name, shown.kernel, shown.pictures) == ("a to dense", "run_network", 6)
     assert shown.passes[0].name == "layers" and shown.passes[-1].name == "lay_out"
     single = planner(graph_of(Network("n", picture(3, 4, 4), (Flatten("f"), Dense("only", 48, 3)), labels(3))))
@@ -130,22 +133,19 @@ def test_what_no_room_holds_is_told() -> None:
 
 def test_two_cores_have_half_of_the_pictures_each() -> None:
     """The weights are few, so that each loads all of them."""
-    two = planner(cores=2)
-    plan = two.plan(5)
+    plan = planner(cores=2, cache=OF_TWO).plan(5)
     assert (plan.cores, plan.program.pictures, plan.decisions.shares) == (2, 3, False)
     assert not plan.program.partner and plan.images == 2 * plan.program.packed * -(-3 // plan.program.packed)
 
 
-def test_one_picture_is_shared_or_left_to_one_core() -> None:
-    plan = planner(cores=2).plan(1)
-    alone = planner().plan(1)
+def test_one_picture_is_shared_or_left_to_one_core(one: LaunchPlanner) -> None:
+    plan, alone = planner(cores=2, cache=OF_TWO).plan(1), one.plan(1)
     assert plan.decisions.shares and plan.program.partner and plan.images == alone.images
     assert plan.nanoseconds <= alone.nanoseconds
     if not plan.decisions.splits:
         assert plan.program.of_core(1).operations == () and plan.nanoseconds == alone.nanoseconds
-    cache = PlanCache(None)
-    first, again = (planner(cores=2, cache=cache).plan(1) for _ in range(2))
-    assert (again.program, again.nanoseconds, again.cores) == (first.program, first.nanoseconds, first.cores)
+    again = planner(cores=2, cache=OF_TWO).plan(1)
+    assert (again.program, again.nanoseconds, again.cores) == (plan.program, plan.nanoseconds, plan.cores)
 
 
 def test_pictures_of_a_network_that_is_cut_stay_apart() -> None:
