@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -30,7 +31,7 @@ from ..kernels.tiling.packing import Taps, ceil_div, round_up
 from ..models.checks import Shape
 from ..simulator.chip import PARTITIONS
 from ..simulator.instruction import engine
-from ..simulator.timing.constants import machine
+from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, Rows, banded, can_band, even, operand_rows, reach_of
 from .graph import DoesNotFit, Graph, Node
@@ -38,6 +39,7 @@ from .weights import Sizes, WeightLayout, columns_of, loads_of, numbers_of
 
 BANDS = (1, 4, 16, 64)  # of rows, in which an operation is priced that is too large as a whole
 PASSES = 2  # in which an operation is priced
+MOST_KNOWN = 20_000  # prices that are remembered for each target, dtype and number of cores
 
 
 def dtype_of(itemsize: int) -> np.dtype[Any]:
@@ -55,8 +57,14 @@ class Price:
     multiplying: float = 0.0
 
 
+@lru_cache(maxsize=16)
+def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> dict[Any, Price]:
+    """Return the prices that earlier clocks of such a machine have found."""
+    return {}
+
+
 class Clock:
-    """Prices for one target and size of numbers; an operation is walked once for each of its forms.
+    """Prices for one target and size of numbers; an operation is walked once in a process for each of its forms.
 
     With two `cores` they are those of one of them, which shares its stack of HBM with the other.
     """
@@ -66,7 +74,7 @@ class Clock:
         self._constants = of_two_cores(machine(target)) if cores > 1 else None
         self._dtype = dtype_of(itemsize)
         self._of_one_core: Clock | None = None
-        self._known: dict[Any, Price] = {}
+        self._known = _known_before(machine(target), target, self._dtype.name, cores)
 
     @property
     def of_one_core(self) -> Clock:
@@ -101,7 +109,10 @@ class Clock:
         mini = _Alone(graph, number)
         key = (*mini.key, images)
         if key not in self._known:
-            self._known[key] = self._price(mini, images)
+            price = self._price(mini, images)
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = price
         return self._known[key]
 
     def _price(self, mini: _Alone, images: int) -> Price:

@@ -7,19 +7,22 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from lowered import decided, graph_of, number_of, pipeline_of
-from random_networks import conv, ending_in_dense, labels, model_of, picture
+from random_networks import chains, conv, ending_in_dense, graphs, labels, model_of, picture
 from trninfer import kernels, simulator
 from trninfer.kernels.program import Scores
+from trninfer.lowering import price as pricing
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import DoesNotFit, Graph
-from trninfer.lowering.price import Clock, dtype_of
+from trninfer.lowering.price import Clock, Price, dtype_of
 from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
 from trninfer.models.network import Network
-from trninfer.simulator.timing.constants import machine
+from trninfer.simulator.timing.constants import changed, machine
 
 NETWORK = ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16, 16, 3), conv("c", 16, 32, 3)])
 M = machine("trn2")
+WIDE = ending_in_dense((64, 28, 28), [conv("a", 64, 128, 3), conv("b", 128, 128, 3), conv("c", 128, 128, 3)])
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +81,7 @@ def test_operations_that_are_alike_are_walked_once(clock: Clock, monkeypatch: py
     assert clock.price(renamed, b, 2) is first
     assert clock.price(graph, c, 2) is first  # a layer of the same sizes
     with pytest.raises(AssertionError, match="walked again"):
-        clock.price(graph, b, 3)
+        clock.price(graph, b, 11)
 
 
 def test_more_columns_and_channels_and_wider_numbers_cost_more() -> None:
@@ -155,3 +158,41 @@ def test_a_launch_that_needs_more_than_there_is_does_not_fit(clock: Clock) -> No
     plan = decided(model, Decisions(), 64)
     with pytest.raises(DoesNotFit, match="SBUF"):
         clock.walk(plan.program, plan.layout)
+
+
+def least_and_walked(network: Network, images: int = 1, dtype: str = "float32") -> tuple[float, float]:
+    """What is known of a launch of one pass by the prices of its operations, and its price as a whole."""
+    model = model_of(network)
+    clock = Clock("trn2", np.dtype(np.float32).itemsize if dtype == "float32" else 2)
+    plan = decided(model, Decisions(), images, dtype)
+    for number in range(len(plan.graph.nodes)):
+        clock.price(plan.graph, number, images)
+    return clock.least(plan.graph, images).nanoseconds, clock.walk(plan.program, plan.layout).nanoseconds
+
+
+@settings(max_examples=15, deadline=None)
+@given(chains() | graphs())
+def test_no_launch_is_quicker_than_the_least(network: Network) -> None:
+    least, walked = least_and_walked(network)
+    assert 0 < least <= walked
+
+
+@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_least_is_near_where_the_tensor_engine_is_busy(images: int, dtype: str) -> None:
+    least, walked = least_and_walked(WIDE, images, dtype)
+    assert walked / 3 < least < walked
+
+
+def test_of_what_was_never_priced_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clock, "_price", lambda self, mini, images: Price(2.0, 3, 1.0))
+    clock, graph = Clock("trn2", 4), pipeline_of(model_of(WIDE)).lower(Decisions()).graph
+    assert clock.least(graph, 7_777) == Price(0, 0)
+    clock.price(graph, 0, 7_777)
+    assert clock.least(graph, 7_777) == Price(1.0, 3) == Clock("trn2", 4).least(graph, 7_777)
+    assert Clock("trn3", 4).least(graph, 7_777) == Clock("trn2", 2).least(graph, 7_777) == Price(0, 0)
+    with changed("trn2", {"matmul_gap_ns": 9.0}):  # another machine
+        assert Clock("trn2", 4).least(graph, 7_777) == Price(0, 0)
+    monkeypatch.setattr(pricing, "MOST_KNOWN", 1)
+    clock.price(graph, 1, 7_777)
+    assert clock.least(graph, 7_777) == Price(2.0, 6)  # of two alike operations
