@@ -19,6 +19,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from ...kernels.program import (
+    NO_SIDES,
     AveragePool,
     Combine,
     Convolution,
@@ -247,7 +248,9 @@ def _can_be_read(graph: Graph, packed: dict[int, int], number: int, is_expanded:
     blanks = is_expanded or graph.nodes[number].operation.channels in (QUARTER, HALF)
 
     def is_one_row(n: int) -> bool:
-        return getattr(graph.nodes[n].operation, "kernel", (1, 1))[0] == 1
+        operation = graph.nodes[n].operation
+        top, _, bottom, _ = getattr(operation, "padding", NO_SIDES)
+        return top == bottom == 0 and getattr(operation, "kernel", (1, 1))[0] == 1
 
     def can_read(n: int) -> bool:
         return (blanks or is_one_row(n)) and _can_read(graph, packed, n, number)

@@ -30,6 +30,18 @@ def test_packed_networks_compute_what_the_golden_model_does(
     event(f"{packed_nodes(plan.graph)} packed")
 
 
+@pytest.mark.parametrize("padding", [(0, 0, 2, 0), (1, 0, 2, 0), (2, 0, 1, 0), (1, 0, 0, 0)])
+@pytest.mark.parametrize(("stride", "more"), [(1, 0), (1, 2), (2, 2)])
+def test_rows_of_padding_alone(padding: tuple[int, int, int, int], stride: int, more: int) -> None:
+    layers: list[Layer] = [
+        Conv2d("a", 1, 1, (1, 1), (0, 0, more, 0), 1, stride=(stride, 1)),
+        Conv2d("b", 1, 1, (1, 1), padding, 1, stride=(1, 2)),
+    ]
+    rows = (13 + more - 1) // stride + 1 + padding[0] + padding[2]
+    flat = Network("n", picture(1, 13, 13), (*layers, Flatten("flat")), labels(7 * rows))
+    assert_right(flat, ROWS)
+
+
 def block(rows: int, channels: int = 64) -> Network:
     """As residual networks begin."""
     layers = (
