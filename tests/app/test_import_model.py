@@ -25,7 +25,7 @@ CLASSES = ("cat", "dog", "fish", "ant", "bee")
 
 
 def write_onnx(path: Path, ending: str = "dense", side: int = 32) -> Path:
-    """A narrow VGG-16 for pictures of 32x32 and up, as PyTorch exports one; or one with a global pool."""
+    """A narrow VGG-11 for pictures of 32x32 and up, as PyTorch exports one; or one with a global pool."""
     random = np.random.default_rng(4)
     nodes: list[Any] = []
     weights: list[Any] = []
@@ -43,7 +43,7 @@ def write_onnx(path: Path, ending: str = "dense", side: int = 32) -> Path:
         value = nodes[-1].output[0]
 
     channels = 3
-    for out, count in zip((4, 4, 8, 8, 8), (2, 2, 3, 3, 3), strict=True):
+    for out, count in zip((4, 4, 8, 8, 8), (1, 1, 2, 2, 2), strict=True):
         for _ in range(count):
             add("Conv", weight(out, channels, 3, 3), weight(out), pads=[1] * 4, kernel_shape=[3, 3])
             add("Relu")
@@ -90,7 +90,7 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("ending", "side"), [("dense", 32), ("dense", 64), ("pool", 64)])
+@pytest.mark.parametrize(("ending", "side"), [("dense", 64), ("pool", 64)])
 def test_an_imported_network_answers_as_onnx_runtime_does(
     cli, tmp_path: Path, labels: Path, photos: Path, ending: str, side: int
 ) -> None:
@@ -111,7 +111,7 @@ def test_an_imported_network_answers_as_onnx_runtime_does(
         assert answer["label"] == CLASSES[chances.argmax()]
         assert answer["probability"] == pytest.approx(chances.max(), abs=1e-5)
     kernels = [layer["kernel"] for layer in report["layers"]]
-    assert kernels.count("conv2d") + kernels.count("fused_conv2d_maxpool_packed") == 13  # in one launch, or each
+    assert kernels.count("conv2d") + kernels.count("fused_conv2d_maxpool_packed") == 8  # in one launch, or each
     assert kernels.count("average_pool") == (ending == "pool")
 
 

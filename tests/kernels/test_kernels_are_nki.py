@@ -1,5 +1,6 @@
 """Every kernel, and every helper that a kernel calls, is NKI that AWS's compiler takes, as far as its source tells."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,18 +16,26 @@ EXCEPTIONS = {
 }
 
 
+@cache
+def examined(path: Path):
+    """What the linter says of a file."""
+    return examine_file(path)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_of_kernels_has_no_findings(path):
-    findings = examine_file(path).findings
+    findings = examined(path).findings
     assert [str(finding) for finding in findings if (path.name, finding.rule) not in EXCEPTIONS] == []
 
 
 def test_exceptions_are_needed():
-    found = {(path.name, finding.rule) for path in FILES for finding in examine_file(path).findings}
+    files = [path for path in FILES if path.name in dict(EXCEPTIONS)]
+    found = {(path.name, finding.rule) for path in files for finding in examined(path).findings}
     assert found >= EXCEPTIONS
 
 
 def test_kernels_are_there_to_be_checked():
-    names = {name for path in FILES for name in examine_file(path).kernels}
+    files = [path for path in FILES if path.parent.name == "kernels"]  # no parts of kernels
+    names = {name for path in files for name in examined(path).kernels}
     assert names >= {"vector_add_naive", "transpose", "matmul_tiled", "bias_activation", "argmax", "ffnn_predict"}
     assert {"fused_conv2d_maxpool", "fused_conv2d_maxpool_packed", "run_network"} <= names

@@ -43,7 +43,7 @@ def splits_of(draw: st.DrawFn, graph: Graph) -> tuple[Split, ...]:
     return tuple(found)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     with_outputs(st.one_of(chains(), graphs(), few_channels())),
     st.data(),

@@ -47,8 +47,9 @@ def test_each_picture_of_a_batch_is_answered_as_onnx_runtime_answers_it(
         combinations, batches = [COMBINATIONS[number] for number in some], 2
     wrong = []
     for dtype, (target, lnc) in combinations:
-        session = Session(model, SimulatedBackend(target, lnc=lnc), dtype, max(BATCHES))
-        for batch in random.permutation(BATCHES)[:batches].tolist():
+        sizes = random.permutation(BATCHES)[:batches].tolist()
+        session = Session(model, SimulatedBackend(target, lnc=lnc), dtype, max(sizes))
+        for batch in sizes:
             x = random.standard_normal((batch, *network.shape)).astype(np.float32)
             (expected,) = golden.run(None, {"x": x})
             error = np.abs(session.run(x).probabilities - expected).max()

@@ -114,6 +114,7 @@ def test_only_the_named_part_is_filled_in(monkeypatch, tmp_path: Path, capsys) -
     other.write_text("<!-- generated: two -->\n<!-- end -->\n")
     monkeypatch.setattr(update_docs, "PAGES", (page, other))
     monkeypatch.setattr(update_docs, "BLOCKS", {"one": lambda: "new\\1", "two": lambda: "more"})
+    monkeypatch.setattr(update_docs, "TUTORIALS", {})  # test_tutorials.py runs them
     monkeypatch.setattr(update_docs, "MAN_PAGE", tmp_path / "trninfer.1")
     assert update_docs.main(["--check", "one"]) == 1 and "old" in page.read_text()
     assert "not up to date: one" in capsys.readouterr().out
