@@ -203,7 +203,7 @@ class Declaration:
         reads = tuple([values[operand] for operand in self._read if isinstance(values[operand], NkiTensor)])
         each, of = self.flops
         flops = each * values[of].size if each else 0
-        issued = core.issue(self.name, unit, writes, reads, cost, name, flops, options=options)
+        issued = core.issue(self.name, unit, writes, reads, cost, name, flops=flops, options=options)
         if self.state:
             core.share(self.state[unit], issued)
         if self.watch is not None:

@@ -57,7 +57,9 @@ def run(
     kinds = choice(sanitize) or chosen()
     with changed(found.name, constants or {}), using(nki), one_thread():
         key = launch_key(kernel, arrays, found, dge, parameters) if pure and not kinds else None
-        return _run(_Launch(kernel, arrays, parameters, found, dge, profiled, functional), kinds, key)
+        return _run(
+            _Launch(kernel, arrays, parameters, found, dge, profiled=profiled, functional=functional), kinds, key
+        )
 
 
 class _Launch(NamedTuple):

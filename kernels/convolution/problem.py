@@ -117,7 +117,8 @@ class Filters:
 
 @dataclass(frozen=True)
 class Finish:
-    """What a convolution does with its sums, and the `form` in which it multiplies, which may be "quickest"."""
+    """Pooling and activation of a convolution's sums, and the `form` in which it multiplies, which may be
+    "quickest"."""
 
     pool_size: int
     activation: str

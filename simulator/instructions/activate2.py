@@ -91,7 +91,7 @@ def activate2(
     steps = [(o, value, r) for o, value, r in ((first, imm0, reverse0), (second, imm1, reverse1)) if o != "bypass"]
     vectors = [value for value in (*[value for _, value, _ in steps], relu_param) if isinstance(value, NkiTensor)]
     reads, flops = (data, *vectors), 3 * dst.size
-    instruction = core.issue("activate2", engine.scalar, (dst,), reads, cost, name, flops)
+    instruction = core.issue("activate2", engine.scalar, (dst,), reads, cost, name, flops=flops)
     issue_accumulation(core, instruction, command, reduce_res)
     if core.functional:
         values = float_values(data)

@@ -98,7 +98,7 @@ def _activation(
     function = activation_function(op, "activation")
     vectors = tuple([operand for operand in (scale, bias) if isinstance(operand, NkiTensor)])
     reads, flops = (data, *vectors), 2 * dst.size
-    instruction = core.issue("activation", _SCALAR, (dst,), reads, cost, name, flops)
+    instruction = core.issue("activation", _SCALAR, (dst,), reads, cost, name, flops=flops)
     issue_accumulation(core, instruction, command, reduce_res)
     accumulates = command is not _IDLE or reduce_res is not None
     lanes = accumulators(core, data) if accumulates and core.functional else None

@@ -134,7 +134,7 @@ def affine_select(
     else on_false_value. The pattern is that of `iota`."""
     core = active("affine_select")
     unit, cost, _, (operator,) = core.settle("affine_select", dst, known(pattern), on_true_tile, on_false_value, cmp_op)
-    instruction = core.issue("affine_select", unit, (dst,), (on_true_tile,), cost, name, dst.size)
+    instruction = core.issue("affine_select", unit, (dst,), (on_true_tile,), cost, name, flops=dst.size)
 
     if core.functional:
         affine = affine_pattern(pattern, offset, channel_multiplier, dst.shape[0])

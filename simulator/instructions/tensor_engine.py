@@ -199,7 +199,7 @@ def nc_matmul(
     adds = _accumulates(core, dst, accumulate)
     reads = (stationary, moving) if adds is False else (stationary, moving, dst)
     flops = 2 * rows * room[0] * room[1]
-    instruction = core.issue("nc_matmul", _TENSOR, (dst,), reads, cost, name, flops)
+    instruction = core.issue("nc_matmul", _TENSOR, (dst,), reads, cost, name, flops=flops)
 
     turns = is_transpose and core.target.generation >= 3
     product = core.scratch(*room) if core.functional else None

@@ -84,7 +84,7 @@ def tensor_scalar(
         steps.append((second, 0 if second.unary else operand1, reverse1))
     vectors = tuple([operand for _, operand, _ in steps if isinstance(operand, NkiTensor)])
     flops = dst.size * len(steps)
-    instruction = core.issue("tensor_scalar", unit, (dst,), (data, *vectors), cost, name, flops, options=options)
+    instruction = core.issue("tensor_scalar", unit, (dst,), (data, *vectors), cost, name, flops=flops, options=options)
 
     core.perform(apply_in_turn, dst, data, tuple(steps))
     return instruction
@@ -126,7 +126,7 @@ def scalar_tensor_tensor(
     scalar = 0 if first.unary else operand0
     vectors = (scalar,) if isinstance(scalar, NkiTensor) else ()
     instruction = core.issue(
-        "scalar_tensor_tensor", VECTOR, (dst,), (data, operand1, *vectors), cost, name, 2 * dst.size
+        "scalar_tensor_tensor", VECTOR, (dst,), (data, operand1, *vectors), cost, name, flops=2 * dst.size
     )
 
     core.perform(_scale_and_combine, dst, data, (first, scalar, reverse0), second, operand1, reverse1)

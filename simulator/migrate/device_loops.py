@@ -102,7 +102,7 @@ def _reads_first(body: list[ast.stmt], name: str) -> bool | None:
 
 
 def _parts(statement: ast.stmt) -> tuple[list[ast.AST], list[list[ast.stmt]]]:
-    """What a statement does by itself, and its blocks; of functions, classes and the like everything is its own."""
+    """Return the parts of a statement outside its blocks, and its blocks; functions, classes and the like have none."""
     if isinstance(statement, ast.If):
         return [statement.test], [statement.body, statement.orelse]
     if isinstance(statement, ast.For):
