@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from trninfer.app import output
-from trninfer.app.errors import UsageError, reason
+from trninfer.app.errors import UsageError
 from trninfer.app.output import check_kept, check_output, write_output
 from trninfer.app.text import printable
 
@@ -96,8 +96,3 @@ def test_names_of_unfinished_answers_are_refused(cli, pictures, picture_model, t
         outcome = cli("classify", pictures, "--model", picture_model, *arguments, option, tmp_path / name)
         assert outcome.status == 2 and f"{option} {tmp_path / name}: names that end in .partial" in outcome.err
         assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
-
-
-def test_reasons_are_in_words() -> None:
-    assert reason(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x")) == os.strerror(errno.ENOSPC)
-    assert reason(ValueError("so")) == "so" and reason(MemoryError()) == "MemoryError"

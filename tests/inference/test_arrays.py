@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from trninfer.inference.arrays import read_arrays
-from trninfer.inference.pictures import PictureBatches
 from trninfer.models.errors import InputError
 from trninfer.models.inputs import ImageInput
 
@@ -83,17 +82,3 @@ def test_files_that_are_cut_short_or_huge(tmp_path: Path) -> None:
     del header
     with pytest.raises(InputError, match=r"takes 2147483648 bytes; at most 1073741824 are held"):
         read_arrays(str(path), spec())
-
-
-def test_the_inputs_of_a_batch_have_numbers_and_may_be_left_out(tmp_path: Path) -> None:
-    np.save(tmp_path / "many.npy", numbers(5, 3, 5, 4))
-    np.save(tmp_path / "one.npy", numbers(3, 5, 4))
-    names = [str(tmp_path / name) for name in ("many.npy", "one.npy", "none.npy")]
-    batches = PictureBatches(names, spec(), 2, frozenset({f"{names[0]}[1]"}))
-    found = [(batch_names, batch.shape) for batch_names, batch in batches]
-    assert [name for batch_names, _ in found for name in batch_names] == [
-        *(f"{names[0]}[{number}]" for number in (0, 2, 3, 4)),
-        names[1],
-    ]
-    assert [shape for _, shape in found] == [(2, 3, 5, 4), (2, 3, 5, 4), (1, 3, 5, 4)]
-    assert [problem.input for problem in batches.problems] == [names[2]]

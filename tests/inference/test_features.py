@@ -1,14 +1,12 @@
 """Reading features and raw weights, sound and unsound."""
 
 import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from trninfer.inference.feature_tables import MAX_TURNED_BYTES
 from trninfer.inference.features import SUFFIXES, read_feature_bytes, read_features, read_weights
 from trninfer.models.errors import InputError
 
@@ -25,22 +23,6 @@ def npy_header(shape: str, descr: str = "'<f4'") -> bytes:
     text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}"
     text += " " * (-(len(text) + 11) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
-
-
-@pytest.mark.parametrize("dtype", ["<f4", ">f8", "<f2", "<i4", "u1", "?"])
-def test_arrays_of_any_real_type(tmp_path: Path, dtype: str) -> None:
-    expected = ROWS.astype(dtype)
-    for array in (expected, np.asfortranarray(expected)):
-        np.save(tmp_path / "x.npy", array)
-        assert np.array_equal(everything(tmp_path / "x.npy"), expected)
-        for save in (np.savez, np.savez_compressed):
-            save(tmp_path / "x.npz", array)
-            assert np.array_equal(everything(tmp_path / "x.npz"), expected)
-
-
-def test_one_row_may_be_flat(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", ROWS[0])
-    assert everything(tmp_path / "x.npy").tolist() == ROWS[:1].tolist()
 
 
 @pytest.mark.parametrize("form", ["bin", "npy", "npz"])
@@ -96,71 +78,6 @@ def test_files_that_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError) as error:
         read_features(tmp_path / name, 4)
     assert message in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("member", "message"),
-    [
-        (npy_header("(999999999999, 4)"), "takes 15999999999984 bytes; 0 are there"),
-        (npy_header("(2, 4)") + bytes(31), "takes 32 bytes; 31 are there"),
-        (npy_header("(1,)", "'|O'") + b"\x80\x04N.", "never unpickled"),
-        (b"\x93NUMPY\x07\x00", "not an array that can be read"),
-        (b"", "not an array that can be read"),
-    ],
-)
-def test_archives_whose_headers_lie(tmp_path: Path, member: bytes, message: str) -> None:
-    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("x.npy", member)
-    with pytest.raises(InputError, match=message):
-        read_features(tmp_path / "x.npz", 4)
-
-
-def test_a_small_archive_does_not_unpack_to_much(tmp_path: Path) -> None:
-    rows = MAX_TURNED_BYTES // 32 + 1
-    header = npy_header(f"({rows}, 4)", "'<f8'").replace(b"False", b"True ")
-    with (
-        zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open("x.npy", "w") as member,
-    ):
-        member.write(header)
-        for _ in range(32 * rows // (1 << 25) + 1):
-            member.write(bytes(1 << 25))
-    with pytest.raises(InputError, match=r"lies column by column takes .* bytes; at most"):
-        read_features(tmp_path / "x.npz", 4)
-
-
-@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-def test_every_version_of_the_format(tmp_path: Path, version: tuple[int, int]) -> None:
-    with (tmp_path / "x.npy").open("wb") as file:
-        np.lib.format.write_array(file, ROWS, version=version)
-    assert np.array_equal(everything(tmp_path / "x.npy"), ROWS)
-
-
-def test_damage_is_told_without_the_words_of_libraries(tmp_path: Path) -> None:
-    np.savez(tmp_path / "whole.npz", x=ROWS)
-    whole = (tmp_path / "whole.npz").read_bytes()
-    start = whole.rindex(b"PK\x05\x06")
-    for offset in (b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff"):  # where the directory is said to be
-        (tmp_path / "x.npz").write_bytes(whole[: start + 12] + offset * 2 + whole[start + 20 :])
-        with pytest.raises(InputError, match=r"x\.npz: not an archive that can be read, or damaged$"):
-            read_features(tmp_path / "x.npz", 4)
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize("names", [("x.npy", "x.npy"), ("x", "x.npy"), ("a.npy", "a.npy", "x.npy")])
-def test_archives_with_a_name_twice(tmp_path: Path, names: tuple[str, ...]) -> None:
-    np.save(tmp_path / "x.npy", ROWS)
-    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
-        for name in names:
-            archive.write(tmp_path / "x.npy", name)
-    with pytest.raises(InputError, match=f"holds two arrays named '{names[0][0]}'"):
-        read_features(tmp_path / "x.npz", ROWS.shape[1])
-
-
-def test_archives_of_several_arrays_need_one_named_x(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", a=ROWS, b=ROWS)
-    with pytest.raises(InputError, match="holds 2 arrays"):
-        read_features(tmp_path / "x.npz", 4)
 
 
 def packed() -> bytes:

@@ -2,17 +2,13 @@
 
 import glob
 import os
-import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
-from trninfer.app.errors import UsageError
-from trninfer.app.picture_inputs import find_named_pictures
 from trninfer.inference.features import read_features
-from trninfer.inference.pictures import decode_ahead, read_picture
+from trninfer.inference.pictures import read_picture
 from trninfer.inference.search import PICTURE_SUFFIXES, STANDARD_INPUT, _matches, _Search, find_pictures
 from trninfer.models import ImageInput
 from trninfer.models.errors import InputError
@@ -153,50 +149,6 @@ def test_a_folder_of_folders_is_told_how_to_be_searched(tmp_path: Path) -> None:
     assert find_pictures([str(tmp_path)], recursive=True)[1][0].message == "no pictures in this folder"
 
 
-def test_lists(folder: Path, tmp_path: Path) -> None:
-    stray = b"\xff\xfe [x]*.png"
-    names = [b"b.png", b"", b"no such.png\r", stray, b"b.png"]
-    (tmp_path / "list").write_bytes(b"\n".join(names))
-    found, problems = find_named_pictures([str(folder / "c.webp")], False, str(tmp_path / "list"))
-    assert found == [str(folder / "c.webp"), "b.png", "no such.png", os.fsdecode(stray)] and problems == []
-
-
-@pytest.mark.parametrize("kind", ["folder", "fifo", "missing", "nul"])
-def test_lists_that_cannot_be_read(tmp_path: Path, kind: str) -> None:
-    path = str(tmp_path / "list")
-    if kind == "folder":
-        os.mkdir(path)
-    elif kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "nul":
-        path += "\0"
-    with pytest.raises(UsageError, match=r"^--from-list .*: (not a regular file|no such file|embedded null.*)$"):
-        find_named_pictures([], False, path)
-
-
-@given(st.binary(max_size=60))
-@example(b"a\nb\n\na")
-@example(b"a\0b")
-def test_any_list_names_files(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    path = tmp_path_factory.getbasetemp() / "list"
-    path.write_bytes(content)
-    if b"\0" in content:
-        with pytest.raises(UsageError, match="holds NUL bytes"):
-            find_named_pictures(["-"], False, str(path))
-        return
-    found, _ = find_named_pictures(["-"], False, str(path))
-    assert len(found) == len(set(found)) and all("\n" not in name for name in found)
-
-
-def test_lists_and_pictures_do_not_share_standard_input(process, folder: Path, picture_model: Path) -> None:
-    listed = process("classify", "--from-list", "-", "--model", picture_model, "--format", "csv", "--quiet")
-    out, err = listed.communicate(f"{folder}/b.png\n-\n".encode())
-    assert listed.returncode == 2 and out.count(b"\n") == 3 and b"standard input holds the list" in err
-    both = process("classify", "-", "--from-list", "-", "--model", picture_model)
-    assert b"- and --from-list - both read standard input" in both.communicate(b"x.png\n")[1]
-    assert both.returncode == 2
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -247,49 +199,3 @@ def test_features_without_permission(unprivileged: Path, name: str) -> None:
     (unprivileged / name).touch(mode=0)
     with pytest.raises(InputError, match=f"{name}: cannot be read: Permission denied$"):
         read_features(unprivileged / name, 4)
-
-
-def test_files_that_vanish_after_they_were_listed(cli, pictures: Path, picture_model: Path, monkeypatch) -> None:
-    def find_and_remove(*arguments: object) -> object:
-        found = find_pictures(*arguments)
-        (pictures / "1.png").unlink()
-        return found
-
-    monkeypatch.setattr("trninfer.app.picture_inputs.find_pictures", find_and_remove)
-    outcome = cli("classify", pictures, "--model", picture_model, "--format", "json")
-    report = outcome.json()
-    assert outcome.status == 2 and [Path(a["input"]).name for a in report["predictions"]] == ["0.png", "2.png"]
-    assert report["errors"] == [{"input": str(pictures / "1.png"), "message": "no such file"}]
-
-
-def test_decoding_ahead_keeps_order_and_bounds() -> None:
-    begun: list[int] = []
-
-    def decode(number: int) -> np.ndarray:
-        begun.append(number)
-        if number % 5 == 3:
-            raise InputError(f"bad {number}")
-        return np.full(1, number)
-
-    for threads in (1, 3):
-        begun.clear()
-        taken = 0
-        for number, values in decode_ahead(range(40), decode, 4, threads):
-            assert number == taken and len(begun) <= taken + 5
-            assert str(values) == f"bad {number}" if number % 5 == 3 else values == number
-            taken += 1
-        assert taken == 40
-
-
-def test_decoding_ahead_ends_when_nobody_wants_more() -> None:
-    def decode(number: int) -> np.ndarray:
-        return np.zeros(1)
-
-    before = set(threading.enumerate())
-    stream = decode_ahead(range(1000), decode, 4, 2)
-    next(stream)
-    ours = set(threading.enumerate()) - before
-    stream.close()  # type: ignore[attr-defined]
-    for thread in ours:
-        thread.join(60)
-    assert len(ours) == 2 and not any(thread.is_alive() for thread in ours)

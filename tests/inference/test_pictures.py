@@ -1,0 +1,143 @@
+"""Pictures into batches, decoded ahead."""
+
+import io
+import os
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from trninfer.inference import pictures as inference_pictures
+from trninfer.inference.pictures import PictureBatches, decode_ahead, examples, read_picture
+from trninfer.models.errors import InputError
+from trninfer.models.inputs import ImageInput
+
+SPEC = ImageInput(3, 5, 4, "none", (0.0,) * 3, (1.0,) * 3, layout="CHW")
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape)
+
+
+def test_decoding_ahead_keeps_order_and_bounds() -> None:
+    begun: list[int] = []
+
+    def decode(number: int) -> np.ndarray:
+        begun.append(number)
+        if number % 5 == 3:
+            raise InputError(f"bad {number}")
+        return np.full(1, number)
+
+    for threads in (1, 3):
+        begun.clear()
+        taken = 0
+        for number, values in decode_ahead(range(40), decode, 4, threads):
+            assert number == taken and len(begun) <= taken + 5
+            assert str(values) == f"bad {number}" if number % 5 == 3 else values == number
+            taken += 1
+        assert taken == 40
+
+
+def test_decoding_ahead_ends_when_nobody_wants_more() -> None:
+    def decode(number: int) -> np.ndarray:
+        return np.zeros(1)
+
+    before = set(threading.enumerate())
+    stream = decode_ahead(range(1000), decode, 4, 2)
+    next(stream)
+    ours = set(threading.enumerate()) - before
+    stream.close()  # type: ignore[attr-defined]
+    for thread in ours:
+        thread.join(60)
+    assert len(ours) == 2 and not any(thread.is_alive() for thread in ours)
+
+
+def test_the_inputs_of_a_batch_have_numbers_and_may_be_left_out(tmp_path: Path) -> None:
+    np.save(tmp_path / "many.npy", numbers(5, 3, 5, 4))
+    np.save(tmp_path / "one.npy", numbers(3, 5, 4))
+    names = [str(tmp_path / name) for name in ("many.npy", "one.npy", "none.npy")]
+    batches = PictureBatches(names, SPEC, 2, frozenset({f"{names[0]}[1]"}))
+    found = [(batch_names, batch.shape) for batch_names, batch in batches]
+    assert [name for batch_names, _ in found for name in batch_names] == [
+        *(f"{names[0]}[{number}]" for number in (0, 2, 3, 4)),
+        names[1],
+    ]
+    assert [shape for _, shape in found] == [(2, 3, 5, 4), (2, 3, 5, 4), (1, 3, 5, 4)]
+    assert [problem.input for problem in batches.problems] == [names[2]]
+
+
+GREY = ImageInput(1, 2, 2, "photo", (0.5,), (0.25,), 2)
+
+
+def grey(value: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("L", (2, 2), value).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_a_picture_of_a_file_or_of_standard_input(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "x.png").write_bytes(grey(51))
+    expected = np.full((1, 2, 2), (0.2 - 0.5) / 0.25, np.float32)
+    for path in (tmp_path / "x.png", str(tmp_path / "x.png")):
+        found = read_picture(path, GREY)
+        assert found.dtype == np.float32 and np.allclose(found, expected, atol=1e-6)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(grey(51))))
+    assert np.allclose(read_picture("-", GREY), expected, atol=1e-6)
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match=r"^no picture is piped into standard input$"):
+        read_picture("-", GREY)
+
+
+def test_standard_input_is_read_by_the_caller() -> None:
+    """Whom Ctrl-C reaches; the others are decoded by a thread."""
+    threads = {}
+
+    def decode(source: str) -> np.ndarray:
+        threads[source] = threading.current_thread()
+        return np.zeros(1)
+
+    assert [source for source, _ in decode_ahead(["a", "-", "b"], decode, 2, 1)] == ["a", "-", "b"]
+    assert threads["-"] is threading.current_thread() and threads["a"] is threads["b"] is not threads["-"]
+
+
+def test_a_fault_is_raised_when_its_turn_comes() -> None:
+    def decode(number: int) -> np.ndarray:
+        return np.array([6 // number])
+
+    taken = []
+    with pytest.raises(ZeroDivisionError):
+        for number, _ in decode_ahead([3, 2, 0, 1], decode, 3, 2):
+            taken.append(number)
+    assert taken == [3, 2]
+
+
+def test_examples_have_the_numbers_of_their_file() -> None:
+    batch = np.arange(6.0).reshape(2, 3, 1, 1)
+    assert [(name, values.ravel().tolist()) for name, values in examples("x.npy", batch)] == [
+        ("x.npy[0]", [0, 1, 2]), ("x.npy[1]", [3, 4, 5]),
+    ]  # fmt: skip
+    assert [name for name, _ in examples("x.npy", batch[0])] == ["x.npy"]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "sizes"), [(0, 3, []), (1, 3, [1]), (3, 3, [3]), (4, 3, [3, 1]), (3, 1, [1] * 3)]
+)
+def test_batches_are_full_but_for_the_last(
+    tmp_path: Path, count: int, size: int, sizes: list[int], monkeypatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    for number in range(count):
+        (tmp_path / f"{number}.png").write_bytes(grey(10 * number))
+    (tmp_path / "bad.png").write_bytes(b"junk")
+    names = [str(tmp_path / f"{number}.png") for number in range(count)]
+    batches = PictureBatches([str(tmp_path / "bad.png"), *names], GREY, size)
+    found = list(batches)
+    assert [len(batch) for _, batch in found] == sizes and [name for batch, _ in found for name in batch] == names
+    assert [values[0, 0, 0] for _, batch in found for values in batch] == pytest.approx(
+        [(10 * number / 255 - 0.5) / 0.25 for number in range(count)], abs=1e-5
+    )
+    assert [problem.input for problem in batches.problems] == [str(tmp_path / "bad.png")]
+    assert batches.problems[0].message.startswith("not a picture in a known format")
+    assert 1 <= inference_pictures.MAX_THREADS <= 16
