@@ -82,18 +82,23 @@ class PsumWrites:
         overlapping = [(k, write.by_matmul) for k, write in self._writes.items() if _overlap(k, key)]
         if not overlapping:
             return Written.nothing
-        if not any(by_matmul for _, by_matmul in overlapping):
-            return _OTHER
-        if all(by_matmul for _, by_matmul in overlapping) and any(_covers(k, key) for k, _ in overlapping):
-            return _MATMUL  # as the taps of a convolution, within what the first one wrote
-        elements = self.by_matmul(view)
+        if len({by_matmul for _, by_matmul in overlapping}) == 1 and any(_covers(k, key) for k, _ in overlapping):
+            return _MATMUL if overlapping[0][1] else _OTHER  # as the taps of a convolution, within the first one's
+        marks = self._marks(key)
+        elements = marks == _BY_MATMUL
         if elements.all():
             return _MATMUL
-        return Written.mixed if elements.any() else _OTHER
+        if elements.any():
+            return Written.mixed
+        return _OTHER if marks.any() else Written.nothing
 
     def by_matmul(self, view: Any) -> Array:
         """Return a mask, in the shape of the view, of the elements last written by a matmul."""
-        key = _key(view)
+        result: Array = self._marks(_key(view)) == _BY_MATMUL
+        return result
+
+    def _marks(self, key: Key) -> Array:
+        """Return the marks of a view's elements, in its shape."""
         row, row_end, byte, byte_end = key[:4]
         writes = [(k, w) for k, w in self._writes.items() if _overlap(k, key)]
         low = min([byte, *[k[2] for k, _ in writes]])
@@ -102,8 +107,7 @@ class PsumWrites:
         marks = np.zeros((max([row_end, *[k[1] for k, _ in writes]]) - top, width), np.uint8)
         for k, write in writes:
             _elements(marks, k, top, low)[...] = _BY_MATMUL if write.by_matmul else _BY_OTHER
-        result: Array = _elements(marks, key, top, low)[..., 0] == _BY_MATMUL
-        return result
+        return _elements(marks, key, top, low)[..., 0]
 
 
 def _key(view: Any) -> Key:

@@ -13,8 +13,9 @@ from trninfer.simulator import NkiValidationError
 def test_tensor_scalar_with_two_operators(core, reverse0, reverse1):
     data, vector = uniform(6, 5), uniform(6, 1, seed=1)
     out = nl.ndarray((6, 5), nl.float32)
-    nisa.tensor_scalar(out, tile(data), nl.subtract, tile(vector), reverse0, nl.multiply, 3.0, reverse1)
-    expected = ((vector - data) if reverse0 else (data - vector)) * np.float32(3)
+    nisa.tensor_scalar(out, tile(data), nl.subtract, tile(vector), reverse0, nl.subtract, 3.0, reverse1)
+    first, three = (vector - data) if reverse0 else (data - vector), np.float32(3)
+    expected = three - first if reverse1 else first - three
     np.testing.assert_array_equal(out.values, expected)
 
 
