@@ -17,8 +17,9 @@ from trninfer.lowering.plan_cache import PlanCache, PlanRecord
 from trninfer.lowering.planning import Planning
 from trninfer.lowering.price import Clock
 from trninfer.lowering.schedule import StageOf
+from trninfer.lowering.search import Search
 from trninfer.models.golden import run_network
-from trninfer.models.layers import Dense, Flatten
+from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
 from trninfer.models.network import Network
 
 NETWORK = ending_in_dense((3, 8, 8), [conv("a", 3, 16, 3), conv("b", 16, 8, 3)])
@@ -131,6 +132,45 @@ def test_what_no_room_holds_is_told() -> None:
         planner(room=13 * 1024).plan(1)
 
 
+def shapes_of(network: Network) -> set[tuple[bool, bool]]:
+    """Whether the candidates for a network pack rows, and those of expansions."""
+    return {(each.packs_rows, each.packs_expansions) for each, _ in planner(graph_of(network))._shapes}
+
+
+def test_rows_are_packed_with_their_expansions_where_they_can_be_or_not_at_all() -> None:
+    few = ending_in_dense((3, 24, 24), [conv("a", 3, 16, 3), conv("b", 16, 16, 3)])
+    assert shapes_of(few) == {(True, False), (False, False)}
+    inverted = [
+        conv("stem", 3, 16, 3),
+        Conv2d("expand", 16, 96, (1, 1), activation="relu"),
+        Conv2d("each", 96, 96, (3, 3), (1, 1, 1, 1), activation="relu", groups=96),
+        Conv2d("project", 96, 16, (1, 1)),
+        Pool("mean", "average", (24, 24), (1, 1)),
+    ]
+    assert shapes_of(ending_in_dense((3, 24, 24), inverted)) == {(True, True), (False, False)}
+    wide = ending_in_dense((65, 4, 4), [conv("a", 65, 65, 3)])
+    assert shapes_of(wide) == {(False, False)}
+
+
+def test_images_go_in_passes_of_some_thousand_columns_with_the_weights_staying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of about 8,192: then all but the end of the first is hidden. 13 images of 1,024 columns are 1.6 passes."""
+    network = ending_in_dense((65, 32, 32), [Conv2d("a", 65, 65, (3, 3), (1, 1, 1, 1)), conv("b", 65, 8, 1)])
+    tried: list[Decisions] = []
+
+    def keep(search: Search, decisions: Decisions) -> bool:
+        tried.append(decisions)
+        return walk(search, decisions)
+
+    walk = Search.try_out
+    monkeypatch.setattr(Search, "try_out", keep)
+    for pictures, passes in ((6, 1), (13, 2)):
+        tried.clear()
+        planner(graph_of(network)).plan(pictures)
+        staying = {stage.at_once for each in tried[:2] if each.staying for stage in each.stages}
+        assert staying == (set() if passes == 1 else {-(-pictures // passes)})
+        assert any(not each.staying for each in tried)
+
+
 def test_two_cores_have_half_of_the_pictures_each() -> None:
     """The weights are few, so that each loads all of them."""
     plan = planner(cores=2, cache=OF_TWO).plan(5)
@@ -157,6 +197,16 @@ def test_pictures_of_a_network_that_is_cut_stay_apart() -> None:
     assert not plan.decisions.shares and plan.program.pictures == 1
     whole = planner(replace(graph, is_whole=True), cores=2).plan(2)
     assert whole.nanoseconds <= plan.nanoseconds
+
+
+def test_a_plan_whose_pictures_are_shared_is_recorded_for_all_of_them() -> None:
+    """Weights that take longest to load are loaded by halves."""
+    layers = (Flatten("f"), Dense("d", 48, 1024, "relu"), Dense("e", 1024, 1024, "relu"), Dense("g", 1024, 3))
+    graph = replace(graph_of(Network("n", picture(3, 4, 4), layers, labels(3))), is_whole=True)
+    cache = PlanCache(None)
+    first, again = (planner(graph, 2, cache).plan(3) for _ in range(2))
+    assert first.decisions.splits and first.program.pictures == again.program.pictures == 3
+    assert again.program == first.program
 
 
 def test_the_copies_of_a_plan_are_those_that_its_decisions_make() -> None:
