@@ -31,7 +31,17 @@ class Container:
     """A list, tuple or dictionary of Python."""
 
 
-Value: TypeAlias = Tensor | Index | Mask | Container | tuple[Index, ...] | None
+@dataclass(frozen=True)
+class Ambiguous:
+    """An index array that branches or turns of a loop assign differently."""
+
+
+Value: TypeAlias = Tensor | Index | Mask | Container | Ambiguous | tuple[Index, ...] | None
+
+
+def is_index(value: Value) -> bool:
+    """True of index arrays and masks, which are no more in the migrated file."""
+    return isinstance(value, (Index, Mask, Ambiguous, tuple))
 
 
 @dataclass(frozen=True)
@@ -133,6 +143,27 @@ class Context:
         """The name of a helper that the file will get."""
         self.support.add(support)
         return support
+
+
+def joined(first: dict[str, Value], second: dict[str, Value]) -> dict[str, Value]:
+    """What is known of names where either of two branches may have run."""
+    names = {**first, **second}
+    return {name: _either(first.get(name), second.get(name), name) for name in names}
+
+
+def _either(first: Value, second: Value, name: str) -> Value:
+    if first == second:
+        return first
+    if is_index(first) or is_index(second):
+        return Ambiguous()
+    if not isinstance(first, Tensor) or not isinstance(second, Tensor):
+        return first or second  # a tensor that one branch makes
+    return Tensor(
+        first.region if first.region == second.region else "",
+        first.dtype if first.dtype == second.dtype else f"{name}.dtype",
+        first.shape if first.shape == second.shape else None,
+        first.blocks,
+    )
 
 
 def view_of(tensor: Tensor, shape: tuple[str, ...] | None) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from .context import Container, Context, Result, Source, Tensor
+from .context import Ambiguous, Container, Context, Result, Source, Tensor
 from .indices import Axis, Clips, Index, Mask, arange
 from .notes import CannotError
 from .sums import Sum
@@ -48,7 +48,10 @@ class Expressions:
     def _rewritten(self, node: ast.expr) -> Result:
         if isinstance(node, ast.Name):
             own = self.ctx.names.dtype(node) if not self._host else None
-            return Result(own or node.id, self.ctx.scope.get(node.id))
+            value = self.ctx.scope.get(node.id)
+            if isinstance(value, Ambiguous):
+                raise CannotError(f"{node.id}: an index array that is not the same in each branch or turn of a loop")
+            return Result(own or node.id, value)
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
         if isinstance(node, ast.Subscript):

@@ -7,7 +7,7 @@ import ast
 from . import later
 from .calls import call
 from .compute import instruction, matmul
-from .context import Container, Context, Result, Tensor
+from .context import Container, Context, Result, Tensor, is_index
 from .expressions import Expressions
 from .indices import Clips, Index, Mask
 from .instructions import INSTRUCTIONS, Operands, emit_call, keywords_of
@@ -279,6 +279,8 @@ class Statements:
     def _augmented(self, node: ast.AugAssign) -> str | None:
         target = node.target
         base = self.ex.rewrite(target if isinstance(target, ast.Name) else getattr(target, "value", target))
+        if is_index(base.value):
+            raise CannotError("an index array that is changed in place")
         on_tile = base.tensor is not None or (isinstance(target, ast.Subscript) and self.ex._takes_indices(target))
         if not on_tile:
             result = self.ex.rewrite(node.value)
@@ -286,8 +288,6 @@ class Statements:
                 helper = self.ctx.needs("elementwise")
                 op = OPERATORS[type(node.op)]
                 return f"{target.id} = {helper}({self.ctx.nl}.{op}, {target.id}, {result.text})"
-            if isinstance(result.value, Index) and isinstance(target, ast.Name):
-                raise CannotError("an index array that is changed in place")
             symbol = (
                 ast.unparse(ast.AugAssign(target, node.op, node.value)).split(ast.unparse(target), 1)[1].split("=")[0]
             )

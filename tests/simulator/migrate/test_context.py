@@ -5,9 +5,11 @@ import ast
 import pytest
 
 pytest.importorskip("libcst")
-from trninfer.simulator.migrate.context import Context, Source, Tensor, view_of
+from trninfer.simulator.migrate.context import Ambiguous, Context, Source, Tensor, joined, view_of
+from trninfer.simulator.migrate.indices import Index
 from trninfer.simulator.migrate.names import Names
 from trninfer.simulator.migrate.notes import CANNOT, Notes
+from trninfer.simulator.migrate.sums import Sum
 
 
 @pytest.mark.parametrize("text", ["add(a, b[0 : n])", "größe + add(ä, 'ü')", "(\n    add(a,\n        'é', b)\n)", "x"])
@@ -37,6 +39,22 @@ def test_notes_go_to_the_line_that_is_migrated_and_helpers_are_remembered():
     assert [(note.line, note.message) for note in ctx.notes.notes] == [(7, "no counterpart")]
     assert (ctx.needs("assign"), ctx.support) == ("assign", {"assign"})
     assert (ctx.nl, ctx.nisa) == ("language", "instructions")
+
+
+def test_what_is_known_behind_two_branches():
+    tile = Tensor("sbuf", "nl.int8", ("4", "6"))
+    for first, second, expected in (
+        (tile, tile, tile),
+        (tile, None, tile),
+        (tile, Tensor("sbuf", "nl.int8", ("4", "8")), Tensor("sbuf", "nl.int8")),
+        (tile, Tensor("psum", "nl.int32", ("4", "6")), Tensor("", "t.dtype", ("4", "6"))),
+        (Index(Sum(1)), Index(Sum(1)), Index(Sum(1))),
+        (Index(Sum(1)), Index(Sum(2)), Ambiguous()),
+        (None, Index(Sum(2)), Ambiguous()),
+        (None, None, None),
+    ):
+        assert joined({"t": first}, {"t": second}) == joined({"t": second}, {"t": first}) == {"t": expected}
+    assert joined({"a": tile}, {"b": None}) == {"a": tile, "b": None}
 
 
 def test_a_part_of_a_tensor_has_its_memory_and_no_blocks():
