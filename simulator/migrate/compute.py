@@ -149,7 +149,7 @@ def _put_axes_last(ex: Expressions, view: View, axis: ast.expr | None) -> tuple[
             return view, text, shown
         moved = replace(view, text=f"{view.text}.permute({tuple(left + reduced)})")
         return moved, str(tuple(range(len(left), rank))), shown
-    if numbers == [1]:
+    if numbers == [1] and ex.ctx.ranks.get(view.text, 2) == 2:
         return view, text, f"({view.text}.shape[0], 1)"
     ex.ctx.needs("kept_shape")
     tuple_text = f"({', '.join(str(number) for number in numbers)},)" if len(numbers) == 1 else str(tuple(numbers))
@@ -179,7 +179,7 @@ def _argument(ex: Expressions, known: Instruction, parameter: str, node: ast.exp
         text = enumerated(ex, parameter, node) or ex.rewrite(node).text
         return "" if text.endswith("engine.unknown") else f"{parameter}={text}"
     text = enumerated(ex, parameter, node) or ex.rewrite(node).text
-    return f"{known.renamed.get(parameter, parameter)}={text}"
+    return f"{parameter}={text}"
 
 
 def _is_tile(ex: Expressions, node: ast.expr) -> bool:

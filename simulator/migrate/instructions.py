@@ -6,7 +6,7 @@ Source: the API pages and migration guides of NKI (nki/migration/index.rst) and 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .context import Context, Result, Tensor
 from .expressions import Expressions
@@ -30,7 +30,6 @@ class Instruction:
     reduces: bool = False
     region: str = "sbuf"
     dtype: str = ""  # of the result, whatever the operand's
-    renamed: dict[str, str] = field(default_factory=dict)
 
 
 def _of(parameters: str, like: str, tiles: str, operators: str = "", **options: object) -> Instruction:

@@ -12,16 +12,16 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from . import device_loops, grids, imports
 from .additions import with_support
-from .context import Context, Function, Source, Tensor, Value
+from .context import Ambiguous, Context, Function, Source, Tensor, Value, is_index, joined
 from .host import Host
 from .layout import wrapped
-from .names import Names
+from .names import Names, stored
 from .notes import CANNOT, MARK, CannotError, Note, Notes
 from .statements import Statements
 from .uses import accumulators_of, ranks_of, registers_of, tensor_uses
 
 _CODE = cst.Module([])
-PASSES = 3  # what functions are given and return is told by the ones before the last
+PASSES = 3  # at most: what functions are given and return is told by the ones before the last
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,28 @@ class Migrator:
                 parameters = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
                 self._functions[node.name] = Function(node.name, parameters)
                 self._trees[node.lineno] = node
+        self._called = sorted(_called(self._tree))
+        self._with_nki = self._find_functions_with_nki()
         self._failed: set[str] = set()  # functions in which something is left to be done
 
     def migrate(self) -> Migration:
         """The file in NKI 0.7."""
         for _ in range(PASSES):
+            known = self._known()
             self._begin()
             body = self._statements(self._module.body, None)
+            if self._known() == known:
+                break
         module = self._module.with_changes(body=body)
         host = Host(self._names, self._notes, self._programs, self._line)
         module = module.visit(host)
         module = with_support(module, self._names, self._support)
         return Migration(module.code, tuple(sorted(self._notes.notes)))
+
+    def _known(self) -> object:
+        """What the next pass is told: what functions are given and return, and where something is left to be done."""
+        called = [self._functions[name] for name in self._called if name in self._functions]
+        return [(dict(each.given), each.returned) for each in called], set(self._failed)
 
     def _begin(self) -> None:
         self._notes = Notes()
@@ -148,6 +158,7 @@ class Migrator:
         for small, parsed in zip(node.body, ast.parse(code).body):
             try:
                 found = ctx.statements.migrate(parsed)
+                ast.parse("\n".join(found or ()))  # what comes out of a strange construct may be no Python
             except Exception as error:  # whatever a strange construct trips over is left to the author
                 if not isinstance(error, CannotError):
                     error = CannotError("a construct that the migration does not know")
@@ -229,6 +240,7 @@ class Migrator:
         before, node = self._before(ctx, node)
         if isinstance(iterated, ast.Call) and isinstance(iterated.func, (ast.Name, ast.Attribute)):
             ctx.loops[target.strip()] = ast.unparse(iterated.args[0]) if len(iterated.args) > 1 else "0"
+        self._forget_changed(ctx, line)
         outer, ctx.in_loop = ctx.in_loop, True
         body = self._suite(node.body, ctx)
         ctx.in_loop = outer
@@ -241,10 +253,19 @@ class Migrator:
         line = ctx.line = self._line(node)
         test = self._expression(node.test, ctx)
         before, node = self._before(ctx, node)
+        self._forget_changed(ctx, line)
         changed = node.with_changes(test=test, body=self._suite(node.body, ctx))
         if code_of(node.test).strip() in ctx.registers:
             return [*before, *self._device_loop(device_loops.conditional, changed, ctx, line)]
         return [*before, changed]
+
+    def _forget_changed(self, ctx: Context, line: int) -> None:
+        """Index arrays that the turns of the loop in a line assign anew are not known until they do."""
+        assert ctx.tree is not None
+        for loop in ast.walk(ctx.tree):
+            if isinstance(loop, (ast.For, ast.While)) and loop.lineno == line:
+                changed = stored(loop.body)
+                ctx.scope.update({n: Ambiguous() for n in changed if is_index(ctx.scope.get(n))})
 
     def _device_loop(self, rewrite: Any, node: Any, ctx: Context, line: int) -> list[Any]:
         ctx.line = line
@@ -264,8 +285,11 @@ class Migrator:
         ctx.line = self._line(node)
         test = self._expression(node.test, ctx)
         before, node = self._before(ctx, node)
+        scope = dict(ctx.scope)
         body = self._suite(node.body, ctx)
+        after, ctx.scope = ctx.scope, scope
         orelse = self._suite(node.orelse, ctx) if node.orelse is not None else None
+        ctx.scope = joined(after, ctx.scope)
         return [*before, node.with_changes(test=test, body=body, orelse=orelse)]
 
     # Functions
@@ -276,9 +300,9 @@ class Migrator:
         node = node.with_changes(params=imports.without_old_annotations(node.params, self._names))
         if node.returns is not None:
             node = node.with_changes(returns=imports.without_old_annotations(node.returns, self._names))
-        if tree is None or not (outer is not None or self._uses_nki(tree)):
-            return node.with_changes(body=self._suite(node.body, None))
         is_kernel = self._decorators.is_kernel(node)
+        if tree is None or not (outer is not None or is_kernel or tree.name in self._with_nki):
+            return node.with_changes(body=self._suite(node.body, None))
         ctx = self._context(tree, outer, is_kernel)
         node = self._decorators.migrate(node, line) if is_kernel else node
         body = self._suite(node.body, ctx)
@@ -298,12 +322,20 @@ class Migrator:
             comment = cst.EmptyLine(comment=cst.Comment(f"{MARK}{error}"))
             return node.with_changes(leading_lines=[*node.leading_lines, comment])
 
-    def _uses_nki(self, tree: ast.FunctionDef) -> bool:
-        return any(
-            self._names.dotted(node).startswith(("nki.language.", "nki.isa."))
-            for node in ast.walk(tree)
-            if isinstance(node, (ast.Attribute, ast.Name))
-        )
+    def _find_functions_with_nki(self) -> set[str]:
+        """Functions that use NKI, and those that call them; what calls a kernel is the host."""
+        used = {tree.name: self._names.mentioned_by(tree.name) for tree in self._trees.values()}
+        kernels = {t.name for t in self._trees.values() if any(map(self._is_jit, t.decorator_list))}
+        own = ("nki.language.", "nki.isa.")
+        found = {name for name, dotted in used.items() if any(each.startswith(own) for each in dotted)}
+        while True:
+            callers = {t.name for t in self._trees.values() if _called(t) & (found - kernels)} - found
+            if not callers:
+                return found
+            found |= callers
+
+    def _is_jit(self, decorator: ast.expr) -> bool:
+        return self._names.dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) in imports.JITS
 
     def _context(self, tree: ast.FunctionDef, outer: Context | None, is_kernel: bool) -> Context:
         ctx = Context(self._names, self._notes, self._functions, self._functions[tree.name], taken=self._taken)
@@ -323,6 +355,12 @@ class Migrator:
         ctx.registers = registers_of(tree, self._names)
         ctx.accumulators = accumulators_of(tree, self._names)
         return ctx
+
+
+def _called(tree: ast.AST) -> set[str]:
+    """Names that are called."""
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {function.id for function in calls if isinstance(function, ast.Name)}
 
 
 def _with_dtype(value: Value, name: str, rank: int) -> Value:

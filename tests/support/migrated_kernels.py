@@ -1,8 +1,13 @@
-"""Kernels of older dialects of NKI in a line: migrated, and run on the simulator to be held against NumPy."""
+"""Kernels of older dialects of NKI in a line: migrated, and run on the simulator to be held against NumPy.
+
+A migration takes 20 ms, so that tables of cases are cases of one kernel.
+"""
 
 from __future__ import annotations
 
+import ast
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from trninfer import simulator
@@ -16,6 +21,7 @@ import numpy as np
 
 """
 LATER = FIRST.replace("neuronxcc.", "").replace("import nki as nki", "import nki")  # of NKI 0.2 to 0.6
+CASE = "# the next case"
 
 
 def migrate_kernel(body: str, parameters: str = "a", head: str = FIRST) -> Migration:
@@ -33,10 +39,21 @@ def migrated(body: str, parameters: str = "a", head: str = FIRST) -> str:
     return textwrap.dedent(lines).strip("\n")
 
 
-def refusal(body: str, parameters: str = "a", head: str = FIRST) -> str:
-    """What the migration says of a body of which it has to leave something to the author."""
-    notes = migrate_kernel(body, parameters, head).notes
-    return "; ".join(note.message for note in notes if note.kind == CANNOT)
+def migrated_each(cases: Sequence[str], before: str = "", parameters: str = "a", head: str = FIRST) -> list[str]:
+    """The lines that each of several parts of a kernel becomes."""
+    body = before + "".join(f"{CASE}\n{case}\n" for case in cases) + f"{CASE}\nreturn"
+    return [case.strip("\n") for case in migrated(body, parameters, head).split(CASE + "\n")][1:-1]
+
+
+def refused_each(cases: Sequence[str], before: str = "", parameters: str = "a", head: str = FIRST) -> list[str]:
+    """What the migration says of each of several parts of a kernel, "" of one that it leaves nothing of."""
+    body, ends = before, []
+    for case in cases:
+        body += f"{case}\n"
+        ends.append(head.count("\n") + 2 + body.count("\n"))
+    notes = [note for note in migrate_kernel(body, parameters, head).notes if note.kind == CANNOT]
+    starts = [head.count("\n") + 2 + before.count("\n"), *ends]
+    return ["; ".join(note.message for note in notes if first < note.line <= last) for first, last in zip(starts, ends)]
 
 
 def run_migrated(body: str, *arguments: Any, parameters: str = "a", head: str = FIRST) -> Any:
@@ -47,3 +64,24 @@ def run_migrated(body: str, *arguments: Any, parameters: str = "a", head: str = 
     exec(compile(migration.text, "<migrated>", "exec"), space)
     outputs = simulator.run(space["kernel"], *arguments).outputs
     return outputs[0] if len(outputs) == 1 else outputs
+
+
+def computed_each(
+    cases: Sequence[tuple[str, tuple[int, ...]]], before: str, *arguments: Any, parameters: str = "a"
+) -> list[Any]:
+    """The values of tiles that a kernel computes: each an expression, or statements that assign `y`, and a shape."""
+    body = before + "\n"
+    for number, (lines, shape) in enumerate(cases):
+        body += f"out_{number} = nl.ndarray({shape}, dtype=nl.float32, buffer=nl.shared_hbm)\n"
+        body += f"{_assigned(lines)}\nnl.store(out_{number}, y)\n"
+    body += f"return {', '.join(f'out_{number}' for number in range(len(cases)))}\n"
+    found = run_migrated(body, *arguments, parameters=parameters)
+    return [found] if len(cases) == 1 else list(found)
+
+
+def _assigned(lines: str) -> str:
+    try:
+        ast.parse(lines, mode="eval")
+    except SyntaxError:
+        return lines
+    return f"y = {lines}"

@@ -1,0 +1,102 @@
+"""The table of the first NKI's instructions, and the operands of a call under its mask."""
+
+import ast
+
+import pytest
+from migrated_kernels import migrated_each, refused_each
+
+pytest.importorskip("libcst")
+from trninfer.simulator.migrate.context import Tensor
+from trninfer.simulator.migrate.instructions import (
+    GONE,
+    IN_PLACE,
+    INSTRUCTIONS,
+    dtype_of,
+    keywords_of,
+    shape_of,
+    shape_text,
+)
+from trninfer.simulator.migrate.notes import CannotError
+from trninfer.simulator.migrate.views import View
+from trninfer.simulator.nki.api import table
+
+TODAY = {f["name"]: [p["name"] for p in f["params"]] for f in table("0.7")["functions"] if f["module"] == "nki.isa"}
+GRID = "i = nl.arange(4)[:, None]\nj = nl.arange(6)[None, :]\n"
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_an_instruction_has_its_parameters_today_and_a_destination(name):
+    entry = INSTRUCTIONS[name]
+    assert set(entry.parameters) <= set(TODAY[name]) and TODAY[name][0] == "dst"
+    assert {entry.like, *entry.tiles, *entry.operators} <= set(entry.parameters)
+
+
+def test_other_instructions():
+    assert all("dst" in TODAY[name] for name in IN_PLACE) and not set(GONE) & set(TODAY)
+    assert not set(INSTRUCTIONS) & (set(IN_PLACE) | set(GONE))
+
+
+def call(text):
+    return ast.parse(text, mode="eval").body
+
+
+def test_arguments_by_name():
+    found = keywords_of(call("f(1, 2, c=3)"), ("a", "b", "c"))
+    assert {name: node.value for name, node in found.items()} == {"a": 1, "b": 2, "c": 3}
+    assert keywords_of(call("f()"), ()) == {}
+    for text in ("f(*x)", "f(1, **x)"):
+        with pytest.raises(CannotError, match=r"arguments that are expanded \(\*args, \*\*kwargs\)"):
+            keywords_of(call(text), ("a", "b"))
+    with pytest.raises(CannotError, match=r"more positional arguments than a, b$"):
+        keywords_of(call("f(1, 2, 3)"), ("a", "b"))
+
+
+def test_shapes_and_dtypes_as_text():
+    assert shape_text(("4", "n")) == "(4, n)" and shape_text(("4",)) == "(4,)"
+    known = View("t[0:2]", Tensor("sbuf", "nl.int8"), ("2", "6"), ("4", "6"))
+    unknown = View("t[0:2]", Tensor("sbuf"), None, None)
+    assert (shape_of(known), dtype_of(known)) == ("(4, 6)", "nl.int8")
+    assert (shape_of(unknown), dtype_of(unknown)) == ("t[0:2].shape", "t.dtype")
+    assert dtype_of(View("t.ap([[1, 2]])", Tensor(), None, None)) == "t.dtype"
+    assert dtype_of(View("stretched(t[0], s)", Tensor(), None, None)) == "t.dtype"
+
+
+def test_operands_under_masks():
+    copy = "nisa.tensor_copy(dst=y, src=x)"
+    made = "y = nl.ndarray(x.shape, dtype=a.dtype, buffer=nl.sbuf)\n"
+    cases = {
+        "y = nisa.tensor_copy(x)": made + copy,
+        "y = nisa.tensor_copy(x, mask=None)": made + copy,
+        "y = nisa.tensor_copy(x, mask=n > 1)": made + f"if n > 1:\n    {copy}",
+        "y = nisa.tensor_copy(x, mask=n)": made + f"if (n is None or n):\n    {copy}",
+        "y = nisa.tensor_copy(x, mask=i < n)": made + copy,  # what is left out of a fresh tile was undefined
+        "x[i, j] = nisa.tensor_copy(x[i, j + 1], mask=(i < n) & (j >= 2))": (
+            "nisa.tensor_copy(dst=x[0 : min(4, n), 2:6], src=x[0 : min(4, n), 3:7])"
+        ),
+        "x[i, j] = nisa.tensor_copy(x[i, j], mask=(i < 4) & (0 * i + n < 2))": (
+            "if n - 1 <= 0:\n    nisa.tensor_copy(dst=x[0:4, 0:6], src=x[0:4, 0:6])"
+        ),
+        "x[i, j] = nisa.tensor_copy(x[i, j], mask=0 * i < 1)": "nisa.tensor_copy(dst=x[0:4, 0:6], src=x[0:4, 0:6])",
+        "y = nisa.tensor_copy(nl.exp(x))": (
+            "tile_1 = nl.exp(x)\ny = nl.ndarray(tile_1.shape, dtype=a.dtype, buffer=nl.sbuf)\n"
+            "nisa.tensor_copy(dst=y, src=tile_1)"
+        ),
+    }
+    assert migrated_each(list(cases), GRID + "x = nl.load(a[0:9])\n", "a, n") == list(cases.values())
+
+
+def test_what_is_left_to_the_author():
+    cases = {
+        "x[i, j] = nisa.tensor_copy(x[i, j], mask=i + j < 4)": (
+            "the mask leaves no rectangle: select with nisa.affine_select, or loop over the rows"
+        ),
+        "y = nisa.tensor_copy(x, mask=x)": "mask=x is no condition on index arrays that is told here",
+        "y = [nisa.tensor_copy(x) for k in range(4)]": (
+            "an instruction inside of a comprehension or lambda, where no dst can be allocated before it"
+        ),
+        "y = x if n else nisa.tensor_copy(x)": (
+            "an instruction inside of a conditional expression, where no dst can be allocated before it"
+        ),
+        **{f"nisa.{name}(x)": f"nisa.{name} is gone: {why}" for name, why in GONE.items()},
+    }
+    assert refused_each(list(cases), GRID + "x = nl.load(a[0:9])\n", "a, n") == list(cases.values())
