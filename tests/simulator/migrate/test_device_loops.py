@@ -1,27 +1,32 @@
 """Loops of the device, which become calls of nl.fori_loop and nl.while_loop."""
 
+import ast
+
 import numpy as np
 import pytest
-from migrated_kernels import LATER, migrate_kernel, migrated, refusal, run_migrated
+from migrated_kernels import LATER, migrate_kernel, migrated, migrated_each, refused_each, run_migrated
 
 pytest.importorskip("libcst")
 from trninfer.simulator.migrate import CHECK
+from trninfer.simulator.migrate.context import Context
+from trninfer.simulator.migrate.device_loops import refuse_carried
+from trninfer.simulator.migrate.names import Names
+from trninfer.simulator.migrate.notes import CannotError, Notes
 
 
-@pytest.mark.parametrize(
-    ("bounds", "call"),
-    [
-        ("4", "nl.fori_loop(0, 4, loop_body_1)"),
-        ("1, n", "nl.fori_loop(1, n, loop_body_1)"),
-        ("1, n, 2", "nl.fori_loop(1, n, loop_body_1, step=2)"),
-        ("start=1, stop=n", "nl.fori_loop(1, n, loop_body_1)"),
-        ("1, stop=n, step=2", "nl.fori_loop(1, n, loop_body_1, step=2)"),
-    ],
-)
-def test_a_counted_loop(bounds, call):
-    body = f"# each\nfor i in nl.dynamic_range({bounds}):\n    nisa.memset(a[i], 0.0)  # row\n"
-    text = f"# each\ndef loop_body_1(i):\n    nisa.memset(a[i], 0.0)  # row\n{call}"
-    assert migrated(body, "a, n", LATER) == text
+def test_counted_loops():
+    cases = {
+        "4": "nl.fori_loop(0, 4, loop_body_1)",
+        "1, n": "nl.fori_loop(1, n, loop_body_2)",
+        "1, n, 2": "nl.fori_loop(1, n, loop_body_3, step=2)",
+        "start=1, stop=n": "nl.fori_loop(1, n, loop_body_4)",
+        "1, stop=n, step=2": "nl.fori_loop(1, n, loop_body_5, step=2)",
+    }
+    loop = "# each\nfor i in nl.dynamic_range({}):\n    nisa.memset(a[i], 0.0)  # row"
+    assert migrated_each([loop.format(bounds) for bounds in cases], "", "a, n", LATER) == [
+        f"# each\ndef loop_body_{number}(i):\n    nisa.memset(a[i], 0.0)  # row\n{call}"
+        for number, call in enumerate(cases.values(), 1)
+    ]
 
 
 def test_a_loop_while_a_register_is_not_zero():
@@ -50,39 +55,66 @@ def test_loops_in_loops_have_functions_of_their_own():
     np.testing.assert_array_equal(run_migrated(body, a, head=LATER), a * 2**6)
 
 
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        ("for i in nl.dynamic_range(4):\n    pass\nelse:\n    pass", "an else branch of a loop of the device"),
-        ("for i in nl.dynamic_range(4):\n    continue", "`continue` in a loop of the device"),
-        ("for i in nl.dynamic_range(4):\n    return i", "`return` in a loop of the device"),
-        ("for i in nl.dynamic_range(4):\n    n = n + i", "hands on n; its body is traced once: keep it in SBUF or HBM"),
-        ("p = q = 0\nfor i in nl.dynamic_range(4):\n    p, q = q, i", "hands on q;"),
-        ("for i in nl.dynamic_range(4):\n    if n:\n        m = i\n    else:\n        m = m", "hands on m;"),
-        ("m = 1\nfor i in nl.dynamic_range(4):\n    if m:\n        m = 0", "hands on m;"),
-        ("m = 1\nfor i in nl.dynamic_range(4):\n    if n:\n        m = i\n    print(m)", "hands on m;"),
-        ("m = 1\nfor i in nl.dynamic_range(4):\n    with nl.no_reorder(m):\n        m = i", "hands on m;"),
-        ("for i in nl.dynamic_range(4):\n    m = i\nfor j in range(m):\n    pass", "hands on m;"),
-        ("for i in nl.dynamic_range(4):\n    x[n] = n = i", "hands on n;"),
-    ],
-)
-def test_what_no_function_can_do(body, why):
-    assert why in refusal(body, "a, n", LATER)
-    assert "for i in nl.dynamic_range(4):" in migrate_kernel(body, "a, n", LATER).text
+def test_what_no_function_can_do():
+    why = "`{}` in a loop of the device: its body is a function that is traced once"
+    cases = {
+        "for i in nl.dynamic_range(4):\n    pass\nelse:\n    pass": "an else branch of a loop of the device",
+        "for i in nl.dynamic_range(4):\n    continue": why.format("continue"),
+        "for i in nl.dynamic_range(4):\n    return": why.format("return"),
+        "for i in nl.dynamic_range(4):\n    if a:\n        break": why.format("break"),
+    }
+    assert refused_each(list(cases), head=LATER) == list(cases.values())
+    text = migrate_kernel("\n".join(cases), head=LATER).text
+    assert text.count("for i in nl.dynamic_range(4):") == len(cases) == text.count("# migrate: ")
+
+
+def carried(*lines):
+    """The names that the loop in the first line is refused for."""
+    tree = ast.parse("def f(a, n):\n" + "".join(f"    {line}\n" for line in lines))
+    ctx = Context(Names(tree), Notes(), {}, registers={"r"})
+    try:
+        refuse_carried(tree.body[0], 2, ctx)
+    except CannotError as error:
+        before, _, after = str(error).partition("; ")
+        assert after == "its body is traced once: keep it in SBUF or HBM"
+        return before.removeprefix("a loop of the device hands on ")
+    return ""
+
+
+LOOP = "for i in nl.dynamic_range(4):"
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("lines", "names"),
     [
-        "for i in nl.dynamic_range(4):\n    m = i + n\n    k = m\nm = 3\nprint(m)",
-        "for i in nl.dynamic_range(4):\n    for j in range(2):\n        m = j\n    print(m)",
-        "for i in nl.dynamic_range(4):\n    if n:\n        m = i\n    else:\n        m, k = n, i\n    print(m)",
-        "for i in nl.dynamic_range(4):\n    with nl.no_reorder():\n        m = i\n    print(m)",
-        "for i in nl.dynamic_range(4):\n    i = i + 1",
+        ([LOOP, "    n = n + i"], "n"),
+        ([LOOP, "    n += i"], "n"),
+        ([LOOP, "    p, q = q, i"], "q"),
+        ([LOOP, "    x[n] = n = m = m + i"], "m, n"),
+        ([LOOP, "    if a:", "        m = i", "    else:", "        m = m"], "m"),
+        ([LOOP, "    if m:", "        m = 0"], "m"),
+        ([LOOP, "    while m:", "        m = 0"], "m"),
+        ([LOOP, "    if a:", "        m = i", "    print(m)"], "m"),
+        ([LOOP, "    with nl.no_reorder(m):", "        m = i"], "m"),
+        ([LOOP, "    for j in m:", "        m = i"], "m"),
+        ([LOOP, "    m = i", "for j in range(m):", "    pass"], "m"),
+        ([LOOP, "    def g():", "        return m", "    m = 1"], "m"),
+        ([LOOP, "    m = i + n", "    k = m", "m = 3", "print(m)"], ""),
+        ([LOOP, "    for j in range(2):", "        m = j", "    print(m)"], ""),
+        ([LOOP, "    if n:", "        m = i", "    else:", "        m, k = n, i", "    print(m)"], ""),
+        ([LOOP, "    with nl.no_reorder():", "        m = i", "    print(m)"], ""),
+        ([LOOP, "    i = i + 1", "    r = r"], ""),
+        (["while r:", "    m = m + 1"], "m"),
     ],
 )
-def test_names_that_each_turn_assigns_first_are_its_own(body):
-    assert "def loop_body_1(i):" in migrated(body, "a, n", LATER)
+def test_names_that_a_turn_hands_on(lines, names):
+    assert carried(*lines) == names
+
+
+def test_a_loop_that_hands_something_on_stays():
+    body = f"{LOOP}\n    n = n + i"
+    assert refused_each([body], "", "a, n", LATER)[0].startswith("a loop of the device hands on n; ")
+    assert LOOP in migrate_kernel(body, "a, n", LATER).text
 
 
 def test_an_index_that_instructions_on_registers_may_take_is_noted():

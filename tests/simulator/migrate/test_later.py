@@ -2,7 +2,7 @@
 
 import nki.isa as nisa
 import pytest
-from migrated_kernels import LATER, migrate_kernel, migrated, refusal
+from migrated_kernels import LATER, migrate_kernel, migrated_each, refused_each
 
 pytest.importorskip("libcst")
 from trninfer.simulator.migrate import CHECK
@@ -13,66 +13,65 @@ from trninfer.simulator.nki.dialect import ENUMS
 HEAD = LATER + "from nki import collectives as cc\n\n"
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("nisa.nc_matmul(a, a, a, is_moving_zero=n)", "nisa.nc_matmul(a, a, a, is_moving_onezero=n)"),
-        ("nisa.dma_copy(dst=a, src=a, dge_mode=2)", "nisa.dma_copy(dst=a, src=a, dge_mode=nisa.dge_mode.hwdge)"),
-        ("nisa.memset(a, 0.0, engine=5)", "nisa.memset(a, 0.0, engine=nisa.engine.vector)"),
-        ("nisa.memset(a, 0.0, engine=nisa.engine.vector)", "nisa.memset(a, 0.0, engine=nisa.engine.vector)"),
-        ("nisa.register_move(r, imm=n + 1)", "nisa.register_move(r, src=nisa.register_alloc(n + 1))"),
-        (
-            "nisa.sendrecv(a, a, 0, 1, 0, use_gpsimd_dma=True)",
-            "nisa.sendrecv(a, a, 0, 1, 0, dma_engine=nisa.dma_engine.gpsimd_dma)",
+TODAY = {
+    "nisa.nc_matmul(a, a, a, is_moving_zero=n)": "nisa.nc_matmul(a, a, a, is_moving_onezero=n)",
+    "nisa.dma_copy(dst=a, src=a, dge_mode=2)": "nisa.dma_copy(dst=a, src=a, dge_mode=nisa.dge_mode.hwdge)",
+    "nisa.memset(a, 0.0, engine=5)": "nisa.memset(a, 0.0, engine=nisa.engine.vector)",
+    "nisa.memset(a, 0.0, engine=nisa.engine.vector)": "nisa.memset(a, 0.0, engine=nisa.engine.vector)",
+    "nisa.register_move(r, imm=n + 1)": "nisa.register_move(r, src=nisa.register_alloc(n + 1))",
+    "nisa.sendrecv(a, a, 0, 1, 0, use_gpsimd_dma=True)": (
+        "nisa.sendrecv(a, a, 0, 1, 0, dma_engine=nisa.dma_engine.gpsimd_dma)"
+    ),
+    "nisa.sendrecv(a, a, 0, 1, 0, use_gpsimd_dma=False)": "nisa.sendrecv(a, a, 0, 1, 0)",
+    "t = nl.ndarray((4, 4), nl.int8, buffer='psum')": "t = nl.ndarray((4, 4), nl.int8, buffer=nl.psum)",
+    "t = nl.ndarray((4, 4), buffer='sbuf', **o)": "t = nl.ndarray((4, 4), buffer=nl.sbuf, **o)",
+    "t = other((4, 4), buffer='psum', engine=1)": "t = other((4, 4), buffer='psum', engine=1)",
+    "for i in nl.affine_range(4):\n    pass": "for i in range(4):\n    pass",
+    "for i in nl.sequential_range(n, stop=4):\n    pass": "for i in range(n, 4):\n    pass",
+    "x = [i for i in nl.static_range(start=1, stop=n)]": "x = [i for i in range(1, n)]",
+}
+
+
+def test_calls_as_they_are_today():
+    assert migrated_each(list(TODAY), "", "a, n, r", HEAD) == list(TODAY.values())
+
+
+LEFT_OUT = {
+    "nisa.dma_copy(a, a, unique_indices=True)": (
+        "nisa.dma_copy(a, a)",
+        "unique_indices= is left out: it belongs to nisa.dma_compute",
+    ),
+    "nisa.nc_matmul(a, a, a, psumAccumulateFlag=3)": (
+        "nisa.nc_matmul(a, a, a)",
+        "psumAccumulateFlag= is left out: the first product that a region of PSUM gets overwrites",
+    ),
+    "for i in nl.affine_range(n, multi_buffer=2):\n    pass": (
+        "for i in range(n):\n    pass",
+        "multi_buffer= of a loop is left out: the compiler orders instructions by their dependencies",
+    ),
+}
+
+
+def test_what_is_left_out_is_noted():
+    assert migrated_each(list(LEFT_OUT), "", "a, n", HEAD) == [new for new, _ in LEFT_OUT.values()]
+    notes = migrate_kernel("\n".join(LEFT_OUT), "a, n", HEAD).notes
+    assert [(note.kind, note.message) for note in notes] == [(CHECK, why) for _, why in LEFT_OUT.values()]
+
+
+def test_what_is_left_to_the_author():
+    cases = {
+        "nisa.dma_copy(a, a, dge_mode=9)": "dge_mode=9: no member of nisa.dge_mode has that number",
+        "nisa.sendrecv(a, a, 0, 1, 0, use_gpsimd_dma=n)": (
+            "use_gpsimd_dma that is no constant: use dma_engine=nisa.dma_engine.gpsimd_dma"
         ),
-        ("nisa.sendrecv(a, a, 0, 1, 0, use_gpsimd_dma=False)", "nisa.sendrecv(a, a, 0, 1, 0)"),
-        ("t = nl.ndarray((4, 4), nl.int8, buffer='psum')", "t = nl.ndarray((4, 4), nl.int8, buffer=nl.psum)"),
-        ("t = nl.ndarray((4, 4), buffer='sbuf', **o)", "t = nl.ndarray((4, 4), buffer=nl.sbuf, **o)"),
-        ("t = other((4, 4), buffer='psum', engine=1)", "t = other((4, 4), buffer='psum', engine=1)"),
-        ("for i in nl.affine_range(4):\n    pass", "for i in range(4):\n    pass"),
-        ("for i in nl.sequential_range(n, stop=4):\n    pass", "for i in range(n, 4):\n    pass"),
-        ("x = [i for i in nl.static_range(start=1, stop=n)]", "x = [i for i in range(1, n)]"),
-    ],
-)
-def test_calls_as_they_are_today(old, new):
-    assert migrated(old, "a, n, r", HEAD) == new
+    }
+    assert refused_each(list(cases), "", "a, n", HEAD) == list(cases.values())
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        ("nisa.dma_copy(a, a, unique_indices=True)", "nisa.dma_copy(a, a)", "it belongs to nisa.dma_compute"),
-        ("nisa.nc_matmul(a, a, a, psumAccumulateFlag=3)", "nisa.nc_matmul(a, a, a)", "overwrites"),
-        (
-            "for i in nl.affine_range(n, multi_buffer=2):\n    pass",
-            "for i in range(n):\n    pass",
-            "of a loop is left out",
-        ),
-    ],
-)
-def test_what_is_left_out_is_noted(old, new, why):
-    assert migrated(old, "a, n", HEAD) == new
-    (note,) = migrate_kernel(old, "a, n", HEAD).notes
-    assert note.kind == CHECK and why in note.message
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("nisa.dma_copy(a, a, dge_mode=9)", "dge_mode=9: no member of nisa.dge_mode has that number"),
-        ("nisa.sendrecv(a, a, 0, 1, 0, use_gpsimd_dma=n)", "use_gpsimd_dma that is no constant: use dma_engine="),
-    ],
-)
-def test_what_is_left_to_the_author(line, why):
-    assert refusal(line, "a, n", HEAD).startswith(why)
-
-
-@pytest.mark.parametrize("parameter", ENUMS)
-def test_every_number_of_an_enumeration_has_its_member(parameter):
-    for member in getattr(nisa, parameter):
-        if member.value is not ...:
-            text = migrated(f"nisa.dma_copy(a, a, {parameter}={member.value})", head=HEAD)
-            assert text == f"nisa.dma_copy(a, a, {parameter}=nisa.{parameter}.{member.name})"
+def test_every_number_of_an_enumeration_has_its_member():
+    members = [(parameter, member) for parameter in ENUMS for member in getattr(nisa, parameter)]
+    found = migrated_each([f"nisa.dma_copy(a, a, {each}={member.value})" for each, member in members], head=HEAD)
+    assert found == [f"nisa.dma_copy(a, a, {each}=nisa.{each}.{member.name})" for each, member in members]
 
 
 def test_what_is_renamed_or_left_out_is_none_of_today():

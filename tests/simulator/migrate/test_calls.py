@@ -1,0 +1,75 @@
+"""Calls in expressions, by what is called: NKI's modules, methods, functions of the file."""
+
+import numpy as np
+import pytest
+from migrated_kernels import FIRST, LATER, migrated, migrated_each, refused_each
+from nki_tensors import normal
+from trninfer import simulator
+
+pytest.importorskip("libcst")
+from trninfer.simulator.migrate import migrate_source
+
+
+def test_programs():
+    assert migrated("p = nl.program_id(1)").splitlines()[-1].strip() == "p = program_1"
+    assert migrated("p = nl.program_id(0)", head=LATER) == "p = nl.program_id(0)"  # a core, since 0.2
+    cases = ["p = nl.program_id(n)", "p = nl.program_id(axis=True)"]
+    assert refused_each(cases, "", "n") == ["nl.program_id of an axis that is no number"] * 2
+
+
+def test_calls_by_what_is_called():
+    cases = {
+        "y = nisa.reciprocal(x)": (
+            "y = nl.ndarray((4, 4), dtype=a.dtype, buffer=nl.sbuf)\nnisa.reciprocal(dst=y, data=x)"
+        ),
+        "y = nl.static_cast(x, nl.int8)": "y = nl.copy(x, dtype=nl.int8)",
+        "y = x.astype(np.int8)": "y = nl.copy(x, dtype=nl.int8)",
+        "y = n.astype(np.int8)": "y = n.astype(nl.int8)",
+        "y = np.zeros((4, 4), np.int8)": "y = np.zeros((4, 4), np.int8)",
+        "y = nisa.get_nc_version()": "y = nisa.get_nc_version()",
+        "y = nl.tile_size.pmax": "y = nl.tile_size.pmax",
+        "y = n(x)": "y = n(x)",
+    }
+    assert migrated_each(list(cases), "x = nl.load(a[0:4, 0:4])\n", "a, n") == list(cases.values())
+
+
+FILE = (
+    FIRST
+    + """\
+def doubled(tile, other=None):
+    return nisa.tensor_tensor(tile, tile, np.add)
+
+
+def scaled(first, /, factor, *, like):
+    product = nisa.nc_matmul(first, like)
+    return nisa.tensor_scalar(product, np.multiply, factor)
+
+
+@nki.jit
+def kernel(a):
+    out = nl.ndarray((6, 6), dtype=nl.float32, buffer=nl.shared_hbm)
+    x = nl.load(a[0:4, 0:6])
+    y = doubled(x)
+    nl.store(out, scaled(x, 3.0, like=y) - 1.0)
+    return out
+"""
+)
+
+
+def test_functions_of_the_file_are_given_and_return_tiles():
+    """The subtraction is one of tiles only where it is known that the function returns one."""
+    migration = migrate_source(FILE)
+    assert migration.is_whole and "nl.subtract(scaled(x, 3.0, like=y), 1.0)" in migration.text
+    space = {"__name__": "migrated"}
+    exec(compile(migration.text, "<migrated>", "exec"), space)
+    a = normal(4, 6)
+    got = simulator.run(space["kernel"], a).outputs[0]
+    np.testing.assert_allclose(got, 6 * a.T @ a - 1, rtol=1e-4, atol=1e-4)
+
+
+def test_what_a_function_is_given_by_position_or_by_name_is_known_in_it():
+    """A DMA, which stores, does not read PSUM."""
+    for call in ("keep(out, p)", "keep(out, product=p)"):
+        text = FIRST + "def keep(out, product):\n    nl.store(out, product)\n\n\n@nki.jit\ndef kernel(a, out):\n"
+        text += f"    x = nl.load(a)\n    p = nisa.nc_matmul(x, x)\n    {call}\n"
+        assert "nl.store(out, nl.copy(product))" in migrate_source(text).text
