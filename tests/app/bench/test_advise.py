@@ -11,8 +11,9 @@ def test_computed_gains_are_those_of_a_bench_with_the_option(cli, picture_model)
     for advice in network["advice"]:
         assert advice["evidence"] and advice["after_us"] < advice["before_us"]
         assert advice["kind"] == "computed" or advice["option"] is None
-        if advice["option"] is None or "--cores" in advice["option"]:
-            continue
+    by_option = [advice for advice in network["advice"] if advice["option"] and "--cores" not in advice["option"]]
+    for of_layer in (False, True):
+        advice = next(advice for advice in by_option if (advice["layer"] is not None) == of_layer)
         tried = cli("bench", "--model", picture_model, *advice["option"].split(), "--format", "json").json()
         rows = {row["name"]: row["latency_us"] for row in tried["layers"]}
         batch = tried["bench"]["batch_size"]

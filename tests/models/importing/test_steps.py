@@ -143,6 +143,10 @@ def test_views_are_widened_along_axes_of_one() -> None:
     made = steps.widen(importer, importer.views["x"].reshaped((3, 1, 1, 1), True), (3, 2, 5, 7))
     x = numbers(3, 1, 1)
     np.testing.assert_array_equal(value_of(importer, made, x), np.broadcast_to(x[..., None], (2, 3, 2, 5, 7)))
+    importer = importer_of(3, 1, 1)  # axes that stay of one count with their neighbours
+    made = steps.widen(importer, importer.views["x"].reshaped((3, 1, 1, 1, 1), True), (3, 1, 5, 1, 7))
+    expected = np.broadcast_to(x[:, :, :, :, None, None], (2, 3, 1, 5, 1, 7))
+    np.testing.assert_array_equal(value_of(importer, made, x), expected)
 
 
 def test_axes_that_are_repeated_by_turns_are_too_many() -> None:
