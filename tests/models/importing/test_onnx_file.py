@@ -1,4 +1,4 @@
-"""Files: external data, corrupt and hostile ones, and what is missing to read them."""
+"""ONNX files that are corrupt or hostile, and what is missing to read them."""
 
 from __future__ import annotations
 

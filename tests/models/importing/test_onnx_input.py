@@ -1,4 +1,4 @@
-"""What a graph reads: several inputs, sizes that are not fixed, whole numbers, and images of three sides."""
+"""Inputs of a graph: several, of sizes that are not fixed, and of other ranks and types."""
 
 from __future__ import annotations
 

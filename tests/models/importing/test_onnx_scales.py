@@ -79,6 +79,7 @@ CONSTANTS = {
             Scale(0.5, 3),
         ),
         ([node("com.microsoft.QLinearAdd", "w t z x s z t z")], Scale(0.5, 3)),  # as the second of two
+        ([node("QLinearMatMul", "x s z w t z t z")], Scale(0.5, 3)),
         ([node("com.microsoft.QLinearConcat", "t z w t z x s z")], Scale(0.5, 3)),
         ([node("Cast", "x", "a"), node("DequantizeLinear", "a s z")], None),
         ([node("Relu", "other"), node("QLinearConv", "other t z x s z t z")], None),  # weights, not data

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from import_steps import importer_of, numbers, value_of
+from onnx import helper
 from onnx_chain import Chain, assert_imports, ends, kinds
 from trninfer.models import Dense
+from trninfer.models.errors import ModelError
+from trninfer.models.importing.onnx_file import Node
+from trninfer.models.importing.operators.activations import OPERATORS
 
 ACTIVATIONS = {
     "Relu": {},
@@ -60,3 +66,29 @@ def test_celu(alpha: float, tmp_path: Path) -> None:
     chain.add("Celu", alpha=alpha)
     chain.add("Flatten")
     assert_imports(chain, tmp_path)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_onnx_runtimes_fast_gelu(biased: bool, tmp_path: Path) -> None:
+    chain = Chain(5)
+    chain.add("FastGelu", *([chain.weight(5)] if biased else []), domain="com.microsoft")
+    chain.gemm(5, 3)
+    model = chain.model()
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    chain.model = lambda opset=20: model  # type: ignore[method-assign]
+    imported = assert_imports(chain, tmp_path)
+    first = imported.network.layers[0]
+    assert first.activation == "gelu_tanh" and first.kind == ("affine" if biased else "activation")
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_a_swish_of_opset_24(alpha: float) -> None:
+    """Which not every ONNX Runtime has."""
+    importer, x = importer_of(6), numbers(6)
+    node = Node("Swish", "n", ("x",), ("y",), {"alpha": alpha})
+    if alpha != 1:
+        with pytest.raises(ModelError, match=r"^its alpha is not 1$"):
+            OPERATORS["Swish"](importer, node)
+        return
+    OPERATORS["Swish"](importer, node)
+    np.testing.assert_allclose(value_of(importer, importer.views["y"], x), x / (1 + np.exp(-x)), rtol=1e-5)

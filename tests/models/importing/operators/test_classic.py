@@ -6,10 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from import_steps import importer_of
 from onnx import TensorProto, helper
-from onnx_chain import Chain, kinds
+from onnx_chain import Chain, checked, kinds
 from trninfer.models import Dense, Softmax
+from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
+from trninfer.models.importing.onnx_file import Node
+from trninfer.models.importing.operators.classic import OPERATORS
 from trninfer.models.layers import Affine
 from trninfer.models.outputs import Output
 
@@ -74,3 +78,32 @@ def test_features_that_are_chosen_and_normalised(norm: str, tmp_path: Path) -> N
     path.write_bytes(model.SerializeToString())
     comparison = import_network(path).comparison
     assert comparison.passed and not comparison.skipped
+
+
+@pytest.mark.parametrize("intercepts", [[0.5], []])
+def test_a_linear_regression_gives_values(intercepts: list[float], tmp_path: Path) -> None:
+    chain = Chain(4)
+    more = {"intercepts": intercepts} if intercepts else {}
+    chain.add("LinearRegressor", coefficients=[1.0, -2.0, 0.5, 3.0], domain="ai.onnx.ml", **more)
+    model = chain.model()
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    imported = checked(model, tmp_path)
+    assert imported.network.output == Output("values")
+    np.testing.assert_array_equal(imported.tensors["dense1.weight"].ravel(), [1, -2, 0.5, 3])
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "says"),
+    [
+        ("LinearRegressor", {"coefficients": [1.0] * 5}, "has 5 coefficients, but 4 features come in"),
+        ("LinearRegressor", {"coefficients": [1.0] * 4, "post_transform": "PROBIT"}, "its post_transform is"),
+        ("LinearClassifier", {"coefficients": [1.0] * 4, "intercepts": [0.0]}, "of two classes with one score"),
+        ("LinearClassifier", {"coefficients": [1.0] * 8, "post_transform": "PROBIT"}, "its post_transform 'PROBIT'"),
+        ("Normalizer", {"norm": "MAX"}, r"its norm 'MAX' of \[batch, 4\] is not supported"),
+    ],
+)  # fmt: skip
+def test_models_that_are_not_supported(op: str, attributes: dict, says: str) -> None:
+    importer = importer_of(4)
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in attributes.items()}
+    with pytest.raises(ModelError, match=says):
+        OPERATORS[f"ai.onnx.ml.{op}"](importer, Node(op, "n", ("x",), ("label", "scores"), given))

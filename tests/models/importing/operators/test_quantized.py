@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from onnx import helper, numpy_helper
 from onnx_chain import Chain
 from trninfer.models.importing import import_network
@@ -91,3 +92,83 @@ def test_whole_numbers_added_to_weights_and_probabilities_of_them(tmp_path: Path
     imported = import_network(path)
     assert imported.network.output == Output("classes", "softmax")
     assert imported.comparison.passed and not imported.comparison.skipped
+
+
+MICROSOFT = {"domain": "com.microsoft"}
+
+
+def assert_nearly(chain: Chain, folder: Path) -> None:
+    """The import is within a twentieth of what ONNX Runtime computes with whole numbers."""
+    model = chain.model(13)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    path = folder / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    comparison = import_network(path).comparison
+    assert comparison.passed and not comparison.skipped
+    assert comparison.max_abs_error < 0.05 * comparison.largest_output
+
+
+def whole(chain: Chain, *shape: int, dtype: type = np.int8) -> str:
+    low, high = (-127, 128) if dtype is np.int8 else (0, 256)
+    values = np.random.default_rng(len(chain.weights)).integers(low, high, shape).astype(dtype)
+    chain.weights.append(numpy_helper.from_array(values, f"whole{len(chain.weights)}"))
+    return chain.weights[-1].name
+
+
+@pytest.mark.parametrize("zero", [None, 3])
+def test_matrices_of_whole_numbers_whose_scale_is_found_while_it_runs(zero: int | None, tmp_path: Path) -> None:
+    """As ONNX Runtime's dynamic quantiser writes a dense layer, scaled by the data's scale times the weights'."""
+    chain = Chain(12)
+    data = chain.add("DynamicQuantizeLinear", outputs=3)
+    numbers = [f"{data}''"]
+    if zero is not None:
+        chain.weights.append(numpy_helper.from_array(np.array(zero, np.int8), "wz"))
+        numbers.append("wz")
+    product = chain.add("MatMulInteger", whole(chain, 12, 5), *numbers, first=data)
+    floats = chain.add("Cast", to=1, first=product)
+    scale = chain.add("Mul", chain.constant(0.01), first=f"{data}'")
+    chain.add("Mul", scale, first=floats)
+    chain.gemm(5, 3)
+    assert_nearly(chain, tmp_path)
+
+
+def test_convolutions_of_whole_numbers_whose_scale_is_found_while_it_runs(tmp_path: Path) -> None:
+    chain = Chain(3, 6, 5)
+    data = chain.add("DynamicQuantizeLinear", outputs=3)
+    chain.add("ConvInteger", whole(chain, 4, 3, 3, 3, dtype=np.uint8), f"{data}''", pads=[1, 0, 1, 0], first=data)
+    floats = chain.add("Cast", to=1)
+    chain.add("Mul", f"{data}'", first=floats)
+    chain.add("Mul", chain.constant(0.002))
+    chain.add("Flatten")
+    assert_nearly(chain, tmp_path)
+
+
+@pytest.mark.parametrize("op", ["QLinearMatMul", "QGemm", "QGemm turned"])
+def test_matrices_with_scales_of_the_file(op: str, tmp_path: Path) -> None:
+    chain = Chain(10)
+    scale, zero = chain.constant(0.03), numpy_zero(chain, 120)
+    chain.add("QuantizeLinear", scale, zero)
+    turned = op.endswith("turned")
+    weight = whole(chain, *((6, 10) if turned else (10, 6)))
+    chain.weights.append(numpy_helper.from_array(np.array(0, np.int8), "wz"))
+    numbers, out = [scale, zero, weight, chain.constant(0.004), "wz"], [chain.constant(0.05), numpy_zero(chain, 128)]
+    if op == "QLinearMatMul":
+        chain.add(op, *numbers, *out)
+    else:
+        bias = np.arange(-3, 3, dtype=np.int32) * 2000  # in the scale of data by weights
+        chain.weights.append(numpy_helper.from_array(bias, "bias"))
+        chain.add("QGemm", *numbers, "bias", *out, transB=int(turned), **MICROSOFT)
+    chain.add("DequantizeLinear", *out)
+    assert_nearly(chain, tmp_path)
+
+
+@pytest.mark.parametrize("channels_last", [0, 1])
+def test_pools_of_whole_numbers(channels_last: int, tmp_path: Path) -> None:
+    chain = Chain(*((6, 5, 3) if channels_last else (3, 6, 5)))
+    scale, zero = chain.constant(0.03), numpy_zero(chain, 128)
+    chain.add("QuantizeLinear", scale, zero)
+    how = {"kernel_shape": [3, 2], "strides": [2, 1], "channels_last": channels_last}
+    chain.add("QLinearAveragePool", scale, zero, scale, zero, **how, **MICROSOFT)
+    chain.add("DequantizeLinear", scale, zero)
+    chain.add("Flatten")
+    assert_nearly(chain, tmp_path)
