@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def test_every_number_has_a_source_a_mark_and_rows_where_it_is_fitted(target):
     for name, constant in constants(target).items():
         assert constant.mark in MARKS and constant.source, name
         assert constant.rows or constant.mark != "fitted", name
+
+
+def test_a_number_taken_from_another_target_is_that_targets():
+    """Sources like "trn2's" or "trn1's; not used"."""
+    taken = 0
+    for target in TARGETS:
+        for name, constant in constants(target).items():
+            of = re.fullmatch(r"(trn[123])'s([:;].*)?", constant.source)
+            if constant.mark == "scaled" and of:
+                taken += 1
+                assert constant.value == constants(of[1])[name].value, (target, name)
+    assert taken > 20
 
 
 def test_a_machine_has_the_names_of_the_table_and_no_other():
@@ -175,3 +188,12 @@ def test_the_tensor_engine_takes_what_is_documented():
         assert (m.cold_clock, m.warm_utilization, m.wide_stride) == (2, 0.5, 16)
     assert machine("trn1").warm_window_ns == 0
     assert machine("trn2").warm_window_ns == machine("trn3").warm_window_ns == pytest.approx(4096 / 1.2, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [("ring_static_ns", 186, 240), ("ring_hardware_ns", 235, 299), ("ring_software_ns", 256, 420)],
+)
+def test_the_last_of_16_engines_is_as_late_as_profiles_show(name, least, most):
+    """From the first read to the last, beside what an engine is busy for (dma-transfers.csv)."""
+    assert least <= 15 * getattr(machine("trn2"), name) <= most

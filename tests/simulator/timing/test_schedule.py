@@ -7,14 +7,30 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 import pytest
+from made_by_hand import Listing, part, tensor
 from trninfer import simulator
 from trninfer.benchmarks.measurements import DATA
 from trninfer.simulator import TensorSpec
+from trninfer.simulator.instruction import Transfer
+from trninfer.simulator.memory import MemoryRegion
 from trninfer.simulator.timing.constants import machine
+from trninfer.simulator.timing.schedule import schedule
 
 M = machine("trn2")
+TRN2 = simulator.TARGETS["trn2"]
 TABLE = TensorSpec((64, 128, 512), "bfloat16")
 INDEX = TensorSpec((1, 8), "int32")
+
+
+def test_what_waits_for_nothing_starts_at_once():
+    """Instructions of four engines that need no buffer; on each engine one after the other."""
+    program, out = Listing(), tensor(MemoryRegion.shared_hbm)
+    for unit in ("tensor", "vector", "scalar", "gpsimd", "vector"):
+        program.add(unit, reads=(part(tensor(placed=True)),))
+    program.add("dma", (part(out),), dma=Transfer(8192, 128, 128, load=False, dge=False))
+    times = schedule(program, TRN2)
+    assert times.start == [0, 0, 0, 0, 100, 0]
+    assert schedule([], TRN2).makespan == 0
 
 
 @nki.jit
