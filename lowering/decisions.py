@@ -29,7 +29,8 @@ class Decisions:
     """The decisions about one launch.
 
     `pads_channels`, `packs_rows`, `splits_phases`: whether these passes run. `packs_expansions`: with the rows of
-    expansions, whose tails are then not split. `packed`: images on the partitions.
+    expansions, whose tails are then not split. `splits_means`: whether pools of whole images are cut in two.
+    `packed`: images on the partitions.
     `forms`: of nodes that are not in the direct form, their number, form and room. `copied`: nodes whose input has
     copies. `in_hbm`: nodes whose value is in HBM. `regions`: nodes that run in bands of rows. `stages`: None for one
     stage of a single image. `splits`: nodes that two cores share, of a launch whose cores work on the same pictures,
@@ -40,6 +41,7 @@ class Decisions:
     packs_rows: bool = False
     packs_expansions: bool = False
     splits_phases: bool = False
+    splits_means: bool = False
     packed: int = 1
     forms: tuple[tuple[int, str, int], ...] = ()
     copied: tuple[int, ...] = ()

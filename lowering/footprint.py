@@ -53,12 +53,22 @@ class Footprint:
     @cached_property
     def peak(self) -> tuple[int, int]:
         """(bytes, operation) where SBUF is fullest."""
+        return self._fullest[:2]
+
+    @cached_property
+    def values_at_peak(self) -> dict[int, int]:
+        """Bytes of a partition of the values that are there at the peak, by their operations."""
+        return self._fullest[2]
+
+    @cached_property
+    def _fullest(self) -> tuple[int, int, dict[int, int]]:
         alive: dict[int, int] = {}
-        fullest = (0, 0)
+        fullest: tuple[int, int, dict[int, int]] = (0, 0, {})
         for number in range(len(self._operations)):
             alive[number] = self.value(number)
             total = sum(alive.values()) + self._weights(number) + self._scratch(number) + 4 * self._layout.columns
-            fullest = max(fullest, (total, number))
+            if (total, number) > fullest[:2]:
+                fullest = (total, number, dict(alive))
             alive = {n: size for n, size in alive.items() if self._last.get(n, -1) > number}
         return fullest
 

@@ -26,6 +26,7 @@ from .passes.pack_rows import pack_rows
 from .passes.pack_taps import pack_taps
 from .passes.pad_channels import pad_channels
 from .passes.place import place
+from .passes.split_means import split_means
 from .passes.split_phases import split_phases
 from .passes.split_tails import split_tails
 from .weights import WeightLayout, lay_out
@@ -156,7 +157,13 @@ class Pipeline:
 
     def _shape(self, decisions: Decisions) -> list[tuple[str, Graph]]:
         """Return the graph after each pass before images are packed, made once for the decisions that they need."""
-        key = decisions.packs_rows, decisions.packs_expansions, decisions.pads_channels, decisions.splits_phases
+        key = (
+            decisions.packs_rows,
+            decisions.packs_expansions,
+            decisions.pads_channels,
+            decisions.splits_phases,
+            decisions.splits_means,
+        )
         if key in self._shapes:
             return self._shapes[key]
         done = [("split_tails", self.graph if decisions.packs_expansions else split_tails(self.graph))]
@@ -166,6 +173,8 @@ class Pipeline:
                 raise DoesNotFit(f"{name} does not apply")
             done.append((name, graph))
 
+        if decisions.splits_means:
+            run("split_means", split_means(done[-1][1]))
         run("load_input", load_input(done[-1][1]))
         if decisions.pads_channels:
             run("pad_channels", pad_channels(done[-1][1]))

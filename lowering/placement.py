@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import Convolution
+from ..kernels.program import Convolution, Load, Memory, TapsLoad
 from .bands import can_band
 from .decisions import Decisions
 from .emit import BAND_UNIT
 from .footprint import Footprint
 from .graph import DoesNotFit, Graph
 from .passes.choose_forms import COMBINED_BYTES, FormChoice
+from .passes.split_means import is_of_whole_image
 from .pipeline import LaunchPlan
 from .schedule import Region
 
@@ -31,7 +32,7 @@ def make_smaller(
     DoesNotFit where there is nothing left to try.
     """
     needed, fullest = footprint.peak
-    number, graph, decisions = footprint.node_of(fullest), plan.graph, plan.decisions
+    number, graph, decisions = _reader(plan, fullest), plan.graph, plan.decisions
     operation = graph.nodes[number].operation
     region = decisions.schedule(len(graph.nodes)).region_of(number)
     if region is None and isinstance(operation, Convolution) and operation.form is not Form.DIRECT:
@@ -39,7 +40,12 @@ def make_smaller(
         sizes = COMBINED_BYTES if operation.form.is_minimal and own not in COMBINED_BYTES else (own,)
         return decisions, [*refused, *(FormChoice(number, operation.form, size) for size in sizes)]
     if graph.packed == 1:
-        changed = _more_bands(graph, decisions, region) if region else _new_region(graph, decisions, number, room)
+        spilled = _spill(plan, footprint, room) if region else None
+        changed = spilled or (
+            _more_bands(graph, decisions, region) if region else _new_region(graph, decisions, number, room)
+        )
+        if changed is None and not decisions.splits_means and any(map(is_of_whole_image, graph.nodes)):
+            changed = replace(decisions, splits_means=True, regions=(), in_hbm=(), copied=(), forms=())
         if changed is not None:
             return changed, []
     node = graph.nodes[number]
@@ -47,6 +53,15 @@ def make_smaller(
         f"layer {node.name!r} ({node.kind}) needs {needed // 1024} KiB of an SBUF partition; "
         f"{room // 1024} are available"
     )
+
+
+def _reader(plan: LaunchPlan, number: int) -> int:
+    """Return the node of an operation; of a load the node that reads it."""
+    operations, nodes = plan.program.operations, plan.emitted.nodes
+    if isinstance(operations[number], Load) and number not in operations[number].sources[0]:
+        later = enumerate(operations[number + 1 :], number + 1)
+        return next((nodes[n] for n, other in later if any(number in parts for parts in other.sources)), nodes[number])
+    return nodes[number]
 
 
 def borders(graph: Graph) -> list[int]:
@@ -62,16 +77,35 @@ def borders(graph: Graph) -> list[int]:
 
 def _new_region(graph: Graph, decisions: Decisions, number: int, room: int) -> Decisions | None:
     """Return decisions with a region around a node; None where its operations cannot run in bands."""
+    large = room // SHARE
+    found = _between_borders(graph, decisions, number, large) or _closed_run(graph, decisions, number)
+    if found is None:
+        return None
+    first, end = found
+    read = {part for node in graph.nodes[first:end] for parts in node.sources for part in parts if 0 <= part < first}
+    written = {end - 1} if end < len(graph.nodes) else set()
+    in_hbm = {n for n in read | written if whole_bytes(graph, n) > large}
+    regions = sorted((*decisions.regions, Region(first, end, BANDS[0])), key=lambda region: region.first)
+    return replace(
+        decisions,
+        regions=tuple(regions),
+        in_hbm=tuple(sorted({*decisions.in_hbm, *in_hbm})),
+        copied=(),
+        forms=(),
+    )
+
+
+def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int) -> tuple[int, int] | None:
+    """Return the nodes [first, end) between the borders around a node, and beyond borders whose values are large."""
     ends = borders(graph)
     end = next((border for border in ends if border >= number), None)
     if end is None:
         return None
     before = [border for border in ends if border < number]
     first = before[-1] + 1 if before else 0
-    taken = {n for region in decisions.regions for n in range(region.first, region.end)}
+    taken = _in_regions(decisions)
     if not can_run_in_bands(graph, first, end + 1) or taken & set(range(first, end + 1)):
         return None
-    large = room // SHARE
     while first > 0 and whole_bytes(graph, first - 1) > large:
         start = max((border for border in ends if border < first - 1), default=-1) + 1
         if not can_run_in_bands(graph, start, end + 1) or taken & set(range(start, first)):
@@ -82,13 +116,51 @@ def _new_region(graph: Graph, decisions: Decisions, number: int, room: int) -> D
         if after is None or not can_run_in_bands(graph, first, after + 1) or taken & set(range(end + 1, after + 1)):
             break
         end = after
-    in_hbm = set(decisions.in_hbm)
-    if first > 0 and whole_bytes(graph, first - 1) > large:
-        in_hbm.add(first - 1)
-    if end + 1 < len(graph.nodes) and whole_bytes(graph, end) > large:
-        in_hbm.add(end)
-    regions = sorted((*decisions.regions, Region(first, end + 1, BANDS[0])), key=lambda region: region.first)
-    return replace(decisions, regions=tuple(regions), in_hbm=tuple(sorted(in_hbm)), copied=(), forms=())
+    return first, end + 1
+
+
+def _closed_run(graph: Graph, decisions: Decisions, number: int) -> tuple[int, int] | None:
+    """Return the most nodes [first, end) around a node that can run in bands and of which others read the last alone;
+    None where there are none."""
+    taken, last = _in_regions(decisions), graph.last_readers()
+
+    def can_be_in(n: int) -> bool:
+        return n not in taken and can_run_in_bands(graph, n, n + 1)
+
+    if not can_be_in(number):
+        return None
+    first, end = number, number + 1
+    while first > 0 and can_be_in(first - 1) and graph.nodes[first - 1].output is None:
+        first -= 1
+    while end < len(graph.nodes) and can_be_in(end) and graph.nodes[end - 1].output is None:
+        end += 1
+    for start in range(first, number + 1):
+        for stop in range(end, number, -1):
+            if all(last.get(n, n) < stop for n in range(start, stop - 1)):
+                return start, stop
+    return None
+
+
+def _in_regions(decisions: Decisions) -> set[int]:
+    return {n for region in decisions.regions for n in range(region.first, region.end)}
+
+
+def _spill(plan: LaunchPlan, footprint: Footprint, room: int) -> Decisions | None:
+    """Return decisions with the largest whole value of the peak in HBM, where bands beside such values have little
+    room; None where they have enough."""
+    graph, decisions = plan.graph, plan.decisions
+    schedule = decisions.schedule(len(graph.nodes))
+    whole: dict[int, int] = {}
+    for number, size in footprint.values_at_peak.items():
+        node = footprint.node_of(number)
+        region = schedule.region_of(node)
+        is_value = not isinstance(graph.nodes[node].operation, (Load, TapsLoad))
+        if is_value and graph.nodes[node].memory is Memory.SBUF and (region is None or region.end == node + 1):
+            whole[node] = whole.get(node, 0) + size
+    if sum(whole.values()) <= room // 2:
+        return None
+    largest = max(whole, key=lambda node: whole[node])
+    return replace(decisions, in_hbm=tuple(sorted({*decisions.in_hbm, largest})), copied=(), forms=())
 
 
 def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:

@@ -23,12 +23,14 @@ from ..lowering.passes.pack_rows import pack_rows
 from ..lowering.passes.pack_taps import pack_taps
 from ..lowering.passes.pad_channels import pad_channels
 from ..lowering.passes.place import place
+from ..lowering.passes.split_means import split_means
 from ..lowering.passes.split_phases import split_phases
 from ..lowering.passes.split_tails import split_tails
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "lowering.svg"
 PASSES: tuple[Callable[..., Any], ...] = (
     split_tails,
+    split_means,
     load_input,
     pad_channels,
     pack_rows,
@@ -43,6 +45,7 @@ PASSES: tuple[Callable[..., Any], ...] = (
 )
 # Passes that run, or do something, because of a field of `Decisions`.
 DECIDED = {
+    "split_means": "splits_means",
     "pad_channels": "pads_channels",
     "pack_rows": "packs_rows, packs_expansions",
     "split_phases": "splits_phases",

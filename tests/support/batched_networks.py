@@ -15,12 +15,12 @@ class RandomNetwork:
     """A network drawn from a seed: convolutions, pools, sums, gates and resizes of images of odd and even sizes.
 
     `saved` writes it as an ONNX file with a symbolic batch; `shape` is (C, H, W) of its input, `words` its layers in
-    order, for the message of a test that fails.
+    order, for the message of a test that fails. The image has a side of [least, most) and up to 3 more columns.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, least: int = 5, most: int = 49) -> None:
         self._random = random = np.random.default_rng(seed)
-        size = int(random.integers(5, 49))
+        size = int(random.integers(least, most))
         self.shape = (int(random.choice([1, 3, 4])), size, size + int(random.choice([0, 0, 1, 3])))
         self._chain = Chain(*self.shape, seed=seed)
         self._channels, self._high, self._wide = self.shape

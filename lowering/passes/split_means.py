@@ -1,0 +1,37 @@
+"""Cut pools of whole images in two, first over columns and then over rows, so that the first can run in bands of rows.
+
+A squeeze-and-excite gate is of a mean of the whole image, which SBUF may be too small for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...kernels.program import AveragePool, MaxPool
+from ..graph import Graph, Node
+
+
+def split_means(graph: Graph) -> Graph:
+    """Cut each pool of a whole image into two nodes of its name."""
+    apart: list[Node] = []
+    places: dict[int, int] = {}
+    for n, node in enumerate(graph.nodes):
+        node = node.changed(sources=tuple(tuple(places.get(part, part) for part in parts) for parts in node.sources))
+        if is_of_whole_image(node):
+            rows, columns = node.before[1:]
+            across = node.changed(kernel=(1, columns), stride=(1, 1), rows=rows)
+            apart.append(replace(across, output=None))
+            node = replace(node, before=(node.before[0], rows, 1)).changed(
+                kernel=(rows, 1), stride=(1, 1), sources=((len(apart) - 1,),)
+            )
+        apart.append(node)
+        places[n] = len(apart) - 1
+    return graph.with_nodes(apart)
+
+
+def is_of_whole_image(node: Node) -> bool:
+    """True if a node is the mean or the maximum of an image of several rows and columns."""
+    operation = node.operation
+    if not isinstance(operation, (AveragePool, MaxPool)) or any(operation.padding):
+        return False
+    return operation.kernel == node.before[1:] and min(operation.kernel) > 1

@@ -1,0 +1,41 @@
+"""Pools of whole images, first over columns and then over rows."""
+
+import pytest
+from lowered import assert_right, graph_of, nodes_of
+from random_networks import labels, picture
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.passes.split_means import is_of_whole_image, split_means
+from trninfer.lowering.schedule import Region
+from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
+from trninfer.models.network import Network
+
+
+def pooled(method: str, window: tuple[int, int], padding: tuple[int, int, int, int] = (0, 0, 0, 0)) -> Network:
+    """A convolution and a pool of an image of 9x7."""
+    outputs = tuple(side + sum(padding[n::2]) - size + 1 for n, (side, size) in enumerate(zip((9, 7), window)))
+    layers = (
+        Conv2d("conv", 3, 40, (3, 3), (1, 1, 1, 1), 1, "silu"),
+        Pool("pool", method, window, (1, 1), padding),
+        Flatten("flat"),
+        Dense("dense", 40 * outputs[0] * outputs[1], 4),
+    )
+    return Network("n", picture(3, 9, 7), layers, labels(4))
+
+
+@pytest.mark.parametrize("method", ["average", "max"])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_pool_of_a_whole_image_in_bands(method: str, batch: int, dtype: str) -> None:
+    """Its nodes: the taps, the convolution, the pool over columns, which runs in three bands of rows, and that over rows."""
+    decisions = Decisions(splits_means=True, regions=(Region(2, 3, 3),))
+    plan = assert_right(pooled(method, (9, 7)), decisions, batch, dtype)
+    assert [node.operation.rows for node in nodes_of(plan.graph, "pool")] == [9, 1]
+    assert [operation.rows for operation in plan.program.operations if operation.name == "pool"] == [9, 4, 4, 1, 1]
+
+
+@pytest.mark.parametrize("method", ["average", "max"])
+def test_windows_are_not_cut(method: str) -> None:
+    for window, padding in (((9, 6), (0, 0, 0, 0)), ((8, 7), (0, 0, 0, 0)), ((9, 7), (1, 1, 1, 1))):
+        graph = graph_of(pooled(method, window, padding))
+        assert not any(map(is_of_whole_image, graph.nodes))
+        assert split_means(graph).nodes == graph.nodes
