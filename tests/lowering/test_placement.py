@@ -163,7 +163,8 @@ def test_a_region_has_no_more_bands_than_its_rows_allow() -> None:
     end = number_of(plan.graph, "b") + 1
     tried = []
     for bands in BANDS:
-        banded = decided(network(), Decisions(regions=(Region(0, end, bands),)), at_once=1)
+        decisions = Decisions(splits_means=True, regions=(Region(0, end, bands),), in_hbm=(end - 1,))
+        banded = decided(network(), decisions, at_once=1)
         tried.append(bands)
         try:
             decisions, _ = smaller(banded, 16)
@@ -172,3 +173,15 @@ def test_a_region_has_no_more_bands_than_its_rows_allow() -> None:
             break
         assert decisions == replace(banded.decisions, regions=(Region(0, end, BANDS[len(tried)]),))
     assert tried == list(BANDS[: len(tried)]) and 32 / BAND_UNIT / 2 <= tried[-1] <= 32 / BAND_UNIT
+
+
+def test_whole_values_that_leave_bands_little_room_go_to_hbm() -> None:
+    """The value of `b`, of 4 KiB, is more than half of 6 KiB, and less than half of 16."""
+    plan = decided(network(), Decisions(), at_once=1)
+    end = number_of(plan.graph, "b") + 1
+    banded = decided(network(), Decisions(regions=(Region(0, end, BANDS[0]),)), at_once=1)
+    assert whole_bytes(banded.graph, end - 1) == 32 * 32 * 4
+    spilled, _ = smaller(banded, 6 * 1024)
+    assert spilled == replace(banded.decisions, in_hbm=(end - 1,))
+    more, _ = smaller(banded, 16 * 1024)
+    assert more == replace(banded.decisions, regions=(Region(0, end, BANDS[1]),))

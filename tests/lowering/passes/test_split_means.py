@@ -26,7 +26,7 @@ def pooled(method: str, window: tuple[int, int], padding: tuple[int, int, int, i
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_pool_of_a_whole_image_in_bands(method: str, batch: int, dtype: str) -> None:
-    """Its nodes: the taps, the convolution, the pool over columns, which runs in three bands of rows, and that over rows."""
+    """Its nodes: taps, the convolution, the pool over columns, which runs in three bands, and that over rows."""
     decisions = Decisions(splits_means=True, regions=(Region(2, 3, 3),))
     plan = assert_right(pooled(method, (9, 7)), decisions, batch, dtype)
     assert [node.operation.rows for node in nodes_of(plan.graph, "pool")] == [9, 1]
