@@ -9,7 +9,7 @@ import pytest
 from onnx_chain import Chain, assert_imports, kinds
 from trninfer.models import Conv2d
 from trninfer.models.importing.onnx_file import Node
-from trninfer.models.importing.onnx_patterns import join_patterns
+from trninfer.models.importing.onnx_patterns import NORM_OVER_AXIS, join_patterns
 from trninfer.models.layers import LayerNorm
 
 
@@ -152,3 +152,56 @@ def test_a_softplus_is_one_node_where_it_is_x_beyond_the_limit(limit: float, joi
     assert [node.op for node in made] == (["Softplus"] if joined else ["Softplus", "Greater", "Where"])
     swapped = [*nodes[:2], Node("Where", "c", ("large", "soft", "x"), ("y",), {})]
     assert join_patterns(swapped, {"limit": np.array(limit)}) == swapped
+
+
+NORM = {
+    "mean": ("ReduceMean x", {"axes": (-1,)}),
+    "centred": ("Sub x mean", {}),
+    "squares": ("Pow centred two", {}),
+    "variance": ("ReduceMean squares", {"axes": (-1,)}),
+    "plus": ("Add variance epsilon", {}),
+    "root": ("Sqrt plus", {}),
+    "divided": ("Div centred root", {}),
+    "product": ("Mul scale divided", {}),
+    "y": ("Add product shift", {}),
+}
+NORM_NUMBERS = {
+    "two": np.array(2.0), "three": np.array(3.0), "epsilon": np.array([1e-5]), "axes": np.array([-1]),
+    "scale": np.ones(4), "shift": np.zeros(4),
+}  # fmt: skip
+
+
+def norm(**changes: tuple[str, dict]) -> list[Node]:
+    """(x - mean) / sqrt(mean of squares + epsilon) * scale + shift."""
+    made = []
+    for name, (words, attributes) in {**NORM, **changes}.items():
+        op, *inputs = words.split()
+        made.append(Node(op, name, tuple(inputs), (name,), attributes))
+    return made
+
+
+@pytest.mark.parametrize("changes", [{}, {"squares": ("Mul centred centred", {})}, {"mean": ("ReduceMean x axes", {})}])
+def test_a_norm_is_one_node_over_its_axis(changes: dict) -> None:
+    (node,) = join_patterns(norm(**changes), NORM_NUMBERS)
+    assert (node.op, node.inputs, node.outputs) == (NORM_OVER_AXIS, ("x", "scale", "shift"), ("y",))
+    assert node.attributes == {"axis": -1, "epsilon": 1e-5}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"variance": ("ReduceMean squares", {"axes": (1,)})},  # over another axis than the mean
+        {"variance": ("ReduceMean squares", {"axes": (-1,), "keepdims": 0})},
+        {"mean": ("ReduceMean x", {"axes": (1, 2)}), "variance": ("ReduceMean squares", {"axes": (1, 2)})},
+        {"mean": ("ReduceMean z", {"axes": (-1,)})},  # of something else
+        {"squares": ("Pow centred three", {})},
+        {"squares": ("Mul centred x", {})},
+        {"divided": ("Div x root", {})},
+        {"product": ("Mul root divided", {})},
+        {"plus": ("Add variance scale", {})},
+        {"y": ("Sub product shift", {})},
+    ],
+)
+def test_what_is_nearly_a_norm_stays(changes: dict) -> None:
+    nodes = norm(**changes)
+    assert join_patterns(nodes, NORM_NUMBERS) == nodes

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_chain import Chain
 from trninfer.models import ModelError
 from trninfer.models.importing import import_network
+from trninfer.models.importing.onnx_tensors import TensorReader, UnknownTypeError
 
 
 def save_external(folder: Path, location: str = "weights.bin") -> Path:
@@ -89,3 +91,70 @@ def test_other_float_types(dtype: type, tmp_path: Path) -> None:
     imported = import_network(path)
     np.testing.assert_array_equal(imported.tensors["dense1.weight"], weight.astype(np.float32))
     assert imported.comparison.passed and imported.comparison.skipped == ""
+
+
+TYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "?", ml_dtypes.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", list(map(np.dtype, TYPES)), ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("external", [False, True])
+def test_values_of_every_type_and_shape(dtype: np.dtype, external: bool, tmp_path: Path) -> None:
+    reader = TensorReader(tmp_path)
+    for shape in ((), (0, 3), (2, 1, 3)):
+        values = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+        tensor = numpy_helper.from_array(values, "t")
+        if external:
+            (tmp_path / "raw.bin").write_bytes(b"12345" + values.tobytes())
+            tensor = place(tensor, location="raw.bin", offset="5")
+        made = reader.read(tensor)
+        assert made.dtype == dtype and made.shape == shape
+        np.testing.assert_array_equal(made, values)
+
+
+def place(tensor: TensorProto, **where: str) -> TensorProto:
+    """The tensor with its values in a file."""
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in where.items():
+        tensor.external_data.add(key=key, value=value)
+    return tensor
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ({"offset": "-1"}, "its place in 'raw.bin' is no number"),
+        ({"offset": "1e3"}, "its place in 'raw.bin' is no number"),
+        ({"offset": "\u0663"}, "its place in 'raw.bin' is no number"),  # a digit, but not of ASCII
+        ({"length": "9" * 20}, "its place in 'raw.bin' is no number"),
+        ({"length": "20"}, r"20 bytes do not fit its shape \[2, 3\]"),
+        ({"offset": "1"}, "'raw.bin' is too short for it"),
+        ({"location": "sub/../../raw.bin"}, "which is no file beside the model"),
+    ],
+)
+def test_places_in_files_that_cannot_be(where: dict[str, str], says: str, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    for folder in (tmp_path, tmp_path / "model"):
+        (folder / "raw.bin").write_bytes(bytes(24))
+    tensor = place(numpy_helper.from_array(np.zeros((2, 3), np.float32), "t"), **{"location": "raw.bin", **where})
+    with pytest.raises(ModelError, match=f"^tensor 't': .*{says}"):
+        TensorReader(tmp_path / "model").read(tensor)
+
+
+def test_numbers_are_bounded_in_all_tensors_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trninfer.models.importing.onnx_tensors.MAX_PARAMETERS", 10)
+    reader, six = TensorReader(tmp_path), numpy_helper.from_array(np.zeros(6), "t")
+    reader.read(six)
+    with pytest.raises(ModelError, match=r"^tensor 't': too many numbers; at most 10 are allowed in all tensors$"):
+        reader.read(six)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(TensorProto.STRING, "STRING"), (TensorProto.COMPLEX64, "COMPLEX64"), (99, "99")]
+)
+def test_types_that_are_not_read(number: int, told: str, tmp_path: Path) -> None:
+    tensor = TensorProto(name="t", dims=[1], data_type=number)
+    with pytest.raises(
+        UnknownTypeError, match=rf"^tensor 't': type {told} is not supported; floats and integers of 8 to"
+    ):
+        TensorReader(tmp_path).read(tensor)
