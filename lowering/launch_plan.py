@@ -15,6 +15,7 @@ from ..kernels.convolution.forms import Form
 from ..kernels.nki_source import use_nki
 from ..kernels.program import Convolution, Load, TapsLoad
 from ..kernels.tiling.packing import ceil_div
+from ..simulator.garbage import uncollected
 from .decide import PlanRequest, decide_elsewhere
 from .decisions import Decisions, forms_of
 from .footprint import Footprint
@@ -130,7 +131,8 @@ class LaunchPlanner:
             with contextlib.suppress(DoesNotFit):
                 return self._recorded(record, pictures)
         if use_nki() == "sim":
-            plan = replace(self._quickest_way(pictures), cores=cores)
+            with uncollected():
+                plan = replace(self._quickest_way(pictures), cores=cores)
         else:
             pipeline = self._pipeline
             request = PlanRequest(

@@ -186,10 +186,17 @@ class _Alone:
             fields.update(constants=0)
         self._operation: Operation = replace(operation, name="", **fields)
         self._packed = graph.packed_in(self._node)
-        numbers = numbers_of(loads_of(graph, self._node))
+
+    @property
+    def can_band(self) -> bool:
+        """True if it can compute some of its rows alone."""
+        return can_band(self._node)
+
+    @property
+    def _sizes(self) -> Sizes:
+        numbers = numbers_of(loads_of(self._graph, self._node))
         by_size = (0, numbers) if self._node.has_narrow_weights else (numbers, 0)
-        self._sizes = Sizes(by_size[0], columns_of(graph, self._node), by_size[1])
-        self.can_band = can_band(self._node)
+        return Sizes(by_size[0], columns_of(self._graph, self._node), by_size[1])
 
     @property
     def key(self) -> tuple[Any, ...]:
