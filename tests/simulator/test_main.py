@@ -1,58 +1,52 @@
-"""The command that runs a script on the simulator."""
+"""The command that runs a script on the simulator; what scripts find and show is in test_script.py."""
 
 import subprocess
 import sys
 
 import pytest
+from trninfer.simulator.__main__ import MISUSED, USAGE, main
 
-
-def test_a_failing_script_shows_its_own_frames_only(tmp_path):
-    done = run(tmp_path, "def fail():\n    raise ValueError('no luck')\n\nfail()\n")
-    assert done.returncode == 1
-    assert "no luck" in done.stderr and "broken.py" in done.stderr
-    assert "runpy" not in done.stderr
-
-
-KERNEL = """
-import nki, nki.language as nl, nki.isa as nisa, numpy as np
+SCRIPT = """
+import nki, nki.language as nl, numpy as np
 
 @nki.jit
-def kernel(a):
-    tile = nl.load(a)
-    {line}
+def copied(a):
     out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
-    nl.store(out, tile)
-    return {output}
+    nl.store(out, nl.load(a))
+    return out
 
-kernel(np.ones((128, 4), np.float32))
+print(copied(np.ones((4, 3), np.float32)).sum())
 """
 
 
-@pytest.mark.parametrize(
-    ("line", "output", "shown", "message"),
-    [
-        ("nisa.tensor_copy(dst=tile[:, 0:2], src=tile)", "out", (12, 7), "NkiValidationError: tensor_copy: src "),
-        ("nisa.tensor_copi(dst=tile, src=tile)", "out", (12, 7), "did you mean 'tensor_copy'?"),
-        ("tile = tile * 2", "out", (12, 7), "OperatorError: * of sbuf[128, 4] float32: NKI has no operators"),
-        ("assert a.shape[1] == 3, 'three columns'", "out", (12, 7), "AssertionError: three columns"),
-        ("pass", "tile", (12,), "outputs must be in nl.shared_hbm"),
-    ],
-)
-def test_a_kernel_that_breaks_a_rule_shows_its_own_lines_and_one_of_ours(tmp_path, line, output, shown, message):
-    done = run(tmp_path, KERNEL.format(line=line, output=output))
-    frames = [told.split(", ")[1] for told in done.stderr.splitlines() if told.startswith("  File ")]
-    assert frames == [f"line {number}" for number in shown], done.stderr
-    assert message in done.stderr.splitlines()[-1]
+def test_a_line_for_each_launch_goes_to_standard_error(tmp_path):
+    """As a command of its own."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "trninfer.simulator", "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "12.0\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("copied([4, 3] float32) on trn2: ") and " us predicted, bound by " in line
 
 
-@pytest.mark.parametrize(("text", "message"), [("def f(:\n", "SyntaxError"), ("\0", "null bytes")])
-def test_a_file_that_is_no_python_is_named_without_a_frame_of_ours(tmp_path, text, message):
-    done = run(tmp_path, text)
-    assert done.returncode == 1 and message in done.stderr and "broken.py" in done.stderr
-    assert "runpy" not in done.stderr and "script.py" not in done.stderr
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+def test_help_is_asked_for_or_needed(capsys, arguments):
+    assert main(arguments) == (0 if arguments else MISUSED)
+    told = capsys.readouterr()
+    assert (told.out if arguments else told.err).startswith(USAGE)
+    assert (told.err if arguments else told.out) == ""
 
 
-def run(folder, text):
-    (folder / "broken.py").write_text(text)
-    command = [sys.executable, "-m", "trninfer.simulator", "broken.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+def test_what_cannot_be_run_is_one_line(tmp_path, capsys, monkeypatch):
+    assert main([str(tmp_path / "none.py")]) == MISUSED
+    assert capsys.readouterr().err == f"no such script: {tmp_path / 'none.py'}\n"
+    (tmp_path / "script.py").write_text("")
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
+    assert main([str(tmp_path / "script.py")]) == MISUSED
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "trn9" in told
+
+
+def test_the_status_is_the_script_s(tmp_path):
+    (tmp_path / "script.py").write_text("import sys; sys.exit(int(sys.argv[1]))")
+    assert [main([str(tmp_path / "script.py"), code]) for code in "07"] == [0, 7]
