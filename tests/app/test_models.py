@@ -4,6 +4,9 @@ import csv
 import io
 import json
 
+from trninfer.models import load_model
+from trninfer.models.files import WEIGHTS_DIRECTORY
+
 
 def test_models(cli) -> None:
     rows = json.loads(cli("models", "--format", "json").out)["models"]
@@ -15,3 +18,22 @@ def test_models(cli) -> None:
 def test_models_as_csv_hold_json_not_python(cli) -> None:
     rows = list(csv.DictReader(io.StringIO(cli("models", "--format", "csv").out)))
     assert all(json.loads(row["accuracy"])[0]["total"] > 0 for row in rows)
+
+
+def test_what_is_said_of_a_model_is_so(cli) -> None:
+    rows = {row["name"]: row for row in json.loads(cli("models", "--format", "json").out)["models"]}
+    table = cli("models").out
+    for name in ("digits-cnn", "digits-ffnn"):
+        row, model = rows[name], load_model(name)
+        assert (row["layers"], row["classes"]) == (len(model.network.layers), len(model.network.labels))
+        assert row["parameters"] == sum(tensor.size for tensor in model.tensors.values())
+        assert row["file_bytes"] == (WEIGHTS_DIRECTORY / f"{name}.safetensors").stat().st_size
+        for score in row["accuracy"]:
+            assert score["accuracy"] == score["correct"] / score["total"]
+            assert f"{100 * score['accuracy']:.2f} %" in table
+    assert rows["digits-cnn"]["input"] == "1x32x32" and rows["digits-ffnn"]["input"] == "64"
+
+
+def test_a_file_that_cannot_be_written_is_refused_first(cli) -> None:
+    outcome = cli("models", "--output", "/")
+    assert (outcome.status, outcome.err) == (2, "trninfer: --output /: is a folder; give the name of a file\n")

@@ -4,10 +4,13 @@ The packages are loaded by the processes that the backend starts, which find the
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from trninfer.runtime.neuron import environment
+from trninfer.runtime.neuron.device import DeviceArray
 
 STAND_INS = Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins"
 SITES = {
@@ -27,6 +30,10 @@ VARIABLES = (  # that opening the backend sets, or reads
     "TRNINFER_BACKEND",
     "TRNINFER_NRTPY",
 )
+
+# The launches of the small network of features, layer by layer.
+ROWS = ["hidden.transpose", "hidden.matmul", "hidden.bias_activation"]
+ROWS += ["output.transpose", "output.matmul", "output.bias_activation", "argmax"]
 
 
 def forget_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,3 +65,9 @@ def stand_in_chip(monkeypatch: pytest.MonkeyPatch, cache: Path, way: str) -> pyt
     monkeypatch.setenv("TRNINFER_CACHE", str(cache))
     monkeypatch.setattr(environment, "find_way", lambda nrtpy_named=False: environment.Way(way, ()))
     return monkeypatch
+
+
+def spoil(monkeypatch, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Change what comes back from the device."""
+    read = DeviceArray.__array__
+    monkeypatch.setattr(DeviceArray, "__array__", lambda self, dtype=None, copy=None: change(read(self, dtype, copy)))

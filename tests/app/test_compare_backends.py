@@ -1,0 +1,101 @@
+"""`--compare-backends`: the chip, by stand-ins, beside the simulator."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from neuron_stand_ins import ROWS, spoil, stand_in_chip
+from trninfer.runtime.measure.compare import MEASUREMENT_COLUMNS
+from trninfer.runtime.neuron import environment
+
+
+@pytest.fixture
+def chip(monkeypatch, tmp_path) -> pytest.MonkeyPatch:
+    """A machine with everything the chip needs, so it seems, by way of TorchNeuron."""
+    return stand_in_chip(monkeypatch, tmp_path / "cache", environment.TORCHNEURON)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "X.npy"
+    np.save(path, np.random.default_rng(3).standard_normal((20, 6)).astype(np.float32))
+    return path
+
+
+def test_compare_backends(cli, chip, feature_model, data) -> None:
+    arguments = ("ffnn", "--data", data, "--model", feature_model, "--compare-backends", "--device-times", "--verify")
+    outcome = cli(*arguments, "--format", "json", "--quiet")
+    report = outcome.json()
+    compared = report["compare_backends"]
+    assert outcome.status == 0 and compared["passed"] and report["verify"]["passed"]
+    assert (report["backend"], report["latency_kind"], len(report["predictions"])) == ("neuron", "measured", 20)
+    assert compared["measured_label"] == "measured, host round trip"
+    assert (compared["device_label"], compared["predicted_label"]) == ("measured, device", "predicted")
+    assert [row["name"] for row in compared["rows"]] == ROWS
+    for row in compared["rows"]:
+        assert row["device_us"] == pytest.approx(17.0) and row["device_by"] == "torch.profiler"
+        assert row["measured_us"] > 0 and row["predicted_us"] > 0
+        assert row["ratio"] == pytest.approx(row["predicted_us"] / 17.0)
+    outcome = cli(*arguments)
+    assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80
+    for text in ("measured, host", "device us", "predicted us", "/ device", "compare-backends passed"):
+        assert text in outcome.out
+
+
+def test_compared_times_as_csv(cli, chip, pictures, picture_model, tmp_path) -> None:
+    (pictures / "text.png").write_text("no picture", encoding="utf-8")
+    target = tmp_path / "trn2.csv"
+    arguments = ("--model", picture_model, "--compare-backends", "--format", "csv", "--output", target)
+    outcome = cli("classify", pictures, *arguments)
+    assert outcome.status == 2 and outcome.out == "" and "text.png: " in outcome.err  # the others are compared
+    with target.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == MEASUREMENT_COLUMNS and len(rows) == 5
+    assert {row["metric"] for row in rows} == {"p50 (measured, host round trip)"}  # and no prediction among them
+    assert rows[0]["kernel"] == "fused_conv2d_maxpool_packed" and rows[0]["device"] == "trn2"
+
+
+def test_outputs_that_differ_are_status_1(cli, chip, feature_model, data) -> None:
+    spoil(chip, lambda array: array if array.dtype.kind == "i" else array * 2)
+    arguments = ("ffnn", "--data", data, "--model", feature_model, "--compare-backends")
+    outcome = cli(*arguments)
+    assert outcome.status == 1 and "DIFFERS" in outcome.out
+    assert "compare-backends FAILED: outputs differ in hidden.transpose," in outcome.out
+    lines = [json.loads(line) for line in cli(*arguments, "--format", "ndjson", "--quiet").out.splitlines()]
+    assert lines[-1]["type"] == "summary" and lines[-1]["compare_backends"]["passed"] is False
+
+
+def test_a_comparison_scores_the_answers(cli, chip, feature_model, data, tmp_path) -> None:
+    arguments = ("ffnn", "--data", data, "--model", feature_model, "--format", "json", "--quiet")
+    classes = [answer["class_index"] for answer in cli(*arguments).json()["predictions"]]
+    classes[0] = (classes[0] + 1) % 3
+    np.array(classes, "<i4").tofile(tmp_path / "Y.bin")
+    report = cli(*arguments, "--labels", tmp_path / "Y.bin", "--compare-backends").json()
+    assert report["score"] == {"correct": 19, "total": 20, "accuracy": 0.95}
+
+
+def test_what_does_not_go_with_a_comparison(cli, chip, feature_model, data, tmp_path) -> None:
+    wrong = {
+        "leave out --backend sim": ("--backend", "sim"),
+        "runs on one core": ("--cores", 2),
+        "--compare-backends and --resume exclude each other": ("--resume", "--output", tmp_path / "x.csv"),
+    }
+    for message, arguments in wrong.items():
+        outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends", *arguments)
+        assert outcome.status == 2 and message in outcome.err and outcome.messages == 1
+
+
+def test_a_comparison_without_a_chip_is_status_3(cli, feature_model, data, monkeypatch) -> None:
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ())
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends")
+    assert outcome.status == 3 and "no Neuron device" in outcome.err and outcome.messages == 1
+
+
+def test_an_output_that_is_not_finite_is_one_line(cli, chip, feature_model, data) -> None:
+    spoil(chip, lambda array: array if array.dtype.kind == "i" else np.full_like(array, np.nan))
+    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends", "--quiet")
+    assert outcome.status == 2 and "not finite" in outcome.err and outcome.messages == 1
