@@ -197,3 +197,8 @@ def test_the_tensor_engine_takes_what_is_documented():
 def test_the_last_of_16_engines_is_as_late_as_profiles_show(name, least, most):
     """From the first read to the last, beside what an engine is busy for (dma-transfers.csv)."""
     assert least <= 15 * getattr(machine("trn2"), name) <= most
+
+
+def test_a_barrier_takes_as_long_as_the_tail_of_a_dma():
+    """Nobody has published it: both end in a semaphore that another unit writes."""
+    assert {machine(target).barrier_ns for target in TARGETS} == {machine("trn2").store_landing_ns}
