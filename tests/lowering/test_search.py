@@ -59,6 +59,13 @@ def test_what_cannot_be_quicker_is_not_walked() -> None:
         search.try_out(replace(staged(4), staying=(0,)))
 
 
+def test_two_passes_become_one_where_that_is_quicker() -> None:
+    search = search_of(2)
+    assert search.try_out(staged(1)) and search.best is not None and search.best.passes == (2,)
+    search.improve()
+    assert search.best.passes == (1,)
+
+
 def test_a_budget_that_is_used_up_walks_the_fewest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "WALKED_INSTRUCTIONS", 1)
     search = search_of(16)

@@ -15,22 +15,22 @@ def sums(table, first_used_last):
     """Load all tiles of a table, then add them up: in the order of the loads, or the other way round."""
     tiles = []
     for t in range(TILES):
-        tile = nl.ndarray((128, 2048), dtype=table.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=table[t * 128 : (t + 1) * 128, 0:2048], name=f"load {t}")
+        tile = nl.ndarray((128, table.shape[1]), dtype=table.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=table[t * 128 : (t + 1) * 128, :], name=f"load {t}")
         tiles.append(tile)
-    total = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
+    total = nl.ndarray((128, table.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(total, value=0.0)
     for t in range(TILES):
         tile = tiles[TILES - 1 - t] if first_used_last else tiles[t]
         nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
-    out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
+    out = nl.ndarray(total.shape, dtype=nl.float32, buffer=nl.shared_hbm)
     nisa.dma_copy(dst=out, src=total)
     return out
 
 
-def issued(**more):
+def issued(table=TABLE, **more):
     """The loads in the order of their triggers."""
-    run = simulator.run(sums, TABLE, functional=False, **more)
+    run = simulator.run(sums, table, functional=False, **more)
     loads = [event for event in run.timeline if event.name]
     return [event.name for event in sorted(loads, key=lambda event: event.issued_ns)], run.latency_us
 
@@ -42,6 +42,14 @@ def test_loads_come_in_the_order_in_which_they_are_used() -> None:
     assert forward[1] == backward[1]
     as_written, later = issued(first_used_last=True, constants={"loads_by_use": 0})
     assert as_written == names and later > backward[1]
+
+
+def test_loads_by_gpsimds_descriptors_come_in_the_order_of_use_too() -> None:
+    """GpSimd does all in turn, loads by their use."""
+    narrow = TensorSpec((TILES * 128, 256), "bfloat16")
+    assert {event.engine for event in simulator.run(sums, narrow, False, functional=False).timeline} >= {"gpsimd"}
+    names, _ = issued(narrow, first_used_last=True)
+    assert names == [f"load {t}" for t in range(TILES)][::-1]
 
 
 @nki.jit
