@@ -31,7 +31,7 @@ def test_what_is_said_of_a_model_is_so(cli) -> None:
         for score in row["accuracy"]:
             assert score["accuracy"] == score["correct"] / score["total"]
             assert f"{100 * score['accuracy']:.2f} %" in table
-    assert rows["digits-cnn"]["input"] == "1x32x32" and rows["digits-ffnn"]["input"] == "64"
+    assert (rows["digits-cnn"]["input"], rows["digits-ffnn"]["input"]) == ("an image of 1x32x32", "64 features")
 
 
 def test_a_file_that_cannot_be_written_is_refused_first(cli) -> None:
