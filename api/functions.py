@@ -182,9 +182,9 @@ def load_for_rows(model: str | os.PathLike[str] | Model, arguments: RunArguments
 
 def answer_pictures(inputs: Any, model: Model, session: BatchSession, arguments: RunArguments) -> Answers:
     """The answers of a session to pictures."""
-    told = _Told(arguments, "picture")
-    batches = PictureReader(inputs, model.network.input, arguments.batch_size, arguments.layout, told.refuse)
-    return _answer("classify", model, batches, session, told)
+    findings = _Findings(arguments, "picture")
+    batches = PictureReader(inputs, model.network.input, arguments.batch_size, arguments.layout, findings.refuse)
+    return _answer("classify", model, batches, session, findings)
 
 
 def answer_rows(
@@ -193,23 +193,23 @@ def answer_rows(
     """The answers of a session to rows of features."""
     spec = model.network.input
     assert isinstance(spec, FeatureInput)
-    told = _Told(arguments, "row")
-    reader = RowReader(inputs, spec, arguments.batch_size, header, told.refuse)
+    findings = _Findings(arguments, "row")
+    reader = RowReader(inputs, spec, arguments.batch_size, header, findings.refuse)
 
     def batches() -> Iterator[Batch]:
         for number, (names, rows) in enumerate(reader):
             note = range_note(model, rows) if number == 0 else None
-            told.notes += [note] if note is not None else []
+            findings.notes += [note] if note is not None else []
             yield names, rows
-        told.notes += reader.notes
+        findings.notes += reader.notes
 
-    answers = _answer("ffnn", model, batches(), session, told)
-    for note in told.notes:
+    answers = _answer("ffnn", model, batches(), session, findings)
+    for note in findings.notes:
         warnings.warn(note, stacklevel=3)
     return answers
 
 
-class _Told:
+class _Findings:
     """Problems and notes about the inputs of a run. The first problem is raised unless problems are collected."""
 
     def __init__(self, arguments: RunArguments, noun: str) -> None:
@@ -225,11 +225,13 @@ class _Told:
         self.problems.append(InputProblem(name, reason))
 
 
-def _answer(command: str, model: Model, batches: Iterable[Batch], session: BatchSession, told: _Told) -> Answers:
+def _answer(
+    command: str, model: Model, batches: Iterable[Batch], session: BatchSession, findings: _Findings
+) -> Answers:
     began = time.perf_counter()
     patient = PatientSession(session) if isinstance(session, Session) else session
     stopped = getattr(_thread, "stopped", None)
-    result = run_batches(patient, batches, told.arguments.top_k, told.refuse, stopped)
+    result = run_batches(patient, batches, findings.arguments.top_k, findings.refuse, stopped)
     return Answers(
         predictions=result.predictions,
         layers=result.layers,
@@ -238,8 +240,8 @@ def _answer(command: str, model: Model, batches: Iterable[Batch], session: Batch
         model=model.network.name,
         backend=result.info.name,
         target=result.info.target,
-        dtype=told.arguments.dtype,
-        errors=tuple(told.problems),
-        notes=tuple(told.notes),
-        run=Run(command, model, result.info, told.arguments, time.perf_counter() - began),
+        dtype=findings.arguments.dtype,
+        errors=tuple(findings.problems),
+        notes=tuple(findings.notes),
+        run=Run(command, model, result.info, findings.arguments, time.perf_counter() - began),
     )

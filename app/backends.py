@@ -34,7 +34,7 @@ def open_backend(options: RunOptions) -> Backend:
         **_counts(options),
         nrtpy=str(options.nrtpy) if options.nrtpy is not None else None,
         device_times=options.device_times,
-        progress=tell_progress(options),
+        progress=progress_printer(options),
         warn=complain,
     )
 
@@ -79,7 +79,7 @@ def open_session(
         address=options.cluster,
         prepare=prepare,
         launches=_launch_options(options, calibration),
-        progress=tell_progress(options),
+        progress=progress_printer(options),
         warn=complain,
     ) as session:
         yield session
@@ -144,6 +144,6 @@ def _begin(options: RunOptions) -> str:
     return chosen
 
 
-def tell_progress(options: RunOptions) -> Callable[[str], None]:
+def progress_printer(options: RunOptions) -> Callable[[str], None]:
     """Return a function that prints a line of text on standard error; it prints nothing with --quiet."""
     return (lambda text: None) if options.quiet else (lambda text: write_stderr(f"{printable(text)}\n"))

@@ -84,7 +84,7 @@ def doctor(
     check_output(output)
     if not selftest:
         _check_selftest_only(archive, target, nrtpy, compile_timeout, compile_only)
-        _tell(_checks(), form, output)
+        _print_checks(_checks(), form, output)
         return
     chosen = options.RunOptions(
         dtype=dtype,
@@ -125,7 +125,7 @@ def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -
     return run_compile_only(chosen, archive, _checks())
 
 
-def _tell(rows: list[dict[str, Any]], form: options.Format, output: Path | None) -> None:
+def _print_checks(rows: list[dict[str, Any]], form: options.Format, output: Path | None) -> None:
     from .output import stream_of, write_output
     from .reports.console import render_records
     from .reports.emit import emit_rows

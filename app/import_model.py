@@ -84,7 +84,9 @@ def import_model(
     imported = import_network(model, inputs.read(), options.read_labels(), options.read())
     comparison = imported.comparison
     if not comparison.passed:
-        complain(f"{model}: the imported network differs from ONNX Runtime; nothing was written ({_told(comparison)})")
+        complain(
+            f"{model}: the imported network differs from ONNX Runtime; nothing was written ({_describe(comparison)})"
+        )
         raise typer.Exit(CHECK_FAILED)
     metadata = {"imported_from": f"{imported.source}, {model.name}", "notes": json.dumps(imported.notes)}
     if imported.assumed:
@@ -129,7 +131,7 @@ def _summary(imported: Imported, output: Path, trial: NetworkCheck | None) -> st
         lines.append(("labels", f"{_some(network.labels)}, from {imported.labels_from}"))
     for title, notes in (("noted", imported.notes), ("assumed", imported.assumed)):
         lines += [(title if not position else "", note) for position, note in enumerate(notes)]
-    lines += [("checked", _told(imported.comparison)), ("", _tried(trial)), ("wrote", str(output))]
+    lines += [("checked", _describe(imported.comparison)), ("", _tried(trial)), ("wrote", str(output))]
     return "".join(f"{name + ':' if name else '':<10}{printable(text)}\n" for name, text in lines)
 
 
@@ -193,7 +195,7 @@ def _tried(trial: NetworkCheck | None) -> str:
     return f"on the simulator in batches of {batches}, largest difference {error:.2g}; planned in 32 and 16 bits"
 
 
-def _told(comparison: Comparison) -> str:
+def _describe(comparison: Comparison) -> str:
     if comparison.skipped:
         return f"not: {comparison.skipped}"
     return (

@@ -98,14 +98,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         known = exit_status(error)
         if known is None:
             raise
-        complain(_told(error))
+        complain(_message(error))
         return known
     if status in _ENDINGS:
         complain(_ENDINGS[status])
     return status if isinstance(status, int) else 0
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "not enough memory"
     if isinstance(error, OSError):

@@ -35,7 +35,7 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
-        hints = {name: _told(kind) for name, kind in get_type_hints(command, include_extras=True).items()}
+        hints = {name: _annotation(kind) for name, kind in get_type_hints(command, include_extras=True).items()}
         groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
         parameters: list[inspect.Parameter] = []
         own: dict[str, list[str]] = {}
@@ -64,7 +64,7 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
     return wrap
 
 
-def _told(hint: Any) -> Any:
+def _annotation(hint: Any) -> Any:
     """A parameter's annotation as it was written: Python 3.10 puts an Optional around it where the default is None,
     and typer does not look for its option inside."""
     return next((part for part in get_args(hint) if get_origin(part) is Annotated), hint)

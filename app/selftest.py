@@ -23,7 +23,7 @@ from ..runtime.neuron.compiled import DEFAULT_COMPILE_SECONDS
 from ..runtime.neuron.compiled import RunOptions as KernelOptions
 from ..runtime.selftest.run import check_kernels, check_network, count_checks
 from ..runtime.simulated import SimulatedBackend
-from .backends import open_backend, tell_progress
+from .backends import open_backend, progress_printer
 from .errors import Terminated, complain
 from .options import RunOptions
 from .output import check_output, stream_of, write_bytes, write_output
@@ -66,7 +66,7 @@ def run_compile_only(options: RunOptions, archive: Path | None, machine: list[di
     check_output(path, "--archive")
     seconds = options.compile_timeout or DEFAULT_COMPILE_SECONDS
     kernel_options = KernelOptions(
-        compile_seconds=seconds, cache=CompileCache(None), progress=tell_progress(options), warn=complain
+        compile_seconds=seconds, cache=CompileCache(None), progress=progress_printer(options), warn=complain
     )
     tests: list[SelfTest] = []
     ended: BaseException | None = None

@@ -80,7 +80,7 @@ class NetworkPlan:
             )
         return "; ".join(notes) or None
 
-    def told_of_eight_bits(self, source: str) -> str:
+    def eight_bits_note(self, source: str) -> str:
         """Return in words which layers are in 8 bits; `source`: of the scales of values."""
         nodes = self.graph.nodes
         with_weights = layers_with_weights(self._network)

@@ -103,7 +103,7 @@ def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batc
         launches = NetworkLaunches(model, EIGHT_BITS, planning, options.instructions, batch, info.tells_layers)
     except DoesNotFit as reason:
         raise KernelError(f"{EIGHT_BITS} is for networks in one launch: {reason}; try --dtype bfloat16") from None
-    launches.note = "; ".join(filter(None, [launches.told_of_eight_bits(calibration.source), launches.note]))
+    launches.note = "; ".join(filter(None, [launches.eight_bits_note(calibration.source), launches.note]))
     return launches
 
 
@@ -153,17 +153,17 @@ class LayerLaunches:
             progress(len(launches) / len(self._steps))
         classes = _no_classes(size) if self._of_values else np.asarray(launches[-1].outputs[0])
         scores = answers[0] if len(answers) == 1 else np.concatenate([answers[n] for n in sorted(answers)], axis=1)
-        return Ran(scores, classes, *self._told(launches, size))
+        return Ran(scores, classes, *self._times(launches, size))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
-        return self._told([step.time(backend, batch, self._dtype) for step in self._steps], batch)
+        return self._times([step.time(backend, batch, self._dtype) for step in self._steps], batch)
 
     def show(self, batch: int) -> list[ShownLaunch]:
         """See `Launches`."""
         return [step.show(batch) for step in self._steps]
 
-    def _told(
+    def _times(
         self, launches: list[LaunchResult], batch: int
     ) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         times = [with_model_flops(launch.time, work, batch) for launch, work in zip(launches, self._work, strict=True)]
@@ -198,9 +198,9 @@ class NetworkLaunches:
             self.rows = (Row("network", "run_network", before, after),)
         self._work = row_operations(model.network, self.rows)
 
-    def told_of_eight_bits(self, source: str) -> str:
+    def eight_bits_note(self, source: str) -> str:
         """Return in words what of the network is in 8 bits; `source`: of the scales of values."""
-        return self._plan.told_of_eight_bits(source)
+        return self._plan.eight_bits_note(source)
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
         """See `Launches`."""

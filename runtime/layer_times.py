@@ -100,12 +100,12 @@ def _label_of(instruction: Any) -> str:
     Tensor Engine, else nothing."""
     is_store = instruction.dma is not None and not instruction.dma.load
     for access in instruction.reads if is_store else instruction.writes:
-        label: str = access.allocation.told[0]
+        label: str = access.allocation.identity[0]
         if label.startswith(_PREFIX):
             number, _, layer = label[len(_PREFIX) :].split("/", 2)
             return f"{number}/{layer}"
     for access in (*instruction.writes, *instruction.reads):
-        if access.allocation.told[0] == _WARM_UP:
+        if access.allocation.identity[0] == _WARM_UP:
             return _WARM_UP
     return ""
 

@@ -54,7 +54,7 @@ def line_times(run: Any) -> tuple[LineTime, ...]:
     return tuple(sorted(lines, key=lambda line: (-line.critical_us, -line.busy_us, line.file, line.line)))
 
 
-def told(line: LineTime) -> str:
+def describe_line(line: LineTime) -> str:
     """A line in words: `my.py:12 3.40 us (vector 2.10, semaphore 1.30), busy 5.00 us, 12 instructions: nisa...`."""
     parts = sorted(line.critical.items(), key=lambda part: -part[1])
     spent = ", ".join(f"{name} {time:.2f}" for name, time in parts)
@@ -64,7 +64,7 @@ def told(line: LineTime) -> str:
     return f"{line.place} {beside}, busy {line.busy_us:.2f} us, {count}{f': {text}' if text else ''}"
 
 
-def told_critical(run: Any) -> str:
+def describe_critical(run: Any) -> str:
     """Format the critical path by resource: `launch 10.20 us, vector 2.10, ...`."""
     parts = sorted(run.critical.by_resource.items(), key=lambda part: -part[1])
     words = [f"{name} {time:.2f}" for name, time in parts if name in RESOURCES]

@@ -21,7 +21,7 @@ from .chip import Target
 from .configs import NO_CONFIGS
 from .dtypes import Array, lookup
 from .errors import NkiValidationError, UndefinedOnChipWarning
-from .instruction import DECLARATIONS, Access, Allocation, Cost, Instruction, Options, Settled, Told, Transfer, engine
+from .instruction import DECLARATIONS, Access, Allocation, Cost, Instruction, Options, Settled, Transfer, engine
 from .memory import PSUM, SBUF, Arena, MemoryRegion, allocate, place
 from .nki_version import current
 from .old_calls import explaining_old_calls
@@ -118,16 +118,16 @@ class NeuronCore:
                 raise NkiValidationError(f"ndarray {storage.label}: only tensors on chip take an address")
             place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(region))
         else:
-            storage.owner = self._note(region, storage.row_bytes, storage.told, line, argument)
+            storage.owner = self._note(region, storage.row_bytes, storage.identity, line, argument)
             storage.core = self
             if storage.on_chip:
                 check_width(self, storage)
         return NkiTensor(storage.shape, found, storage)
 
     def _note(
-        self, region: MemoryRegion, row_bytes: int, told: Told, line: tuple[str, int], argument: bool = False
+        self, region: MemoryRegion, row_bytes: int, identity: Any, line: tuple[str, int], argument: bool = False
     ) -> Allocation:
-        allocation = Allocation(len(self.allocations), region, row_bytes, told, line, argument)
+        allocation = Allocation(len(self.allocations), region, row_bytes, identity, line, argument)
         self.allocations.append(allocation)
         return allocation
 

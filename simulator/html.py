@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from .by_line import told, told_critical
+from .by_line import describe_critical, describe_line
 from .timing.trace import place, title_of
 
 WIDTH, ROW, LABEL = 960, 18, 130  # pixels of the drawing, of a row of it, of the names before it
@@ -23,11 +23,11 @@ def fragment(run: Any) -> str:
         f"{len(run.program)} instructions, MFU {run.mfu:.1%}, {run.hbm_bytes:,} bytes of HBM, "
         f"{memory.sbuf_bytes:,} bytes of an SBUF partition, {memory.psum_banks} PSUM banks"
     )
-    lines = "".join(f"<li>{escape(told(line))}</li>" for line in run.lines[:SHOWN_LINES])
+    lines = "".join(f"<li>{escape(describe_line(line))}</li>" for line in run.lines[:SHOWN_LINES])
     shares = ", ".join(f"{name} {use.share:.0%}" for name, use in run.engines.items() if use.busy_ns)
     return (
         f'<div style="font-family:sans-serif;font-size:13px;color:#222;background:#fff"><div>{figures}</div>{note}'
-        f"{_timeline(run)}<div>busy: {shares}</div><div>critical path: {escape(told_critical(run))}</div>"
+        f"{_timeline(run)}<div>busy: {shares}</div><div>critical path: {escape(describe_critical(run))}</div>"
         f"<ol>{lines}</ol></div>"
     )
 

@@ -93,39 +93,41 @@ class Transfer(NamedTuple):
     second: bool = False
 
 
-Told = tuple[str, Any, tuple[int, ...], str]  # name, memory, shape and dtype
+Identity = tuple[str, Any, tuple[int, ...], str]  # name, memory, shape and dtype
 
 
-def label_of(told: Told) -> str:
+def label_of(identity: Identity) -> str:
     """Return the name of a storage in messages."""
-    name, region, shape, dtype = told
+    name, region, shape, dtype = identity
     return f"{name or 'tensor'} {region.value}{list(shape)} {dtype}" if dtype else f"{region.value} {name}"
 
 
 class Allocation:
     """The life of one storage, kept after its values are gone.
 
-    `told` are its name, memory, shape and dtype, `at` the file and number of its line, ("", 0) for none. `row_bytes` is
-    what it takes of each partition (on chip) or in all (HBM). `dropped` is the number of instructions issued when the
+    `identity` is its name, memory, shape and dtype; `at` the file and number of its line, ("", 0) for none. `row_bytes`
+    is its size in each partition (on chip) or in all (HBM). `dropped` is the number of instructions issued when the
     kernel let go of it, None while it holds it.
     """
 
-    __slots__ = ("argument", "at", "dropped", "partitions", "placed", "region", "row_bytes", "told", "uid")
+    __slots__ = ("argument", "at", "dropped", "identity", "partitions", "placed", "region", "row_bytes", "uid")
 
-    def __init__(self, uid: int, region: Any, row_bytes: int, told: Told, at: tuple[str, int], argument: bool) -> None:
+    def __init__(
+        self, uid: int, region: Any, row_bytes: int, identity: Any, at: tuple[str, int], argument: bool
+    ) -> None:
         self.uid = uid
         self.region = region
         self.row_bytes = row_bytes
-        self.told = told
+        self.identity = identity
         self.at = at
         self.dropped: int | None = None
         self.argument = argument
-        self.partitions = told[2][0] if told[2] else PARTITIONS  # that it takes of a memory on chip
+        self.partitions = identity[2][0] if identity[2] else PARTITIONS  # that it takes of a memory on chip
         self.placed = False  # holds tiles at addresses that the kernel chose
 
     @property
     def label(self) -> str:
-        return label_of(self.told)
+        return label_of(self.identity)
 
     @property
     def line(self) -> str:

@@ -205,7 +205,7 @@ def execute(
     if core.sanitizer is not None:
         core.sanitizer.finish(_tensors(returned))
     if observers:
-        tell(predict(core), made.__name__, [tensor for _, tensor in arguments], findings_of(core))
+        notify(predict(core), made.__name__, [tensor for _, tensor in arguments], findings_of(core))
     result = _each(returned, lambda value: _leave(core, value))
     if update_arguments and core.functional:
         _copy_back(cores, arguments)
@@ -224,7 +224,7 @@ def _copy_back(cores: list[NeuronCore], arguments: list[tuple[Any, NkiTensor]]) 
             array[...] = release(tensor.values, tensor._dtype)
 
 
-def tell(
+def notify(
     prediction: ProgramTiming, name: str, arguments: Iterable[Any], findings: Sequence[SanitizerFinding] = ()
 ) -> None:
     """Show a launch to the observers, with the shapes of its arguments."""

@@ -13,7 +13,7 @@ from .chip import Target, find_target
 from .core import NeuronCore
 from .garbage import uncollected
 from .instructions.prepared import prepared
-from .kernel import Kernel, TensorSpec, degree, execute, on_cores, predict, tell
+from .kernel import Kernel, TensorSpec, degree, execute, notify, on_cores, predict
 from .nki_version import current, using
 from .program_timing import ProgramTiming
 from .replay import Recording, Replayed, Replays
@@ -83,7 +83,7 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
         again = _REPLAYS.seen(key)
         if isinstance(again, Replayed):
             given = [value for value in (*arrays, *parameters.values()) if isinstance(value, np.ndarray)]
-            tell(again.prediction, name, given)
+            notify(again.prediction, name, given)
             return Run(again.prediction, _REPLAYS.run(again, given), name, profiled)
     known = _PREDICTIONS.get(key) if key is not None and not functional else None
     if known is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from .chip import PARTITIONS, PSUM_BANK_BYTES, Target
 from .dtypes import Array, DType
 from .errors import CapacityError, NkiValidationError
-from .instruction import Told, label_of
+from .instruction import Identity, label_of
 from .psum_writes import PsumWrites
 
 
@@ -101,13 +101,13 @@ class Storage:
         return self.row * self.dtype.itemsize
 
     @property
-    def told(self) -> Told:
+    def identity(self) -> Identity:
         """The parts of `label`."""
         return self.name, self.region, self.shape, self.dtype.name
 
     @property
     def label(self) -> str:
-        return label_of(self.told)
+        return label_of(self.identity)
 
     @property
     def line(self) -> str:

@@ -132,10 +132,10 @@ def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
 
 def _too_slow(run: Run, max_us: float) -> str:
     """Describe the time of a kernel that took longer than allowed."""
-    from .by_line import told, told_critical
+    from .by_line import describe_critical, describe_line
 
     head = f"{run.name} is predicted to take {run.latency_us:.2f} us on {run.target}, {max_us:g} are allowed"
-    return "\n".join([head, f"critical path: {told_critical(run)}", *map(told, run.lines[:SHOWN_LINES])])
+    return "\n".join([head, f"critical path: {describe_critical(run)}", *map(describe_line, run.lines[:SHOWN_LINES])])
 
 
 def _against_baseline(request: pytest.FixtureRequest, run: Run, path: Path, tolerance: float) -> str:

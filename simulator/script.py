@@ -12,7 +12,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from . import install, kernel
-from .by_line import told
+from .by_line import describe_line
 from .chip import TARGET_VARIABLE, find_target
 from .errors import NkiValidationError
 from .nki_version import checked, using
@@ -130,7 +130,7 @@ def line_of(run: Run, shapes: list[str]) -> str:
 
 def lines_of(run: Run, most: int) -> list[str]:
     """The lines of the kernel that take most of the critical path, one a line of text."""
-    return [f"  {told(line)}" for line in run.lines[:most]]
+    return [f"  {describe_line(line)}" for line in run.lines[:most]]
 
 
 def _show(error: BaseException, script: str) -> None:

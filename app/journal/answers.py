@@ -110,7 +110,7 @@ class _Streamed:
     def finish(self, report: Report, quiet: bool, shown: int | None) -> None:
         if self.add(()):
             self._write(self._machine.end(report, self._form, self._change))
-        _tell(report, quiet)
+        _print_beside(report, quiet)
 
 
 class _Logged:
@@ -158,7 +158,7 @@ class _Logged:
 
             change = change_of(self._form, self._output, self._csv_safe)
             write_chunks(report_machine.chunks(report, self._form, self._log, change), self._output)
-        _tell(report, quiet)
+        _print_beside(report, quiet)
 
 
 def _rows(answer: Prediction) -> list[Prediction]:
@@ -170,7 +170,7 @@ def _rows(answer: Prediction) -> list[Prediction]:
     ]
 
 
-def _tell(report: Report, quiet: bool) -> None:
+def _print_beside(report: Report, quiet: bool) -> None:
     """Print on standard error, beside a machine format: the tables, and each input that could not be used."""
     from ..reports import table as report_table
 

@@ -65,9 +65,9 @@ class Gate:
             if not status:
                 await _respond(passed, 500, f"a fault of the program; its log has it under {identifier}")
         finally:
-            self._told(scope, identifier, status, time.perf_counter() - began, fields)
+            self._log(scope, identifier, status, time.perf_counter() - began, fields)
 
-    def _told(self, scope: Scope, identifier: str, status: int, seconds: float, fields: dict[str, Any]) -> None:
+    def _log(self, scope: Scope, identifier: str, status: int, seconds: float, fields: dict[str, Any]) -> None:
         endpoint = getattr(scope.get("route"), "path", "other")
         self._metrics.request(endpoint, status, seconds)
         client = (scope.get("client") or ("",))[0]

@@ -83,11 +83,11 @@ def import_network(
     if kind not in (".onnx", ".safetensors"):
         raise ModelError(refuse(path))
     beside, notes = _read_beside(path, options)
-    told = _Told(pictures.over(beside.pictures), labels, beside, tuple(notes))
+    properties = _Properties(pictures.over(beside.pictures), labels, beside, tuple(notes))
     if kind == ".onnx":
         graph = read_onnx(path)
         try:
-            return _import_onnx(path, graph, told, options)
+            return _import_onnx(path, graph, properties, options)
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None
     file = read_table(path)
@@ -96,31 +96,31 @@ def import_network(
     if options.output_names:
         raise ModelError(f"{path}: a state dict has one output; --output-name is for ONNX files")
     try:
-        built = build_state_dict(file, told.pictures, options.activation, options.layers)
+        built = build_state_dict(file, properties.pictures, options.activation, options.layers)
         output = Output(options.output_kind) if options.output_kind in ("sigmoid", "values") else built.output
         shape = built.builder.shapes[built.last]
         outputs = [BuiltOutput("output", built.last, shape, output)]
-        found, labels_from = told.labels_of(outputs[0], None)
+        found, labels_from = properties.labels_of(outputs[0], None)
         network, tensors = built.builder.finish(built.name, outputs, found)
         check_tensors(network, tensors)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
     checked = Comparison("a state dict holds weights alone, with nothing to compare the answers to")
-    supposed = tuple(assumed(network.input, told.pictures))
+    supposed = tuple(assumed(network.input, properties.pictures))
     source = f"PyTorch state dict ({built.name})"
     return Imported(
         network=network,
         tensors=tensors,
         source=source,
         comparison=checked,
-        notes=(*told.notes, *built.notes),
+        notes=(*properties.notes, *built.notes),
         assumed=supposed,
         labels_from=labels_from,
     )
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Properties:
     """Properties of pictures and classes stated by the user and by files beside the network."""
 
     pictures: PreprocessingOptions
@@ -161,10 +161,10 @@ def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]
     return beside, [f"pictures and classes are as {name} has them" for name in beside.files]
 
 
-def _import_onnx(path: Path, graph: Graph, told: _Told, options: ImportOptions) -> Imported:
+def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: ImportOptions) -> Imported:
     part = cut_graph(graph, options.output_names)
     try:
-        source = graph_input(graph, part, told.pictures)
+        source = graph_input(graph, part, properties.pictures)
     except ModelError as error:
         more = unsupported(graph, part)
         raise ModelError(f"{error}; besides, {more}" if more else str(error)) from None
@@ -176,10 +176,10 @@ def _import_onnx(path: Path, graph: Graph, told: _Told, options: ImportOptions) 
         outputs[0] = replace(outputs[0], output=leading)
     elif not options.output_kind and _are_named_chances(outputs[0], graph):
         outputs[0] = replace(outputs[0], output=Output("classes", "softmax"))
-    labels, labels_from = told.labels_of(outputs[0], graph)
+    labels, labels_from = properties.labels_of(outputs[0], graph)
     network, tensors = walk.importer.builder.finish(path.stem, outputs, labels)
     check_tensors(network, tensors)
-    notes = (*told.notes, *part.notes, *walk.importer.notes)
+    notes = (*properties.notes, *part.notes, *walk.importer.notes)
     names = tuple(built.name for built in outputs)
     try:
         comparison = compare(
@@ -199,7 +199,7 @@ def _import_onnx(path: Path, graph: Graph, told: _Told, options: ImportOptions) 
             raise ModelError(f"{error}; --unchecked imports it all the same") from None
         comparison = Comparison(str(error))
     made_by = f" by {graph.made_by}" if graph.made_by else ""
-    supposed = [note for each in source.parts for note in assumed(each.input, told.pictures, each.inner)]
+    supposed = [note for each in source.parts for note in assumed(each.input, properties.pictures, each.inner)]
     return Imported(
         network=network,
         tensors=tensors,

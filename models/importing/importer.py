@@ -54,7 +54,7 @@ class Importer:
         """The first input as [batch, channels, ...]."""
         view = self.data(node).with_batch()
         if not view.batched or len(view.axes) not in (2, 3):
-            raise ModelError(f"takes images, but {self.told(view)} comes in")
+            raise ModelError(f"takes images, but {self.describe(view)} comes in")
         return view
 
     def constant(self, node: Node, position: int) -> np.ndarray | None:
@@ -122,7 +122,7 @@ class Importer:
     def axis(self, view: View, axis: int) -> int:
         """An axis as ONNX counts them, as one of the view's without the batch; ModelError for the batch's own."""
         if not -view.rank <= axis < view.rank:
-            raise ModelError(f"has an axis {axis}, but {self.told(view)} comes in")
+            raise ModelError(f"has an axis {axis}, but {self.describe(view)} comes in")
         inner = axis % view.rank - view.batched
         if inner < 0:
             raise ModelError("works across the batch, which mixes one input with another")
@@ -139,7 +139,7 @@ class Importer:
             raise ModelError(f"mixes the {self.batch} inputs of the batch that the file fixes")
         return View(view.layer, ((), *view.axes), False)
 
-    def told(self, view: View) -> str:
+    def describe(self, view: View) -> str:
         """A view's shape for messages, as ONNX has it."""
         sizes = [*(["batch"] if view.batched else []), *map(str, view.shape)]
         return f"[{', '.join(sizes)}]"

@@ -57,7 +57,7 @@ def unsupported(graph: Graph, cut: Cut) -> str:
     for node in join_patterns(cut.nodes, graph.constants, cut.outputs):
         if not _is_known(node):
             blockers.setdefault((node.op, _remedy(node.op)), []).append(node)
-    return _told(blockers) if blockers else ""
+    return _describe(blockers) if blockers else ""
 
 
 def _is_known(node: Node) -> bool:
@@ -98,7 +98,7 @@ class Walk:
             readers.subtract(node.inputs)
             self._release(name for name in node.inputs if not readers[name])
         if self._blockers:
-            raise ModelError(_told(self._blockers) + self._advice())
+            raise ModelError(_describe(self._blockers) + self._advice())
         outputs = build_outputs(self.importer, self._find_outputs())
         if outputs[0].output.scores == "raw":
             count = math.prod(outputs[0].shape)
@@ -214,7 +214,7 @@ def _remedy(op: str) -> str:
     return _REMEDIES.get(_ALIKE.get(op, op), _PLAIN)
 
 
-def _told(blockers: dict[tuple[str, str], list[Node]]) -> str:
+def _describe(blockers: dict[tuple[str, str], list[Node]]) -> str:
     """All that stands in the way, in one line."""
     lines = []
     first = sorted(blockers.items(), key=lambda entry: entry[0][1] not in (OF_TWO_VALUES, _REMEDIES["Attention"]))

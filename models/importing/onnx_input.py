@@ -182,7 +182,7 @@ def _is_row(sizes: list[int | None], options: PreprocessingOptions, is_one_of_se
     """True if an example of several axes, or of none, is a row of features: no more than one axis is longer than 1."""
     known = [size for size in sizes if size is not None]
     long = [size for size in known if size > 1]
-    told = options.told and not is_one_of_several
+    told = options.is_given and not is_one_of_several
     return len(sizes) != 1 and known == sizes and len(long) <= 1 and not told
 
 

@@ -40,7 +40,7 @@ class PreprocessingOptions:
     is_beside: bool = False
 
     @property
-    def told(self) -> bool:
+    def is_given(self) -> bool:
         """True if the user said anything that only a picture can have."""
         return not self.is_beside and self != PreprocessingOptions()
 
@@ -58,7 +58,7 @@ class PreprocessingOptions:
 def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout: str = "CHW") -> PartInput:
     """The input of a network that reads one example of `shape`, (C, H, W) or (F,); ModelError where it cannot be."""
     if len(shape) == 1:
-        if options.told:
+        if options.is_given:
             raise ModelError(f"the network reads {shape[0]} features, to which no preprocessing of pictures applies")
         return FeatureInput(shape[0])
     channels, height, width = shape
@@ -68,7 +68,7 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
     pictures = options.pictures or ("photo" if channels in (1, 3) and layout != "CW" else "none")
     if pictures == "none" and options.is_beside:
         options = PreprocessingOptions()
-    if pictures == "none" and replace(options, size=None).told:
+    if pictures == "none" and replace(options, size=None).is_given:
         raise ModelError(f"the network reads {channels} channels, which no picture has; it takes arrays alone")
     low, high = options.input_range or (0.0, 1.0)
     if low == high:

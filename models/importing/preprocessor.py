@@ -74,7 +74,7 @@ def _read(files: Mapping[str, Path]) -> Beside:
             raise ModelError(f"{path}: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ZeroDivisionError):
             raise ModelError(f"{path}: not a configuration of this kind that is known") from None
-        if found.told or (name == CONFIG and labels):
+        if found.is_given or (name == CONFIG and labels):
             used.append(str(path))
         pictures = pictures.over(found)
     return Beside(pictures, labels, tuple(used))

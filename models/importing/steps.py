@@ -48,7 +48,7 @@ def channel_numbers(
     if values.ndim > view.rank:
         extra = values.shape[: values.ndim - view.rank]
         if any(extent != 1 for extent in extra):
-            raise ModelError(f"{list(values.shape)} does not fit {importer.told(view)}")
+            raise ModelError(f"{list(values.shape)} does not fit {importer.describe(view)}")
         values = values.reshape(values.shape[len(extra) :])
     values = values.reshape((1,) * (view.rank - values.ndim) + values.shape)
     if view.batched:
@@ -57,7 +57,7 @@ def channel_numbers(
         values = values[0]
     shape = view.shape
     if any(extent not in (1, size) for extent, size in zip(values.shape, shape)):
-        raise ModelError(f"{list(values.shape)} does not fit {importer.told(view)}")
+        raise ModelError(f"{list(values.shape)} does not fit {importer.describe(view)}")
     order = view.order()
     ordered = view.permuted(order)
     whole = importer.shape(view)
@@ -108,7 +108,7 @@ def combine_views(importer: Importer, operation: str, first: View, second: View)
     if first.batched != second.batched or len(first.axes) != len(second.axes):
         first, second = _aligned(importer, first, second)
     if any(a != b and 1 not in (a, b) for a, b in zip(first.shape, second.shape)):
-        raise ModelError(f"combines {importer.told(first)} and {importer.told(second)}")
+        raise ModelError(f"combines {importer.describe(first)} and {importer.describe(second)}")
     if first.axes == second.axes and importer.shape(first) == importer.shape(second):
         layer = Combine(importer.name(operation), operation, inputs=(first.layer, second.layer))
         return dataclasses.replace(first, layer=importer.add(layer).layer)
@@ -135,8 +135,8 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
         large, small, full = _fewer_axes(large, small, full)
     if len(full) > 3 and not large.shape == small.shape == full:
         raise ModelError(
-            f"combines {importer.told(first)} and {importer.told(second)}; of more than three axes beside the batch's "
-            "they have to be of one shape"
+            f"combines {importer.describe(first)} and {importer.describe(second)}; of more than three axes beside "
+            "the batch's they have to be of one shape"
         )
     whole = whole_shape(full)
     source = spread(importer, importer.builder.arrange(large, whole_shape(large.shape)), whole)
@@ -164,7 +164,7 @@ def widen(importer: Importer, view: View, wide: Shape) -> View:
     """A view whose axes of one are repeated until it is of the shape `wide`, told without the batch."""
     narrow, _, full = _fewer_axes(view, view, wide) if len(wide) > 3 else (view, view, wide)
     if len(full) > 3:
-        raise ModelError(f"makes {list(wide)} of {importer.told(view)}; up to three axes are supported")
+        raise ModelError(f"makes {list(wide)} of {importer.describe(view)}; up to three axes are supported")
     made = spread(importer, importer.builder.arrange(narrow, whole_shape(narrow.shape)), whole_shape(full))
     return View.of(made, importer.builder.shapes[made]).reshaped(wide, view.batched)
 
@@ -193,7 +193,7 @@ def _aligned(importer: Importer, first: View, second: View) -> tuple[View, View]
     views = []
     for view in (first, second):
         if view.rank < rank and view.batched:
-            raise ModelError(f"combines {importer.told(first)} and {importer.told(second)}, of different ranks")
+            raise ModelError(f"combines {importer.describe(first)} and {importer.describe(second)}, of different ranks")
         views.append(View(view.layer, ((),) * (rank - view.rank) + view.axes, view.batched).with_batch())
     return views[0], views[1]
 

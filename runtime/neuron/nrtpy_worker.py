@@ -42,7 +42,7 @@ def array_type(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def told_type(info: Any) -> "np.dtype[Any] | None":
+def stated_type(info: Any) -> "np.dtype[Any] | None":
     """The dtype that a tensor's info tells; None where it tells none of the tensor's size. AWS documents shape and size
     alone; where there is a dtype, it may be void (nrtpy-troubleshooting.rst)."""
     try:
@@ -75,7 +75,7 @@ class Core:
         self._models[number] = model
         inputs = {name: int(info.size) for name, info in model.input_tensors_info.items()}
         outputs = {name: int(info.size) for name, info in model.output_tensors_info.items()}
-        types = {name: told_type(info) for name, info in model.output_tensors_info.items()}
+        types = {name: stated_type(info) for name, info in model.output_tensors_info.items()}
         dtypes = {name: dtype.name for name, dtype in types.items() if dtype is not None and dtype.kind != "V"}
         dtypes.update({name: "bfloat16" for name, dtype in types.items() if str(dtype) == "bfloat16"})  # its kind is V
         return {"model": number, "inputs": inputs, "outputs": outputs, "dtypes": dtypes}
@@ -135,7 +135,7 @@ class Core:
 
     def _view(self, number: int, info: Any) -> Any:
         tensor = self._tensors[number]
-        shape, dtype = tuple(info.shape), told_type(info)
+        shape, dtype = tuple(info.shape), stated_type(info)
         if tuple(tensor.shape) == shape and dtype in (None, tensor.dtype):
             return tensor
         views = self._views.setdefault(number, {})

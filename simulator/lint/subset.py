@@ -102,7 +102,7 @@ class _Subset(ast.NodeVisitor):
         self._scope = scope
         self._containers = Containers(scope)
         self._loop_bodies = self._find_loop_bodies()
-        self._told: set[str] = set()  # names that a finding has been made of: once a function is enough
+        self._reported: set[str] = set()  # names that a finding has been made of: once a function is enough
 
     def _find_loop_bodies(self) -> set[str]:
         """Names of nested functions that are handed to a device loop."""
@@ -280,7 +280,7 @@ class _Subset(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        if not isinstance(node.ctx, ast.Load) or node.id in self._told:
+        if not isinstance(node.ctx, ast.Load) or node.id in self._reported:
             return
         scope = self._scope
         dotted = scope.external(node)
@@ -296,4 +296,4 @@ class _Subset(ast.NodeVisitor):
             scope.report(node, "global-state", message)
         else:
             return
-        self._told.add(node.id)
+        self._reported.add(node.id)

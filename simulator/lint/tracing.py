@@ -46,7 +46,7 @@ class _Tracing(ast.NodeVisitor):
         self._scope = scope
         self._tensors = LocalTensors(scope.function, scope.resolve, scope.api)
         self._classes = _constructed(scope)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     # Values of the device in Python's control flow
 
@@ -177,11 +177,11 @@ class _Tracing(ast.NodeVisitor):
         return _plain_class(self._scope, expression)
 
     def visit_Name(self, node: ast.Name) -> None:
-        if not isinstance(node.ctx, ast.Load) or node.id in self._told:
+        if not isinstance(node.ctx, ast.Load) or node.id in self._reported:
             return
         changed = self._scope.changed_global(node.id)
         if changed is not None:
-            self._told.add(node.id)
+            self._reported.add(node.id)
             message = f"the global {node.id!r} changes, in line {changed}: pass it as an argument"
             self._scope.report(node, "global-state", message)
 

@@ -66,7 +66,7 @@ def memory_use(
         points.append((time, held))
     peak_ns, peak = max(points, key=lambda point: point[1])
     alive = [life for life in lives if _span(life, schedule.makespan)[0] <= peak_ns < _span(life, schedule.makespan)[1]]
-    owners = sorted((_told(life, peak_ns, schedule.makespan) for life in alive), key=lambda tile: -tile.bytes)
+    owners = sorted((_tile_life(life, peak_ns, schedule.makespan) for life in alive), key=lambda tile: -tile.bytes)
     return MemoryUse(capacity, tuple(points), peak, peak_ns, tuple(owners))
 
 
@@ -98,14 +98,14 @@ def _span(life: _Life, makespan: float) -> tuple[float, float]:
     return min(start for start, _ in life.touched), max(end for _, end in life.touched)
 
 
-def _told(life: _Life, at: float, makespan: float) -> TileLife:
+def _tile_life(life: _Life, at: float, makespan: float) -> TileLife:
     start, end = _span(life, makespan)
     before = max((done for _, done in life.touched if done <= at), default=start)
     after = min((begin for begin, _ in life.touched if begin >= at), default=end)
     idle = 0.0 if any(begin <= at < done for begin, done in life.touched) else after - before
     tile = life.tile
     return TileLife(
-        name=tile.told[0] or "tile",
+        name=tile.identity[0] or "tile",
         line=tile.at,
         bytes=tile.row_bytes,
         start_ns=start,

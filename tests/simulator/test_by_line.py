@@ -4,7 +4,7 @@ import nki
 import numpy as np
 import pytest
 from trninfer import kernels, simulator
-from trninfer.simulator.by_line import told, told_critical
+from trninfer.simulator.by_line import describe_critical, describe_line
 
 
 @pytest.mark.parametrize(("name", "shapes"), [("matmul_tiled", [(256, 128), (256, 512)]), ("argmax", [(129, 1000)])])
@@ -25,7 +25,7 @@ def test_lines_add_up(name: str, shapes: list) -> None:
 
 def test_a_line_in_words() -> None:
     run = simulator.run(kernels.transpose, np.ones((4, 4), np.float32))
-    words = told(run.lines[0])
+    words = describe_line(run.lines[0])
     assert words.startswith(run.lines[0].place) and " us (" in words and "busy" in words
-    assert told_critical(run).startswith("launch 10.20 us, ")
+    assert describe_critical(run).startswith("launch 10.20 us, ")
     assert nki is not None

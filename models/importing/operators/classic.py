@@ -27,7 +27,7 @@ def _linear(importer: Importer, node: Node, scale: float = 1.0) -> tuple[View, i
     """Scores, all multiplied by `scale`, and how many there are."""
     view = importer.data(node).with_batch()
     if len(view.axes) != 1:
-        raise ModelError(f"takes features, but {importer.told(view)} comes in")
+        raise ModelError(f"takes features, but {importer.describe(view)} comes in")
     features = view.shape[0]
     coefficients = np.asarray(numbers(node, "coefficients"), np.float32)
     if not coefficients.size or coefficients.size % features:
@@ -78,7 +78,7 @@ def _normalizer(importer: Importer, node: Node) -> None:
         importer.give(node, view)
         return
     if way not in _NORMS or len(view.axes) != 1:
-        raise ModelError(f"its norm {way!r} of {importer.told(view)} is not supported")
+        raise ModelError(f"its norm {way!r} of {importer.describe(view)} is not supported")
     importer.give(node, combine_views(importer, "divide", view, _NORMS[way](importer, view, (0,), True)))
 
 

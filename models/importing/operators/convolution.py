@@ -61,7 +61,7 @@ def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bia
     """A convolution of a view [batch, C, H, W] or [batch, C, L] with filters of the same rank."""
     rank = len(view.axes)
     if weight.ndim != rank + 1:
-        raise ModelError(f"its weight is {list(weight.shape)}, but {importer.told(view)} comes in")
+        raise ModelError(f"its weight is {list(weight.shape)}, but {importer.describe(view)} comes in")
     kernel = integers(node, "kernel_shape", rank - 1, weight.shape[2:])
     if kernel != weight.shape[2:]:
         raise ModelError(f"its kernel_shape is {list(kernel)}, its weight {list(weight.shape)}")
@@ -113,7 +113,7 @@ def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray |
     """A view's last axis times weight [F, F'], plus bias [F']; over more axes, a convolution of one pixel."""
     view = view.with_batch()
     if not view.axes or view.shape[-1] != weight.shape[0]:
-        raise ModelError(f"multiplies {importer.told(view)} by {list(weight.shape)}")
+        raise ModelError(f"multiplies {importer.describe(view)} by {list(weight.shape)}")
     if bias is None:
         bias = np.zeros(weight.shape[1], np.float32)
     if bias.size not in (1, weight.shape[1]) or any(extent != 1 for extent in bias.shape[:-1]):
@@ -162,7 +162,7 @@ def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: n
     view, groups = importer.data(node).with_batch(), integer(node, "group", 1)
     if len(view.axes) != 4 or text(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise ModelError(
-            f"its weight is {list(weight.shape)}, but {importer.told(view)} comes in, or it has an auto_pad"
+            f"its weight is {list(weight.shape)}, but {importer.describe(view)} comes in, or it has an auto_pad"
         )
     channels, depth, *sides = view.shape
     strides, dilations = (integers(node, name, 3, (1, 1, 1)) for name in ("strides", "dilations"))
@@ -218,7 +218,7 @@ def _fused_activation(importer: Importer, node: Node, view: View) -> View:
 def _gemm(importer: Importer, node: Node) -> None:
     view = importer.data(node).with_batch()
     if integer(node, "transA", 0) or len(view.axes) != 1:
-        raise ModelError(f"takes one row of features, but {importer.told(view)} comes in, or transA is set")
+        raise ModelError(f"takes one row of features, but {importer.describe(view)} comes in, or transA is set")
     weight = importer.weight(node, 1, (2,))
     weight = weight.T if integer(node, "transB", 0) else weight
     bias = importer.optional(node, 2)
@@ -242,7 +242,7 @@ def _matmul(importer: Importer, node: Node) -> None:
     axes = len(view.axes)
     if left and (axes < 2 or integer(node, "transB", 0)):
         raise ModelError(
-            f"multiplies weights {list(weight.shape)} by {importer.told(view)}, whose rows are the batch's"
+            f"multiplies weights {list(weight.shape)} by {importer.describe(view)}, whose rows are the batch's"
         )
     weight = weight.T if left or integer(node, "transB", 0) else weight
     alpha = np.float32(number(node, "alpha", 1.0))

@@ -46,12 +46,12 @@ def _einsum(importer: Importer, node: Node) -> None:
         or (first and letters[0] != kept[:1])
     ):
         raise ModelError(
-            f"its equation {equation!r} of {importer.told(view)} and weights {list(weight.shape)} is not supported; "
-            "a sum over axes that both have, and the result has not, is"
+            f"its equation {equation!r} of {importer.describe(view)} and weights {list(weight.shape)} is not "
+            "supported; a sum over axes that both have, and the result has not, is"
         )
     sizes = dict(zip(letters[first:], view.shape))
     if any(sizes[letter] != extents[letter] for letter in summed):
-        raise ModelError(f"multiplies {importer.told(view)} by {list(weight.shape)} as {equation!r}")
+        raise ModelError(f"multiplies {importer.describe(view)} by {list(weight.shape)} as {equation!r}")
     rows, depth = kept[first:], math.prod(extents[letter] for letter in summed)
     ordered = view.permuted(tuple(letters.index(letter) - first for letter in rows + summed))
     outer = tuple(sizes[letter] for letter in rows)

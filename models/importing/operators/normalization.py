@@ -26,7 +26,7 @@ def _batch_normalization(importer: Importer, node: Node) -> None:
     affine = fold.batch_norm(gamma, beta, mean, variance, number(node, "epsilon", 1e-5))
     view = importer.data(node).with_batch()
     if not view.batched or not view.axes or view.shape[0] != len(affine.scale):
-        raise ModelError(f"has numbers for {len(affine.scale)} channels, but {importer.told(view)} comes in")
+        raise ModelError(f"has numbers for {len(affine.scale)} channels, but {importer.describe(view)} comes in")
     extents = (len(affine.scale), *(1,) * (len(view.axes) - 1))
     importer.give(node, affine_view(importer, view, affine.scale.reshape(extents), affine.shift.reshape(extents)))
 
@@ -97,7 +97,7 @@ def _normalized(
     sides = planes.shape[1:]
     shape = (planes.shape[0], *((1, *sides) if len(sides) == 1 else sides))
     if len(shape) not in (1, 3):
-        raise ModelError(f"normalises {importer.told(view)}; images and features are supported")
+        raise ModelError(f"normalises {importer.describe(view)}; images and features are supported")
     source = importer.builder.arrange(planes, shape)
     layer = LayerNorm(importer.name("norm"), shape[0], epsilon, inputs=(source,))
     made = importer.add(layer, {"scale": scale, "shift": shift}).reshaped(planes.shape, view.batched)
@@ -124,7 +124,7 @@ def _by_groups(importer: Importer, node: Node, groups: int, scale: np.ndarray, s
     """
     view = importer.data(node).with_batch()
     if not view.batched or len(view.axes) < 2 or groups < 1 or view.shape[0] % groups or scale.shape != shift.shape:
-        raise ModelError(f"normalises {importer.told(view)} in {groups} groups by {len(scale)} numbers")
+        raise ModelError(f"normalises {importer.describe(view)} in {groups} groups by {len(scale)} numbers")
     own = importer.shape(view)
     if view.arrangement() is None and len(own) == 3 and own[0] % view.shape[0] == 0:
         source = view.layer
@@ -134,7 +134,7 @@ def _by_groups(importer: Importer, node: Node, groups: int, scale: np.ndarray, s
         source = importer.builder.arrange(view, own)
         view = View.of(source, own).reshaped(view.shape, True)
     if own[0] % len(scale):
-        raise ModelError(f"has numbers for {len(scale)} channels, but {importer.told(view)} comes in")
+        raise ModelError(f"has numbers for {len(scale)} channels, but {importer.describe(view)} comes in")
     layer = GroupNorm(importer.name("norm"), own[0], groups, number(node, "epsilon", 1e-5), inputs=(source,))
     each = own[0] // len(scale)
     made = importer.add(layer, {"scale": np.repeat(scale, each), "shift": np.repeat(shift, each)})

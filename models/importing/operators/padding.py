@@ -55,7 +55,7 @@ def _pad_with(
     """A view with a number, or by another mode its own entries, before and after the entries of each axis."""
     order = view.order()
     if len(order) not in (2, 3):
-        raise ModelError(f"pads {importer.told(view)}; images are supported")
+        raise ModelError(f"pads {importer.describe(view)}; images are supported")
     ordered = view.permuted(order)
     shape = ordered.shape if len(order) == 3 else (ordered.shape[0], 1, ordered.shape[1])
     source = importer.builder.arrange(ordered, shape)
@@ -83,7 +83,7 @@ def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]
         raise ModelError("its pads are no list of integers")
     places = list(range(view.rank)) if axes is None else [int(axis) % view.rank for axis in axes.ravel()[:9]]
     if len(places) != given.size // 2:
-        raise ModelError(f"its pads are {given.size} numbers, but {importer.told(view)} comes in")
+        raise ModelError(f"its pads are {given.size} numbers, but {importer.describe(view)} comes in")
     pads = [0] * (2 * view.rank)
     for position, axis in enumerate(places):
         pads[axis] = int(given[position])

@@ -94,7 +94,7 @@ def _pool_first_side(importer: Importer, node: Node, method: str) -> None:
 def _global(importer: Importer, node: Node, method: str) -> None:
     view = importer.data(node).with_batch()
     if not view.batched or len(view.axes) < 2:
-        raise ModelError(f"takes images, but {importer.told(view)} comes in")
+        raise ModelError(f"takes images, but {importer.describe(view)} comes in")
     importer.give(node, pool_axes(importer, view, tuple(range(1, len(view.axes))), method, True))
 
 

@@ -27,7 +27,7 @@ def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
         known = math.prod(size for size in target if size != -1)
         target[target.index(-1)] = math.prod(before) // known if known > 0 else 0
     if math.prod(target) != math.prod(before) or min(target, default=1) < 1:
-        raise ModelError(f"makes {target} of {importer.told(view)}")
+        raise ModelError(f"makes {target} of {importer.describe(view)}")
     if view.batched and target and target[0] == importer.batch:
         return reshaped(importer, view, tuple(target[1:]), True)
     if view.batched and importer.batch > 1:
@@ -61,7 +61,7 @@ def _flatten(importer: Importer, node: Node) -> None:
     axis = integer(node, "axis", 1)
     axis = axis + view.rank if axis < 0 else axis
     if not 0 <= axis <= view.rank:
-        raise ModelError(f"has an axis {axis}, but {importer.told(view)} comes in")
+        raise ModelError(f"has an axis {axis}, but {importer.describe(view)} comes in")
     if view.batched and axis == 1:
         importer.give(node, view.reshaped((math.prod(view.shape),), True))
         return
@@ -79,7 +79,7 @@ def _squeeze(importer: Importer, node: Node) -> None:
     else:
         axes = {axis % view.rank for axis in given if -view.rank <= axis < view.rank}
     if any(extents[axis] != 1 for axis in axes) or (given is not None and len(axes) != len(given)):
-        raise ModelError(f"drops axes {list(given or ())} of {importer.told(view)}")
+        raise ModelError(f"drops axes {list(given or ())} of {importer.describe(view)}")
     batched = view.batched and 0 not in axes
     kept = [axis for number, axis in enumerate(view.axes) if number + view.batched not in axes]
     importer.give(node, View(view.layer, tuple(kept), batched))
@@ -91,7 +91,7 @@ def _unsqueeze(importer: Importer, node: Node) -> None:
     rank = view.rank + len(given)
     axes = {axis % rank for axis in given if -rank <= axis < rank}
     if len(axes) != len(given) or not given:
-        raise ModelError(f"adds axes {list(given)} to {importer.told(view)}")
+        raise ModelError(f"adds axes {list(given)} to {importer.describe(view)}")
     if 0 in axes and view.batched:
         raise ModelError("adds an axis before the batch")
     old = iter(view.axes)
@@ -103,7 +103,7 @@ def _transpose(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     order = integers(node, "perm", view.rank, tuple(range(view.rank))[::-1])
     if sorted(order) != list(range(view.rank)):
-        raise ModelError(f"its perm is {list(order)}, but {importer.told(view)} comes in")
+        raise ModelError(f"its perm is {list(order)}, but {importer.describe(view)} comes in")
     if view.batched and order[0] != 0:  # time first, as recurrent layers have it, even where there are none
         view = importer.single(view)
     importer.give(node, view.permuted(tuple(axis - view.batched for axis in order if axis >= view.batched)))
@@ -141,7 +141,7 @@ def _concat(importer: Importer, node: Node) -> None:
         if len(view.shape) != len(shape) or any(
             size != other for place, (size, other) in enumerate(zip(view.shape, shape)) if place != axis
         ):
-            raise ModelError(f"puts {importer.told(views[0])} and {importer.told(view)} together")
+            raise ModelError(f"puts {importer.describe(views[0])} and {importer.describe(view)} together")
     importer.give(node, _put_together(importer, views, axis))
 
 
@@ -315,9 +315,9 @@ def _tile(importer: Importer, node: Node) -> None:
         raise ModelError("its repeats are no list of integers, one an axis")
     times = [int(count) for count in given]
     if min(times, default=1) < 1 or (view.batched and times[0] != 1):
-        raise ModelError(f"repeats {importer.told(view)} {times} times")
+        raise ModelError(f"repeats {importer.describe(view)} {times} times")
     if max(times, default=1) > MAX_TILED:
-        raise ModelError(f"repeats {importer.told(view)} {times} times; {MAX_TILED} times an axis are the most")
+        raise ModelError(f"repeats {importer.describe(view)} {times} times; {MAX_TILED} times an axis are the most")
     wide = list(view.shape)
     for axis, count in enumerate(times[view.batched :]):
         if count > 1 and view.shape[axis] > 1:
@@ -331,7 +331,7 @@ def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> No
     """Axes of one repeated until they are of `target`, which counts the batch's; 1 there leaves an axis as it is."""
     extents = (importer.batch, *view.shape) if view.batched else view.shape
     if len(target) != len(extents) or any(size not in (1, old) and old != 1 for size, old in zip(target, extents)):
-        raise ModelError(f"makes {target} of {importer.told(view)}")
+        raise ModelError(f"makes {target} of {importer.describe(view)}")
     if view.batched and target[0] not in (1, importer.batch):
         raise ModelError("repeats the batch")
     wide = tuple(map(max, target, extents))[view.batched :]

@@ -215,7 +215,9 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     weight, bias = importer.weight(node, 1, (rank + 1,)), importer.optional(node, 2, (1,))
     groups = integer(node, "group", 1)
     if groups < 1 or weight.shape[0] != view.shape[0] or view.shape[0] % groups:
-        raise ModelError(f"its weight is {list(weight.shape)} in {groups} groups, but {importer.told(view)} comes in")
+        raise ModelError(
+            f"its weight is {list(weight.shape)} in {groups} groups, but {importer.describe(view)} comes in"
+        )
     strides, dilations, pads = geometry(
         _with_pads(node, weight.shape[2:], view.shape[1:]), weight.shape[2:], view.shape[1:]
     )
@@ -310,7 +312,7 @@ def _weighted_pixels(importer: Importer, node: Node) -> None:
         places, shares = (np.asarray(node.attributes[name + kind]) for kind in ("s", "_shares"))
         extent = importer.image(node).shape[axis]
         if not (places >= -extent).all() or not (places < extent).all() or max(extent, len(places)) > MAX_SELECTED:
-            raise ModelError(f"takes {name}s that {importer.told(view)} does not have, or more than {MAX_SELECTED}")
+            raise ModelError(f"takes {name}s that {importer.describe(view)} does not have, or more than {MAX_SELECTED}")
         matrix = np.zeros((len(places), extent))
         np.add.at(matrix, (np.arange(len(places))[:, None], places), shares)
         view = mix_entries(importer, view, axis, matrix)
@@ -334,7 +336,7 @@ def _depth_to_space(importer: Importer, node: Node) -> None:
     view, block = _image_and_block(importer, node)
     channels, height, width = view.shape
     if channels % block**2:
-        raise ModelError(f"makes {block}x{block} pixels of {importer.told(view)}")
+        raise ModelError(f"makes {block}x{block} pixels of {importer.describe(view)}")
     rest = channels // block**2
     if text(node, "mode", "DCR") == "CRD":
         split, order = (rest, block, block, height, width), (0, 3, 1, 4, 2)
@@ -348,7 +350,7 @@ def _space_to_depth(importer: Importer, node: Node) -> None:
     view, block = _image_and_block(importer, node)
     channels, height, width = view.shape
     if height % block or width % block:
-        raise ModelError(f"makes channels of {block}x{block} pixels of {importer.told(view)}")
+        raise ModelError(f"makes channels of {block}x{block} pixels of {importer.describe(view)}")
     split = (channels, height // block, block, width // block, block)
     made = reshaped(importer, view, split, True).permuted((2, 4, 0, 1, 3))
     importer.give(node, made.reshaped((channels * block**2, height // block, width // block), True))
@@ -357,7 +359,7 @@ def _space_to_depth(importer: Importer, node: Node) -> None:
 def _image_and_block(importer: Importer, node: Node) -> tuple[View, int]:
     view, block = importer.image(node), integer(node, "blocksize", 0)
     if len(view.axes) != 3 or block < 1:
-        raise ModelError(f"takes images and a blocksize of at least 1, but {importer.told(view)} comes in")
+        raise ModelError(f"takes images and a blocksize of at least 1, but {importer.describe(view)} comes in")
     return view, block
 
 

@@ -79,7 +79,7 @@ def test_axes_are_counted_without_the_batch(importer: Importer) -> None:
     assert [importer.axis(view, axis) for axis in (1, 3, -1, -3)] == [0, 2, 2, 0]
     alone = View(view.layer, view.axes, False)
     assert [importer.axis(alone, axis) for axis in (0, 2, -3)] == [0, 2, 0]
-    assert importer.told(alone) == "[3, 4, 5]"
+    assert importer.describe(alone) == "[3, 4, 5]"
 
 
 def test_outputs_are_given_by_position(importer: Importer) -> None:

@@ -196,4 +196,4 @@ def test_options_over_others() -> None:
     file = PreprocessingOptions(mean=(0.1,), std=(0.2,), input_range=(0, 1), resize=9, filter="bicubic")
     assert PreprocessingOptions().over(file) == dataclasses.replace(file, is_beside=True)
     mine = PreprocessingOptions(input_range=(0, 255)).over(file)
-    assert (mine.input_range, mine.mean, mine.std, mine.resize) == ((0, 255), None, None, 9) and mine.told
+    assert (mine.input_range, mine.mean, mine.std, mine.resize) == ((0, 255), None, None, 9) and mine.is_given

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from trninfer.runtime.neuron import nrtpy_worker
-from trninfer.runtime.neuron.nrtpy_worker import Core, array_type, load_library, serve, told_type
+from trninfer.runtime.neuron.nrtpy_worker import Core, array_type, load_library, serve, stated_type
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -166,10 +166,10 @@ def test_an_environment_without_nrtpy_is_an_answer(monkeypatch: pytest.MonkeyPat
 
 def test_dtypes_that_a_model_tells() -> None:
     assert array_type("bfloat16") == BFLOAT16 and array_type("int32") == np.int32
-    assert told_type(info((2, 3), 4, dtype=np.float32)) == np.float32
-    assert told_type(info((2, 3), 2, dtype="bfloat16")) == BFLOAT16
+    assert stated_type(info((2, 3), 4, dtype=np.float32)) == np.float32
+    assert stated_type(info((2, 3), 2, dtype="bfloat16")) == BFLOAT16
     for none in (info((2, 3), 4), info((2, 3), 4, dtype="float16"), info((2, 3), 4, dtype="float24")):
-        assert told_type(none) is None  # nothing, another size, no dtype
+        assert stated_type(none) is None  # nothing, another size, no dtype
 
 
 def test_it_imports_nothing_of_ours() -> None:

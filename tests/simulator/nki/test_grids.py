@@ -188,4 +188,4 @@ def test_limits_of_grids(core):
 
 def test_views_take_no_time_and_no_memory(core):
     nl.tiles(in_hbm(counted(4, 6)), tile_shape=(2, 3))[0, :]
-    assert not core.program and math.prod(core.allocations[0].told[2]) == 24 and len(core.allocations) == 1
+    assert not core.program and math.prod(core.allocations[0].identity[2]) == 24 and len(core.allocations) == 1
