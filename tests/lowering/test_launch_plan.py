@@ -80,17 +80,16 @@ def refusing(made: LaunchPlanner, monkeypatch: pytest.MonkeyPatch) -> LaunchPlan
 
 
 def test_what_was_decided_before_is_not_priced_again(one: LaunchPlanner, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = CACHE
     plan = one.plan(6)
     assert one.plan(6) is plan
-    again = refusing(planner(cache=cache), monkeypatch).plan(6)
+    again = refusing(planner(cache=CACHE), monkeypatch).plan(6)
     assert (again.decisions, again.program) == (plan.decisions, plan.program)
     assert (again.nanoseconds, again.instructions) == (plan.nanoseconds, plan.instructions)
-    for other in (planner(cache=cache, forms=(Form.PAIRS,)), planner(cache=cache, room=ROOM - 1024)):
+    for other in (planner(cache=CACHE, forms=(Form.PAIRS,)), planner(cache=CACHE, room=ROOM - 1024)):
         with pytest.raises(AssertionError, match="priced"):
             refusing(other, monkeypatch).plan(6)
     with pytest.raises(AssertionError, match="priced"):
-        refusing(planner(cache=cache), monkeypatch).plan(5)
+        refusing(planner(cache=CACHE), monkeypatch).plan(5)
 
 
 def test_a_record_that_does_not_apply_is_made_anew(plans: dict[int, LaunchPlan]) -> None:
@@ -104,10 +103,9 @@ def test_a_record_that_does_not_apply_is_made_anew(plans: dict[int, LaunchPlan])
 
 
 def test_operands_are_laid_out_once_and_nobody_writes_to_them(one: LaunchPlanner) -> None:
-    made = one
-    first, second = (made.operands(made.plan(1), F4) for _ in range(2))
+    first, second = (one.operands(one.plan(1), F4) for _ in range(2))
     assert first is second and [operand.flags.writeable for operand in first] == [False] * len(first)
-    narrow = made.operands(made.plan(1), np.dtype(np.float16))
+    narrow = one.operands(one.plan(1), np.dtype(np.float16))
     assert narrow[0].dtype == np.float16 and narrow[0].shape == first[0].shape
     with pytest.raises(ValueError, match="read-only"):
         first[0][...] = 0
