@@ -146,7 +146,7 @@ class Context:
 
 
 def joined(first: dict[str, Value], second: dict[str, Value]) -> dict[str, Value]:
-    """What is known of names where either of two branches may have run."""
+    """Return the state of names after either of two branches may have run."""
     names = {**first, **second}
     return {name: _either(first.get(name), second.get(name), name) for name in names}
 

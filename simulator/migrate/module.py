@@ -79,7 +79,8 @@ class Migrator:
         return Migration(module.code, tuple(sorted(self._notes.notes)))
 
     def _known(self) -> object:
-        """What the next pass is told: what functions are given and return, and where something is left to be done."""
+        """Return the input of the next pass: the arguments and results of functions, and the places that are left to
+        do."""
         called = [self._functions[name] for name in self._called if name in self._functions]
         return [(dict(each.given), each.returned) for each in called], set(self._failed)
 

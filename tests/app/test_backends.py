@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from trninfer import kernels
-from trninfer.app.backends import choice_note, cores_of, open_backend, open_session, session_on, tell_progress
+from trninfer.app.backends import choice_note, cores_of, open_backend, open_session, progress_printer, session_on
 from trninfer.app.errors import UsageError
 from trninfer.app.options import AnswerOptions, RunOptions
 from trninfer.models import load_model
@@ -93,7 +93,7 @@ def test_how_many_launches_it_takes_is_told(feature_model, capsys) -> None:
 
 
 def test_progress_is_a_line_that_no_terminal_is_tricked_with(capsys) -> None:
-    tell_progress(RunOptions())("compiling a\x1b[2J")
+    progress_printer(RunOptions())("compiling a\x1b[2J")
     assert told(capsys) == "compiling a\\x1b[2J\n"
-    tell_progress(RunOptions(quiet=True))("compiling")
+    progress_printer(RunOptions(quiet=True))("compiling")
     assert told(capsys) == ""

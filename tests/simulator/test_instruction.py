@@ -56,7 +56,7 @@ def test_combs_whose_teeth_are_apart_do_not_overlap():
 
 
 def test_two_storages_never_overlap():
-    other = Allocation(0, MemoryRegion.sbuf, 64, OWNER.told, ("", 0), False)
+    other = Allocation(0, MemoryRegion.sbuf, 64, OWNER.identity, ("", 0), False)
     access = Access(OWNER, 0, 8, 0, 64, 64, True)
     assert access.overlaps(access) and not access.overlaps(access._replace(allocation=other))
 
@@ -66,7 +66,7 @@ def test_a_storage_is_named_by_what_is_known_of_it():
     assert label_of(("", MemoryRegion.psum, (8, 16), "float32")) == "tensor psum[8, 16] float32"
     assert label_of(("stack", MemoryRegion.sbuf, (), "")) == "sbuf stack"
     assert (OWNER.line, OWNER.partitions) == ("", 8)
-    assert Allocation(1, MemoryRegion.sbuf, 64, OWNER.told, ("k.py", 7), False).line == "k.py:7"
+    assert Allocation(1, MemoryRegion.sbuf, 64, OWNER.identity, ("k.py", 7), False).line == "k.py:7"
 
 
 def test_an_instruction_waits_for_instructions(core):
