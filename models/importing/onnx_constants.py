@@ -100,7 +100,7 @@ def _slice(node: Node, inputs: Any) -> np.ndarray:
     starts, ends, axes, steps = slice_parts(node, inputs, data.ndim)
     index = [slice(None)] * data.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps):
-        index[axis] = slice(start, None if end < -(1 << 31) else end, step)
+        index[axis] = slice(start, end, step)
     return data[tuple(index)]
 
 

@@ -246,7 +246,7 @@ def _slice(importer: Importer, node: Node) -> None:
         inner = axis - view.batched
         extent = view.shape[inner]
         if step < 0:
-            entries = list(range(extent))[slice(start, None if end < -extent else end, step)]
+            entries = list(range(extent))[slice(start, end, step)]
             if not entries:
                 raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are none")
             view = select_entries(importer, view, inner, entries)

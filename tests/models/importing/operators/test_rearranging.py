@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from import_steps import importer_of, numbers, value_of
 from onnx_chain import Chain, assert_imports, checked, ends, kinds
 from trninfer.models import Conv2d
 from trninfer.models.importing import import_network
+from trninfer.models.importing.onnx_file import Node
+from trninfer.models.importing.operators.rearranging import OPERATORS
 from trninfer.models.layers import ChannelShuffle, ChannelSlice, Concat
 
 
@@ -122,3 +125,32 @@ def test_what_is_repeated_anyway_is_not_repeated_first(tmp_path: Path) -> None:
     assert not [layer.name for layer in imported.network.layers if layer.name.startswith("repeat")]
     chain.nodes[-3].op_type = "Max"  # which may be read by something else, or not
     assert Conv2d in kinds(assert_imports(chain, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("axis", "start", "end", "step"),
+    [
+        (1, 1, 3, 1),
+        (2, 1, 5, 1),
+        (3, 2, 1 << 62, 1),
+        (2, -5, -1, 2),
+        (3, 0, 7, 3),
+        (1, 0, 4, 2),
+        (3, -1, -(1 << 62), -1),
+        (2, 4, 0, -2),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_slices_of_channels_rows_and_columns(axis: int, start: int, end: int, step: int, turned: bool) -> None:
+    """Against NumPy, of an image as it lies and of one whose axes are turned."""
+    importer, x = importer_of(4, 6, 7), numbers(4, 6, 7)
+    if turned:
+        order = (2, 0, 1)
+        importer.views["x"], x = importer.views["x"].permuted(order), x.transpose(0, 3, 1, 2)
+        axis = 1 + order.index(axis - 1)
+    importer.constants |= {name: np.array([n]) for name, n in zip("abcd", (start, end, axis, step))}
+    OPERATORS["Slice"](importer, Node("Slice", "n", ("x", *"abcd"), ("y",), {}))
+    index = [slice(None)] * 4
+    index[axis] = slice(start, end, step)
+    given = numbers(4, 6, 7)
+    np.testing.assert_array_equal(value_of(importer, importer.views["y"], given), x[tuple(index)])
