@@ -52,4 +52,5 @@ def test_data_is_above_zero_where_the_reference_has_no_other_answer() -> None:
 def test_a_case_is_one_launch_of_all_its_images(case: LayerCase) -> None:
     tensors = {name: np.ones(shape, np.float32) for name, shape in case.layer.tensor_shapes().items()}
     plan = case.plan(tensors, np.dtype(np.float32))
-    assert plan.images == case.shapes[0][0] and plan.program.operations
+    (stage,) = plan.program.stages
+    assert plan.images == stage.at_once == case.shapes[0][0] and plan.program.operations
