@@ -7,13 +7,14 @@ for group of rows or images:
 copy the result down the partitions, if the next operation reads copies
 """
 
+from dataclasses import replace
+
 import nki.isa as nisa
 import nki.language as nl
 
 from ..convolution.forms import Form
 from ..convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
 from ..convolution.plan import plan_groups
-from ..convolution.problem import Block
 from ..convolution.resident import plan_resident
 from ..convolution.sums import QUICK_MATMULS, Epilogue, OutputTile, convolve_tile, diagonal_of
 from ..program import Convolution, Place, RowGroups
@@ -36,7 +37,7 @@ def plan_convolution(operation: Convolution, value, item_bytes):
         operation,
         value,
         outputs=sum(order.tile_sizes(PARTITIONS)),
-        output=(operation.rows * pool_size // order.rows, operation.columns * pool_size),
+        output=(ceil_div(operation.rows * pool_size, order.rows), operation.columns * pool_size),
         stride=operation.stride,
         dilation=operation.dilation,
         padding=operation.padding,
@@ -79,8 +80,9 @@ def convolve(launch, number, operation: Convolution, operands):
             look_ahead(inputs, index, out_tile.index, len(out_tiles))
             phase, row, part = order.position(out_tile.index, PARTITIONS)
             first = group.image * order.phases + phase
-            filled = _filled(group, ceil_div(room.images - first, order.phases))
-            if filled is None:  # none of its pictures is there
+            own_rows = ceil_div(operation.rows * operation.pool_size - row, order.rows)
+            filled = _filled(group, ceil_div(room.images - first, order.phases), own_rows)
+            if filled is None:  # none of its pictures or rows is there
                 continue
             images = slice(first, first + (filled.images - 1) * order.phases + 1, order.phases)
             own = Place(place.room, (row, 0), (order.rows, 1))
@@ -155,11 +157,11 @@ def _blanked(operation, group):
     return RowGroups(groups.count, groups.above if is_first else 0, groups.below if is_last else 0)
 
 
-def _filled(group, images):
-    """Return a group with at most so many images; None where that is none."""
-    if images < 1:
+def _filled(group, images, rows):
+    """Return a group with at most so many images, and rows up to `rows`; None where that is none."""
+    if images < 1 or rows <= group.row:
         return None
-    return Block(group.image, min(group.images, images), group.row, group.rows, group.column, group.columns)
+    return replace(group, images=min(group.images, images), rows=min(group.rows, rows - group.row))
 
 
 def _window(tile, images, place, group, pool_size):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...kernels.program import NO_SIDES, Convolution, RowGroupsPool, Sides
+from ...kernels.tiling.packing import ceil_div
 from ..graph import Graph, Node
 
 
@@ -32,7 +33,7 @@ def can_combine(node: Node) -> bool:
 def outputs_of(operation: Convolution) -> tuple[int, int]:
     """Return the rows and columns that a convolution computes of each output channel at a time, before pooling."""
     return (
-        operation.rows * operation.pool_size // operation.rows_at_once,
+        ceil_div(operation.rows * operation.pool_size, operation.rows_at_once),
         operation.columns * operation.pool_size,
     )
 

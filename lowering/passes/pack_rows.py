@@ -26,6 +26,7 @@ from ...kernels.program import (
     MaxPool,
     Memory,
 )
+from ...kernels.tiling.packing import ceil_div
 from ...simulator.chip import PARTITIONS
 from ..graph import Graph, Node
 from .pad_channels import NOT_OF_ZERO
@@ -33,6 +34,7 @@ from .row_packing import HALF, QUARTER, Offsets, RowPacking, is_squeezed, rows_o
 from .split_tails import split_tails
 
 FEWEST_GROUPS = 2  # of rows, below which there is little to gain
+MOST_FILLED = 1.125  # rows of groups for each row of the image that leaves them
 MOST_COMBINATIONS = 64  # of offsets that are tried
 
 
@@ -304,4 +306,9 @@ def _can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) ->
         return True
     whole_tiles = operation.channels <= PARTITIONS or operation.channels % PARTITIONS == 0
     single = operation.pool_size == 1 and len(operation.sources) == 1 and node.memory is Memory.SBUF
-    return rows % stride == 0 and whole_tiles and single and operation.rows % (rows // stride) == 0
+    return rows % stride == 0 and whole_tiles and single and _fills(operation.rows, rows // stride)
+
+
+def _fills(rows: int, each: int) -> bool:
+    """True if nearly all rows that groups of `each` have are of the image."""
+    return ceil_div(rows, each) * each <= rows * MOST_FILLED
