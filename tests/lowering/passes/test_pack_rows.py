@@ -1,15 +1,28 @@
 """Rows in groups: packed convolutions compute what the golden model does, and are packed where channels are few."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from lowered import applicable, assert_right, convolution_of, decided, graph_of, nanoseconds, nodes_of, operation_of
+from lowered import (
+    applicable,
+    assert_right,
+    convolution_of,
+    decided,
+    graph_of,
+    nanoseconds,
+    nodes_of,
+    number_of,
+    operation_of,
+)
 from random_networks import conv, few_channels, labels, picture
 from trninfer.kernels.program import RowGroups, RowGroupsPool
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import Graph
 from trninfer.lowering.passes.pack_rows import has_packed_rows, pack_rows
+from trninfer.lowering.schedule import Region
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
@@ -40,6 +53,35 @@ def test_rows_of_padding_alone(padding: tuple[int, int, int, int], stride: int, 
     rows = (13 + more - 1) // stride + 1 + padding[0] + padding[2]
     flat = Network("n", picture(1, 13, 13), (*layers, Flatten("flat")), labels(7 * rows))
     assert_right(flat, ROWS)
+
+
+@pytest.mark.parametrize("rows", [27, 29, 30, 31, 34])
+@pytest.mark.parametrize(("stride", "rows_at_once"), [(1, 4), (2, 2)])
+@pytest.mark.parametrize("bands", [1, 3])
+def test_the_last_group_is_left_though_it_is_not_full(rows: int, stride: int, rows_at_once: int, bands: int) -> None:
+    """From groups of four rows to single rows, of which each row of a group computes its own."""
+    layers = (
+        conv("a", 3, 32, 3),
+        conv("b", 32, 40, 3, stride=(stride, stride)),
+        conv("c", 40, 5, 3),
+        Flatten("flat"),
+        Dense("dense", 5 * (-(-rows // stride)) * (-(-9 // stride)), 4),
+    )
+    network = Network("n", picture(3, rows, 9), layers, labels(4))
+    end = number_of(decided(network, ROWS).graph, "b") + 1
+    regions = (Region(end - 2, end, bands),) if bands > 1 else ()
+    for batch in (1, 3):
+        plan = assert_right(network, replace(ROWS, regions=regions), batch)
+        assert convolution_of(plan.graph, "b").rows_at_once == rows_at_once
+
+
+def test_few_rows_of_groups_are_beyond_the_image() -> None:
+    """Two of 16 rows would be: a seventh more than the image has."""
+    layers = (conv("a", 3, 32, 3), conv("b", 32, 40, 3))
+    for rows, is_packed in ((14, False), (15, True), (18, True), (17, False)):
+        ends = (Flatten("flat"), Dense("dense", 40 * rows * 9, 4))
+        graph = pack_rows(graph_of(Network("n", picture(3, rows, 9), (*layers, *ends), labels(4))))
+        assert has_packed_rows(graph) == is_packed, rows
 
 
 def block(rows: int, channels: int = 64) -> Network:
