@@ -14,7 +14,6 @@ from ..models.files import Model
 from ..runtime.cluster.worker import Prepare
 from .backends import choice_note, cores_of, open_session
 from .calibration import agreement_of, is_compared, read_calibration
-from .compare_backends import run_comparison
 from .errors import UsageError
 from .journal.answers import open_answers
 from .journal.identity import Identity, identify
@@ -145,6 +144,8 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
 
 def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
     """The chip beside the simulator, in place of answers that come one by one."""
+    from .compare_backends import run_comparison
+
     options = begun.options
     report = run_comparison(inputs.command, model, inputs.batches(options.batch_size), options, top_k)
     noted = _Noting(inputs, None, model.network.output.none)

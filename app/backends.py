@@ -91,6 +91,10 @@ def _launch_options(options: RunOptions, calibration: Calibration | None) -> Lau
 
 def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | None:
     """Return the times of several workers; None for a session in this process."""
+    from ..runtime.session import Session
+
+    if isinstance(session, Session):
+        return None
     from ..runtime.cluster.shared_session import SharedSession
     from .reports.report import Cores
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 from pathlib import Path
@@ -140,6 +139,8 @@ def _print_checks(rows: list[dict[str, Any]], form: options.Format, output: Path
 
 def _checks() -> list[dict[str, Any]]:
     """A record a check; `status` is ok, missing or wrong."""
+    import importlib.metadata
+
     from ..runtime.choose import decide
     from ..runtime.neuron import environment
     from ..version import __version__

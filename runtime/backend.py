@@ -22,6 +22,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 EIGHT_BITS = "float8_e4m3"  # of networks alone: what is not in 8 bits, and all that is launched with, is bfloat16
 NETWORK_DTYPES = {**DTYPES, EIGHT_BITS: DTYPES["bfloat16"]}
 DEFAULT_TARGET = "trn2"
+DEVICE_LABEL = "measured, device"  # of a time on the chip
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"  # AWS's variable, which its compiler and simulator read too
 
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...inference.predictions import InputNames, Prediction
-from ...runtime.measure.suites import SuiteRow
-from ...runtime.sweep import SweepPoint
 from ...runtime.timing import LayerTiming
 from ..options import Format
 from ..text import printable, spell
@@ -38,8 +36,12 @@ def chunks(report: Report, form: Format, answers: Iterable[Prediction], change: 
     if form == "json":
         yield from _json_chunks(to_document(report), answers)
     elif form == "csv" and report.suite is not None:
+        from ...runtime.measure.suites import SuiteRow
+
         yield _csv(_names(SuiteRow), to_document(report)["suite"], change)
     elif form == "csv" and report.sweep is not None:
+        from ...runtime.sweep import SweepPoint
+
         yield _csv(_names(SweepPoint), to_document(report)["sweep"], change)
     elif form == "csv" and report.comparison is not None:
         yield report.comparison.to_csv()

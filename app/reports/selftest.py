@@ -13,8 +13,7 @@ from typing import IO, Any
 
 from ...inference.predictions import make_predictions
 from ...models.files import Model
-from ...runtime.backend import BackendInfo
-from ...runtime.neuron.compiled import DEVICE_LABEL
+from ...runtime.backend import DEVICE_LABEL, BackendInfo
 from ...runtime.neuron.settings import compiler_settings
 from ...runtime.selftest.run import OK, KernelOutcome, NetworkOutcome
 from ..errors import CHECK_FAILED, NO_BACKEND

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ...inference.predictions import OutputAnswer, Prediction
-from ...runtime.neuron.compiled import DEVICE_LABEL
+from ...runtime.backend import DEVICE_LABEL
 from ..text import count
 from .advice_table import print_advice
 from .console import BOX, Columns, cell, new_table, print_line, print_pairs, to_text

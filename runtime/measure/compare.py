@@ -17,11 +17,10 @@ import numpy as np
 
 from ...models.files import Model
 from ...version import __version__
-from ..backend import DTYPES, ArraySpec, Backend, LaunchResult
+from ..backend import DEVICE_LABEL, DTYPES, ArraySpec, Backend, LaunchResult
 from ..launch_options import LaunchOptions
 from ..launches import planning_of
 from ..layer_launches import LayerStep, plan_layers
-from ..neuron.compiled import DEVICE_LABEL
 from ..session import DEFAULT_BATCH_SIZE, Result, Session
 from ..tolerances import network_tolerance
 

@@ -31,7 +31,6 @@ from .nrtpy_worker import array_type
 from .settings import FRONT_END, compiler_settings
 
 HOST_LABEL = "measured, host round trip"  # of one synchronised call; its operands are on the device
-DEVICE_LABEL = "measured, device"
 DEFAULT_WARMUP = 5
 DEFAULT_ITERATIONS = 20
 DEFAULT_COMPILE_SECONDS = 1800
