@@ -203,3 +203,26 @@ def test_the_last_of_16_engines_is_as_late_as_profiles_show(name, least, most):
 def test_a_barrier_takes_as_long_as_the_tail_of_a_dma():
     """Nobody has published it: both end in a semaphore that another unit writes."""
     assert {machine(target).barrier_ns for target in TARGETS} == {machine("trn2").store_landing_ns}
+
+
+# Cycles of an element, by the documentation of the instruction or of the engine.
+DOCUMENTED = {
+    "vector_quadruple_pace": {"trn1": 0.25, "trn2": 0.25, "trn3": 0.25},
+    "vector_double_pace": {"trn1": 0.5, "trn2": 0.5, "trn3": 0.5},
+    "vector_two_inputs_pace": {"trn1": 2},
+    "strided_pace": {"trn1": 2},
+    "scan_pace": {"trn1": 2, "trn2": 2, "trn3": 2},
+    "bn_aggr_pace": {"trn1": 13 / 3, "trn2": 13 / 3, "trn3": 13 / 3},
+    "reciprocal_cycles": {"trn1": 8},
+    "transpose_fp32_cycles": {"trn1": 4},
+    "exponential_pace": {"trn3": 0.25},
+    "scalar_double_pace": {"trn3": 0.5},
+    "background_transpose": {"trn3": 0.5},
+    "topk_pace": {"trn1": 4, "trn2": 4, "trn3": 4},
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_the_pace_of_an_engine_is_the_documented_one(name):
+    for target, pace in DOCUMENTED[name].items():
+        assert getattr(machine(target), name) == pace and constants(target)[name].mark == "documented"
