@@ -118,3 +118,26 @@ def test_a_scale_that_is_not_one_number(inputs: str) -> None:
 def test_whole_numbers_as_what_they_stand_for() -> None:
     given = Scale(0.5, 130).dequantize(np.array([0, 130, 255], np.uint8))
     assert given.dtype == np.float32 and given.tolist() == [-65.0, 0.0, 62.5]  # no wrapping around in uint8
+
+
+# The inputs of each operator as ONNX and ONNX Runtime document them: data x with s and z, the output with t and z.
+SIGNATURES = {
+    "QLinearConv": "x s z w t z t z bias",
+    "QLinearMatMul": "x s z w t z t z",
+    "QGemm": "x s z w t z bias t z",
+    "QLinearAdd": "x s z w t z t z",
+    "QLinearMul": "x s z w t z t z",
+    "QLinearAveragePool": "x s z t z",
+    "QLinearGlobalAveragePool": "x s z t z",
+    "QLinearSigmoid": "x s z t z",
+    "QLinearLeakyRelu": "x s z t z",
+    "QLinearSoftmax": "x s z t z",
+    "QLinearConcat": "t z x s z w t z",
+}
+
+
+@pytest.mark.parametrize("op", SIGNATURES)
+def test_scales_of_every_operator_are_where_it_has_them(op: str) -> None:
+    nodes = [node(op, SIGNATURES[op])]
+    assert input_scale(nodes, CONSTANTS, "x") == Scale(0.5, 3)
+    assert output_scale(nodes, CONSTANTS, "y") == Scale(0.25, 3)

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_chain import Chain
 from trninfer.models import ModelError
 from trninfer.models.importing import import_network
-from trninfer.models.importing.onnx_tensors import TensorReader, UnknownTypeError
+from trninfer.models.importing.onnx_tensors import MAX_RANK, TensorReader, UnknownTypeError
 
 
 def save_external(folder: Path, location: str = "weights.bin") -> Path:
@@ -100,7 +100,7 @@ TYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "?", ml_dtypes.bf
 @pytest.mark.parametrize("external", [False, True])
 def test_values_of_every_type_and_shape(dtype: np.dtype, external: bool, tmp_path: Path) -> None:
     reader = TensorReader(tmp_path)
-    for shape in ((), (0, 3), (2, 1, 3)):
+    for shape in ((), (0, 3), (2, 1, 3), (1,) * MAX_RANK):
         values = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
         tensor = numpy_helper.from_array(values, "t")
         if external:

@@ -154,3 +154,30 @@ def test_images_of_three_sides(depth: int, tmp_path: Path) -> None:
     chain.add("Flatten")
     checked(chain.model(), tmp_path)
     assert checked(chain.model(), tmp_path).network.input.shape == (2 * depth, 8, 7)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "how", "says"),
+    [
+        ((1, 2, 6, 5), (2, 1, 3, 3, 3), {}, "a depth of 2 is too large, or leaves nothing"),
+        ((8, 64, 6, 5), (64, 8, 3, 3, 3), {}, "a depth of 64 is too large, or leaves nothing"),
+        ((4, 1, 6, 5), (3, 2, 1, 1, 1), {"group": 2}, "2 groups do not divide|in 2 groups, but 4 channels come in"),
+        ((2, 1, 6, 5), (2, 2, 1, 1, 1), {"strides": [0, 1, 1]}, "in 1 groups, but 2 channels come in"),
+        ((2, 1, 6, 5), (2, 2, 1, 3, 3), {"auto_pad": "SAME_UPPER"}, "or it has an auto_pad"),
+    ],
+)
+def test_images_of_three_sides_that_are_not_supported(
+    shape: tuple[int, ...], weight: tuple[int, ...], how: dict, says: str, tmp_path: Path
+) -> None:
+    chain = Chain(*shape)
+    chain.add("Conv", chain.weight(*weight), **how)
+    with pytest.raises(ModelError, match=says):
+        import_network(chain.save(tmp_path))
+
+
+def test_windows_over_three_sides_that_differ_in_each(tmp_path: Path) -> None:
+    chain = Chain(2, 5, 6, 7)
+    how = {"strides": [2, 1, 3], "pads": [1, 2, 0, 0, 1, 3], "dilations": [2, 1, 1]}
+    chain.add("Conv", chain.weight(4, 1, 2, 3, 2), chain.weight(4), group=2, **how)
+    chain.add("Flatten")
+    checked(chain.model(), tmp_path)
