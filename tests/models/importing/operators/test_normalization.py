@@ -63,22 +63,6 @@ def test_numbers_that_do_not_fit(tmp_path: Path) -> None:
             GroupNorm("n", *fields)
 
 
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_local_response_as_pytorch_spells_it(size: int, tmp_path: Path) -> None:
-    chain = Chain(6, 5, 4)
-    source = chain.add("Relu")
-    chain.add("Mul", source)
-    chain.add("Reshape", chain.constant([0, 1, 6, 5, -1]))
-    chain.add("Pad", chain.constant([0, 0, size // 2, 0, 0, 0, 0, (size - 1) // 2, 0, 0]))
-    chain.add("AveragePool", kernel_shape=[size, 1, 1], strides=[1, 1, 1], count_include_pad=1)
-    chain.add("Squeeze", chain.constant([1]))
-    chain.add("Mul", chain.constant(0.5))
-    chain.add("Add", chain.constant(2.0))
-    chain.add("Pow", chain.constant(0.75))
-    chain.add("Div", chain.value, first=source)
-    ends(chain, 120, tmp_path)
-
-
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
 @pytest.mark.parametrize(("axis", "opset"), [(1, 13), (2, 13), (-1, 13), (2, 12)])
 def test_softmaxes_over_a_part_of_an_image(op: str, axis: int, opset: int, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def test_pools_of_any_geometry(side, window, strides, pads, ceil_mode, op, inclu
         ("LpPool", {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "p": 1}),
         ("LpPool", {"kernel_shape": [2, 3], "dilations": [2, 1], "p": 3}),
         ("LpPool", {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER"}),
+        ("LpPool", {"kernel_shape": [1, 3], "p": 1}),
         ("GlobalLpPool", {"p": 2}),
     ],
 )
@@ -50,7 +51,7 @@ def test_pools_of_norms(op: str, attributes: dict, tmp_path: Path) -> None:
     chain = Chain(3, 7, 8)
     chain.conv((3, 2))
     chain.add(op, **attributes)
-    sizes = {"LpPool": {(2, 2): 12, (3, 2): 60, (2, 3): 24, (3, 3): 60}, "GlobalLpPool": {(): 2}}
+    sizes = {"LpPool": {(2, 2): 12, (3, 2): 60, (2, 3): 24, (3, 3): 60, (1, 3): 40}, "GlobalLpPool": {(): 2}}
     ends(chain, sizes[op][tuple(attributes.get("kernel_shape", ()))], tmp_path)
 
 
@@ -62,3 +63,19 @@ def test_windows_over_several_of_three_sides_are_refused(how: dict[str, list[int
     chain.add("Flatten")
     with pytest.raises(ModelError, match="windows of one side are supported"):
         import_network(chain.save(tmp_path))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_local_response_as_pytorch_spells_it(size: int, tmp_path: Path) -> None:
+    chain = Chain(6, 5, 4)
+    source = chain.add("Relu")
+    chain.add("Mul", source)
+    chain.add("Reshape", chain.constant([0, 1, 6, 5, -1]))
+    chain.add("Pad", chain.constant([0, 0, size // 2, 0, 0, 0, 0, (size - 1) // 2, 0, 0]))
+    chain.add("AveragePool", kernel_shape=[size, 1, 1], strides=[1, 1, 1], count_include_pad=1)
+    chain.add("Squeeze", chain.constant([1]))
+    chain.add("Mul", chain.constant(0.5))
+    chain.add("Add", chain.constant(2.0))
+    chain.add("Pow", chain.constant(0.75))
+    chain.add("Div", chain.value, first=source)
+    ends(chain, 120, tmp_path)
