@@ -59,6 +59,12 @@ def test_what_cannot_be_quicker_is_not_walked() -> None:
         search.try_out(replace(staged(4), staying=(0,)))
 
 
+def test_what_does_not_apply_is_not_the_quickest_and_says_why() -> None:
+    search = search_of()
+    assert not search.try_out(Decisions(splits_phases=True)) and search.best is None
+    assert str(search.reason) == "split_phases does not apply"
+
+
 def test_two_passes_become_one_where_that_is_quicker() -> None:
     search = search_of(2)
     assert search.try_out(staged(1)) and search.best is not None and search.best.passes == (2,)
