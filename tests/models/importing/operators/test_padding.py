@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from import_steps import importer_of, numbers, value_of
 from onnx_chain import Chain, assert_imports
+from trninfer.models.errors import ModelError
+from trninfer.models.importing.importer import Importer
+from trninfer.models.importing.onnx_file import Node
+from trninfer.models.importing.operators.padding import OPERATORS
+from trninfer.models.importing.view import View
 
 SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -45,3 +53,59 @@ def test_channels_last_are_padded_by_pixels(tmp_path: Path) -> None:
     chain.add("Transpose", perm=[0, 3, 1, 2])
     chain.conv((3, 4))
     features(chain, tmp_path)
+
+
+def padded(importer: Importer, pads: list[int], *more: np.ndarray, **attributes: object) -> View:
+    """The value `y` of a Pad of `x`, with its inputs after the pads."""
+    names = ["pads", *(f"more{number}" for number in range(len(more)))]
+    importer.constants |= dict(zip(names, (np.array(pads), *more)))
+    OPERATORS["Pad"](importer, Node("Pad", "n", ("x", *names), ("y",), attributes))
+    return importer.views["y"]
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+@pytest.mark.parametrize("shape", [(4, 7), (3, 1, 5, 6), (1, 3, 5, 6), (3, 5, 1, 6)])
+def test_sounds_and_axes_of_one_beside_an_image(shape: tuple[int, ...], mode: str) -> None:
+    """Against NumPy; two axes, or three of more than one entry among four."""
+    whole = shape if len(shape) == 2 else tuple(size for size in shape if size > 1)
+    importer = importer_of(*(whole if len(whole) == 3 else (whole[0], 1, whole[1])))
+    importer.views["x"] = importer.views["x"].reshaped(shape, True)
+    sides = [(0, 0), *((1, 2) if size > 4 else (0, 0) for size in shape)]
+    made = padded(importer, [a for a, _ in sides] + [b for _, b in sides], mode=mode)
+    x = numbers(*importer.builder.shapes["input"])
+    expected = np.pad(x.reshape(2, *shape), sides, mode=mode)
+    np.testing.assert_array_equal(value_of(importer, made, x), expected)
+
+
+def test_axes_that_are_named_and_numbers_below_zero() -> None:
+    importer, x = importer_of(3, 5, 6), numbers(3, 5, 6)
+    made = padded(importer, [2, -1, 0, 1], np.array(0.5), np.array([-1, 2]))
+    expected = np.pad(x, ((0, 0), (0, 0), (0, 1), (2, 0)), constant_values=0.5)[:, :, 1:]
+    np.testing.assert_array_equal(value_of(importer, made, x), expected)
+    assert padded(importer, [0] * 8) is importer.views["x"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (0, 4093)])
+def test_channels_of_zeros_before_or_after(before: int, after: int) -> None:
+    importer, x = importer_of(3, 1, 2), numbers(3, 1, 2)
+    made = padded(importer, [0, before, 0, 0, 0, after, 0, 0])
+    expected = np.pad(x, ((0, 0), (before, after), (0, 0), (0, 0)))
+    np.testing.assert_array_equal(value_of(importer, made, x), expected)
+
+
+@pytest.mark.parametrize(
+    ("pads", "attributes", "says"),
+    [
+        ([1, 0, 0, 0, 0, 0, 0, 0], {}, "^pads the batch$"),
+        ([0, 0, 0, 0, 1, 0, 0, 0], {}, "^pads the batch$"),
+        ([0, 1, 0, 0, 0, 0, 0], {}, "^its pads are no list of integers$"),
+        ([0, 1, 0, 0, 0, 0], {}, r"^its pads are 6 numbers, but \[batch, 3, 5, 6\] comes in$"),
+        ([0, -1, 0, 0, 0, 0, 0, 0], {}, "^channels are padded by zeros alone, to 4096 at most$"),
+        ([0, 4094, 0, 0, 0, 0, 0, 0], {}, "^channels are padded by zeros alone, to 4096 at most$"),
+        ([0, 0, 5, 0, 0, 0, 0, 0], {"mode": "reflect"}, "^pads 5 entries by 5 and 0 of their own$"),
+        ([0, 0, 0, 0, 0, 0, 0, 7], {"mode": "edge"}, "^pads 6 entries by 0 and 7 of their own$"),
+    ],
+)
+def test_pads_that_are_not_supported(pads: list[int], attributes: dict, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        padded(importer_of(3, 5, 6), pads, **attributes)
