@@ -85,24 +85,24 @@ def test_operations_that_are_alike_are_walked_once(clock: Clock, monkeypatch: py
 
 
 def test_more_columns_and_channels_and_wider_numbers_cost_more() -> None:
-    def cost(itemsize: int = 4, side: int = 24, channels: int = 64) -> float:
+    def cost(itemsize: int = 4, side: int = 16, channels: int = 64) -> float:
         network = ending_in_dense((3, side, side), [conv("a", 3, channels, 3), conv("b", channels, channels, 3)])
         graph = replace(laid_out(network), itemsize=itemsize)
         return Clock("trn2", itemsize).price(graph, number_of(graph, "b"), 4).nanoseconds
 
     plain = cost()
-    assert cost(side=48) > 2 * plain and cost(channels=256) > 2 * plain
+    assert cost(side=32) > 2 * plain and cost(channels=256) > 2 * plain
     assert cost(itemsize=2) < 0.5 * plain
 
 
 def test_an_operation_that_reads_hbm_costs_its_loads(clock: Clock) -> None:
-    pipeline = pipeline_of(model_of(ending_in_dense((3, 48, 48), [conv("a", 3, 128, 3), conv("b", 128, 8, 1)])))
+    pipeline = pipeline_of(model_of(ending_in_dense((3, 24, 24), [conv("a", 3, 128, 3), conv("b", 128, 8, 1)])))
     inside = pipeline.lower(Decisions()).graph
     number, source = number_of(inside, "b"), number_of(inside, "a")
     from_hbm = pipeline.lower(Decisions(in_hbm=(source,))).graph
     plain, loading = (clock.price(graph, number, 4) for graph in (inside, from_hbm))
     assert loading.nanoseconds > plain.nanoseconds and loading.instructions > plain.instructions
-    assert loading.nanoseconds > 4 * 128 * 48 * 48 * 4 / M.dma_sustained  # bytes of four images
+    assert loading.nanoseconds > 4 * 128 * 24 * 24 * 4 / M.dma_sustained  # bytes of four images
 
 
 def test_weights_are_loaded_in_each_pass() -> None:
