@@ -90,7 +90,7 @@ def begin(options: AnswerOptions, started: float) -> Begun:
     """Check what can be checked before anything is read. UsageError and BackendUnavailable say what is wrong."""
     if options.compare_backends:
         options = replace(options, backend="neuron")
-    note = choice_note(options.backend) if options.cluster is None else None  # what a cluster has, it tells later
+    note = choice_note(options.backend) if options.cluster is None else None  # a cluster reports its backend later
     return Begun(options, started, note)
 
 
@@ -194,7 +194,7 @@ def _top_k(asked: int | None, labels: Sequence[str]) -> int:
     if asked is None:
         return min(TOP_LABELS, len(labels))
     if not labels:
-        raise UsageError(f"--top-k {asked}: this model gives values, not classes")
+        raise UsageError(f"--top-k {asked}: this model outputs values, not classes")
     if asked > len(labels):
         raise UsageError(f"--top-k {asked}: this model has {count(len(labels), 'label')}")
     return asked

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: RunOptions) -> Backend:
-    """The backend that the options ask for, which tells on standard error what takes long and what goes wrong."""
+    """Open the backend that the options ask for. It reports long steps and problems on standard error."""
     from ..runtime.choose import choose_backend
 
     _begin(options)
@@ -40,7 +40,7 @@ def open_backend(options: RunOptions) -> Backend:
 
 
 def session_on(backend: Backend, model: Model, options: RunOptions, calibration: Calibration | None = None) -> Session:
-    """A session of a model on one backend, as the options ask for it; what its launches are is told."""
+    """Open a session of a model on one backend, as the options ask, and print a note on its launches."""
     from ..runtime.session import Session
 
     launches = _launch_options(options, calibration)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ..models.files import Model
     from .answering import Inputs
 
-HELP = """Tell what pictures show, and how long each layer takes.
+HELP = """Classify pictures, and time each layer.
 
-digits-cnn reads one digit, printed or handwritten, in an ordinary picture. What
-is no digit is answered none (the best digit stays in --top-k); a picture of
-several digits is an error that says so.
+digits-cnn reads one digit, printed or handwritten, in an ordinary picture. Pictures
+without a digit are labelled none (the best digit stays in --top-k); a picture of
+several digits is an error.
 
 Pictures are BMP, GIF, JPEG, PNG, PNM, TIFF and WebP files, and AVIF where
 Pillow reads it, of at most 64 megapixels. In folders and globs, hidden files are left out and names are
@@ -29,14 +29,14 @@ sorted; in folders, only files with a picture's suffix count. A picture is
 answered once, whatever names lead to it. They are decoded ahead while the
 batch before them is computed, so any number of them fits in memory.
 
-.npy and .npz files are taken where they are named: one array [C, H, W], or a
+.npy and .npz files are read if they are named: one array [C, H, W], or a
 batch [N, C, H, W], as the network reads it, preprocessed already ([H, W, C] where
 the network was trained so, or with --layout HWC). Inputs of a batch are FILE[0],
 FILE[1] and so on.
 
 A picture that cannot be used is named on standard error; the others are
-answered, and the exit status is 2. A network that gives values (a regression, an
-embedding) has them in place of label and probability. Of a network with several
+answered, and the exit status is 2. The answers of a network of values (a regression,
+an embedding) have these in place of label and probability. For a network with several
 outputs, json and ndjson have all of them by name, csv the leading one.
 
 A network with several inputs reads PATH for one of them, and --input NAME=FILE
@@ -47,7 +47,7 @@ Formats:
   table   for people: label and probability (the --top-k if given), layers
   csv     input,label,class_index,probability,error: a line an answer, then
           a line an input that could not be used, with the reason as error
-  ndjson  an object a line, told apart by "type": prediction, layer, error,
+  ndjson  an object a line, distinguished by "type": prediction, layer, error,
           and a summary at the end
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
@@ -67,7 +67,7 @@ On a chip times are measured: median and 99th percentile of --iters calls,
 from host to host; --device-times adds the time on the device alone. --cores
 shares the batches out over workers of this machine, --cluster over those of a
 Ray cluster, which read the pictures by their paths (--ship sends them); layers
-then add up all of them, and the time that passed on the busiest is told.
+then add up all of them, and the time on the busiest is reported.
 --compare-backends shows each launch on the chip and on the simulator; its csv
 has the measurements in place of the answers.
 
@@ -127,7 +127,7 @@ def classify(
     from .answering import answer_inputs, begin
     from .picture_inputs import find_named_pictures
 
-    begun = begin(options, started)  # tells what is missing before anything is read
+    begun = begin(options, started)  # reports a missing backend before anything is read
     names, problems = find_named_pictures(paths or [], recursive, from_list) if paths or from_list else ([], [])
     options.check_kept(model, from_list, *names)
     loaded = load_model(model) if options.layout is None else in_layout(load_model(model), options.layout)

@@ -191,12 +191,12 @@ def _neuron_system() -> list[dict[str, Any]]:
         _found("neuron driver", f"version {driver}" if driver else None, "modinfo knows no neuron"),
         _found("neuron runtime", runtime_library(), "no libnrt.so.1 in /opt/aws/neuron/lib"),
         _found("system packages", ", ".join(system_packages()), "no aws-neuronx-* by dpkg or rpm"),
-        _found("instance", instance_type(), "neuron-ls does not tell"),
+        _found("instance", instance_type(), "unknown to neuron-ls"),
     ]
     try:
         cores = visible_cores()
         told = f"{len(cores)}: {_list(cores)}" if cores else None
-        rows.append(_found("neuroncores", told, "neuron-ls does not tell"))
+        rows.append(_found("neuroncores", told, "unknown to neuron-ls"))
     except BackendUnavailable as error:
         rows.append(_row("neuroncores", "wrong", str(error)))
     try:

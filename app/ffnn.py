@@ -24,17 +24,17 @@ HELP = """Classify rows of features, and time each layer.
 
 \b
 Features (--data), a row an input, all finite:
-  .bin  raw little-endian float32, row by row; the network tells how many
-        make a row
+  .bin  raw little-endian float32, row by row; the network
+        determines the length of a row
   .npy  one array of real numbers [rows, features]; nothing is unpickled
   .npz  the same; one array, or the one that is named x
   .csv  a row a line, commas between the numbers (.tsv: tabs), perhaps below
         a header
   .parquet  columns of numbers; needs pyarrow
 
-The first line of a .csv is taken as a header where it names columns: where no
-cell is a number or missing, or where the cells are 0, 1, 2, ..., as pandas
-writes them. Which line was taken is said; --header yes or no decides it. Lines
+The first line of a .csv is a header if it names columns: if no cell is a number
+or missing, or if the cells are 0, 1, 2, ..., as pandas writes them. The header
+is reported; --header yes or no decides it. Lines
 before the first row that begin with # are comments. A missing value (empty, NA)
 is an error.
 
@@ -46,7 +46,7 @@ than 1000 are wrong.
 --labels scores the answers: .bin (raw int32), .npy, .json (a list), .csv or .txt
 (one a line); in text, labels of the network or their numbers.
 
---weights takes the files of one hidden layer (relu) and a softmax: W1.bin
+--weights reads the files of one hidden layer (relu) and a softmax: W1.bin
 [features, hidden], b1.bin [hidden], W2.bin [hidden, classes] and b2.bin
 [classes], raw little-endian float32. All sizes follow from those of the files.
 
@@ -55,7 +55,7 @@ Formats:
   table   for people: the first rows, the score with --labels, the layers
   csv     input,label,class_index,probability,error: a line a row, whose
           number from 0 is its input, then a line a row that could not be used
-  ndjson  an object a line, told apart by "type": prediction, layer, error,
+  ndjson  an object a line, distinguished by "type": prediction, layer, error,
           and a summary at the end
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
@@ -145,7 +145,7 @@ def ffnn(given: RowData, *, options: RowOptions) -> None:
     from .answering import answer_inputs, begin
     from .row_inputs import RowInputs
 
-    begun = begin(options, started)  # tells what is missing before anything is read
+    begun = begin(options, started)  # reports a missing backend before anything is read
     loaded = given.load()
     with read_features(given.data, loaded.network.input.shape[0], given.header) as rows:
         truth = None

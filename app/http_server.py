@@ -83,7 +83,7 @@ class HttpServer(uvicorn.Server):
         if self.should_exit:
             self.forced_by = sig
             self.force_exit = True
-            logging.disable(logging.CRITICAL)  # of what is cut off now, nobody need be told
+            logging.disable(logging.CRITICAL)  # connections cut off now need not be reported
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._cut_off)
         self.should_exit = True

@@ -31,9 +31,9 @@ other kinds are refused with the line that converts them.
 An ONNX file is run beside ONNX Runtime on random inputs, where that is installed, and the
 network on the simulator in batches; exit status 1, and no file, where answers differ.
 What cannot be run there is refused, unless --unchecked is given. Hugging Face's preprocessor_config.json and
-config.json beside the file say what its pictures and classes are. What had to be assumed
-is listed, stands in the model file, and is repeated by classify: --check-pictures shows
-whether it is right.
+config.json beside the file say what its pictures and classes are. Assumptions
+are listed, kept in the model file, and repeated by classify: --check-pictures shows
+whether they are right.
 
 \b
 Examples:

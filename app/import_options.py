@@ -116,7 +116,7 @@ class NetworkOptions:
     ] = None
     output_kind: Annotated[
         Literal["classes", "sigmoid", "values"] | None,
-        typer.Option("--output-kind", help="What the output means. [default: as its last layer tells]"),
+        typer.Option("--output-kind", help="What the output means. [default: decided by its last layer]"),
     ] = None
     activation: Annotated[
         str | None,

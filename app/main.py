@@ -124,7 +124,7 @@ def _is_folder_gone() -> bool:
 
 
 def _describe(error: Any, words: Sequence[str]) -> str:
-    """A wrong command line in one line, with where to read on; a file that looks like an option is told."""
+    """A wrong command line in one line, with where to read on; a file that looks like an option is pointed out."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "trninfer"
     message = " ".join(error.format_message().split()).rstrip(".")

@@ -24,7 +24,7 @@ def migrate(
     ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Write to the files themselves.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Run each migrated file on the simulator; tell whether comparisons hold.")
+        bool, typer.Option("--check", help="Run each migrated file on the simulator and report its comparisons.")
     ] = False,
 ) -> None:
     """Rewrite kernels of older NKI dialects in NKI 0.7; the report goes to standard error.
@@ -105,7 +105,7 @@ def _migrated(path: Path) -> tuple[Migration, str]:
 
 
 def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:
-    """Tell what was done with a file; True if nothing is left to do."""
+    """Print the result for a file; return True if nothing is left to do."""
     from ..simulator.lint import check_source
     from ..simulator.migrate import CANNOT, CHECK
     from ..simulator.migrate.check import check as run_check

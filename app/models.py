@@ -11,7 +11,7 @@ def models(form: options.FormatOption = "table", output: options.OutputOption = 
     """List the bundled models: what they read, their size, and their accuracy on what was held out of training.
 
     Any of the names goes with --model of classify, ffnn and bench. The accuracy is that of the float32 network; how it
-    was measured stands in the card beside each file in weights/. Networks of your own come with trninfer import.
+    was measured is in the card beside each file in weights/. Use trninfer import for networks of your own.
 
     \b
     Examples:

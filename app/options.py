@@ -1,4 +1,4 @@
-"""The options that commands share, each told once. Nothing heavy is imported here: the help must come up at once."""
+"""The options that commands share, each defined once. Nothing heavy is imported here: the help must come up at once."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class RunOptions:
             "--iters",
             parser=whole(1, 100_000),
             metavar="N",
-            help="On the chip: timed calls of a kernel, of which median and 99th percentile are told. [default: 20]",
+            help="On the chip: timed calls of a kernel; their median and 99th percentile are reported. [default: 20]",
         ),
     ] = None
     device_times: Annotated[

@@ -12,20 +12,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Where AWS's and the system's own files lie, the same on every machine.
+# Folders of AWS's and the system's own files, the same on every machine.
 _PUBLIC = ("/opt/aws/", "/dev/neuron", "/usr/lib/", "/usr/sbin", "/sbin")
 _PATH = re.compile(r"(?<![\w.~/:>])/[^\s:'\"`,;()<>|]+(?:/[^\s:'\"`,;()<>|]*)*")
 _BELOW = re.compile(r"(<(?:home|folder|cache|temporary|python|trninfer)>)(?:/[^\s:'\"`,;()<>|]*)+")
 # Of private networks alone: versions too have four numbers.
 _ADDRESS = re.compile(r"(?<![\d.])(?:10|192\.168|169\.254|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}(?![\d.]*\d)")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
-_COMMON = {"root", "user", "localhost", "linux"}  # told by nobody's machine in particular
+_COMMON = {"root", "user", "localhost", "linux"}  # the same on every machine
 
 
 class Redactor:
     """Takes private paths, the user's and the machine's name, IP addresses and instance ids out of texts.
 
-    `more` has further folders by what stands for them. What lies below a known folder goes with it.
+    `more` has further folders by what stands for them. Everything below a known folder is replaced with it.
     """
 
     def __init__(self, more: Mapping[str, str] | None = None) -> None:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 HELP = """Run a script with `import nki` on the simulated NeuronCore; a line for each launch on standard error.
 
 The script runs as `python FILE ARGS` would, and its kernels with it; no Neuron package is needed. Options stand
-before FILE. A line tells the kernel, its arguments, the predicted time and what bounds it; below it stand the lines of
-the kernel that take most of the critical path, with what they spend it on. The last tells what
-`trninfer lint` finds: what the NKI compiler refuses although the kernel runs here.
+before FILE. A line shows the kernel, its arguments, the predicted time and what bounds it; below it are the lines of
+the kernel that take most of the critical path, with what they spend it on. The last line shows the findings of
+`trninfer lint`: code that the NKI compiler refuses although the kernel runs here.
 
 \b
 Examples:
@@ -59,7 +59,7 @@ SweepOption = Annotated[
 LinesOption = Annotated[
     int,
     typer.Option(
-        "--lines", parser=whole(0, 1000), metavar="N", help="Tell the N lines of each kernel that take longest."
+        "--lines", parser=whole(0, 1000), metavar="N", help="Show the N lines of each kernel that take longest."
     ),
 ]
 ReportOption = Annotated[
@@ -78,7 +78,7 @@ class SimulateCommand(TyperCommand):
     bare `--sanitize`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read `--sanitize=KIND`, before FILE, as the option that it stands for."""
+        """Read `--sanitize=KIND`, before FILE, as the option it means."""
         valued = {name for option in self.params if not getattr(option, "is_flag", True) for name in option.opts}
         at = 0
         while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
@@ -111,7 +111,7 @@ def simulate(
     sweeps: SweepOption = None,
     lines: LinesOption = 3,
 ) -> None:
-    """Run a file, tell each launch, and write the trace and page that were asked for."""
+    """Run a file, print each launch, and write the trace and page that were asked for."""
     from ..simulator import NkiValidationError
     from ..simulator.script import line_of, lines_of, run_script
 

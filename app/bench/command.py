@@ -29,7 +29,7 @@ A row is a layer, or a launch of a kernel: its time, which is what its instructi
 they all run beside others'), so that rows add up; what bounds it, the resource with most of that time (launch,
 DMA issue, DMA latency, DMA bandwidth, tensor, vector, scalar, gpsimd, semaphore, other core); its share; the time
 in which its own instructions run; MFU and HFU, of the bfloat16 peak in every dtype; bytes moved to and from HBM
-and the bandwidth that makes while they run (docs/predictions.md tells how to read a critical path). Below a table
+and the bandwidth that makes while they run (docs/predictions.md explains how to read a critical path). Below a table
 stands which layers multiply their filters otherwise than directly, one tap after the other (`form` in JSON;
 docs/convolutions.md).
 
@@ -41,7 +41,7 @@ Examples:
     trninfer bench --kernel matmul --shape m=1024,k=1024,n=2048 --target trn1
     trninfer bench --kernel conv2d \\
         --shape batch=1,cin=256,cout=256,h=224,w=224,k=3,pool=2
-  The batch with most pictures a second in no more than 100 us, on two chips:
+  The batch with most pictures a second in at most 100 us, on two chips:
     trninfer bench --model digits-cnn --batch-size 1,2,4,8,16 \\
         --target trn2,trn3 --latency-limit 100us
   What would make it faster, and by how much:

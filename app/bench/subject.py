@@ -106,7 +106,7 @@ class BenchSubject:
     def check(self, options: RunOptions, compared: bool) -> None:
         """UsageError where the options do not go with it."""
         if self.advise and (self.suite is not None or self.kernel is not None):
-            raise UsageError("--advise is for networks; trninfer simulate tells the lines of a kernel")
+            raise UsageError("--advise is for networks; trninfer simulate shows the lines of a kernel")
         if options.lnc > 1 and (self.suite is not None or self.kernel is not None):
             raise UsageError("--lnc is for networks; kernels and suites run on one NeuronCore")
         if options.lnc > 1 and self.advise:
@@ -137,7 +137,7 @@ class BenchSubject:
         )
         if options.quiet and options.form == "table" and not compared and not any(told):
             raise UsageError(
-                "--quiet leaves nothing of a bench to tell; it goes with --verify, --compare or a --format"
+                "--quiet leaves nothing of a bench to print; it goes with --verify, --compare or a --format"
             )
 
     def _check_graph(self, options: RunOptions) -> None:

@@ -96,7 +96,7 @@ class SweepOptions:
             "--cores",
             parser=whole(1, 4096),
             metavar="N",
-            help="Also the predicted throughput of so many NeuronCores, each with its batches and a share of HBM.",
+            help="Also the predicted throughput of N NeuronCores, each with its own batches and a share of HBM.",
         ),
     ] = None
     latency_limit: Annotated[
@@ -104,13 +104,13 @@ class SweepOptions:
         typer.Option(
             "--latency-limit",
             metavar="TIME",
-            help="Which of the batch sizes gives most inputs a second in no more than, say, 100us or 1.5ms.",
+            help="The batch size with most inputs a second within a latency such as 100us or 1.5ms.",
         ),
     ] = None
 
     @property
     def is_sweep(self) -> bool:
-        """True if there is more than one combination, or something is asked that only a sweep tells."""
+        """True if there is more than one combination, or an option needs a sweep."""
         count = len(self.dtype) * len(self.batch_size) * len(self.target or (None,))
         return count > 1 or self.latency_limit is not None or self.cores is not None
 

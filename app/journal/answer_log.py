@@ -1,6 +1,6 @@
 """Answers in a file as they come, so that neither memory nor an interruption limits how many there may be.
 
-While a run writes to `FILE`, its answers are in `FILE.partial`: a first line that tells what answers them (`Identity`),
+While a run writes to `FILE`, its answers are in `FILE.partial`: a first line with the run's `Identity`,
 then a line of JSON an answer. When the run has ended, FILE is written from it in the format asked for, and FILE.partial
 is removed. After an interruption it stays, and `--resume` goes on from it. A run holds a lock on it, so that two that
 write to one FILE do not mix.
@@ -38,9 +38,9 @@ _MAX_LINE = 1 << 28  # bytes of an answer; a thousand labels take some hundred t
 class AnswerLog:
     """Answers in a file: in that of `open_log`, or in one without a name.
 
-    `count` is how many there are, `earlier` how many of them an earlier run gave. The inputs of those are `answered`;
-    those of them that a report told are `reported` too: their names are as reports write them. Answers of an earlier
-    run whose inputs have changed since, by `states`, count as none; `changed` is how many.
+    `count` is their number, `earlier` the number of those from an earlier run. The inputs of the latter are `answered`;
+    those from a report are `reported` too: their names are as reports write them. Answers of an earlier run whose
+    inputs have changed since, by `states`, do not count; `changed` is their number.
     """
 
     def __init__(self, file: BinaryIO, path: Path | None, states: States | None = None) -> None:

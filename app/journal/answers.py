@@ -33,7 +33,7 @@ class AnswerOutput(Protocol):
     on_screen: bool  # whether a terminal shows answers as they come, so that nothing else may be drawn there
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
-        """Take answers; whether anyone wants more."""
+        """Add answers; return True if more are wanted."""
 
     def answered(self) -> set[str | int]:
         """The inputs that an interrupted run has answered."""
@@ -162,7 +162,7 @@ class _Logged:
 
 
 def _rows(answer: Prediction) -> list[Prediction]:
-    """An answer in a table, a row for each of its labels; the input stands in the first."""
+    """An answer in a table, a row for each of its labels; the input is in the first."""
     names = (answer.input, *[""] * (len(answer.top) - 1))
     return [
         Prediction(name, chance.label, chance.class_index, chance.probability, ())
@@ -197,7 +197,7 @@ def _open_log(options: AnswerOptions, identity: Identity, labels: tuple[str, ...
 
 @contextlib.contextmanager
 def _interruptible(log: AnswerLog, quiet: bool) -> Iterator[AnswerLog]:
-    """Removes the log when all went well, and keeps and tells it when something did not."""
+    """Removes the log when all went well; else keeps it and prints its name."""
     if log.earlier and not quiet:
         complain(f"going on from {count(log.earlier, 'answer')} in {log.path}")
     if log.changed and not quiet:
@@ -205,7 +205,7 @@ def _interruptible(log: AnswerLog, quiet: bool) -> Iterator[AnswerLog]:
     try:
         yield log
     except BaseException:
-        keep = log.count > log.copied  # what is only copied still stands in the report
+        keep = log.count > log.copied  # copied answers are still in the report
         log.close(keep)
         if keep:
             complain(

@@ -25,7 +25,7 @@ def read_finished(
 ) -> Iterator[Prediction]:
     """The answers in a CSV or NDJSON report, for a network with these labels; cells of a CSV go through `change`.
 
-    A last line that was cut off is left out, and so are lines that tell of errors, which are tried again. A CSV has an
+    A last line that was cut off is left out, and so are lines of errors, whose inputs are tried again. A CSV has an
     answer's first label only. UsageError for another file, and where a report says that it was asked for otherwise.
     """
     if form not in ("csv", "ndjson"):
@@ -37,7 +37,7 @@ def read_finished(
             if answer is None:
                 raise UsageError(f"--resume: {path}: line {number} is no answer of this model in {form}")
             if form == "ndjson" and len(answer.top) != min(identity["top_k"], len(labels)):
-                raise UsageError(f"--resume: the answers in {path} were given with top-k {len(answer.top)}")
+                raise UsageError(f"--resume: the answers in {path} were made with top-k {len(answer.top)}")
             yield answer
     except csv.Error as error:
         raise UsageError(f"--resume: {path}: not a csv report: {error}") from None

@@ -36,4 +36,4 @@ def check_identity(name: str, earlier: dict[str, Any], identity: Identity) -> No
         if key in earlier and earlier[key] != value:
             what = {"weights": "other weights of that model", "data": "another --data file, or one that has changed"}
             told = what.get(key) or f"{key.replace('_', '-')} {earlier[key]}, not {value}"
-            raise UsageError(f"--resume: the answers in {name} were given with {told}")
+            raise UsageError(f"--resume: the answers in {name} were made with {told}")

@@ -92,7 +92,7 @@ class FileStates:
 
     @staticmethod
     def _state(path: str, contents: bool) -> dict[str, Any] | None:
-        """None for what is no file to be read, of which reading it will tell."""
+        """None for anything but a readable file, whose error is reported when it is read."""
         try:
             if not contents:
                 status = os.stat(path)

@@ -47,7 +47,7 @@ def table(caption: str, headings: Sequence[Heading], rows: Sequence[Markup], foo
 
 
 def layer_table(layers: LayerTable, label: str, host: bool) -> Markup:
-    """A row a launch of a kernel. `label` says what its times are; of round trips from a host no bandwidth is told."""
+    """A row a launch of a kernel. `label` says what its times are; round trips from a host have no bandwidth."""
     p99 = any(layer.latency_us_p99 is not None for layer in layers.layers)
     device = any(layer.device_us is not None for layer in layers.layers)
     shapes = any(layer.input_shape for layer in layers.layers)

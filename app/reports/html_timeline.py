@@ -1,6 +1,6 @@
 """The engines' timeline of a page: launches after each other, thinned to what a browser draws at once.
 
-Nothing is dropped: instructions of one engine that start close together become one block, which tells how many they are
+Nothing is dropped: instructions of one engine that start close together become one block, which shows their number
 and how long the engine was busy in it.
 """
 
@@ -81,7 +81,7 @@ class Timeline:
 
     launches: tuple[LaunchSpan, ...]
     tracks: tuple[Track, ...]
-    layered: bool = False  # whether launches are told by their layers, which then have colours
+    layered: bool = False  # whether launches are shown by layer, each with a colour
 
     @property
     def total_ns(self) -> float:

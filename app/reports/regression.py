@@ -24,7 +24,7 @@ DEFAULT_THRESHOLD = "5%"
 MAX_BYTES = 64 << 20  # of a baseline: a bench of a hundred layers takes 40 KB
 
 
-MOST_REASONS = 2  # resources that a row's change is told by,
+MOST_REASONS = 2  # resources shown with a row's change,
 LEAST_REASON_US = 0.005  # which is what would be printed as 0.00
 _COMPARABLE = ("model", "target", "dtype", "batch_size")
 
@@ -183,7 +183,7 @@ def _time_key(document: dict[str, Any]) -> str:
 
 
 def _times(document: dict[str, Any], inputs: int) -> dict[str, _Time]:
-    """The time of each row, divided by so many inputs."""
+    """The time of each row, divided by the number of inputs."""
     rows = document["suite"] if "suite" in document else document["layers"]
     return {row["name"]: _Time(float(row[_time_key(document)]) / inputs, _critical(row, inputs)) for row in rows}
 

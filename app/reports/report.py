@@ -52,7 +52,7 @@ class LayerTable:
     """The rows of one network or kernel, with what was run as its title."""
 
     title: str
-    prefix: str  # tells the rows of several tables apart where they come in one list
+    prefix: str  # distinguishes the rows of several tables in one list
     layers: tuple[LayerTiming, ...]
     floor: Floor | None = None  # of a network: the least time that it could take
 
@@ -131,7 +131,7 @@ class NetworkLowering:
 
 @dataclass
 class Report:
-    """Everything a command has to tell; the fields of the JSON document, but that layers come in tables."""
+    """Everything that a command reports: the fields of the JSON document, with layers in tables."""
 
     command: str
     model: str | None
@@ -146,7 +146,7 @@ class Report:
     comparison: BackendComparison | None = None  # the chip beside the simulator
     tables: list[LayerTable] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
-    answer_count: int | None = None  # of which `predictions` are the first; None: they are all
+    answer_count: int | None = None  # number of answers, if `predictions` are only the first; None: they are all
     suite: list[SuiteRow] | None = None
     sweep: list[SweepPoint] | None = None
     latency_limit_us: float | None = None  # of a sweep's best points
@@ -163,7 +163,7 @@ class Report:
 
     @classmethod
     def on(cls, command: str, model: str | None, backend: BackendInfo, dtype: str) -> Report:
-        """A report that has nothing to tell yet of a run on a backend."""
+        """Return an empty report of a run on a backend."""
         from ...runtime.backend import latency_note
 
         return cls(

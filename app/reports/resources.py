@@ -16,7 +16,7 @@ TITLES = {
     "semaphore": "semaphores",
     "other_core": "the other core",
 }
-LEAST_SHARE = 0.005  # of the time: what is less is told together,
+LEAST_SHARE = 0.005  # of the time: smaller shares are shown together,
 LEAST_US = 0.05  # unless all of that is not worth a word
 
 

@@ -47,7 +47,7 @@ def print_sweep(console: Console, report: Report) -> None:
 
 
 def best_lines(report: Report) -> list[str]:
-    """A line for each network, target and dtype: which batch gives most inputs a second."""
+    """A line for each network, target and dtype: the batch with most inputs a second."""
     points, limit = report.sweep or [], report.latency_limit_us
     lines = []
     within = "" if limit is None else f" within {limit:g} us"

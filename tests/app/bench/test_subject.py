@@ -11,7 +11,7 @@ from trninfer.app.options import RunOptions
 
 def test_quiet_alone_would_tell_nothing(cli, feature_model) -> None:
     outcome = cli("bench", "--quiet", "--model", feature_model)
-    assert outcome.status == 2 and "--quiet leaves nothing of a bench to tell" in outcome.err
+    assert outcome.status == 2 and "--quiet leaves nothing of a bench to print" in outcome.err
     assert "verify passed" in cli("bench", "--quiet", "--verify", "--model", feature_model).out
     assert cli("bench", "--quiet", "--format", "csv", "--model", feature_model).out.startswith("name,kernel")
 
@@ -37,7 +37,7 @@ SUITE = {"suite": "s"}
         (SUITE, {"verify": True}, "a suite is timed only; --verify and --trace go with --kernel or a model"),
         (SUITE, {"trace": Path("t")}, "a suite is timed only"),
         (SUITE, {"backend": "neuron"}, "a suite is predicted, by the simulator; leave out --backend neuron"),
-        ({}, {"quiet": True}, "--quiet leaves nothing of a bench to tell"),
+        ({}, {"quiet": True}, "--quiet leaves nothing of a bench to print"),
         ({"graph": Path("g.svg")}, {}, "--graph needs --model; it draws one network"),
         ({"graph": Path("no/g.svg"), "model": "m"}, {}, "--graph no/g.svg: the folder .*/no does not exist"),
     ],
