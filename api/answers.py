@@ -67,24 +67,24 @@ class Answers:
 
     @property
     def labels(self) -> tuple[str | None, ...]:
-        """The label of each input; None where the network gives values."""
+        """The label of each input; None for a network of values."""
         return tuple(prediction.label for prediction in self.predictions)
 
     @property
     def classes(self) -> npt.NDArray[np.int32]:
-        """The class of each input, int32 [N], from the argmax on the chip; -1 where the network gives values."""
+        """The class of each input, int32 [N], from the argmax on the chip; -1 for a network of values."""
         found = [-1 if answer.class_index is None else answer.class_index for answer in self.predictions]
         return np.array(found, np.int32)
 
     @property
     def probabilities(self) -> npt.NDArray[np.float32]:
-        """The probability of each input's label, float32 [N]; NaN where the network gives values."""
+        """The probability of each input's label, float32 [N]; NaN for a network of values."""
         found = [np.nan if answer.probability is None else answer.probability for answer in self.predictions]
         return np.array(found, np.float32)
 
     @property
     def values(self) -> npt.NDArray[np.float32]:
-        """The values that a network of values gives, float32 [N, C]. ArgumentError for a network of classes."""
+        """The outputs of a network of values, float32 [N, C]. ArgumentError for a network of classes."""
         if any(answer.values is None for answer in self.predictions):
             raise ArgumentError(f"{self.model} gives classes, not values; see predictions and probabilities")
         return np.array([answer.values for answer in self.predictions], np.float32)

@@ -1,4 +1,4 @@
-"""A warning for features that lie far outside of what a network was trained on, where its file says that.
+"""A warning for features far outside the range that a network was trained on, where its file states one.
 
 The metadata `feature_range` of a model file is a JSON list: the smallest and the largest value of the features that the
 network was trained on, all columns together.
@@ -16,7 +16,7 @@ from ..models.files import Model
 KEY = "feature_range"
 LOOKED_AT = 1000  # rows, the first ones
 _BEYOND = 0.5  # of the range, on either side
-_SHARE = 0.01  # of the values that may lie there
+_SHARE = 0.01  # of the values that may be outside
 _NARROW = 0.1  # of the range: all values of many rows within as little of it are scaled otherwise
 
 

@@ -21,7 +21,7 @@ Refuse = Callable[[int, str], None]
 
 
 class FeatureRows(AbstractContextManager["FeatureRows"]):
-    """An array [rows, features] of which a batch at a time is in memory.
+    """An array [rows, features] held in memory a batch at a time.
 
     A file is read, not mapped into memory: one that is cut short meanwhile would end the process.
     """
@@ -53,7 +53,7 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
     def in_file(
         cls, name: str, files: tuple[IO[bytes], ...], offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> FeatureRows:
-        """Rows that lie row by row from `offset` on in the first of `files`, which are closed with the rows."""
+        """Rows stored row by row from `offset` on in the first of `files`, which are closed with the rows."""
         return cls(name, shape if len(shape) != 1 else (1, *shape), dtype, None, files, offset)
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from .feature_rows import FeatureRows
 
 MAX_HEADER_BYTES = 1 << 16  # NumPy's own are of some 128
-MAX_TURNED_BYTES = 1 << 30  # of an array that lies column by column: a small archive may unpack to it
+MAX_TURNED_BYTES = 1 << 30  # of an array stored column by column: a small archive may unpack to it
 
 
 class _Header(NamedTuple):

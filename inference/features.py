@@ -27,7 +27,7 @@ def read_features(path: Path, features: int, header: str = "auto") -> FeatureRow
 
     .bin holds raw little-endian float32 rows, .npz one array (or one named x or X), .csv and .tsv a row a line, perhaps
     below a header (see `csv_tables`), .parquet columns of numbers. Values are read a batch at a time when they are
-    used, and checked then (`usable_rows`); only text, Parquet and an array that does not lie row by row are held.
+    used, and checked then (`usable_rows`); only text, Parquet and an array not stored row by row are held in memory.
     `notes` of the rows say what was taken as a header or left out. InputError for anything but such rows.
     """
     suffix = path.suffix.lower()
@@ -42,7 +42,7 @@ def read_features(path: Path, features: int, header: str = "auto") -> FeatureRow
 
 
 def read_feature_bytes(name: str, content: bytes, features: int, header: str = "auto") -> FeatureRows:
-    """The rows of what a feature file holds, whose format its first bytes tell; see `read_features`.
+    """Return the rows of a feature file, whose format is recognised by its first bytes; see `read_features`.
 
     What begins as no .npy, .npz or .parquet file is a .csv or .tsv where it is text, else raw float32 rows.
     """

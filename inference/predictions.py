@@ -13,7 +13,7 @@ from ..models.network import Network
 
 @dataclass(frozen=True)
 class LabelProbability:
-    """A label with the probability that the network gives it."""
+    """A label and its probability."""
 
     label: str
     class_index: int
@@ -98,7 +98,7 @@ class PredictionSink(Protocol):
     """Destination of predictions as they are made."""
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
-        """Take some; whether anyone wants more."""
+        """Add predictions; return True if more are wanted."""
 
 
 def make_predictions(

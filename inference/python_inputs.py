@@ -60,7 +60,7 @@ _PIXELS = ((1,), (3,), (4,))  # channels of pixels
 
 @dataclass(frozen=True)
 class PathOnly:
-    """The path of a file with one picture, whose answer goes by its number."""
+    """The path of a file with one picture, whose answer is named by its number."""
 
     path: str
 

@@ -1,4 +1,4 @@
-"""Answers to batches of named inputs as they come: each is told and forgotten before the next."""
+"""Answers to batches of named inputs as they come: each is passed on and forgotten before the next."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def answer_batches(
     verify_as: str | None = None,
     refuse: Callable[[str | int, str], None] = lambda name, reason: None,
 ) -> StreamResult:
-    """Give the answers to batches to `answers`, in their order, until nobody wants more.
+    """Add the answers to batches to `answers`, in their order, until no more are wanted.
 
     `verify_as` names the dtype whose tolerance the golden model is compared with; the inputs are then arrays.
     `progress` gets the inputs answered so far, `refuse` the name of an input that could not be answered, and why.

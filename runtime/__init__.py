@@ -1,4 +1,4 @@
-"""Runs networks and kernels on a backend and tells their times.
+"""Runs networks and kernels on a backend and reports their times.
 
 `choose.choose_backend` comes first: it settles whether kernels run on a chip or on the simulator before any kernel is
 imported. `session` runs a network, `launches` says as which launches (`launch_options`: what was asked for, `network/`:

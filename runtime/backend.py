@@ -78,10 +78,10 @@ class LaunchTime:
 class LaunchResult:
     """Result of one launch of a kernel: its outputs (none if it was only timed) and its time.
 
-    Outputs may lie on the device: they have `shape`, `dtype`, `len` and `reshape`, another launch takes them as they
+    Outputs may be on the device: they have `shape`, `dtype`, `len` and `reshape`, another launch takes them as they
     are, and `np.asarray` brings their values.
     `timeline` is a `simulator.Run` without outputs where the simulator was asked to keep timelines, else None. Of a
-    kernel that runs the layers of a network, and on a backend that can tell them apart, `layers` has what each of them
+    kernel that runs the layers of a network, and on a backend that times layers, `layers` has what each of them
     took, by name; they and `launch`, what is no layer's, add up to the time.
     """
 

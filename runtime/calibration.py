@@ -24,7 +24,7 @@ SUFFIXES = (".jpg", ".png")  # of pictures in samples/
 class Agreement(NamedTuple):
     """Calibration inputs whose class is that of float32, of all, and the largest difference of a number.
 
-    Of a network that gives values, all count as the same.
+    All are the same for a network of values.
     """
 
     same: int

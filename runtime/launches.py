@@ -120,7 +120,7 @@ def planning_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Planni
 
 
 class LayerLaunches:
-    """A launch or a few for each layer; what passes between them lies in HBM."""
+    """A launch or a few for each layer; values between them are in HBM."""
 
     def __init__(self, model: Model, dtype: str, note: str | None, planning: Planning) -> None:
         self.note = note
@@ -173,14 +173,14 @@ class LayerLaunches:
 class NetworkLaunches:
     """The network in as few launches as it takes, what passes between layers in SBUF as far as it can.
 
-    Its rows are the launches together and then each layer where the backend tells the layers apart, else one for the
+    Its rows are the launches together and then each layer where the backend times layers, else one for the
     network.
     """
 
     def __init__(
         self, model: Model, dtype: str, planning: Planning, instructions: int, batch: int, tells_layers: bool
     ) -> None:
-        """See `plan_launches`; DoesNotFit where the network cannot be told to the kernel."""
+        """See `plan_launches`; DoesNotFit if the network cannot be expressed for the kernel."""
         from .. import kernels  # not before the backend is chosen
 
         self._dtype = NETWORK_DTYPES[dtype]

@@ -1,6 +1,6 @@
 """Time of each layer of a network, from the schedule of the one launch that runs them all.
 
-The kernel names what a layer gives "layer/<pass>/<number>/<layer>" (kernels/network.py). In program order, the
+The kernel names the output of a layer "layer/<pass>/<number>/<layer>" (kernels/network.py). In program order, the
 instructions up to the last that writes such a tensor are that layer's; those that warm up the Tensor Engine are the
 launch's (kernels/tiling/warm_up.py). A layer's time is that of its instructions on the critical path, so that the rows
 add up to the launch, in whole picoseconds exactly; what ran beside the critical path takes no time of its own. What a

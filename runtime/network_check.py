@@ -22,7 +22,7 @@ from .verify import Verification, Verifier, merge
 
 PLANNED = (1, 2)  # batches that are planned in each dtype
 
-# Batches that are run, up to so many multiply-accumulates for one example. Beyond the last, nothing is run.
+# Batches that are run, with the most multiply-accumulates of one example for each. Beyond the last, nothing is run.
 BATCHES = (((1, 3, 16), 1 << 31), ((1, 3), 1 << 33), ((1,), 1 << 35))
 
 

@@ -36,7 +36,7 @@ class OverflowedError(InputError):
 class BatchAnswer:
     """The answers to one batch of B inputs, and what they took.
 
-    `classes` int32 [B], from the argmax on the chip (-1 where the network gives values), and `probabilities` float32
+    `classes` int32 [B], from the argmax on the chip (-1 for a network of values), and `probabilities` float32
     [B, row_size], all outputs of the network one after another (`Network.unpack`), leave out the inputs that `failures`
     names: their position in the batch, and why they could not be answered.
     `times` has one a row of the session, `timelines` one or None for each of them. `worker` numbers who answered, where
@@ -56,7 +56,7 @@ class BatchAnswer:
 class Result:
     """Answers in the order of the inputs, and the time of each layer in the order of the network."""
 
-    classes: np.ndarray  # int32 [N]; -1 where the network gives values
+    classes: np.ndarray  # int32 [N]; -1 for a network of values
     probabilities: np.ndarray  # float32 [N, row_size]
     layers: tuple[LayerTiming, ...]
     total_us: float
@@ -85,7 +85,7 @@ class BatchSession(Protocol):
 class Session:
     """Runs a model's network on a backend in one dtype ("float32", "bfloat16", "float16" or "float8_e4m3").
 
-    With `warn`, launches that the chip refuses become slower ones (fallback.py), of which it is told.
+    With `warn`, launches that the chip refuses become slower ones (fallback.py), and it gets a line on each.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Session:
                 f"not {describe_shape(tuple(x.shape[1:]))}"
             )
         size = len(x)
-        with np.errstate(over="ignore"):  # what overflows here is told below, in words
+        with np.errstate(over="ignore"):  # an overflow here is reported below, in words
             data = np.ascontiguousarray(x, self._numpy_dtype)
         ran = self._launches.run(self.backend, data, lambda share: progress(done + size * share))
         probabilities = self._probabilities(ran.scores.astype(np.float32))

@@ -106,7 +106,7 @@ class SimulatedBackend:
 
 class FasterBackend:
     """Times on the simulator with a resource that many times as fast: launches that `backend`, which keeps timelines,
-    has timed are scheduled anew, not walked. All of a launch's time is told as the launch's own."""
+    has timed are scheduled anew, not walked. All of a launch's time is reported as the launch's own."""
 
     def __init__(self, backend: SimulatedBackend, resource: str, times: float = 2.0) -> None:
         self.info = backend.info

@@ -76,7 +76,7 @@ def shared_hbm(target: str, cores: int) -> dict[str, float]:
 
 
 def marked(points: Sequence[SweepPoint], limit_us: float | None) -> list[SweepPoint]:
-    """The points with the best of each network, target and dtype, and what lies within a limit."""
+    """The points with the best of each network, target and dtype, and those within a limit."""
     told = [replace(p, within_limit=None if limit_us is None else p.total_us <= limit_us) for p in points]
     best: dict[tuple[str, str, str], SweepPoint] = {}
     for point in told:

@@ -121,7 +121,7 @@ class Totals:
 
 
 def with_batch(shape: tuple[int, ...], batch: int) -> tuple[int, ...]:
-    """A row's shape for so many inputs."""
+    """Return a row's shape for a number of inputs."""
     return tuple(batch if size == BATCH else size for size in shape)
 
 

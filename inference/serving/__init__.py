@@ -1,6 +1,6 @@
 """A network over HTTP: the Open Inference Protocol, and pictures to labels. Needs the extra `serve`.
 
-settings     what a server is told
+settings     options of a server
 batcher      inputs of many requests as batches over worker processes
 tensors, messages, signature   the protocol: tensors, requests and responses, and those of a network
 bodies, gate the limits on what clients may send, and who may ask

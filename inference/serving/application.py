@@ -115,7 +115,7 @@ def _network_setup(settings: ServingSettings, model: Model) -> tuple[Setup, list
     """Return the setup of the workers, and the environment variables of each."""
     variables: list[dict[str, str]] = [{} for _ in range(settings.workers)]
     target = resolve_target(settings.target)
-    check_cores(target, settings.lnc)  # told here, not by each worker
+    check_cores(target, settings.lnc)  # reported here, not by each worker
     opener: BackendOpener = functools.partial(open_for_worker, target, settings.lnc)
     if decide(settings.backend).backend == "neuron":
         variables = [{VISIBLE_CORES: str(core)} for core in pick_cores(settings.workers)]
@@ -124,7 +124,7 @@ def _network_setup(settings: ServingSettings, model: Model) -> tuple[Setup, list
 
 
 class _Observer:
-    """Counts and logs what a pool tells."""
+    """Counts and logs the events of a pool."""
 
     def __init__(self, server: Server, what: str) -> None:
         self._server = server

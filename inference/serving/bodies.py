@@ -42,7 +42,7 @@ class BodyReader:
             self._held -= lease.size
 
     async def read(self, request: Request, lease: Lease, seconds: float) -> bytes:
-        """The body; BodyError where it is too large, packed, or not there within so many seconds."""
+        """The body; BodyError where it is too large, packed, or not received in time."""
         packing = request.headers.get("content-encoding", "identity").lower()
         if packing != "identity":
             raise BodyError(415, f"content-encoding {packing[:40]!r} is not unpacked; send the body as it is")

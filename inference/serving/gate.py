@@ -60,7 +60,7 @@ class Gate:
                 await _respond(passed, *refusal)
             else:
                 await self._app(scope, receive, passed)
-        except Exception as error:  # a fault of the program: told in the log alone
+        except Exception as error:  # a fault of the program: its details go to the log only
             LOGGER.log(logging.ERROR, "fault of the program", exc_info=error, extra={"fields": {"id": identifier}})
             if not status:
                 await _respond(passed, 500, f"a fault of the program; its log has it under {identifier}")

@@ -1,6 +1,6 @@
 """Inference requests and responses of the Open Inference Protocol, version 2. Nothing here knows of HTTP or a network.
 
-A body is JSON, perhaps followed by the raw bytes of tensors; a header tells where the JSON ends. Sources: see
+A body is JSON, perhaps followed by the raw bytes of tensors; a header has the length of the JSON. Sources: see
 `tensors`, and for `classification` Triton's extension of that name.
 """
 

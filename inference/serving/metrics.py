@@ -31,7 +31,7 @@ class Metrics:
         self._ends = self._counter("worker_ends", "Processes of a pool that ended and were replaced.", ("pool",))
 
     def watch(self, waiting: Callable[[], float], workers: Callable[[], float]) -> None:
-        """Also tell how many inputs wait, and how many workers are ready, whenever it is asked for."""
+        """Also report the waiting inputs and the ready workers, whenever asked."""
         queue = Gauge("trninfer_queue_inputs", "Inputs that wait for a worker.", registry=self._registry)
         queue.set_function(waiting)
         ready = Gauge("trninfer_workers_ready", "Workers that are ready.", registry=self._registry)

@@ -59,7 +59,7 @@ class PoolRules:
 
 
 class Observer(Protocol):
-    """Is told what happens; for metrics and logs."""
+    """Observer of a pool, for metrics and logs."""
 
     def batch_answered(self, size: int, waited: Sequence[float], seconds: float) -> None:
         """A batch was answered: how long its inputs waited, and how long the worker took."""

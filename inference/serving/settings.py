@@ -16,7 +16,7 @@ VERSION = "1"  # of the one model that is served, as the protocol counts version
 
 @dataclass(frozen=True)
 class ServingSettings:
-    """Everything a server is told; picklable. ValueError for a value that is not allowed.
+    """Options of a server; picklable. ValueError for a value that is not allowed.
 
     `model` is a bundled name, the path of a model file, or a loaded model; `name` what clients call it, by default the
     file's stem. `workers`, each a process with a logical core of `lnc` NeuronCores, answer at most `max_batch` inputs

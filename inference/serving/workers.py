@@ -20,7 +20,7 @@ from ..shipping import decode_sources
 
 @dataclass(frozen=True)
 class InputAnswer:
-    """The answer to one input: its class (-1 where the network gives values), its scores float32 [C], the size of the
+    """The answer to one input: its class (-1 for a network of values), its scores float32 [C], the size of the
     batch that it was in, and the device time of that batch in microseconds."""
 
     class_index: int

@@ -57,7 +57,7 @@ class Hand:
 
 
 class Crew:
-    """At most `size` workers. What they say is told by `progress` and `warn`, with the worker's number."""
+    """At most `size` workers. Their messages go to `progress` and `warn`, with the worker's number."""
 
     def __init__(self, ray: Any, setup: Setup, size: int, neuron: bool, progress: Note, warn: Note) -> None:
         self._ray = ray
@@ -107,7 +107,7 @@ class Crew:
             self.ensure(1)
 
     def wait(self) -> tuple[Hand, Task, Reply] | list[Task]:
-        """Wait until a worker has something to tell.
+        """Wait for a worker's reply.
 
         That is a task's reply; or, where a worker ended, the tasks that it had, the first with a death more, each to be
         sent alone, since the reply to the first may be lost with the worker; or nothing, where a worker is ready.
@@ -179,7 +179,7 @@ class Crew:
 
 
 def _reason(error: Exception) -> str:
-    """Ray's account of an end in one line: an error that it tells, else how the worker ended.
+    """Return Ray's account of a worker's end in one line: an error that it reports, else how the worker ended.
 
     Ray colours its texts, and shows objects by their addresses.
     """

@@ -51,7 +51,7 @@ def check_search_path(ray: Any) -> None:
 @contextlib.contextmanager
 def silent(ray: Any) -> Iterator[None]:
     """Without what Ray says on standard output when a worker dies, also with `log_to_driver=False`: that is for
-    reports, and a worker's end is told in our own words (ray/_private/worker.py, `listen_error_messages`)."""
+    reports, and a worker's end is reported in our own words (ray/_private/worker.py, `listen_error_messages`)."""
     module = ray._private.worker
     before = getattr(module, "print_to_stdstream", None)
     if before is not None:

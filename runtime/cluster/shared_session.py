@@ -176,7 +176,7 @@ def share_out(
     core of its own, of `lnc` NeuronCores. `opener` opens the workers' backends otherwise. `prepare` makes inputs of
     what is sent in their place. BackendUnavailable where Ray is not there, or where no backend can be opened.
     """
-    resolved = resolve_target(target)  # a wrong one is told here, not by each worker
+    resolved = resolve_target(target)  # a wrong one is reported here, not by each worker
     check_cores(resolved, lnc)
     cores: tuple[int, ...] = ()
     if address is None and opener is None and decide(backend).backend == "neuron":

@@ -29,7 +29,7 @@ class BackendOpener(Protocol):
     """Opens a backend; picklable: a module's function or a functools.partial of one."""
 
     def __call__(self, *, progress: Note, warn: Note) -> Backend:
-        """The backend, which tells `progress` and `warn` what it has to say."""
+        """Open the backend, whose messages go to `progress` and `warn`."""
 
 
 # Makes inputs [N, ...] of what was sent instead of them, and tells by its position why a source cannot be used.
@@ -139,7 +139,7 @@ class Worker:
         except EXPECTED_ERRORS as problem:
             error = problem
         except MemoryError:
-            raise  # ends in an error of Ray's: the crew ends this process and gives its inputs to another
+            raise  # ends in an error of Ray's: the crew ends this process and its inputs go to another
         except Exception:
             error = WorkerFault(traceback.format_exc())
         reply = Reply(value, error, tuple(self._progress), tuple(self._warnings))
@@ -149,5 +149,5 @@ class Worker:
 
 
 def no_answers(rows: tuple[Row, ...], labels: int, failures: Mapping[int, str]) -> BatchAnswer:
-    """The answer to a batch of which no input could be used."""
+    """Return the answer to a batch without usable inputs."""
     return BatchAnswer(0, np.empty(0, np.int32), np.empty((0, labels), np.float32), (), (None,) * len(rows), failures)

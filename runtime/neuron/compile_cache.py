@@ -63,7 +63,7 @@ def warn_user(message: str) -> None:
 
 
 class CompileCache:
-    """A cache in a folder. `warn` is told what keeps it from being used; None for the folder: nothing is cached."""
+    """A cache in a folder. `warn` gets the reason if it cannot be used; None for the folder: nothing is cached."""
 
     def __init__(self, folder: Path | None, warn: Callable[[str], None] = warn_user) -> None:
         self.folder = folder

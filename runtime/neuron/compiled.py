@@ -282,7 +282,7 @@ class CompiledKernels(ABC):
         return refused
 
     def _still_compiling(self, job: Job) -> Callable[[float], None]:
-        """Return what tells the user that a compilation goes on."""
+        """Return a function that reports to the user that a compilation is still running."""
         limit = self._options.compile_seconds
         return lambda seconds: self._options.progress(
             f"compiling {job.label}: {seconds:.0f} s so far, {limit:.0f} s at most"

@@ -74,7 +74,7 @@ class Package:
 
     @property
     def is_usable(self) -> bool:
-        """True if kernels can be compiled and run with it, as far as its version tells."""
+        """True if kernels can be compiled and run with it, judged by its version."""
         return self.state in ("ready", "newer")
 
     @property

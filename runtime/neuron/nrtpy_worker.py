@@ -43,7 +43,7 @@ def array_type(name: str) -> np.dtype[Any]:
 
 
 def stated_type(info: Any) -> "np.dtype[Any] | None":
-    """The dtype that a tensor's info tells; None where it tells none of the tensor's size. AWS documents shape and size
+    """Return the dtype in a tensor's info; None if it has none of the tensor's size. AWS documents shape and size
     alone; where there is a dtype, it may be void (nrtpy-troubleshooting.rst)."""
     try:
         told = info.dtype
@@ -103,7 +103,7 @@ class Core:
         return np.ascontiguousarray(self._tensors[tensor].numpy()).tobytes()
 
     def run(self, model: int, inputs: dict[str, int], outputs: dict[str, int], times: int = 1) -> dict[str, Any]:
-        """Execute a model `times` times on tensors that lie here: microseconds of each call, by this host's clock."""
+        """Execute a model `times` times on tensors held here: microseconds of each call, by this host's clock."""
         called = self._models[model]
         given = self._fitting(inputs, called.input_tensors_info)
         written = self._fitting(outputs, called.output_tensors_info)
@@ -129,7 +129,7 @@ class Core:
         return {"us": [float(milliseconds) * 1e3 for milliseconds in stats.durations_ms]}
 
     def _fitting(self, numbers: dict[str, int], told: Any) -> dict[str, Any]:
-        """Tensors by name, in the shape and dtype that the model tells of each: another view of the same memory where
+        """Tensors by name, in the shape and dtype that the model states for each: another view of the same memory where
         they have another."""
         return {name: self._view(number, told[name]) for name, number in numbers.items()}
 

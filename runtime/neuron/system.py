@@ -25,7 +25,7 @@ LIBRARY_FOLDER = Path("/opt/aws/neuron/lib")
 
 VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"  # one NeuronCore or an inclusive range; wins over the next
 STOCHASTIC_ROUNDING = "NEURON_RT_STOCHASTIC_ROUNDING_EN"  # 1: rounding up or down by chance
-NUMBER_OF_CORES = "NEURON_RT_NUM_CORES"  # so many free ones; by default a process reserves all
+NUMBER_OF_CORES = "NEURON_RT_NUM_CORES"  # a number of free ones; by default a process reserves all
 # Where it is set, a call returns before its execution is over (neuron-runtime/explore/runtime-performance-tips.rst).
 ASYNCHRONOUS = "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS"
 LOGICAL_CORES = "NEURON_LOGICAL_NC_CONFIG"  # physical NeuronCores to a logical one; neuronx-cc takes 2, kernels 1
@@ -47,7 +47,7 @@ def instance_type() -> str | None:
 
 
 def instance_target() -> str | None:
-    """The target that this instance has ("trn1", "trn2" or "trn3"); None where neuron-ls does not tell."""
+    """The target that this instance has ("trn1", "trn2" or "trn3"); None if unknown to neuron-ls."""
     instance = instance_type() or ""
     return next((target for prefix, target in _INSTANCE_TARGETS if instance.startswith(prefix)), None)
 
@@ -68,7 +68,7 @@ def system_packages() -> tuple[str, ...]:
 
 
 def package_version(name: str, python: Path | None) -> str | None:
-    """Return the version of a package in the environment of `python`, or in this one; None where nothing tells."""
+    """Return the version of a package in the environment of `python`, or in this one; None if unknown."""
     if python is None:
         try:
             return importlib.metadata.version(name)
@@ -85,7 +85,7 @@ def runtime_library() -> str | None:
 
 
 def visible_cores() -> tuple[int, ...] | None:
-    """The NeuronCores that processes may use, one physical core each; None where nothing here tells.
+    """The NeuronCores that processes may use, one physical core each; None if unknown.
 
     NEURON_RT_VISIBLE_CORES names them, else they are all that neuron-ls counts. It counts logical cores, so those of a
     device are multiplied by its `logical_neuroncore_config`. BackendUnavailable where the variable cannot be read.
@@ -104,7 +104,7 @@ def visible_cores() -> tuple[int, ...] | None:
 def pick_cores(count: int) -> tuple[int, ...]:
     """The first `count` NeuronCores that may be used; BackendUnavailable where there are fewer.
 
-    Where nothing here tells how many there are, those from 0 on, which the runtime then refuses or not.
+    If their number is unknown, those from 0 on, which the runtime then refuses or not.
     """
     there = visible_cores()
     if there is None:
@@ -147,7 +147,7 @@ def prepare_environment(target: str, known: bool, variables: MutableMapping[str,
     Numbers are rounded to the nearest, as the golden model's are (neuron-features/rounding-modes.rst).
     One logical core is reserved, not all, so that others can work beside this process. Kernels are compiled and run for
     logical cores of `lnc` physical cores: kernels, compiler and runtime must agree on that (EVRF066). The compiler's
-    target is set where it is `known` (asked for, or told by the instance); else NKI finds it by itself.
+    target is set where it is `known` (asked for, or that of the instance); else NKI finds it by itself.
     BackendUnavailable where the user's variables ask for another number of physical cores, and for trn1, which NKI 0.7
     does not compile for.
     """

@@ -65,7 +65,7 @@ _FAMILIES: tuple[tuple[str, _Shape, _Shape, tuple[str, ...]], ...] = (
 class Check:
     """A kernel (a name in trninfer.kernels) at a size, and what it should give: arrays of float32 or integers.
 
-    Where integers are classes that the kernel computes the scores of, `scores` [N, C] tells which are near each other.
+    Where integers are classes that the kernel computes the scores of, `scores` [N, C] shows which are near each other.
     """
 
     kernel: str
