@@ -14,7 +14,7 @@ import numpy as np
 
 from .components import connected_components
 
-# Ink that differs from its background by less than this share of the light is not told from stains and shadows.
+# Ink that differs from its background by less than this share of the light looks like stains and shadows.
 MIN_CONTRAST = 0.08
 
 # Dark backgrounds are divided by this at least, so that the noise of a black one is not taken for ink.
@@ -35,7 +35,7 @@ class InkError(ValueError):
 
 
 class Box(NamedTuple):
-    """A rectangle in pixels; right and bottom lie outside."""
+    """A rectangle in pixels; right and bottom are exclusive."""
 
     left: int
     top: int
@@ -244,7 +244,7 @@ class _Pieces(NamedTuple):
 
 
 def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
-    """The blob that counts most, with the pieces that lie close to it.
+    """Return the most important blob, with the pieces close to it.
 
     A blob counts by its ink, and for less where it is doubtful. Where a box is expected, blobs that fill it count more.
     """
@@ -272,7 +272,7 @@ def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
 
 
 def _measure(ink: np.ndarray, labels: np.ndarray, count: int) -> _Pieces:
-    """The pieces that `labels` tells apart.
+    """Return the pieces that `labels` distinguishes.
 
     Doubtful is what lies along the picture's edge or in its corners (a shadow, the desk), is a mere line, a frame or a
     filled rectangle.

@@ -59,7 +59,7 @@ def _size(image: Image.Image, spec: ImageInput) -> tuple[int, int]:
 def _colours(image: Image.Image, channels: int) -> Image.Image:
     """The picture in mode RGB or L, 8 bits a channel."""
     if image.mode == "F":
-        raise PhotoError("a picture of floating point numbers, which do not tell what black and white are")
+        raise PhotoError("a picture of floating point numbers, whose values for black and white are unknown")
     if image.mode == "I" or image.mode.startswith("I;16"):  # grey of 16 bits, which Pillow's conversion would cut off
         deep = np.clip(np.asarray(image, np.float32), 0, 65535) / np.float32(257)
         image = Image.fromarray(np.rint(deep).astype(np.uint8))

@@ -25,7 +25,7 @@ from .regular_files import describe, open_regular
 # Even with the labels of a thousand classes and hundreds of tensors a header has some tens of kilobytes.
 MAX_HEADER_BYTES = 4 << 20
 
-# How safetensors names the types that float32 holds exactly, and how they lie in the file.
+# How safetensors names the types that float32 holds exactly, and their layout in the file.
 _DTYPES: dict[str, npt.DTypeLike] = {"F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
 
 

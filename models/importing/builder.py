@@ -71,7 +71,7 @@ class NetworkBuilder:
         return layer.name
 
     def arrange(self, view: View, shape: Shape) -> str:
-        """The layer that gives the view's numbers in their logical order, in `shape`; one is added where needed."""
+        """Return the layer whose output is the view's numbers in logical order, in `shape`, adding one where needed."""
         arrangement = view.arrangement()
         while arrangement is not None and len(arrangement[0]) > MAX_AXES:
             view = self._with_an_axis_less(view, *arrangement)
@@ -136,7 +136,7 @@ class NetworkBuilder:
         return Network(name, self.input, layers, labels, output, *told), tensors
 
     def _as_features(self, built: BuiltOutput) -> BuiltOutput:
-        """The output with a layer that gives features; ModelError where there are too many."""
+        """Return the output with a layer of features; ModelError if there are too many."""
         count = math.prod(self.shapes[built.layer])
         most = MAX_VALUES if built.output.kind == "values" else MAX_LABELS
         if count > most:

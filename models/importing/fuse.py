@@ -1,4 +1,4 @@
-"""Layers merged into the ones before them where that gives the same answer: the passes at the end of an import.
+"""Layers merged into the ones before them where the result is the same: the passes at the end of an import.
 
 A pass looks at one layer and what it reads; it applies where nothing else reads that. Batch normalisations go into
 weights, activations into the layer before, pools of 2x2 into plain convolutions, zeros around an image into the padding

@@ -15,7 +15,7 @@ from .view import View
 
 
 class Importer:
-    """Operators read their inputs here and give their outputs; methods raise ModelError for what does not fit."""
+    """Reads the inputs and sets the outputs of operators; methods raise ModelError for unsupported values."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Importer:
         self.notes: list[str] = []  # what the user should know of the import, each once
 
     def note(self, text: str) -> None:
-        """Remember something to tell, once."""
+        """Add a note, once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -98,7 +98,7 @@ class Importer:
             target[node.outputs[position]] = value  # type: ignore[assignment]
 
     def add(self, layer: Layer, tensors: Mapping[str, np.ndarray] | None = None) -> View:
-        """Append a layer; its output as it lies."""
+        """Append a layer; return a view of its output."""
         name = self.builder.add(layer, tensors)
         return View.of(name, self.builder.shapes[name])
 
@@ -107,15 +107,15 @@ class Importer:
         return self.builder.name(stem)
 
     def shape(self, view: View) -> Shape:
-        """The shape in which the view's layer gives its output."""
+        """Return the output shape of the view's layer."""
         return self.builder.shapes[view.layer]
 
     def planes(self, view: View) -> str:
-        """The layer that gives a view [batch, C, H, W] or [batch, C, L] as (C, H, W), with an H of 1."""
+        """Return the layer whose output is a view [batch, C, H, W] or [batch, C, L] as (C, H, W), with an H of 1."""
         return self.builder.arrange(view, _with_height(view.shape))
 
     def rows(self, view: View) -> str:
-        """The layer that gives a view as features, in its logical order."""
+        """Return the layer whose output is a view as features, in its logical order."""
         size = int(np.prod(view.shape, dtype=np.int64))
         return self.builder.arrange(view, (size,))
 

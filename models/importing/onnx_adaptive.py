@@ -66,7 +66,7 @@ def _only(readers: Readers, node: Node) -> Node | None:
 def _zeroed(
     where: Node | None, source: Node, shape: tuple[int, ...], constants: Constants
 ) -> tuple[Node, np.ndarray] | None:
-    """(a Where that sets some of what `source` gives to zero, which ones)."""
+    """Return (a Where that sets some outputs of `source` to zero, a mask of these)."""
     if where is None or where.op != "Where" or len(where.inputs) != 3 or where.inputs[2] != source.outputs[0]:
         return None
     chosen, value = (constants.get(name) for name in where.inputs[:2])

@@ -1,6 +1,6 @@
 """An ONNX file as plain data: nodes, constants, what goes in and out. Nothing is computed and nothing executed.
 
-The package `onnx`, an optional extra, decodes the file; only this module and onnx_tensors.py see what it gives.
+The package `onnx`, an optional extra, decodes the file; only this module and onnx_tensors.py see its objects.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def read_onnx(path: Path) -> Graph:
 
 
 def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
-    """The model with the nodes that give `nodes` alone, and some outputs: what is left after the rest is cut away."""
+    """Return the model with only the nodes that `nodes` depend on, and some of its outputs."""
     from onnx import ModelProto, TensorProto, helper
 
     wanted = set(nodes)

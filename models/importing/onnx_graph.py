@@ -1,6 +1,6 @@
 """An ONNX graph as layers: what the wanted output depends on, node by node, each by the operator's own function.
 
-Everything that stands in the way is told at once: a node that cannot be had makes what depends on it unknown, and the
+All blockers are reported at once: a node that cannot be had makes what depends on it unknown, and the
 walk goes on with the rest.
 """
 
@@ -65,7 +65,7 @@ def _is_known(node: Node) -> bool:
 
 
 class Walk:
-    """Goes through the nodes of a cut, and gathers what stands in the way."""
+    """Goes through the nodes of a cut, and collects the blockers."""
 
     def __init__(self, graph: Graph, cut: Cut, source: GraphSource) -> None:
         wanted = {name for node in cut.nodes for name in node.inputs} | set(cut.outputs)
@@ -215,7 +215,7 @@ def _remedy(op: str) -> str:
 
 
 def _describe(blockers: dict[tuple[str, str], list[Node]]) -> str:
-    """All that stands in the way, in one line."""
+    """Return all blockers in one line."""
     lines = []
     first = sorted(blockers.items(), key=lambda entry: entry[0][1] not in (OF_TWO_VALUES, _REMEDIES["Attention"]))
     for (_, message), nodes in first[:MAX_TOLD]:

@@ -25,7 +25,7 @@ from .view import View
 
 _COLOURS = (1, 3)
 
-# What may stand between the input and the step that tells its layout.
+# Operators allowed between the input and the step that decides its layout.
 _BETWEEN = ("Identity", "Cast", "Sub", "Mul", "Add", "Div", "QuantizeLinear", "DequantizeLinear", "Dropout", "Clip")
 
 
@@ -33,7 +33,7 @@ _BETWEEN = ("Identity", "Cast", "Sub", "Mul", "Add", "Div", "QuantizeLinear", "D
 class SourcePart:
     """One input of a graph: how the graph sees it, with entries of its batch; see `assumed` for `inner`.
 
-    `view` reads the numbers as they lie in the network's input. `scale` is that of whole numbers.
+    `view` reads the numbers in the order of the network's input. `scale` is that of whole numbers.
     """
 
     name: str
@@ -222,7 +222,7 @@ def _layout(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, t
 
 
 def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> str:
-    """The first step that tells the layout of the input: "Conv", "NHWC" (a transpose to channels first), or another."""
+    """Return the first step that decides the layout: "Conv", "NHWC" (a transpose to channels first), or another."""
     names = {name}
     for node in nodes:
         if not names.intersection(node.inputs):

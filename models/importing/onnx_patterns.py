@@ -70,7 +70,7 @@ class _Search:
         return adaptive_pool(gather, self._producer.get(gather.inputs[0]), self._readers, self._constants)
 
     def softplus_before(self, where: Node) -> tuple[Node, list[Node]] | None:
-        """(a Softplus node, the three nodes in order) where a Where gives x for softplus(x) of a large x."""
+        """(a Softplus node, the three nodes in order) where a Where replaces softplus(x) by x for large x."""
         above, source, other = where.inputs
         greater, softplus = self._producer.get(above), self._producer.get(other)
         compared, limit = self._and_constant(greater, "Greater")

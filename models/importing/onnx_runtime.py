@@ -21,7 +21,7 @@ from .onnx_scales import output_scale
 from .operators.quantized import NOTE as WHOLE_NUMBERS
 
 # Beyond these the comparison is left out: it would take minutes, or memory that nobody expects of an import.
-MAX_ELEMENTS = 1 << 27  # numbers that all layers give together, for the batch that the file wants
+MAX_ELEMENTS = 1 << 27  # outputs of all layers together, for the file's batch
 MAX_WORK = 1 << 37  # multiply-accumulates: ten VGG-19
 AT_ONCE = 1 << 24  # of the examples that run at a time, where that is more than one
 LEAST = 1 << 10  # numbers that a layer counts as for one example, at least
@@ -185,7 +185,7 @@ def channels_first(source: PartInput, x: np.ndarray) -> np.ndarray:
 
 
 def _numbers(network: Network) -> int:
-    """The numbers that all layers give for one example."""
+    """Return the number of outputs of all layers for one example."""
     return sum(max(LEAST, math.prod(shape)) for shape in network.shapes().values())
 
 

@@ -77,7 +77,7 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
         low, high = high, low
     imagenet = _is_imagenet(channels, pictures, options)
     bgr = options.channel_order == "bgr"
-    step = -1 if bgr else 1  # the usual numbers are told in the order red, green, blue
+    step = -1 if bgr else 1  # the usual numbers are in the order red, green, blue
     mean = _each("mean", options.mean or (IMAGENET_MEAN[::step] if imagenet else (0.0,)), channels)
     std = _each("std", options.std or (IMAGENET_STD[::step] if imagenet else (1.0,)), channels)
     mode, side = options.resize_mode or "crop", max(height, width)

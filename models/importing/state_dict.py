@@ -2,7 +2,7 @@
 
 A state dict has weights, but no structure. That of a VGG follows from the names: torchvision and timm number the
 modules of `features` one by one, convolutions, batch normalizations, activations and pools alike, so that a gap tells
-a pool. A perceptron's follows from the order of its layers; its activation cannot be told, and is asked for.
+a pool. A perceptron's follows from the order of its layers; its activation is unknown, and must be given.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def build_state_dict(
 ) -> BuiltStateDict:
     """The layers of a state dict; ModelError where it is none of the known ones.
 
-    `activation` is what a perceptron has between its layers; the file's metadata may tell it too. `layers` spells any
+    `activation` is what a perceptron has between its layers; the file's metadata may state it too. `layers` spells any
     sequence, see `spelled.py`.
     """
     shapes = {name: entry.shape for name, entry in file.entries.items() if not name.endswith("num_batches_tracked")}
@@ -77,7 +77,7 @@ def build_state_dict(
         sequence, name = _perceptron(file, shapes, options, activation or file.metadata.get("activation"))
     if math.prod(sequence.shape) == 1:
         return BuiltStateDict(sequence.builder, sequence.last, name, Output("values"))
-    note = "its last layer gives raw scores of classes, of which a softmax makes probabilities"
+    note = "its last layer outputs raw scores of classes; a softmax turns them into probabilities"
     return BuiltStateDict(sequence.builder, sequence.last, name, Output("classes", "softmax"), (note,))
 
 

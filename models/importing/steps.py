@@ -23,7 +23,7 @@ def activate(importer: Importer, view: View, activation: str, parameters: tuple[
 
 
 def clip(importer: Importer, view: View, low: float, high: float) -> View:
-    """A view from `low` to `high`, either of which may be infinite."""
+    """Clip a view to `low` and `high`; either may be infinite."""
     largest = float(np.finfo(np.float32).max)
     low, high = max(low, -largest), min(high, largest)
     if not low <= high:
@@ -40,7 +40,7 @@ def clip(importer: Importer, view: View, low: float, high: float) -> View:
 def channel_numbers(
     importer: Importer, view: View, values: np.ndarray
 ) -> tuple[str, np.ndarray, Callable[[View], View]]:
-    """Numbers that broadcast over a view, as a layer's own: one a channel where they are no more than that.
+    """Numbers that broadcast over a view, as a layer's own: one per channel if that is enough.
 
     Gives the layer to read, the numbers as [C] or in the layer's whole shape, and what turns that layer's output into
     the view again.

@@ -1,6 +1,6 @@
-"""A value of a graph as a way to read what a layer gives: reshapes and transposes that move nothing yet.
+"""A value of a graph as a view of a layer's output: reshapes and transposes that move nothing yet.
 
-A layer's output lies row by row in memory. A logical axis is a product of factors, each an extent and the stride it has
+A layer's output is stored row by row. A logical axis is a product of factors, each an extent and the stride it has
 there, outer factors first; reshaping splits and joins factors, transposing puts axes in another order, and neither
 computes anything. Only a layer that needs its input in another order makes the order real, as `arrangement` tells.
 """
@@ -35,7 +35,7 @@ class View:
 
     @staticmethod
     def of(layer: str, shape: Shape, batched: bool = True) -> View:
-        """A layer's output as it lies, in its own shape."""
+        """Return a layer's output in its own shape."""
         strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
         axes = tuple((Factor(extent, stride),) if extent > 1 else () for extent, stride in zip(shape, strides))
         return View(layer, axes, batched)
@@ -92,7 +92,7 @@ class View:
         return tuple(result)
 
     def arrangement(self) -> tuple[Shape, tuple[int, ...]] | None:
-        """(split, order) of the transpose that makes the view's order real; None where it lies in order already."""
+        """(split, order) of the transpose that makes the view's order real; None if it is in order already."""
         factors = _joined([factor for axis in self.axes for factor in axis])
         if len(factors) <= 1:
             return None
@@ -102,7 +102,7 @@ class View:
 
 
 def _joined(factors: list[Factor]) -> Axis:
-    """Factors that lie side by side as one."""
+    """Merge adjacent factors."""
     result: list[Factor] = []
     for factor in factors:
         if result and result[-1].stride == factor.extent * factor.stride:

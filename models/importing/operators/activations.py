@@ -1,4 +1,4 @@
-"""Activations, element by element: they apply to what a layer gives, however it is viewed."""
+"""Activations, element by element: they apply to the output of a layer, however it is viewed."""
 
 from __future__ import annotations
 

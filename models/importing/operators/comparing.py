@@ -128,7 +128,7 @@ def nonzero(importer: Importer, view: View) -> View:
 
 
 def is_zero_or_one(importer: Importer, view: View) -> bool:
-    """True if a value is of the kind that comparisons give: 0 and 1."""
+    """True if a value is a result of comparisons: 0 and 1."""
     layer = importer.builder.layers.get(view.layer)
     if isinstance(layer, Affine) and layer.activation == "identity":  # one less it
         scale, shift = (importer.builder.tensors[f"{layer.name}.{part}"] for part in ("scale", "shift"))

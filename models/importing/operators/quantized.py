@@ -1,6 +1,6 @@
 """Networks of whole numbers, as the floating point networks that they stand for.
 
-Weights are dequantised. An activation is used as it is, unrounded, but kept within what its whole numbers can tell:
+Weights are dequantised. An activation is used as it is, unrounded, but clipped to the range of its whole numbers:
 exporters drop a relu where a zero point says the same.
 """
 
@@ -24,7 +24,7 @@ NOTE = "whole numbers (int8) are computed as the floating point numbers they sta
 
 
 def _range(importer: Importer, view: View, scale: np.ndarray | None, zero: np.ndarray | None) -> View:
-    """A view within what whole numbers of a scale and zero point can tell."""
+    """Return a view clipped to the range of whole numbers with a scale and zero point."""
     importer.note(NOTE)
     if scale is None or scale.size != 1 or (zero is not None and zero.size != 1):
         raise ModelError("an activation with a scale for each channel is not supported")

@@ -110,7 +110,7 @@ def _transpose(importer: Importer, node: Node) -> None:
 
 
 def _leading(importer: Importer, view: View, order: tuple[int, ...]) -> str:
-    """The layer that gives a view's axes in `order`, the first as its channels."""
+    """Return the layer whose output has a view's axes in `order`, the first as its channels."""
     ordered = view.permuted(order)
     shape = ordered.shape
     sizes = (shape[0], math.prod(shape[1:-1]), shape[-1]) if len(shape) > 1 else shape
@@ -118,12 +118,12 @@ def _leading(importer: Importer, view: View, order: tuple[int, ...]) -> str:
 
 
 def _first(view: View, axis: int) -> tuple[int, ...]:
-    """The order of a view's axes with `axis` first and the others as they lie."""
+    """Return the order of a view's axes with `axis` first and the others unchanged."""
     return (axis, *(other for other in view.order() if other != axis))
 
 
 def _unordered(made: View, order: tuple[int, ...], shape: tuple[int, ...], batched: bool) -> View:
-    """A layer's output, whose axes lie in `order`, as a view of `shape` again."""
+    """Return a layer's output, whose axes are in `order`, as a view of `shape` again."""
     spread = made.reshaped(tuple(shape[axis] for axis in order), batched)
     return spread.permuted(tuple(order.index(axis) for axis in range(len(order))))
 

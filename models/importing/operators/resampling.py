@@ -132,7 +132,7 @@ def _scaled(importer: Importer, view: View, axes: tuple[Scaling, Scaling]) -> Vi
 
 
 def _as_pixels(importer: Importer, view: View, times: tuple[int, int]) -> View:
-    """Return channels (channel, row, column) as so many rows and columns."""
+    """Return channels (channel, row, column) as rows and columns."""
     if times == (1, 1):
         return view
     channels, high, wide = view.shape[0] // (times[0] * times[1]), *view.shape[1:]
@@ -197,7 +197,7 @@ def _places(node: Node, old: bool, extent: int, size: int, scale: float) -> np.n
     rule = text(node, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
     new = np.arange(size, dtype=np.float64)
     if rule == "half_pixel" or (rule == "pytorch_half_pixel" and size > 1):
-        # In float32, as ONNX Runtime has it: a floor tells 3 from 2.9999998.
+        # In float32, as ONNX Runtime has it: a floor distinguishes 3 from 2.9999998.
         half = np.float32(0.5)
         return (new.astype(np.float32) + half) / np.float32(scale) - half
     if rule == "pytorch_half_pixel":
