@@ -186,7 +186,7 @@ def _exponential_unit(dst, x, below, above):
 
 
 def slope_below_zero(dst, x, slopes):
-    """dst = x, below 0 x * slopes: PReLU. All three are tiles (or views) of one shape; x may lie in PSUM."""
+    """dst = x, below 0 x * slopes: PReLU. All three are tiles (or views) of one shape; x may be in PSUM."""
     below = _tile(dst)
     nisa.scalar_tensor_tensor(dst=below, data=x, op0=nl.minimum, operand0=0.0, op1=nl.multiply, operand1=slopes)
     nisa.scalar_tensor_tensor(dst=dst, data=x, op0=nl.maximum, operand0=0.0, op1=nl.add, operand1=below)

@@ -1,6 +1,6 @@
 """Index of the largest element of each row, found on the chip: [N, C] -> int32 [N].
 
-`max8` finds the largest values of a partition and `nc_find_index8` where the first of them stands. Rows lie on the
+`max8` finds the largest values of a partition and `nc_find_index8` where the first of them stands. Rows are on the
 partitions, several to a partition where they are short. Rows longer than a chunk are searched chunk by chunk, and
 the best so far is carried along in two numbers a row.
 """

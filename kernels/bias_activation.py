@@ -1,6 +1,6 @@
 """Add a bias row to every row of a matrix and apply an activation: [N, H] + [1, H] -> [N, H].
 
-Rows lie on the partitions, several to a partition where they are short, and the bias is copied to all partitions, by
+Rows are on the partitions, several to a partition where they are short, and the bias is copied to all partitions, by
 one DMA that reads the same row 128 times: it differs along the free axis, where the Scalar Engine's own bias (one
 number a partition) cannot.
 

@@ -10,9 +10,9 @@
                     result[piece] = finish(sums)            # pool, bias, activation
                 store(out, result)
 
-1. Input rows lie in SBUF as [channels, images, rows, columns], so that a tap is a strided view of them. A group serves
+1. Input rows are in SBUF as [channels, images, rows, columns], so that a tap is a strided view of them. A group serves
    every filter tap and output channel; the rows that the next one shares are copied on chip, not loaded again.
-2. Weights lie in SBUF as [channels, steps, output channels]. Each matmul takes one tap (or several, where few channels
+2. Weights are in SBUF as [channels, steps, output channels]. Each matmul takes one tap (or several, where few channels
    leave room on the partition axis, see packing.py) and up to 512 output pixels; all of them accumulate in one bank.
    On larger images 3x3 filters take two thirds or four ninths of them, where that is quicker (convolution/forms.py).
 3. The Vector Engine takes the maxima of 2x2 windows straight from PSUM, the Scalar Engine adds the bias and applies
@@ -123,7 +123,7 @@ def fused_conv2d_maxpool_packed(
             matmuls then cover a filter. The columns are in blocks of 128 output channels, each block ordered (S, output
             channel). With groups, blocks do not cross sections, and the channels of a section's groups share R
         bias_packed: [channels of the first block, blocks] float32, a column for each block of output channels
-        in_channels, kernel_size: Cin and k or (kh, kw), which the packed shapes do not tell
+        in_channels, kernel_size: Cin and k or (kh, kw), which the packed shapes do not determine
         out_channels: Cout; 0 takes all columns of w_packed
         pool_size, padding, activation, stride, dilation, groups, parameters, form: as for `fused_conv2d_maxpool`
 

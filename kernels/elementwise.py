@@ -9,7 +9,7 @@ OPERATIONS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 
 def combine_tiles(dst, a, b, operation):
-    """dst = a operation b, element by element; one of a and b may lie in PSUM. Quotients are products with 1 / b."""
+    """dst = a operation b, element by element; one of a and b may be in PSUM. Quotients are products with 1 / b."""
     if operation == "divide":
         inverse = nl.ndarray(b.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=inverse, data=b)

@@ -1,6 +1,6 @@
 """Normalisation by an image's own statistics: each group of channels over all its pixels.
 
-One group is layer norm over a whole image, a group a channel instance norm. Channels lie on the partitions. Each sums
+One group is layer norm over a whole image, a group a channel instance norm. Channels are on the partitions. Each sums
 its own pixels; the Tensor Engine then sums over a group's channels by a matrix that has ones where two channels are of
 one group, and leaves the sum on each of them. The sums of a group that lies in several tiles add up in PSUM.
 """

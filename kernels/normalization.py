@@ -1,7 +1,7 @@
 """Normalisation of tiles in SBUF: of each pixel over its channels by layer norm and local response, of rows by
 log-softmax.
 
-Channels lie on the partitions, and a sum over partitions is what the Tensor Engine does: a matrix of ones sums up all
+Channels are on the partitions, and a sum over partitions is what the Tensor Engine does: a matrix of ones sums up all
 channels and leaves the sum on every partition at once, one of ones in a band the channels around each. Sums are
 float32, and where there are more channels than partitions, their tiles add up in PSUM.
 """

@@ -1,6 +1,6 @@
 """Maxima and means over windows of images: [B, C, H, W] -> [B, C, H', W'].
 
-A plane (a channel of an image) lies on one partition, small planes several to a partition, so that each partition
+A plane (a channel of an image) is on one partition, small planes several to a partition, so that each partition
 reads one contiguous run of HBM. The Vector Engine folds the windows first along the columns' axis, a whole row at a
 time, then along the rows: a window of k x k takes 2k - 2 passes over ever fewer elements instead of k * k, and the
 first passes run over neighbours, where 16-bit maxima go at twice the pace. Means are sums in float32; the Scalar Engine

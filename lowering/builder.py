@@ -75,7 +75,7 @@ class GraphBuilder:
         channels, *window = self.shapes[source]
         count = math.prod(self.shapes[source])
         if count > MOST_ANSWERS:
-            raise DoesNotFit(f"layer {name!r} gives {count} numbers, more than the {MOST_ANSWERS} of a last layer")
+            raise DoesNotFit(f"layer {name!r} outputs {count} numbers, more than the {MOST_ANSWERS} of a last layer")
         if count > MOST_SCORES:
             self.make_plain(source)
             self.add(Answers, name, (source,), (count, 1, 1), kind="scores", ending=ending)

@@ -72,7 +72,7 @@ class Decisions:
         return replace(self, forms=tuple(form for form in self.forms if Form(form[1]) in (Form.DIRECT, *ROW_BLOCKS)))
 
     def schedule(self, nodes: int) -> Schedule:
-        """Return the schedule of a graph of so many nodes."""
+        """Return the schedule of a graph with this number of nodes."""
         return Schedule(self.stages or (StageOf(nodes, 1),), self.regions, self.staying, self.splits)
 
     def made(self) -> dict[str, Any]:

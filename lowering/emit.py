@@ -47,7 +47,7 @@ class Emitted:
 
 
 def emit(graph: Graph, pictures: int, schedule: Schedule) -> Emitted:
-    """Return the program of a graph for so many pictures."""
+    """Return the program of a graph for a number of pictures."""
     images = ceil_div(pictures, graph.packed)
     stages, nodes = _emit_core(graph, images, schedule, 0)
     partner = _emit_core(graph, images, schedule, 1)[0] if schedule.splits else ()
@@ -55,7 +55,7 @@ def emit(graph: Graph, pictures: int, schedule: Schedule) -> Emitted:
 
 
 def _emit_core(graph: Graph, images: int, schedule: Schedule, core: int) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
-    """Return the stages of a core for so many images, and the node of each operation."""
+    """Return the stages of a core for a number of images, and the node of each operation."""
     emission = _Emission(graph, schedule, core)
     stages = []
     first = 0

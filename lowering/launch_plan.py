@@ -73,7 +73,7 @@ class LaunchPlanner:
         return self._operands[key]
 
     def show(self, pictures: int) -> ShownLaunch:
-        """Return the launch of so many pictures with its graph after each pass."""
+        """Return the launch of some pictures with its graph after each pass."""
         plan = self.plan(pictures)
         first, last = self._pipeline.graph.nodes[0].name, self.last
         passes = self._pipeline.run(plan.decisions)
@@ -155,7 +155,7 @@ class LaunchPlanner:
         return plan.on_one_core() if decisions.shares and not decisions.splits else plan
 
     def _quickest_way(self, pictures: int) -> LaunchPlan:
-        """Return the quickest launch of so many pictures, on both cores where there are two.
+        """Return the quickest launch for a number of pictures, on both cores where there are two.
 
         Two cores share few pictures, for which it takes long to load the weights; launches of a network that is cut
         leave the pictures of each core apart.
@@ -182,7 +182,7 @@ class LaunchPlanner:
         return alone.on_one_core() if shared is None or shared.nanoseconds >= alone.nanoseconds else shared
 
     def _quickest(self, pictures: int) -> LaunchPlan:
-        """Return the quickest launch of so many pictures."""
+        """Return the quickest launch for a number of pictures."""
         reason = DoesNotFit("nothing of it fits")
         for eighths in range(8, 4, -1):  # of the room: an operation may need more than the footprint says
             room = self._pipeline.room * eighths // 8

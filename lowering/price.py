@@ -131,7 +131,7 @@ class Clock:
         raise reason
 
     def loading(self, numbers: float) -> float:
-        """Return the nanoseconds that loading so many weights takes beside everything else."""
+        """Return the nanoseconds that loading this number of weights takes beside everything else."""
         if "loading" not in self._known:
             channels = 16 * PARTITIONS
             alone: dict[str, Any] = {"channels": channels, "rows": 1, "columns": 1, "name": ""}

@@ -17,7 +17,7 @@ FORM_GAIN = 1.03  # below which a form is not worth its errors
 
 
 class Pricing:
-    """Prices candidates for so many images along the free axis. `refused`: forms for which SBUF has no room."""
+    """Prices candidates for a number of images along the free axis. `refused`: forms for which SBUF has no room."""
 
     def __init__(self, clock: Clock, images: int, refused: Sequence[FormChoice] = ()) -> None:
         self._clock, self._refused = clock, refused

@@ -142,8 +142,8 @@ def plan_conv2d(problem, sbuf_bytes):
 
 
 def plan_groups(problem, block, sbuf_bytes):
-    """The plan of a convolution whose input lies in HBM and whose packed weights, in blocks of `block` output channels,
-    are in SBUF already; input and output may take `sbuf_bytes` of a partition."""
+    """Return the plan of a convolution whose input is in HBM and whose packed weights, in blocks of `block` output
+    channels, are in SBUF already; input and output may take `sbuf_bytes` of a partition."""
     steps = steps_of(problem)
     return _plan(problem, sbuf_bytes, problem.form, resident_weights(problem, block, steps))
 

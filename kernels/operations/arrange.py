@@ -58,7 +58,7 @@ def border_copies(border: Border, span: Span):
 
 
 def interleave(launch, number, operation: Interleave, operands):
-    """Copy values to every so many rows and columns."""
+    """Copy values to rows and columns at equal distances."""
     room = launch.room_of(operation, operands[0].heights)
     down, across = operation.step
     for phase, value in enumerate(operands):

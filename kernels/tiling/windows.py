@@ -1,7 +1,7 @@
 """Windows that slide over images: where they read, tiles of images with their padding, and folds over window axes.
 
-Pooling and depthwise convolution share this. A window is told axis by axis, as a `Sweep`. An image with its padding
-lies in SBUF as [partitions, images, rows, columns], so that each tap of a window is a strided view of it.
+Pooling and depthwise convolution share this. A window is described axis by axis, as a `Sweep`. An image with its
+padding is in SBUF as [partitions, images, rows, columns], so that each tap of a window is a strided view of it.
 """
 
 from dataclasses import dataclass

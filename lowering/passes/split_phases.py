@@ -1,6 +1,6 @@
 """Give the first convolution an image of phases where its filters move by several pixels.
 
-Every so many rows and columns are channels of their own, phases: a convolution of C channels by kh x kw filters of
+Rows and columns at equal distances are channels of their own, phases: a convolution of C channels by kh x kw filters of
 stride (s, t) is one of s * t * C channels by filters of kh / s x kw / t (rounded up) that move by one. No DMA then
 picks single elements, and more channels fill the Tensor Engine's rows. The host arranges the phases.
 """
