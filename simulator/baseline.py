@@ -71,7 +71,7 @@ def read(path: Path) -> dict[str, Entry]:
 
 
 def _is_entry(entry: Any) -> bool:
-    """True of what `entry_of` gives."""
+    """True of a result of `entry_of`."""
 
     def times(value: Any) -> bool:
         return isinstance(value, dict) and all(isinstance(time, (int, float)) for time in value.values())

@@ -1,7 +1,7 @@
 """The NeuronCore that a kernel runs on: it allocates memory, takes instructions, and knows the target.
 
 Instructions execute eagerly, in program order, on NumPy arrays; each is also noted in `program`, from which the timing
-model tells when the engines would have run it.
+model predicts when the engines would have run it.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class NeuronCore:
             self.sanitizer.clobbers(self._line(), written, why)
 
     def warn(self, message: str, category: type[Warning] = UndefinedOnChipWarning) -> None:
-        """Tell of what the chip leaves undefined, or of another category, once for each line of the kernel."""
+        """Warn of undefined behaviour on the chip, or of another category, once for each line of the kernel."""
         if self._heard is not None:
             self._heard.append((message, category))
         line = self._line()

@@ -1,6 +1,6 @@
 """The operators that instructions take as `op`: ALU operators and activation functions.
 
-In NKI an operator is the `nki.language` function itself (`op=nl.add`). What each computes is told here once, on held
+In NKI an operator is the `nki.language` function itself (`op=nl.add`). What each computes is defined here once, on held
 values (float32, or integers for bit operators). Source: the tables of nki/api/nki.api.shared.rst.
 """
 
@@ -250,7 +250,7 @@ class ActivationFunction:
     domain: Domain | None = None  # of all numbers where None
 
     def watched(self, tell: Callable[[str], None], instruction: str) -> ActivationFunction:
-        """The function that tells of inputs for which the engine gives invalid results."""
+        """Return the function with warnings of inputs for which the engine's results are invalid."""
         domain, compute = self.domain, self.compute
         assert domain is not None
 
@@ -316,7 +316,7 @@ def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperat
 
 
 def activation_function(op: object, instruction: str) -> ActivationFunction:
-    """The activation function that a kernel passed as `op=nl.<name>`; it tells of inputs out of its domain."""
+    """The activation function that a kernel passed as `op=nl.<name>`; it warns of inputs out of its domain."""
     found = ACTIVATIONS.get(getattr(op, "__name__", ""))
     if found is None:
         raise NkiValidationError(

@@ -15,7 +15,7 @@ _work: list[Callable[[int], object]] = []  # of this process, for those that are
 
 
 def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], processes: int | None = None) -> list[_T]:
-    """[work(0), ..., work(count - 1)], computed by so many processes, by default one a processor core; `lost` gives
+    """[work(0), ..., work(count - 1)], computed by `processes`, by default one per processor core; `lost` gives
     what stands for work whose process was ended from outside. Where processes cannot be forked, one by one."""
     workers = min(processes or cores(), count)
     if workers <= 1 or "fork" not in multiprocessing.get_all_start_methods():

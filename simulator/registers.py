@@ -205,5 +205,5 @@ def is_known(value: Any) -> bool:
 
 
 def wrap(value: int, bits: int = BITS) -> int:
-    """An integer as so many bits hold it, read as signed."""
+    """Return an integer as held by a number of bits, read as signed."""
     return (int(value) + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))

@@ -42,7 +42,7 @@ class Recording:
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
-        self.performed = 0  # instructions that told how they compute
+        self.performed = 0  # instructions that passed on how they compute
         self.repeatable = True
         self.arguments: list[StridedMemory] = []
         self.fixed: list[bool] = []  # of each argument, whether it never changes
@@ -55,7 +55,7 @@ class Recording:
         self.steps.clear()
 
     def allocated(self, size: int) -> None:
-        """A tile of so many bytes was made."""
+        """A tile of this number of bytes was made."""
         self._bytes += size
         if self._bytes > MAX_BYTES:
             self.spoil()
@@ -221,7 +221,7 @@ def _share_memory(steps: list[Step], given: set[int], kept: set[int], buffers: B
 
 
 def _storages(operands: Any) -> Iterator[Storage]:
-    """The storages that operands of a step lie in."""
+    """Yield the storages of a step's operands."""
     if operands and isinstance(operands[0], Storage):
         yield operands[0]
     for view in views_of(operands):

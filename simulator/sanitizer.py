@@ -8,7 +8,7 @@
     cut short       a sum of matmuls takes some partitions of an operand whose columns hold more
     unwritten       the kernel returns elements that it has never written
     clobbered       an instruction writes elements that it has yet to read
-    race            both cores touch an element, one of them writes, and no barrier lies between
+    race            both cores touch an element, one of them writes, and no barrier is between
 
 Every tensor has a shadow: for each element who wrote it last, and whether anything has read it since. Within one core
 the compiler orders instructions by what they read and write, so that order is no fault there.

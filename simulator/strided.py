@@ -1,6 +1,6 @@
-"""The elements of a tensor: where they lie in a memory, how they are read and written.
+"""The elements of a tensor: their places in a memory, reading and writing.
 
-An element (i0, i1, ...) lies at `offset + sum(stride * i)` elements from the start of the storage. On chip, dimension 0
+An element (i0, i1, ...) is at `offset + sum(stride * i)` elements from the start of the storage. On chip, dimension 0
 is the partition axis, its stride the number of elements in a partition.
 """
 

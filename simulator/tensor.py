@@ -170,7 +170,7 @@ class NkiTensor(TensorViews):
         key = keys[dim]
         start = key.start if isinstance(key, DynamicSlice) else key
         if not isinstance(start, (DeviceNumber, NkiTensor)):
-            resolve_index(start, self.shape[dim], dim, self)  # tells what is wrong with it
+            resolve_index(start, self.shape[dim], dim, self)  # raises what is wrong with it
         on_chip = self.storage.on_chip
         others = (*keys[:dim], slice(None), *keys[dim + 1 :])
         rest = self[others]

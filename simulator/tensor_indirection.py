@@ -33,7 +33,7 @@ _INT32 = ("int32", "uint32")
 
 
 def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> None:
-    """Refuse what an instruction cannot do with its operands that are columns, and settle where their offsets lie."""
+    """Refuse columns as operands that an instruction cannot use, and settle the partitions of their offsets."""
     views = [tensor for tensor in (*writes, *reads) if isinstance(tensor, ColumnsTensor)]
     if not views:
         return
@@ -59,7 +59,7 @@ def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads
 
 
 def _groups_agree(core: Any, op: str, view: ColumnsTensor) -> None:
-    """Tell where groups of partitions hold different offsets."""
+    """Warn if groups of partitions hold different offsets."""
     first = view.offsets()
     for start in range(view.group, view.index.shape[0] - view.group + 1, view.group):
         if (view.offsets(start) != first).any():

@@ -130,7 +130,7 @@ def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
 def strides_of_reshape(
     shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """Strides that give the same elements in the shape `new`, or None where only a copy could."""
+    """Return strides for the same elements in the shape `new`, or None if only a copy could have it."""
     # Merge old dimensions into runs that are dense, then split each run by the new extents.
     runs: list[tuple[int, int]] = []  # (elements, innermost stride)
     for extent, stride in zip(shape, strides):

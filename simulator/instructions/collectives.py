@@ -2,7 +2,8 @@
 
 What a collective takes on a chip depends on its algorithm and on links that nobody has published for a single kernel;
 here it takes no time, and a note beside the time says so. Sums are added in the order of the group, in float32, and
-rounded once. The ring of an implicit permute is the order of its group, in every channel: assumed, no document tells.
+rounded once. The ring of an implicit permute is the order of its group, in every channel: an assumption, since it is
+not documented.
 
 Sources: nki/api/nki/collectives/__init__.py of aws-neuron-sdk 2.33.
 """

@@ -6,7 +6,7 @@
 
 It checks every function decorated with nki.jit and every function and class that these use, in other files too: the
 Python subset of the compiler, the NKI 0.6 API, names of earlier dialects, and the memories of outputs and DMAs.
-Nothing is imported or run. `RULES` tells every rule in one line.
+Nothing is imported or run. `RULES` describes each rule in one line.
 """
 
 from .checker import Examination, check_file, check_source, examine_file

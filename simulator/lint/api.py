@@ -113,7 +113,7 @@ def tensor_member(name: str, known_api: Api) -> str | None:
 
 
 def arguments_of(call: ast.Call, parameters: tuple[Parameter, ...]) -> dict[str, ast.expr]:
-    """The argument that each parameter gets in a call, as far as the call tells."""
+    """Return the argument of each parameter in a call, as far as the call shows it."""
     bound: dict[str, ast.expr] = {}
     for parameter, argument in zip(parameters, call.args, strict=False):
         if isinstance(argument, ast.Starred):

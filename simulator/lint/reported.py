@@ -38,7 +38,7 @@ def check_reported(scope: FunctionScope) -> None:
 
 @dataclass(frozen=True)
 class _Tile:
-    """A tile that a function makes: its free dimensions, None where one cannot be told, and the loops around it."""
+    """A tile that a function makes: its free dimensions, None if one is unknown, and the loops around it."""
 
     buffer: str
     dtype: str
@@ -47,7 +47,7 @@ class _Tile:
 
     @property
     def columns(self) -> int | None:
-        """The elements of a partition, where that can be told."""
+        """The elements of a partition, if known."""
         known = [extent for extent in self.free if extent is not None]
         return prod(known) if self.free and len(known) == len(self.free) else None
 

@@ -31,7 +31,7 @@ Resolve = Callable[[ast.expr], "Resolved | None"]
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor's memory ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm"), dtype and shape, None where not told."""
+    """A tensor's memory ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm"), dtype and shape, None if unknown."""
 
     buffer: str | None
     dtype: str | None
@@ -100,12 +100,12 @@ class LocalTensors:
             self._assigned.setdefault(name, []).append(value if isinstance(target, ast.Name) else None)
 
     def of(self, expression: ast.expr) -> Tensor | None:
-        """The tensor that an expression is or is a view of; None where that cannot be told."""
+        """Return the tensor that an expression is, or is a view of; None if unknown."""
         value = self._of(expression)
         return value if isinstance(value, Tensor) else None
 
     def device_number(self, expression: ast.expr) -> DeviceNumber | None:
-        """The register or scalar that an expression is; None where that cannot be told."""
+        """Return the register or scalar that an expression is; None if unknown."""
         value = self._of(expression)
         return value if isinstance(value, DeviceNumber) else None
 

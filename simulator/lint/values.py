@@ -50,7 +50,7 @@ class Containers:
         return KINDS.get(type(value), "")
 
     def of(self, expression: ast.expr) -> str:
-        """ "list", "dict", "str", or "" where that is not told."""
+        """Return "list", "dict", "str", or "" if unknown."""
         if isinstance(expression, ast.Name):
             kinds = self._kinds.get(expression.id, {""})
             return next(iter(kinds)) if len(kinds) == 1 else ""

@@ -5,7 +5,7 @@
     migration.text                           # the file in NKI 0.7
     migration.notes                          # lines that need a look, and what is left to be done by hand
 
-It needs libcst (`pip install trninfer[migrate]`). Nothing is run: a file is rewritten by what its source tells.
+It needs libcst (`pip install trninfer[migrate]`). Nothing is run: a file is rewritten by its source alone.
 """
 
 from __future__ import annotations

@@ -15,15 +15,15 @@ from .notes import Notes
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor as far as the source tells. `region`: "hbm", "sbuf" or "psum", "" where it does not say; `dtype` and
-    `shape` are source text, "" and None where they are not told; `blocks`: dimensions before that of the partitions.
+    """A tensor as far as the source shows it. `region`: "hbm", "sbuf" or "psum", "" where it does not say; `dtype` and
+    `shape` are source text, "" and None if unknown; `blocks`: dimensions before that of the partitions.
     """
 
     region: str = ""
     dtype: str = ""
     shape: tuple[str, ...] | None = None
     blocks: int = 0
-    rank: int = 0  # dimensions, 0 where they are not told
+    rank: int = 0  # dimensions, 0 if unknown
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Source:
 
 @dataclass
 class Function:
-    """A function of the file: what it was called with and what it returns, as far as that is told."""
+    """A function of the file: what it was called with and what it returns, as far as known."""
 
     name: str
     parameters: list[str]
@@ -98,7 +98,7 @@ class Context:
     functions: dict[str, Function]
     function: Function | None = None
     scope: dict[str, Value] = field(default_factory=dict)
-    ranks: dict[str, int] = field(default_factory=dict)  # dimensions of tensors that the source tells
+    ranks: dict[str, int] = field(default_factory=dict)  # dimensions of tensors, from the source
     lines: list[str] = field(default_factory=list)
     support: set[str] = field(default_factory=set)
     line: int = 0

@@ -1,4 +1,4 @@
-"""Expressions: each is rewritten to its text in NKI 0.7 and told to be a tensor, an index array, a mask or neither."""
+"""Expressions: each is rewritten as text in NKI 0.7 and classified as a tensor, an index array, a mask or neither."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ IN_PLACE_OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply",
 
 
 class Statements:
-    """The rewriter of simple statements. `migrate` gives the lines of one, or None where it stays as it is."""
+    """The rewriter of simple statements. `migrate` returns the lines of one, or None if it is unchanged."""
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx

@@ -338,7 +338,7 @@ def method(ex: Expressions, call: ast.Call) -> Result | None:
 
 
 def _viewed(ex: Expressions, call: ast.Call, base: Result, tensor: Tensor) -> Result:
-    """A method that gives another view of a tile."""
+    """Rewrite a method that returns another view of a tile."""
     assert isinstance(call.func, ast.Attribute)
     which = call.func.attr
     asked = call.args[0] if len(call.args) == 1 else call.keywords[0].value if call.keywords else None

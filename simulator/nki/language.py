@@ -347,7 +347,7 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
 
 
 def _matmul_rules(x: NkiTensor, y: NkiTensor, transpose_x: bool) -> None:
-    """The limits that the instructions of nl.matmul have, told of its own operands."""
+    """Check the limits of the instructions of nl.matmul on its own operands."""
     for name, tile, limit in (("x", x, STATIONARY_COLUMNS), ("y", y, tile_size.gemm_moving_fmax)):
         if not isinstance(tile, NkiTensor) or not is_sbuf(tile.buffer):
             raise NkiValidationError(f"nl.matmul: {name} must be a tile in SBUF, came {getattr(tile, 'label', tile)}")

@@ -24,7 +24,7 @@ from ..instructions.vector_engine import memset, reciprocal, tensor_copy, tensor
 from ..memory import PSUM, SBUF, MemoryRegion
 from ..tensor import NkiTensor
 
-# Operators are told by their names, which NumPy's functions share with nki.language.
+# Operators are recognised by their names, which NumPy's functions share with nki.language.
 _ADD, _SUBTRACT, _MULTIPLY, _MAXIMUM = np.add, np.subtract, np.multiply, np.maximum
 _LESS, _GREATER, _NOT_EQUAL = np.less, np.greater, np.not_equal
 _FLOAT32 = "float32"

@@ -71,7 +71,7 @@ class Costs:
         return Cost(self.machine.register_ns, self.machine.register_ns)
 
     def barrier(self) -> Cost:
-        """Both cores of a logical core have told each other that they are there."""
+        """Return the cost of a barrier between the cores of a logical core."""
         return Cost(self.machine.barrier_ns, self.machine.barrier_ns)
 
     def one_pass(self, unit: engine, tensor: Any) -> Cost:

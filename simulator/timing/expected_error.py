@@ -34,6 +34,6 @@ def kind_of(bound_by: str, issue_bound: bool, launch_us: float, latency_us: floa
 
 
 def expected_error(target: str, kind: str) -> float | None:
-    """The share of a prediction within which two measurements of three lie; None for a target that nobody measured."""
+    """The share of a prediction within which two measurements of three lie; None for a target without measurements."""
     errors = ERRORS.get(target)
     return None if errors is None else errors.get(kind, errors[REST])

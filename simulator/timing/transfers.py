@@ -103,7 +103,7 @@ def constant_load(tensor: Any, dge: bool) -> Transfer:
 
 
 def _contiguous_run(tensor: Any) -> int:
-    """Elements that lie next to each other in memory, over the innermost dimensions; on chip within a partition."""
+    """Return the number of adjacent elements in memory, over the innermost dimensions; on chip within a partition."""
     run = 1
     rows_apart = tensor.storage.on_chip or tensor.gathers
     for position in range(len(tensor.shape) - 1, 0 if rows_apart else -1, -1):
