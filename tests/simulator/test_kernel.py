@@ -119,6 +119,10 @@ def test_containers_of_arrays_go_in_and_out_and_what_is_written_is_updated():
     np.testing.assert_array_equal(rows[2], np.full((4, 3), 2.0))
 
 
+def test_an_array_that_is_only_read_may_be_read_only():
+    np.testing.assert_array_equal(add(np.broadcast_to(np.float32(1), A.shape), A), A + 1)
+
+
 def test_an_array_that_cannot_be_updated_is_told():
     total = np.broadcast_to(np.float32(1), (4, 3))
     with pytest.raises(NkiValidationError, match=r"writes to its argument \[4, 3\] float32, a read-only array"):

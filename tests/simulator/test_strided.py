@@ -68,6 +68,27 @@ def test_views_share_the_memory_that_they_are_of(data, where):
         np.testing.assert_array_equal(tensor.values, np.where(marked, -expected, expected))
 
 
+def test_rows_that_wrap_around_are_a_run():
+    """20 elements from the 30th of each row of 40 on: the rectangle would be too narrow."""
+    with on():
+        access = hbm((6, 40)).ap([[40, 3], [1, 20]], 30).access
+        assert (access.low, access.high) == (4 * 30, 4 * (2 * 40 + 30 + 20))
+
+
+def test_a_view_of_one_element_many_times_covers_nothing_else():
+    with on():
+        vector = hbm((1, 12))
+        assert vector.access.covers and vector.ap([[12, 1], [1, 12]]).access.covers
+        assert not vector.ap([[0, 12]]).access.covers
+
+
+def test_a_chosen_address_is_where_the_rectangle_is():
+    with on():
+        tensor = nl.ndarray((32, 8), nl.float32, nl.sbuf, address=(64, 256))
+        access = tensor[1:3, 2:4].access
+        assert (access.row, access.row_end, access.byte, access.byte_end) == (65, 67, 256 + 8, 256 + 16)
+
+
 def test_forms():
     """Rows of an HBM view are as long as its outermost stride; combs are known on chip."""
     part = Form((3, 4, 2), (100, 10, 1), 4, on_chip=False)
