@@ -56,8 +56,11 @@ def test_a_script_finds_its_arguments_its_folder_and_where_it_runs(tmp_path, mon
     argv, path = list(sys.argv), list(sys.path)
     assert run(tmp_path, text, "--all", "7") == run(tmp_path, text, target="trn3") == 0
     assert capsys.readouterr().out.splitlines() == [
-        "['--all', '7'] beside __main__ 1", "trn1", "[] beside __main__ 1", "trn3"
-    ]  # fmt: skip
+        "['--all', '7'] beside __main__ 1",
+        "trn1",
+        "[] beside __main__ 1",
+        "trn3",
+    ]
     assert (sys.argv, sys.path) == (argv, path)
     assert os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] == "gen2" and "NKI_SIMULATOR" not in os.environ
     sys.modules.pop("beside")
@@ -133,9 +136,16 @@ def test_constants_at_the_top_level_are_replaced(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("statement", "names"),
-    [("A = 1", {"A"}), ("A: int = 1", {"A"}), ("A: int", set()), ("A = B = 1", set()), ("A, B = 1, 2", set()),
-     ("A.b = 1", set()), ("A += 1", set())],
-)  # fmt: skip
+    [
+        ("A = 1", {"A"}),
+        ("A: int = 1", {"A"}),
+        ("A: int", set()),
+        ("A = B = 1", set()),
+        ("A, B = 1, 2", set()),
+        ("A.b = 1", set()),
+        ("A += 1", set()),
+    ],
+)
 def test_names_that_a_statement_assigns(statement, names):
     assert assigned(ast.parse(statement).body[0]) == names
 

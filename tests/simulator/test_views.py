@@ -123,9 +123,12 @@ def test_slices_are_pythons(extent, data):
     ends = st.one_of(st.none(), st.integers(-extent, extent))
     item = slice(data.draw(ends), data.draw(ends), data.draw(st.sampled_from([None, 1, 2, 5])))
     expected = range(*item.indices(extent))
-    start, stop = ((0 if end is None else end % extent if end < 0 else end) if at == 0 else
-                   (extent if end is None else end % extent if end < 0 else end)
-                   for at, end in enumerate((item.start, item.stop)))  # fmt: skip
+    start, stop = (
+        (0 if end is None else end % extent if end < 0 else end)
+        if at == 0
+        else (extent if end is None else end % extent if end < 0 else end)
+        for at, end in enumerate((item.start, item.stop))
+    )
     if start > stop:
         with pytest.raises(OutOfBoundsError, match=f"x sbuf.*: {start}:{stop} of dimension 1 must lie in 0:{extent}"):
             resolve_slice(item, extent, 1, TENSOR)

@@ -104,8 +104,13 @@ def test_tiles_of_zeros_are_used_in_turn() -> None:
 def test_an_input_that_is_one_group() -> None:
     x = counted(2, 130, 3, 5)
     with on("trn2"):
-        plan = plan_resident(problem(batch=2, height=3, width=5, in_channels=130, out_channels=3, kernel=(1, 1)), 128,
-                             [128, 2], keeps_rows=False, combined_bytes=0)  # fmt: skip
+        plan = plan_resident(
+            problem(batch=2, height=3, width=5, in_channels=130, out_channels=3, kernel=(1, 1)),
+            128,
+            [128, 2],
+            keeps_rows=False,
+            combined_bytes=0,
+        )
         first, second = load_input(in_hbm(x), plan)
         np.testing.assert_array_equal(first.values, x[:, :128].swapaxes(0, 1))
         np.testing.assert_array_equal(second.values, x[:, 128:].swapaxes(0, 1))

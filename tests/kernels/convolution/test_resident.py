@@ -7,7 +7,7 @@ from convolution_problems import problem
 from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import on
-from trninfer.kernels.convolution.forms import Form, combined_elements, rows_together
+from trninfer.kernels.convolution.forms import Form, combined_elements, matmul_columns, most_columns, rows_together
 from trninfer.kernels.convolution.plan import Conv2dPlan, psum_pieces
 from trninfer.kernels.convolution.resident import plan_resident
 from trninfer.simulator.chip import PSUM_BANK_FLOATS
@@ -40,7 +40,8 @@ def test_groups_and_pieces_cover_the_output_once(
     for group in plan.groups:
         order.append((group.image, group.row))
         for piece in psum_pieces(plan, group):
-            assert piece.images * piece.rows * piece.columns <= PSUM_BANK_FLOATS * (1 if form == "direct" else 4)
+            columns = piece.images * matmul_columns(plan.form, piece.rows, piece.columns)
+            assert columns <= most_columns(plan.form, PSUM_BANK_FLOATS)
             assert piece.rows % pool_size == 0
             count += piece.images * piece.rows * piece.columns
     assert count == batch * what.out_rows * what.out_columns

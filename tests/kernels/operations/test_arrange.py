@@ -53,8 +53,14 @@ def test_each_place_around_is_a_copy_of_one_inside() -> None:
 def test_values_take_turns(step: tuple[int, int]) -> None:
     phases = step[0] * step[1]
     x = counted(2, phases * 3, 4, 5)
-    out = Interleave(name="i", channels=3, rows=4 * step[0], columns=5 * step[1], step=step,
-                     sources=tuple((n,) for n in range(phases)))  # fmt: skip
+    out = Interleave(
+        name="i",
+        channels=3,
+        rows=4 * step[0],
+        columns=5 * step[1],
+        step=step,
+        sources=tuple((n,) for n in range(phases)),
+    )
     parts = [np.ascontiguousarray(x[:, 3 * n : 3 * n + 3]) for n in range(phases)]
     expected = np.zeros((2, 3, 4 * step[0], 5 * step[1]), np.float32)
     for n, part in enumerate(parts):

@@ -120,8 +120,9 @@ def test_an_addend_goes_before_the_activation() -> None:
     expected = convolved(x, w, bias, (1, 1, 1, 1))
     conv = operation_of(expected, w, padding=(1, 1, 1, 1), sources=((0,), (0,)))
     sums = convolved(x, w, bias + 100, (1, 1, 1, 1)) - 100  # nothing is below zero there
-    found = run_operations([load_of(x, margin=(1, 1, 1, 1)), conv], x, constants=columns_of(bias),
-                           weights=lay_out(units_of(w)))  # fmt: skip
+    found = run_operations(
+        [load_of(x, margin=(1, 1, 1, 1)), conv], x, constants=columns_of(bias), weights=lay_out(units_of(w))
+    )
     assert_close(found, np.maximum(sums + x, 0))
 
 
@@ -148,8 +149,7 @@ def test_copies_for_the_filter_rows_that_follow() -> None:
     expected = convolved(between, after, second)
     first = operation_of(between, w, copies=Copies(2, 1, 32))
     taps = np.concatenate([after[:, :, 0], after[:, :, 1]], axis=1).transpose(1, 2, 0)  # (row, channel) to a column
-    last = operation_of(expected, after, taps=Taps(2, 1, 32), sources=((1,),), bias=1,
-                        weights=WeightsAt(w.size))  # fmt: skip
+    last = operation_of(expected, after, taps=Taps(2, 1, 32), sources=((1,),), bias=1, weights=WeightsAt(w.size))
     weights = np.concatenate([lay_out(units_of(w)), taps.reshape(-1)])
     found = run_operations([load_of(x), first, last], x, constants=columns_of(bias, second), weights=weights)
     assert_close(found, expected)

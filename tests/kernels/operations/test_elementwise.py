@@ -47,8 +47,16 @@ def test_an_activation_is_of_the_exact_sum() -> None:
 def test_scales_and_shifts_of_channels(packed: int) -> None:
     x, scale, shift = normal((4, 30, 3, 5), F32), normal((30,), F32, 1), normal((30,), F32, 2)
     constants = columns_of([7], np.tile(scale, packed), np.tile(shift, packed))
-    affine = Affine(name="a", channels=30, rows=3, columns=5, packed=packed, constants=1, sources=((0,),),
-                    activation=Activation("relu"))  # fmt: skip
+    affine = Affine(
+        name="a",
+        channels=30,
+        rows=3,
+        columns=5,
+        packed=packed,
+        constants=1,
+        sources=((0,),),
+        activation=Activation("relu"),
+    )
     found = run_operations([load_of(x, 0, packed), affine], x, packed=packed, constants=constants)
     expected = np.maximum(x * scale[:, None, None] + shift[:, None, None], 0)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
@@ -70,8 +78,9 @@ def test_numbers_of_each_element() -> None:
     x, scale, shift = normal((3, 4, 2, 3), F32), normal((4, 2, 3), F32, 1), normal((4, 2, 3), F32, 2)
     constants = np.zeros((128, 12), F32)
     constants[:4] = np.concatenate([scale.reshape(4, 6), shift.reshape(4, 6)], axis=1)
-    affine = Affine(name="a", channels=4, rows=2, columns=3, by_element=True, activation=Activation("tanh"),
-                    sources=((0,),))  # fmt: skip
+    affine = Affine(
+        name="a", channels=4, rows=2, columns=3, by_element=True, activation=Activation("tanh"), sources=((0,),)
+    )
     found = run_operations([load_of(x), affine], x, constants=constants)
     np.testing.assert_allclose(found, np.tanh(x * scale + shift), rtol=2e-6, atol=1e-6)
     slope = Slope(name="s", channels=4, rows=2, columns=3, constants=6, by_element=True, sources=((0,),))

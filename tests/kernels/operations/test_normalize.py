@@ -60,8 +60,9 @@ def test_groups_of_channels_over_an_image(channels: int, groups: int, packed: in
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_responses_of_the_channels_around(channels: int, size: int) -> None:
     x = normal((2, channels, 3, 5), F32)
-    norm = LocalResponseNorm(name="n", channels=channels, rows=3, columns=5, size=size, alpha=0.5, beta=0.75, bias=2.0,
-                             sources=((0,),))  # fmt: skip
+    norm = LocalResponseNorm(
+        name="n", channels=channels, rows=3, columns=5, size=size, alpha=0.5, beta=0.75, bias=2.0, sources=((0,),)
+    )
     squares = np.pad(x.astype(np.float64) ** 2, ((0, 0), (size // 2, size // 2), (0, 0), (0, 0)))
     sums = sum(squares[:, first : first + channels] for first in range(size))
     expected = x / (2 + 0.5 / size * sums) ** 0.75

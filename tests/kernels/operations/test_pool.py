@@ -25,8 +25,16 @@ def pooled(kind: type[Pool], x: Any, kernel: tuple[int, int], packed: int = 1, *
         ).outputs
         for axis, sides in enumerate(((top, bottom), (left, right)))
     ]
-    pool = kind(name="p", channels=x.shape[1], rows=sizes[0], columns=sizes[1], packed=packed, kernel=kernel,
-                sources=((0,),), **fields)  # fmt: skip
+    pool = kind(
+        name="p",
+        channels=x.shape[1],
+        rows=sizes[0],
+        columns=sizes[1],
+        packed=packed,
+        kernel=kernel,
+        sources=((0,),),
+        **fields,
+    )
     return run_operations([load_of(x, 0, packed), pool], x, packed=packed)
 
 

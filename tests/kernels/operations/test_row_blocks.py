@@ -48,8 +48,18 @@ def check(
     x, w, bias = normal((2, channels, *size), F32), normal((channels, *kernel), F32, 1), normal((channels,), F32, 2)
     expected = depthwise(x, w, bias, **fields)
     shape = dict(zip(("channels", "rows", "columns"), expected.shape[1:]))
-    conv = Convolution(name="c", **shape, kernel=kernel, groups=channels, form=form, activation=Activation("relu"),
-                       sources=((0,),), bias=1, into=into, **fields)  # fmt: skip
+    conv = Convolution(
+        name="c",
+        **shape,
+        kernel=kernel,
+        groups=channels,
+        form=form,
+        activation=Activation("relu"),
+        sources=((0,),),
+        bias=1,
+        into=into,
+        **fields,
+    )
     heights = [min(128, channels - first) for first in range(0, channels, 128)]
     blocks = conv.row_blocks(128).blocks(heights)
     constants = np.zeros((128, 1 + len(blocks)), F32)

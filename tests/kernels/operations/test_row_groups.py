@@ -66,8 +66,20 @@ def test_windows_that_move_on_by_two_rows(
         groups_out = -(-(out_rows + offset_out) // 2)
         groups = RowGroups(2, offset_out, 2 * groups_out - out_rows - offset_out)
         expected = grouped(expected, offset_out, groups_out)
-    pool = RowGroupsPool(name="p", channels=expected.shape[1], rows=expected.shape[2], columns=expected.shape[3],
-                         kernel=kernel, stride=(2, 2), dilation=(1, 1), padding=margin, start=offset_in - top,
-                         offset=offset_out, image_rows=out_rows, row_groups=groups, sources=((0,),))  # fmt: skip
+    pool = RowGroupsPool(
+        name="p",
+        channels=expected.shape[1],
+        rows=expected.shape[2],
+        columns=expected.shape[3],
+        kernel=kernel,
+        stride=(2, 2),
+        dilation=(1, 1),
+        padding=margin,
+        start=offset_in - top,
+        offset=offset_out,
+        image_rows=out_rows,
+        row_groups=groups,
+        sources=((0,),),
+    )
     assert rows < 70 or 2 * expected.shape[2] * expected.shape[3] > BAND_ELEMENTS
     np.testing.assert_array_equal(run_operations([load_of(x, margin=margin), pool], x), expected)

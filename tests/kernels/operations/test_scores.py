@@ -32,8 +32,17 @@ def scored(x: Any, w: Any, bias: Any, packed: int = 1, at_once: int = 0, **field
     for image in range(packed):
         matrices[image, :, :, image] = steps
     constants = np.tile(np.concatenate([[9], bias]).astype(F32), (128, 1))
-    last = Scores(name="s", channels=classes, rows=1, columns=1, packed=packed, kernel=w.shape[2:], bias=1,
-                  sources=((0,),), **fields)  # fmt: skip
+    last = Scores(
+        name="s",
+        channels=classes,
+        rows=1,
+        columns=1,
+        packed=packed,
+        kernel=w.shape[2:],
+        bias=1,
+        sources=((0,),),
+        **fields,
+    )
     options: dict[str, Any] = {"packed": packed, "at_once": at_once, "constants": constants}
     return run_operations([load_of(x, 0, packed), last], x, weights=matrices, **options)
 
