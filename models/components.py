@@ -32,7 +32,7 @@ def connected_components(mask: np.ndarray) -> tuple[np.ndarray, int]:
         np.minimum.at(parent, high[differ], low[differ])
         while not np.array_equal(parent, parent[parent]):
             parent = parent[parent]
-    roots, labels = np.unique(parent, return_inverse=True)
+    roots = np.cumsum(parent == np.arange(len(parent)))  # up to each pixel, which are their own parents
     result = np.zeros(mask.shape, np.int64)
-    result[mask] = labels.reshape(-1) + 1
-    return result, len(roots)
+    result[mask] = roots[parent]
+    return result, int(roots[-1]) if len(roots) else 0

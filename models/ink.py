@@ -155,8 +155,11 @@ def _spread(cells: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         low = np.minimum(at.astype(int), max(n - 2, 0))
         part = (at - low).astype(np.float32).reshape([-1 if a == axis else 1 for a in range(3)])
         after = np.take(cells, np.minimum(low + 1, n - 1), axis)
-        cells = np.take(cells, low, axis) * (1 - part) + after * part
-    return np.clip(cells, 0, 1).astype(np.float32)
+        cells = np.take(cells, low, axis)
+        cells *= 1 - part
+        after *= part
+        cells += after
+    return np.clip(cells, 0, 1, out=cells).astype(np.float32)
 
 
 def _one_colour(cells: np.ndarray) -> np.ndarray:
