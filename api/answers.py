@@ -45,8 +45,8 @@ class Run:
 class Answers:
     """The answers of a network to some inputs, and how long each of its layers took.
 
-    `predictions` are in the order of the inputs; `errors` are the inputs that could not be answered, where the run was
-    told to collect them. `layers` has a row for each layer (or kernel launch), added up over all batches; `total_us` is
+    `predictions` are in the order of the inputs; `errors` are the inputs that could not be answered, if the run
+    collects them. `layers` has a row for each layer (or kernel launch), added up over all batches; `total_us` is
     the microseconds of all of them, and `latency_kind` says whether they were "predicted" or "measured". `notes` say
     how files were read, such as which line was taken as a header.
 

@@ -28,7 +28,7 @@ Source = TypeVar("Source")
 class PictureBatches:
     """Iterates over (names, batch [B, C, H, W]) of the pictures that can be read, in the order of their names.
 
-    While a batch is at work, threads decode the next one; no more than these two are held. `problems` has what could
+    While a batch is at work, threads decode the next one; at most these two are held. `problems` has what could
     not be read so far. A file of several arrays is as many inputs, FILE[0], FILE[1] and so on. Names in `answered` are
     left out.
     """

@@ -91,7 +91,7 @@ def _expand(argument: str, search: _Search) -> None:
         elif os.path.lexists(argument):
             search.add(argument)
         elif "://" in argument:
-            search.fail(argument, "an address; download what is there and name the file")
+            search.fail(argument, "an address; download the file and name it")
         elif glob.has_magic(argument):
             _search_glob(argument, search)
         else:

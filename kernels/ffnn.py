@@ -111,7 +111,7 @@ def ffnn_predict(x, w1, b1, w2, b2, matmul="fully_optimized"):
         int32 [N] in HBM, each from 0 to c - 1.
     Notes:
         Softmax keeps the order of a row, so it is left out: outputs that it would round to equal probabilities are
-        still told apart.
+        still distinguished.
     """
     _check_network(x, w1, b1, w2, b2)
     return argmax(bias_activation(_output_layer(x, w1, b1, w2, matmul), b2, "identity"))

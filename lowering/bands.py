@@ -106,7 +106,7 @@ def _with_border(operation: Pad, rows: Rows) -> Rows:
 def shares_of_rows(node: Node) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
     """Return the rows that each of two cores computes of a node's value, and those that each sends to the other.
 
-    DoesNotFit where they are not so many for both: what is exchanged is of one size.
+    DoesNotFit if their numbers differ: both parts of an exchange have one size.
     """
     rows = node.operation.rows
     upper, lower = even(node, (0, ceil_div(rows, 2))), even(node, (rows // 2, rows))

@@ -121,7 +121,7 @@ class LaunchPlanner:
         return f"{self._key[:40]}-{pictures}"
 
     def _plan(self, pictures: int) -> LaunchPlan:
-        """Return the launch of so many pictures as it was decided before, else the quickest of the candidates.
+        """Return the launch of a number of pictures as decided before, else the quickest of the candidates.
 
         Two cores have half of the pictures each, or share them.
         """

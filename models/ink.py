@@ -116,7 +116,7 @@ def _ink(pixels: np.ndarray, background: np.ndarray) -> tuple[np.ndarray, float]
 
 
 def _noise(values: np.ndarray) -> float:
-    """Standard deviation of the noise, as far as it can be told from uneven light: the lesser of two estimates.
+    """Standard deviation of the noise, as far as distinguishable from uneven light: the lesser of two estimates.
 
     One is the spread of all values, the other that of second differences along rows, which smooth light hardly touches.
     """

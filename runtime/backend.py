@@ -52,8 +52,8 @@ class LaunchTime:
     to `latency_us`; `bound_by` is the resource with most of them. `mfu` and `hfu` (0..1) are of `active_us`, in which
     the instructions and DMAs that did the work ran, beside others'. None, or empty, where the backend does not know
     them. `latency_error` is how far a predicted time is likely to be off, as a share of it; None where it is measured
-    or nobody can tell. `form` is how a convolution multiplies its filters (lowering/describe.py), None where there is
-    none or nobody tells. `sbuf_peak_bytes` are what a launch holds of a partition of SBUF at most, None for its parts.
+    or its error is unknown. `form` is how a convolution multiplies its filters (lowering/describe.py), None if there
+    is none or it is unknown. `sbuf_peak_bytes` are what a launch holds of a partition of SBUF at most, None for parts.
     """
 
     latency_us: float
@@ -140,7 +140,7 @@ def latency_note(backend: BackendInfo) -> str | None:
 
 
 def check_cores(target: str, lnc: int) -> None:
-    """TargetError where a logical core of a target cannot have so many NeuronCores."""
+    """TargetError where a logical core of a target cannot have that number of NeuronCores."""
     from ..simulator.chip import find_target
 
     if lnc > 1 and find_target(target).generation < 3:

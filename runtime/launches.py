@@ -66,7 +66,7 @@ def plan_launches(
 ) -> Launches:
     """The launches of a network; layer by layer where its layers cannot share one.
 
-    `info`: of the backend. `batch`: the inputs that most often come, of which `note` tells. KernelError where two cores
+    `info`: of the backend. `batch`: the inputs that most often come, described by `note`. KernelError where two cores
     would have to run it layer by layer.
     """
     if dtype == EIGHT_BITS:
@@ -272,7 +272,7 @@ def _layers_of(planned: LaunchPlan, result: LaunchResult) -> tuple[LaunchTime, .
 
 def _launch_of(result: LaunchResult) -> LaunchTime:
     """The time of a launch beside that of its layers."""
-    assert result.launch is not None  # a kernel that runs the layers of a network, on a backend that tells them apart
+    assert result.launch is not None  # a kernel that runs the layers of a network, on a backend that times layers
     return replace(result.launch, latency_error=result.time.latency_error)
 
 

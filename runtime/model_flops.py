@@ -72,8 +72,8 @@ def _row_of(name: str, rows: Sequence[Row]) -> int | None:
 def with_model_flops(time: LaunchTime, work: Operations, batch: int) -> LaunchTime:
     """A time with the model's operations for a batch.
 
-    MFU counts those of them that the PE array did: no more than it multiplied, as minimal filtering needs fewer than
-    the shapes tell, and other engines do what is not a matrix multiplication.
+    MFU counts the operations of the PE array, at most those that it multiplied: minimal filtering needs fewer than the
+    shapes suggest, and other engines do what is not a matrix multiplication.
     """
     flops, multiplied = batch * work.total, batch * work.multiplied
     if time.hfu is None or time.mfu is None:

@@ -14,8 +14,8 @@ from .timing import LayerTiming, add_critical, total_utilization
 class SweepPoint:
     """One combination. `sbuf_peak_bytes` are of a partition, None where it is not known.
 
-    With `cores`, `cores_inputs_per_second` is what so many of them do, each with batches of its own and its share of
-    HBM, which makes a batch take `cores_total_us`. `within_limit` is None without a limit; `best` marks the most inputs
+    With `cores`, `cores_inputs_per_second` is the throughput of all, each with its own batches and share of HBM,
+    which makes a batch take `cores_total_us`. `within_limit` is None without a limit; `best` marks the most inputs
     a second of a target and dtype, within the limit where there is one.
     """
 
@@ -68,7 +68,7 @@ def with_cores(point: SweepPoint, cores: int, total_us: float) -> SweepPoint:
 
 
 def shared_hbm(target: str, cores: int) -> dict[str, float]:
-    """The constants of a core that shares its stack of HBM with others: all DMA engines of a core move no more than its
+    """The constants of a core that shares its stack of HBM with others: all DMA engines of a core move at most its
     part of the stack gives."""
     chip, constants = find_target(target), machine(target)
     sharing = min(cores, chip.cores_per_stack)

@@ -43,7 +43,7 @@ SOURCES = (
         "its own test of activation accepts 1e-5 (nki/test/test_nki_isa_activation.py)",
     ),
 )
-# A network's answer is off by so many kernels' errors: ten in float32; in 16 bits, where roundings of many layers
+# A network's answer is off by several kernels' errors: ten in float32; in 16 bits, where roundings of many layers
 # cancel, fewer. The networks of docs/networks.md stay within a fifth of the sums. In 8 bits errors of single products
 # cancel already: of 126 random networks of up to six layers, those with the first and last in bfloat16 stayed within
 # 0.15 of the largest number, and one with all layers in 8 bits was 0.26 off.

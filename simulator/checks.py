@@ -92,7 +92,7 @@ def destination(op: str, tensor: object) -> NkiTensor:
 
 def read_together(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) -> None:
     """Two tensors that an instruction reads side by side: not both in PSUM; in SBUF from the same partition, which is
-    only warned of, because nki-library alone tells it (core/embeddings/rope.py copies an operand "for tensor_tensor
+    only warned of, because only nki-library documents it (core/embeddings/rope.py copies an operand "for tensor_tensor
     base partition alignment"). A tile of up to 64 partitions may be placed where it suits."""
     if a.storage.region is PSUM:
         if b.storage.region is PSUM:

@@ -101,8 +101,8 @@ def jit(
     for name in kwargs:
         if name in _EARLIER_OPTIONS:
             warnings.warn(
-                f"nki.jit({name}=...): a spelling of an earlier NKI, taken and ignored; `trninfer lint` tells what "
-                "replaces it",
+                f"nki.jit({name}=...): a spelling of an earlier NKI, accepted and ignored; `trninfer lint` names "
+                "the replacement",
                 EarlierNkiWarning,
                 stacklevel=2,
             )
@@ -270,7 +270,7 @@ def degree(kernel: Kernel) -> int | None:
 
 
 def on_cores(kernel: Callable[..., Any], lnc: int) -> Kernel:
-    """The kernel for a logical core of so many cores, 1 or 2, whatever the environment says."""
+    """Return the kernel for a logical core of `lnc` cores, 1 or 2, whatever the environment says."""
     if lnc not in range(1, CORES + 1):
         raise NkiValidationError(f"lnc is {lnc!r}; a logical core has one core or two: 1, 2")
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)

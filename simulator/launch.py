@@ -23,7 +23,7 @@ from .timing.constants import changed, overrides
 
 _PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # of shape-only runs, oldest first
 _REPLAYS = Replays(prepared)
-_REMEMBERED_INSTRUCTIONS = 100_000  # at most so many in all of them, of about 2 KB each
+_REMEMBERED_INSTRUCTIONS = 100_000  # at most, in all of them, of about 2 KB each
 
 
 def run(

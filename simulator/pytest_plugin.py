@@ -7,7 +7,7 @@ def test_softmax_is_right_and_fast(nki_run):
     np.testing.assert_allclose(run.outputs[0], reference(x), rtol=1e-4)
     assert run.memory.sbuf_bytes < 64 * 1024
 
-def test_softmax_stays_fast(nki_run):  # a failure tells which lines take the time
+def test_softmax_stays_fast(nki_run):  # a failure shows which lines take the time
     nki_run(softmax, np.ones((256, 512), np.float32), max_us=60)
 
 def test_softmax_gets_no_slower(nki_run):  # than baselines.json says, which `pytest --nki-update-baselines` writes

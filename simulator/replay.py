@@ -6,7 +6,7 @@ it while the kernel runs, a `Replay` does it on new arguments. Checks, views and
 time, and tiles whose lives do not overlap share their memory, also those of different replays. What depends on nothing
 but arguments that never change, a network's weights, is computed once (`fixed_tiles`).
 
-What cannot be told from shapes is not replayed: instructions that do not tell how they compute (`NeuronCore.perform`),
+Launches that shapes do not determine are not replayed: instructions that compute outside of `NeuronCore.perform`,
 addresses and loops of run time, tensors at addresses of the kernel's choice, launches on two cores.
 """
 

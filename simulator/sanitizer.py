@@ -4,7 +4,7 @@
     overlap         a tensor's elements hold what another tensor at overlapping addresses wrote last
     lost            values are overwritten before anything has read them
     not begun       a matmul accumulates onto what no matmul began
-    resumed         a matmul that is not told whether to accumulate adds to a sum that was read already
+    resumed         a matmul without `accumulate` adds to a sum that was read already
     cut short       a sum of matmuls takes some partitions of an operand whose columns hold more
     unwritten       the kernel returns elements that it has never written
     clobbered       an instruction writes elements that it has yet to read

@@ -219,7 +219,7 @@ class NkiTensor(TensorViews):
 
 class OutsideTensor(NkiTensor):
     """A view that is empty or reaches outside its tensor. A kernel may hold it (AWS's do, where the last of several
-    tiles is shorter, or a core has nothing to do); an instruction that uses it is told `why` it cannot."""
+    tiles is shorter, or a core has nothing to do); an instruction that uses it raises `why` it cannot."""
 
     __slots__ = ("why",)
 

@@ -19,7 +19,7 @@ from .html_markup import Markup, element, fragment, microseconds
 
 MAX_BLOCKS = 20_000  # on the page: some 800 KB, and drawn within a frame or two
 MAX_LANES = 6  # of DMA queues in one direction; those beyond share the last
-BINS = 480  # of the picture that stands where there is no script, and on paper
+BINS = 480  # of the picture shown without scripts, and on paper
 _PACKAGE = Path(__file__).resolve().parents[2]
 _ROUNDING_NS = 1e-3  # by which two instructions of one engine may seem to overlap
 
@@ -95,7 +95,7 @@ class Timeline:
 
 
 def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
-    """The timelines of (name, `simulator.Run`) after each other; the parts of a run that has some are told as launches
+    """The timelines of (name, `simulator.Run`) after each other; the parts of a run, if any, are shown as launches
     are, its layers by their names."""
     launches: list[LaunchSpan] = []
     tracks: dict[tuple[str, int], list[InstructionSpan]] = {}

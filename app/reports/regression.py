@@ -1,7 +1,7 @@
 """`bench --compare`: the times of a bench beside those of an earlier one, and whether any got too slow.
 
 Both sides are JSON documents of schema_version 1, both measured or both predicted, and both of networks, of the same
-kernel at the same shape, or of a suite. Where networks, targets, dtypes or batch sizes differ, what differs is told,
+kernel at the same shape, or of a suite. If networks, targets, dtypes or batch sizes differ, the differences are listed,
 and nothing that is slower then counts as a regression.
 """
 
@@ -125,7 +125,7 @@ def read_baseline(path: Path) -> dict[str, Any]:
 def compare_documents(
     document: dict[str, Any], baseline: dict[str, Any], path: Path, threshold: float
 ) -> BaselineComparison:
-    """The rows of a bench's document beside a baseline's; UsageError, which tells all that differs, where the two
+    """The rows of a bench's document beside a baseline's; UsageError, which lists all differences, where the two
     cannot be held against each other."""
     kinds = document["latency_kind"], baseline["latency_kind"]
     if kinds[0] != kinds[1]:

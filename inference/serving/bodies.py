@@ -26,7 +26,7 @@ class BodyError(Exception):
 
 
 class BodyReader:
-    """Reads bodies of at most `max_bytes`, and no more than BODIES_AT_ONCE of that size at once."""
+    """Reads bodies of at most `max_bytes`, and at most BODIES_AT_ONCE of that size at once."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

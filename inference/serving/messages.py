@@ -21,7 +21,7 @@ MAX_ID = 200  # characters
 
 @dataclass(frozen=True)
 class RequestedOutput:
-    """An output that a client asks for: as raw bytes or as JSON; with `classes`, as so many "score:index:label"."""
+    """An output that a client asks for: as raw bytes or as JSON; `classes` asks for that many "score:index:label"."""
 
     name: str
     binary: bool

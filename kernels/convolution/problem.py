@@ -169,7 +169,7 @@ def is_gen2():
 
 
 def output_extent(size, kernel, stride, dilation, zeros):
-    """Return the outputs along one axis of `size` inputs and so many zeros; below 1 where nothing is left."""
+    """Return the outputs along one axis of `size` inputs and `zeros` zeros; below 1 if none are left."""
     return (size + zeros - dilation * (kernel - 1) - 1 + stride) // stride
 
 

@@ -63,7 +63,7 @@ class RowBlocks:
         return (self.out_groups - 1) * self.stride + self.steps
 
     def blocks(self, heights: list[int]) -> list[Block]:
-        """Return the tiles of groups for a value with tiles of so many channels."""
+        """Return the tiles of groups for a value with tiles of `heights` channels."""
         found: list[Block] = []
         for tile, height in enumerate(heights):
             for first in range(0, height, self.channels):

@@ -158,7 +158,7 @@ def _blanked(operation, group):
 
 
 def _filled(group, images, rows):
-    """Return a group with at most so many images, and rows up to `rows`; None where that is none."""
+    """Return a group with at most `images` images, and rows up to `rows`; None if it is empty."""
     if images < 1 or rows <= group.row:
         return None
     return replace(group, images=min(group.images, images), rows=min(group.rows, rows - group.row))

@@ -4,7 +4,7 @@ from ..convolution.problem import Problem
 
 
 def problem_of(operation, value, *, outputs, output, **fields):
-    """Return the problem of an operation on a value: so many `outputs` of (rows, columns) before pooling."""
+    """Return the problem of an operation on a value: `outputs` channels of (rows, columns) before pooling."""
     return Problem(
         batch=value.images,
         in_channels=value.channels * value.packed,

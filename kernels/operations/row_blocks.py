@@ -19,7 +19,7 @@ from .launch import stream_of
 from .problems import problem_of
 from .value import copy_down
 
-GPSIMD_TURN = 4  # of so many copies GpSimd takes one: it is about as many times as slow
+GPSIMD_TURN = 4  # GpSimd makes one copy of this number: it is about as many times as slow
 
 
 def convolve_row_blocks(launch, number, operation: Convolution, operands):

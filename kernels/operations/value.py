@@ -110,7 +110,7 @@ def join(values):
 
 
 def make_room(launch, operation, pictures, partitions, is_blank=True):
-    """Return room in SBUF for a value, tiles of so many `partitions`, with zeros around it if `is_blank`."""
+    """Return room in SBUF for a value, tiles of `partitions` each, with zeros around it if `is_blank`."""
     images = ceil_div(pictures, operation.packed)
     top, left, bottom, right = operation.margin
     copies = getattr(operation, "copies", Copies())
@@ -163,7 +163,7 @@ def _joint_room(launch, operation, pictures, partitions):
 
 
 def _value_in_tiles(operation, pictures, tiles, pitches, joint=None):
-    """Return the value of an operation for so many pictures, which is in tiles of SBUF with its margin around each."""
+    """Return the value of an operation for a number of pictures, in tiles of SBUF with its margin around each."""
     return Value(
         tiles=tuple(tiles),
         pitches=pitches,

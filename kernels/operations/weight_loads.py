@@ -36,7 +36,7 @@ class WeightLoad:
     units: list[Unit] = field(default_factory=list)
 
     def moved(self, tiles: int) -> WeightLoad:
-        """Return the load of the same units for so many output tiles further on."""
+        """Return the load of the same units a number of output tiles further on."""
         units = [replace(unit, out_tile=unit.out_tile + tiles) for unit in self.units]
         return replace(self, out_tile=self.out_tile + tiles, units=units)
 

@@ -16,7 +16,7 @@ LEAST_WORK = 4  # columns that a kernel multiplies itself for each column of zer
 
 
 def is_worth_warming(columns, item_bytes):
-    """True if matmuls of so many columns in all are many enough to gain by a warm start."""
+    """True if matmuls of `columns` columns in all are enough to gain by a warm start."""
     return columns >= LEAST_WORK * COLUMNS * item_bytes
 
 

@@ -37,7 +37,7 @@ def choices_of(graph: Graph, batch: int) -> list[int]:
 
 
 def pack_images(graph: Graph, images: int) -> Graph:
-    """Pack so many images in the input, and as many as fit in the value of each node."""
+    """Pack `images` images in the input, and as many as fit in the value of each node."""
     if images == 1:
         return graph
     packed = replace(graph, packed=images).with_nodes(
@@ -57,7 +57,7 @@ def _ungrouped(graph: Graph, node: Node) -> Node:
 
 
 def _can_pack(graph: Graph, images: int) -> bool:
-    """True if so many images fit the input, and the value of each node."""
+    """True if this number of images fits the input, and the value of each node."""
     if images * max(graph.image[0], graph.nodes[0].operation.channels) > PARTITIONS:
         return False
     packed = _packed_values(graph, images)

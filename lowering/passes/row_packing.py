@@ -39,7 +39,7 @@ def rows_of(node: Node) -> int:
 
 @dataclass(frozen=True)
 class Lanes:
-    """The partitions of a value of so many channels with `rows` rows in a group: (row, channel), those of an expansion
+    """The partitions of a value of some channels with `rows` rows in a group: (row, channel), those of an expansion
     (block, row, channel of the block) with zeros beyond the last channel."""
 
     rows: int

@@ -45,7 +45,7 @@ def convolution(builder: GraphBuilder, layer: Conv2d) -> None:
 
 
 def _gathers_first(builder: GraphBuilder, layer: Conv2d, pixels: int, is_depthwise: bool) -> bool:
-    """True if a convolution that computes so many `pixels` takes fewer columns of matmuls, or is only possible, once
+    """True if a convolution that computes `pixels` takes fewer columns of matmuls, or is only possible, once
     its input is laid out anew: tiles of few channels each take matmuls of their own."""
     source, shape = builder.places[layer.inputs[0]], builder.shapes[layer.inputs[0]]
     read, fewest = len(builder.heights(source)), ceil_div(shape[0], PARTITIONS)

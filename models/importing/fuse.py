@@ -263,7 +263,7 @@ def _padding(state: _Fusing, layer: Layer) -> Layer | None:
     if max(a / b for a, b in zip(padding, layer.spans * 2)) >= 1 or layer.ceil_mode:
         return None
     if layer.method == "max":
-        # Zero is then no more than what the window has beside it.
+        # Zero is then at most the window's other values.
         before = state.layers.get(zeros.inputs[0])
         low = getattr(before, "activation_parameters", ()) or (math.inf,)
         activation = getattr(before, "activation", "")

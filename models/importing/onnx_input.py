@@ -179,7 +179,7 @@ def _sizes_by_weights(
 
 
 def _is_row(sizes: list[int | None], options: PreprocessingOptions, is_one_of_several: bool) -> bool:
-    """True if an example of several axes, or of none, is a row of features: no more than one axis is longer than 1."""
+    """True if an example of several axes, or of none, is a row of features: at most one axis is longer than 1."""
     known = [size for size in sizes if size is not None]
     long = [size for size in known if size > 1]
     told = options.is_given and not is_one_of_several

@@ -137,7 +137,7 @@ def _first_shape(steps: list[str], first: str, shapes: Mapping[str, Shape], opti
     for side in range(1, min(_MAX_GUESSED, MAX_SIDE) + 1):
         if _fits(steps, shapes, side):
             return (channels, side, side)
-    raise ModelError("the size of the image does not follow from its layers; --input-size HxW tells it")
+    raise ModelError("the size of the image does not follow from its layers; --input-size HxW sets it")
 
 
 def _fits(steps: list[str], shapes: Mapping[str, Shape], side: int) -> bool:

@@ -1,7 +1,7 @@
 """PyTorch state dicts in .safetensors: networks of the VGG family, perceptrons, and sequences that the user spells.
 
 A state dict has weights, but no structure. That of a VGG follows from the names: torchvision and timm number the
-modules of `features` one by one, convolutions, batch normalizations, activations and pools alike, so that a gap tells
+modules of `features` one by one, convolutions, batch normalizations, activations and pools alike, so that a gap means
 a pool. A perceptron's follows from the order of its layers; its activation is unknown, and must be given.
 """
 

@@ -161,7 +161,7 @@ def _as_wide_as(importer: Importer, view: View, *numbers: np.ndarray) -> View:
 
 
 def widen(importer: Importer, view: View, wide: Shape) -> View:
-    """A view whose axes of one are repeated until it is of the shape `wide`, told without the batch."""
+    """Repeat the axes of one of a view until it is of the shape `wide`, given without the batch."""
     narrow, _, full = _fewer_axes(view, view, wide) if len(wide) > 3 else (view, view, wide)
     if len(full) > 3:
         raise ModelError(f"makes {list(wide)} of {importer.describe(view)}; up to three axes are supported")

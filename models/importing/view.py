@@ -2,7 +2,7 @@
 
 A layer's output is stored row by row. A logical axis is a product of factors, each an extent and the stride it has
 there, outer factors first; reshaping splits and joins factors, transposing puts axes in another order, and neither
-computes anything. Only a layer that needs its input in another order makes the order real, as `arrangement` tells.
+computes anything. Only a layer that needs its input in another order makes the order real, as `arrangement` describes.
 """
 
 from __future__ import annotations

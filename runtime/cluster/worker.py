@@ -32,7 +32,7 @@ class BackendOpener(Protocol):
         """Open the backend, whose messages go to `progress` and `warn`."""
 
 
-# Makes inputs [N, ...] of what was sent instead of them, and tells by its position why a source cannot be used.
+# Makes inputs [N, ...] of the sources sent instead of them, and reports by position why a source cannot be used.
 # Picklable likewise.
 Prepare = Callable[[Sequence[Any]], tuple[np.ndarray, Mapping[int, str]]]
 

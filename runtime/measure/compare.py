@@ -168,7 +168,7 @@ def compare_backends(
     """Run inputs [N, *network.input.shape] on `measured` (the chip) with `predicted` (the simulator) beside it.
 
     Launches of equal kernel, shapes and parameters become one row: with their largest error, and the time that the
-    backends tell for each of them.
+    backends report for each of them.
     """
     both = ComparingBackend(measured, predicted, dtype)
     result = Session(model, both, dtype, batch_size, LaunchOptions("layer")).run(x)

@@ -6,7 +6,7 @@
     <folder>/locks/<key>          locked while a process looks up or compiles the key
 
 The folder is that of TRNINFER_CACHE, else the user's cache folder. An entry appears whole or not at all. A cache that
-cannot be used is told once, and nothing is cached.
+cannot be used is reported once, and nothing is cached.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Slot:
     def store(self, write: Callable[[Path], None]) -> Path | None:
         """Make the entry: `write` puts its files into the folder it is given. The entry's folder; None if not stored.
 
-        Whatever keeps the files from being written (PyTorch raises RuntimeError where the disk is full) is told, and is
+        What keeps the files from being written (PyTorch raises RuntimeError if the disk is full) is reported, and is
         no reason to fail: what was compiled is in memory.
         """
         if self._cache.folder is None:

@@ -20,7 +20,7 @@ _KERNELS_FOLDER = Path(__file__).resolve().parents[2] / "kernels"
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel's name, and the SHA-256 of everything its code may come from; no digest where it stands in no module.
+    """A kernel's name, and the SHA-256 of everything its code may come from; no digest if it is in no module.
 
     `module` and `file` are where it was found.
     """

@@ -9,7 +9,7 @@ Sources (aws-neuron-sdk): neuron-runtime/nrtpy/model.rst (load_from_neff, tensor
 seen in public code that runs in NKI's environment, not documented; their own source is public as `spike` in
 aws-neuron/nkipy, from which nrtpy comes: a call goes to nrt_execute, which is synchronous by default
 (neuron-runtime/explore/runtime-performance-tips.rst), and is refused for tensors of another shape or dtype than the
-model tells, although the bytes are the same.
+model states, although the bytes are the same.
 """
 
 import importlib
@@ -69,7 +69,7 @@ class Core:
 
     def load(self, path: str) -> dict[str, Any]:
         """Load a NEFF: its number, the sizes in bytes of inputs and outputs by name, and the outputs' dtypes where they
-        are told as more than bytes."""
+        are stated as more than bytes."""
         model = self._model.load_from_neff(path)
         number = self._number()
         self._models[number] = model

@@ -60,7 +60,7 @@ def driver_version() -> str | None:
 
 def system_packages() -> tuple[str, ...]:
     """Return AWS's packages of the system with their versions ("aws-neuronx-tools 2.33.38.0"), as dpkg or rpm has them;
-    none where neither tells."""
+    none if both are unknown."""
     pattern = "aws-neuronx-*"
     told = _output("dpkg-query", "-W", "-f", "${Package} ${Version}\\n", pattern)
     told = told or _output("rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n", pattern) or ""

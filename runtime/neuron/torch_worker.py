@@ -205,7 +205,7 @@ def _copy(kernel: Any) -> Any:
 
     function = getattr(kernel, "func", None) or getattr(kernel, "__wrapped__", None)
     if not isinstance(function, types.FunctionType):
-        raise RuntimeError("its arguments hash as those of an earlier launch, which TorchNeuron may not tell apart")
+        raise RuntimeError("its arguments hash as those of an earlier launch, which TorchNeuron may not distinguish")
     copied = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )

@@ -284,7 +284,7 @@ def _ways(model: Model, backend: Backend, dtype: str, batch: int) -> Iterator[tu
     """Give the launches of a network, each slower than the one before, with what they are in words."""
     options = LaunchOptions()
     yield "as few launches as it takes", options
-    info = replace(backend.info, tells_layers=False)  # as planned launches are told
+    info = replace(backend.info, tells_layers=False)  # as planned launches are reported
     launches = plan_launches(model, dtype, info, options, batch)
     largest = max(each.count_instructions(backend.info.target) for each in planned_launches(launches, info, batch))
     limit = max(1, largest // 2)

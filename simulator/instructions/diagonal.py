@@ -73,7 +73,7 @@ def scale_and_add(dst: StridedMemory, taps: tuple[tuple[Any, ...], ...]) -> None
 def scaling(
     dst: StridedMemory, taps: tuple[tuple[Any, ...], ...], room: Callable[[str, int], Array]
 ) -> Callable[[], None]:
-    """`scale_and_add` on the arrays that the tiles are in now; `room` gives room for so many float32, by purpose."""
+    """`scale_and_add` on the arrays that the tiles are in now; `room` returns a float32 array by purpose."""
     flat = dst.values.reshape(-1)
     values, columns = [tap[2].values for tap in taps], [tap[-1] for tap in taps]
     lines, sums, result = _as_lines(values), flat, flat

@@ -81,7 +81,7 @@ class _Rooms:
         return self._scratch.setdefault((purpose, elements), np.empty(elements, np.float32))
 
     def matrix(self, view: StridedMemory, rows: int, calls: Calls) -> Array:
-        """The values as a matrix of so many rows; a copy that is to be made is added to the calls."""
+        """Return the values as a matrix of `rows` rows; a copy, if needed, is added to the calls."""
         values = view.values
         matrix = values.reshape(rows, -1)
         if np.may_share_memory(matrix, values):

@@ -283,7 +283,7 @@ class _Calls(ast.NodeVisitor):
                 self._scope.report(node, "gpsimd-psum", message)
 
     def _is_tensor_transpose(self, dst: Tensor | None, chosen: ast.expr | None) -> bool:
-        """True if a transpose runs on the Tensor Engine: told to, or too large for the Vector Engine."""
+        """True if a transpose runs on the Tensor Engine: by request, or too large for the Vector Engine."""
         large = dst is not None and dst.shape is not None and max(dst.shape) > MOST_ON_VECTOR
         return large if chosen is None else self._is_member(chosen, "engine.tensor")
 

@@ -1,7 +1,7 @@
 """Effects of tracing on a kernel's Python, since NKI 0.7: it runs before any value on the device is known.
 
-Sources: nki/migration/index.rst and announce-nki-specialization-change.rst of SDK 2.33. What type a name has is told by
-what a function assigns to it; where that is not told, nothing is said.
+Sources: nki/migration/index.rst and announce-nki-specialization-change.rst of SDK 2.33. The type of a name
+follows from its assignments in a function; without a type there are no findings.
 """
 
 from __future__ import annotations

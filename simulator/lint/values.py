@@ -1,8 +1,8 @@
 """Python's own functions, containers and arithmetic, as far as the NKI compiler has them.
 
 Source: the compiler's open-source tracer (leanprover/KLR, `KLR/Trace/Python.lean` and `Term.lean`) and the language
-guide ("NKI Values"). What type a name has is told by what a function assigns to it; where that is not told, nothing is
-said.
+guide ("NKI Values"). The type of a name follows from its assignments in a function; without a type there are no
+findings.
 """
 
 from __future__ import annotations

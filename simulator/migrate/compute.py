@@ -75,7 +75,7 @@ def _elementwise(
     }
     like = views.get(known.like)
     if like is None:
-        raise CannotError(f"nisa.{op}: {known.like} is no tile that is told here")
+        raise CannotError(f"nisa.{op}: {known.like} is not known to be a tile here")
     if op == "nc_transpose" and like.tensor.region == "psum":
         copied = name(ex.ctx, Result(f"{ex.ctx.nl}.copy({like.text})", Tensor("sbuf", like.tensor.dtype, like.shape)))
         like = views["data"] = View(copied.text, copied.tensor or Tensor(), like.shape, like.full)
@@ -111,7 +111,7 @@ def _elementwise(
 
 def _stretch(ex: Expressions, views: dict[str, View]) -> str:
     """Let the operands of tensor_tensor have one shape, where the source does not show that they have; the text of that
-    shape where it is told by a helper."""
+    shape where a helper computes it."""
     first, second = views.get("data1"), views.get("data2")
     if first is None or second is None or (first.shape is not None and first.shape == second.shape):
         return ""
@@ -183,7 +183,7 @@ def _argument(ex: Expressions, known: Instruction, parameter: str, node: ast.exp
 
 
 def _is_tile(ex: Expressions, node: ast.expr) -> bool:
-    """True unless an operand is a number (or a name that nothing is told of, where numbers are possible)."""
+    """True unless an operand is a number (or an unknown name, where numbers are possible)."""
     if isinstance(node, ast.Constant):
         return False
     if isinstance(node, ast.Subscript):
@@ -192,7 +192,7 @@ def _is_tile(ex: Expressions, node: ast.expr) -> bool:
 
 
 def _wider(ex: Expressions, op: str, views: dict[str, View]) -> str:
-    """The dtype of an instruction on two tensors: that of the wider one, told by a helper where they may differ."""
+    """The dtype of an instruction on two tensors: that of the wider one, computed by a helper where they may differ."""
     if op != "tensor_tensor" or "data2" not in views:
         return ""
     first, second = (dtype_of(views[each]) for each in ("data1", "data2"))
@@ -231,7 +231,7 @@ def _turned(like: View, axes: ast.expr | None) -> str:
         return shape_text(tuple(like.full[axis] for axis in orders[len(like.full)]))
     if axes is None or (isinstance(axes, (ast.Tuple, ast.List)) and len(axes.elts) == 2):
         return f"({like.text}.shape[1], {like.text}.shape[0])"
-    raise CannotError("nisa.dma_transpose of a tensor whose shape is not told here: allocate dst and pass it")
+    raise CannotError("nisa.dma_transpose of a tensor whose shape is unknown here: allocate dst and pass it")
 
 
 def _product(extents: tuple[str, ...]) -> str:

@@ -107,7 +107,7 @@ def _region(ex: Expressions, node: ast.expr | None) -> tuple[str, bool]:
         regions = mentioned & {"sbuf", "psum"}
         if len(regions) == 1:
             return regions.pop(), True
-    raise CannotError(f"buffer={ast.unparse(node)} names no memory that is told here")
+    raise CannotError(f"buffer={ast.unparse(node)} names no memory that is known here")
 
 
 def _extents(ex: Expressions, shape: ast.expr) -> tuple[list[str] | None, int]:

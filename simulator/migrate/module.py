@@ -21,7 +21,7 @@ from .statements import Statements
 from .uses import accumulators_of, ranks_of, registers_of, tensor_uses
 
 _CODE = cst.Module([])
-PASSES = 3  # at most: what functions are given and return is told by the ones before the last
+PASSES = 3  # at most: arguments and results of functions are known from the ones before the last
 
 
 @dataclass(frozen=True)

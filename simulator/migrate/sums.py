@@ -17,7 +17,7 @@ class Sum:
 
     @classmethod
     def of(cls, text: str) -> Sum:
-        """The sum that an expression is, as far as its syntax tells."""
+        """Return the sum that an expression is, as far as its syntax shows it."""
         return _parse(ast.parse(text, mode="eval").body)
 
     @property

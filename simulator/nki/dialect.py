@@ -6,7 +6,7 @@ Source: the NKI migration guides (nki/migration/index.rst) and release notes of 
 from __future__ import annotations
 
 _SLICES = "index with slices, as in t[0:128, 0:64], or build an access pattern with t.ap(...)"
-_GRID = "launch with kernel[2] for two cores; nl.program_id(0) tells which one runs"
+_GRID = "launch with kernel[2] for two cores; nl.program_id(0) is the one that runs"
 _DYNAMIC = "use nisa.tensor_copy with t.ap(..., scalar_offset=...)"
 _ON_HOST = "time or run the kernel from the host"
 
@@ -49,7 +49,7 @@ OLD_ARGUMENTS: dict[tuple[str, str], str] = {
     ("nki.isa.nc_matmul", "is_moving_zero"): "use is_moving_onezero",
     ("nki.collectives.collective_permute_implicit_current_processing_rank_id", "num_channels"): "leave it out",
     ("nki.collectives.collective_permute_implicit", "num_channels"): "use channel_ids",
-    ("nki.jit", "mode"): "leave it out: the kind of the arguments tells; nki.simulate runs on the CPU",
+    ("nki.jit", "mode"): "leave it out: the kind of the arguments decides; nki.simulate runs on the CPU",
     ("nki.jit", "platform_target"): "set the environment variable NEURON_PLATFORM_TARGET_OVERRIDE",
 }
 """(function, keyword) -> what to do instead."""

@@ -2,7 +2,7 @@
 
 A compiler may reorder what depends on nothing between. So a program that does not fit as it is written is looked at
 again with every tile in PSUM read as soon as its sum is complete; and with tiles in SBUF filled when they are needed,
-where it takes no more than all of SBUF, of which the compiler keeps a part.
+where it takes at most all of SBUF, although the compiler keeps a part.
 
 A tile lives from its first write to its last access; one that nothing reads lives until the kernel lets go of it. Tiles
 that a kernel placed by address take what it chose, for the whole program.

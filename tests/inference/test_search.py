@@ -101,7 +101,7 @@ def test_what_is_not_there_is_told(folder: Path) -> None:
     assert [Path(path).name for path in found] == ["b.png"]
     assert [problem.message for problem in problems] == [
         "no such file or folder", "no file matches", "not the name of a file", "not the name of a file",
-        "an address; download what is there and name the file",
+        "an address; download the file and name it",
     ]  # fmt: skip
 
 

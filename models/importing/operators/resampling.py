@@ -283,7 +283,7 @@ def _by_phases(
 
 
 def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
-    """A transposed convolution whose pads are told by the size of its output, with those pads."""
+    """Return a transposed convolution with the pads that follow from the size of its output."""
     way, rank = text(node, "auto_pad", "NOTSET"), len(sides)
     given = "output_shape" in node.attributes
     if not given and way in ("NOTSET", "VALID"):

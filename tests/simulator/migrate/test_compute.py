@@ -147,9 +147,9 @@ def test_what_is_left_to_the_author():
         "y = nisa.tensor_reduce(np.add, x)": "nisa.tensor_reduce without axis",
         "y = nisa.tensor_reduce(np.add, x, axis=n)": "nisa.tensor_reduce whose axis is no number",
         "y = nisa.tensor_partition_reduce(np.add, [x])": "a construct that the migration does not know",
-        "y = nisa.activation(np.exp)": "nisa.activation: data is no tile that is told here",
+        "y = nisa.activation(np.exp)": "nisa.activation: data is not known to be a tile here",
         "y = nisa.dma_transpose(x, axes=n)": (
-            "nisa.dma_transpose of a tensor whose shape is not told here: allocate dst and pass it"
+            "nisa.dma_transpose of a tensor whose shape is unknown here: allocate dst and pass it"
         ),
         "nisa.dma_copy(dst=a, src=x, dst_rmw_op=np.add)": (
             "nisa.dma_copy with dst_rmw_op: use nisa.dma_compute(dst, [src], reduce_op=...)"

@@ -87,7 +87,7 @@ def test_a_place_is_left_to_the_compiler():
 
 def test_what_is_left_to_the_author():
     cases = {
-        "x = nl.ndarray((n, 4), nl.int8, buffer=n)": "buffer=n names no memory that is told here",
+        "x = nl.ndarray((n, 4), nl.int8, buffer=n)": "buffer=n names no memory that is known here",
         "x = nl.ndarray((nl.par_dim(), 4), nl.int8)": "nl.par_dim without an extent",
         "x = nl.zeros((n, 4), nl.int8, 1, 2)": "more positional arguments than shape, dtype",
         "x = nl.zeros(*n)": "arguments that are expanded (*args, **kwargs)",
