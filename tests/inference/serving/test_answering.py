@@ -1,0 +1,155 @@
+"""From a request's inputs to their answers, in time, and no more than may wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+from asgi import receiver, scope_of
+from fastapi import HTTPException
+from starlette.requests import Request
+from trninfer.inference.serving.answering import Server, as_status
+from trninfer.inference.serving.metrics import Metrics
+from trninfer.inference.serving.settings import ServingSettings
+from trninfer.inference.serving.workers import InputAnswer
+from trninfer.models.errors import InputError
+from trninfer.runtime.backend import BackendInfo, KernelError
+from trninfer.runtime.cluster.worker import Hello
+from trninfer.runtime.session import OverflowedError
+
+ANSWER = InputAnswer(1, np.array([0.25, 0.5, 0.25], np.float32), 4, 30.0)
+
+
+class Pool:
+    """Workers that answer as they are told: a source is an answer, an error or a time to wait."""
+
+    def __init__(self, rate: float = 0.0) -> None:
+        self.is_ready, self.rate, self.workers_ready = True, rate, 2
+
+    async def submit(self, source: Any) -> Any:
+        if isinstance(source, Exception):
+            raise source
+        if isinstance(source, float):
+            await asyncio.sleep(source)
+        return source if isinstance(source, InputAnswer) else ANSWER
+
+
+@pytest.fixture
+def server(feature_model: Path) -> Server:
+    settings = ServingSettings(feature_model, max_batch=4, max_queue=5, top_k=2, timeout=7.0)
+    found = Server(settings, settings.load(), Metrics())
+    found.workers = Pool()  # type: ignore[assignment]
+    found.hello = Hello(BackendInfo("sim", "trn2", "predicted", "predicted", lnc=2), (), "here", 1, "0")
+    return found
+
+
+def ask(server: Server, *sources: Any, seconds: float = 5.0, leaves: bool = False) -> tuple[list[Any], dict[str, Any]]:
+    """The answers, and what the log is told."""
+    scope = scope_of("/", "POST")
+    scope["state"]["log"] = {}
+
+    async def asking() -> list[Any]:
+        request = Request(scope, receiver(b"", ends=not leaves))
+        return await server.answer(request, sources, time.monotonic() + seconds)
+
+    return asyncio.run(asking()), scope["state"]["log"]
+
+
+def refused(call: Callable[[], Any]) -> tuple[int, str, dict[str, str] | None]:
+    with pytest.raises(HTTPException) as error:
+        call()
+    return error.value.status_code, str(error.value.detail), error.value.headers  # type: ignore[return-value]
+
+
+def test_each_input_has_an_answer_or_an_error(server: Server) -> None:
+    bad, lost = InputError("no picture"), RuntimeError("secret")
+    answers, told = ask(server, ANSWER, bad, lost)
+    assert answers == [ANSWER, bad, lost] and told == {"inputs": 3, "batch": 4}
+    text = server.metrics.text().decode()
+    assert 'input_failures_total{fault="input"} 1.0' in text and 'input_failures_total{fault="worker"} 1.0' in text
+    assert ask(server, bad)[1] == {"inputs": 1, "batch": 0} and ask(server)[0] == []
+
+
+def test_files_are_decoded_first(server: Server) -> None:
+    class Decoders(Pool):
+        async def submit(self, source: Any) -> Any:
+            if source == b"bad":
+                raise InputError("no picture")
+            return InputAnswer(0, ANSWER.scores, len(source), 1.0)  # which the workers hand back
+
+    server.decoders = Decoders()  # type: ignore[assignment]
+
+    async def asking() -> list[Any]:
+        scope = scope_of("/", "POST")
+        scope["state"]["log"] = {}
+        request = Request(scope, receiver(b""))
+        return await server.answer(request, [b"123", b"bad"], time.monotonic() + 5, are_files=True)
+
+    answer, error = asyncio.run(asking())
+    assert answer.batch_size == 3 and isinstance(error, InputError)
+    assert server.pools == [server.decoders, server.workers] and server.is_ready
+    server.decoders.is_ready = False  # type: ignore[misc]
+    assert not server.is_ready
+
+
+def test_time_runs_out_or_the_client_leaves(server: Server) -> None:
+    assert refused(lambda: ask(server, 60.0, seconds=0.01))[:2] == (504, "not answered within 7 seconds")
+    assert refused(lambda: ask(server, 60.0, seconds=-1.0))[0] == 504
+    assert refused(lambda: ask(server, 60.0, leaves=True))[:2] == (499, "the client went away")
+    assert server._accepted == 0
+
+
+def test_no_more_wait_than_may(server: Server) -> None:
+    assert refused(lambda: ask(server, *[ANSWER] * 6))[:2] == (413, "6 inputs; at most 5 in one request")
+    assert len(ask(server, *[ANSWER] * 5)[0]) == 5 and server._accepted == 0
+    server._admit(3)
+    server._admit(2)
+    assert refused(lambda: server._admit(1)) == (
+        429,
+        "5 inputs are at work already; at most 5 may be",
+        {"Retry-After": "1"},
+    )
+    for rate, seconds in ((1.0, "3"), (0.01, "60"), (1000.0, "1")):  # of two workers
+        server.workers.rate = rate  # type: ignore[misc]
+        assert refused(lambda: server._admit(1))[2] == {"Retry-After": seconds}
+    server.workers.is_ready = False  # type: ignore[misc]
+    assert refused(lambda: server._admit(1)) == (503, "the model is not ready", {"Retry-After": "1"})
+
+
+def test_a_report_has_answers_and_errors_by_name(server: Server) -> None:
+    report = server.report(["a", "b", "c"], [ANSWER, InputError("cut short"), RuntimeError("secret")], None)
+    assert report["errors"] == [
+        {"input": "b", "message": "cut short"},
+        {"input": "c", "message": "a worker failed over this input; the server's log has more"},
+    ]
+    (answer,) = report["predictions"]
+    assert (answer["input"], answer["label"], answer["probability"]) == ("a", "green", 0.5)
+    assert (answer["batch_size"], answer["batch_us"], len(answer["top"])) == (4, 30.0, 2)
+    assert {key: report[key] for key in ("command", "model", "backend", "target", "lnc", "dtype", "latency_kind")} == {
+        "command": "serve", "model": "tiny-ffnn", "backend": "sim", "target": "trn2", "lnc": 2, "dtype": "float32",
+        "latency_kind": "predicted",
+    }  # fmt: skip
+    assert [len(server.report(["a"], [ANSWER], k)["predictions"][0]["top"]) for k in (1, 3, 9)] == [1, 3, 3]
+
+
+def test_the_longest_batch_is_told(server: Server) -> None:
+    shorter = InputAnswer(0, ANSWER.scores, 2, 10.0)
+    assert server.batch_parameters([shorter, ANSWER, shorter]) == {
+        "latency_kind": "predicted", "batch_us": 30.0, "batch_size": 4,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(InputError("x"), 422), (KernelError("x"), 422), (OverflowedError("x"), 422), (ValueError("x"), 500)],
+)
+def test_whose_fault_it_is(error: Exception, status: int) -> None:
+    found = as_status(error)
+    assert found.status_code == status and (found.detail == "x") == (status == 422)

@@ -1,0 +1,192 @@
+"""The addresses of a server, with stand-ins for its workers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+from asgi import Response, ask
+from fastapi import FastAPI
+from trninfer.inference.serving import routes
+from trninfer.inference.serving.answering import Server
+from trninfer.inference.serving.gate import Gate
+from trninfer.inference.serving.metrics import Metrics
+from trninfer.inference.serving.settings import ServingSettings
+from trninfer.inference.serving.workers import InputAnswer
+from trninfer.models import load_model, run_network
+from trninfer.models.errors import InputError
+from trninfer.runtime.backend import BackendInfo, KernelError
+from trninfer.runtime.cluster.worker import Hello
+
+RANDOM = np.random.default_rng(0)
+ROWS = RANDOM.standard_normal((3, 6)).astype(np.float32)
+
+
+class Golden:
+    """A pool that answers with the golden model, and decodes `good` alone."""
+
+    is_ready, rate, workers_ready = True, 1.0, 1
+
+    def __init__(self, path: Path) -> None:
+        self.model = load_model(path)
+
+    async def submit(self, source: Any) -> Any:
+        if isinstance(source, bytes):
+            if source != b"good":
+                raise InputError("no picture")
+            return np.zeros(self.model.network.input.shape, np.float32)
+        if source.max() > 1e9:
+            raise KernelError("not finite")
+        run = run_network(self.model.network, self.model.tensors, source[None])
+        return InputAnswer(int(run.probabilities[0].argmax()), run.probabilities[0], 1, 12.5)
+
+
+def application(path: Path, **settings: Any) -> FastAPI:
+    given = ServingSettings(path, max_batch=4, max_queue=8, max_bytes=1 << 20, **settings)
+    server = Server(given, given.load(), Metrics())
+    server.workers = Golden(path)  # type: ignore[assignment]
+    server.decoders = Golden(path)  # type: ignore[assignment]
+    server.hello = Hello(BackendInfo("sim", "trn2", "predicted", "predicted"), (), "here", 1, "0")
+    app = FastAPI()
+    app.state.server = server
+    routes.add_routes(app)
+    app.add_middleware(Gate, metrics=server.metrics, token=None, hosts=())
+    return app
+
+
+@pytest.fixture
+def rows(feature_model: Path) -> FastAPI:
+    return application(feature_model)
+
+
+@pytest.fixture
+def photos(picture_model: Path) -> FastAPI:
+    return application(picture_model)
+
+
+def test_health_follows_the_workers(rows: FastAPI) -> None:
+    paths = ("/v2/health/ready", "/v2/models/tiny-ffnn/ready", "/v2/models/tiny-ffnn/versions/1/ready", "/about")
+    assert [ask(rows, path).status for path in (*paths, "/v2/health/live")] == [200] * 5
+    rows.state.server.workers.is_ready = False
+    assert [ask(rows, path).status for path in (*paths, "/v2/health/live")] == [503] * 4 + [200]
+    assert ask(rows, "/v2/health/ready").json() == {"ready": False}
+
+
+@pytest.mark.parametrize("path", ["/v2/models/x", "/v2/models/x/ready", "/v2/models/tiny-ffnn/versions/2"])
+def test_other_models_and_versions(rows: FastAPI, path: str) -> None:
+    found = ask(rows, path)
+    assert found.status == 404 and "tiny-ffnn, version 1, is served" in found.json()["detail"]
+
+
+def test_what_the_model_reads_and_gives(rows: FastAPI, photos: FastAPI) -> None:
+    found = ask(rows, "/v2/models/tiny-ffnn").json()
+    assert found["inputs"] == [{"name": "input", "datatype": "FP32", "shape": [-1, 6]}]
+    assert [output["name"] for output in found["outputs"]] == ["probabilities", "class_index", "label"]
+    about = ask(rows, "/about").json()
+    assert (about["reads"], about["labels"], about["latency_kind"]) == (
+        "6 features", ["red", "green", "blue"], "predicted",
+    )  # fmt: skip
+    assert ask(photos, "/about").json()["reads"] == "an image of 1x16x16"
+    assert ask(rows, "/v2").json()["extensions"] == ["binary_tensor_data", "classification"]
+
+
+def infer(app: FastAPI, values: np.ndarray, *headers: tuple[str, str], **fields: Any) -> Response:
+    tensor = {"name": "input", "datatype": "FP32", "shape": list(values.shape), "data": values.ravel().tolist()}
+    return ask(app, "/v2/models/tiny-ffnn/infer", json.dumps({"inputs": [tensor], **fields}).encode(), headers=headers)
+
+
+@pytest.mark.parametrize("large", [1, routes.LARGE_BODY])
+def test_tensors_are_answered_with_tensors(rows: FastAPI, feature_model: Path, monkeypatch, large: int) -> None:
+    monkeypatch.setattr(routes, "LARGE_BODY", large)
+    model = load_model(feature_model)
+    golden = run_network(model.network, model.tensors, ROWS).probabilities
+    found = infer(rows, ROWS, id="mine").json()
+    outputs = {output["name"]: output["data"] for output in found["outputs"]}
+    assert np.allclose(np.reshape(outputs["probabilities"], (3, 3)), golden, atol=1e-6)
+    assert outputs["class_index"] == golden.argmax(axis=1).tolist() and found["id"] == "mine"
+    assert found["parameters"] == {"latency_kind": "predicted", "batch_us": 12.5, "batch_size": 1}
+    assert (found["model_name"], found["model_version"]) == ("tiny-ffnn", "1")
+
+
+def test_tensors_as_bytes(rows: FastAPI) -> None:
+    size = {"binary_data_size": ROWS.nbytes}
+    head = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [3, 6], "parameters": size}]}
+    text = json.dumps({**head, "outputs": [{"name": "probabilities", "parameters": {"binary_data": True}}]}).encode()
+    headers = [(routes.JSON_LENGTH, str(len(text)))]
+    found = ask(rows, "/v2/models/tiny-ffnn/infer", text + ROWS.tobytes(), headers=headers)
+    length = int(found.headers[routes.JSON_LENGTH.lower()])
+    assert found.headers["content-type"] == "application/octet-stream"
+    assert np.frombuffer(found.body[length:], "<f4").reshape(3, 3).sum(axis=1) == pytest.approx([1, 1, 1])
+    plain = infer(rows, ROWS)
+    assert plain.headers["content-type"] == "application/json" and routes.JSON_LENGTH.lower() not in plain.headers
+
+
+def test_one_input_that_fails_fails_a_request_of_tensors(rows: FastAPI) -> None:
+    bad = ROWS.copy()
+    bad[1] = 1e30
+    found = infer(rows, bad)
+    assert found.status == 422 and found.json()["detail"] == "not finite"
+    for length in ("x", "-1", "9" * 19):
+        assert infer(rows, ROWS, (routes.JSON_LENGTH, length)).status == 400
+    assert infer(rows, ROWS[:, :5]).status == 400 and infer(rows, np.repeat(ROWS, 3, axis=0)).status == 413
+
+
+def form(*contents: bytes) -> dict[str, Any]:
+    parts = [
+        b'--b\r\nContent-Disposition: form-data; name="f"; filename="%d"\r\n\r\n%b\r\n' % pair
+        for pair in enumerate(contents)
+    ]
+    return {"body": b"".join(parts) + b"--b--\r\n", "headers": [("content-type", "multipart/form-data; boundary=b")]}
+
+
+def classify(app: FastAPI, body: bytes, query: str = "", headers: Any = ()) -> Response:
+    return ask(app, "/classify", body, headers=headers, query=query)
+
+
+def test_pictures_are_answered_and_others_told(photos: FastAPI) -> None:
+    mixed = classify(photos, **form(b"good", b"bad"))
+    assert mixed.status == 200 and [each["input"] for each in mixed.json()["predictions"]] == ["0"]
+    assert mixed.json()["errors"] == [{"input": "1", "message": "no picture"}]
+    alone = classify(photos, b"bad")
+    assert (alone.status, alone.json()["error"], alone.json()["predictions"]) == (422, "no picture", [])
+    assert classify(photos, b"good").json()["predictions"][0]["input"] == "picture"
+
+
+@pytest.mark.parametrize(
+    ("query", "status"), [("", 200), ("top_k=1", 200), ("top_k=10", 200), ("top_k=0", 400), ("top_k=11", 400)]
+)
+def test_how_many_labels_may_be_asked_for(photos: FastAPI, query: str, status: int) -> None:
+    found = classify(photos, b"good", query)
+    assert found.status == status
+    if status == 400:
+        assert "the model has 10 labels" in found.json()["detail"]
+    else:
+        assert len(found.json()["predictions"][0]["top"]) == int(query[6:] or 5)
+
+
+def test_what_reads_no_pictures_says_where_to_send_tensors(rows: FastAPI) -> None:
+    found = classify(rows, b"good")
+    assert found.status == 400 and "send tensors to /v2/models/tiny-ffnn/infer" in found.json()["detail"]
+
+
+def test_bodies_that_are_not_read_close_the_connection(photos: FastAPI) -> None:
+    large = classify(photos, b"x" * ((1 << 20) + 1))
+    assert (large.status, large.headers["connection"]) == (413, "close")
+    assert classify(photos, b"").status == 400 and photos.state.server.bodies._held == 0
+    photos.state.server.bodies._held = 8 << 20
+    busy = classify(photos, b"good")
+    assert (busy.status, busy.headers["retry-after"]) == (503, "1") and "connection" not in busy.headers
+
+
+def test_counts_are_by_route_and_the_page_asks_nobody_else(rows: FastAPI) -> None:
+    ask(rows, "/v2/models/tiny-ffnn")
+    text = ask(rows, "/metrics")
+    assert text.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert b'endpoint="/v2/models/{name}",status="200"} 1.0' in text.body
+    page = ask(rows, "/")
+    assert page.status == 200 and page.headers["content-security-policy"].startswith("default-src 'none'")
