@@ -29,8 +29,10 @@ OUTPUT_BUFFER = "shared_hbm"
 def check_calls(scope: FunctionScope) -> None:
     """Check what a function does with the NKI API."""
     visitor = _Calls(scope)
-    for statement in scope.function.body:
-        visitor.visit(statement)
+    arguments = scope.function.args
+    for part in (*arguments.defaults, *arguments.kw_defaults, *scope.function.body):
+        if part is not None:
+            visitor.visit(part)
 
 
 def check_outputs(scope: FunctionScope) -> None:

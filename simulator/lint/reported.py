@@ -165,7 +165,7 @@ class _Reported(ast.NodeVisitor):
         terms = self._changed_in(accumulate)
         if terms is None or terms in tile.loops:
             return
-        parts = [loop for loop in self._loops[self._loops.index(terms) + 1 :] if loop not in tile.loops]
+        parts = self._loops[self._loops.index(terms) + 1 :]
         indices = _indices(dst)
         moving = [index for index in indices[1:] if self._changed_in(index) in parts]
         if any(tile.is_within_a_bank(indices, index) for index in moving):

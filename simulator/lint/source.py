@@ -158,9 +158,12 @@ def _each_binding(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Binding]]:
             yield statement.target.id, Assigned(statement.value)
         else:
             for child in ast.iter_child_nodes(statement):
-                if isinstance(child, ast.expr):
-                    for name in stored_names(child):
+                own = child.pattern if isinstance(child, ast.match_case) else child
+                if isinstance(own, (ast.expr, ast.withitem, ast.pattern)):
+                    for name in stored_names(own):
                         yield name, Assigned()
+                elif isinstance(own, ast.ExceptHandler) and own.name:
+                    yield own.name, Assigned()
             for block in blocks_of(statement):
                 yield from _each_binding(block)
 
@@ -180,6 +183,10 @@ def stored_names(node: ast.AST) -> Iterator[str]:
     for child in ast.walk(node):
         if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             yield child.id
+        elif isinstance(child, (ast.MatchAs, ast.MatchStar)) and child.name:
+            yield child.name
+        elif isinstance(child, ast.MatchMapping) and child.rest:
+            yield child.rest
 
 
 def _changed_globals(tree: ast.Module) -> dict[str, int]:
@@ -228,15 +235,18 @@ def parameters(arguments: ast.arguments) -> list[ast.arg]:
 
 def local_names(function: FunctionNode | ast.Lambda) -> set[str]:
     """Names that are local to a function or to a function or comprehension in it."""
-    names = {argument.arg for argument in parameters(function.args)}
+    names = {argument.arg for argument in parameters(function.args)} | set(stored_names(function))
+    shared: set[str] = set()
     for node in ast.walk(function):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
+        if isinstance(node, (ast.ExceptHandler, ast.ClassDef)):
+            names.update([node.name] if node.name else [])
+        elif isinstance(node, ast.Global):
+            shared.update(node.names)
         elif node is not function and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             names.update(argument.arg for argument in parameters(node.args))
             if not isinstance(node, ast.Lambda):
                 names.add(node.name)
-    return names
+    return names - shared
 
 
 @dataclass(frozen=True)

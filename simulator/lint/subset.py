@@ -260,10 +260,10 @@ class _Subset(ast.NodeVisitor):
                 message = f"the NKI compiler does not take **{ast.unparse(keyword.value)} in a call"
                 self._scope.report(keyword.value, "unsupported-expression", message)
         dotted = self._scope.external(node.func)
-        if dotted is not None and "." in dotted and dotted.split(".")[0] in HOST_LIBRARIES:
-            if dotted not in MATH:
-                message = f"{dotted} runs on the host only: call it outside and pass its result"
-                self._scope.report(node, "host-call", message)
+        on_host = dotted is not None and "." in dotted and dotted.split(".")[0] in HOST_LIBRARIES
+        if on_host and dotted not in MATH:
+            message = f"{dotted} runs on the host only: call it outside and pass its result"
+            self._scope.report(node, "host-call", message)
             for argument in (*node.args, *node.keywords):
                 self.visit(argument)
         else:

@@ -62,6 +62,11 @@ class _Tracing(ast.NodeVisitor):
         self._check_condition(node.test, "while", "; nl.while_loop runs on the device")
         self.generic_visit(node)
 
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        for test in node.ifs:
+            self._check_condition(test, "if")
+        self.generic_visit(node)
+
     def visit_Assert(self, node: ast.Assert) -> None:
         if (
             self._tensors.of(node.test) is None
@@ -114,8 +119,7 @@ class _Tracing(ast.NodeVisitor):
                 if number is not None:
                     name = dotted.removeprefix("builtins.")
                     instead = "; nl.fori_loop runs on the device" if name == "range" else ""
-                    shown = f"{name}({ast.unparse(argument)})"
-                    message = f"{shown}: {number.shown} has no value while the kernel is traced{instead}"
+                    message = f"{ast.unparse(node)}: {number.shown} has no value while the kernel is traced{instead}"
                     self._scope.report(node, "device-condition", message)
         if dotted in SEEDED and (node.args or node.keywords):
             pass
