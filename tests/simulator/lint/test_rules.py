@@ -442,15 +442,6 @@ def test_a_finding_reads_path_line_rule_message():
     assert str(finding) == "some/kernel.py:13: unsupported-statement: the NKI compiler does not take `del`"
 
 
-def test_messages_say_what_replaces_an_old_name_and_suggest_near_ones():
-    (old,) = check_source(kernel_with("nisa.tensor_copy_dynamic_dst(tile, tile)"))
-    assert "nisa.tensor_copy with t.ap" in old.message
-    (near,) = check_source(kernel_with("nisa.tensor_cpy(dst=tile, src=tile)"))
-    assert "did you mean 'tensor_copy'" in near.message
-    (operator,) = check_source(kernel_with("nisa.tensor_reduce(dst=tile, op=nl.max, data=tile, axis=1)"))
-    assert operator.message.endswith("use nl.maximum")
-
-
 STATEMENTS = st.sampled_from([lines for _, lines in BROKEN_LINES] + CLEAN_LINES)
 
 
