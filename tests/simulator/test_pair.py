@@ -24,28 +24,12 @@ def reciprocals(a):
     return out
 
 
-@nki.jit
-def grid():
-    result = nl.ndarray((1, 3), nl.int32)
-    for i, value in enumerate((nl.program_id(0), nl.num_programs(axes=0), nl.program_ndim())):
-        nisa.memset(result[:, i : i + 1], value)
-    out = nl.ndarray((2, 3), nl.int32, nl.shared_hbm)
-    nisa.dma_copy(out[nl.program_id(0) : nl.program_id(0) + 1], result)
-    return out
-
-
 def test_the_documented_example_gives_one_answer_on_one_core_and_on_two():
     a = uniform(2, 128, 128, low=1, high=2)
     for kernel in (reciprocals, reciprocals[1], reciprocals[2], reciprocals[(2,)]):
         run = simulator.run(kernel, a)
         np.testing.assert_allclose(run.outputs[0], 1 / a, rtol=1e-6)
     np.testing.assert_allclose(nki.simulate(reciprocals)[2](a), 1 / a, rtol=1e-6)
-
-
-def test_a_kernel_knows_its_place_in_the_grid():
-    assert simulator.run(grid[2]).outputs[0].tolist() == [[0, 2, 1], [1, 2, 1]]
-    assert simulator.run(grid[1]).outputs[0][0].tolist() == [0, 1, 1]
-    assert simulator.run(grid).outputs[0][0].tolist() == [0, 1, 0]
 
 
 def test_memory_is_a_cores_own_but_for_shared_hbm():
@@ -134,9 +118,12 @@ def test_what_a_core_raises_comes_out_once():
 @pytest.mark.parametrize(
     "wrong, text",
     [
-        (lambda: simulator.run(grid[3]), "allowed: 1, 2"),
-        (lambda: simulator.run(grid[2, 2]), "allowed: 1, 2"),
-        (lambda: simulator.run(grid[2], target="trn1"), "two cores are one logical core from NeuronCore-v3"),
+        (lambda: simulator.run(reciprocals[3]), "allowed: 1, 2"),
+        (lambda: simulator.run(reciprocals[2, 2]), "allowed: 1, 2"),
+        (
+            lambda: simulator.run(reciprocals[2], uniform(2, 4, 4), target="trn1"),
+            "two cores are one logical core from NeuronCore-v3",
+        ),
     ],
 )
 def test_limits_of_two_cores(wrong, text):

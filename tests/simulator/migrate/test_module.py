@@ -86,13 +86,14 @@ def test_blocks_of_all_kinds():
 def test_functions_are_told_of_each_other_in_any_order():
     """What a function returns is seen below the functions that call it, of which one mentions nothing of NKI."""
     text = FIRST + (
+        "@nki.jit(mode='trace')\ndef none(a):\n    return a\n\n\n"
         "@nki.jit(mode='trace')\ndef kernel(a):\n    return first(a) + 1.0\n\n\n"
         "def first(a):\n    return second(a)\n\n\n"
         "def second(a):\n    return nl.load(a)\n\n\ndef host(a):\n    return kernel(a) + 1.0\n"
     )
     new = migrate_source(text).text
     assert "@nki.jit\ndef kernel(a):\n    return nl.add(first(a), 1.0)\n" in new
-    assert "return kernel(a) + 1.0" in new  # on the host it is an array
+    assert "@nki.jit\ndef none(a):\n" in new and "return kernel(a) + 1.0" in new  # on the host it is an array
 
 
 def test_a_file_that_is_no_python_is_refused():
