@@ -5,7 +5,7 @@
 
 The first runs a residual network with random weights (workloads.py) on the simulator over JPEG photos of 640x480. Each
 process and worker has one BLAS thread, as in the command line, and answers pictures before the clock runs: what comes
-once (Ray, a worker's imports, the walk through each kernel) is told apart, as the seconds until all were ready. One
+once (Ray, a worker's imports, the walk through each kernel) is reported apart, as the seconds until all were ready. One
 process decodes ahead in threads, workers decode what they answer: as `trninfer classify` does. "independent" is as many
 processes as workers that know nothing of each other and share out nothing: what the machine has to give.
 

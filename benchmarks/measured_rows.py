@@ -30,7 +30,7 @@ DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "i32": "int3
 ENGINES = {"ACT": nisa.engine.scalar, "DVE": nisa.engine.vector}
 DMA_ENGINES = 16
 STRIDED = 36  # bytes between the weights of the matmuls of 14 columns: taps of 3x3 filters in two tiles (load_weights)
-ALONE = 1.05  # a DMA element's interval is its own where the median is at most so many times the tenth percentile
+ALONE = 1.05  # a DMA element's interval is its own where the median is at most this multiple of the tenth percentile
 
 Row = dict[str, str]
 

@@ -15,7 +15,7 @@ NORM_ELEMENTS = 6144  # of a partition, of all channels' tiles: 24 KiB, so that 
 
 
 def norm_block(tiles):
-    """Return the pixels, of all images, that layer norm computes at a time of so many tiles of channels: a PSUM bank,
+    """Return the pixels, of all images, that layer norm computes at a time of `tiles` tiles of channels: a PSUM bank,
     or fewer."""
     return max(1, min(nl.tile_size.psum_bank_fmax, NORM_ELEMENTS // tiles))
 

@@ -181,7 +181,7 @@ class Convolution(Operation):
         return RowBlocks(self.form.rows, self.kernel[0], self.stride[0], self.dilation[0], self.rows, partitions)
 
     def on_row_blocks(self, blocks: int, partitions: int) -> Convolution:
-        """Return the convolution of so many tiles of groups of rows that it is, each a group of channels."""
+        """Return the same convolution on `blocks` tiles of groups of rows, each tile a group of channels."""
         geometry = self.row_blocks(partitions)
         return replace(
             self,
@@ -365,8 +365,8 @@ class Program:
     """A launch: its stages one after another. Operations are numbered through all stages.
 
     The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`. Where two cores run
-    it, it has so many images for each; but if there are stages of a `partner`, these are core 1's, both cores work on
-    the same pictures, and core 0 writes the outputs.
+    it, it has that number of images for each; but if there are stages of a `partner`, these are core 1's, both cores
+    work on the same pictures, and core 0 writes the outputs.
     """
 
     stages: tuple[Stage, ...]

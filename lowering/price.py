@@ -94,11 +94,11 @@ class Clock:
         return self._price_of(self._run(program, inputs, layout.sizes))
 
     def least(self, graph: Graph, images: int) -> Price:
-        """Return at least the nanoseconds that a launch takes whose operations go for so many images once each, and
-        about how many instructions it has.
+        """Return a lower bound of the nanoseconds of a launch whose operations run once each for `images`, and its
+        approximate number of instructions.
 
-        One instruction follows the other on the Tensor Engine, whatever else goes on. Operations that were not priced
-        for so many images count as taking no time.
+        Instructions of the Tensor Engine follow each other, whatever else runs. Operations that were not priced for
+        this number of images count as taking no time.
         """
         keys = ((*_Alone(graph, number).key, images) for number in range(len(graph.nodes)))
         prices = [self._known[key] for key in keys if key in self._known]
@@ -205,8 +205,8 @@ class _Alone:
         return replace(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
 
     def launch(self, images: int, passes: int, bands: int) -> tuple[Program, list[Shape], Sizes]:
-        """Return a program of so many passes of `images`, for one band of the rows, the shapes of its inputs, and the
-        sizes of its weights."""
+        """Return a program of `passes` of `images` for one band of the rows, the shapes of its inputs, and the sizes
+        of its weights."""
         operation, rows = self._operation, None
         channels, high, wide = self._node.before
         if bands > 1:

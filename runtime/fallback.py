@@ -4,8 +4,7 @@
     launches of at most half the instructions of the largest of those
     layer by layer
 
-Which is the next is settled when a launch fails, from what the launches are made of: nothing here knows how a network
-is told to its kernel.
+The next one is chosen when a launch fails, from the parts of the launches: nothing here knows how a network is lowered.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _timeline(run: Any) -> str:
 
 
 def _pieces(events: list[Any], scale: float, launch: float) -> list[tuple[float, float, str]]:
-    """(left, right, title) in pixels of what one engine does after a launch of so many nanoseconds."""
+    """(left, right, title) in pixels of the events of one engine, after `launch` nanoseconds."""
     pieces: list[tuple[float, float, str]] = []
     first, count, left, right = events[0], 0, 0.0, -2.0
     for event in events:

@@ -12,6 +12,7 @@ FOLDERS = ("api", "app", "inference", "runtime", "lowering", "models", "kernels"
 INDIRECT = re.compile(
     r"(What|Whether|How|Of|Where|Which|Who|Whose|When|Why)\b"
 )  # a clause, where a noun or verb belongs
+STILTED = re.compile(r"\b(so many|told apart|what is there|(is|are|was|were|be) told|no more than|stands in)\b")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -32,6 +33,17 @@ def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
     found = {str(path.relative_to(ROOT)): list(indirect(path.read_text(encoding="utf-8"))) for path in sources()}
     assert len(found) > 500
     assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+def test_neither_code_nor_docs_read_as_translated() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in (*sources(), *pages)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if STILTED.search(line)
+    ]
+    assert found == []
 
 
 def test_an_indirect_docstring_is_found() -> None:

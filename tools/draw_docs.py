@@ -2,7 +2,7 @@
 
 - `terminal.svg`: what `trninfer classify` prints for the samples, 80 columns wide.
 - `report.png`: the top of the page that `trninfer bench --report` writes, as Chromium shows it (`--browser NAME` where
-  it is not found as `chromium`; without one the picture is left as it is, and that is told).
+  it is not found as `chromium`; without one the picture stays as it is, with a note).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pictures of what is no digit, in the light and distortions that digits get (`photograph`).
 
 Groups: letters of fonts for text, other scripts, pictograms, drawings, parts of digits, several digits in a row.
-Sides: `training`, `validation` (never trained on, settings and the temperature are judged on it) and `held-out`. What
-each side has stands in `signs.py`, `shapes.py` and `fonts.py`; sides share no family.
+Sides: `training`, `validation` (never trained on, settings and the temperature are judged on it) and `held-out`. The
+signs of each side are in `signs.py`, `shapes.py` and `fonts.py`; sides share no family.
 `python -m trninfer.tools.render_nondigits SHEET.png [SIDE]` draws a sheet of them.
 """
 

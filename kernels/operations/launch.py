@@ -182,7 +182,7 @@ class Launch:
         return self._of_pass(self._kept[number])
 
     def room_of(self, operation, partitions):
-        """Return where an operation writes: the place it is given, or room in SBUF of its own for tiles of so many
+        """Return the room that an operation writes: the one it is given, or one of its own in SBUF with tiles of
         `partitions`."""
         if operation.into is None:
             return make_room(self, operation, self.pictures(), partitions)

@@ -23,8 +23,8 @@ def blank_rows(groups: RowGroups, value):
 
 
 def blank_tile(groups: RowGroups, tile, each, rows):
-    """Set such rows of a tile [channels, images, groups, columns] of so many `rows` of groups to zero; `each` channels
-    are of a row of a group."""
+    """Set the rows of a tile [channels, images, groups, columns] that are not of the image to zero. `rows`: groups in
+    the tile; `each`: channels of a row of a group."""
     if groups.above > 0:
         nisa.memset(dst=tile[0 : groups.above * each, :, 0:1], value=0.0, engine=nisa.engine.gpsimd)
     for row in range(groups.count - groups.below, groups.count):

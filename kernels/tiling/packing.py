@@ -56,7 +56,7 @@ class Taps:
         return self.rows * self.columns
 
     def used_partitions(self, channels: int) -> int:
-        """Return the partitions from the first block to the end of the last, of so many channels each."""
+        """Return the partitions from the first block to the end of the last, of `channels` each."""
         return (self.count - 1) * self.stride + channels
 
 

@@ -109,7 +109,7 @@ def load_late(program: list[Instruction]) -> list[Instruction]:
 
 
 def _peaks(program: list[Instruction], target: Target, sbuf_bytes: int) -> Memory:
-    """`check` of a program in this order, with so many bytes of a partition of SBUF."""
+    """`check` of a program in this order, with `sbuf_bytes` of a partition of SBUF."""
     tiles = lives(program)
     sbuf = [life for life in tiles if life.allocation.region is SBUF]
     psum = [life for life in tiles if life.allocation.region is PSUM]
