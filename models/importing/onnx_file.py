@@ -74,11 +74,22 @@ class Graph:
     made_by: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # constants that are text
-    proto: Any = None  # the decoded file, for `cut` alone
+    path: Path = Path()  # of the file, for `cut` alone
 
 
 def read_onnx(path: Path) -> Graph:
     """The graph of an ONNX file; ModelError, one line, for anything that is not one or that has no such graph."""
+    model = _decoded(path)
+    try:
+        return _graph(model, path)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+    except UnicodeDecodeError:
+        raise ModelError(f"{path}: a name in it is no text: not an ONNX file, or corrupt") from None
+
+
+def _decoded(path: Path) -> onnx.ModelProto:
+    """Return the message that a file holds, with a graph; ModelError for anything else."""
     try:
         import onnx
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
@@ -100,21 +111,20 @@ def read_onnx(path: Path) -> Graph:
         raise ModelError(f"{path}: not an ONNX file, or corrupt") from None
     if not model.HasField("graph") or not model.graph.node:
         raise ModelError(f"{path}: not an ONNX file, or one without a graph")
-    try:
-        return _graph(model, path)
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
-    except UnicodeDecodeError:
-        raise ModelError(f"{path}: a name in it is no text: not an ONNX file, or corrupt") from None
+    return model
 
 
 def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
-    """Return the model with only the nodes that `nodes` depend on, and some of its outputs."""
-    from onnx import ModelProto, TensorProto, helper
+    """Return the model with only the nodes that `nodes` depend on, and some of its outputs.
+
+    The file is read again: what it holds is not kept beside the network.
+    """
+    from onnx import TensorProto, helper
 
     wanted = set(nodes)
-    model = ModelProto()
-    model.CopyFrom(graph.proto)
+    model = _decoded(graph.path)
+    if model.functions:
+        model = _without_functions(model)
     read = {name for node in model.graph.node if wanted.intersection(node.output) for name in node.input}
     constant = {name for node in model.graph.node if node.op_type == "Constant" for name in node.output} & read
     kept = [node for node in model.graph.node if (wanted | constant).intersection(node.output)]
@@ -180,7 +190,7 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
         made_by=made_by,
         metadata={entry.key: entry.value for entry in model.metadata_props},
         texts=_texts(graph),
-        proto=model,
+        path=path,
     )
 
 
