@@ -124,6 +124,7 @@ def test_what_is_too_large_for_sbuf_is_priced_in_bands_of_rows(clock: Clock) -> 
     whole, band = (clock.price(graph, number_of(graph, "b"), 1) for graph in graphs)
     assert whole.nanoseconds == pytest.approx(4 * band.nanoseconds, rel=0.1)
     assert whole.instructions == pytest.approx(4 * band.instructions, rel=0.1)
+    assert whole.multiplying == 0 < band.multiplying <= band.nanoseconds  # of bands nobody counts it
 
 
 def test_an_operation_that_nothing_makes_smaller_does_not_fit(clock: Clock) -> None:
