@@ -150,17 +150,23 @@ def test_rows_are_packed_with_their_expansions_where_they_can_be_or_not_at_all()
     assert shapes_of(wide) == {(False, False)}
 
 
-def test_images_go_in_passes_of_some_thousand_columns_with_the_weights_staying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of about 8,192: then all but the end of the first is hidden. 13 images of 1,024 columns are 1.6 passes."""
-    network = ending_in_dense((65, 32, 32), [Conv2d("a", 65, 65, (3, 3), (1, 1, 1, 1)), conv("b", 65, 8, 1)])
-    tried: list[Decisions] = []
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[Decisions]:
+    """The candidates that searches walk, in their order."""
+    found: list[Decisions] = []
+    walk = Search.try_out
 
     def keep(search: Search, decisions: Decisions) -> bool:
-        tried.append(decisions)
+        found.append(decisions)
         return walk(search, decisions)
 
-    walk = Search.try_out
     monkeypatch.setattr(Search, "try_out", keep)
+    return found
+
+
+def test_images_go_in_passes_of_some_thousand_columns_with_the_weights_staying(tried: list[Decisions]) -> None:
+    """Of about 8,192: then all but the end of the first is hidden. 13 images of 1,024 columns are 1.6 passes."""
+    network = ending_in_dense((65, 32, 32), [Conv2d("a", 65, 65, (3, 3), (1, 1, 1, 1)), conv("b", 65, 8, 1)])
     for pictures, passes in ((6, 1), (13, 2)):
         tried.clear()
         planner(graph_of(network)).plan(pictures)
@@ -207,10 +213,11 @@ def test_a_plan_whose_pictures_are_shared_is_recorded_for_all_of_them() -> None:
     assert again.program == first.program
 
 
-def test_the_copies_of_a_plan_are_those_that_its_decisions_make() -> None:
+def test_the_copies_of_a_plan_are_those_that_its_decisions_make(tried: list[Decisions]) -> None:
     layers = [conv("a", 3, 24, 3), conv("b", 24, 24, 3), conv("c", 24, 8, 3)]
     few = graph_of(ending_in_dense((3, 10, 10), layers))
     plan = planner(few).plan(1)
     assert plan.decisions.copied == (number_of(plan.graph, "b"), number_of(plan.graph, "c"))
+    assert any(each.copied for each in tried[:2])  # by the prices of single operations, before anything was walked
     assert all(plan.graph.nodes[n].operation.taps.count > 1 for n in plan.decisions.copied)  # type: ignore[attr-defined]
     assert Pipeline(few, (), ROOM).launch(plan.decisions, 1).program == plan.program

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
 from lowered import assert_right, decided, graph_of, nodes_of, number_of, pipeline_of
-from random_networks import conv, ending_in_dense, labels, model_of, picture, residual
+from random_networks import conv, ending_in_dense, graphs, labels, model_of, picture, residual
 from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.emit import BAND_UNIT
@@ -36,6 +38,14 @@ def network(side: int = 64) -> Network:
 
 def smaller(plan: LaunchPlan, room: int) -> tuple[Decisions, list[FormChoice]]:
     return make_smaller(plan, Footprint(plan.emitted, plan.layout), [], room)
+
+
+def smaller_at(plan: LaunchPlan, number: int, room: int) -> Decisions:
+    """Decisions as if SBUF were fullest where a node runs."""
+    footprint = Footprint(plan.emitted, plan.layout)
+    at = next(n for n in range(len(plan.program.operations)) if footprint.node_of(n) == number)
+    footprint.__dict__["peak"] = (1 << 20, at)
+    return make_smaller(plan, footprint, [], room)[0]
 
 
 def peak(plan: LaunchPlan) -> int:
@@ -103,6 +113,38 @@ def test_a_region_grows_over_values_that_are_too_large_to_be_whole() -> None:
     (region,) = tiny.regions
     last = graph.nodes[region.end - 1]
     assert last.name == "d" and tiny.in_hbm == (region.end - 1,)
+
+
+def test_a_region_is_no_larger_than_it_must_be() -> None:
+    """Between the borders around what is fullest; from anywhere up to the end where all values are large."""
+    plan = decided(network(), Decisions(), at_once=1)
+    numbers = {name: number_of(plan.graph, name) for name in "abcd"}
+    for name in "bc":
+        assert smaller_at(plan, numbers[name], 1 << 20).regions == (Region(numbers[name], numbers[name] + 1, 2),)
+    for name in "abcd":
+        decisions = smaller_at(plan, numbers[name], SHARE * 4)
+        assert decisions.regions == (Region(0, numbers["d"] + 1, 2),) and decisions.in_hbm == (numbers["d"],)
+
+
+@settings(max_examples=25)
+@given(graphs(), st.sampled_from([12, 1 << 20]))
+def test_what_is_inside_of_a_region_is_read_there_alone(random_network: Network, room: int) -> None:
+    """The value of its last node is whole: others read no other one of it, wherever it is fullest."""
+    try:
+        plan = decided(random_network, Decisions(), at_once=1)
+    except DoesNotFit:
+        reject()
+    last = plan.graph.last_readers()
+    for number in {Footprint(plan.emitted, plan.layout).node_of(n) for n in range(len(plan.program.operations))}:
+        try:
+            (region, *_) = smaller_at(plan, number, room).regions or (None,)
+        except DoesNotFit:
+            continue
+        if region is not None:
+            around = {number, *(reader for reader, _ in plan.graph.readers(number))}  # of a load: who reads it
+            assert around & set(range(region.first, region.end))
+            assert can_run_in_bands(plan.graph, region.first, region.end)
+            assert all(last.get(n, n) < region.end for n in range(region.first, region.end - 1))
 
 
 def test_another_region_does_not_reach_into_the_first() -> None:
