@@ -8,9 +8,137 @@ import resource
 import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from trninfer.app.errors import UsageError
+from trninfer.app.journal.answers import AnswerOutput, open_answers
+from trninfer.app.options import AnswerOptions
+from trninfer.app.reports.report import Report
+from trninfer.inference.predictions import LabelProbability, Prediction
+from trninfer.inference.search import InputProblem
+
+LABELS = ("a", "b")
+IDENTITY = {"command": "classify", "model": "m", "top_k": 2}
+
+
+def answer(name: str | int) -> Prediction:
+    return Prediction(name, "b", 1, 0.75, (LabelProbability("b", 1, 0.75), LabelProbability("a", 0, 0.25)))
+
+
+def report() -> Report:
+    return Report("classify", "m", "sim", "trn2", "float32", "predicted", errors=[InputProblem("bad.png", "cut")])
+
+
+def write(*answers: Prediction, shown: int | None = None, **options: Any) -> AnswerOutput:
+    """Write answers, each as a batch of its own, and the report, as options say."""
+    given = AnswerOptions(quiet=True, **options)
+    with open_answers(given, IDENTITY, LABELS, None) as output:
+        for each in answers:
+            output.add([each])
+        output.finish(report(), True, shown)
+    return output
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_a_stream_is_written_as_it_comes(capsys: pytest.CaptureFixture[str], form: Any) -> None:
+    options = AnswerOptions(form=form, quiet=True)
+    with open_answers(options, IDENTITY, LABELS, None) as output:
+        assert output.add([answer("x")]) and not output.on_screen
+        first = capsys.readouterr().out
+        assert '"x"' in first or first.splitlines() == ["input,label,class_index,probability,error", "x,b,1,0.75,"]
+        assert output.add([answer("y")]) and len(capsys.readouterr().out.splitlines()) == 1
+        output.finish(report(), True, None)
+        assert list(output) == [] and output.answered() == output.reported() == set()
+    told = capsys.readouterr()
+    assert "bad.png" in told.out and told.err == "trninfer: bad.png: cut\n"
+
+
+def test_all_else_waits_until_it_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_answers(AnswerOptions(form="json", quiet=True), IDENTITY, LABELS, None) as output:
+        output.add([answer("x"), answer(3)])
+        assert capsys.readouterr().out == "" and [each.input for each in output] == ["x", 3]
+        output.finish(report(), True, None)
+    assert [each["input"] for each in json.loads(capsys.readouterr().out)["predictions"]] == ["x", 3]
+    for form in ("table", "json", "csv", "ndjson"):
+        write(answer("x"), form=form, output=tmp_path / form)
+        assert "x" in (tmp_path / form).read_text() and capsys.readouterr().out == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["csv", "json", "ndjson", "table"]
+
+
+def test_a_table_has_a_row_for_each_label_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    write(answer("x"), answer("y"), shown=2)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:6]]
+    assert rows == [["x", "b", "0.7500"], ["a", "0.2500"], ["y", "b", "0.7500"], ["a", "0.2500"]]
+    write(answer("x"))
+    assert capsys.readouterr().out.count("0.2500") == 0
+
+
+def test_what_was_answered_is_kept_where_the_run_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = AnswerOptions(form="csv", output=tmp_path / "a.csv")
+    with pytest.raises(ZeroDivisionError), open_answers(options, IDENTITY, LABELS, None):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == [] and capsys.readouterr().err == ""  # nothing was answered
+    with pytest.raises(ZeroDivisionError), open_answers(options, IDENTITY, LABELS, None) as output:
+        output.add([answer("x")])
+        raise ZeroDivisionError
+    told = capsys.readouterr().err
+    assert told.startswith(
+        f"trninfer: 1 answer kept in {tmp_path}/a.csv.partial; the same command with --resume goes on"
+    )
+    with open_answers(replace(options, resume=True), IDENTITY, LABELS, None) as output:
+        assert (output.earlier, output.answered(), output.reported()) == (1, {"x"}, set())
+        output.add([answer("y")])
+        output.finish(report(), True, None)
+    assert "going on from 1 answer in" in capsys.readouterr().err
+    assert [row["input"] for row in rows_of((tmp_path / "a.csv").read_text())] == ["x", "y", "bad.png"]
+
+
+def test_answers_of_a_report_are_copied_and_it_stands_until_there_is_another(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    write(answer("=x"), form="csv", output=path, csv_safe=True)
+    before = path.read_bytes()
+    options = AnswerOptions(form="csv", output=path, csv_safe=True, quiet=True, resume=True)
+    with pytest.raises(ZeroDivisionError), open_answers(options, IDENTITY, LABELS, None) as output:
+        assert (output.answered(), output.reported()) == ({"=x"}, {"=x"})
+        raise ZeroDivisionError
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]  # what is only copied is still there
+
+
+def test_an_interrupted_run_goes_before_the_report_of_an_earlier_one(tmp_path: Path) -> None:
+    options = AnswerOptions(form="csv", output=tmp_path / "a.csv", quiet=True)
+    write(answer("x"), form="csv", output=tmp_path / "a.csv")
+    with pytest.raises(ZeroDivisionError), open_answers(options, IDENTITY, LABELS, None) as output:
+        output.add([answer("y")])
+        raise ZeroDivisionError
+    with open_answers(replace(options, resume=True), IDENTITY, LABELS, None) as output:
+        assert output.answered() == {"y"}
+        output.finish(report(), True, None)
+
+
+def test_nothing_more_is_written_once_the_reader_has_gone(tmp_path: Path) -> None:
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with open_answers(AnswerOptions(form="csv", output=fifo, quiet=True), IDENTITY, LABELS, None) as output:
+        assert output.add([answer("x")]) and os.read(reader, 1000).endswith(b"\nx,b,1,0.75,\n")
+        os.close(reader)
+        assert not output.add([answer("y")])
+        another = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        assert not output.add([answer("z")])
+        output.finish(report(), True, None)
+        with pytest.raises(BlockingIOError):  # nothing is there
+            os.read(another, 1000)
+        os.close(another)
+
+
+@pytest.mark.parametrize("output", [None, Path("/dev/null")])
+def test_only_a_file_can_be_gone_on_with(output: Path | None) -> None:
+    options = AnswerOptions(resume=True, output=output)
+    with pytest.raises(UsageError, match="it needs --output FILE"), open_answers(options, IDENTITY, LABELS, None):
+        pass
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
