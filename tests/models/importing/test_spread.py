@@ -25,6 +25,7 @@ from trninfer.models.importing.view import View
         ((3, 1, 5), (3, 4, 5)),
         ((3, 4, 1), (3, 4, 129)),
         ((3, 4, 1), (3, 4, 1)),
+        ((1, 1, 1), (1, 1, MAX_KERNEL_SIZE)),
     ],
 )
 def test_every_number_is_repeated_exactly(shape: tuple[int, ...], wide: tuple[int, ...]) -> None:

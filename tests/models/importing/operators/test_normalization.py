@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from import_steps import importer_of, numbers, value_of
 from onnx_chain import Chain, assert_imports, ends, kinds
 from trninfer.models import Dense, Softmax
 from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
+from trninfer.models.importing.onnx_file import Node
+from trninfer.models.importing.onnx_patterns import NORM_OVER_AXIS
+from trninfer.models.importing.operators.normalization import OPERATORS
 from trninfer.models.layers import Affine, Flatten, GroupNorm
 from trninfer.models.outputs import Output
 
@@ -129,3 +134,62 @@ def test_keras_spells_group_normalisation_out_with_five_axes(groups: int, tmp_pa
     chain.add("Reshape", chain.constant([-1, 5, 6, 8]))
     chain.add("ReduceMean", chain.constant([1, 2]), keepdims=0)
     assert_imports(chain, tmp_path)
+
+
+def normalized(x: np.ndarray, axis: int, epsilon: float) -> np.ndarray:
+    return (x - x.mean(axis, keepdims=True)) / np.sqrt(x.var(axis, keepdims=True) + epsilon)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)])
+def test_a_layer_norm_over_any_axis_of_an_image(axis: int, order: tuple[int, ...]) -> None:
+    """As it lies and turned, with numbers along the axis; against NumPy."""
+    importer, x = importer_of(5, 3, 4), numbers(5, 3, 4)
+    importer.views["x"] = importer.views["x"].permuted(order)
+    array = x.transpose(0, *(place + 1 for place in order))
+    scale = np.arange(1.0, 1 + array.shape[1 + axis]).reshape(-1, *(1,) * (2 - axis))
+    importer.constants |= {"scale": scale, "shift": scale - 1.5}
+    node = Node(NORM_OVER_AXIS, "n", ("x", "scale", "shift"), ("y",), {"axis": axis + 1, "epsilon": 0.1})
+    OPERATORS[NORM_OVER_AXIS](importer, node)
+    expected = normalized(array, axis + 1, 0.1) * scale + scale - 1.5
+    np.testing.assert_allclose(value_of(importer, importer.views["y"], x), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_layer_norm_of_rows() -> None:
+    importer, x = importer_of(6, 1, 3), numbers(6, 1, 3)
+    importer.views["x"] = importer.views["x"].reshaped((6, 3), True)
+    importer.constants |= {"scale": np.arange(3.0), "shift": np.ones(3)}
+    OPERATORS["LayerNormalization"](importer, Node("LayerNormalization", "n", ("x", "scale", "shift"), ("y",), {}))
+    expected = normalized(x[:, :, 0], 2, 1e-5) * np.arange(3) + 1
+    np.testing.assert_allclose(value_of(importer, importer.views["y"], x), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_layer_norm_of_features() -> None:
+    importer, x = importer_of(7), numbers(7)
+    importer.constants["scale"] = np.arange(7.0)
+    OPERATORS["LayerNormalization"](importer, Node("LayerNormalization", "n", ("x", "scale"), ("y",), {}))
+    expected = normalized(x, 1, 1e-5) * np.arange(7)
+    np.testing.assert_allclose(value_of(importer, importer.views["y"], x), expected, rtol=1e-4, atol=1e-5)
+    assert [layer.kind for layer in importer.builder.layers.values()] == ["layer_norm"]
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "outputs", "says"),
+    [
+        ("BatchNormalization", {"training_mode": 1}, ("y",), "export the network after model.eval"),
+        ("BatchNormalization", {"spatial": 0}, ("y",), "export the network after model.eval"),
+        ("LayerNormalization", {}, ("y", "mean"), "its mean and deviation are not supported as outputs"),
+        (
+            "LayerNormalization",
+            {"axis": 2},
+            ("y",),
+            "supported over the channels of each pixel, features, or the whole",
+        ),
+        ("GroupNormalization", {"num_groups": 0}, ("y",), r"normalises \[batch, 4, 3, 2\] in 0 groups by 4 numbers"),
+    ],
+)
+def test_norms_that_are_not_supported(op: str, attributes: dict, outputs: tuple[str, ...], says: str) -> None:
+    importer = importer_of(4, 3, 2)
+    importer.constants["four"] = np.ones(4, np.float32)
+    with pytest.raises(ModelError, match=says):
+        OPERATORS[op](importer, Node(op, "n", ("x", *["four"] * 4), outputs, attributes))

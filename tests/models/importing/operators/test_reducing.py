@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from import_steps import importer_of, numbers, value_of
 from onnx_chain import Chain, assert_imports, checked, ends, kinds
 from trninfer.models import Conv2d, Dense, Flatten
+from trninfer.models.importing.onnx_file import Node
+from trninfer.models.importing.operators.reducing import OPERATORS, softmax_over
 from trninfer.models.layers import Pool, Reshape, Transpose
 
 REDUCTIONS = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare")
@@ -91,3 +94,39 @@ def test_a_mean_of_channels_moves_nothing(tmp_path: Path) -> None:
     chain = Chain(6)
     chain.add("ReduceMean", chain.constant([1]))
     assert kinds(ends(chain, 1, tmp_path)) == [Dense, Dense]
+
+
+FUNCTIONS = {
+    "ReduceMean": np.mean,
+    "ReduceMax": np.max,
+    "ReduceMin": np.min,
+    "ReduceSum": np.sum,
+    "ReduceL1": lambda x, **how: np.abs(x).sum(**how),
+    "ReduceL2": lambda x, **how: np.sqrt((x * x).sum(**how)),
+    "ReduceSumSquare": lambda x, **how: (x * x).sum(**how),
+    "ReduceLogSumExp": lambda x, **how: np.log(np.exp(x).sum(**how)),
+}
+
+
+@pytest.mark.parametrize("op", FUNCTIONS)
+@pytest.mark.parametrize("axes", [(1,), (3,), (1, 2), (2, 3), (1, 2, 3)])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_reductions_of_an_image_that_lies_turned(op: str, axes: tuple[int, ...], keep: int) -> None:
+    """Against NumPy, of a batch of two, with axes as attributes (before opset 18)."""
+    importer, x = importer_of(3, 4, 5), numbers(3, 4, 5)
+    importer.views["x"] = importer.views["x"].permuted((1, 2, 0))
+    OPERATORS[op](importer, Node(op, "n", ("x",), ("y",), {"axes": axes, "keepdims": keep}))
+    expected = FUNCTIONS[op](x.transpose(0, 2, 3, 1), axis=axes, keepdims=bool(keep))
+    np.testing.assert_allclose(value_of(importer, importer.views["y"], x), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("axes", [(0,), (2,), (1, 2)])
+@pytest.mark.parametrize("log", [False, True])
+def test_a_softmax_by_its_steps(axes: tuple[int, ...], log: bool) -> None:
+    importer, x = importer_of(3, 4, 5), 40 * numbers(3, 4, 5)  # whose exponentials float32 does not hold
+    made = softmax_over(importer, importer.views["x"], axes, log)
+    own = tuple(axis + 1 for axis in axes)
+    powers = np.exp(x.astype(np.float64) - x.max(axis=own, keepdims=True))
+    expected = powers / powers.sum(axis=own, keepdims=True)
+    expected = np.log(np.maximum(expected, 1e-300)) if log else expected
+    np.testing.assert_allclose(value_of(importer, made, x), expected, rtol=2e-4, atol=1e-5)
