@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from trninfer.simulator.instruction import Access, Allocation, Cost, Instruction, Transfer, engine
@@ -9,12 +10,13 @@ from trninfer.simulator.memory import SBUF
 from trninfer.simulator.timing.constants import Machine, machine
 
 ROWS = 128
+_uids = count()
 
 
 def tensor(region: Any = SBUF, row_bytes: int = 64, *, placed: bool = False, argument: bool = False) -> Allocation:
     """A storage of so many bytes of each of 128 partitions, or of 128 rows in HBM."""
     told = ("", region, (ROWS, row_bytes // 4), "float32")
-    made = Allocation(0, region, row_bytes, told, ("kernel.py", 1), argument)
+    made = Allocation(next(_uids), region, row_bytes, told, ("kernel.py", 1), argument)
     made.placed = placed
     return made
 

@@ -3,12 +3,15 @@
 import nki.isa as nisa
 import nki.language as nl
 import pytest
+from made_by_hand import tensor
 from nki_tensors import new
 from trninfer import simulator
 from trninfer.simulator import CapacityError
 from trninfer.simulator.chip import TARGETS, find_target
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.kernel import execute
+from trninfer.simulator.memory import PSUM
+from trninfer.simulator.timing.capacity import Banks
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -49,6 +52,26 @@ def test_tiles_of_few_partitions_lie_side_by_side(partitions, tiles):
     execute(NeuronCore(found, functional=False), kernel, (tiles,), {})
     with pytest.raises(CapacityError, match="SBUF of trn2 is full"):
         execute(NeuronCore(found, functional=False), kernel, (tiles + 1,), {})
+
+
+def test_tiles_of_psum_lie_within_a_bank_or_take_whole_banks_in_a_row():
+    banks, bank = Banks(), 2048
+    quarters = [tensor(PSUM, bank // 4) for _ in range(6)]
+    assert all(banks.take(tile) for tile in quarters) and banks.used() == 2
+    banks.free(quarters[1])
+    banks.free(quarters[2])
+    half = tensor(PSUM, bank // 2)
+    assert banks.take(half) and banks.used() == 2  # where the second and the third were
+    large, whole = tensor(PSUM, 5 * bank + 4), tensor(PSUM, bank)
+    assert banks.take(large) and banks.used() == 8  # six banks: there is half of the second left
+    assert not banks.take(whole) and banks.take(tensor(PSUM, bank // 2))
+    for tile in (half, quarters[0]):
+        banks.free(tile)
+    assert banks.used() == 8 and not banks.take(whole)  # others are in that bank still
+    banks.free(large)
+    assert banks.used() == 2 and banks.take(whole) and not banks.take(tensor(PSUM, 6 * bank))
+    banks.free(tensor(PSUM, 4))  # which never was there
+    assert banks.used() == 3
 
 
 def sums(tiles, apart):
