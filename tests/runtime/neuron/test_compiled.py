@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from trninfer import kernels
 from trninfer.runtime.backend import ArraySpec, KernelError
-from trninfer.runtime.neuron import environment
+from trninfer.runtime.neuron import environment, neff
 from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.neuron.compiled import Compiled, CompiledKernels, Executable, RunOptions, Walked, walk
 from trninfer.runtime.neuron.device_time import DeviceTime, DeviceTimingError
@@ -205,3 +206,21 @@ def test_a_kernel_is_walked_for_its_results_and_its_counts() -> None:
     assert classes.hbm_bytes >= (4 * 10 + 4) * 4
     product = walked(kernels.matmul_tiled, (128, 128), (128, 512))
     assert product.results == (((128, 512), np.dtype(np.float32)),) and product.flops == 2 * 128 * 128 * 512
+
+
+@pytest.mark.parametrize(
+    ("way", "hows"), [("torchneuron", ["alone", "front end of NKI 0.6"]), ("nrtpy", ["front end of NKI 0.6"])]
+)
+def test_a_refused_kernel_is_compiled_in_other_ways(way: str, hows: list[str], options, monkeypatch) -> None:
+    """To learn what refuses it: here the front end of NKI 0.6 does not, and what else there is does."""
+    program = (
+        "import os, pathlib, sys\n"
+        "if os.environ.get('NKI_COMPILER_FRONTEND') != 'custom': sys.exit('error: [NCC_X] no')\n"
+        "pathlib.Path(os.environ['NKI_ARTIFACTS_DIR'], os.environ['NEURON_PLATFORM_TARGET_OVERRIDE'] + '.neff').touch()"
+    )
+    monkeypatch.setattr(neff, "python_command", lambda module, function: [sys.executable, "-S", "-E", "-c", program])
+    backend = Way(options())
+    monkeypatch.setattr(backend, "way", way)
+    attempts = backend.compile_otherwise(kernels.transpose, X)
+    assert [attempt.how for attempt in attempts] == hows
+    assert [attempt.error for attempt in attempts] == ["error: [NCC_X] no"] * (len(hows) - 1) + [None]

@@ -172,3 +172,17 @@ def test_pools_of_whole_numbers(channels_last: int, tmp_path: Path) -> None:
     chain.add("DequantizeLinear", scale, zero)
     chain.add("Flatten")
     assert_nearly(chain, tmp_path)
+
+
+def test_a_convolution_with_a_scale_for_each_filter(tmp_path: Path) -> None:
+    chain = Chain(4, 6, 5)
+    scale, zero = chain.constant(0.03), numpy_zero(chain, 128)
+    chain.add("QuantizeLinear", scale, zero)
+    weight, out = whole(chain, 4, 4, 3, 3), [chain.constant(0.05), numpy_zero(chain, 128)]
+    scales = chain.constant([0.001, 0.002, 0.004, 0.008])
+    chain.weights.append(numpy_helper.from_array(np.zeros(4, np.int8), "zeros"))
+    chain.weights.append(numpy_helper.from_array(np.array([9000, -9000, 3000, -500], np.int32), "bias"))
+    chain.add("QLinearConv", scale, zero, weight, scales, "zeros", *out, "bias", pads=[1, 1, 0, 1])
+    chain.add("DequantizeLinear", *out)
+    chain.add("Flatten")
+    assert_nearly(chain, tmp_path)
