@@ -9,8 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from neuron_stand_ins import ROWS, spoil, stand_in_chip
+from trninfer.app import compare_backends
+from trninfer.app.options import AnswerOptions
+from trninfer.models import load_model, run_network
 from trninfer.runtime.measure.compare import MEASUREMENT_COLUMNS
 from trninfer.runtime.neuron import environment
+from trninfer.runtime.session import Result
 
 
 @pytest.fixture
@@ -74,7 +78,8 @@ def test_a_comparison_scores_the_answers(cli, chip, feature_model, data, tmp_pat
     classes = [answer["class_index"] for answer in cli(*arguments).json()["predictions"]]
     classes[0] = (classes[0] + 1) % 3
     np.array(classes, "<i4").tofile(tmp_path / "Y.bin")
-    report = cli(*arguments, "--labels", tmp_path / "Y.bin", "--compare-backends").json()
+    compared = (*arguments, "--labels", tmp_path / "Y.bin", "--compare-backends", "--batch-size", 10)
+    report = cli(*compared).json()
     assert report["score"] == {"correct": 19, "total": 20, "accuracy": 0.95}
 
 
@@ -99,3 +104,15 @@ def test_an_output_that_is_not_finite_is_one_line(cli, chip, feature_model, data
     spoil(chip, lambda array: array if array.dtype.kind == "i" else np.full_like(array, np.nan))
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends", "--quiet")
     assert outcome.status == 2 and "not finite" in outcome.err and outcome.messages == 1
+
+
+@pytest.mark.parametrize("wrong", [None, *range(5)])
+def test_every_input_is_verified_in_its_place(feature_model: Path, wrong: int | None) -> None:
+    model = load_model(feature_model)
+    inputs = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
+    probabilities = run_network(model.network, model.tensors, inputs).probabilities.astype(np.float32)
+    if wrong is not None:
+        probabilities[wrong] = np.roll(probabilities[wrong], 1)
+    result = Result(probabilities.argmax(axis=1).astype(np.int32), probabilities, (), 0.0)
+    verdict = compare_backends._verify(model, inputs, AnswerOptions(batch_size=2), result)
+    assert verdict.passed == (wrong is None)

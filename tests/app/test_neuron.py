@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from neuron_stand_ins import ROWS, spoil, stand_in_chip
+from trninfer.runtime.measure import suites
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.device import Device
 
@@ -124,9 +125,11 @@ def test_no_timeline_from_the_chip(cli, chip, calls, feature_model, data, tmp_pa
 
 
 def test_a_suite_is_predicted_also_where_there_is_a_chip(cli, chip, calls) -> None:
-    wrong = cli("bench", "--suite", "cs149-part1", "--backend", "neuron")
+    case = suites.SuiteCase("s", "c", "transpose", {"m": 3, "n": 5}, "float32", "trn2", "benchmark", None, "none", "")
+    chip.setattr(suites, "_cases", lambda: (case,))
+    wrong = cli("bench", "--suite", "s", "--backend", "neuron")
     assert wrong.status == 2 and "a suite is predicted" in wrong.err
-    report = cli("bench", "--suite", "cs149-part1", "--format", "json", "--quiet").json()
+    report = cli("bench", "--suite", "s", "--format", "json", "--quiet").json()
     assert (report["backend"], report["latency_kind"]) == ("sim", "predicted") and not calls
 
 

@@ -11,10 +11,12 @@ from trninfer.app.reports.parquet import import_pyarrow, write_parquet
 from trninfer.inference.predictions import InputNames, OutputAnswer, Prediction
 from trninfer.inference.search import InputProblem
 
+pytest.importorskip("pyarrow")
+
 
 def read(path: Path) -> tuple[dict[str, str], list[dict]]:
     """The types of the columns, and the rows."""
-    table = pytest.importorskip("pyarrow.parquet").read_table(path)
+    table = import_pyarrow().parquet.read_table(path)
     return {field.name: str(field.type) for field in table.schema}, table.to_pylist()
 
 

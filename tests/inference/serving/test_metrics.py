@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("prometheus_client")
+pytest.importorskip("fastapi")
 from trninfer.inference.serving.metrics import Metrics
 
 
