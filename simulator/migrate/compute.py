@@ -310,7 +310,7 @@ def _in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
         else:
             arguments.append(f"{each}={enumerated(ex, each, given[each]) or ex.rewrite(given[each]).text}")
     text = f"{ex.ctx.nisa}.{op}({', '.join(arguments)})"
-    if operands.condition:
+    if operands.guard:
         emit_call(ex.ctx, operands, text)
         return Result("None")
     if op == "dma_copy" and operands.view(given["src"]).tensor.region == "psum":

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from .context import Context, Result, Tensor
 from .expressions import Expressions
 from .indices import Clips, Mask
+from .layout import wrapped
 from .notes import CannotError
 from .views import View, clip_whole
 
@@ -138,6 +139,14 @@ class Operands:
         unmet = [sum_ for sum_ in conditions if not (sum_.is_number and sum_.number <= 0)]
         self.condition = " and ".join(f"{sum_.text} <= 0" for sum_ in unmet)
 
+    @property
+    def guard(self) -> str:
+        """The condition of the call: that of its mask, and in loops that each axis it clips has something left."""
+        turning = {*self.ctx.loops, *(f"program_{axis}" for axis in range(self.ctx.programs))}
+        counts = [clip.count for clip in self.clips.values() if not clip.count.is_number]
+        left = [f"{count.text} > 0" for count in counts if turning & names_in(count.text)]
+        return " and ".join([self.condition, *left] if self.condition else left)
+
     def view(self, node: ast.expr, clips: Clips | None = None) -> View:
         """An operand, as a part of a tensor or whole."""
         clips = self.clips if clips is None else clips
@@ -189,6 +198,11 @@ def _extents(shape: str) -> tuple[str, ...] | None:
     return None
 
 
+def names_in(text: str) -> set[str]:
+    """Return the names of an expression."""
+    return {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
+
+
 def shape_text(shape: tuple[str, ...]) -> str:
     return f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
 
@@ -209,7 +223,7 @@ def dtype_of(view: View) -> str:
 def emit_call(ctx: Context, operands: Operands, text: str) -> None:
     """An instruction, under the condition of its mask."""
     _may_hoist(ctx)
-    if operands.condition:
-        ctx.emit(f"if {operands.condition}:\n    {text}")
+    if operands.guard:
+        ctx.emit(f"if {operands.guard}:\n    " + wrapped(text).replace("\n", "\n    "))
     else:
         ctx.emit(text)

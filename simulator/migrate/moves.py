@@ -76,7 +76,7 @@ def store(ex: Expressions, call: ast.Call) -> Result:
             part = operands.view(given["value"]).text
         value = Result(part, value.tensor)
     text = f"{ex.ctx.nl}.store({view.text}, {value.text})"
-    if operands.condition:
+    if operands.guard:
         emit_call(ex.ctx, operands, text)
         return Result("None")
     return Result(text)

@@ -204,7 +204,7 @@ class Statements:
                 if clipped is not dst:
                     part = clip_whole(named(self.ctx, result), self._mask_clips(value))
                     result = Result(part.text, part.tensor)
-                self._copy(clipped, result, masked.condition)
+                self._copy(clipped, result, masked.guard)
                 return None
             if dotted.startswith("nki.isa.") and op == "nc_matmul":
                 given = keywords_of(value, INSTRUCTIONS["nc_matmul"].parameters)
@@ -218,7 +218,7 @@ class Statements:
                 result = self.ex.rewrite(value)
                 if masked.clips:
                     result = Result(clip_whole(named(self.ctx, result), masked.clips).text, result.tensor)
-                return self._copy(clipped, result, masked.condition)
+                return self._copy(clipped, result, masked.guard)
         result = self.ex.rewrite(value)
         self._copy(dst, result)
         return None

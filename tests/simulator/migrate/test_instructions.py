@@ -2,8 +2,9 @@
 
 import ast
 
+import numpy as np
 import pytest
-from migrated_kernels import migrated_each, refused_each
+from migrated_kernels import migrated, migrated_each, refused_each, run_migrated
 
 pytest.importorskip("libcst")
 from trninfer.simulator.migrate.context import Tensor
@@ -83,6 +84,29 @@ def test_operands_under_masks():
         ),
     }
     assert migrated_each(list(cases), GRID + "x = nl.load(a[0:9])\n", "a, n") == list(cases.values())
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 7, 12])
+def test_a_mask_may_leave_nothing_in_a_turn_of_a_loop(n):
+    """A slice to a negative end would begin from the tile's end."""
+    body = f"""
+        out = nl.ndarray((4, 6), dtype=a.dtype, buffer=nl.shared_hbm)
+        rows = nl.ndarray((12, 6), dtype=a.dtype, buffer=nl.shared_hbm)
+        {GRID.replace(chr(10), "; ")}
+        x = nl.load(a[i, j])
+        for k in nl.affine_range(3):
+            x[i, j] = nisa.tensor_scalar(x[i, j], np.add, 1.0, mask=3 * k + i < {n})
+            x[i, j] = nl.add(x[i, j], 8.0, mask=3 * k + i < {n})
+            nl.store(rows[4 * k + i, j], x[i, j], mask=4 * k + i < {n})
+        nl.store(out, x)
+        return out, rows
+    """
+    a, i = np.zeros((4, 6), np.float32), np.arange(4)[:, None]
+    out, rows = run_migrated(body, a)
+    np.testing.assert_array_equal(out, a + sum(9.0 * (3 * k + i < n) for k in range(3)))
+    expected = np.concatenate([sum(9.0 * (3 * m + i < n) for m in range(k + 1)) for k in range(3)])
+    np.testing.assert_array_equal(rows[:n, 0], expected[:n, 0])
+    assert "x[i, j]" not in migrated(body) and "if min(" in migrated(body)
 
 
 def test_what_is_left_to_the_author():
