@@ -10,7 +10,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from trninfer import simulator
+
+pytest.importorskip("libcst")  # before the tests that import this module do so
 from trninfer.simulator.migrate import CANNOT, Migration, migrate_source
 
 FIRST = """\
