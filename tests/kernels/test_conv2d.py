@@ -71,7 +71,7 @@ def draw(dtype: Any, *shapes: tuple[int, ...]) -> list[NDArray[Any]]:
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(
     st.booleans(),
     st.integers(1, 3),
@@ -144,7 +144,7 @@ def reference(x: Any, w: Any, bias: Any, stride: Any, dilation: Any, padding: An
         seen, out = x[:, group * each_in :][:, :each_in], slice(group * each_out, (group + 1) * each_out)
         for i, j in np.ndindex(w.shape[2:]):
             tap = seen[:, :, i * dilation[0] :: stride[0], j * dilation[1] :: stride[1]][:, :, :rows, :columns]
-            result[:, out] += np.einsum("oc,bcrs->bors", w[out, :, i, j].astype(np.float64), tap)
+            result[:, out] += np.tensordot(w[out, :, i, j].astype(np.float64), tap, (1, 1)).swapaxes(0, 1)
     result += bias[:, None, None]
     rows, columns = rows // pool * pool, columns // pool * pool
     windows = result[:, :, :rows, :columns].reshape(len(x), len(w), rows // pool, pool, columns // pool, pool)
@@ -182,7 +182,7 @@ def check_general(
 pair = st.tuples(st.integers(1, 4), st.integers(1, 4))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_any_stride_dilation_padding_window_and_groups(data: st.DataObject) -> None:
     kernel = data.draw(st.tuples(st.integers(1, 7), st.integers(1, 7)))
@@ -242,13 +242,13 @@ LARGE = {
     "odd rows and columns dropped": (1, 130, 8, 71, 67, 3, 0, 2),
     "more columns than a bank holds": (1, 33, 2, 5, 1100, 3, 1, 1),
     "more columns than a pooled bank holds": (1, 33, 2, 7, 601, 2, 0, 2),
-    "columns in blocks": (1, 300, 2, 7, 6000, 3, 1, 2),
+    "columns in blocks": (1, 300, 2, 5, 4000, 3, 1, 2),
     "the whole filter in partitions, rows in groups": (1, 3, 5, 120, 130, 3, 1, 1),
     "filter rows in partitions, rows in groups": (1, 40, 5, 66, 60, 5, 2, 1),
     "weights for two tiles of output channels do not fit": (1, 600, 200, 6, 7, 5, 1, 1),
     "weights for 128 output channels do not fit": (2, 1100, 130, 6, 5, 5, 0, 1),
     "filters laid out in several pieces": (1, 128, 3, 11, 13, 9, 0, 1),
-    "filters laid out in several pieces, rows in partitions": (1, 60, 70, 40, 41, 33, 0, 1),
+    "filters laid out in several pieces, rows in partitions": (1, 60, 70, 20, 21, 17, 0, 1),
     "many images to a bank": (37, 8, 9, 5, 4, 3, 1, 1),
     "many images to a bank, pooled": (37, 150, 3, 5, 6, 3, 1, 2),
     "batch of one pixel": (700, 5, 3, 1, 1, 1, 0, 1),
@@ -269,7 +269,7 @@ def test_what_does_not_fit_is_cut_up(case: str, packed: bool) -> None:
     check(packed, x, w, bias, "trn1", pool_size, padding, "gelu" if pool_size == 2 else "relu")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     st.booleans(),
     st.integers(1, 3),
