@@ -92,6 +92,7 @@ def test_a_chip_that_is_lost_again_and_again_is_lost_for_good(monkeypatch) -> No
         raise DeviceLost("the process on the NeuronCore ended")
 
     monkeypatch.setattr("trninfer.runtime.selftest.run.checks", lambda dtype: islice(checks(dtype), 5))
+    monkeypatch.setattr("trninfer.runtime.selftest.run.Recovery.MAX_LOSSES", 2)
     found = check_kernels(Spoiling("psum_within", lose_each), "float32", None)
     assert [outcome.status for outcome in found] == [OK, FAILED, OK, FAILED, OK]  # two losses, not in a row
     monkeypatch.setattr("trninfer.runtime.selftest.run.Recovery.MAX_LOSSES", 1)
