@@ -49,7 +49,7 @@ def test_rows_that_are_left_in_batches(tmp_path: Path) -> None:
     assert numbers_of(inputs, 2) == [[0, 1], [2, 3], [4]] and inputs.describe(1) == "1 row of 2 features"
     assert inputs.leave_out({0, 1, 3}, set()) == 2 and numbers_of(inputs, 9) == [[2, 4]]
     assert [row.tolist() for _, batch in inputs.batches(8) for row in batch] == [[4.0, 5.0], [8.0, 9.0]]
-    assert inputs.leave_out(set(range(5)), set()) == 0 and numbers_of(inputs, 2) in ([], [[]])
+    assert inputs.leave_out(set(range(5)), set()) == 0 and sum(map(len, numbers_of(inputs, 2))) == 0
 
 
 @pytest.mark.parametrize("answered", [{5}, {-1}, {0, "a.png"}])
@@ -72,10 +72,12 @@ def test_right_answers_are_counted_where_they_are_known(tmp_path: Path) -> None:
 def test_the_identity_of_a_file(tmp_path: Path) -> None:
     inputs = rows_at(tmp_path)
     before = inputs.identity()
-    assert before == rows_at(tmp_path).identity() | {"data": before["data"]} and before["header"] == "auto"
+    path, size, changed_ns = before["data"]
+    assert (path, size) == (str((tmp_path / "x.npy").resolve()), (tmp_path / "x.npy").stat().st_size)
+    assert changed_ns == (tmp_path / "x.npy").stat().st_mtime_ns and before["header"] == "auto"
     assert rows_at(tmp_path, header="no").identity()["header"] == "no"
     os.utime(tmp_path / "x.npy", ns=(1, 1))
-    assert inputs.identity()["data"] == [str((tmp_path / "x.npy").resolve()), before["data"][1], 1]
+    assert inputs.identity()["data"] == [path, size, 1]
     (tmp_path / "x.npy").unlink()
     with pytest.raises(UsageError, match=r"x\.npy: no such file"):
         inputs.identity()

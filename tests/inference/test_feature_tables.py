@@ -107,10 +107,6 @@ def test_archives_of_several_arrays_need_one_named_x(tmp_path: Path) -> None:
         read_features(tmp_path / "x.npz", 4)
 
 
-def test_the_limits_of_this_machine() -> None:
-    assert feature_tables.MAX_TURNED_BYTES == 1 << 30 and feature_tables.MAX_HEADER_BYTES == 1 << 16
-
-
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 1), (1, 129), (127, 3)])
 def test_columns_and_rows_are_not_swapped(tmp_path: Path, shape: tuple[int, int], order: str) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from trninfer.inference import pictures as inference_pictures
 from trninfer.inference.pictures import PictureBatches, decode_ahead, examples, read_picture
 from trninfer.models.errors import InputError
 from trninfer.models.inputs import ImageInput
@@ -140,4 +139,3 @@ def test_batches_are_full_but_for_the_last(
     )
     assert [problem.input for problem in batches.problems] == [str(tmp_path / "bad.png")]
     assert batches.problems[0].message.startswith("not a picture in a known format")
-    assert 1 <= inference_pictures.MAX_THREADS <= 16
