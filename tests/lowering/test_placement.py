@@ -18,7 +18,7 @@ from trninfer.lowering.passes.choose_forms import COMBINED_BYTES, FormChoice
 from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.lowering.placement import BANDS, SHARE, borders, can_run_in_bands, make_smaller, whole_bytes
 from trninfer.lowering.schedule import Region
-from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
+from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Pool
 from trninfer.models.network import Network
 
 LAYERS = [
@@ -124,6 +124,25 @@ def test_a_region_is_no_larger_than_it_must_be() -> None:
     for name in "abcd":
         decisions = smaller_at(plan, numbers[name], SHARE * 4)
         assert decisions.regions == (Region(0, numbers["d"] + 1, 2),) and decisions.in_hbm == (numbers["d"],)
+
+
+def test_a_gate_runs_in_bands_without_the_mean_beside_it() -> None:
+    """Between its borders is the mean of the whole image, which has no bands."""
+    layers = (
+        conv("a", 3, 8, 3),
+        Pool("mean", "average", (32, 32), (1, 1)),
+        Conv2d("squeeze", 8, 4, (1, 1), activation="relu"),
+        Conv2d("excite", 4, 8, (1, 1), activation="sigmoid"),
+        Combine("gate", "multiply", inputs=("a", "excite")),
+        conv("b", 8, 4, 3),
+        Pool("last", "average", (32, 32), (1, 1)),
+        Flatten("flat"),
+        Dense("dense", 4, 3),
+    )
+    plan = decided(Network("n", picture(3, 32, 32), layers, labels(3)), Decisions(), at_once=1)
+    (region,) = smaller_at(plan, number_of(plan.graph, "gate"), 1 << 20).regions
+    names = [node.name for node in plan.graph.nodes[region.first : region.end]]
+    assert names == ["gate", "b"]
 
 
 @settings(max_examples=25)
