@@ -48,6 +48,13 @@ def test_engine_and_cycles(name):
     assert long.cost.latency - short.cost.latency == pytest.approx(384 * cycles / ghz)
 
 
+def test_gpsimd_takes_64_cycles_and_177_ns_beside_its_elements():
+    """The least interval is documented, until the result can be read a third party's."""
+    cost = issued(ISSUES["affine_select"][0], 96).cost
+    assert cost.interval == pytest.approx((96 + 64) / GPSIMD_GHZ)
+    assert cost.latency == pytest.approx(96 / GPSIMD_GHZ + 177, abs=1)
+
+
 def test_scan_takes_what_was_measured():
     # 158 + 2.08 ns an element on trn2: a third party's fit to hardware profiles.
     issue = ISSUES["tensor_tensor_scan"][0]
