@@ -173,8 +173,6 @@ class Pipeline:
                 raise DoesNotFit(f"{name} does not apply")
             done.append((name, graph))
 
-        if decisions.splits_means:
-            run("split_means", split_means(done[-1][1]))
         run("load_input", load_input(done[-1][1]))
         if decisions.pads_channels:
             run("pad_channels", pad_channels(done[-1][1]))
@@ -182,6 +180,8 @@ class Pipeline:
             run("pack_rows", pack_rows(done[-1][1], decisions.packs_expansions))
         if decisions.splits_phases:
             run("split_phases", split_phases(done[-1][1]))
+        if decisions.splits_means:
+            run("split_means", split_means(done[-1][1]))
         run("load_taps", load_taps(done[-1][1]))
         self._shapes[key] = done
         return done

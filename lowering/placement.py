@@ -6,13 +6,14 @@ Its inner values exist band by band; those at its ends are whole, in SBUF if the
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from ..kernels.convolution.forms import Form
 from ..kernels.program import Convolution, Load, Memory, TapsLoad
-from .bands import can_band
+from .bands import BandPlan, can_band
 from .decisions import Decisions
-from .emit import BAND_UNIT
+from .emit import BAND_UNIT, band_rows
 from .footprint import Footprint
 from .graph import DoesNotFit, Graph
 from .passes.choose_forms import COMBINED_BYTES, FormChoice
@@ -21,6 +22,7 @@ from .pipeline import LaunchPlan
 from .schedule import Region
 
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+MOST_AGAIN = 1.5  # of the work of a region, halos included, for which its values stay in SBUF
 SHARE = 3  # of the room that a whole value at the end of a region may take, as one over this
 
 
@@ -164,13 +166,50 @@ def _spill(plan: LaunchPlan, footprint: Footprint, room: int) -> Decisions | Non
 
 
 def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
-    """Return decisions with more bands for a region; None where there are as many as rows allow."""
+    """Return decisions with more bands for a region, or with two regions in its place where more bands would compute
+    too much twice; None where there are as many as rows allow."""
     rows = graph.nodes[region.end - 1].operation.rows
-    more = [bands for bands in BANDS if bands > region.bands and rows > BAND_UNIT * (bands - 1)]
+    more = [replace(region, bands=n) for n in BANDS if n > region.bands and rows > BAND_UNIT * (n - 1)]
+    if not more or computed_again(graph, more[0]) > MOST_AGAIN:
+        cut = cut_region(graph, decisions, region)
+        if cut is not None:
+            return cut
     if not more:
         return None
-    regions = tuple(replace(each, bands=more[0]) if each == region else each for each in decisions.regions)
+    regions = tuple(more[0] if each == region else each for each in decisions.regions)
     return replace(decisions, regions=regions)
+
+
+def cut_region(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
+    """Return decisions with two regions in place of one, the smallest value that can be between them being in HBM; None
+    where there is none."""
+    last = graph.last_readers()
+    cuts = [
+        n
+        for n in range(region.first, region.end - 1)
+        if all(last.get(inner, inner) <= n for inner in range(region.first, n))
+    ]
+    if not cuts:
+        return None
+    cut = min(cuts, key=lambda n: whole_bytes(graph, n))
+    halves = (Region(region.first, cut + 1, BANDS[0]), Region(cut + 1, region.end, BANDS[0]))
+    regions = [half for each in decisions.regions for half in (halves if each == region else (each,))]
+    in_hbm = tuple(sorted({*decisions.in_hbm, cut}))
+    return replace(decisions, regions=tuple(regions), in_hbm=in_hbm, copied=(), forms=())
+
+
+def computed_again(graph: Graph, region: Region) -> float:
+    """Return how much more a band in the middle of a region computes, with the halos, than its share of the rows."""
+    rows = graph.nodes[region.end - 1].operation.rows
+    bands = list(band_rows(rows, region.bands))
+    plan = BandPlan(graph, region.first, region.end, bands[len(bands) // 2])
+    work = whole = 0.0
+    for number, (first, end) in plan.rows.items():
+        operation = graph.nodes[number].operation
+        each = operation.columns * math.prod(getattr(operation, "kernel", (1, 1)))
+        work += (end - first) * each
+        whole += operation.rows * each
+    return work * len(bands) / whole
 
 
 def can_run_in_bands(graph: Graph, first: int, end: int) -> bool:

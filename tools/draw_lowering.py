@@ -30,11 +30,11 @@ from ..lowering.passes.split_tails import split_tails
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "lowering.svg"
 PASSES: tuple[Callable[..., Any], ...] = (
     split_tails,
-    split_means,
     load_input,
     pad_channels,
     pack_rows,
     split_phases,
+    split_means,
     load_taps,
     pack_images,
     place,

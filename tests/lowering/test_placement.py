@@ -16,7 +16,16 @@ from trninfer.lowering.footprint import Footprint
 from trninfer.lowering.graph import DoesNotFit
 from trninfer.lowering.passes.choose_forms import COMBINED_BYTES, FormChoice
 from trninfer.lowering.pipeline import LaunchPlan
-from trninfer.lowering.placement import BANDS, SHARE, borders, can_run_in_bands, make_smaller, whole_bytes
+from trninfer.lowering.placement import (
+    BANDS,
+    SHARE,
+    borders,
+    can_run_in_bands,
+    computed_again,
+    cut_region,
+    make_smaller,
+    whole_bytes,
+)
 from trninfer.lowering.schedule import Region
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Pool
 from trninfer.models.network import Network
@@ -218,22 +227,20 @@ def test_images_side_by_side_do_not_run_in_bands() -> None:
         smaller(plan, 1024)
 
 
-def test_a_region_has_no_more_bands_than_its_rows_allow() -> None:
-    """Rows of the last of them are computed a few at a time."""
-    plan = decided(network(), Decisions(), at_once=1)
-    end = number_of(plan.graph, "b") + 1
-    tried = []
-    for bands in BANDS:
-        decisions = Decisions(splits_means=True, regions=(Region(0, end, bands),), in_hbm=(end - 1,))
-        banded = decided(network(), decisions, at_once=1)
-        tried.append(bands)
+def test_regions_have_no_more_bands_than_their_rows_allow() -> None:
+    """They are cut on the way, until each is a single node of as many bands as it can have."""
+    end = number_of(decided(network(), Decisions(), at_once=1).graph, "b") + 1
+    decisions = Decisions(splits_means=True, regions=(Region(0, end, BANDS[0]),), in_hbm=(end - 1,))
+    while True:
+        plan = decided(network(), decisions, at_once=1)
+        for region in decisions.regions:
+            assert plan.graph.nodes[region.end - 1].operation.rows > BAND_UNIT * (region.bands - 1)
         try:
-            decisions, _ = smaller(banded, 16)
+            decisions, _ = smaller(plan, 16)
         except DoesNotFit as why:
             assert "KiB of an SBUF partition; 0 are available" in str(why)
             break
-        assert decisions == replace(banded.decisions, regions=(Region(0, end, BANDS[len(tried)]),))
-    assert tried == list(BANDS[: len(tried)]) and 32 / BAND_UNIT / 2 <= tried[-1] <= 32 / BAND_UNIT
+    assert [region.end - region.first for region in decisions.regions[:end]] == [1] * end
 
 
 def test_whole_values_that_leave_bands_little_room_go_to_hbm() -> None:
@@ -246,3 +253,32 @@ def test_whole_values_that_leave_bands_little_room_go_to_hbm() -> None:
     assert spilled == replace(banded.decisions, in_hbm=(end - 1,))
     more, _ = smaller(banded, 16 * 1024)
     assert more == replace(banded.decisions, regions=(Region(0, end, BANDS[1]),))
+
+
+def test_halos_are_computed_again() -> None:
+    """Of a band of four rows of `c`, `b` has nine of every eight and `a` nineteen of every sixteen, of half as many
+    columns each."""
+    graph = decided(network(), Decisions(), at_once=1).graph
+    first, end = number_of(graph, "a"), number_of(graph, "c") + 1
+    share = 64 * 64 * 19 / 16 + 32 * 32 * 9 / 8 + 16 * 16
+    expected = share / (64 * 64 + 32 * 32 + 16 * 16)
+    assert computed_again(graph, Region(first, end, 4)) == pytest.approx(expected)
+    assert computed_again(graph, Region(first, end, 1)) == pytest.approx(1)
+
+
+def test_a_region_is_cut_at_its_smallest_value() -> None:
+    """`c` is a quarter of `b`; within a residual block no cut is possible, for its sum reads what is before."""
+    graph = decided(network(), Decisions(), at_once=1).graph
+    first, b, c, d = (number_of(graph, name) for name in "abcd")
+    region = Region(first, d + 1, 8)
+    cut = cut_region(graph, Decisions(regions=(region,)), region)
+    assert cut is not None
+    assert cut == Decisions(regions=(Region(first, c + 1, 2), Region(c + 1, d + 1, 2)), in_hbm=(c,))
+    again = cut_region(graph, cut, cut.regions[0])
+    assert again is not None and again.in_hbm == (b, c) and again.regions[0] == Region(first, b + 1, 2)
+    assert cut_region(graph, Decisions(regions=(Region(c, d, 8),)), Region(c, d, 8)) is None  # one node
+    blocks = decided(residual(blocks=2), Decisions(), at_once=1).graph
+    stem, end = number_of(blocks, "stem"), number_of(blocks, "b1") + 1
+    whole = Region(stem, end, 2)
+    halves = cut_region(blocks, Decisions(regions=(whole,)), whole)
+    assert halves is not None and set(halves.in_hbm) <= {stem, number_of(blocks, "b0")}
