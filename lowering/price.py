@@ -34,7 +34,7 @@ from ..simulator.instruction import engine
 from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, Rows, banded, can_band, even, operand_rows, reach_of
-from .graph import DoesNotFit, Graph, Node
+from .graph import DoesNotFit, Graph
 from .weights import Sizes, WeightLayout, columns_of, loads_of, numbers_of
 
 BANDS = (1, 4, 16, 64)  # of rows, in which an operation is priced that is too large as a whole
@@ -228,18 +228,19 @@ class _Alone:
         operands: dict[int, Resident] = {}
         for number, parts in enumerate(self._node.sources):
             for part in parts:
-                if not _is_in_hbm(self._graph, self._node, part):
+                if not self._reads_hbm(number, part):
                     high = None if rows is None else operand_rows(self._node, number, *rows)[1]
                     operands.setdefault(part, _operand(self._graph, part, high))
         places = {part: n for n, part in enumerate(operands)}
         sources = tuple(
-            tuple(places.get(part, min(part, LAUNCH_INPUT)) for part in parts) for parts in self._node.sources
+            tuple(min(part, LAUNCH_INPUT) if self._reads_hbm(number, part) else places[part] for part in parts)
+            for number, parts in enumerate(self._node.sources)
         )
         return list(operands.values()), sources
 
-
-def _is_in_hbm(graph: Graph, node: Node, part: int) -> bool:
-    return part < 0 or (graph.is_from_hbm(node) and part == node.sources[0][0])
+    def _reads_hbm(self, operand: int, part: int) -> bool:
+        """True if the operation reads a part of an operand from HBM by itself; others are loaded for it."""
+        return part < 0 or (operand == 0 and self._graph.is_from_hbm(self._node))
 
 
 def _operand(graph: Graph, part: int, rows: int | None) -> Resident:

@@ -19,7 +19,7 @@ from trninfer.runtime.tolerances import network_tolerance
 
 BATCHES = (1, 2, 3, 4, 7, 16)
 FLOAT32 = 1e-4
-SEEDS = (429, 434, 436, 446)  # of networks with values in HBM, gates in bands, means cut in two
+SEEDS = (426, 429, 436, 450)  # of networks with values in HBM, means cut in two, a sum with what is convolved
 
 
 @pytest.fixture
