@@ -61,7 +61,7 @@ def can_band(node: Node) -> bool:
     if isinstance(operation, (Affine, Slope)):
         return not operation.by_element
     if isinstance(operation, (MaxPool, AveragePool)):
-        return operation.kernel != node.before[1:] and not operation.ceil_mode and not _counts_unevenly(operation)
+        return operation.kernel != node.before[1:] and not _counts_unevenly(operation)
     if isinstance(operation, Pad) and operation.border is Border.WRAP:
         return False
     kinds = (Combine, Convolution, Interleave, LayerNorm, Load, Pad, RowGroupsPool)
@@ -70,7 +70,9 @@ def can_band(node: Node) -> bool:
 
 def _counts_unevenly(operation: MaxPool | AveragePool) -> bool:
     """True if means at the border are over fewer elements, which a band could not know."""
-    return isinstance(operation, AveragePool) and any(operation.padding) and not operation.count_include_pad
+    if not isinstance(operation, AveragePool):
+        return False
+    return operation.ceil_mode or (any(operation.padding) and not operation.count_include_pad)
 
 
 def even(node: Node, rows: Rows) -> Rows:

@@ -44,7 +44,7 @@ def rng(
 
 
 def _ordered(call: Call) -> None:
-    """Refuse two numbers whose min is not less than their max."""
+    """Two numbers: min is less than max."""
     low, high = call.min, call.max
     if not isinstance(low, NkiTensor) and not isinstance(high, NkiTensor) and not low < high:
         raise NkiValidationError(f"rand2: min {low} must be less than max {high}")

@@ -55,8 +55,7 @@ NkiTensor.copy_into = staticmethod(tensor_copy)
 
 
 def _value_of_dst(call: Call) -> None:
-    """Refuse a value that dst cannot hold: a non-integer or out-of-range one for integers, a non-zero one for packed
-    dtypes."""
+    """The value of an integer dst is an integer that it can hold, that of a packed dtype is 0."""
     dst, value = call.dst, call.value
     if dst._dtype.is_integer and value != 0:  # 0.0 has the bits of 0: AWS's own kernels clear integers with it
         info = np.iinfo(dst._dtype.held)

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from trninfer import simulator
-from trninfer.kernels import argmax
+from trninfer.kernels import kernel
 
+argmax = kernel("argmax")  # whoever has imported the module of that name
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 TARGETS = ["trn1", "trn2", "trn3"]
 ROWS = st.one_of(st.sampled_from([1, 3, 127, 128, 129, 513]), st.integers(1, 600))

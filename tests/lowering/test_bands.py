@@ -103,13 +103,14 @@ def test_operations_of_a_whole_image_are_not_cut() -> None:
     whole = [
         AveragePool(**{**image, "rows": 1}, kernel=(8, 5)),
         AveragePool(**image, kernel=(3, 1), padding=(1, 0, 1, 0)),  # means of two rows at the border
-        MaxPool(**image, kernel=(2, 2), ceil_mode=True),
+        AveragePool(**image, kernel=(2, 2), ceil_mode=True),
         Affine(**image, by_element=True),
         Scores(**{**image, "rows": 1}),
     ]
     cut = [
         AveragePool(**image, kernel=(3, 1), padding=(1, 0, 1, 0), count_include_pad=True),
         MaxPool(**image, kernel=(3, 3), padding=(1, 1, 1, 1)),
+        MaxPool(**image, kernel=(2, 2), ceil_mode=True),
         Affine(**image),
         Combine(**image),
     ]
@@ -203,3 +204,16 @@ def test_padding_and_rows_that_take_turns_in_bands(
     assert all(can_band(node) for node in graph.nodes[first:end])
     decisions = Decisions(regions=(Region(first, end, bands),), stages=(StageOf(len(graph.nodes), 2),))
     assert_right(network, decisions, batch)
+
+
+@pytest.mark.parametrize("side", [15, 16, 17, 18, 19])
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("bands", [2, 3])
+def test_windows_that_hang_over_the_edge_in_bands(side: int, padding: int, bands: int) -> None:
+    pool = Pool("pool", "max", (3, 3), (2, 2), (padding,) * 4, ceil_mode=True)
+    layers = [conv("a", 3, 40, 3, padding=(1, 1, 1, 1)), pool]
+    network = ending_in_dense((3, side, 7), layers)
+    graph = after(graph_of(network), load_taps)
+    end = number_of(graph, "pool") + 1
+    for batch in (1, 3):
+        assert_right(network, Decisions(regions=(Region(number_of(graph, "a"), end, bands),)), batch)

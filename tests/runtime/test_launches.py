@@ -185,7 +185,7 @@ def test_a_row_a_layer_that_add_up() -> None:
 
 
 def test_what_does_not_fit_is_planned_layer_by_layer_and_says_why() -> None:
-    layers = (Pool("mean", "average", (320, 320), (1, 1)), Flatten("flat"), Dense("b", 3, 3))
+    layers = (Pool("mean", "average", (319, 319), (1, 1)), Flatten("flat"), Dense("b", 12, 3))
     model = model_of(Network("n", picture(3, 320, 320), layers, (), Output("values")))
     running = session(model)
     assert running.launches_note is not None

@@ -69,7 +69,7 @@ def test_what_cannot_be_planned_is_refused_in_one_line(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("kind, side", [("average", 320), ("max", 398)])
 def test_windows_that_no_memory_holds_are_refused_in_one_line(kind: str, side: int) -> None:
     """The same line from `classify`, whose session runs what was imported unchecked."""
-    pools = (Pool("pool", kind, (side, side), (side, side)), Flatten("flat"))
+    pools = (Pool("pool", kind, (side - 1, side - 1), (1, 1)), Flatten("flat"))
     network = Network("n", ImageInput(1, side, side, "none", (0.0,), (1.0,)), pools, (), Output("values"))
     model = Model(network, {}, {})
     says = r"layer 'pool' \(\w+_pool\) needs \d+ KiB of an SBUF partition; \d+ are available; dtypes of 16 bits"

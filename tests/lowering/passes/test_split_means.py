@@ -1,13 +1,20 @@
 """Pools of whole images, first over columns and then over rows."""
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 from lowered import assert_right, graph_of, nodes_of
 from random_networks import labels, picture
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.passes.split_means import is_of_whole_image, split_means
 from trninfer.lowering.schedule import Region
+from trninfer.models.files import Model
 from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
 from trninfer.models.network import Network
+from trninfer.models.outputs import Output
+from trninfer.runtime.session import Session
+from trninfer.runtime.simulated import SimulatedBackend
 
 
 def pooled(method: str, window: tuple[int, int], padding: tuple[int, int, int, int] = (0, 0, 0, 0)) -> Network:
@@ -39,3 +46,13 @@ def test_windows_are_not_cut(method: str) -> None:
         graph = graph_of(pooled(method, window, padding))
         assert not any(map(is_of_whole_image, graph.nodes))
         assert split_means(graph).nodes == graph.nodes
+
+
+@pytest.mark.parametrize(("method", "expected"), [("average", np.mean), ("max", np.max)])
+def test_an_image_that_sbuf_cannot_hold_is_pooled_as_a_whole(method: str, expected: Callable[..., np.ndarray]) -> None:
+    layers = (Pool("pool", method, (398, 398), (1, 1)), Flatten("flat"))
+    network = Network("n", picture(2, 398, 398), layers, (), Output("values"))
+    session = Session(Model(network, {}, {}), SimulatedBackend("trn2"), "float32", 1)
+    assert session.launches_note is None
+    x = np.random.default_rng(2).standard_normal((1, 2, 398, 398)).astype(np.float32)
+    np.testing.assert_allclose(session.run(x).probabilities, expected(x, axis=(2, 3)), atol=1e-5)

@@ -1,0 +1,123 @@
+"""Predict networks in batches, on two cores, in 8 bits and on other sizes of pictures; write the tables in docs.
+
+`python -m trninfer.tools.measure_launches [TABLE...]` builds each network as torchvision defines it, with random
+weights, imports it and predicts its launches on trn2. It needs torch, torchvision and onnx, takes some ten minutes on
+two cores, and writes the tables in docs/networks.md as a whole. Nothing is computed but what float8_e4m3 is calibrated
+with, random pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..models.checks import INPUT, Shape
+from ..models.files import Model
+from ..models.importing import import_network
+from ..models.inputs import ImageInput
+from ..models.layers import Layer, Pool
+from ..models.network import Network
+from ..runtime.backend import EIGHT_BITS
+from ..runtime.session import Session
+from ..runtime.simulated import open_simulated_backend
+from .measure_networks import BATCH, PAGE, TARGET, export, random_network
+
+WAYS = tuple(  # dtype, cores of a logical core, pictures
+    (dtype, cores, pictures)
+    for dtype, cores in (("bfloat16", 1), ("bfloat16", 2), (EIGHT_BITS, 1))
+    for pictures in (1, BATCH)
+)
+NETWORKS = ("vgg16", "resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "convnext_tiny")
+FAMILIES = ("resnet18", "mobilenet_v2", "efficientnet_b0", "regnet_y_400mf", "squeezenet1_1")
+USUAL = 224
+SIZES = (160, 192, USUAL, 225, 320, 448, 640, 896)
+
+
+def main() -> None:
+    """Write the tables that are named, or both."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}")
+    tables = parser.parse_args().tables or list(TABLES)
+    if unknown := set(tables) - set(TABLES):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    for name in tables:
+        page = PAGE.read_text("utf-8")
+        PAGE.write_text(filled(page, name, list(TABLES[name]())), "utf-8")
+
+
+def ways() -> Iterator[Sequence[str]]:
+    """Yield the rows of networks with the microseconds of a picture in each way."""
+    yield "network", *(f"{dtype}, {'two cores, ' * (cores - 1)}{pictures}" for dtype, cores, pictures in WAYS)
+    for name in NETWORKS:
+        model = built(name)
+        times = (predicted(model, dtype, cores, pictures) for dtype, cores, pictures in WAYS)
+        yield name, *(shown(time) for time in times)
+
+
+def sizes() -> Iterator[Sequence[str]]:
+    """Yield the rows of networks with the microseconds of a picture of each size."""
+    yield "network", *(f"{side}x{side}" for side in SIZES)
+    for name in FAMILIES:
+        model = built(name)
+        resized = (Model(for_size(model.network, side), model.tensors, {}) for side in SIZES)
+        yield name, *(shown(predicted(each, "bfloat16", 1, 1)) for each in resized)
+
+
+def built(name: str) -> Model:
+    """Return a network of torchvision with random weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.onnx"
+        export(random_network(name), "script", path)
+        imported = import_network(path)
+    print(name, file=sys.stderr, flush=True)
+    return Model(imported.network, imported.tensors, {})
+
+
+def for_size(network: Network, side: int) -> Network:
+    """Return a network for square pictures of `side` pixels: pools of whole images are so again."""
+    assert isinstance(network.input, ImageInput)
+    before = network.shapes()
+    image = replace(network.input, height=side, width=side, resize=side if network.input.resize else 0)
+    shapes: dict[str, Shape] = {INPUT: image.shape}
+    layers: list[Layer] = []
+    last = INPUT
+    for layer in network.layers:
+        sources = layer.inputs or (last,)
+        source = shapes[sources[0]]
+        old = before.get(sources[0], network.input.shape)
+        if isinstance(layer, Pool) and layer.window == old[1:]:
+            layer = replace(layer, window=(source[1], source[2]), stride=(source[1], source[2]))
+        shapes[layer.name] = layer.output_shape(*[shapes[name] for name in sources])
+        layers.append(layer)
+        last = layer.name
+    return replace(network, input=image, layers=tuple(layers))
+
+
+def predicted(model: Model, dtype: str, cores: int, pictures: int) -> float:
+    """Return the microseconds of a picture of a batch."""
+    session = Session(model, open_simulated_backend(TARGET, lnc=cores), dtype, pictures)
+    return session.time(pictures).total_us / pictures
+
+
+def shown(microseconds: float) -> str:
+    """Return a time with three digits or more."""
+    return f"{microseconds:,.{max(0, 3 - len(str(int(microseconds))))}f}"
+
+
+def filled(page: str, name: str, rows: Sequence[Sequence[str]]) -> str:
+    """Return the page with its table of that name made of rows, the first being the headings."""
+    lines = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    block = re.compile(rf"(<!-- predicted: {name} -->\n).*?(<!-- end of {name} -->)", re.S)
+    return block.sub(lambda match: match[1] + table + match[2], page)
+
+
+TABLES: dict[str, Callable[[], Iterator[Sequence[str]]]] = {"ways": ways, "sizes": sizes}
+
+if __name__ == "__main__":
+    main()
