@@ -1,7 +1,9 @@
 """Placement of values when SBUF cannot hold them all: regions of nodes run in bands of rows, large values are in HBM.
 
-A border is a node whose value is all that later nodes read of it and those before it. A region lies between borders.
-Its inner values exist band by band; those at its ends are whole, in SBUF if they are small, else in HBM.
+A border is a node whose value is all that later nodes read of it and those before it. A region is between borders or,
+where not all nodes between them can run in bands, the most of them of which others read the last alone. Its inner values
+exist band by band; those at its ends are whole, in SBUF if they are small, else in HBM. A region whose bands would compute
+too much of their halos again is cut in two, with a value in HBM between them.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def make_smaller(
 def _reader(plan: LaunchPlan, number: int) -> int:
     """Return the node of an operation; of a load the node that reads it."""
     operations, nodes = plan.program.operations, plan.emitted.nodes
-    if isinstance(operations[number], Load) and number not in operations[number].sources[0]:
+    if isinstance(operations[number], Load):
         later = enumerate(operations[number + 1 :], number + 1)
         return next((nodes[n] for n, other in later if any(number in parts for parts in other.sources)), nodes[number])
     return nodes[number]
