@@ -1,9 +1,9 @@
 """Placement of values when SBUF cannot hold them all: regions of nodes run in bands of rows, large values are in HBM.
 
 A border is a node whose value is all that later nodes read of it and those before it. A region is between borders or,
-where not all nodes between them can run in bands, the most of them of which others read the last alone. Its inner values
-exist band by band; those at its ends are whole, in SBUF if they are small, else in HBM. A region whose bands would compute
-too much of their halos again is cut in two, with a value in HBM between them.
+where not all nodes between them can run in bands, the most of them of which others read the last alone. Its inner
+values exist band by band; those at its ends are whole, in SBUF if they are small, else in HBM. A region whose bands
+would compute too much of their halos again is cut in two, with a value in HBM between them.
 """
 
 from __future__ import annotations

@@ -44,9 +44,10 @@ class Staging:
         return self._filled(decisions, ())
 
     def split(self, decisions: Decisions) -> Iterator[Decisions]:
-        """Yield decisions with two or three stages."""
+        """Yield decisions with two or three stages, none of which ends within a region."""
         graph = self._draft.graph
-        ends = candidates(graph, self.images, self._room)
+        inside = {n for region in decisions.regions for n in range(region.first + 1, region.end)}
+        ends = [end for end in candidates(graph, self.images, self._room) if end not in inside]
         for first, end in enumerate(ends):
             for cut in ((end,), *((end, later) for later in ends[first + 1 :])):
                 tried = self._filled(decisions, cut)

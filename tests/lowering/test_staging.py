@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from lowered import graph_of, number_of, pipeline_of
 from random_networks import conv, ending_in_dense, model_of
 from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.schedule import Region
 from trninfer.lowering.staging import SHARE, Staging, candidates, most
 from trninfer.models.layers import Pool
 
@@ -45,3 +46,16 @@ def test_stages_fit_and_cover_all_nodes(pictures: int) -> None:
     if whole.at_once < pictures:
         more = Decisions(stages=(type(whole)(whole.end, whole.at_once + 1),))
         assert not staging.fits(more)
+
+
+def test_no_stage_ends_within_a_region() -> None:
+    """Bands of the nodes behind the end would read what bands before it have left behind."""
+    pipeline = pipeline_of(MODEL)
+    graph = pipeline.launch(Decisions(), 32).graph
+    whole = Decisions(regions=(Region(number_of(graph, "a"), number_of(graph, "b") + 1, 2),))
+    ends = []
+    for decisions in (Decisions(), whole):
+        staging = Staging(pipeline, pipeline.launch(decisions, 32), 32, pipeline.room)
+        ends.append({stage.end for found in staging.split(decisions) for stage in found.stages[:-1]})
+    inner = set(range(whole.regions[0].first + 1, whole.regions[0].end))
+    assert ends[0] & inner and not ends[1] & inner
