@@ -9,6 +9,7 @@ would compute too much of their halos again is cut in two, with a value in HBM b
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ..kernels.convolution.forms import Form
@@ -49,7 +50,7 @@ def make_smaller(
             _more_bands(graph, decisions, region) if region else _new_region(graph, decisions, number, room)
         )
         if changed is None and not decisions.splits_means and any(map(is_of_whole_image, graph.nodes)):
-            changed = replace(decisions, splits_means=True, regions=(), in_hbm=(), copied=(), forms=())
+            changed = _placed(replace(decisions, splits_means=True), (), ())
         if changed is not None:
             return changed, []
     node = graph.nodes[number]
@@ -89,14 +90,13 @@ def _new_region(graph: Graph, decisions: Decisions, number: int, room: int) -> D
     read = {part for node in graph.nodes[first:end] for parts in node.sources for part in parts if 0 <= part < first}
     written = {end - 1} if end < len(graph.nodes) else set()
     in_hbm = {n for n in read | written if whole_bytes(graph, n) > large}
-    regions = sorted((*decisions.regions, Region(first, end, BANDS[0])), key=lambda region: region.first)
-    return replace(
-        decisions,
-        regions=tuple(regions),
-        in_hbm=tuple(sorted({*decisions.in_hbm, *in_hbm})),
-        copied=(),
-        forms=(),
-    )
+    return _placed(decisions, [*decisions.regions, Region(first, end, BANDS[0])], {*decisions.in_hbm, *in_hbm})
+
+
+def _placed(decisions: Decisions, regions: Iterable[Region], in_hbm: Iterable[int]) -> Decisions:
+    """Return decisions with other regions and values in HBM; forms and copies are then decided anew."""
+    in_order = tuple(sorted(regions, key=lambda region: region.first))
+    return replace(decisions, regions=in_order, in_hbm=tuple(sorted(in_hbm)), copied=(), forms=())
 
 
 def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int) -> tuple[int, int] | None:
@@ -140,9 +140,14 @@ def _closed_run(graph: Graph, decisions: Decisions, number: int) -> tuple[int, i
         end += 1
     for start in range(first, number + 1):
         for stop in range(end, number, -1):
-            if all(last.get(n, n) < stop for n in range(start, stop - 1)):
+            if _is_closed(last, start, stop):
                 return start, stop
     return None
+
+
+def _is_closed(last: dict[int, int], first: int, end: int) -> bool:
+    """True if of nodes [first, end) others read the last alone; `last`: the last reader of each node."""
+    return all(last.get(n, n) < end for n in range(first, end - 1))
 
 
 def _in_regions(decisions: Decisions) -> set[int]:
@@ -164,7 +169,7 @@ def _spill(plan: LaunchPlan, footprint: Footprint, room: int) -> Decisions | Non
     if sum(whole.values()) <= room // 2:
         return None
     largest = max(whole, key=lambda node: whole[node])
-    return replace(decisions, in_hbm=tuple(sorted({*decisions.in_hbm, largest})), copied=(), forms=())
+    return _placed(decisions, decisions.regions, {*decisions.in_hbm, largest})
 
 
 def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
@@ -186,18 +191,13 @@ def cut_region(graph: Graph, decisions: Decisions, region: Region) -> Decisions 
     """Return decisions with two regions in place of one, the smallest value that can be between them being in HBM; None
     where there is none."""
     last = graph.last_readers()
-    cuts = [
-        n
-        for n in range(region.first, region.end - 1)
-        if all(last.get(inner, inner) <= n for inner in range(region.first, n))
-    ]
+    cuts = [n for n in range(region.first, region.end - 1) if _is_closed(last, region.first, n + 1)]
     if not cuts:
         return None
     cut = min(cuts, key=lambda n: whole_bytes(graph, n))
     halves = (Region(region.first, cut + 1, BANDS[0]), Region(cut + 1, region.end, BANDS[0]))
-    regions = [half for each in decisions.regions for half in (halves if each == region else (each,))]
-    in_hbm = tuple(sorted({*decisions.in_hbm, cut}))
-    return replace(decisions, regions=tuple(regions), in_hbm=in_hbm, copied=(), forms=())
+    others = [each for each in decisions.regions if each != region]
+    return _placed(decisions, [*others, *halves], {*decisions.in_hbm, cut})
 
 
 def computed_again(graph: Graph, region: Region) -> float:
