@@ -5,23 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from feature_files import ROWS, everything, npy_header
 from trninfer.inference import feature_tables
 from trninfer.inference.features import read_features
 from trninfer.models.errors import InputError
-
-ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
-
-
-def everything(path: Path, features: int = 4) -> np.ndarray:
-    """All rows of a file, read two at a time."""
-    with read_features(path, features) as rows:
-        return np.concatenate(list(rows.batches(2)))
-
-
-def npy_header(shape: str, descr: str = "'<f4'") -> bytes:
-    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}"
-    text += " " * (-(len(text) + 11) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "<f2", "<i4", "u1", "?"])

@@ -5,24 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from feature_files import ROWS, everything, npy_header
 from hypothesis import example, given
 from hypothesis import strategies as st
 from trninfer.inference.features import SUFFIXES, read_feature_bytes, read_features, read_weights
 from trninfer.models.errors import InputError
-
-ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
-
-
-def everything(path: Path, features: int = 4) -> np.ndarray:
-    """All rows of a file, read two at a time."""
-    with read_features(path, features) as rows:
-        return np.concatenate(list(rows.batches(2)))
-
-
-def npy_header(shape: str, descr: str = "'<f4'") -> bytes:
-    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}"
-    text += " " * (-(len(text) + 11) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
 
 
 @pytest.mark.parametrize("form", ["bin", "npy", "npz"])

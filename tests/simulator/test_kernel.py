@@ -8,23 +8,10 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from small_kernels import A, accumulate, add
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError, nki_version
 from trninfer.simulator.errors import EarlierNkiWarning
-
-A = np.arange(12, dtype=np.float32).reshape(3, 4)
-
-
-@nki.jit
-def add(a, b, factor=1.0):
-    """Add two tiles."""
-    left, right = nl.load(a), nl.load(b)
-    total = nl.ndarray(a.shape, a.dtype)
-    nisa.tensor_tensor(total, left, right, nl.add)
-    nisa.tensor_scalar(total, total, nl.multiply, factor)
-    out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
-    nl.store(out, total)
-    return out
 
 
 @nki.jit
@@ -41,18 +28,6 @@ async def awaits(a):
 def test_what_only_makes_a_generator_is_no_kernel(kernel):
     with pytest.raises(NkiValidationError, match="s: a function that yields or awaits is no kernel"):
         simulator.run(kernel, A)
-
-
-@nki.jit
-def accumulate(total, rows):
-    """total += every row tile, in place; their sum comes back too."""
-    held = nl.load(total)
-    for row in rows:
-        nisa.tensor_tensor(held, held, nl.load(row), nl.add)
-    nisa.dma_copy(total, held)
-    out = nl.ndarray(total.shape, total.dtype, nl.shared_hbm)
-    nisa.dma_copy(out, held)
-    return {"sum": out, "count": len(rows)}
 
 
 def test_simulate_and_direct_call_give_arrays():

@@ -2,26 +2,13 @@
 
 import ml_dtypes
 import nki
-import nki.isa as nisa
-import nki.language as nl
 import numpy as np
 import pytest
+from small_kernels import accumulate
 from trninfer import simulator
 from trninfer.simulator.torch_tensors import array_of, is_tensor, tensor_of
 
 torch = pytest.importorskip("torch")
-
-
-@nki.jit
-def accumulate(total, rows):
-    """total += every row tile, in place; their sum comes back too."""
-    held = nl.load(total)
-    for row in rows:
-        nisa.tensor_tensor(held, held, nl.load(row), nl.add)
-    nisa.dma_copy(total, held)
-    out = nl.ndarray(total.shape, total.dtype, nl.shared_hbm)
-    nisa.dma_copy(out, held)
-    return {"sum": out, "count": len(rows)}
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int32", "uint8"])

@@ -8,19 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import counted, in_hbm, indices
+from small_kernels import gather
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError, OutOfBoundsError
-
-
-@nki.jit
-def gather(a, rows, skip=False):
-    index = nl.load(rows)
-    tile = nl.zeros((rows.shape[0], a.shape[1]), a.dtype)
-    mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
-    nisa.dma_copy(tile, a.ap([[a.shape[1], rows.shape[0]], [1, a.shape[1]]], vector_offset=index), oob_mode=mode)
-    out = nl.ndarray(tile.shape, a.dtype, nl.shared_hbm)
-    nl.store(out, tile)
-    return out
 
 
 @nki.jit
