@@ -305,7 +305,7 @@ def _can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) ->
     if stride % rows == 0:
         return True
     whole_tiles = operation.channels <= PARTITIONS or operation.channels % PARTITIONS == 0
-    single = operation.pool_size == 1 and len(operation.sources) == 1 and node.memory is Memory.SBUF
+    single = operation.pool_size == 1 and node.memory is Memory.SBUF
     return rows % stride == 0 and whole_tiles and single and _fills(operation.rows, rows // stride)
 
 

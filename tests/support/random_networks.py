@@ -189,7 +189,8 @@ def conv(name: str, before: int, after: int, size: int, **fields: object) -> Con
 
 @st.composite
 def few_channels(draw: st.DrawFn) -> Network:
-    """A stem, then convolutions, residual blocks and pools of 64 or 32 channels, then more channels or a mean."""
+    """A stem, then convolutions, residual blocks and pools of 64 or 32 channels, then more channels, which may be a
+    sum, and a mean."""
     image = picture(
         draw(st.sampled_from([1, 3, 48])), draw(st.sampled_from([33, 34, 39])), draw(st.sampled_from([5, 8]))
     )
@@ -212,8 +213,12 @@ def few_channels(draw: st.DrawFn) -> Network:
             layers.append(conv(f"{name}a", channels, channels, 3))
             layers.append(Conv2d(f"{name}b", channels, channels, (3, 3), (1, 1, 1, 1)))
             layers.append(Combine(name, "add", "relu", inputs=(f"{name}b", before)))
-    wide = draw(st.sampled_from([20, 128, 256]))
-    layers.append(conv("wide", channels, wide, 3, stride=draw(st.sampled_from([(1, 1), (2, 2)]))))
+    wide, narrow = draw(st.sampled_from([20, 128, 256])), layers[-1].name
+    stride, size, is_sum = draw(st.sampled_from([(1, 1), (2, 2)])), draw(st.sampled_from([1, 3])), draw(st.booleans())
+    layers.append(conv("sum" if is_sum else "wide", channels, wide, size, stride=stride))
+    if is_sum:
+        layers.append(Conv2d("beside", channels, wide, (1, 1), stride=stride, inputs=(narrow,)))
+        layers.append(Combine("wide", "add", "relu", inputs=("beside", "sum")))
     shapes: dict[str, tuple[int, ...]] = {"input": image.shape}
     for layer, before in zip(layers, ["input", *(layer.name for layer in layers)]):
         try:

@@ -110,6 +110,34 @@ def test_a_residual_block_of_64_channels_takes_two_rows_of_taps() -> None:
     assert convolution_of(with_phases, "stem").kernel == (3, 2)  # phases of four rows and two columns
 
 
+def bottleneck(rows: int) -> Network:
+    """As residual networks of 50 layers begin: a sum of 128 channels reads 64."""
+    layers = (
+        conv("stem", 3, 64, 7, stride=(2, 2)),
+        conv("a", 64, 64, 3),
+        Conv2d("beside", 64, 128, (1, 1), inputs=("stem",)),
+        Conv2d("b", 64, 128, (1, 1), inputs=("a",)),
+        Combine("sum", "add", "relu", inputs=("b", "beside")),
+        Pool("mean", "average", (-(-rows // 2), -(-rows // 2)), (1, 1)),
+        Flatten("flat"),
+        Dense("dense", 128, 4),
+    )
+    return Network("n", picture(3, rows, rows), layers, labels(4))
+
+
+@pytest.mark.parametrize("rows", [36, 67])
+@pytest.mark.parametrize("bands", [1, 3])
+def test_a_sum_of_single_rows_reads_groups(rows: int, bands: int) -> None:
+    network = bottleneck(rows)
+    end = number_of(decided(network, ROWS).graph, "b") + 1
+    regions = (Region(end - 2, end, bands),) if bands > 1 else ()
+    for batch in (1, 3):
+        graph = assert_right(network, replace(ROWS, regions=regions), batch).graph
+        total = convolution_of(graph, "b")
+        assert (len(total.sources), total.rows_at_once, total.kernel) == (2, 2, (1, 1))
+        assert convolution_of(graph, "a").row_groups.count == 2
+
+
 @st.composite
 def depthwise(draw: st.DrawFn) -> Network:
     """As networks of depthwise convolutions begin: 32 channels and less, then an expansion or a smaller image."""
