@@ -3,7 +3,7 @@
 import nki.isa as nisa
 import nki.language as nl
 
-from ..pooling import average_pool_tile, lowest, max_pool_tile, pool_band
+from ..pooling import POOL_ELEMENTS, average_pool_tile, lowest, max_pool_tile, pool_band
 from ..program import AveragePool, MaxPool
 from ..tiling.tiles import even_tiles
 from ..tiling.windows import Window, fill_border, input_span, make_sweep, whole
@@ -38,15 +38,18 @@ def _pool(launch, operation, value, fill, fold):
     columns = make_sweep("columns", value.columns, window)
     across = input_span(columns, whole(columns.outputs), whole(columns.size))
     end = across.size - across.head - across.tail
-    for t in range(len(value.tiles)):
-        result, data = room.inside(t), value.inside(t)
-        for band in even_tiles(rows.outputs, pool_band(data.shape[1] * across.size, rows.reach, rows.stride)):
-            down = input_span(rows, band, whole(rows.size))
-            first = down.start + down.head
-            part = data[:, :, first : down.start + down.size - down.tail, 0:end]
-            if down.head + down.tail + across.head + across.tail > 0:
-                part = _padded(part, down, across, fill)
-            fold(result[:, :, band.start : band.end], part, rows, columns, band)
+    most = max(1, POOL_ELEMENTS // (value.rows * across.size))  # images, the rest of which are computed meanwhile
+    for images in even_tiles(value.images, most):
+        line = images.size * across.size
+        for t in range(len(value.tiles)):
+            result, data = (each[:, images.start : images.end] for each in (room.inside(t), value.inside(t)))
+            for band in even_tiles(rows.outputs, pool_band(line, rows.reach, rows.stride)):
+                down = input_span(rows, band, whole(rows.size))
+                first = down.start + down.head
+                part = data[:, :, first : down.start + down.size - down.tail, 0:end]
+                if down.head + down.tail + across.head + across.tail > 0:
+                    part = _padded(part, down, across, fill)
+                fold(result[:, :, band.start : band.end], part, rows, columns, band)
     return room
 
 

@@ -40,9 +40,11 @@ def pool_row_groups(launch, number, operation: RowGroupsPool, operands):
     (value,) = operands
     room = launch.room_of(operation, [operation.channels])
     result, data = room.inside(0), value.inside(0, operation.padding)
-    most = max(1, BAND_ELEMENTS // (result.shape[1] * result.shape[3]))
-    for band in even_tiles(result.shape[2], most):
-        _pool_band(operation, result, data, value.columns, band)
+    _, images, rows, columns = result.shape
+    for part in even_tiles(images, max(1, BAND_ELEMENTS // (rows * columns))):
+        own, pooled = data[:, part.start : part.end], result[:, part.start : part.end]
+        for band in even_tiles(rows, max(1, BAND_ELEMENTS // (part.size * columns))):
+            _pool_band(operation, pooled, own, value.columns, band)
     blank_rows(operation.row_groups, room)
     return room
 

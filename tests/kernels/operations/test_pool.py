@@ -85,9 +85,10 @@ def test_padding_is_below_all_numbers(dtype: Any) -> None:
     assert (pooled(MaxPool, x, (2, 2), padding=(1, 1, 1, 1)) == lowest).all()
 
 
-def test_rows_in_bands() -> None:
+@pytest.mark.parametrize("shape", [(3, 4, 120, 60), (7, 4, 20, 30)])
+def test_images_and_rows_in_bands(shape: tuple[int, int, int, int]) -> None:
     """More than are pooled at a time, with padding above the first band and below the last alone."""
-    x = normal((3, 4, 120, 60), np.float32)
+    x = normal(shape, np.float32)
     fields: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "padding": (1, 1, 1, 1)}
     found = pooled(MaxPool, x, (3, 3), **fields)
     np.testing.assert_array_equal(found, windows(x, found, (3, 3), -np.inf, **fields).max(axis=-1))
