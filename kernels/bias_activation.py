@@ -81,6 +81,25 @@ def _softmax_short_rows(out, a, bias):
         nisa.dma_copy(dst=group_view(out, group, columns), src=result)
 
 
+def exponentials(data, peaks):
+    """Replace rows in SBUF, float32 [partitions, 1, columns], one a partition, by the exponentials of their differences
+    from the largest of `peaks` [partitions, any]; the reciprocals of their sums, [partitions, 1]."""
+    shift = nl.ndarray((data.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=shift, op=nl.maximum, data=peaks, axis=1, negate=True)
+    scale = nl.ndarray((data.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(
+        dst=data,
+        op=nl.exp,
+        data=data,
+        bias=shift,
+        reduce_op=nl.add,
+        reduce_res=scale,
+        reduce_cmd=nisa.reduce_cmd.reset_reduce,
+    )
+    nisa.reciprocal(dst=scale, data=scale)
+    return scale
+
+
 def _softmax_long_rows(out, a, bias):
     """Softmax of rows that fill a partition each; loads and stores go in chunks, the row itself stays in SBUF."""
     rows, width = a.shape
@@ -99,19 +118,7 @@ def _softmax_long_rows(out, a, bias):
             part = total[:, :, columns.start : columns.end]
             _add_bias(part, a, group, columns, bias_chunk)
             nisa.tensor_reduce(dst=peaks[:, columns.index], op=nl.maximum, data=part, axis=(1, 2))
-        shift = nl.ndarray((group.partitions, 1), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_reduce(dst=shift, op=nl.maximum, data=peaks, axis=1, negate=True)
-        scale = nl.ndarray((group.partitions, 1), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.activation(
-            dst=total,
-            op=nl.exp,
-            data=total,
-            bias=shift,
-            reduce_op=nl.add,
-            reduce_res=scale,
-            reduce_cmd=nisa.reduce_cmd.reset_reduce,
-        )
-        nisa.reciprocal(dst=scale, data=scale)
+        scale = exponentials(total, peaks)
         for columns in chunks:
             result = nl.ndarray((group.partitions, 1, columns.size), dtype=a.dtype, buffer=nl.sbuf)
             part = total[:, :, columns.start : columns.end]

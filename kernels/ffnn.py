@@ -3,16 +3,32 @@
 The hidden layer is computed transposed, as w1^T @ x^T: what comes out is what the second product wants as its left
 operand, so only x is ever transposed, and each hidden unit lies on a partition, where its bias is one number of the
 Scalar Engine's own.
+
+`fused` has the hidden layer of a block of rows in SBUF (ffnn_fused.py); the versions of matmul go through HBM between
+steps, which serve as rungs of a ladder, and for networks of which SBUF holds too few rows.
 """
 
 import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .argmax import argmax
-from .bias_activation import bias_activation
+from .argmax import SEARCH_WIDTH, argmax, fill_up, find_largest
+from .bias_activation import SHORT_ROW, bias_activation, exponentials, softmax_tile
+from .ffnn_fused import Finish, run_fused
+from .ffnn_plan import LEAST_ROWS, LEAST_ROWS_APART, LEAST_ROWS_OF_TRN1, PITCH, WIDTH, Sizes, plan_fused
 from .matmul import matmul_block_free_dimension, matmul_fully_optimized, matmul_hoist_load, matmul_tiled
-from .tiling.tiles import check_matrix, even_tiles, group_view, row_groups, sbuf_tile
+from .matmul_blocks import whole_rows
+from .tiling.tiles import (
+    ceil_div,
+    check_matrix,
+    even_tiles,
+    group_view,
+    itemsize,
+    row_groups,
+    sbuf_tile,
+    store_rows,
+    usable_sbuf_bytes,
+)
 from .transpose import transpose
 
 CHUNK = 4096  # elements of a partition at once: 16 KiB, so that loads, activations and stores overlap
@@ -48,8 +64,8 @@ def _multiply(lhsT, rhs, matmul):
         return matmul_hoist_load(lhsT, rhs)
     if matmul == "block_free_dimension":
         return matmul_block_free_dimension(lhsT, rhs)
-    assert matmul == "fully_optimized", (
-        f"matmul must be tiled, hoist_load, block_free_dimension or fully_optimized, got {matmul}"
+    assert matmul in ("fused", "fully_optimized"), (
+        f"matmul must be fused, tiled, hoist_load, block_free_dimension or fully_optimized, got {matmul}"
     )
     return matmul_fully_optimized(lhsT, rhs)
 
@@ -78,8 +94,71 @@ def _output_layer(x, w1, b1, w2, matmul):
     return _multiply(hidden, w2, matmul)
 
 
+class Probabilities(Finish):
+    """The softmax of each row."""
+
+    wants_peaks = True
+
+    def __init__(self, out):
+        self.out = out
+
+    def answer(self, start, end, logits, peaks):
+        classes = self.out.shape[1]
+        data = logits[:, :, 0:classes]
+        rows = self.out[start:end, :]
+        result = sbuf_tile(data.shape, self.out.dtype)
+        if classes <= SHORT_ROW or peaks is None:
+            largest = nl.ndarray((*data.shape[0:2], 1), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_reduce(dst=largest, op=nl.maximum, data=data, axis=2, keepdims=True)
+            softmax_tile(result, data, largest)
+            _store_tiles(rows, result)
+            return
+        scale = exponentials(data, peaks)
+        for half in even_tiles(classes, ceil_div(classes, 2)):
+            part, source = result[:, 0, half.start : half.end], data[:, 0, half.start : half.end]
+            if half.index == 0:
+                nisa.activation(dst=part, op=nl.copy, data=source, scale=scale)
+            else:
+                nisa.tensor_scalar(dst=part, data=source, op0=nl.multiply, operand0=scale, engine=nisa.engine.vector)
+            nisa.dma_copy(dst=rows[:, half.start : half.end], src=part)
+
+
+class Classes(Finish):
+    """The first of the largest logits of each row."""
+
+    def __init__(self, out, classes):
+        self.out = out
+        self.classes = classes
+
+    def answer(self, start, end, logits, peaks):
+        found = nl.ndarray(logits.shape[0:2], dtype=nl.int32, buffer=nl.sbuf)
+        fill_up(logits, self.classes)
+        find_largest(found, logits[:, :, 0 : max(self.classes, SEARCH_WIDTH)])
+        _store_tiles(self.out[start:end].reshape((end - start, 1)), found.expand_dim(2))
+
+
+def _store_tiles(dst, src):
+    """Store [partitions, tiles, columns] to rows of HBM: full tiles of 128, or one of fewer."""
+    if src.shape[1] > 1:
+        store_rows(dst, src)
+    else:
+        nisa.dma_copy(dst=dst, src=src[:, 0, :])
+
+
+def _plan(x, w2, matmul):
+    """The plan of the fused version, None where another one was asked for or nothing fits."""
+    if matmul != "fused":
+        return None
+    size = itemsize(x.dtype)
+    widths = [columns for columns in w2.shape if columns > WIDTH]
+    pitched = whole_rows() and any(columns * size % PITCH == 0 for columns in widths)
+    least = LEAST_ROWS_APART if pitched else LEAST_ROWS_OF_TRN1 if whole_rows() else LEAST_ROWS
+    sizes = Sizes(x.shape[0], x.shape[1], w2.shape[0], w2.shape[1], size, pitched)
+    return plan_fused(sizes, usable_sbuf_bytes(), least[size])
+
+
 @nki.jit
-def ffnn_forward(x, w1, b1, w2, b2, matmul="fully_optimized"):
+def ffnn_forward(x, w1, b1, w2, b2, matmul="fused"):
     """Class probabilities of a batch.
 
     Dimensions:
@@ -91,18 +170,24 @@ def ffnn_forward(x, w1, b1, w2, b2, matmul="fully_optimized"):
         x: [N, d] in HBM; float32, bfloat16 or float16.
         w1, w2: [d, h] and [h, c] in HBM, of the dtype of x.
         b1, b2: [1, h] and [1, c] in HBM; float32 or the dtype of x.
-        matmul: tiled, hoist_load, block_free_dimension or fully_optimized.
+        matmul: fused, which keeps hidden units in SBUF and is fully_optimized where SBUF holds too few rows of them (or
+            there are more than 8,192 classes); or tiled, hoist_load, block_free_dimension or fully_optimized.
     Returns:
         [N, c] in HBM, of the dtype of x: the softmax of each row.
     Notes:
-        Products go through HBM in the dtype of x; within each step everything is float32.
+        Hidden units are of the dtype of x, and so, but in the fused version, are products; all else is float32.
     """
     _check_network(x, w1, b1, w2, b2)
+    plan = _plan(x, w2, matmul)
+    if plan is not None:
+        out = nl.ndarray((x.shape[0], w2.shape[1]), dtype=x.dtype, buffer=nl.shared_hbm)
+        run_fused((x, w1, b1, w2, b2), plan, Probabilities(out))
+        return out
     return bias_activation(_output_layer(x, w1, b1, w2, matmul), b2, "softmax")
 
 
 @nki.jit
-def ffnn_predict(x, w1, b1, w2, b2, matmul="fully_optimized"):
+def ffnn_predict(x, w1, b1, w2, b2, matmul="fused"):
     """Classes of a batch, by the largest output; of equals, the first.
 
     Dimensions and Args:
@@ -114,4 +199,9 @@ def ffnn_predict(x, w1, b1, w2, b2, matmul="fully_optimized"):
         still distinguished.
     """
     _check_network(x, w1, b1, w2, b2)
+    plan = _plan(x, w2, matmul)
+    if plan is not None:
+        out = nl.ndarray((x.shape[0],), dtype=nl.int32, buffer=nl.shared_hbm)
+        run_fused((x, w1, b1, w2, b2), plan, Classes(out, w2.shape[1]))
+        return out
     return argmax(bias_activation(_output_layer(x, w1, b1, w2, matmul), b2, "identity"))

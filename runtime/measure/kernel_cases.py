@@ -271,5 +271,5 @@ _FAMILIES: dict[str, _Family] = {
         _vector_add,
         {"variant": ("stream", "naive", "tiled", "direct_allocation")},
     ),
-    "ffnn": _Family({"n": None, "d": None, "hidden": None, "classes": None}, _ffnn, {"matmul": _MATMULS}),
+    "ffnn": _Family({"n": None, "d": None, "hidden": None, "classes": None}, _ffnn, {"matmul": ("fused", *_MATMULS)}),
 }

@@ -104,6 +104,13 @@ CALLS: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
     ),
     "conv2d of a wide image": ("fused_conv2d_maxpool", [(1, 3, 6, 600), (4, 3, 3, 3), (4,)], {"padding": 1}),
     "ffnn_forward": ("ffnn_forward", [(130, 64), (64, 140), (1, 140), (140, 10), (1, 10)], {}),
+    "ffnn_forward in blocks": ("ffnn_forward", [(515, 600), (600, 641), (1, 641), (641, 513), (1, 513)], {}),
+    "ffnn_forward by a matmul": (
+        "ffnn_forward",
+        [(130, 64), (64, 140), (1, 140), (140, 10), (1, 10)],
+        {"matmul": "fully_optimized"},
+    ),
+    "ffnn_predict of long rows": ("ffnn_predict", [(3, 64), (64, 129), (1, 129), (129, 700), (1, 700)], {}),
     "ffnn_predict": ("ffnn_predict", [(5, 64), (64, 32), (1, 32), (32, 10), (1, 10)], {"matmul": "tiled"}),
 }
 BREAK_REPORTED_RULES = {"sums side by side"}  # of simulator/reported.py; the self-test asks the chip
