@@ -1,32 +1,28 @@
 """The command line: commands, exit statuses, and what becomes of errors and interruptions.
 
-Commands import what they need when they run, so that the help comes up without NumPy.
+A command is imported where the command line names it, and imports what it needs when it runs: a start is short, and
+the help comes up without NumPy.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
+from importlib import import_module
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
 from ..version import __version__
-from .bench.command import bench
-from .classify import classify
-from .doctor import doctor
+from .config import VARIABLE
 from .errors import BAD_USAGE, INTERRUPTED, Terminated, complain, exit_status, reason
-from .ffnn import ffnn
-from .import_model import import_model
-from .lint import lint
-from .migrate import migrate
-from .models import models
-from .serve import serve
-from .simulate import SimulateCommand, simulate
+from .plain_values import PlainGroup, PlainValues
 
 _ENDING_SIGNALS = tuple(
     getattr(signal, name)
@@ -34,6 +30,7 @@ _ENDING_SIGNALS = tuple(
     if hasattr(signal, name)  # the second not on Windows
 )
 _GONE = "the current folder was removed; change to another one, or name files from the root (/...)"
+GARBAGE_THRESHOLDS = (50_000, 20, 20)  # objects, and rounds, between collections; Python has (700, 10, 10)
 _ENDINGS = {INTERRUPTED: "interrupted", **{128 + number: "terminated" for number in _ENDING_SIGNALS}}
 
 # The base of what typer raises for wrong options. It is Click's, which newer versions of typer bring with them.
@@ -41,23 +38,19 @@ _WrongCommandLine: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
 
-app = typer.Typer(
-    name="trninfer",
-    help="Run small networks with hand-written NKI kernels on an AWS Trainium NeuronCore, or on the simulator of one, "
-    "and see where every microsecond goes.",
-    epilog="Exit status: 0 all went well; 1 a check failed (--verify, --compare, lint, migrate); 2 wrong usage or an "
-    "input that could not be used (the others are answered); 3 the backend asked for is not there; 130 interrupted; "
-    "143 terminated.",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for command in (classify, ffnn, bench, serve, models, doctor, lint, migrate):
-    app.command()(command)
-app.command(cls=SimulateCommand, context_settings={"allow_interspersed_args": False})(
-    simulate
-)  # options after FILE are the script's
-app.command("import")(import_model)  # the word is no name for a function
+# Commands in the order of the help: the module and the function of each.
+COMMANDS = {
+    "classify": (".classify", "classify"),
+    "ffnn": (".ffnn", "ffnn"),
+    "bench": (".bench.command", "bench"),
+    "serve": (".serve", "serve"),
+    "models": (".models", "models"),
+    "doctor": (".doctor", "doctor"),
+    "lint": (".lint", "lint"),
+    "migrate": (".migrate", "migrate"),
+    "simulate": (".simulate", "simulate"),
+    "import": (".import_model", "import_model"),  # the word is no name for a function
+}
 
 
 def _show_version(wanted: bool) -> None:
@@ -66,7 +59,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
     version: Annotated[
@@ -77,14 +69,47 @@ def _root(
         print(context.get_help())
 
 
+def open_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
+    """Return the command line with the commands of these names."""
+    app = typer.Typer(
+        name="trninfer",
+        cls=PlainGroup,
+        help="Run small networks with hand-written NKI kernels on an AWS Trainium NeuronCore, or on the simulator of "
+        "one, and see where every microsecond goes.",
+        epilog="Exit status: 0 all went well; 1 a check failed (--verify, --compare, lint, migrate); 2 wrong usage or "
+        "an input that could not be used (the others are answered); 3 the backend asked for is not there; 130 "
+        "interrupted; 143 terminated.",
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=len(names) == len(COMMANDS),  # whose options come before a command
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_root)
+    for name in names:
+        home, function = COMMANDS[name]
+        module = import_module(home, __package__)
+        # Options after FILE of simulate are the script's.
+        settings = {"allow_interspersed_args": False} if name == "simulate" else None
+        kind = module.SimulateCommand if name == "simulate" else PlainValues
+        app.command(name, cls=kind, context_settings=settings)(getattr(module, function))
+    return app
+
+
+def _needed(words: Sequence[str]) -> Collection[str]:
+    """Return the names of the commands that a command line needs: the one that it begins with, or all of them. A file
+    of options may name any, and so do the help, completion and hints at what was meant."""
+    has_file = VARIABLE in os.environ or any(word.startswith("--config") for word in words)
+    return words[:1] if words and words[0] in COMMANDS and not has_file else tuple(COMMANDS)
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (by default that of the process) and return its exit status."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name that the locale cannot show is no reason to fail
-    words = None if arguments is None else list(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        status: Any = app(args=words, prog_name="trninfer", standalone_mode=False)
+        status: Any = open_app(_needed(words))(args=words, prog_name="trninfer", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except Terminated as end:
@@ -92,7 +117,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SystemExit:  # Click's, where the reader of standard output went away (--help | true)
         status = 0
     except _WrongCommandLine as error:
-        complain(_describe(error, sys.argv[1:] if words is None else words))
+        complain(_describe(error, words))
         return BAD_USAGE
     except Exception as error:
         known = exit_status(error)
@@ -136,6 +161,9 @@ def _describe(error: Any, words: Sequence[str]) -> str:
 
 def main() -> None:
     """The console script."""
+    # What starts up is kept to the end, so that looking for garbage among it, then and at the end, is for nothing.
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    atexit.register(gc.freeze)
     # One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall for
     # milliseconds. NumPy reads this when it is first imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

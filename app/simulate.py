@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from ..runtime.launch_options import Target
 from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain, reason
 from .option_groups import takes_options, whole
 from .options import NkiVersion
 from .output import check_files, check_kept, write_output, write_stderr, write_stdout
+from .plain_values import PlainValues
 from .text import printable, shorten
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ SANITIZE_HELP = (
 )
 
 
-class SimulateCommand(TyperCommand):
+class SimulateCommand(PlainValues):
     """The command, with a flag that may have a value: `--sanitize=numeric`; Click would take FILE for the value of a
     bare `--sanitize`."""
 

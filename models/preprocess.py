@@ -13,6 +13,7 @@ import io
 import os
 import stat
 import warnings
+from importlib import import_module
 from typing import BinaryIO
 
 import numpy as np
@@ -34,6 +35,11 @@ MAX_ASPECT = 64  # longer side of a picture by its shorter; no digit is in a nar
 FORMATS: tuple[str, ...] = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 if "avif" in features.modules and features.check("avif"):  # Pillow 11.3, where it is built with libavif
     FORMATS = ("AVIF", *FORMATS)
+# Pillow imports the readers of all formats that it knows, about 40 modules, where one of `FORMATS` is not among its
+# first five.
+for _format in {"AVIF": "Avif", "TIFF": "Tiff", "WEBP": "WebP"}.items():
+    if _format[0] in FORMATS:
+        import_module(f"PIL.{_format[1]}ImagePlugin")
 
 AVIF_BRANDS = (b"avif", b"avis")
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # ISO 23008-12

@@ -31,6 +31,8 @@ def decide(name: str) -> Choice:
         return Choice("sim", "asked for")
     if name == "auto" and simulator_is_preferred():
         return Choice("sim", f"{VARIABLE}=sim")
+    if name == "auto" and not environment.neuron_devices():
+        return Choice("sim", environment.NO_DEVICE)
     found = environment.way_here()
     if found.way is not None:
         return Choice(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -17,6 +14,10 @@ _work: list[Callable[[int], object]] = []  # of this process, for those that are
 def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], processes: int | None = None) -> list[_T]:
     """[work(0), ..., work(count - 1)], computed by `processes`, by default one per processor core; `lost` gives
     what stands for work whose process was ended from outside. Where processes cannot be forked, one by one."""
+    import multiprocessing  # here, since few launches need it
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
     workers = min(processes or cores(), count)
     if workers <= 1 or "fork" not in multiprocessing.get_all_start_methods():
         return [work(index) for index in range(count)]

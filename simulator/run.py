@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import html
 from .by_line import LineTime, line_times
 from .errors import require
 from .instruction import COLLECTIVES, Instruction
@@ -190,6 +189,8 @@ class Run:
 
     def _repr_html_(self) -> str:
         """The figures and the timeline, as a notebook shows them."""
+        from . import html
+
         return html.fragment(self)
 
     @property

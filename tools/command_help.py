@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import typer.models
 
-from ..app.main import app
+from ..app.main import open_app
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class CommandHelp:
 
 def read_commands() -> list[CommandHelp]:
     """Return the help of every command, in the order of `trninfer --help`."""
-    commands = [(command.name, command.callback) for command in app.registered_commands]
+    commands = [(command.name, command.callback) for command in open_app().registered_commands]
     return [_read(name or call.__name__, call) for name, call in commands if call is not None]
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..app.main import app
+from ..app.main import open_app
 from ..version import __version__
 from .command_help import CommandHelp, OptionHelp, read_commands, split_example, unwrap
 
@@ -21,14 +21,14 @@ def man_page() -> str:
         ".I COMMAND",
         "[OPTIONS] [ARGUMENTS]",
         ".SH DESCRIPTION",
-        roff(str(app.info.help)),
+        roff(str(open_app().info.help)),
         ".SH COMMANDS",
     ]
     commands = read_commands()
     for command in commands:
         head += [".TP", f".B {roff(command.name)}", roff(command.summary)]
     bodies = [line for command in commands for line in _command(command)]
-    status = [".SH EXIT STATUS", roff(str(app.info.epilog).removeprefix("Exit status: "))]
+    status = [".SH EXIT STATUS", roff(str(open_app().info.epilog).removeprefix("Exit status: "))]
     return "\n".join([*head, *bodies, *status]) + "\n"
 
 

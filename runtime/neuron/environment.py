@@ -6,7 +6,6 @@ Versions are those of Neuron SDK 2.33 (aws-neuron-sdk, release-notes/2.33.0 and 
 from __future__ import annotations
 
 import glob
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -17,6 +16,8 @@ from typing import Literal
 NRTPY_VARIABLE = "TRNINFER_NRTPY"  # the Python, or the folder, of an environment with nrtpy
 TORCHNEURON, NRTPY = "torchneuron", "nrtpy"  # the ways to the chip
 WAY_NAMES = {TORCHNEURON: "TorchNeuron", NRTPY: "NEFF and nrtpy"}
+
+NO_DEVICE = "no Neuron device (/dev/neuron*)"
 
 _INDEX = "--extra-index-url https://pip.repos.neuron.amazonaws.com"
 _TORCH_INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
@@ -124,7 +125,7 @@ def find_way(nrtpy_named: bool = False) -> Way:
     `nrtpy_named`: an environment with nrtpy was named, which asks for NEFF and nrtpy first. What is missing is reported
     of TorchNeuron, and of the other way where only nrtpy is missing for it.
     """
-    device = [] if neuron_devices() else ["no Neuron device (/dev/neuron*)"]
+    device = [] if neuron_devices() else [NO_DEVICE]
     lacking = missing_packages()
     if not (nrtpy_named or bundled_nrtpy()):
         nrtpy = "nrtpy: not in this environment, and TRNINFER_NRTPY names none"
@@ -156,6 +157,8 @@ def _python() -> tuple[int, int]:
 
 
 def _inspect(name: str, lowest: str, beyond: str) -> Package:
+    import importlib.metadata  # here, since it takes long and few machines have a device
+
     try:
         metadata = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:

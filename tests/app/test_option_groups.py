@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 
 import pytest
 import typer
-from trninfer.app.main import app
+from trninfer.app.main import open_app
 from trninfer.app.option_groups import takes_options, whole
 
 Name = Annotated[str | None, typer.Option("--name")]
@@ -68,7 +68,7 @@ def test_a_whole_number(text: str, expected: int) -> None:
 
 def test_no_number_of_an_option_is_left_to_typer() -> None:
     """Which takes `1_0`, and digits of other scripts."""
-    for command in app.registered_commands:
+    for command in open_app().registered_commands:
         assert command.callback is not None
         for parameter in inspect.signature(command.callback, eval_str=True).parameters.values():
             kind, *settings = get_args(parameter.annotation) or (parameter.annotation,)

@@ -152,6 +152,7 @@ def chip(ray, monkeypatch):
         monkeypatch.syspath_prepend(str(folder))
     import core_backends
 
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
     monkeypatch.setattr(environment, "find_way", lambda nrtpy_named=False: environment.Way("torchneuron", ()))
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "0-1")
 

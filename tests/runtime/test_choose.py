@@ -15,6 +15,7 @@ from trninfer.runtime.neuron import environment
 def no_chip(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = environment.Way(None, ("no Neuron device", "nki: not installed"))
     monkeypatch.setattr(environment, "way_here", lambda: missing)
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
     monkeypatch.delenv(backend.TARGET_VARIABLE, raising=False)
     monkeypatch.setenv("TRNINFER_BACKEND", "")
 
@@ -22,6 +23,12 @@ def no_chip(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_auto_takes_the_simulator_and_says_why() -> None:
     assert decide("auto") == Choice("sim", "no Neuron device; nki: not installed")
     assert decide("sim").backend == "sim"
+
+
+def test_auto_looks_for_no_packages_where_there_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ())
+    monkeypatch.setattr(environment, "way_here", lambda: pytest.fail("looked for packages"))
+    assert decide("auto") == Choice("sim", environment.NO_DEVICE)
 
 
 def test_auto_takes_the_chip_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,7 @@ def stand_in_chip(monkeypatch: pytest.MonkeyPatch, cache: Path, way: str) -> pyt
     use_packages(monkeypatch, way)
     use_tools(monkeypatch)
     monkeypatch.setenv("TRNINFER_CACHE", str(cache))
+    monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
     monkeypatch.setattr(environment, "find_way", lambda nrtpy_named=False: environment.Way(way, ()))
     return monkeypatch
 

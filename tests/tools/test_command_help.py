@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import pytest
 import typer
-from trninfer.app.main import app
+from trninfer.app.main import open_app
 from trninfer.tools.command_help import CommandHelp, OptionHelp, _read, read_commands, split_example, unwrap
 
 
@@ -60,7 +60,7 @@ def test_its_docstring_is_a_summary_and_paragraphs() -> None:
 def test_every_command_in_the_order_of_the_program() -> None:
     commands = read_commands()
     assert [command.name for command in commands] == [
-        command.name or command.callback.__name__ for command in app.registered_commands
+        command.name or command.callback.__name__ for command in open_app().registered_commands
     ]
     assert all(command.summary.endswith(".") and command.options for command in commands)
 

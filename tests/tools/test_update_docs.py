@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from trninfer import __version__
-from trninfer.app.main import app, run
+from trninfer.app.main import open_app, run
 from trninfer.tools import update_docs
 
 ROOT = update_docs.ROOT
@@ -45,7 +45,7 @@ def test_the_changelog_knows_the_version() -> None:
 def test_the_help_has_every_option_and_example(capsys) -> None:
     """What is read off the functions is what --help shows."""
     parts = update_docs.help_block().split("<details>")[1:]
-    assert len(parts) == len(app.registered_commands)
+    assert len(parts) == len(open_app().registered_commands)
     for part in parts:
         name = re.search(r"<code>trninfer (\S+)</code>", part)
         assert name and run([name[1], "--help"]) == 0

@@ -1,0 +1,73 @@
+"""Values of options read without pydantic, by which typer converts every value, and whose import takes as long as
+NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from typer.core import TyperCommand, TyperGroup
+
+Convert = Callable[[Any, Any], Any]  # of a context and a value, as Click's Parameter.process_value
+
+
+class _PlainHelp:
+    """The flag --help, which typer adds, read here."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the flag, or None."""
+        option = super().get_help_option(ctx)  # type: ignore[misc]
+        if option is not None:
+            _read_plainly(option, Annotated[bool, None])
+        return option
+
+
+class PlainGroup(_PlainHelp, TyperGroup):
+    """A group of commands whose --help is read here."""
+
+
+class PlainValues(_PlainHelp, TyperCommand):
+    """A command whose text, choices, flags and options with a parser are read here, and what is wrong by typer."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        kinds = getattr(self.callback, "__annotations__", {})
+        for parameter in self.params:
+            kind = kinds.get(parameter.name)
+            if get_origin(kind) is Annotated and not parameter.required:
+                _read_plainly(parameter, kind)
+
+
+def _read_plainly(parameter: Any, kind: Any) -> None:
+    parameter.process_value = partial(_process, type(parameter).process_value.__get__(parameter), parameter, kind)
+
+
+def _process(convert: Convert, parameter: Any, kind: Any, context: Any, value: Any) -> Any:
+    """Return the value of a parameter, after its callback, as `convert` would."""
+    base, *settings = get_args(kind)
+    parser = next((found for found in (getattr(each, "parser", None) for each in settings) if found), None)
+    several = parameter.multiple or parameter.nargs != 1
+    if value is None:
+        read = () if several else None
+    elif parser is not None and isinstance(value, str) and not several:
+        try:
+            read = parser(value)
+        except Exception:
+            return convert(context, value)
+    elif _is_plain(value, base):
+        read = value
+    else:
+        return convert(context, value)
+    return read if parameter.callback is None else parameter.callback(context, parameter, read)
+
+
+def _is_plain(value: Any, kind: Any) -> bool:
+    """True if a value is one of this type already; False for types that typer may have more to say on."""
+    if get_origin(kind) is list:
+        return isinstance(value, (list, tuple)) and all(_is_plain(item, get_args(kind)[0]) for item in value)
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if kind in (str, int, bool):
+        return type(value) is kind
+    return any(_is_plain(value, each) for each in get_args(kind) if each is not type(None))
