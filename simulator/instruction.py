@@ -74,6 +74,7 @@ class Transfer(NamedTuple):
     `narrow` marks a write of narrow pieces that are neighbours in HBM, `software` descriptors made by GpSimd,
     `dynamic` an address that is read from memory first. `span` are the bytes of HBM from the first that a load reads to
     its last, 0 where that does not matter. `second`: the kernel has the Scalar Engine's descriptor generator make it.
+    `beside`: the DMA engines of GpSimd's processors move it, beside what the 16 others do.
     """
 
     bytes: int
@@ -91,6 +92,7 @@ class Transfer(NamedTuple):
     dynamic: bool = False
     span: int = 0
     second: bool = False
+    beside: bool = False
 
 
 Identity = tuple[str, Any, tuple[int, ...], str]  # name, memory, shape and dtype

@@ -69,7 +69,8 @@ def _exchanged(call: Call) -> None:
             f"sendrecv: src {src.label} has {src.free_size * size} bytes in a partition, dma_engine gpsimd_dma moves "
             f"at most {_GPSIMD_BYTES * size} of {src.dtype}"
         )
-    call.transfer = transfers.copying(call.core.target, dst, src, transfers.Generation(call.core.dge, by_gpsimd))
+    generation = transfers.Generation(call.core.dge, by_gpsimd)
+    call.transfer = transfers.copying(call.core.target, dst, src, generation)._replace(beside=by_gpsimd)
 
 
 @declared(_DMA, generation=3, rules=(_exchanged,), finds=("transfer",))

@@ -197,6 +197,7 @@ class _DmaQueues:
         self._order = list(phases)
         self._numbers = {index: number for number, index in enumerate(self._order)}
         self._served: list[list[int]] = [[] for _ in range(PIPE)]  # by engine, numbers of DMAs
+        self._piped = [number for number, found in enumerate(phases.values()) if found.begins]
         for number, found in enumerate(phases.values()):
             for engine in range(found.place, found.place + len(found.begins)):
                 self._served[engine].append(number)
@@ -205,6 +206,6 @@ class _DmaQueues:
         """The DMA that an engine served, or that was in the pipe, before this one."""
         number = self._numbers[index]
         if bound == PIPE:
-            return self._order[number - 1]
+            return self._order[self._piped[bisect_left(self._piped, number) - 1]]
         served = self._served[bound]
         return self._order[served[bisect_left(served, number) - 1]]

@@ -12,6 +12,7 @@ from functools import lru_cache
 from ..chip import PARTITIONS
 from ..instruction import Transfer
 from .constants import Machine
+from .scheduled import DESCRIPTORS, Phases
 
 ENGINES = 16
 LANES = PARTITIONS // ENGINES  # partitions that one engine serves
@@ -40,6 +41,33 @@ def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float
             for e in range(first, last + 1)
         ]
     )
+
+
+def trigger(transfer: Transfer, machine: Machine, engines: int, start: float) -> tuple[float, float, float, float]:
+    """(when the first descriptor of a DMA triggered at `start` is made, for each descriptor, from one of its `engines`
+    to the next, from a descriptor to its first byte), in nanoseconds."""
+    m = machine
+    if transfer.software:
+        address = m.address_load_ns + m.address_ns if transfer.dynamic else 0.0
+        ready, rate, skew = start + address + m.swdge_ns, m.swdge_descriptor_ns, m.ring_software_ns
+    elif transfer.dge:
+        ready, rate, skew = start + m.dge_ns + m.dge_ring_ns * engines, m.dge_descriptor_ns, m.ring_hardware_ns
+    else:
+        ready, rate, skew = start + m.trigger_ns, 0.0, m.ring_static_ns
+    if transfer.dge:
+        latency = m.load_first_byte_ns if transfer.load else m.store_first_byte_ns
+    else:  # counted from the start of the trigger
+        latency = (m.load_first_byte_static_ns if transfer.load else m.store_first_byte_static_ns) - m.trigger_ns
+    return ready, rate, skew, latency
+
+
+def phases_beside(transfer: Transfer, machine: Machine, start: float) -> Phases:
+    """The phases of a DMA that GpSimd triggers at `start` and that its own engines move: it waits for none of those
+    that the 16 others serve."""
+    ready, rate, _, latency = trigger(transfer, machine, 0, start)
+    first_byte = ready + rate * transfer.descriptors + latency
+    moved = transfer.bytes / machine.gpsimd_dma_rate
+    return Phases(first_byte, latency + moved, 0.0, 0, [], first_byte, first_byte + moved, DESCRIPTORS)
 
 
 def channel_time(transfer: Transfer, machine: Machine) -> float:

@@ -9,6 +9,7 @@ What is assumed of the compiler, whose schedule NKI does not show:
 - All other DMA triggers share one issue slot, as the published profiles show, but those that the kernel gives to the
   Scalar Engine: its descriptor generator works beside the other one and beside its computing (A2: two instances).
   Beyond that, DMAs overlap as far as the 16 engines allow, each of which serves them in the order they were issued.
+- What GpSimd's own DMA engines move (sendrecv with dma_engine.gpsimd_dma) does not queue there (A2).
 - Every tile takes a buffer from its first write to its last access (dependencies.py). Buffers are given out in program
   order as far as SBUF and the PSUM banks have room: that is how far loads run ahead.
 
@@ -28,7 +29,7 @@ from .buffers import Buffers
 from .clock import PeClock
 from .constants import Machine, machine
 from .dependencies import ORDER, RAW, WAR, analyse
-from .dma import ENGINES, channel_time, engine_times
+from .dma import ENGINES, channel_time, engine_times, phases_beside, trigger
 from .ports import Ports
 from .scheduled import (
     BUFFER,
@@ -330,22 +331,16 @@ class _Simulation:
     def _run_dma(self, index: int, instruction: Instruction, start: float) -> Times:
         transfer, m = instruction.dma, self.machine
         assert transfer is not None
+        if transfer.beside:
+            found = self.phases[index] = phases_beside(transfer, m, start)
+            self.moving[index] = found.first_byte, found.last + m.load_landing_ns
+            return start, found.last - found.latency, found.last + m.load_landing_ns
         known = self.moves.get(id(transfer))
         if known is None:
             known = self.moves[id(transfer)] = (*engine_times(transfer, m), channel_time(transfer, m))
         place, times, in_channels = known
-        if transfer.software:
-            address = m.address_load_ns + m.address_ns if transfer.dynamic else 0.0
-            ready, rate, skew = start + address + m.swdge_ns, m.swdge_descriptor_ns, m.ring_software_ns
-        elif transfer.dge:
-            ready, rate, skew = start + m.dge_ns + m.dge_ring_ns * len(times), m.dge_descriptor_ns, m.ring_hardware_ns
-        else:
-            ready, rate, skew = start + m.trigger_ns, 0.0, m.ring_static_ns
+        ready, rate, skew, latency = trigger(transfer, m, len(times), start)
         issued = ready + rate * transfer.descriptors
-        if transfer.dge:
-            latency = m.load_first_byte_ns if transfer.load else m.store_first_byte_ns
-        else:  # counted from the start of the trigger
-            latency = (m.load_first_byte_static_ns if transfer.load else m.store_first_byte_static_ns) - m.trigger_ns
         # The engines begin with the first descriptors while the others are made.
         first_byte = ready + rate * min(transfer.descriptors, PARTITIONS) + latency
         moving, earliest, last_byte, bound = _NEVER, place, issued + latency, DESCRIPTORS

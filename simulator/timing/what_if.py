@@ -35,7 +35,7 @@ _TIMES = {
         *("landed_tensor_ns", "landed_ns", "landed_dma_ns"),
     ),
 }
-_RATES = {"dma_bandwidth": ("dma_peak", "dma_sustained", "pitched_rate", "hbm_stack_rate")}
+_RATES = {"dma_bandwidth": ("dma_peak", "dma_sustained", "pitched_rate", "hbm_stack_rate", "gpsimd_dma_rate")}
 _AFTER_TRIGGER = ("load_first_byte_static_ns", "store_first_byte_static_ns")  # counted from the start of the trigger
 
 

@@ -262,6 +262,11 @@ MOVEMENT: dict[str, Row] = {
         ),
         scaled(0.75, "of the rate", "trn2's"),
     ),
+    "gpsimd_dma_rate": (
+        scaled(153, "B/ns", "trn2's; not used"),
+        documented(153, "B/ns", "each way, of the DMA engines of GpSimd's processors, beside the main ones (A2)"),
+        scaled(153, "B/ns", "trn2's"),
+    ),
     "barrier_ns": everywhere(
         scaled(
             355,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nki_tensors import uniform
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError
+from trninfer.simulator.timing.constants import machine
 
 
 @nki.jit
@@ -117,3 +118,33 @@ def test_exchanges_follow_each_other():
 
     few, many = (simulator.run(kernel[2], np.zeros((2, 128, 4), np.float32), count=n).latency_us for n in (2, 15))
     assert 1.5 < (many - few) / 13 < 2.3  # row o41: about 1.9 us each
+
+
+def test_gpsimds_own_dma_engines_do_not_wait_for_loads_on_their_way():
+    """A2: they move data "parallel to data movements done by the main DMA engines"."""
+
+    @nki.jit
+    def kernel(a, w, dma, count):
+        rank = nl.program_id(0)
+        mine = nl.load(a[rank])
+        loaded = [nl.load(w[i]) for i in range(count)]  # of 4 us each, on their way when `mine` is there
+        received = nl.ndarray(mine.shape, mine.dtype)
+        nisa.sendrecv(mine, received, 1 - rank, 1 - rank, 0, dma)
+        out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+        nisa.tensor_tensor(mine, mine, received, nl.add)
+        for tile in loaded:
+            nisa.tensor_tensor(mine, mine, tile[:, 0:64], nl.add)
+        nisa.dma_copy(out[rank], mine)
+        return out
+
+    def received(dma, count, **constants):
+        a, w = np.zeros((2, 128, 64), np.float32), np.zeros((8, 128, 2048), np.float32)
+        run = simulator.run(kernel[2], a, w, dma=dma, count=count, functional=False, constants=constants)
+        return max(event.done_ns for event in run.timeline if event.op == "sendrecv")
+
+    main, own = nisa.dma_engine.dma, nisa.dma_engine.gpsimd_dma
+    assert received(main, 8) > received(main, 0) + 5000
+    assert received(own, 8) == received(own, 0)
+    rate = machine("trn2").gpsimd_dma_rate
+    assert received(own, 8, gpsimd_dma_rate=rate / 4) == pytest.approx(received(own, 8) + 3 * 128 * 256 / rate)
+    assert received(main, 8, gpsimd_dma_rate=rate / 4) == received(main, 8)
