@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..inference.predictions import Prediction, PredictionSink
 from ..inference.search import InputProblem
 from ..inference.stream import Batch, SourceBatch, answer_batches
 from ..models.files import Model
-from ..runtime.cluster.worker import Prepare
 from .backends import choice_note, cores_of, open_session
 from .calibration import agreement_of, is_compared, read_calibration
 from .errors import UsageError
@@ -25,6 +24,9 @@ from .reports.html import write_report
 from .reports.report import SHOWN_ANSWERS, LayerTable, Nones, Report, Score
 from .reports.trace import write_trace
 from .text import count
+
+if TYPE_CHECKING:
+    from ..runtime.cluster.worker import Prepare
 
 TOP_LABELS = 5  # of an answer, the most probable ones, unless --top-k says otherwise
 

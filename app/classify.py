@@ -151,15 +151,17 @@ def _open_inputs(
     model: Model, given: list[str], names: list[str], problems: list[InputProblem], options: PictureOptions
 ) -> Inputs:
     """The pictures that are named, and what is given of other inputs; UsageError where the network reads others."""
-    from ..inference.several import read_given
     from ..models.inputs import ImageInput, SeveralInputs
     from .picture_inputs import PictureInputs
-    from .several_inputs import open_several, parse_inputs
 
-    spec, sources = model.network.input, parse_inputs(given)
-    if isinstance(spec, SeveralInputs):
-        return open_several(spec, read_given(spec, sources), names, problems, options)
-    if sources:
+    spec = model.network.input
+    if given or isinstance(spec, SeveralInputs):
+        from ..inference.several import read_given
+        from .several_inputs import open_several, parse_inputs
+
+        sources = parse_inputs(given)
+        if isinstance(spec, SeveralInputs):
+            return open_several(spec, read_given(spec, sources), names, problems, options)
         raise UsageError(f"--input: model {model.network.name!r} has one input; name its files as they are")
     if not isinstance(spec, ImageInput):
         raise UsageError(f"model {model.network.name!r} reads features, not pictures; use trninfer ffnn")

@@ -10,7 +10,6 @@ not decide where answers are written to.
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -20,11 +19,6 @@ import typer
 
 from .errors import UsageError
 from .small_files import read_small_file
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 MAX_BYTES = 1 << 20
 VARIABLE = "TRNINFER_CONFIG"
@@ -61,12 +55,19 @@ def _check_known(path: Path, key: str, known: Collection[str], what: str) -> str
     name = key.replace("_", "-")
     if name in known:
         return name
+    import difflib
+
     near = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise UsageError(f"--config {path}: {key[:40]!r} is no {what}{hint}")
 
 
 def _read(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):  # imported here, since few commands have a file
+        import tomllib
+    else:
+        import tomli as tomllib
+
     content = read_small_file(path, f"--config {path}", MAX_BYTES)
     try:
         document = tomllib.loads(content.decode("utf-8"))

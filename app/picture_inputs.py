@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
+from typing import TYPE_CHECKING
 
 from ..inference.arrays import is_array_file
 from ..inference.pictures import PictureBatches
@@ -15,13 +16,15 @@ from ..inference.shipping import PictureSources, decoder
 from ..inference.stream import Batch, SourceBatch
 from ..models.inputs import ImageInput
 from ..models.regular_files import describe, open_regular
-from ..runtime.cluster.worker import Prepare
 from .errors import UsageError
 from .journal.identity import Identity
 from .journal.states import FileStates
 from .options import PictureOptions
 from .output import is_special
 from .text import count, spell
+
+if TYPE_CHECKING:
+    from ..runtime.cluster.worker import Prepare
 
 MAX_LIST_BYTES = 256 << 20  # of a list of files: some millions of names
 

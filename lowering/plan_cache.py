@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -116,12 +117,20 @@ def key_of(graph: Graph, target: str, *settings: Any) -> str:
 def _sources() -> str:
     """Return a digest of the sources that plans depend on: times of files may be equal, or lie in the future."""
     package = Path(__file__).resolve().parent.parent
-    return digest_of(path for room in _ROOMS for path in sorted((package / room).rglob("*.py")))
+    found = (
+        Path(folder, name)
+        for room in _ROOMS
+        for folder, _, names in os.walk(package / room)
+        for name in names
+        if name.endswith(".py")
+    )
+    return digest_of(sorted(found))
 
 
 def digest_of(paths: Iterable[Path]) -> str:
     """Return a digest of what files hold."""
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        with open(path, "rb", buffering=0) as file:  # a buffer takes longer than reading
+            digest.update(hashlib.sha256(file.read()).digest())
     return digest.hexdigest()

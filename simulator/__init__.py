@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .chip import TARGETS, Target
 from .errors import AccessPatternError, CapacityError, NkiValidationError, NotSimulatedError, OutOfBoundsError
 from .kernel import Kernel, TensorSpec, jit, simulate
 from .launch import run
-from .ranking import rank
-from .ranks import run_ranks
 from .run import Run, write_trace
 from .timing.constants import changed
+
+if TYPE_CHECKING:
+    from .ranking import rank
+    from .ranks import run_ranks
 
 __all__ = [
     "TARGETS",
@@ -43,7 +47,16 @@ __all__ = [
 ]
 
 
+_HOMES = {"rank": ".ranking", "run_ranks": ".ranks"}  # of functions that few launches need
+
 _SPAWNED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "spawned")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = globals()[name] = getattr(import_module(_HOMES[name], __name__), name)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def install() -> None:

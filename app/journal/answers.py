@@ -21,7 +21,6 @@ from ..reports.emit import emit
 from ..reports.report import Report
 from ..text import count
 from .answer_log import AnswerLog, open_log
-from .finished import read_finished
 from .identity import Identity
 from .states import States
 
@@ -186,6 +185,8 @@ def _open_log(options: AnswerOptions, identity: Identity, labels: tuple[str, ...
     log = open_log(target, identity, labels, options.resume, states)
     try:
         if options.resume and not log.count and target.exists():
+            from .finished import read_finished
+
             change = unguard if options.csv_safe else as_is
             written = target.stat().st_mtime_ns
             log.take_over(read_finished(target, options.form, identity, labels, change), written)
