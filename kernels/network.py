@@ -118,6 +118,8 @@ def run_network(x, weights, constants, *more, program):
         for images in even_tiles(launch.images, stage.at_once):
             launch.begin_pass(images.start, images.end, images.index)
             for number, operation in enumerate(stage.operations, first):
+                if stage.early:
+                    launch.load_ahead(stage.early[number - first])
                 body = BODIES[type(operation)]
                 launch.keep(number, body(launch, number, operation, launch.operands(operation)))
         first += len(stage.operations)

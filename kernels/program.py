@@ -353,11 +353,26 @@ class Rearrange(Operation):
 
 
 @dataclass(frozen=True)
+class EarlyLoad:
+    """A load of weights that comes before an earlier operation than the one whose weights they are: `elements` on each
+    of `rows` partitions, from number `offset` on in the array of weights, in that of 8 bits if `narrow`."""
+
+    offset: int
+    rows: int
+    elements: int
+    narrow: bool = False
+
+
+@dataclass(frozen=True)
 class Stage:
-    """Operations that run for some images at a time: in passes of `at_once` times the images packed in the input."""
+    """Operations that run for some images at a time: in passes of `at_once` times the images packed in the input.
+
+    `early`: the loads that come before each operation, beside its own; empty where there are none in all the stage.
+    """
 
     operations: tuple[Operation, ...]
     at_once: int
+    early: tuple[tuple[EarlyLoad, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ class Decisions:
     `forms`: of nodes that are not in the direct form, their number, form and room. `copied`: nodes whose input has
     copies. `in_hbm`: nodes whose value is in HBM. `regions`: nodes that run in bands of rows. `stages`: None for one
     stage of a single image. `splits`: nodes that two cores share, of a launch whose cores work on the same pictures,
-    as it `shares` them.
+    as it `shares` them. `ahead`: eighths of SBUF that values and weights may fill, where weights are loaded before
+    earlier operations than the one that multiplies them; 0 where they are not.
     """
 
     pads_channels: bool = False
@@ -51,6 +52,7 @@ class Decisions:
     staying: tuple[int, ...] = ()
     splits: tuple[Split, ...] = ()
     shares: bool = False
+    ahead: int = 0
 
     def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
         """See `Advisor`."""

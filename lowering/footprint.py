@@ -39,6 +39,7 @@ class Footprint:
         self._emitted, self._layout, self._graph = emitted, layout, layout.graph
         self._operations = emitted.program.operations
         self._stages = [stage for stage in emitted.program.stages for _ in stage.operations]
+        self._beside: list[int] = []  # of each operation, once the peak is known
         self._staying = {id(stage): self._staying_in(stage) for stage in emitted.program.stages}
         self._last = {
             part: number
@@ -66,11 +67,18 @@ class Footprint:
         fullest: tuple[int, int, dict[int, int]] = (0, 0, {})
         for number in range(len(self._operations)):
             alive[number] = self.value(number)
-            total = sum(alive.values()) + self._weights(number) + self._scratch(number) + 4 * self._layout.columns
+            beside = sum(alive.values()) + self._scratch(number) + 4 * self._layout.columns
+            self._beside.append(beside)
+            total = beside + self._weights(number)
             if (total, number) > fullest[:2]:
                 fullest = (total, number, dict(alive))
             alive = {n: size for n, size in alive.items() if self._last.get(n, -1) > number}
         return fullest
+
+    def beside_weights(self, number: int) -> int:
+        """Return the bytes of a partition that are taken during an operation, without weights that do not stay."""
+        _ = self.peak
+        return self._beside[number] + self._staying[id(self._stages[number])]
 
     def node_of(self, number: int) -> int:
         """Return the node that an operation is for."""

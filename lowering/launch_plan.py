@@ -195,6 +195,7 @@ class LaunchPlanner:
                     search.try_out(decisions.plainer())
             if search.best is not None:
                 search.improve()
+                search.load_ahead()
                 return search.best
             reason = search.reason
         raise reason

@@ -15,6 +15,7 @@ from ..models.checks import Shape
 from ..simulator.chip import PARTITIONS
 from .arrangement import AS_GIVEN, Arrangement
 from .decisions import Advisor, Decisions
+from .early_loads import with_early_loads
 from .emit import Emitted, emit
 from .graph import DoesNotFit, Graph
 from .passes.add_margins import add_margins
@@ -36,8 +37,8 @@ from .weights import WeightLayout, lay_out
 class LaunchPlan:
     """A launch: its program, its weights, and how the host arranges its input.
 
-    `nanoseconds` and `instructions` are predicted for all of it, 0 where nobody has asked. `cores`: that run it, each
-    with `program.pictures` of the batch.
+    `nanoseconds`, of which it waits so many for DMAs (`waiting`), and `instructions` are predicted for all of it, 0
+    where nobody has asked. `cores`: that run it, each with `program.pictures` of the batch.
     """
 
     emitted: Emitted
@@ -46,6 +47,7 @@ class LaunchPlan:
     nanoseconds: float = 0.0
     instructions: int = 0
     cores: int = 1
+    waiting: float = 0.0
 
     def on_one_core(self) -> LaunchPlan:
         """Return the launch for two cores that share its pictures, of which one has nothing to do."""
@@ -194,7 +196,10 @@ class Pipeline:
         """Return the launch of some decisions, without its price; `layout` is that of `lower` if it is known."""
         layout = layout or self.lower(decisions)
         schedule = decisions.schedule(len(layout.graph.nodes))
-        return LaunchPlan(emit(layout.graph, pictures, schedule), layout, decisions)
+        emitted = emit(layout.graph, pictures, schedule)
+        if decisions.ahead:
+            emitted = with_early_loads(emitted, layout, self.room * decisions.ahead // 8)
+        return LaunchPlan(emitted, layout, decisions)
 
 
 def _check_tiles(graph: Graph) -> None:

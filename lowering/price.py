@@ -50,11 +50,13 @@ def dtype_of(itemsize: int) -> np.dtype[Any]:
 @dataclass(frozen=True)
 class Price:
     """Predicted nanoseconds and instructions. `multiplying`: nanoseconds that the Tensor Engine is taken for at the
-    least, 0 where nobody has counted."""
+    least, 0 where nobody has counted. `waiting`: those that a launch waits for DMAs, its critical path being theirs; 0
+    where cores share pictures."""
 
     nanoseconds: float
     instructions: int
     multiplying: float = 0.0
+    waiting: float = 0.0
 
 
 @lru_cache(maxsize=16)
@@ -91,7 +93,9 @@ class Clock:
         graph = layout.graph
         images = round_up(program.pictures, program.packed)
         inputs = [(images, *image) for image in graph.inputs]
-        return self._price_of(self._run(program, inputs, layout.sizes))
+        run = self._run(program, inputs, layout.sizes)
+        price = self._price_of(run)
+        return price if program.partner else replace(price, waiting=_waiting(run))
 
     def least(self, graph: Graph, images: int) -> Price:
         """Return a lower bound of the nanoseconds of a launch whose operations run once each for `images`, and its
@@ -171,6 +175,12 @@ class Clock:
 def _multiplying(run: simulator.Run) -> float:
     """Return the nanoseconds that the Tensor Engine is taken for at its full clock."""
     return sum(each.cost.interval for each in run.program if each.engine is engine.tensor)
+
+
+def _waiting(run: simulator.Run) -> float:
+    """Return the nanoseconds of the critical path that DMAs take."""
+    steps = run.prediction.critical_path
+    return sum(step.end_ns - step.start_ns for step in steps if step.resource.startswith("dma"))
 
 
 class _Alone:

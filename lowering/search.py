@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ..kernels.convolution.forms import Form
 from ..kernels.program import Convolution
+from ..simulator.chip import PARTITIONS
 from .decisions import Decisions
 from .graph import DoesNotFit
 from .passes.pack_taps import possible_taps
@@ -16,6 +17,8 @@ from .price import Clock, Price
 from .schedule import StageOf
 
 WALKED_INSTRUCTIONS = 8_000  # that candidates may take in all, as whole launches
+LEAST_GAIN = 0.1  # of a launch, that loading its weights ahead may gain for it to be tried
+AHEAD = (9, 7)  # eighths of the room: the footprint says more than operations need, but not of all of them
 FEWEST_WALKED = 2  # candidates that are walked whatever they take
 
 
@@ -64,6 +67,27 @@ class Search:
             assert self.best is not None
             improved = any([self.try_out(decisions) for decisions in _neighbours(self.best)])
 
+    def load_ahead(self) -> None:
+        """Let weights of the quickest launch be loaded before earlier operations, if that makes it quicker.
+
+        It is walked where it may gain: no more than the launch waits for DMAs, than there is time in which no weights
+        come, and than it takes to fill SBUF with weights.
+        """
+        assert self.best is not None
+        best, layout = self.best, self.best.layout
+        idle = best.nanoseconds - self._clock.loading(layout.loaded_numbers)
+        filling = self._clock.loading(self._pipeline.room * PARTITIONS / layout.graph.itemsize)
+        if min(best.waiting, idle, filling) < LEAST_GAIN * best.nanoseconds:
+            return
+        for eighths in AHEAD:
+            try:
+                plan = self._walk(self._pipeline.launch(replace(best.decisions, ahead=eighths), self._pictures, layout))
+            except DoesNotFit:
+                continue
+            if plan.nanoseconds < best.nanoseconds:
+                self.best = plan
+                return
+
     def _cannot_be_quicker(self, plan: LaunchPlan) -> bool:
         """True if a launch of one pass takes at least as long as the quickest, by the prices of its operations."""
         packed = plan.program.packed
@@ -93,7 +117,7 @@ class Search:
         period = math.lcm(*(stage.at_once for stage in program.stages)) * program.packed
         if program.pictures <= 2 * period:
             price = self._price(plan, program.pictures)
-            return replace(plan, nanoseconds=price.nanoseconds, instructions=price.instructions)
+            return replace(plan, nanoseconds=price.nanoseconds, instructions=price.instructions, waiting=price.waiting)
         once, twice = (self._price(plan, count * period) for count in (1, 2))
         more = program.pictures / period - 1
         return replace(

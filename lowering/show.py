@@ -51,7 +51,7 @@ def show_passes(graphs: list[tuple[str, Graph]]) -> tuple[ShownPass, ...]:
 
 
 def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
-    """Return the lines of a launch's stages and regions."""
+    """Return the lines of a launch's stages and regions, and how many loads of weights come early."""
     decisions, nodes = plan.decisions, len(plan.graph.nodes)
     schedule = decisions.schedule(nodes)
     lines, first = [], 0
@@ -65,6 +65,9 @@ def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
         lines.append(f"nodes {split.first} to {split.end - 1}: {half} on each core")
     for region in schedule.regions:
         lines.append(f"nodes {region.first} to {region.end - 1}: in {region.bands} bands of rows")
+    early = sum(len(loads) for stage in plan.program.stages for loads in stage.early)
+    if early:
+        lines.append(f"{_counted(early, 'load')} of weights before earlier nodes than their own")
     return tuple(lines)
 
 

@@ -1,10 +1,11 @@
 """Time of each layer of a network, from the schedule of the one launch that runs them all.
 
 The kernel names the output of a layer "layer/<pass>/<number>/<layer>" (kernels/network.py). In program order, the
-instructions up to the last that writes such a tensor are that layer's; those that warm up the Tensor Engine are the
-launch's (kernels/tiling/warm_up.py). A layer's time is that of its instructions on the critical path, so that the rows
-add up to the launch, in whole picoseconds exactly; what ran beside the critical path takes no time of its own. What a
-layer did, in operations and bytes, it did while its own instructions ran: beside those of other layers, it may be.
+instructions up to the last that writes such a tensor are that layer's, but loads of weights that come early are those
+of the layer that multiplies them; those that warm up the Tensor Engine are the launch's (kernels/tiling/warm_up.py). A
+layer's time is that of its instructions on the critical path, so that the rows add up to the launch, in whole
+picoseconds exactly; what ran beside the critical path takes no time of its own. What a layer did, in operations and
+bytes, it did while its own instructions ran: beside those of other layers, it may be.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .backend import LaunchTime
 LAUNCH = ""  # the owner of what is no layer's
 _PREFIX = "layer/"
 _WARM_UP = "warm_up"
+_EARLY = "early/"  # begins the names of weights that are loaded before the layer that multiplies them
 
 
 class _Share:
@@ -67,7 +69,7 @@ def layer_parts(run: simulator.Run) -> Parts | None:
         labels = [_label_of(instruction) for instruction in program]
         if program and not set(labels) - {"", _WARM_UP}:
             return None
-        numbers = _numbered(labels)
+        numbers = _with_readers(program, _numbered(labels))
         for label, number, time in zip(labels, numbers, schedule.done):
             if number >= 0 and label:
                 done[number] = max(time, done.get(number, 0.0))
@@ -93,6 +95,20 @@ def _numbered(labels: Sequence[str]) -> list[int]:
             block, current = block - 1, label
         numbers[index] = min(block, -1)
     return [-1 if label == _WARM_UP else number - block for label, number in zip(labels, numbers)]
+
+
+def _with_readers(program: Sequence[Any], numbers: list[int]) -> list[int]:
+    """Return the block of each instruction, that of a load of weights which came early being its first reader's."""
+    loads: dict[Any, int] = {}
+    for index, instruction in enumerate(program):
+        for access in instruction.reads if loads else ():
+            found = loads.pop(access.allocation, None)
+            if found is not None:
+                numbers[found] = numbers[index]
+        if instruction.dma is not None:
+            written = [access.allocation for access in instruction.writes]
+            loads.update((each, index) for each in written if each.identity[0].startswith(_EARLY))
+    return numbers
 
 
 def _label_of(instruction: Any) -> str:

@@ -1,7 +1,8 @@
 """A program while it runs: its values, its constants, and the weights on their way into SBUF.
 
-A load of weights comes just before its first matmul in the program; it starts as early as SBUF has room for it, so that
-weights stream in behind the operations before. Weights that stay are loaded once a stage.
+A load of weights comes just before its first matmul in the program, unless the program has it come before an earlier
+operation; it starts as early as SBUF has room for it, so that weights stream in behind the operations before. Weights
+that stay are loaded once a stage.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from ..tiling.tiles import PARTITIONS, copy_by_hardware, itemsize, load_early, s
 from .value import Value, join, make_room, value_in_hbm
 from .weight_loads import WeightLoad, made_on_chip, tiles_read, weight_loads
 
+EARLY = "early/"  # begins the names of weights that are loaded before the operation that multiplies them
+
 
 @dataclass
 class LoadedWeights:
@@ -29,7 +32,8 @@ class LoadedWeights:
 
     `units`: by output tile and input tile, [partitions, matrices, channels]. `pitches`: elements of a partition from a
     unit to that of the next input tile, if one load brings both. `next_load` and `offset` are of the load that comes
-    next. `made`: of each output tile whether its diagonals are made of one number for each channel and tap.
+    next. `made`: of each output tile whether its diagonals are made of one number for each channel and tap. `ahead`:
+    loads that came early, by where in HBM they are of.
     """
 
     w: nl.NkiTensor  # in HBM, flat
@@ -41,6 +45,7 @@ class LoadedWeights:
     offset: int
     made: list[bool]
     identity: Callable[[], nl.NkiTensor]
+    ahead: dict[int, nl.NkiTensor]
     next_load: int = 0
 
     def of_tile(self, tile, early=False):
@@ -50,12 +55,11 @@ class LoadedWeights:
         """
         while self.next_load < len(self.loads) and self.loads[self.next_load].out_tile <= tile:
             load = self.loads[self.next_load]
-            run = sbuf_tile((load.rows, load.elements), self.w.dtype)
-            source = self.w[self.offset : self.offset + load.rows * load.elements].reshape(run.shape)
-            if early:
-                load_early(run, source)
-            else:
-                copy_by_hardware(dst=run, src=source)
+            run = self.ahead.pop(self.offset, None)
+            if run is None:
+                run = sbuf_tile((load.rows, load.elements), self.w.dtype)
+                source = self.w[self.offset : self.offset + load.rows * load.elements].reshape(run.shape)
+                (load_early if early else copy_by_hardware)(dst=run, src=source)
             for unit in load.units:
                 elements = run[:, unit.first : unit.first + unit.elements]
                 shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))
@@ -99,6 +103,7 @@ class Launch:
         self._constants: Any = None
         self._diagonal: Any = None
         self._staying: dict[WeightsAt, LoadedWeights] = {}
+        self._ahead: dict[bool, dict[int, nl.NkiTensor]] = {False: {}, True: {}}  # by whether they are in 8 bits
         self._kept: dict[int, Value] = {}  # rooms of the whole batch, and the scores and classes of the last layer
         self._inputs = [self._seen(x) for x in inputs]
         self._scores: dict[int, tuple[nl.NkiTensor, nl.NkiTensor]] = {}
@@ -145,6 +150,16 @@ class Launch:
         if self._constants is None:
             self._constants = nl.ndarray(self._constants_in_hbm.shape, dtype=nl.float32, buffer=nl.sbuf)
             load_early(self._constants, self._constants_in_hbm)
+
+    def load_ahead(self, loads):
+        """Load weights of later operations of the pass."""
+        for load in loads:
+            w = self.narrow_weights if load.narrow else self.weights
+            self._named += 1
+            run = sbuf_tile((load.rows, load.elements), w.dtype, name=f"{EARLY}{self._named}")
+            source = w[load.offset : load.offset + load.rows * load.elements].reshape(run.shape)
+            copy_by_hardware(dst=run, src=source)
+            self._ahead[load.narrow][load.offset] = run
 
     def constants(self, rows, first, count=1):
         """Return columns of the constants, float32 [rows, count]."""
@@ -223,6 +238,7 @@ class Launch:
             offset=operation.weights.offset,
             made=made,
             identity=self._identity,
+            ahead=self._ahead[operation.weights.narrow],
         )
         if operation.weights.stay:
             self._staying[operation.weights] = opened

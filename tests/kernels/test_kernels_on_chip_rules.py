@@ -129,6 +129,7 @@ FILTERED = Decisions(forms=tuple((number, "pairs", room) for number in ALL for r
 NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of one picture": ("digits-cnn", 1, TAPS),
     "network of packed pictures": ("digits-cnn", 32, Decisions(packed=16)),
+    "network whose weights come early": ("digits-cnn", 2, Decisions(ahead=8)),
     "network of rows": ("digits-ffnn", 140, Decisions()),
     "network in stages": ("digits-cnn", 6, Decisions(packed=2, stages=(StageOf(3, 1), StageOf(7, 3)), staying=(0, 1))),
     "network with slopes": ("prelu", 3, Decisions(packed=4)),

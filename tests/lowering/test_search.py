@@ -8,6 +8,8 @@ from lowered import nanoseconds, pipeline_of
 from random_networks import conv, ending_in_dense, model_of
 from trninfer.lowering import search as searching
 from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.lowering.price import Clock
 from trninfer.lowering.schedule import StageOf
 from trninfer.lowering.search import Search, scaled
@@ -90,3 +92,36 @@ def test_of_many_alike_passes_two_are_walked() -> None:
 def test_stages_are_scaled_to_one_image_at_least() -> None:
     stages = (StageOf(2, 1), StageOf(5, 9))
     assert scaled(stages, 1, 2) == (StageOf(2, 1), StageOf(5, 4)) and scaled(stages, 2, 1)[1] == StageOf(5, 18)
+
+
+def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: float, loads: float) -> list[int]:
+    """The eighths of SBUF that are walked, and the one that stands, where a launch takes 1000 ns and waits for DMAs,
+    its weights take `loads` to load, and launches whose weights come early take other `times`; 0 for one that does not
+    fit."""
+    search = search_of(1)
+    assert search.try_out(staged(1)) and search.best is not None
+    search.best = replace(search.best, nanoseconds=1000.0, waiting=waiting)
+    walked: list[int] = []
+
+    def walk(plan: LaunchPlan) -> LaunchPlan:
+        walked.append(plan.decisions.ahead)
+        if not times[walked[-1]]:
+            raise DoesNotFit("too much")
+        return replace(plan, nanoseconds=times[walked[-1]])
+
+    weights = search.best.layout.loaded_numbers
+    monkeypatch.setattr(search, "_walk", walk)
+    monkeypatch.setattr(search._clock, "loading", lambda numbers: loads if numbers == weights else 500.0)
+    search.load_ahead()
+    return [*walked, search.best.decisions.ahead]
+
+
+def test_weights_come_early_where_that_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loading(monkeypatch, {9: 900.0, 7: 800.0}, 300.0, 600.0) == [9, 9]  # the first that is quicker will do
+    assert loading(monkeypatch, {9: 0.0, 7: 800.0}, 300.0, 600.0) == [9, 7, 7]
+    assert loading(monkeypatch, {9: 1000.0, 7: 1100.0}, 300.0, 600.0) == [9, 7, 0]
+
+
+def test_launches_that_wait_little_or_load_all_the_time_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loading(monkeypatch, {}, 90.0, 600.0) == [0]
+    assert loading(monkeypatch, {}, 950.0, 950.0) == [0]

@@ -1,0 +1,57 @@
+"""Loads of weights that come before earlier operations than the one that multiplies them.
+
+SBUF is given to what a program has in the order of the program. Where a load comes just before its own operation, it
+waits until there is room for the values of all operations before it, whose turn may be long after. So loads come as
+early in the program as SBUF has room for what they bring, beside what each operation until then needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..kernels.program import Convolution, EarlyLoad, Operation, Scores, Stage
+from .emit import Emitted
+from .footprint import Footprint
+from .weights import WeightLayout, itemsize_of_weights
+
+
+def with_early_loads(emitted: Emitted, layout: WeightLayout, room: int) -> Emitted:
+    """Return a program whose loads of weights come as early as they can, where values and weights may take `room`
+    bytes of a partition. Weights that stay, and those of the first operation of a stage that has any, come as they
+    did."""
+    footprint = Footprint(emitted, layout)
+    stages, first = [], 0
+    for stage in emitted.program.stages:
+        nodes = emitted.nodes[first : first + len(stage.operations)]
+        held = [footprint.beside_weights(first + n) for n in range(len(nodes))]
+        stages.append(replace(stage, early=_early(stage, nodes, layout, held, room)))
+        first += len(nodes)
+    return replace(emitted, program=replace(emitted.program, stages=tuple(stages)))
+
+
+def _early(
+    stage: Stage, nodes: tuple[int, ...], layout: WeightLayout, held: list[int], room: int
+) -> tuple[tuple[EarlyLoad, ...], ...]:
+    """Return the loads that come before each operation of a stage, which hold so many bytes beside their weights."""
+    loading = [n for n, operation in enumerate(stage.operations) if _is_loading(operation)]
+    early: list[list[EarlyLoad]] = [[] for _ in nodes]
+    earliest = loading[0] + 1 if loading else 0
+    for number in loading[1:]:
+        operation, node = stage.operations[number], layout.graph.nodes[nodes[number]]
+        assert isinstance(operation, (Convolution, Scores))
+        offset, itemsize = operation.weights.offset, itemsize_of_weights(layout.graph, node)
+        for load in layout.loads[nodes[number]]:
+            size = load.elements * itemsize
+            place = number
+            while place > earliest and held[place - 1] + size <= room:
+                place -= 1
+            earliest = place
+            held[place : number + 1] = [each + size for each in held[place : number + 1]]
+            if place < number:
+                early[place].append(EarlyLoad(offset, load.rows, load.elements, operation.weights.narrow))
+            offset += load.rows * load.elements
+    return tuple(tuple(loads) for loads in early) if any(early) else ()
+
+
+def _is_loading(operation: Operation) -> bool:
+    return isinstance(operation, (Convolution, Scores)) and not operation.weights.stay
