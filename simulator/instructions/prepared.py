@@ -19,6 +19,7 @@ from ..memory import Storage
 from ..operators import ActivationFunction, AluOperator
 from ..replay import Step, fill, views_of
 from ..strided import StridedMemory
+from .blocks import Blocks, block_product, blocks_of, by_runs
 from .diagonal import same, scale_and_add, scaling, without_zeros
 from .scalar_engine import activate
 from .tensor_engine import multiply
@@ -32,7 +33,7 @@ Calls = list[Callable[[], Any]]
 
 def prepared(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
     """Steps that compute the same; `fixed` are the storages, by id, whose values are known and stay."""
-    rooms = _Rooms()
+    rooms = _Rooms(fixed)
     made: list[Step] = []
     for compute, operands in _limited(without_zeros(steps, fixed)):
         prepare = _CALLS.get(compute)
@@ -71,7 +72,8 @@ class _Rooms:
     """Room for what passes, and copies of tiles that BLAS cannot read where they lie: one for all matmuls that read the
     same values."""
 
-    def __init__(self) -> None:
+    def __init__(self, fixed: set[int]) -> None:
+        self.fixed = fixed  # storages, by id, whose values are known and stay
         self._scratch: dict[tuple[str, int], Array] = {}
         self._copies: dict[int, dict[Any, Array]] = {}  # by the storage's id, then by the view of it
         self._free: dict[int, list[Array]] = {}  # by elements
@@ -82,18 +84,26 @@ class _Rooms:
 
     def matrix(self, view: StridedMemory, rows: int, calls: Calls) -> Array:
         """Return the values as a matrix of `rows` rows; a copy, if needed, is added to the calls."""
-        values = view.values
-        matrix = values.reshape(rows, -1)
+        return self._packed(view, view.values, (rows, -1), calls)
+
+    def matrices(self, view: StridedMemory, blocks: Blocks, calls: Calls) -> Array:
+        """Return the values [K, ...] as a matrix for each block of their rows, likewise."""
+        values = by_runs(view.values, blocks.row_runs, blocks.number)
+        return self._packed(view, values, (blocks.number, view.shape[0] // blocks.number, -1), calls)
+
+    def _packed(self, view: StridedMemory, values: Array, shape: tuple[int, ...], calls: Calls) -> Array:
+        """Return values of a view in a shape that BLAS can read."""
+        matrix = values.reshape(shape)
         if np.may_share_memory(matrix, values):
             return matrix
         copies = self._copies.setdefault(id(view.storage), {})
-        key = view.offset, view.shape, view.strides
+        key = view.offset, view.shape, view.strides, values.shape
         if key not in copies:
             free = self._free.get(matrix.size)
             copies[key] = free.pop() if free else matrix.reshape(-1)
             self._elements += matrix.size
             calls.append(partial(np.copyto, copies[key].reshape(values.shape), values))
-        return copies[key].reshape(rows, -1)
+        return copies[key].reshape(shape)
 
     def written(self, tensor: StridedMemory | Storage) -> None:
         """Copies of what was in a storage are of no use; all go where they are many."""
@@ -121,6 +131,13 @@ def _matmul(
     if turns or not isinstance(adds, bool) or not dst._dtype.exact:
         return None
     calls: Calls = []
+    if id(stationary.storage) in rooms.fixed and len(moving.values) == contracted:
+        matrix = stationary.values.reshape(contracted, -1)
+        blocks = blocks_of(matrix, room.shape[1])
+        if blocks is not None:
+            operands = dst, stationary, moving, contracted, turns, adds, room
+            right = rooms.matrices(moving, blocks, calls)
+            return [*calls, block_product(blocks, operands, matrix, right)]
     left, right = rooms.matrix(stationary, contracted, calls).T, rooms.matrix(moving, contracted, calls)
     values = dst.values
     if values.flags.c_contiguous and not adds:

@@ -1,0 +1,131 @@
+"""Products with matrices of blocks without the zeros between them: bit by bit what the matmuls give."""
+
+from typing import Any
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from trninfer import simulator
+from trninfer.simulator import launch as launching
+from trninfer.simulator.chip import find_target
+from trninfer.simulator.core import NeuronCore
+from trninfer.simulator.instructions import blocks as finding
+from trninfer.simulator.instructions.blocks import FEWEST_COLUMNS, Blocks, _is_exact, blocks_of, by_runs, cut
+from trninfer.simulator.instructions.prepared import prepared
+from trninfer.simulator.kernel import execute
+from trninfer.simulator.replay import Replayed, Replays
+
+
+@nki.jit
+def windows(x: Any, w: Any, columns: int, padding: int) -> Any:
+    """The sum over t of w[:, t].T @ x[:, :, t : t + columns] in an image with `padding` columns of -0.0 on each side;
+    x [K, H, columns + taps - 1], w [K, taps, M]."""
+    data = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=data, src=x)
+    weights = nl.ndarray(w.shape, dtype=w.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=weights, src=w)
+    image = nl.ndarray((w.shape[2], x.shape[1], columns + 2 * padding), dtype=nl.float32, buffer=nl.psum)
+    nisa.memset(dst=image, value=-0.0)
+    sums = image[:, :, padding : padding + columns]
+    for tap in range(w.shape[1]):
+        moving = data[:, :, tap : tap + columns]
+        nisa.nc_matmul(dst=sums, stationary=weights[:, tap, :], moving=moving, accumulate=tap > 0)
+    result = nl.ndarray(image.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=result, src=image)
+    out = nl.ndarray(image.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=result)
+    return out
+
+
+def block_matrix(blocks: Blocks, rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """A matrix of blocks, `rows` and `columns` of each in a run, other numbers 0."""
+    own, other = (
+        np.arange(runs * blocks.number * size) // size % blocks.number
+        for runs, size in ((blocks.row_runs, rows), (blocks.column_runs, columns))
+    )
+    numbers = rng.standard_normal((len(own), len(other)), np.float32)
+    return np.where(own[:, None] == other, numbers, np.float32(0))
+
+
+def check(x: NDArray[Any], w: NDArray[Any], columns: int, padding: int) -> int:
+    """Compare replays with the kernel bit by bit, NaN but as NaN; return the products by blocks of a replay."""
+    replays = Replays(prepared)
+    w.setflags(write=False)
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr(launching, "_REPLAYS", replays)
+        for seed in range(4):
+            moved = np.roll(x, seed, axis=2)
+            (result,) = simulator.run(windows, moved, w, columns, padding, pure=True).outputs
+            expected = execute(NeuronCore(find_target("trn2")), windows, (moved, w, columns, padding), {})
+            np.testing.assert_array_equal(result, expected)
+            numbers = ~np.isnan(expected)
+            np.testing.assert_array_equal(np.signbit(result)[numbers], np.signbit(expected)[numbers])
+    found = [each.replay._shortened for each in replays._seen.values() if isinstance(each, Replayed)]
+    return sum(getattr(compute, "__name__", "") == "by_blocks" for steps in found for compute, _ in steps)
+
+
+@st.composite
+def block_shapes(draw: st.DrawFn) -> tuple[Blocks, int, int]:
+    """Blocks, and rows and columns of each in a run, of at most 128 rows and columns."""
+    count = draw(st.sampled_from([2, 3, 4, 8, 16, 32, 64]))
+    sizes = []
+    for _ in range(2):
+        runs = draw(st.sampled_from([1, 2, 3, 4, 8]).filter(lambda runs: runs * count <= 128))
+        sizes.append((runs, draw(st.integers(1, 128 // (runs * count)))))
+    (row_runs, rows), (column_runs, columns) = sizes
+    return Blocks(count, row_runs, column_runs), rows, columns
+
+
+@given(
+    shape=block_shapes(),
+    taps=st.integers(1, 3),
+    image=st.tuples(st.integers(1, 8), st.integers(1, 56)),
+    padding=st.sampled_from([0, 1]),
+    dtype=st.sampled_from([np.float32, np.float16]),
+    seed=st.integers(0, 99),
+)
+def test_products_by_blocks_have_the_bits_of_matmuls(shape, taps, image, padding, dtype, seed) -> None:
+    rng = np.random.default_rng(seed)
+    w = np.stack([block_matrix(*shape, rng) for _ in range(taps)], axis=1).astype(dtype)
+    x = rng.standard_normal((w.shape[0], image[0], image[1] + taps - 1)).astype(dtype)
+    x[rng.random(x.shape) < 0.2] = -0.0
+    check(x, w, image[1], padding)
+
+
+@pytest.mark.parametrize("blocks", [Blocks(32, 4, 4), Blocks(32, 2, 1), Blocks(8, 1, 1), Blocks(16, 1, 2)])
+@pytest.mark.parametrize("number", [0.5, np.nan, np.inf, 3e38])
+def test_what_is_not_finite_spreads_over_the_blocks(blocks: Blocks, number: float) -> None:
+    rng = np.random.default_rng(0)
+    sizes = [128 // (blocks.number * runs) for runs in blocks[1:]]
+    matrices = [block_matrix(blocks, *sizes, rng) * 4 for _ in range(2)]
+    x = rng.standard_normal((128, 4, 33)).astype(np.float32)
+    x[40, 2, 7] = number
+    exact = _is_exact(128, 128, 128, blocks)  # of the BLAS that is here
+    assert check(x, np.stack(matrices, axis=1), 32, 1) == 2 * exact
+
+
+def test_blocks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "_is_exact", lambda *sizes: True)
+    rng = np.random.default_rng(0)
+    for blocks in (Blocks(32, 4, 4), Blocks(32, 1, 2), Blocks(8, 1, 1)):
+        matrix = block_matrix(blocks, 2, 1, rng)
+        found = blocks_of(matrix, 64)
+        assert found == blocks
+        # Put together again, the blocks are the matrix.
+        whole = np.zeros_like(matrix)
+        for number, block in enumerate(cut(matrix, blocks)):
+            rows, columns = (
+                by_runs(np.arange(size), runs, blocks.number)[number].reshape(-1)
+                for size, runs in zip(matrix.shape, blocks[1:])
+            )
+            whole[np.ix_(rows, columns)] = block.T
+        np.testing.assert_array_equal(whole, matrix)
+    assert blocks_of(matrix, FEWEST_COLUMNS - 1) is None
+    assert blocks_of(rng.standard_normal((32, 32)).astype(np.float32), 64) is None
+    matrix[0, -1] = 1  # outside of the blocks
+    assert (blocks_of(matrix, 64) or Blocks(1, 1, 1)).number < 8
