@@ -128,11 +128,13 @@ class Store(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange(Operation):
-    """Parts of a room in SBUF, of one size, that cores exchange: [first, end) of its tiles, if `by_tiles`, or rows."""
+    """Parts of a room in SBUF, of one size, that cores exchange: [first, end) of its tiles, if `by_tiles`, or rows.
+    Small ones go beside the loads on their way, larger ones too if they are to be `beside`."""
 
     sent: Pair
     received: Pair
     by_tiles: bool = False
+    beside: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

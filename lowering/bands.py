@@ -213,6 +213,30 @@ class BandPlan:
                         self.rows[part] = min(before[0], needed[0]), max(before[1], needed[1])
 
 
+def halos_of(graph: Graph, region: Rows, own: tuple[Rows, Rows]) -> tuple[Rows, Rows] | None:
+    """Return the rows that each of two cores sends to the other of the value before a region, of which it computed
+    `own`, so that each can compute half of the rows of the region; None where others read the value, or where these
+    rows are no fewer than all that a core lacks."""
+    first, end = region
+    if any(reader >= end for reader, _ in graph.readers(first - 1)):
+        return None
+    rows = graph.nodes[first - 1].operation.rows
+    needed: list[list[Rows]] = [[], []]
+    for core, share in enumerate(shares_of_rows(graph.nodes[end - 1])[0]):
+        plan = BandPlan(graph, first, end, share)
+        for number in plan.rows:
+            windows = windows_of(graph, number, plan, first)
+            for parts, of_parts in zip(graph.nodes[number].sources, windows, strict=True):
+                for part, window in zip(parts, of_parts, strict=True):
+                    if part == first - 1:
+                        needed[core].append(window or (0, rows))
+    (_, upper), (lower, _) = own
+    size = max(max(last for _, last in needed[0]) - upper, lower - min(start for start, _ in needed[1]), 1)
+    if upper + size > rows or lower < size:
+        return None
+    return (lower - size, lower), (upper, upper + size)
+
+
 def _is_by_row(graph: Graph, node: Node, part: int, operand: int) -> bool:
     """False if an operand is the same for all rows: a number for each channel of each image."""
     by_row = operand == 0 or isinstance(node.operation, Interleave)

@@ -94,7 +94,8 @@ class Decisions:
         for name, kind in (("regions", Region), ("stages", StageOf)):
             data[name] = tuple(kind(**{key: int(value) for key, value in each.items()}) for each in data[name])
         data["splits"] = tuple(
-            Split(int(each["first"]), int(each["end"]), bool(each["by_channels"])) for each in data["splits"]
+            Split(int(each["first"]), int(each["end"]), bool(each["by_channels"]), bool(each["beside"]))
+            for each in data["splits"]
         )
         for name in ("copied", "in_hbm", "staying"):
             data[name] = tuple(int(number) for number in data[name])

@@ -30,7 +30,7 @@ from ..kernels.program import (
     Windows,
 )
 from ..kernels.tiling.packing import ceil_div
-from .bands import BandPlan, Rows, banded, shares_of_rows, windows_of
+from .bands import BandPlan, Rows, banded, halos_of, shares_of_rows, windows_of
 from .graph import DoesNotFit, Graph, Node
 from .schedule import Region, Schedule, Split
 from .weights import loads_of
@@ -96,7 +96,7 @@ class _Emission:
         while number < min(end, self._end):  # core 1 ends with what it sends
             region, split = self._schedule.region_of(number), self._schedule.split_of(number)
             if split is not None and split.by_channels:
-                self._add_half(number)
+                self._add_half(split)
                 number += 1
             elif split is not None:
                 self._add_rows(split)
@@ -167,16 +167,20 @@ class _Emission:
         self._return(last)
 
     def _add_rows(self, split: Split) -> None:
-        """Append nodes of whose last value this core computes half of the rows, and receives the others."""
+        """Append nodes of whose last value this core computes half of the rows, and receives the others, or those of
+        them that it needs for its half of the next nodes."""
         last = split.end - 1
         own, exchanged = shares_of_rows(self._graph.nodes[last])
+        after = self._schedule.split_of(split.end) if split.end < len(self._graph.nodes) else None
+        if after is not None and not after.by_channels:
+            exchanged = halos_of(self._graph, (after.first, after.end), own) or exchanged
         room = self._add_room(last)
         self._add_band(split.first, split.end, own[self._core], room, stay=False)
-        self._exchange(last, room, exchanged, by_tiles=False)
+        self._exchange(split, room, exchanged)
 
-    def _add_half(self, number: int) -> None:
+    def _add_half(self, split: Split) -> None:
         """Append a convolution of whose output channels this core computes half, and receives the others."""
-        self._number = number
+        number = self._number = split.first
         node = self._node(number)
         operation = node.operation
         assert isinstance(operation, Convolution)
@@ -188,10 +192,11 @@ class _Emission:
         room = self._add_room(number)
         own = replace(operation, channels=operation.channels // 2, weights=weights, bias=bias)
         self._append(replace(own, sources=self._sources(node), into=Place(room, tile=first)))
-        self._exchange(number, room, ((0, half), (half, 2 * half)), by_tiles=True)
+        self._exchange(split, room, ((0, half), (half, 2 * half)))
 
-    def _exchange(self, number: int, room: int, parts: tuple[Rows, Rows], by_tiles: bool) -> None:
+    def _exchange(self, split: Split, room: int, parts: tuple[Rows, Rows]) -> None:
         """Append the exchange of what each core has in a room, core 0 the first of both parts."""
+        number, by_tiles = split.end - 1, split.by_channels
         operation = self._graph.nodes[number].operation
         sent, received = parts[self._core], parts[1 - self._core]
         exchange = Exchange(
@@ -200,6 +205,7 @@ class _Emission:
             sent=sent,
             received=received,
             by_tiles=by_tiles,
+            beside=split.beside,
         )
         self._append(exchange, number)
         self._places[number] = room

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..kernels.program import Convolution, Interleave, Memory
 from ..simulator.chip import PARTITIONS
-from .bands import can_band, shares_of_rows
+from .bands import BandPlan, can_band, shares_of_rows
 from .decisions import Decisions
 from .graph import DoesNotFit, Graph
 from .pipeline import LaunchPlan, Pipeline
@@ -22,8 +22,8 @@ from .price import Clock
 from .schedule import Split
 
 LOADING_US = (32, 8, 2)  # of the weights of a node, from which on its channels are shared
-MOST_ENDS = 5  # of a region of rows, that are walked before those beside the best
-REGIONS = 2  # of rows, one after the other
+MOST_ENDS = 5  # of what is shared by rows, that are walked before those beside the best
+EXCHANGE_NS = 2500  # about, of rows around a border between two regions
 
 
 def quickest_shared(pipeline: Pipeline, clock: Clock, alone: LaunchPlan) -> LaunchPlan | None:
@@ -67,10 +67,7 @@ def can_share_channels(graph: Graph, number: int) -> bool:
 def can_share_rows(graph: Graph, first: int, end: int) -> bool:
     """True if each core can compute half of the rows of node end - 1 from what there is before `first`."""
     node = graph.nodes[end - 1]
-    groups = getattr(node.operation, "row_groups", None)
-    if not _is_inner(graph, end - 1) or (groups is not None and groups.count > 1):
-        return False
-    if not can_run_in_bands(graph, first, end):
+    if not _is_inner(graph, end - 1) or not can_run_in_bands(graph, first, end):
         return False
     try:
         shares_of_rows(node)
@@ -97,33 +94,42 @@ class _Search:
         self._decisions: Decisions = replace(alone.decisions, ahead=0)  # a core loads a part of the weights
 
     def run(self) -> None:
-        """Walk channels of the nodes with most weights, then rows of those before them."""
-        for least in LOADING_US:
-            self.walk(tuple(Split(n, n + 1, by_channels=True) for n in self._loading(1000 * least)))
+        """Walk channels of the nodes with most weights, then rows of those before them, and then channels again."""
+        self._walk_channels(())
         first = next((n for n, node in enumerate(self._graph.nodes) if can_band(node)), 0)
-        for _ in range(REGIONS):
-            end = self._share_rows(first)
-            if end == first:
-                break
-            first = end
-
-    def _share_rows(self, first: int) -> int:
-        """Walk regions of rows from node `first` on, and return where the best one ends, `first` if none is better."""
-        kept = () if self.best is None else self.best.decisions.splits
-        before = [split for split in kept if split.end <= first]
         ends = [last + 1 for last in borders(self._graph) if last >= first]
-        ends = [end for end in ends if can_share_rows(self._graph, first, end)]
-        tried, best = set[int](), first
-        near = _spread(ends)
+        cuts = _Cuts(self._graph, self._clock.of_one_core, first, ends)
+        ends = [end for end in ends if cuts.best(end) is not None]
+        tried, best, near = set[int](), first, _spread(ends)
         while near:
             for end in near:
-                after = [split for split in kept if split.first >= end and split.by_channels]
-                if self.walk((*before, Split(first, end), *after)):
+                if self.walk((*cuts.splits(end), *self._channels(end))):
                     best = end
             tried.update(near)
             place = ends.index(best) if best in ends else -1
             near = [end for end in ends[max(0, place - 1) : place + 2] if end not in tried] if place >= 0 else []
-        return best
+        if best > first:
+            self._walk_channels(cuts.splits(best))
+        if self.best is not None:
+            splits = self.best.decisions.splits
+            self.walk(tuple(replace(split, beside=False) for split in splits))
+
+    def _walk_channels(self, before: tuple[Split, ...]) -> None:
+        """Walk channels of the nodes with most weights behind some splits."""
+        start = before[-1].end if before else 0
+        found = {self._of_channels(start, 1000 * least) for least in LOADING_US}
+        for splits in sorted(found, key=len):
+            self.walk((*before, *splits))
+
+    def _channels(self, start: int) -> tuple[Split, ...]:
+        """Return the splits by channels from node `start` on of the best launch so far, or those of most weights."""
+        kept = () if self.best is None else self.best.decisions.splits
+        found = tuple(split for split in kept if split.first >= start and split.by_channels)
+        return found or self._of_channels(start, 1000 * LOADING_US[-1])
+
+    def _of_channels(self, start: int, nanoseconds: float) -> tuple[Split, ...]:
+        """Return a split of each node from `start` on whose weights take at least so long to load."""
+        return tuple(Split(n, n + 1, by_channels=True) for n in self._loading(nanoseconds) if n >= start)
 
     def _loading(self, nanoseconds: float) -> list[int]:
         """Return the nodes whose weights take at least so long to load, and whose channels can be shared."""
@@ -153,6 +159,50 @@ class _Search:
             return False
         self.best = replace(plan, nanoseconds=price.nanoseconds, instructions=price.instructions)
         return True
+
+
+class _Cuts:
+    """Ways to cut nodes from `first` on into regions of whose rows each core computes half: short ones exchange often,
+    long ones compute many rows twice. `ends`: where regions may end."""
+
+    def __init__(self, graph: Graph, clock: Clock, first: int, ends: Sequence[int]) -> None:
+        self._graph, self._clock, self._first, self._ends = graph, clock, first, ends
+        self._best: dict[int, tuple[float, int] | None] = {first: (0.0, first)}
+        for end in ends:
+            self._best[end] = self._found(end)
+
+    def best(self, end: int) -> tuple[float, int] | None:
+        """Return the least nanoseconds, about, up to an end, and where its last region begins; None where there is no
+        way."""
+        return self._best[end]
+
+    def splits(self, end: int) -> tuple[Split, ...]:
+        """Return the regions up to an end."""
+        found = self._best[end]
+        assert found is not None
+        return () if end == self._first else (*self.splits(found[1]), Split(found[1], end))
+
+    def _found(self, end: int) -> tuple[float, int] | None:
+        ways = []
+        for start in (self._first, *(other for other in self._ends if other < end)):
+            before = self._best[start]
+            if before is not None and can_share_rows(self._graph, start, end):
+                ways.append((before[0] + EXCHANGE_NS + self._computing(start, end), start))
+        return min(ways, default=None)
+
+    def _computing(self, first: int, end: int) -> float:
+        """Return the nanoseconds, about, that the slower core takes for its rows of a region."""
+        nodes = self._graph.nodes
+        times = []
+        for rows in shares_of_rows(nodes[end - 1])[0]:
+            plan = BandPlan(self._graph, first, end, rows)
+            times.append(
+                sum((last - top) / nodes[n].operation.rows * self._price(n) for n, (top, last) in plan.rows.items())
+            )
+        return max(times)
+
+    def _price(self, number: int) -> float:
+        return self._clock.price(self._graph, number, 1).nanoseconds
 
 
 def _spread(ends: Sequence[int]) -> list[int]:

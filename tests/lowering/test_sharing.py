@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import event, given, reject, settings
@@ -10,6 +13,7 @@ from lowered import answers, applicable, assert_right, decided, nanoseconds, num
 from random_networks import chains, conv, ending_in_dense, few_channels, graphs, labels, model_of, picture, with_outputs
 from trninfer import kernels, simulator
 from trninfer.kernels.program import Exchange
+from trninfer.lowering.bands import halos_of, shares_of_rows
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import DoesNotFit, Graph
 from trninfer.lowering.launch_plan import LaunchPlanner
@@ -35,11 +39,11 @@ def splits_of(draw: st.DrawFn, graph: Graph) -> tuple[Split, ...]:
     ends = borders(graph)
     for first, end in zip([-1, *ends], ends):
         if can_share_rows(graph, first + 1, end + 1) and draw(st.booleans()):
-            found.append(Split(first + 1, end + 1))
+            found.append(Split(first + 1, end + 1, beside=draw(st.booleans())))
             continue
         for number in range(first + 1, end + 1):
             if can_share_channels(graph, number) and draw(st.booleans()):
-                found.append(Split(number, number + 1, by_channels=True))
+                found.append(Split(number, number + 1, by_channels=True, beside=draw(st.booleans())))
     return tuple(found)
 
 
@@ -97,6 +101,77 @@ def test_channels_can_be_shared(dtype: str, batch: int) -> None:
     assert len(halves) < len(plan.program.operations)  # core 0 alone computes the scores
 
 
+def narrow(channels: int = 64, rows: int = 24) -> Model:
+    """3x3 filters one after the other, a sum and a stride among them, whose rows are packed in pairs."""
+    layers: list[Layer] = [
+        conv("a", 3, channels, 3),
+        conv("b", channels, channels, 3),
+        Conv2d("c", channels, channels, (3, 3), (1, 1, 1, 1), 1),
+        Combine("sum", "add", "relu", inputs=("c", "a")),
+        conv("d", channels, channels, 3),
+        Conv2d("e", channels, channels, (3, 3), (1, 1, 1, 1), 2, "relu"),
+        conv("f", channels, channels, 3),
+        Flatten("flat"),
+        Dense("g", channels * (rows // 2) ** 2, 9),
+    ]
+    return model_of(Network("narrow", picture(3, rows, rows), tuple(layers), labels(9)))
+
+
+@pytest.mark.parametrize("packs_rows", [False, True])
+@pytest.mark.parametrize("rows", [24, 23])
+@pytest.mark.parametrize("batch, dtype", [(1, "float32"), (3, "bfloat16")])
+def test_regions_behind_each_other_exchange_the_rows_around_their_border(
+    packs_rows: bool, rows: int, batch: int, dtype: str
+) -> None:
+    model = narrow(rows=rows)
+    flags = Decisions(packs_rows=packs_rows)
+    graph = pipeline_of(model, dtype).run(flags)[-1][1]
+    regions = [(first + 1, end + 1) for first, end in itertools.pairwise([-1, *borders(graph)])]
+    splits = tuple(Split(first, end) for first, end in regions if can_share_rows(graph, first, end))
+    assert [split.end for split in splits[:-1]] == [split.first for split in splits[1:]] and len(splits) >= 4
+    groups = {graph.nodes[split.end - 1].operation.row_groups.count for split in splits}  # type: ignore[attr-defined]
+    assert (2 in groups) == packs_rows
+    plan = assert_right(model, replace(flags, splits=splits), batch, dtype)
+    exchanges = [each for each in plan.program.operations if isinstance(each, Exchange)]
+    assert all(each.sent[1] - each.sent[0] <= 2 for each in exchanges[:-1])
+    assert exchanges[-1].sent[1] - exchanges[-1].sent[0] == exchanges[-1].rows // 2
+    if dtype == "float32":
+        assert races(model, splits, flags) == []
+
+
+def test_rows_that_nodes_beyond_the_next_region_read_too_are_all_exchanged() -> None:
+    graph = pipeline_of(narrow()).run(Decisions())[-1][1]
+    first, end = number_of(graph, "b"), number_of(graph, "c")
+    own = shares_of_rows(graph.nodes[first - 1])[0]
+    assert halos_of(graph, (first, end), own) is None  # the sum reads them
+    assert halos_of(graph, (first, end + 1), own) == ((10, 12), (12, 14))
+
+
+@pytest.mark.parametrize(
+    "rows, batch, beside, messages",
+    [
+        (7, 1, False, 1),
+        (7, 3, False, 2),
+        (14, 1, True, 2),
+        (28, 1, True, 7),
+        (28, 1, False, 0),
+        (14, 6, True, 0),
+        (7, 40, True, 0),
+    ],
+)
+def test_parts_too_large_for_gpsimds_dma_engines_queue_behind_loads(
+    rows: int, batch: int, beside: bool, messages: int
+) -> None:
+    """They move 256 elements of a partition at a time; here are 2 tiles."""
+    layers: list[Layer] = [conv("a", 3, 512, 3), Pool("mean", "average", (rows, rows), (1, 1)), Flatten("flat")]
+    model = model_of(Network("n", picture(3, rows, rows), (*layers, Dense("d", 512, 5)), labels(5)))
+    number = number_of(pipeline_of(model).run(Decisions())[-1][1], "a")
+    splits = (Split(number, number + 1, by_channels=True, beside=beside),)
+    plan = assert_right(model, Decisions(splits=splits), batch)
+    sent = [each for each in _timed(plan).prediction.programs[0] if each.op == "sendrecv"]
+    assert [each.dma is not None and each.dma.beside for each in sent] == ([True] * messages or [False])
+
+
 def test_what_two_cores_share_is_no_race() -> None:
     graph = pipeline_of(wide()).run(Decisions())[-1][1]
     late = [number for number in range(2, len(graph.nodes)) if can_share_channels(graph, number)]
@@ -121,9 +196,9 @@ def test_core_0_alone_writes_an_output_before_the_last_split() -> None:
     assert races(model, splits) == []
 
 
-def races(model: Model, splits: tuple[Split, ...]) -> list[SanitizerFinding]:
+def races(model: Model, splits: tuple[Split, ...], flags: Decisions | None = None) -> list[SanitizerFinding]:
     """Return what the sanitizer finds in a launch of one picture that cores share."""
-    plan = decided(model, Decisions(splits=splits))
+    plan = decided(model, replace(flags or Decisions(), splits=splits))
     x = np.random.default_rng(0).standard_normal((1, *model.network.input.shape)).astype(np.float32)
     arrays = (plan.arrange(x, x.shape[1:], x.dtype), *plan.layout.operands(x.dtype))
     kernel = kernels.kernel("run_network")
