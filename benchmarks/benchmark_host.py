@@ -1,0 +1,96 @@
+"""Time of this machine, not of the chip, that one picture takes: the start of the command, and the preprocessing.
+
+    python benchmarks/benchmark_host.py [--repeats 10]
+
+Commands are started in turns, so that all see the same machine, after one run that is not counted: it writes bytecode
+(unless PYTHONDONTWRITEBYTECODE is set, which makes a start take twice as long) and the plan of the launch. The least
+time of each counts, of the wall and of the processor, with one BLAS thread for each; the ratios are to a bare
+`import numpy`. Pictures of samples/ are decoded and preprocessed in this process; the least processor time counts.
+benchmark_networks.py has whole networks on the simulator beside PyTorch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from trninfer.models.files import load_model
+from trninfer.models.inputs import ImageInput
+from trninfer.models.preprocess import FORMATS, open_image, preprocess
+
+SAMPLES = Path(__file__).resolve().parent.parent / "samples"
+PICTURE = SAMPLES / "2-colour.png"
+NUMPY = "import numpy"
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "python": ("-c", "pass"),
+    NUMPY: ("-c", NUMPY),
+    "trninfer --help": ("-m", "trninfer", "--help"),
+    "trninfer classify": ("-m", "trninfer", "classify", str(PICTURE)),
+}
+
+
+def started(arguments: Sequence[str]) -> tuple[float, float]:
+    """Run Python with arguments; the seconds of the wall, and of the processor."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(arguments)} ended with exit status {process.returncode}")
+    return wall, used.ru_utime + used.ru_stime
+
+
+def print_starts(repeats: int) -> None:
+    """Print the least times of the commands, and their ratios to NumPy's."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+    for arguments in COMMANDS.values():
+        started(arguments)
+    for _ in range(repeats):
+        for name, arguments in COMMANDS.items():
+            found[name].append(started(arguments))
+    least = {name: np.min(times, axis=0) for name, times in found.items()}
+    print(f"{'command':<20} {'wall s':>8} {'processor s':>12} {'wall ratio':>11} {'processor ratio':>16}")
+    for name, (wall, processor) in least.items():
+        ratios = least[name] / least[NUMPY]
+        print(f"{name:<20} {wall:8.3f} {processor:12.3f} {ratios[0]:11.2f} {ratios[1]:16.2f}")
+
+
+def print_preprocessing(repeats: int) -> None:
+    """Print the least processor time for each sample picture."""
+    spec = load_model("digits-cnn").network.input
+    assert isinstance(spec, ImageInput)
+    print(f"\n{'picture':<26} {'decoded, ms':>12} {'preprocessed, ms':>17}")
+    for path in sorted(SAMPLES.iterdir()):
+        if path.suffix.upper().strip(".").replace("JPG", "JPEG") not in FORMATS:
+            continue
+        times = []
+        for _ in range(repeats):
+            begun = time.process_time()
+            image = open_image(path)
+            decoded = time.process_time()
+            preprocess(image, spec)
+            times.append((decoded - begun, time.process_time() - decoded))
+        decoding, preparing = 1000 * np.min(times, axis=0)
+        print(f"{path.name:<26} {decoding:12.2f} {preparing:17.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=10, help="runs of which the least counts (default 10)")
+    options = parser.parse_args()
+    print_starts(options.repeats)
+    print_preprocessing(options.repeats)
+
+
+if __name__ == "__main__":
+    main()
