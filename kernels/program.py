@@ -145,7 +145,7 @@ class Convolution(Operation):
     its own (`OutputOrder`). `group_bytes`: of a partition, for an input in HBM that comes in groups of rows or images,
     0 as a whole; for one in SBUF what minimal filtering combines of it at a time. `bias`: the column of the constants
     with the biases of its first 128 outputs; behind the biases are the scales of its sums, if it `is_scaled`, and where
-    it also has an addend three columns more (`Epilogue` in convolution/sums.py).
+    it also has an addend three columns more (`Epilogue` in convolution/sums.py); last, two if it `has_own_bounds`.
     """
 
     kernel: Pair = (1, 1)
@@ -171,8 +171,14 @@ class Convolution(Operation):
 
     @property
     def columns_of_constants(self) -> int:
-        """Columns of the constants for 128 outputs: the bias, and scales."""
-        return (2 if len(self.sources) == 1 else 5) if self.is_scaled else 1
+        """Columns of the constants for 128 outputs: the bias, scales, and bounds."""
+        scales = (1 if len(self.sources) == 1 else 4) if self.is_scaled else 0
+        return 1 + scales + (2 if self.has_own_bounds else 0)
+
+    @property
+    def has_own_bounds(self) -> bool:
+        """True if the bounds of its clip are columns of the constants, as shares of its value's scale."""
+        return self.narrow and self.activation.name == "clip"
 
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of its outputs, `packed_in` images being packed in its input."""

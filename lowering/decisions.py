@@ -23,6 +23,9 @@ class Advisor(Protocol):
     def are_worth_copies(self, graph: Graph, number: int, source: int, taps: Taps) -> bool:
         """True if node `number` is quicker with such taps by more than node `source` takes to make the copies."""
 
+    def is_quicker_narrow(self, graph: Graph, narrow: Graph, numbers: Sequence[int]) -> bool:
+        """True if nodes are quicker together as in `narrow`, which has the value of the first of them in 8 bits."""
+
 
 @dataclass(frozen=True)
 class Decisions:
@@ -32,10 +35,11 @@ class Decisions:
     expansions, whose tails are then not split. `splits_means`: whether pools of whole images are cut in two.
     `packed`: images on the partitions.
     `forms`: of nodes that are not in the direct form, their number, form and room. `copied`: nodes whose input has
-    copies. `in_hbm`: nodes whose value is in HBM. `regions`: nodes that run in bands of rows. `stages`: None for one
-    stage of a single image. `splits`: nodes that two cores share, of a launch whose cores work on the same pictures,
-    as it `shares` them. `ahead`: eighths of SBUF that values and weights may fill, where weights are loaded before
-    earlier operations than the one that multiplies them; 0 where they are not.
+    copies. `narrow`: nodes whose value is in 8 bits, of those that may be. `in_hbm`: nodes whose value is in HBM.
+    `regions`: nodes that run in bands of rows. `stages`: None for one stage of a single image. `splits`: nodes that two
+    cores share, of a launch whose cores work on the same pictures, as it `shares` them. `ahead`: eighths of SBUF that
+    values and weights may fill, where weights are loaded before earlier operations than the one that multiplies them; 0
+    where they are not.
     """
 
     pads_channels: bool = False
@@ -46,6 +50,7 @@ class Decisions:
     packed: int = 1
     forms: tuple[tuple[int, str, int], ...] = ()
     copied: tuple[int, ...] = ()
+    narrow: tuple[int, ...] = ()
     in_hbm: tuple[int, ...] = ()
     regions: tuple[Region, ...] = ()
     stages: tuple[StageOf, ...] = ()
@@ -67,6 +72,10 @@ class Decisions:
     def are_worth_copies(self, graph: Graph, number: int, source: int, taps: Taps) -> bool:
         """See `Advisor`."""
         return number in self.copied
+
+    def is_quicker_narrow(self, graph: Graph, narrow: Graph, numbers: Sequence[int]) -> bool:
+        """See `Advisor`."""
+        return numbers[0] in self.narrow
 
     def plainer(self) -> Decisions:
         """Return the decisions with no minimal filtering and all diagonals loaded: what the price of an operation by
@@ -97,7 +106,7 @@ class Decisions:
             Split(int(each["first"]), int(each["end"]), bool(each["by_channels"]), bool(each["beside"]))
             for each in data["splits"]
         )
-        for name in ("copied", "in_hbm", "staying"):
+        for name in ("copied", "narrow", "in_hbm", "staying"):
             data[name] = tuple(int(number) for number in data[name])
         return Decisions(**data)
 

@@ -227,7 +227,7 @@ class LaunchPlanner:
             if footprint.peak[0] <= room:
                 break
             decisions, refused = make_smaller(plan, footprint, refused, room)
-        decided = replace(decisions, forms=forms_of(plan.graph), copied=_copied(plan.graph))
+        decided = replace(decisions, forms=forms_of(plan.graph), copied=_copied(plan.graph), narrow=_narrow(plan.graph))
         price = pricing.total(plan.graph) * images + self._clock.loading(plan.layout.loaded_numbers)
         return replace(plan, decisions=decided, nanoseconds=price)
 
@@ -255,6 +255,11 @@ class LaunchPlanner:
             if staging.fits(staying):
                 found.insert(0, staying)
         return found
+
+
+def _narrow(graph: Graph) -> tuple[int, ...]:
+    """Return the nodes whose value is in 8 bits, of those that may be."""
+    return tuple(n for n, node in enumerate(graph.nodes) if node.may_be_narrow and node.operation.narrow)
 
 
 def _copied(graph: Graph) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from .passes.add_margins import add_margins
 from .passes.choose_forms import choose_forms
 from .passes.group_input import group_input
 from .passes.load_taps import load_input, load_taps
+from .passes.narrow_values import narrow_values
 from .passes.pack_images import pack_images
 from .passes.pack_rows import pack_rows
 from .passes.pack_taps import pack_taps
@@ -154,6 +155,7 @@ class Pipeline:
         run("group_input", group_input(done[-1][1]))
         run("add_margins", add_margins(done[-1][1], any(form.is_minimal for form in self.forms)))
         run("choose_forms", choose_forms(done[-1][1], self.forms, advisor.pick_form))
+        run("narrow_values", narrow_values(done[-1][1], done[-2][1], advisor.is_quicker_narrow))
         run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies))
         return done
 

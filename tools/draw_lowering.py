@@ -18,6 +18,7 @@ from ..lowering.passes.add_margins import add_margins
 from ..lowering.passes.choose_forms import choose_forms
 from ..lowering.passes.group_input import group_input
 from ..lowering.passes.load_taps import load_input, load_taps
+from ..lowering.passes.narrow_values import narrow_values
 from ..lowering.passes.pack_images import pack_images
 from ..lowering.passes.pack_rows import pack_rows
 from ..lowering.passes.pack_taps import pack_taps
@@ -41,6 +42,7 @@ PASSES: tuple[Callable[..., Any], ...] = (
     group_input,
     add_margins,
     choose_forms,
+    narrow_values,
     pack_taps,
 )
 # Passes that run, or do something, because of a field of `Decisions`.
@@ -52,6 +54,7 @@ DECIDED = {
     "pack_images": "packed",
     "place": "in_hbm, regions",
     "choose_forms": "forms",
+    "narrow_values": "narrow",
     "pack_taps": "copied",
 }
 WIDTH, LEFT, ROW, STEP = 1000, 20, 30, 36  # pixels

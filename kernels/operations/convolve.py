@@ -122,7 +122,13 @@ def _epilogue(launch, operation, part, rows, adds_by_matmul):
     """Return the constants of the outputs that are `part` of those of a place."""
     tiles = ceil_div(operation.channels, PARTITIONS)
     numbers = range(operation.columns_of_constants)
-    epilogue = Epilogue(*(launch.constants(rows, operation.bias + number * tiles + part) for number in numbers))
+    columns = [launch.constants(rows, operation.bias + number * tiles + part) for number in numbers]
+    bounds = None
+    if operation.has_own_bounds:
+        bounds = (columns[-2], columns[-1])
+        columns = columns[:-2]
+    epilogue = Epilogue(*columns)
+    epilogue.bounds = bounds
     if adds_by_matmul:
         epilogue.diagonal = diagonal_of(epilogue.inverse, launch.dtype)
     return epilogue
