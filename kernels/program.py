@@ -10,14 +10,16 @@ at a time, image i of a pass as number i % packed on the partitions and i // pac
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from .convolution.forms import Form
 from .convolution.row_blocks import RowBlocks
 from .output_order import OutputOrder as OutputOrder
 from .places import FROM_START, NO_ROW_GROUPS, ONE_COPY
+from .places import IDENTITY as IDENTITY
+from .places import Activation as Activation
 from .places import Border as Border
 from .places import Copies as Copies
+from .places import Ending as Ending
 from .places import Memory as Memory
 from .places import Place as Place
 from .places import RowGroups as RowGroups
@@ -32,22 +34,6 @@ Parts = tuple[int, ...]  # operations whose channels follow one another; inputs 
 Windows = tuple[Pair | None, ...]  # of each part, rows [first, end), None for all
 
 NO_SIDES: Sides = (0, 0, 0, 0)
-
-
-@dataclass(frozen=True)
-class Activation:
-    """An elementwise function, by the names of `activation_functions.activate`, and its numbers."""
-
-    name: str = "identity"
-    parameters: tuple[float, ...] = ()
-
-    @property
-    def is_identity(self) -> bool:
-        """True if it changes nothing."""
-        return self.name == "identity"
-
-
-IDENTITY = Activation()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,14 +188,6 @@ class Convolution(Operation):
             taps=Taps(1, 1, partitions),
             form=Form.DIRECT,
         )
-
-
-class Ending(Enum):
-    """The last step of scores."""
-
-    RAW = ""
-    SOFTMAX = "softmax"
-    LOG_SOFTMAX = "log_softmax"
 
 
 @dataclass(frozen=True, kw_only=True)
