@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
+from .plan import begins_pair
 from .weights import weights_of
 
 FREE_DIMENSIONS = 3  # of what most instructions read (nki-aps, "Hardware Capability")
@@ -45,12 +46,25 @@ def matmuls_of(stream, out_tile, tiles):
         unit = weights_of(stream, out_tile, t)
         if not _is_narrow(tiles[t], unit) or not plan.reach.pads_columns:  # steps may leave out different columns
             yield from (Matmul(unit, t, s) for s in order)
-        elif t + 1 < len(tiles) and min(plan.pairs[t]) > 0:
-            yield from (Matmul(unit, t, s, *plan.pairs[t]) for s in order)
+            t += 1
+            continue
+        apart = _apart(plan, t, tiles[t], unit)
+        if t + 1 < len(tiles) and min(apart) > 0:
+            yield from (Matmul(unit, t, s, *apart) for s in order)
             t += 1
         else:
             yield from _of_steps(plan, t, tiles[t], unit)
         t += 1
+
+
+def _apart(plan, t, tile, unit):
+    """Return the elements of a partition from an input tile to the next, and from its weights to those of that one; 0
+    where they are in other tensors."""
+    if not plan.problem.in_planes:
+        return plan.pairs[t]
+    if not begins_pair(plan, t):
+        return 0, 0
+    return tile.get_pattern()[2][0] // 2, len(plan.steps) * unit.shape[2]  # their rows take turns
 
 
 def doubled(tile, apart):

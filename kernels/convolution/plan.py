@@ -101,7 +101,7 @@ def reach_of(problem, steps, form, resident):
     stride_columns = problem.stride[1]
     left = problem.padding[1]
     last = (problem.out_columns - 1) * stride_columns  # input columns from the first output's tap to the last one's
-    pads_columns = form is not Form.DIRECT or resident or problem.taps.columns > 1
+    pads_columns = form is not Form.DIRECT or resident or problem.taps.columns > 1 or problem.in_planes
     first_step = 0
     if not pads_columns:
         # Without padding columns in SBUF, images are contiguous there as in HBM and load in few descriptors; a matmul
@@ -316,6 +316,12 @@ def row_groups(problem, columns, psum_rows, smallest, largest):
 def rows_of_taps(plan, t, taps):
     """Partitions that `taps` blocks of input tile `t` take."""
     return (taps - 1) * plan.problem.taps.stride + plan.channel_tiles[t].size
+
+
+def begins_pair(plan, t):
+    """True if input tile `t` and the next one are planes of the same tensor."""
+    tiles_of = plan.channel_tiles
+    return plan.problem.in_planes and t % 2 == 0 and t + 1 < len(tiles_of) and tiles_of[t].size == tiles_of[t + 1].size
 
 
 def has_space(plan):

@@ -28,6 +28,7 @@ from trninfer.lowering.schedule import Region, StageOf
 from trninfer.models import Model, load_model
 from trninfer.models.layout import pack_conv2d
 from trninfer.runtime.backend import EIGHT_BITS, NETWORK_DTYPES
+from trninfer.runtime.measure.float8_cases import float8_case
 from trninfer.runtime.selftest import layer_checks
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.chip import PARTITIONS, TARGETS, find_target
@@ -150,6 +151,11 @@ IN_EIGHT_BITS = {
     "8 bits, packed rows": ("packed_rows", 2, ROWS),
     "8 bits, no values": ("bounded", 2, Decisions()),
 }
+CONVOLUTIONS_IN_EIGHT_BITS = {
+    "8 bits, from HBM": {"batch": "2", "cin": "256", "cout": "130", "h": "9", "w": "40", "padding": "1"},
+    "8 bits, small images from HBM": {"batch": "5", "cin": "300", "cout": "64", "h": "6", "w": "6", "pool": "2"},
+    "8 bits, few channels from HBM": {"cin": "3", "cout": "8", "h": "20", "w": "21", "k": "5", "padding": "2"},
+}
 ALL_NETWORKS = {**NETWORKS, **IN_EIGHT_BITS}
 
 
@@ -190,6 +196,11 @@ def _layer(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]
 def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     if case in ALL_NETWORKS:
         return _network(case, dtype)
+    if case in CONVOLUTIONS_IN_EIGHT_BITS:
+        found = float8_case("conv2d", CONVOLUTIONS_IN_EIGHT_BITS[case])
+        own = NETWORK_DTYPES[dtype]
+        specs = [TensorSpec(shape, found.dtype_of(n, own).name) for n, shape in enumerate(found.shapes)]
+        return getattr(kernels, found.kernel), tuple(specs), dict(found.parameters)
     if case in LAYERS:
         return _layer(case, dtype)
     if case in PACKED:
@@ -217,7 +228,7 @@ def dtype(request: pytest.FixtureRequest) -> str:
 
 
 CASES = [(case, dtype) for case in (*CALLS, *PACKED, *NETWORKS, *LAYERS) for dtype in DTYPES]
-CASES += [(case, EIGHT_BITS) for case in IN_EIGHT_BITS]
+CASES += [(case, EIGHT_BITS) for case in (*IN_EIGHT_BITS, *CONVOLUTIONS_IN_EIGHT_BITS)]
 
 
 @pytest.fixture(params=CASES, ids="-".join)
