@@ -27,6 +27,7 @@ from .places import WeightsAt as WeightsAt
 from .tiling.packing import Taps
 
 LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on
+ZERO_COLUMNS = 128  # of a matmul of zeros that keeps the clock up: what waits for other engines waits for few of them
 
 Pair = tuple[int, int]  # (rows, columns)
 Sides = tuple[int, int, int, int]  # (top, left, bottom, right)
@@ -367,17 +368,19 @@ class Program:
 
     The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`. Where two cores run
     it, it has that number of images for each; but if there are stages of a `partner`, these are core 1's, both cores
-    work on the same pictures, and core 0 writes the outputs.
+    work on the same pictures, and core 0 writes the outputs. `warming`: numbers of convolutions, and of the matmuls of
+    zeros before each that keep the clock of the Tensor Engine up.
     """
 
     stages: tuple[Stage, ...]
     packed: int
     pictures: int
     partner: tuple[Stage, ...] = ()
+    warming: tuple[Pair, ...] = ()
 
     def of_core(self, core: int) -> Program:
         """Return the program of a core."""
-        return self if core == 0 or not self.partner else replace(self, stages=self.partner)
+        return self if core == 0 or not self.partner else replace(self, stages=self.partner, warming=())
 
     @property
     def narrow(self) -> bool:

@@ -39,7 +39,7 @@ class Decisions:
     `regions`: nodes that run in bands of rows. `stages`: None for one stage of a single image. `splits`: nodes that two
     cores share, of a launch whose cores work on the same pictures, as it `shares` them. `ahead`: eighths of SBUF that
     values and weights may fill, where weights are loaded before earlier operations than the one that multiplies them; 0
-    where they are not.
+    where they are not. `warming`: operations of the program, and the matmuls of zeros before each.
     """
 
     pads_channels: bool = False
@@ -58,6 +58,7 @@ class Decisions:
     splits: tuple[Split, ...] = ()
     shares: bool = False
     ahead: int = 0
+    warming: tuple[tuple[int, int], ...] = ()
 
     def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
         """See `Advisor`."""
@@ -106,6 +107,7 @@ class Decisions:
             Split(int(each["first"]), int(each["end"]), bool(each["by_channels"]), bool(each["beside"]))
             for each in data["splits"]
         )
+        data["warming"] = tuple((int(number), int(count)) for number, count in data["warming"])
         for name in ("copied", "narrow", "in_hbm", "staying"):
             data[name] = tuple(int(number) for number in data[name])
         return Decisions(**data)

@@ -196,6 +196,7 @@ class LaunchPlanner:
             if search.best is not None:
                 search.improve()
                 search.load_ahead()
+                search.keep_warm()
                 return search.best
             reason = search.reason
         raise reason

@@ -201,6 +201,8 @@ class Pipeline:
         emitted = emit(layout.graph, pictures, schedule)
         if decisions.ahead:
             emitted = with_early_loads(emitted, layout, self.room * decisions.ahead // 8)
+        if decisions.warming:
+            emitted = replace(emitted, program=replace(emitted.program, warming=decisions.warming))
         return LaunchPlan(emitted, layout, decisions)
 
 

@@ -358,6 +358,13 @@ def psum_pieces(plan, group):
     return pieces
 
 
+def sum_columns(plan):
+    """The columns of a PSUM tile for the sums of any piece."""
+    if plan.form is not Form.DIRECT:
+        return nl.tile_size.psum_bank_fmax
+    return plan.psum.images * plan.psum.rows * plan.psum.columns
+
+
 def halve_last(pieces, plan):
     """The pieces of a group, the last of which is cut in halves, and the last of these again as far as it has rows and
     columns for that: the end waits for less."""

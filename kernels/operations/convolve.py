@@ -14,13 +14,12 @@ import nki.language as nl
 
 from ..convolution.forms import Form
 from ..convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
-from ..convolution.plan import plan_groups
+from ..convolution.plan import plan_groups, sum_columns
 from ..convolution.resident import plan_resident
 from ..convolution.sums import QUICK_MATMULS, Epilogue, OutputTile, convolve_tile, diagonal_of
 from ..program import Convolution, Place, RowGroups
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile, several_columns
-from ..tiling.warm_up import warm_bank
 from .launch import stream_of
 from .load import load
 from .problems import problem_of
@@ -68,7 +67,7 @@ def convolve(launch, number, operation: Convolution, operands):
     out_tiles = plan.weights.out_tiles
     is_starting = launch.is_starting
     channels = several_columns(out_tiles[0].size, launch.dtype)
-    warm = warm_bank(channels, nl.tile_size.psum_bank_fmax, 2) if is_starting else None
+    warm = launch.warm_bank(number, channels, sum_columns(plan))
     weights.of_tile(0, early=is_starting)
     inputs = _inputs(operation, value, plan)
     launch.load_constants()
