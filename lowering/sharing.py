@@ -91,8 +91,7 @@ class _Search:
         self.best: LaunchPlan | None = None
         self._pipeline, self._clock = pipeline, clock
         self._graph, self._pictures = alone.graph, alone.program.pictures
-        # a core loads a part of the weights, and waits elsewhere
-        self._decisions: Decisions = replace(alone.decisions, ahead=0, warming=())
+        self._decisions: Decisions = replace(alone.decisions, ahead=0)  # a core loads a part of the weights
 
     def run(self) -> None:
         """Walk channels of the nodes with most weights, then rows of those before them, and then channels again."""
