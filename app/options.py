@@ -40,7 +40,7 @@ DtypeOption = Annotated[
     typer.Option(
         "--dtype",
         help="Type of weights and data; sums are float32 always. In float8_e4m3, of networks, the first and the last "
-        "layer and those with groups stay in bfloat16 (docs/eight-bits.md).",
+        "layer stay in bfloat16 (docs/eight-bits.md).",
     ),
 ]
 BatchSizeOption = Annotated[

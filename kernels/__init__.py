@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .conv2d import fused_conv2d_add_packed as fused_conv2d_add_packed
     from .conv2d import fused_conv2d_maxpool as fused_conv2d_maxpool
     from .conv2d import fused_conv2d_maxpool_packed as fused_conv2d_maxpool_packed
+    from .conv2d_float8 import fused_conv2d_float8 as fused_conv2d_float8
     from .ffnn import ffnn_forward as ffnn_forward
     from .ffnn import ffnn_predict as ffnn_predict
     from .matmul import matmul_block_free_dimension as matmul_block_free_dimension
@@ -53,6 +54,7 @@ _MODULES = {
     "fused_conv2d_add_packed": "conv2d",
     "fused_conv2d_maxpool": "conv2d",
     "fused_conv2d_maxpool_packed": "conv2d",
+    "fused_conv2d_float8": "conv2d_float8",
     "run_network": "network",
     "ffnn_forward": "ffnn",
     "ffnn_predict": "ffnn",

@@ -45,7 +45,7 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
     elif activation == "clip":  # rounding never changes order: bounds may be taken after the cast, where that is faster
         x = data
         if bias is not None or scale is not None:
-            x = nl.ndarray(dst.shape, dtype=dst.dtype, buffer=nl.sbuf)  # parts of dst do not wait for it
+            x = nl.ndarray(dst.shape, dtype=before_bounds(dst.dtype), buffer=nl.sbuf)  # parts of dst do not wait
             _moved(x, data, bias, scale)
         low, high = parameters
         nisa.tensor_scalar(dst=dst, data=x, op0=nl.maximum, operand0=low, op1=nl.minimum, operand1=high)
@@ -55,6 +55,11 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
             x = _tile(dst)
             _moved(x, data, bias, scale)
         _in_steps(dst, x, activation, parameters)
+
+
+def before_bounds(dtype):
+    """Return the dtype of numbers that are bounded on their way to `dtype`: what is beyond does not overflow."""
+    return nl.bfloat16 if dtype == nl.float8_e4m3 else dtype
 
 
 def _function(activation):

@@ -93,7 +93,7 @@ def fused_conv2d_maxpool(
     for section in conv2d_sections(group_channels * groups, out_channels, groups, 1):
         outputs = slice(section.first_out, section.first_out + section.channels_out)
         seen = x[:, section.first_in : section.first_in + section.channels_in]
-        _convolve(out[:, outputs], seen, w[outputs], bias[outputs], _of_section(whole, section))
+        convolve_section(out[:, outputs], seen, w[outputs], (bias[outputs],), _of_section(whole, section))
     return out
 
 
@@ -209,14 +209,14 @@ def _convolve_packed(x, packed, movement, finish, added=None):
     for section in layout.sections:
         outputs = slice(section.first_out, section.first_out + section.channels_out)
         blocks_here = ceil_div(section.channels_out, PARTITIONS)
-        _convolve(
+        convolve_section(
             out[:, outputs],
             x[:, section.first_in : section.first_in + section.channels_in],
             packed.w[
                 0 : layout.taps.used_partitions(section.channels_in),
                 outputs.start * layout.steps : outputs.stop * layout.steps,
             ],
-            packed.bias[:, block : block + blocks_here],
+            (packed.bias[:, block : block + blocks_here],),
             _of_section(whole, section),
             None if added is None else added[:, outputs],
         )
@@ -256,13 +256,15 @@ def _output(x, problem):
     return nl.ndarray(shape, dtype=x.dtype, buffer=nl.shared_hbm)
 
 
-def _convolve(out, x, w, bias, problem, added=None):
-    """The convolution of one section: from HBM to HBM, with what is added to its sums, if anything is."""
+def convolve_section(out, x, w, columns, problem, added=None):
+    """The convolution of one section: from HBM to HBM, with what is added to its sums, if anything is. `columns`: their
+    biases, and in a second tensor their scales if they have any."""
     # What is added takes no more room than the output, so half of SBUF is enough for all else.
     plan = plan_conv2d(problem, usable_sbuf_bytes() if added is None else usable_sbuf_bytes() // 2)
     input_tiles = len(plan.channel_tiles)
     out_tiles = plan.weights.out_tiles
     biases: list[nl.NkiTensor] = []
+    scales: list[nl.NkiTensor | None] = [None] * len(out_tiles)
     zeroed: list[nl.NkiTensor] = []
     warm = _warm_up(plan)
     ahead = 1 if warm is None else 2  # loads of filters before one of inputs: transposing them keeps the clock up
@@ -274,7 +276,9 @@ def _convolve(out, x, w, bias, problem, added=None):
             stage_weights(weights, t + ahead)
             load_first(inputs, t)
         if first == 0:
-            biases = load_biases(bias, plan)
+            biases = load_biases(columns[0], plan)
+            if len(columns) > 1:
+                scales = load_biases(columns[1], plan)
             zeroed = zeroed_inputs(x, plan)
         weights_of(weights, 0, 0)  # ahead of what is combined of the input
         start_inputs(inputs, zeroed)
@@ -290,7 +294,7 @@ def _convolve(out, x, w, bias, problem, added=None):
                 if ends:
                     pieces = halve_last(pieces, plan)
                 output = OutputTile(result, group, tile, pieces)
-                epilogue = Epilogue(biases[first + tile], addend=other)
+                epilogue = Epilogue(biases[first + tile], scales[first + tile], addend=other)
                 convolve_tile(output, inputs.tiles, weights, epilogue, warm)
                 warm = None
                 apart = pieces[len(pieces) - 1].row // problem.pool_size if ends and group.images == 1 else 0

@@ -8,8 +8,8 @@
 A program (program.py) is plain data that `lowering/` makes of a network. Three things fill the partitions, and so the
 rows and columns of the Tensor Engine and the lanes of the others, where channels are few: images that are packed along
 them, filter taps that share them, and rows of an image in groups. Weights of all operations are one array, in the order
-of their loads (operations/weight_loads.py); what an operation computes is named "layer/<pass>/<number>/<name>", by
-which timelines distinguish the layers.
+of their loads (operations/weight_loads.py); what an operation computes is named
+"layer/<pass>/<operation>.<number>/<name>", by which timelines distinguish the layers, and lowering the operations.
 """
 
 from typing import Any
@@ -118,6 +118,7 @@ def run_network(x, weights, constants, *more, program):
         for images in even_tiles(launch.images, stage.at_once):
             launch.begin_pass(images.start, images.end, images.index)
             for number, operation in enumerate(stage.operations, first):
+                launch.begin_operation(number)
                 if stage.early:
                     launch.load_ahead(stage.early[number - first])
                 body = BODIES[type(operation)]

@@ -1,4 +1,4 @@
-"""Places of an operation's value and weights in a program, and their surroundings.
+"""Places of an operation's value and weights in a program, their surroundings, and how values end.
 
 Plain data without `nki`, as in program.py.
 """
@@ -80,3 +80,27 @@ class WeightsAt:
 
 
 ONE_COPY, NO_ROW_GROUPS, FROM_START = Copies(), RowGroups(), WeightsAt()
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An elementwise function, by the names of `activation_functions.activate`, and its numbers."""
+
+    name: str = "identity"
+    parameters: tuple[float, ...] = ()
+
+    @property
+    def is_identity(self) -> bool:
+        """True if it changes nothing."""
+        return self.name == "identity"
+
+
+IDENTITY = Activation()
+
+
+class Ending(Enum):
+    """The last step of scores."""
+
+    RAW = ""
+    SOFTMAX = "softmax"
+    LOG_SOFTMAX = "log_softmax"

@@ -10,17 +10,16 @@ at a time, image i of a pass as number i % packed on the partitions and i // pac
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
-from .activation import IDENTITY as IDENTITY
-from .activation import Activation as Activation
-from .convolution.adding import Adding
 from .convolution.forms import Form
 from .convolution.row_blocks import RowBlocks
 from .output_order import OutputOrder as OutputOrder
 from .places import FROM_START, NO_ROW_GROUPS, ONE_COPY
+from .places import IDENTITY as IDENTITY
+from .places import Activation as Activation
 from .places import Border as Border
 from .places import Copies as Copies
+from .places import Ending as Ending
 from .places import Memory as Memory
 from .places import Place as Place
 from .places import RowGroups as RowGroups
@@ -28,6 +27,7 @@ from .places import WeightsAt as WeightsAt
 from .tiling.packing import Taps
 
 LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on
+ZERO_COLUMNS = 128  # of a matmul of zeros that keeps the clock up: what waits for other engines waits for few of them
 
 Pair = tuple[int, int]  # (rows, columns)
 Sides = tuple[int, int, int, int]  # (top, left, bottom, right)
@@ -132,8 +132,7 @@ class Convolution(Operation):
     its own (`OutputOrder`). `group_bytes`: of a partition, for an input in HBM that comes in groups of rows or images,
     0 as a whole; for one in SBUF what minimal filtering combines of it at a time. `bias`: the column of the constants
     with the biases of its first 128 outputs; behind the biases are the scales of its sums, if it `is_scaled`, and where
-    it also has an addend three columns more (`Epilogue` in convolution/sums.py). `adding`: the
-    engines that add an addend.
+    it also has an addend three columns more (`Epilogue` in convolution/sums.py); last, two if it `has_own_bounds`.
     """
 
     kernel: Pair = (1, 1)
@@ -151,7 +150,6 @@ class Convolution(Operation):
     row_groups: RowGroups = NO_ROW_GROUPS
     rows_at_once: int = 1
     group_bytes: int = 0
-    adding: Adding = Adding.VECTOR
 
     @property
     def is_scaled(self) -> bool:
@@ -160,8 +158,14 @@ class Convolution(Operation):
 
     @property
     def columns_of_constants(self) -> int:
-        """Columns of the constants for 128 outputs: the bias, and scales."""
-        return (2 if len(self.sources) == 1 else 5) if self.is_scaled else 1
+        """Columns of the constants for 128 outputs: the bias, scales, and bounds."""
+        scales = (1 if len(self.sources) == 1 else 4) if self.is_scaled else 0
+        return 1 + scales + (2 if self.has_own_bounds else 0)
+
+    @property
+    def has_own_bounds(self) -> bool:
+        """True if the bounds of its clip are columns of the constants, as shares of its value's scale."""
+        return self.narrow and self.activation.name == "clip"
 
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of its outputs, `packed_in` images being packed in its input."""
@@ -185,14 +189,6 @@ class Convolution(Operation):
             taps=Taps(1, 1, partitions),
             form=Form.DIRECT,
         )
-
-
-class Ending(Enum):
-    """The last step of scores."""
-
-    RAW = ""
-    SOFTMAX = "softmax"
-    LOG_SOFTMAX = "log_softmax"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,17 +368,19 @@ class Program:
 
     The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`. Where two cores run
     it, it has that number of images for each; but if there are stages of a `partner`, these are core 1's, both cores
-    work on the same pictures, and core 0 writes the outputs.
+    work on the same pictures, and core 0 writes the outputs. `warming`: numbers of convolutions, and of the matmuls of
+    zeros before each that keep the clock of the Tensor Engine up.
     """
 
     stages: tuple[Stage, ...]
     packed: int
     pictures: int
     partner: tuple[Stage, ...] = ()
+    warming: tuple[Pair, ...] = ()
 
     def of_core(self, core: int) -> Program:
         """Return the program of a core."""
-        return self if core == 0 or not self.partner else replace(self, stages=self.partner)
+        return self if core == 0 or not self.partner else replace(self, stages=self.partner, warming=())
 
     @property
     def narrow(self) -> bool:

@@ -23,8 +23,8 @@ class Advisor(Protocol):
     def are_worth_copies(self, graph: Graph, number: int, source: int, taps: Taps) -> bool:
         """True if node `number` is quicker with such taps by more than node `source` takes to make the copies."""
 
-    def is_quicker_shared(self, graph: Graph, number: int, shared: Node) -> bool:
-        """True if a sum is quicker where the Tensor Engine adds some of it, as `shared` has it."""
+    def is_quicker_narrow(self, graph: Graph, narrow: Graph, numbers: Sequence[int]) -> bool:
+        """True if nodes are quicker together as in `narrow`, which has the value of the first of them in 8 bits."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Decisions:
     expansions, whose tails are then not split. `splits_means`: whether pools of whole images are cut in two.
     `packed`: images on the partitions.
     `forms`: of nodes that are not in the direct form, their number, form and room. `copied`: nodes whose input has
-    copies. `sums`: nodes of whose addends the Tensor Engine adds a part. `in_hbm`: nodes whose value is in HBM.
+    copies. `narrow`: nodes whose value is in 8 bits, of those that may be. `in_hbm`: nodes whose value is in HBM.
     `regions`: nodes that run in bands of rows. `stages`: None for one stage of a single image. `splits`: nodes that two
     cores share, of a launch whose cores work on the same pictures, as it `shares` them. `ahead`: eighths of SBUF that
     values and weights may fill, where weights are loaded before earlier operations than the one that multiplies them; 0
-    where they are not.
+    where they are not. `warming`: operations of the program, and the matmuls of zeros before each.
     """
 
     pads_channels: bool = False
@@ -50,7 +50,7 @@ class Decisions:
     packed: int = 1
     forms: tuple[tuple[int, str, int], ...] = ()
     copied: tuple[int, ...] = ()
-    sums: tuple[int, ...] = ()
+    narrow: tuple[int, ...] = ()
     in_hbm: tuple[int, ...] = ()
     regions: tuple[Region, ...] = ()
     stages: tuple[StageOf, ...] = ()
@@ -58,6 +58,7 @@ class Decisions:
     splits: tuple[Split, ...] = ()
     shares: bool = False
     ahead: int = 0
+    warming: tuple[tuple[int, int], ...] = ()
 
     def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
         """See `Advisor`."""
@@ -73,9 +74,9 @@ class Decisions:
         """See `Advisor`."""
         return number in self.copied
 
-    def is_quicker_shared(self, graph: Graph, number: int, shared: Node) -> bool:
+    def is_quicker_narrow(self, graph: Graph, narrow: Graph, numbers: Sequence[int]) -> bool:
         """See `Advisor`."""
-        return number in self.sums
+        return numbers[0] in self.narrow
 
     def plainer(self) -> Decisions:
         """Return the decisions with no minimal filtering and all diagonals loaded: what the price of an operation by
@@ -106,7 +107,8 @@ class Decisions:
             Split(int(each["first"]), int(each["end"]), bool(each["by_channels"]), bool(each["beside"]))
             for each in data["splits"]
         )
-        for name in ("copied", "sums", "in_hbm", "staying"):
+        data["warming"] = tuple((int(number), int(count)) for number, count in data["warming"])
+        for name in ("copied", "narrow", "in_hbm", "staying"):
             data[name] = tuple(int(number) for number in data[name])
         return Decisions(**data)
 

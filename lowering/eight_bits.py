@@ -5,13 +5,17 @@ A value has one scale, by the largest magnitude that calibration has seen: HEADR
 the dtype, for inputs that go further. A number of e4m3 has three bits behind its first, however small it is, so that
 the room costs no precision but for numbers below 1 / 1,920 of the largest.
 
-The kernel multiplies sums by scales that take the operands' own in and the value's out. A value is in 8 bits where a
-scale goes through its activation.
+The kernel multiplies sums by scales that take the operands' own in and the value's out, where a scale goes through the
+activation; the bounds of a clip are divided by it, and bound it. No instruction scales what another activation leaves:
+its value is written as it is, a scale of 1, where calibration has seen magnitudes that this is right for.
+
+What may cost more than it saves is in 8 bits where that is quicker (passes/narrow_values.py): values behind a clip or
+such an activation, weights of layers with groups, and what these compute and read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import ml_dtypes
@@ -25,7 +29,9 @@ from .lazy import LazyArray
 NARROW = np.dtype(ml_dtypes.float8_e4m3)
 LARGEST = float(ml_dtypes.finfo(NARROW).max)  # type: ignore[no-untyped-call]
 HEADROOM = 8.0
-SCALABLE = ("identity", "relu")  # activations of which f(a x) = a f(x) for a above 0
+SCALABLE = ("identity", "relu", "leaky_relu", "abs")  # activations of which f(a x) = a f(x) for a above 0
+LEAST_UNSCALED = 0.25  # the least largest magnitude at a scale of 1: steps of numbers near 0 are 1 / 128 of it
+FLOAT32 = float(np.finfo(np.float32).max)
 
 Largest = Callable[[str], float]  # the largest magnitude of a layer's value, by its name
 
@@ -43,25 +49,49 @@ class EightBits:
 def narrow_graph(graph: Graph, network: Network, layers: dict[int, str], eight_bits: EightBits) -> Graph:
     """Return the graph of a network with weights and values in 8 bits.
 
-    `layers`: of nodes, the layer whose value theirs is. Convolutions and dense layers have weights in 8 bits, unless
-    they have groups. The value of a convolution is in 8 bits where all that reads it are such layers.
+    `layers`: of nodes, the layer whose value theirs is. Convolutions and dense layers have weights in 8 bits, those
+    with groups may have. The value of a convolution is in 8 bits where all that reads it are such layers, or may be.
     """
     names = layers_with_weights(network)
-    chosen = _with_narrow_weights(graph, names if eight_bits.are_all else names[1:-1])
-    nodes = [
-        node.changed(weights=WeightsAt(narrow=True)) if number in chosen else node
-        for number, node in enumerate(graph.nodes)
-    ]
+    chosen = _with_weights(graph, names if eight_bits.are_all else names[1:-1])
+    with_groups = [n for n in chosen if getattr(graph.nodes[n].operation, "groups", 1) > 1] if eight_bits.values else []
+    nodes = list(graph.nodes)
+    for number in chosen:
+        if number in with_groups:
+            nodes[number] = replace(nodes[number], may_have_narrow_weights=True)
+        elif getattr(nodes[number].operation, "groups", 1) == 1:
+            nodes[number] = nodes[number].changed(weights=WeightsAt(narrow=True))
+    narrow = graph.with_nodes(nodes)
     if not eight_bits.values:
-        return graph.with_nodes(nodes)
+        return narrow
     for number, name in layers.items():
-        if _can_be_narrow(graph, number, chosen):
-            nodes[number] = replace(nodes[number], largest=_lazy(eight_bits, name)).changed(narrow=True)
+        largest = _largest(eight_bits, nodes[number], name) if narrow_together(narrow, number) == {number} else None
+        if largest is None:
+            continue
+        operation = nodes[number].operation
+        assert isinstance(operation, Convolution)
+        readers = {reader for reader, _ in graph.readers(number)}
+        is_free = operation.groups == 1 and operation.activation.name in SCALABLE
+        if is_free and not readers.intersection(with_groups):
+            nodes[number] = replace(nodes[number], largest=largest).changed(narrow=True)
+        else:
+            nodes[number] = replace(nodes[number], largest=largest, may_be_narrow=True)
     return graph.with_nodes(nodes)
 
 
-def _lazy(eight_bits: EightBits, name: str) -> LazyArray:
-    return LazyArray((), lambda: np.asarray(eight_bits.largest(name), np.float32))
+def _largest(eight_bits: EightBits, node: Node, name: str) -> LazyArray | None:
+    """Return the largest magnitude of a value, by which its scale is; None where it has none that is right."""
+    assert isinstance(node.operation, Convolution)
+    activation = node.operation.activation
+    if activation.name in SCALABLE:
+        return LazyArray((), lambda: np.asarray(eight_bits.largest(name), np.float32))
+    if activation.name == "clip":  # no need of room beyond its bounds
+        bound = max(map(abs, activation.parameters)) / HEADROOM
+        return LazyArray((), lambda: np.asarray(min(eight_bits.largest(name), bound), np.float32))
+    unscaled = LARGEST / HEADROOM
+    if not LEAST_UNSCALED <= eight_bits.largest(name) <= unscaled:
+        return None
+    return LazyArray.of(np.asarray(unscaled, np.float32))
 
 
 def scales_of_weights(filters: np.ndarray) -> np.ndarray:
@@ -95,10 +125,14 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
     if operation.weights.narrow:
         weights = scales_of_weights(node.filters.make())[: len(bias)]  # rows computed at once have the same filters
     sums = weights * first
-    if not addend:
-        return [bias / own, sums / own]
-    (added,) = addend
-    return [bias / own, sums / own, sums / added, np.full(len(bias), added / own, np.float32), added / sums]
+    columns = [bias / own, sums / own]
+    if addend:
+        (added,) = addend
+        columns += [sums / added, np.full(len(bias), added / own, np.float32), added / sums]
+    if isinstance(operation, Convolution) and operation.has_own_bounds:
+        bounds = (bound / float(own) for bound in operation.activation.parameters)
+        columns += [np.full(len(bias), min(max(bound, -FLOAT32), FLOAT32), np.float32) for bound in bounds]
+    return columns
 
 
 def layers_with_weights(network: Network) -> list[str]:
@@ -106,26 +140,35 @@ def layers_with_weights(network: Network) -> list[str]:
     return [layer.name for layer in network.layers if any(len(shape) > 1 for shape in layer.tensors().values())]
 
 
-def _with_narrow_weights(graph: Graph, names: Sequence[str]) -> Collection[int]:
-    """Return the nodes whose weights are in 8 bits; `names`: of the layers that may have such."""
-    return {number for number, node in enumerate(graph.nodes) if node.name in names and _is_full(node)}
+def _with_weights(graph: Graph, names: Sequence[str]) -> list[int]:
+    """Return the nodes of layers of these names that multiply by filters."""
+    return [
+        number
+        for number, node in enumerate(graph.nodes)
+        if node.name in names and isinstance(node.operation, (Convolution, Scores)) and node.filters is not None
+    ]
 
 
-def _is_full(node: Node) -> bool:
-    operation = node.operation
-    is_one_group = isinstance(operation, Scores) or (isinstance(operation, Convolution) and operation.groups == 1)
-    return is_one_group and node.filters is not None
+def narrow_together(graph: Graph, number: int) -> set[int]:
+    """Return the convolutions whose values can be in 8 bits if they all are, among them `number`: the parts of a layer
+    that are read as one. None where a reader does not multiply by 8-bit weights, and may not."""
+    found = {number}
+    left = [number]
+    while left:
+        last = left.pop()
+        node, readers = graph.nodes[last], graph.readers(last)
+        if not isinstance(node.operation, Convolution) or node.output is not None or node.memory is not Memory.SBUF:
+            return set()
+        if not readers or not all(_reads_narrow(graph.nodes[reader]) for reader, _ in readers):
+            return set()
+        others = {part for reader, operand in readers for part in graph.nodes[reader].sources[operand]} - found
+        if any(part < 0 or graph.nodes[part].name != node.name for part in others):
+            return set()
+        found |= others
+        left += others
+    return found
 
 
-def _can_be_narrow(graph: Graph, number: int, chosen: Collection[int]) -> bool:
-    """True if a node's value can be in 8 bits: a scale goes through it, and all readers multiply by 8-bit weights."""
-    node = graph.nodes[number]
-    operation = node.operation
-    if not isinstance(operation, Convolution) or operation.groups > 1 or operation.activation.name not in SCALABLE:
-        return False
-    if node.output is not None or node.memory is not Memory.SBUF:
-        return False
-    readers = graph.readers(number)
-    return bool(readers) and all(
-        reader in chosen and graph.nodes[reader].sources[operand] == (number,) for reader, operand in readers
-    )
+def _reads_narrow(node: Node) -> bool:
+    """True if a node can read values in 8 bits."""
+    return node.has_narrow_weights or (node.may_have_narrow_weights and len(node.sources) == 1)

@@ -44,7 +44,8 @@ class Node:
     groups, kh, kw]. `numbers`: the bias of a convolution; scale and shift of an affine. `memory`: where its value is.
     `in_bands`: its value is put together from bands of rows, or from what two cores compute. `in_halves`: its weights
     and constants are, first those of one half of its outputs. `output`: which output of the launch its value is, None
-    for none. `largest`: the largest magnitude of its value, of one that is in 8 bits.
+    for none. `largest`: the largest magnitude of its value, of one that is in 8 bits or, `may_be_narrow`, can be where
+    that is quicker. `may_have_narrow_weights`: in 8 bits, where its first operand is.
     """
 
     operation: Operation
@@ -58,6 +59,8 @@ class Node:
     in_halves: bool = False
     output: int | None = None
     largest: LazyArray | None = None
+    may_be_narrow: bool = False
+    may_have_narrow_weights: bool = False
 
     @property
     def name(self) -> str:

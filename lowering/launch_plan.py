@@ -23,7 +23,6 @@ from .graph import DoesNotFit, Graph
 from .passes.choose_forms import FormChoice
 from .passes.pack_images import choices_of
 from .passes.pack_rows import has_packed_expansions, has_packed_rows
-from .passes.share_sums import shared_sums
 from .pipeline import LaunchPlan, Pipeline
 from .placement import make_smaller
 from .plan_cache import PlanCache, PlanRecord, key_of
@@ -197,6 +196,7 @@ class LaunchPlanner:
             if search.best is not None:
                 search.improve()
                 search.load_ahead()
+                search.keep_warm()
                 return search.best
             reason = search.reason
         raise reason
@@ -228,9 +228,7 @@ class LaunchPlanner:
             if footprint.peak[0] <= room:
                 break
             decisions, refused = make_smaller(plan, footprint, refused, room)
-        decided = replace(
-            decisions, forms=forms_of(plan.graph), copied=_copied(plan.graph), sums=shared_sums(plan.graph)
-        )
+        decided = replace(decisions, forms=forms_of(plan.graph), copied=_copied(plan.graph), narrow=_narrow(plan.graph))
         price = pricing.total(plan.graph) * images + self._clock.loading(plan.layout.loaded_numbers)
         return replace(plan, decisions=decided, nanoseconds=price)
 
@@ -258,6 +256,11 @@ class LaunchPlanner:
             if staging.fits(staying):
                 found.insert(0, staying)
         return found
+
+
+def _narrow(graph: Graph) -> tuple[int, ...]:
+    """Return the nodes whose value is in 8 bits, of those that may be."""
+    return tuple(n for n, node in enumerate(graph.nodes) if node.may_be_narrow and node.operation.narrow)
 
 
 def _copied(graph: Graph) -> tuple[int, ...]:

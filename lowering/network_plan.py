@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -85,17 +85,20 @@ class NetworkPlan:
         nodes = self.graph.nodes
         with_weights = layers_with_weights(self._network)
         narrow = {node.name for node in nodes if node.has_narrow_weights}
+        maybe = {node.name for node in nodes if node.may_have_narrow_weights}
         values = {node.name for node in nodes if node.operation.narrow}
-        if not narrow:
-            return "no layer has weights in 8 bits; all are in bfloat16, as the first, the last and those with groups"
-        others = [name for name in with_weights if name not in narrow]
+        more_values = {node.name for node in nodes if node.may_be_narrow}
+        if not narrow and not maybe:
+            return "no layer has weights in 8 bits; all are in bfloat16, as the first and the last"
+        others = [name for name in with_weights if name not in narrow | maybe]
         told = f"weights of {len(narrow)} of {len(with_weights)} layers are in 8 bits"
         if others:
             told += f" (in bfloat16: {_listed(others)})"
         if values:
-            computed = "1 layer computes" if len(values) == 1 else f"{len(values)} layers compute"
-            told += f", and what {computed}, in scales by {source}"
-        return told
+            told += f", and what {_computing(values)}"
+        if more_values:
+            told += f"; where that is quicker, so are weights of {len(maybe)} more and what {_computing(more_values)}"
+        return f"{told}, in scales by {source}" if values or more_values else told
 
     def show(self, batch: int) -> list[ShownLaunch]:
         """Return the launches that a batch takes, each kind of them once, with their graphs after each pass."""
@@ -145,6 +148,10 @@ class NetworkPlan:
         return f"{len(self.segments)} launches of at most {self.most} instructions{over}: cut after {', '.join(ends)}"
 
 
+def _computing(names: Collection[str]) -> str:
+    return "1 layer computes" if len(names) == 1 else f"{len(names)} layers compute"
+
+
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:LISTED])
     return shown if len(names) <= LISTED else f"{shown} and {len(names) - LISTED} more"
@@ -166,5 +173,5 @@ def _part(nodes: Sequence[Node], first: int, last: int) -> tuple[Node, ...]:
         for node in nodes[first:last]
     ]
     if last < len(nodes):
-        part[-1] = replace(part[-1], output=0).changed(narrow=False)
+        part[-1] = replace(part[-1], output=0, may_be_narrow=False).changed(narrow=False)
     return tuple(part)

@@ -22,12 +22,12 @@ from .passes.add_margins import add_margins
 from .passes.choose_forms import choose_forms
 from .passes.group_input import group_input
 from .passes.load_taps import load_input, load_taps
+from .passes.narrow_values import narrow_values
 from .passes.pack_images import pack_images
 from .passes.pack_rows import pack_rows
 from .passes.pack_taps import pack_taps
 from .passes.pad_channels import pad_channels
 from .passes.place import place
-from .passes.share_sums import share_sums
 from .passes.split_means import split_means
 from .passes.split_phases import split_phases
 from .passes.split_tails import split_tails
@@ -155,8 +155,8 @@ class Pipeline:
         run("group_input", group_input(done[-1][1]))
         run("add_margins", add_margins(done[-1][1], any(form.is_minimal for form in self.forms)))
         run("choose_forms", choose_forms(done[-1][1], self.forms, advisor.pick_form))
+        run("narrow_values", narrow_values(done[-1][1], done[-2][1], advisor.is_quicker_narrow))
         run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies))
-        run("share_sums", share_sums(done[-1][1], advisor.is_quicker_shared))
         return done
 
     def _shape(self, decisions: Decisions) -> list[tuple[str, Graph]]:
@@ -201,6 +201,8 @@ class Pipeline:
         emitted = emit(layout.graph, pictures, schedule)
         if decisions.ahead:
             emitted = with_early_loads(emitted, layout, self.room * decisions.ahead // 8)
+        if decisions.warming:
+            emitted = replace(emitted, program=replace(emitted.program, warming=decisions.warming))
         return LaunchPlan(emitted, layout, decisions)
 
 

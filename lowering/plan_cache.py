@@ -98,7 +98,10 @@ def plan_folder() -> Path | None:
 
 def key_of(graph: Graph, target: str, *settings: Any) -> str:
     """Return the key of a graph's launch on a target, `settings` being whatever else decides about it."""
-    nodes = [(node.operation, node.before, node.memory) for node in graph.nodes]
+    nodes = [
+        (node.operation, node.before, node.memory, node.may_be_narrow, node.may_have_narrow_weights)
+        for node in graph.nodes
+    ]
     material = (
         nodes,
         graph.image,

@@ -21,6 +21,7 @@ from ..kernels.program import (
     Convolution,
     Copies,
     Operation,
+    Pair,
     Parts,
     Program,
     Resident,
@@ -35,10 +36,12 @@ from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, Rows, banded, can_band, even, operand_rows, reach_of
 from .graph import DoesNotFit, Graph
+from .warming import is_cold, zeros_of
 from .weights import Sizes, WeightLayout, columns_of, loads_of, numbers_of
 
 BANDS = (1, 4, 16, 64)  # of rows, in which an operation is priced that is too large as a whole
 PASSES = 2  # in which an operation is priced
+MOST_KEPT = 8_000  # instructions of a launch that is kept after it was walked
 MOST_KNOWN = 20_000  # prices that are remembered for each target, dtype and number of cores
 
 
@@ -76,6 +79,7 @@ class Clock:
         self._constants = of_two_cores(machine(target)) if cores > 1 else None
         self._dtype = dtype_of(itemsize)
         self._of_one_core: Clock | None = None
+        self._walked: simulator.Run | None = None  # the launch that was walked last
         self._known = _known_before(machine(target), target, self._dtype.name, cores)
 
     @property
@@ -93,9 +97,23 @@ class Clock:
         graph = layout.graph
         images = round_up(program.pictures, program.packed)
         inputs = [(images, *image) for image in graph.inputs]
-        run = self._run(program, inputs, layout.sizes)
+        self._walked = None
+        self._walked = run = self._run(program, inputs, layout.sizes)
         price = self._price_of(run)
         return price if program.partner else replace(price, waiting=_waiting(run))
+
+    def walked(self) -> simulator.Run | None:
+        """Return the launch that was walked last, if it is small, once."""
+        run, self._walked = self._walked, None
+        return run if run is not None and len(run.program) <= MOST_KEPT else None
+
+    def zeros(self, program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], float]:
+        """Return more zeros for a program that was walked, and how many times as long it would take with them
+        (`warming.zeros_of`); none, and 1, where it has nothing to gain."""
+        if not is_cold(run):
+            return (), 1.0
+        found, nanoseconds = zeros_of(program, run)
+        return found, nanoseconds / run.prediction.makespan
 
     def least(self, graph: Graph, images: int) -> Price:
         """Return a lower bound of the nanoseconds of a launch whose operations run once each for `images`, and its

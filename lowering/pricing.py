@@ -14,6 +14,7 @@ from .price import Clock
 
 MOST_PRICED = 4  # images for which an operation is priced: more take as long each
 FORM_GAIN = 1.03  # below which a form is not worth its errors
+NARROW_GAIN = 1.02  # below which 8 bits are not
 
 
 class Pricing:
@@ -47,11 +48,16 @@ class Pricing:
         copying = self._copying(graph, source, sharing)
         return self._priced(graph, number, sharing) + copying < self._priced(graph, number, alone)
 
-    def is_quicker_shared(self, graph: Graph, number: int, shared: Node) -> bool:
+    def is_quicker_narrow(self, graph: Graph, narrow: Graph, numbers: Sequence[int]) -> bool:
         """See `Advisor`."""
-        alone = self._clock.price(graph, number, self._images).nanoseconds
-        nodes = [*graph.nodes[:number], shared, *graph.nodes[number + 1 :]]
-        return self._clock.price(graph.with_nodes(nodes), number, self._images).nanoseconds < alone
+
+        def total(of: Graph) -> float:
+            return sum(self._priced(of, number, _with_taps(of, of.nodes[number])) for number in dict.fromkeys(numbers))
+
+        try:
+            return total(narrow) * NARROW_GAIN < total(graph)
+        except DoesNotFit:
+            return False
 
     def total(self, graph: Graph) -> float:
         """Return the sum of the prices of all operations, for one image along the free axis of the input."""

@@ -91,7 +91,8 @@ class _Search:
         self.best: LaunchPlan | None = None
         self._pipeline, self._clock = pipeline, clock
         self._graph, self._pictures = alone.graph, alone.program.pictures
-        self._decisions: Decisions = replace(alone.decisions, ahead=0)  # a core loads a part of the weights
+        # a core loads a part of the weights, and waits elsewhere
+        self._decisions: Decisions = replace(alone.decisions, ahead=0, warming=())
 
     def run(self) -> None:
         """Walk channels of the nodes with most weights, then rows of those before them, and then channels again."""

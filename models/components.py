@@ -1,38 +1,85 @@
-"""Connected components of a mask. NumPy only."""
+"""Connected components of a mask, found from its runs: pixels of a row side by side. NumPy only."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 
-def connected_components(mask: np.ndarray) -> tuple[np.ndarray, int]:
-    """Labels 1.. of the 8-connected blobs of a boolean mask [H, W] (0 elsewhere), and how many there are.
+class Runs(NamedTuple):
+    """The runs of a mask [H, W] in the order of their pixels, and the 8-connected blobs they belong to."""
 
-    Every pixel starts as its own label and takes the smallest of its neighbours' until nothing changes; following
+    shape: tuple[int, int]
+    rows: np.ndarray  # [runs]
+    starts: np.ndarray  # [runs], the first column
+    ends: np.ndarray  # [runs], the column after the last
+    blobs: np.ndarray  # [runs], 0.. in the order of their first pixels
+    total: int  # of blobs
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Return the pixels of each run."""
+        return self.ends - self.starts
+
+    def find(self, ys: np.ndarray, xs: np.ndarray) -> np.ndarray:
+        """Return the run that each of some pixels of the mask is in."""
+        width = self.shape[1]
+        return np.searchsorted(self.rows * width + self.starts, ys * width + xs, side="right") - 1
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Return the values of blobs [blobs] at each pixel of the mask, in order."""
+        return np.repeat(values[self.blobs], self.lengths)
+
+
+def connected_components(mask: np.ndarray) -> tuple[np.ndarray, int]:
+    """Labels 1.. of the 8-connected blobs of a boolean mask [H, W] (0 elsewhere), and how many there are."""
+    runs = find_runs(mask)
+    labels = np.zeros(mask.shape, np.int64)
+    labels[mask] = runs.spread(np.arange(1, runs.total + 1))
+    return labels, runs.total
+
+
+def find_runs(mask: np.ndarray) -> Runs:
+    """Return the runs of a boolean mask [H, W], with the blobs that they are parts of.
+
+    Every run starts as its own label and takes the smallest of its neighbours' until nothing changes; following
     labels of labels makes the number of rounds grow with the logarithm of a blob's length, not with its length.
     """
-    index = np.cumsum(mask).reshape(mask.shape) - 1
-    pairs = []
-    for a, b in (
-        (np.s_[:, :-1], np.s_[:, 1:]),
-        (np.s_[:-1, :], np.s_[1:, :]),
-        (np.s_[:-1, :-1], np.s_[1:, 1:]),
-        (np.s_[1:, :-1], np.s_[:-1, 1:]),
-    ):
-        both = mask[a] & mask[b]
-        pairs.append((index[a][both], index[b][both]))
-    first = np.concatenate([pair[0] for pair in pairs])
-    second = np.concatenate([pair[1] for pair in pairs])
-    parent = np.arange(int(mask.sum()))
+    height, width = mask.shape
+    stride = width + 1  # an empty column ends every row
+    flat = np.zeros(height * stride + 1, bool)
+    flat[1:].reshape(height, stride)[:, :width] = mask
+    edges = np.flatnonzero(flat[1:] != flat[:-1])
+    begins, ends = edges[::2], edges[1::2]
+    # The runs of the next row that touch a run, also across a corner, are neighbours in the list.
+    first = np.searchsorted(ends, begins + stride)
+    touching = np.searchsorted(begins, ends + stride, side="right") - first
+    upper = np.repeat(np.arange(len(begins)), touching)
+    lower = np.arange(len(upper)) + np.repeat(first - (np.cumsum(touching) - touching), touching)
+    parent = _join(len(begins), upper, lower)
+    roots = np.cumsum(parent == np.arange(len(parent)))  # up to each run, which are their own parents
+    rows = begins // stride
+    starts = begins - rows * stride
+    return Runs(
+        shape=(height, width),
+        rows=rows,
+        starts=starts,
+        ends=starts + ends - begins,
+        blobs=roots[parent] - 1,
+        total=int(roots[-1]) if len(roots) else 0,
+    )
+
+
+def _join(count: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the smallest of `count` items that each is connected to by the pairs (first, second)."""
+    parent = np.arange(count)
     while True:
-        low, high = np.minimum(parent[first], parent[second]), np.maximum(parent[first], parent[second])
-        differ = low != high
+        one, other = parent[first], parent[second]
+        differ = one != other
         if not differ.any():
-            break
-        np.minimum.at(parent, high[differ], low[differ])
-        while not np.array_equal(parent, parent[parent]):
-            parent = parent[parent]
-    roots = np.cumsum(parent == np.arange(len(parent)))  # up to each pixel, which are their own parents
-    result = np.zeros(mask.shape, np.int64)
-    result[mask] = roots[parent]
-    return result, int(roots[-1]) if len(roots) else 0
+            return parent
+        first, second, one, other = first[differ], second[differ], one[differ], other[differ]
+        np.minimum.at(parent, np.maximum(one, other), np.minimum(one, other))
+        while not np.array_equal(parent, above := parent[parent]):
+            parent = above

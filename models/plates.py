@@ -40,10 +40,12 @@ class Plate(NamedTuple):
 def find_plate(pixels: np.ndarray, blob: Blob) -> Plate | None:
     """The plate that a picture's blob of ink is, None where it is none or where no sign is on it.
 
-    pixels: float32 [H, W, channels] of 0..1.
+    pixels: [H, W, channels], float32 of 0..1 or uint8 of 0..255.
     """
     if min(blob.box.width, blob.box.height) < MIN_SIDE or _roundness(blob) <= PLATE:
         return None
+    if pixels.dtype == np.uint8:
+        pixels = np.divide(pixels, np.float32(255), dtype=np.float32)
     part = blob.box.cut(pixels)
     for share in RIMS:
         rim = part[_ellipse(part.shape, share) & ~_ellipse(part.shape, share - RIM)]

@@ -17,8 +17,9 @@ from importlib import import_module
 from typing import BinaryIO
 
 import numpy as np
-from PIL import Image, ImageFilter, ImageOps, UnidentifiedImageError, features
+from PIL import Image, ImageOps, UnidentifiedImageError, features
 
+from .blur import gaussian_blur
 from .errors import InputError as InputError  # also for those who open pictures
 from .ink import Box, InkError, find_blob
 from .inputs import ImageInput
@@ -217,8 +218,18 @@ def _plain(image: Image.Image) -> Image.Image:
 
 def _pixels(image: Image.Image) -> np.ndarray:
     """A plain picture as float32 [H, W, channels] in 0..1."""
-    values = np.asarray(image, np.float32) / np.float32(255)
-    return values[:, :, None] if values.ndim == 2 else values
+    return np.divide(_planes(image), np.float32(255), dtype=np.float32).transpose(1, 2, 0)
+
+
+def _planes(image: Image.Image) -> np.ndarray:
+    """A plain picture as uint8 [channels, H, W]."""
+    values = np.asarray(image)
+    return np.ascontiguousarray(np.atleast_3d(values).transpose(2, 0, 1))
+
+
+def _blurred(image: Image.Image, radius: float) -> np.ndarray:
+    """A plain picture, blurred, as uint8 [H, W, channels]."""
+    return gaussian_blur(_planes(image), radius).transpose(1, 2, 0)
 
 
 def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Box]:
@@ -227,9 +238,8 @@ def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Bo
     scale = min(1.0, LOCATE_SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     small = image.resize(size, Image.Resampling.BOX) if scale < 1 else image
-    if min(size) >= 64:  # enough pixels to give a few up against noise
-        small = small.filter(ImageFilter.GaussianBlur(0.7))
-    pixels = _pixels(small)
+    # Where there are enough pixels, a few are given up against noise.
+    pixels = _blurred(small, 0.7) if min(size) >= 64 else _planes(small).transpose(1, 2, 0)
     blob = find_blob(pixels)
     x, y = image.width / size[0], image.height / size[1]
     box = Box(
@@ -257,7 +267,7 @@ def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:
     )
     scale = DETAIL_SIDE / side
     size = (max(8, round((part[2] - part[0]) * scale)), max(8, round((part[3] - part[1]) * scale)))
-    detail = image.resize(size, Image.Resampling.BICUBIC, box=part).filter(ImageFilter.GaussianBlur(1.0))
+    detail = image.resize(size, Image.Resampling.BICUBIC, box=part)
     x, y = size[0] / (part[2] - part[0]), size[1] / (part[3] - part[1])
     expected = Box(
         int((box.left - part[0]) * x),
@@ -265,11 +275,20 @@ def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:
         int((box.right - part[0]) * x),
         int((box.bottom - part[1]) * y),
     )
-    blob = find_blob(_pixels(detail), expected)
+    blob = find_blob(_blurred(detail, 1.0), expected)
     # Soft edges lie below the threshold and belong to the blob all the same.
-    around = np.asarray(Image.fromarray(blob.mask).convert("L").filter(ImageFilter.MaxFilter(5))) > 0
+    around = _widened(_widened(blob.mask, 2).T, 2).T
     full = np.quantile(blob.ink[blob.mask], 0.7)
     return np.where(around, np.clip(blob.ink / full, 0, 1), 0).astype(np.float32), blob.box
+
+
+def _widened(mask: np.ndarray, reach: int) -> np.ndarray:
+    """A mask [lines, pixels] with the `reach` lines before and after each pixel in it."""
+    wider = mask.copy()
+    for step in range(1, reach + 1):
+        wider[step:] |= mask[:-step]
+        wider[:-step] |= mask[step:]
+    return wider
 
 
 def centre_ink(ink: np.ndarray, box: Box, height: int, width: int) -> np.ndarray:

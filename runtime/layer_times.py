@@ -1,11 +1,11 @@
 """Time of each layer of a network, from the schedule of the one launch that runs them all.
 
-The kernel names the output of a layer "layer/<pass>/<number>/<layer>" (kernels/network.py). In program order, the
-instructions up to the last that writes such a tensor are that layer's, but loads of weights that come early are those
-of the layer that multiplies them; those that warm up the Tensor Engine are the launch's (kernels/tiling/warm_up.py). A
-layer's time is that of its instructions on the critical path, so that the rows add up to the launch, in whole
-picoseconds exactly; what ran beside the critical path takes no time of its own. What a layer did, in operations and
-bytes, it did while its own instructions ran: beside those of other layers, it may be.
+The kernel names the output of a layer "layer/<pass>/<operation>.<number>/<layer>" (kernels/network.py). In program
+order, the instructions up to the last that writes such a tensor are that layer's, but loads of weights that come early
+are those of the layer that multiplies them; those that keep the Tensor Engine warm are the launch's
+(kernels/tiling/warm_up.py). A layer's time is that of its instructions on the critical path, so that the rows add up to
+the launch, in whole picoseconds exactly; what ran beside the critical path takes no time of its own. What a layer did,
+in operations and bytes, it did while its own instructions ran: beside those of other layers, it may be.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from ..lowering.passes.add_margins import add_margins
 from ..lowering.passes.choose_forms import choose_forms
 from ..lowering.passes.group_input import group_input
 from ..lowering.passes.load_taps import load_input, load_taps
+from ..lowering.passes.narrow_values import narrow_values
 from ..lowering.passes.pack_images import pack_images
 from ..lowering.passes.pack_rows import pack_rows
 from ..lowering.passes.pack_taps import pack_taps
 from ..lowering.passes.pad_channels import pad_channels
 from ..lowering.passes.place import place
-from ..lowering.passes.share_sums import share_sums
 from ..lowering.passes.split_means import split_means
 from ..lowering.passes.split_phases import split_phases
 from ..lowering.passes.split_tails import split_tails
@@ -42,8 +42,8 @@ PASSES: tuple[Callable[..., Any], ...] = (
     group_input,
     add_margins,
     choose_forms,
+    narrow_values,
     pack_taps,
-    share_sums,
 )
 # Passes that run, or do something, because of a field of `Decisions`.
 DECIDED = {
@@ -54,8 +54,8 @@ DECIDED = {
     "pack_images": "packed",
     "place": "in_hbm, regions",
     "choose_forms": "forms",
+    "narrow_values": "narrow",
     "pack_taps": "copied",
-    "share_sums": "sums",
 }
 WIDTH, LEFT, ROW, STEP = 1000, 20, 30, 36  # pixels
 BOX, SIDE = 660, 700  # the width of the boxes, and where those beside them begin

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...runtime.backend import Backend
+from ...runtime.backend import EIGHT_BITS, Backend
+from ...runtime.measure.float8_cases import float8_case
 from ...runtime.measure.kernel_bench import run_kernel, time_kernel
 from ...runtime.measure.kernel_cases import kernel_case
 from ..reports.report import LayerTable, Report
@@ -14,7 +15,7 @@ def bench_kernel(
     report: Report, name: str, sizes: Mapping[str, str], backend: Backend, verify: bool
 ) -> list[tuple[str, object]]:
     """Fill in the row of a kernel; its timeline. With `verify`, its result is compared with NumPy's."""
-    case = kernel_case(name, dict(sizes))
+    case = (float8_case if report.dtype == EIGHT_BITS else kernel_case)(name, dict(sizes))
     timed = (run_kernel if verify else time_kernel)(name, case, backend, report.dtype)
     title = f"{name} {' '.join(f'{key}={size}' for key, size in sizes.items())}"
     report.tables.append(LayerTable(title, "", (timed.row,)))

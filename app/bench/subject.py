@@ -118,8 +118,6 @@ class BenchSubject:
         given = [option for option, value in subjects.items() if value is not None]
         if len(given) > 1:
             raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
-        if self.kernel is not None and options.dtype == "float8_e4m3":
-            raise UsageError("--kernel takes 32 or 16 bits; float8_e4m3 is of networks")
         if self.shape is not None and self.kernel is None:
             raise UsageError("--shape needs --kernel")
         if self.suite is not None and (options.verify or options.trace is not None):

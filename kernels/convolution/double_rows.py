@@ -13,7 +13,10 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
+from .plan import begins_pair
 from .weights import weights_of
+
+FREE_DIMENSIONS = 3  # of what most instructions read (nki-aps, "Hardware Capability")
 
 
 @dataclass(frozen=True)
@@ -43,25 +46,57 @@ def matmuls_of(stream, out_tile, tiles):
         unit = weights_of(stream, out_tile, t)
         if not _is_narrow(tiles[t], unit) or not plan.reach.pads_columns:  # steps may leave out different columns
             yield from (Matmul(unit, t, s) for s in order)
-        elif t + 1 < len(tiles) and min(plan.pairs[t]) > 0:
-            yield from (Matmul(unit, t, s, *plan.pairs[t]) for s in order)
+            t += 1
+            continue
+        apart = _apart(plan, t, tiles[t], unit)
+        if t + 1 < len(tiles) and min(apart) > 0:
+            yield from (Matmul(unit, t, s, *apart) for s in order)
             t += 1
         else:
             yield from _of_steps(plan, t, tiles[t], unit)
         t += 1
 
 
+def _apart(plan, t, tile, unit):
+    """Return the elements of a partition from an input tile to the next, and from its weights to those of that one; 0
+    where they are in other tensors."""
+    if not plan.problem.in_planes:
+        return plan.pairs[t]
+    if not begins_pair(plan, t):
+        return 0, 0
+    return tile.get_pattern()[2][0] // 2, len(plan.steps) * unit.shape[2]  # their rows take turns
+
+
 def doubled(tile, apart):
     """Return [K, ...] as [K, 2, ...], the second plane `apart` elements of a partition behind the first."""
     lanes, *free = tile.get_pattern()
-    return tile.ap([lanes, [apart, 2], *free])
+    return tile.ap([lanes, [apart, 2], *_joined(free)])
+
+
+def can_be_doubled(tile):
+    """True if an instruction steps through two planes of [K, ...]: beside them are two dimensions."""
+    return len(_joined(tile.get_pattern()[1:])) < FREE_DIMENSIONS
+
+
+def _joined(free):
+    """Return (stride, count) of dimensions, outer ones first, those as one that follow each other."""
+    found: list[list[int]] = []
+    for stride, count in free:
+        if found and found[-1][0] == stride * count:
+            found[-1] = [stride, found[-1][1] * count]
+        elif count > 1:
+            found.append([stride, count])
+    return found or [[1, 1]]
+
+
+def takes_two_planes(dtype):
+    """True if the mode takes operands of a dtype, on a core that has it."""
+    return dtype == nl.float8_e4m3 and nisa.get_nc_version() != nisa.nc_version.gen2
 
 
 def _is_narrow(tile, unit):
     """True if both operands are such as the mode takes, on a core that has it."""
-    if nisa.get_nc_version() == nisa.nc_version.gen2:
-        return False
-    return tile.dtype == nl.float8_e4m3 and unit.dtype == nl.float8_e4m3
+    return takes_two_planes(tile.dtype) and takes_two_planes(unit.dtype)
 
 
 def _of_steps(plan, t, tile, unit):

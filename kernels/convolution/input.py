@@ -15,7 +15,7 @@ import nki.language as nl
 from ..tiling.packing import ceil_div
 from .forms import Form
 from .pairs import pair_inputs
-from .plan import Conv2dPlan, has_space, input_columns, input_rows, rows_of_taps
+from .plan import Conv2dPlan, begins_pair, has_space, input_columns, input_rows, rows_of_taps
 from .squares import square_inputs
 
 ZEROED_TILES = 4  # one multiplied, two loaded, one waiting for its loads
@@ -33,6 +33,7 @@ class InputStream:
     tiles: list[nl.NkiTensor] = field(default_factory=list)  # and as the matmuls read it
     next_loaded: list[nl.NkiTensor] = field(default_factory=list)
     next_tiles: list[nl.NkiTensor] = field(default_factory=list)
+    second: nl.NkiTensor | None = None  # room for the tile after the one that came last, in the same tensor
 
 
 def open_inputs(x, plan, resident=()):
@@ -135,7 +136,7 @@ def _load_tile(stream, index, t):
         tile = stream.zeroed[index % len(stream.zeroed)][:, 0 : group.images, 0:tile_rows, 0:tile_columns]
     else:
         partitions = rows_of_taps(plan, t, problem.taps.count)
-        tile = nl.ndarray((partitions, group.images, tile_rows, tile_columns), dtype=x.dtype, buffer=nl.sbuf)
+        tile = _new_tile(stream, t, (partitions, group.images, tile_rows, tile_columns))
     kept = 0
     if group.row > 0:
         kept = max(0, plan.reach.rows + 1 - plan.reach.row_step)
@@ -155,6 +156,19 @@ def _load_tile(stream, index, t):
     source = x[group.image : group.image + group.images, channels.start : channels.end]
     _load_taps(tile, source, plan, kept, (top, left))
     return tile
+
+
+def _new_tile(stream, t, shape):
+    """Return room for input tile `t` of a group; two that are planes of matmuls are in one tensor."""
+    plan = stream.plan
+    if t > 0 and begins_pair(plan, t - 1):
+        return stream.second
+    if not begins_pair(plan, t):
+        return nl.ndarray(shape, dtype=stream.x.dtype, buffer=nl.sbuf)
+    partitions, images, rows, columns = shape
+    both = nl.ndarray((partitions, images, rows, 2, columns), dtype=stream.x.dtype, buffer=nl.sbuf)
+    stream.second = both[:, :, :, 1]
+    return both[:, :, :, 0]
 
 
 def _load_taps(tile, images, plan, kept, first):

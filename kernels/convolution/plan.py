@@ -101,7 +101,7 @@ def reach_of(problem, steps, form, resident):
     stride_columns = problem.stride[1]
     left = problem.padding[1]
     last = (problem.out_columns - 1) * stride_columns  # input columns from the first output's tap to the last one's
-    pads_columns = form is not Form.DIRECT or resident or problem.taps.columns > 1
+    pads_columns = form is not Form.DIRECT or resident or problem.taps.columns > 1 or problem.in_planes
     first_step = 0
     if not pads_columns:
         # Without padding columns in SBUF, images are contiguous there as in HBM and load in few descriptors; a matmul
@@ -318,6 +318,12 @@ def rows_of_taps(plan, t, taps):
     return (taps - 1) * plan.problem.taps.stride + plan.channel_tiles[t].size
 
 
+def begins_pair(plan, t):
+    """True if input tile `t` and the next one are planes of the same tensor."""
+    tiles_of = plan.channel_tiles
+    return plan.problem.in_planes and t % 2 == 0 and t + 1 < len(tiles_of) and tiles_of[t].size == tiles_of[t + 1].size
+
+
 def has_space(plan):
     """True if there are partitions of zeros between the blocks of taps."""
     taps = plan.problem.taps
@@ -350,6 +356,13 @@ def psum_pieces(plan, group):
             for c in tiles(group.columns, plan.psum.columns):
                 pieces.append(Block(i.start, i.size, r.start, r.size, c.start, c.size))
     return pieces
+
+
+def sum_columns(plan):
+    """The columns of a PSUM tile for the sums of any piece."""
+    if plan.form is not Form.DIRECT:
+        return nl.tile_size.psum_bank_fmax
+    return plan.psum.images * plan.psum.rows * plan.psum.columns
 
 
 def halve_last(pieces, plan):

@@ -18,7 +18,8 @@ class Problem:
 
     Pairs are (rows, columns), `padding` is (top, left, bottom, right). `out_rows` and `out_columns` leave out the odd
     last row and column that pooling drops. `packed`: weights come in stationary layout. `from_host`: filters come
-    combined for minimal filtering, rounded once. `form` may be "quickest".
+    combined for minimal filtering, rounded once. `form` may be "quickest". `in_planes`: input tiles come from HBM in
+    twos, planes of matmuls that contract over two (double_rows.py).
     """
 
     batch: int
@@ -40,6 +41,7 @@ class Problem:
     packed: bool
     form: Form | str = Form.DIRECT
     from_host: bool = False
+    in_planes: bool = False
 
     @property
     def output(self) -> tuple[int, int]:

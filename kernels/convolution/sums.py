@@ -11,17 +11,16 @@ tiles, or two steps of the filter (double_rows.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import nki.isa as nisa
 import nki.language as nl
 
-from ..activation_functions import NEVER_DECREASE, activate
+from ..activation_functions import NEVER_DECREASE, activate, before_bounds
 from ..tiling.packing import ceil_div
 from ..tiling.tiles import several_columns
 from ..tiling.warm_up import psum_tile
-from .adding import ALONE, Adding, Way
-from .double_rows import doubled, matmuls_of
+from .double_rows import Matmul, can_be_doubled, doubled, matmuls_of, takes_two_planes
 from .forms import Form
 from .pairs import join_pairs, multiply_pairs
 from .plan import input_columns, psum_pieces, rows_of_taps
@@ -36,15 +35,13 @@ QUICK_MATMULS = 2  # that take no longer than their sums on the way out of PSUM
 class OutputTile:
     """A tile of output channels of a group, [channels, images, rows, columns] in any view of SBUF.
 
-    `number` is its place in the stream of weights. The `group` is cut into `pieces`, those of the plan if None; `turn`
-    is the number of pieces of the operation before these.
+    `number` is its place in the stream of weights. The `group` is cut into `pieces`, those of the plan if None.
     """
 
     result: nl.NkiTensor
     group: Block
     number: int = 0
     pieces: list[Block] | None = None
-    turn: int = 0
 
 
 @dataclass
@@ -53,8 +50,8 @@ class Epilogue:
 
     With an `addend` of the result's shape, in SBUF, nothing is pooled: activation((sums * before + addend) * after +
     bias), the Vector Engine adding; or, where there is a `diagonal` of the column `inverse`, activation((sums +
-    diagonal @ addend) * scale + bias), the Tensor Engine adding. Columns that are None are ones. Where no sums are
-    scaled, the diagonal is the identity, and pieces take turns as `adding` has them.
+    diagonal @ addend) * scale + bias), the Tensor Engine adding. Columns that are None are ones. `bounds`: two columns
+    in place of the numbers of a clip.
     """
 
     bias: nl.NkiTensor
@@ -64,7 +61,11 @@ class Epilogue:
     inverse: nl.NkiTensor | None = None
     diagonal: nl.NkiTensor | None = None
     addend: nl.NkiTensor | None = None
-    adding: Adding = Adding.VECTOR
+    bounds: tuple[nl.NkiTensor, nl.NkiTensor] | None = None
+
+    def parameters(self, problem):
+        """Return the numbers of the activation."""
+        return problem.parameters if self.bounds is None else self.bounds
 
 
 def diagonal_of(column, dtype):
@@ -96,8 +97,6 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
         top = piece.row // pool_size
         left = piece.column // pool_size
         other = _piece_of(epilogue.addend, piece, top, left)
-        way = epilogue.adding.way(output.turn + n, plan.problem.activation != "identity")
-        by_matmul = epilogue.diagonal is not None and (epilogue.scale is not None or way is Way.TENSOR)
         count = QUICK_MATMULS + 1
         if plan.form is Form.SQUARES:
             sums = multiply_squares(result.shape[0], units_of(weights, output.number), tiles, piece, warm)
@@ -110,32 +109,52 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
             shape = (several_columns(channels, tiles[0].dtype), piece.images * piece.rows, piece.columns)
             sums = psum_tile(shape, warm)
             target = sums.reshape((shape[0], piece.images, piece.rows, piece.columns))
-            count = 0
-            for matmul in matmuls_of(weights, output.number, tiles):
-                window = _window(plan, group, piece, matmul)
-                if window is not None:
-                    part, index = window
-                    _accumulate(target, matmul, tiles[matmul.tile], part, index, count > 0 or warm is not None)
-                count += 1
+            for part in _summed_at_once(plan, group, piece, tiles):
+                images = slice(part.image - piece.image, part.image - piece.image + part.images)
+                count = _sum(target[:, images], weights, output, tiles, part, warm)
+                if epilogue.diagonal is not None:
+                    nisa.nc_matmul(
+                        dst=target[0:channels, images],
+                        stationary=epilogue.diagonal,
+                        moving=other[:, images],
+                        accumulate=True,
+                    )
             sums = sums[0:channels]
-            if by_matmul:
-                nisa.nc_matmul(
-                    dst=sums.reshape(other.shape), stationary=epilogue.diagonal, moving=other, accumulate=True
-                )
-                other = None
+            other = other if epilogue.diagonal is None else None
         warm = None
         part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
         target = part[:, :, :, left : left + piece.columns // pool_size]
         quick = other is None and pool_size == 1 and count <= QUICK_MATMULS
         quick = quick and epilogue.bias.dtype == nl.float32  # as that engine takes columns
-        quick = quick and (epilogue.addend is None or epilogue.scale is not None)
         if quick and _is_for_vector_engine(plan.problem.activation, epilogue, group.row // plan.psum.rows + n):
             _finish_on_vector_engine(target, sums.reshape(target.shape), epilogue, plan.problem)
         elif other is None:
             _finish(target, sums, epilogue, plan.problem)
         else:
-            is_alone = way is Way.VECTOR_ALONE and plan.problem.activation in ALONE
-            _finish_sum(target, sums, epilogue, other, plan.problem, is_alone)
+            _finish_sum(target, sums, epilogue, other, plan.problem)
+
+
+def _summed_at_once(plan, group, piece, tiles):
+    """Return the parts of a piece that are summed one after another: single images where a matmul of two planes cannot
+    step through several."""
+    if piece.images == 1 or not plan.reach.pads_columns or not takes_two_planes(tiles[0].dtype):
+        return [piece]
+    index = _window(plan, group, piece, Matmul(tiles[0], 0, 0))[1]
+    if can_be_doubled(tiles[0][index]):
+        return [piece]
+    return [replace(piece, image=image, images=1) for image in range(piece.image, piece.image + piece.images)]
+
+
+def _sum(sums, weights, output, tiles, piece, warm):
+    """Sum a piece [channels, images, rows, columns] in PSUM; return the number of its matmuls."""
+    count = 0
+    for matmul in matmuls_of(weights, output.number, tiles):
+        window = _window(weights.plan, output.group, piece, matmul)
+        if window is not None:
+            part, index = window
+            _accumulate(sums, matmul, tiles[matmul.tile], part, index, count > 0 or warm is not None)
+        count += 1
+    return count
 
 
 def _piece_of(added, piece, top, left):
@@ -181,21 +200,24 @@ def _accumulate(sums, matmul, tile, columns, index, adds):
     if stationary.shape[1] < sums.shape[0]:  # a single column, twice
         stationary = stationary.broadcast(1, sums.shape[0])
     moving = tile[index]
-    if matmul.is_double:
-        stationary, moving = doubled(stationary, matmul.weights_apart), doubled(moving, matmul.inputs_apart)
+    target = sums if columns is None else sums[:, :, :, columns]
+    if not matmul.is_double:
+        nisa.nc_matmul(dst=target, stationary=stationary, moving=moving, accumulate=adds)
+        return
+    stationary = doubled(stationary, matmul.weights_apart)
     nisa.nc_matmul(
-        dst=sums if columns is None else sums[:, :, :, columns],
+        dst=target,
         stationary=stationary,
-        moving=moving,
+        moving=doubled(moving, matmul.inputs_apart),
         accumulate=adds,
-        perf_mode=nisa.matmul_perf_mode.double_row if matmul.is_double else nisa.matmul_perf_mode.none,
+        perf_mode=nisa.matmul_perf_mode.double_row,
     )
 
 
 def _finish(target, sums, epilogue, problem):
     """Pool, scale, add the bias and apply the activation: [channels, rows of all images, columns] of PSUM or SBUF to
     [channels, images, rows, columns] of SBUF."""
-    name, parameters = problem.activation, problem.parameters
+    name, parameters = problem.activation, epilogue.parameters(problem)
     bias, scale = epilogue.bias, epilogue.scale
     if problem.pool_size == 1:
         activate(target, sums.reshape(target.shape), name, parameters, bias, scale)
@@ -221,7 +243,7 @@ def _is_for_vector_engine(activation, epilogue, turn):
     what takes the Vector Engine two instructions, it has fewer."""
     if activation == "clip" or (activation == "relu" and epilogue.scale is not None):
         return turn % 3 == 2
-    return turn % 2 == 1 and activation in ("relu", "identity")
+    return turn % 2 == 1 and (activation == "relu" or (activation == "identity" and epilogue.scale is not None))
 
 
 def _finish_on_vector_engine(target, sums, epilogue, problem):
@@ -230,15 +252,12 @@ def _finish_on_vector_engine(target, sums, epilogue, problem):
         nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0)
         return
     if name == "identity":
-        if scale is None:
-            nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias)
-        else:
-            nisa.tensor_scalar(dst=target, data=sums, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias)
+        nisa.tensor_scalar(dst=target, data=sums, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias)
         return
-    moved = nl.ndarray(target.shape, dtype=target.dtype, buffer=nl.sbuf)
+    moved = nl.ndarray(target.shape, dtype=before_bounds(target.dtype), buffer=nl.sbuf)
     if scale is not None:
         nisa.tensor_scalar(dst=moved, data=sums, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias)
-        low, high = (0.0, None) if name == "relu" else problem.parameters
+        low, high = (0.0, None) if name == "relu" else epilogue.parameters(problem)
         second = {} if high is None else {"op1": nl.minimum, "operand1": high}
         nisa.tensor_scalar(dst=target, data=moved, op0=nl.maximum, operand0=low, **second)
         return
@@ -247,28 +266,18 @@ def _finish_on_vector_engine(target, sums, epilogue, problem):
     nisa.tensor_scalar(dst=target, data=moved, op0=nl.minimum, operand0=high)
 
 
-def _finish_sum(target, sums, epilogue, added, problem, is_alone):
-    """Add the bias and another tensor, both in one instruction where there is no scale, and apply the activation.
-
-    `is_alone`: the Vector Engine does all of it, if there is no scale.
-    """
-    name, parameters = problem.activation, problem.parameters
-    is_alone = is_alone and epilogue.before is None
+def _finish_sum(target, sums, epilogue, added, problem):
+    """Add the bias and another tensor, both in one instruction where there is no scale, and apply the activation."""
+    name, parameters = problem.activation, epilogue.parameters(problem)
+    total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
     first = (nl.add, epilogue.bias) if epilogue.before is None else (nl.multiply, epilogue.before)
-    total = target
-    if not is_alone:
-        total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
-    elif name != "identity":  # relu of a rounded number is the rounded relu
-        total = nl.ndarray(target.shape, dtype=target.dtype, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(
         dst=total, data=sums.reshape(target.shape), op0=first[0], operand0=first[1], op1=nl.add, operand1=added
     )
-    if epilogue.before is not None:
-        activate(target, total, name, parameters, epilogue.bias, epilogue.after)
-    elif not is_alone:
+    if epilogue.before is None:
         activate(target, total, name, parameters)
-    elif name != "identity":
-        nisa.tensor_scalar(dst=target, data=total, op0=nl.maximum, operand0=0.0)
+    else:
+        activate(target, total, name, parameters, epilogue.bias, epilogue.after)
 
 
 def _windows(tile):

@@ -13,7 +13,7 @@ import nki.language as nl
 from ..tiling.tiles import even_tiles, evict, itemsize, sbuf_tile, transposed_dtype
 from .forms import Form
 from .pairs import pair_filters
-from .plan import Conv2dPlan, has_space, rows_of_taps
+from .plan import Conv2dPlan, begins_pair, has_space, rows_of_taps
 from .squares import square_filters
 
 WIDE_STRIDE = 16  # bytes between neighbours from which on a memory gives an engine half its bandwidth (A1)
@@ -66,7 +66,12 @@ def stage_weights(stream, last):
         unit = len(stream.staged) // chunks
         out_tile = plan.weights.out_tiles[stream.first + unit // input_tiles]
         channels = plan.channel_tiles[unit % input_tiles]
-        if plan.problem.packed:
+        if plan.problem.packed and begins_pair(plan, channels.index):
+            both = nl.ndarray((channels.size, 2, len(plan.steps), out_tile.size), dtype=stream.w.dtype, buffer=nl.sbuf)
+            for plane in range(2):
+                load_packed(stream.w, plan, out_tile, plan.channel_tiles[channels.index + plane], both[:, plane])
+                stream.staged.append(both[:, plane])
+        elif plan.problem.packed:
             stream.staged.append(load_packed(stream.w, plan, out_tile, channels))
         else:
             part = plan.weights.chunks[len(stream.staged) % chunks]
@@ -77,13 +82,14 @@ def stage_weights(stream, last):
             stream.staged.append(chunk)
 
 
-def load_packed(w_packed, plan, out_tile, channels):
-    """Packed weights of a tile of output channels and one of input channels: [taps and channels, steps, Cout]."""
+def load_packed(w_packed, plan, out_tile, channels, room=None):
+    """Packed weights of a tile of output channels and one of input channels: [taps and channels, steps, Cout], in a
+    `room` or one of their own."""
     rows = rows_of_taps(plan, channels.index, plan.problem.taps.count)
     steps = len(plan.steps)
     block = out_tile.start // plan.weights.block * plan.weights.block  # a tile may be part of a block
     width = min(plan.weights.block, plan.problem.out_channels - block)
-    weights = sbuf_tile((rows, steps, out_tile.size), w_packed.dtype)
+    weights = sbuf_tile((rows, steps, out_tile.size), w_packed.dtype) if room is None else room
     source = w_packed[channels.start : channels.start + rows, block * steps : (block + width) * steps]
     source = source.reshape_dim(1, (steps, width))[:, :, out_tile.start - block : out_tile.end - block]
     nisa.dma_copy(dst=weights, src=source)

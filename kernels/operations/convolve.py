@@ -12,16 +12,14 @@ from dataclasses import replace
 import nki.isa as nisa
 import nki.language as nl
 
-from ..convolution.adding import Adding
 from ..convolution.forms import Form
 from ..convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
-from ..convolution.plan import plan_groups, psum_pieces
+from ..convolution.plan import plan_groups, sum_columns
 from ..convolution.resident import plan_resident
 from ..convolution.sums import QUICK_MATMULS, Epilogue, OutputTile, convolve_tile, diagonal_of
 from ..program import Convolution, Place, RowGroups
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile, several_columns
-from ..tiling.warm_up import warm_bank
 from .launch import stream_of
 from .load import load
 from .problems import problem_of
@@ -69,15 +67,13 @@ def convolve(launch, number, operation: Convolution, operands):
     out_tiles = plan.weights.out_tiles
     is_starting = launch.is_starting
     channels = several_columns(out_tiles[0].size, launch.dtype)
-    warm = warm_bank(channels, nl.tile_size.psum_bank_fmax, 2) if is_starting else None
+    warm = launch.warm_bank(number, channels, sum_columns(plan))
     weights.of_tile(0, early=is_starting)
     inputs = _inputs(operation, value, plan)
     launch.load_constants()
     room = launch.room_of(operation, tile_sizes(operation.channels * operation.packed, PARTITIONS))
     order = operation.output_order(value.packed)
     place = operation.into or Place(room=number)
-    ends = _epilogues(launch, operation, plan, order, weights.reads, room)
-    turn = 0
     for index, group in enumerate(plan.groups):
         for out_tile in out_tiles:
             look_ahead(inputs, index, out_tile.index, len(out_tiles))
@@ -89,8 +85,11 @@ def convolve(launch, number, operation: Convolution, operands):
                 continue
             images = slice(first, first + (filled.images - 1) * order.phases + 1, order.phases)
             own = Place(place.room, (row, 0), (order.rows, 1))
-            down, (step, _) = place.first[0] + place.step[0] * row, place.step
-            target = replace(place, first=(down, place.first[1]), step=(step * order.rows, place.step[1]))
+            target = Place(
+                place.room,
+                (place.first[0] + place.step[0] * row, place.first[1]),
+                (place.step[0] * order.rows, place.step[1]),
+            )
             at = place.tile + part  # of the room's tiles
             lanes = slice(at * PARTITIONS, at * PARTITIONS + out_tile.size)
             if room.hbm is None:
@@ -105,11 +104,9 @@ def convolve(launch, number, operation: Convolution, operands):
                 added = _window(operands[1].inside(at)[0 : out_tile.size], images, own, filled, 1)
             reads = weights.reads[out_tile.index]
             stream = stream_of(weights, plan, out_tile.index, value.pitches)
-            pieces = psum_pieces(plan, filled)
-            output = OutputTile(result, filled, pieces=pieces, turn=turn)
-            end = replace(ends[part], addend=added)
-            convolve_tile(output, inputs.tiles[reads.start : reads.stop], stream, end, warm)
-            turn += len(pieces)
+            end = _epilogue(launch, operation, part, out_tile.size, _adds_by_matmul(operation, plan, reads, filled))
+            end.addend = added
+            convolve_tile(OutputTile(result, filled), inputs.tiles[reads.start : reads.stop], stream, end, warm)
             warm = None
             if room.hbm is not None:
                 blank_tile(_blanked(operation, filled), result, out_tile.size // operation.row_groups.count, rows)
@@ -120,35 +117,28 @@ def convolve(launch, number, operation: Convolution, operands):
     return room
 
 
-def _epilogues(launch, operation, plan, order, reads, room):
-    """Return the constants of the outputs of each place's parts."""
-    ends: list[Epilogue] = []
-    for out_tile in plan.weights.out_tiles:
-        part = order.position(out_tile.index, PARTITIONS)[2]
-        if part == len(ends):
-            by_matmul = _adds_by_matmul(operation, plan, reads[out_tile.index], room)
-            ends.append(_epilogue(launch, operation, part, out_tile.size, by_matmul))
-    return ends
-
-
 def _epilogue(launch, operation, part, rows, adds_by_matmul):
     """Return the constants of the outputs that are `part` of those of a place."""
     tiles = ceil_div(operation.channels, PARTITIONS)
     numbers = range(operation.columns_of_constants)
-    epilogue = Epilogue(*(launch.constants(rows, operation.bias + number * tiles + part) for number in numbers))
+    columns = [launch.constants(rows, operation.bias + number * tiles + part) for number in numbers]
+    bounds = None
+    if operation.has_own_bounds:
+        bounds = (columns[-2], columns[-1])
+        columns = columns[:-2]
+    epilogue = Epilogue(*columns)
+    epilogue.bounds = bounds
     if adds_by_matmul:
         epilogue.diagonal = diagonal_of(epilogue.inverse, launch.dtype)
-    elif operation.adding is Adding.SHARED:
-        epilogue.adding, epilogue.diagonal = operation.adding, launch.identity()[0:rows, 0:rows]
     return epilogue
 
 
-def _adds_by_matmul(operation, plan, reads, room):
+def _adds_by_matmul(operation, plan, reads, group):
     """True if the Tensor Engine adds the addend of sums with scales: where its matmuls are few, it waits for the Vector
     Engine otherwise. A bank of outputs is worth making a diagonal matrix."""
     if not operation.is_scaled or len(operation.sources) == 1:
         return False
-    enough = room.images * operation.rows * operation.columns >= nl.tile_size.psum_bank_fmax
+    enough = group.images * group.rows * group.columns >= nl.tile_size.psum_bank_fmax
     return enough and ceil_div(len(reads), 2) * len(plan.steps) <= QUICK_MATMULS
 
 

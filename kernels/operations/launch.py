@@ -17,9 +17,10 @@ import nki.language as nl
 from ..convolution.forms import matrices
 from ..convolution.plan import rows_of_taps
 from ..convolution.weights import WeightStream
-from ..program import LAUNCH_INPUT, Answers, Convolution, Memory, Program, WeightsAt
+from ..program import LAUNCH_INPUT, ZERO_COLUMNS, Answers, Convolution, Memory, Program, WeightsAt
 from ..tiling.packing import round_up
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, itemsize, load_early, sbuf_tile
+from ..tiling.warm_up import is_throttled, make_zeros, multiply_zeros, warm_bank
 from .value import Value, join, make_room, value_in_hbm
 from .weight_loads import WeightLoad, made_on_chip, tiles_read, weight_loads
 
@@ -102,13 +103,15 @@ class Launch:
         self._constants_in_hbm = constants
         self._constants: Any = None
         self._diagonal: Any = None
+        self._zeros: Any = None
+        self._warming = dict(program.warming)
         self._staying: dict[WeightsAt, LoadedWeights] = {}
         self._ahead: dict[bool, dict[int, nl.NkiTensor]] = {False: {}, True: {}}  # by whether they are in 8 bits
         self._kept: dict[int, Value] = {}  # rooms of the whole batch, and the scores and classes of the last layer
         self._inputs = [self._seen(x) for x in inputs]
         self._scores: dict[int, tuple[nl.NkiTensor, nl.NkiTensor]] = {}
         self._values: dict[int, Value] = {}
-        self._first = self._end = self._pass = self._named = 0
+        self._first = self._end = self._pass = self._named = self._number = 0
         for number, operation in enumerate(program.operations):
             self._open_output(number, operation)
 
@@ -136,14 +139,33 @@ class Launch:
         if number == 0:
             self._staying = {}
 
+    def warm_bank(self, number, partitions, columns):
+        """Return a PSUM tile of zeros, at least `columns` columns, for the first sums of operation `number`: the Tensor
+        Engine multiplies them while it waits for what the sums need, as it does at the start for the first loads. None
+        where it multiplies none."""
+        count, widest = self._warming.get(number, 0), nl.tile_size.psum_bank_fmax
+        if not is_throttled() or not (count or self.is_starting):
+            return None
+        if self._zeros is None:
+            self._zeros = make_zeros(widest)
+        if self.is_starting:
+            return warm_bank(partitions, widest, 2, self._zeros)
+        bank = nl.ndarray((partitions, max(columns, ZERO_COLUMNS)), dtype=nl.float32, buffer=nl.psum)
+        multiply_zeros(bank, self._zeros, count, ZERO_COLUMNS)
+        return bank
+
     def dtype_of(self, operation):
         """Return the dtype of an operation's value."""
         return nl.float8_e4m3 if operation.narrow else self.dtype
 
+    def begin_operation(self, number):
+        """Go on to operation `number` of the program."""
+        self._number = number
+
     def label(self, operation):
         """Return a name for a tensor, no other's, by which timelines know that it is what an operation computes."""
         self._named += 1
-        return f"layer/{self._pass}/{self._named}/{operation.name}"
+        return f"layer/{self._pass}/{self._number}.{self._named}/{operation.name}"
 
     def load_constants(self):
         """Load all constants by one DMA, unless they are there: behind what the first matmuls wait for."""
@@ -237,14 +259,14 @@ class Launch:
             pitches=[{} for _ in out_tiles],
             offset=operation.weights.offset,
             made=made,
-            identity=self.identity,
+            identity=self._identity,
             ahead=self._ahead[operation.weights.narrow],
         )
         if operation.weights.stay:
             self._staying[operation.weights] = opened
         return opened
 
-    def identity(self):
+    def _identity(self):
         """Return the identity matrix, loaded once."""
         if self._diagonal is None:
             self._diagonal = nl.shared_identity_matrix(PARTITIONS, dtype=self.dtype)

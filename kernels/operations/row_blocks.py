@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import nki.isa as nisa
 
+from ..convolution.plan import sum_columns
 from ..convolution.resident import plan_resident
 from ..convolution.sums import Epilogue, OutputTile, convolve_tile
 from ..program import Convolution, Place
@@ -45,6 +46,7 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
     room = launch.room_of(operation, tile_sizes(operation.channels, PARTITIONS))
     place = operation.into or Place(room=number)
     tiles = []
+    warm = launch.warm_bank(number, PARTITIONS, sum_columns(plan))
     for index in range(len(blocks) + 1):
         if index < len(blocks):
             tiles.append(_gather(launch, value, operation, geometry, blocks[index]))
@@ -54,7 +56,8 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
             result = sbuf_tile(shape, launch.dtype, name=launch.label(operation))
             stream = stream_of(weights, plan, block.index, ())
             epilogue = Epilogue(launch.constants(PARTITIONS, operation.bias + block.index))
-            convolve_tile(OutputTile(result, plan.groups[0]), [tiles[block.index]], stream, epilogue)
+            convolve_tile(OutputTile(result, plan.groups[0]), [tiles[block.index]], stream, epilogue, warm)
+            warm = None
             _scatter(room, place, result, operation, geometry, block)
     copy_down(operation.copies, room)
     return room

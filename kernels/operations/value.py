@@ -104,7 +104,7 @@ def join(values):
         tiles=tuple(tile for value in values for tile in value.tiles),
         margins=tuple(margin for value in values for margin in value.margins),
         channels=sum(value.channels for value in values),
-        pitches=(),
+        pitches=tuple(pitch for value in values for pitch in value.pitches or (0,) * len(value.tiles)),
         joint=None,
     )
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..backend import DTYPES, ArraySpec, Backend, LaunchResult
+from ..backend import NETWORK_DTYPES, ArraySpec, Backend, LaunchResult
 from ..timing import LayerTiming, Row, Totals
 from ..tolerances import kernel_tolerance
 from ..verify import Verification
@@ -23,7 +23,7 @@ class KernelBench(NamedTuple):
 
 def time_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelBench:
     """The time of a kernel from its shapes."""
-    data = DTYPES[dtype]
+    data = NETWORK_DTYPES[dtype]
     specs = [ArraySpec(shape, case.dtype_of(position, data)) for position, shape in enumerate(case.shapes)]
     return _timed(name, case, backend.time(_kernel(case), *specs, **case.parameters), None)
 
@@ -37,10 +37,10 @@ def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> Ker
         raise ShapeError(
             f"{name}: to be checked, all its arrays together may hold {MAX_VALUES:,} numbers; these are {case.values:,}"
         )
-    arrays = case.arrays(DTYPES[dtype])
+    arrays = case.arrays(NETWORK_DTYPES[dtype])
     launch = backend.launch(_kernel(case), *arrays, **case.parameters)
     expected = case.expected(arrays)
-    found = np.asarray(launch.outputs[0])
+    found = case.found(launch.outputs[0])
     if expected.dtype.kind == "i":
         wrong = int((found != expected).sum())
         return _timed(name, case, launch, Verification(wrong == 0, 0.0, wrong, 0, 0.0))

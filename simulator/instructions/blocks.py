@@ -2,7 +2,7 @@
 the partitions, and depthwise convolutions by groups of rows, are nearly all zeros on the Tensor Engine.
 
 Adding 0 times a finite number changes no sum, and BLAS adds the other products in the same order, which is tried with
-numbers for each size: a library that does otherwise multiplies whole matrices. Where a product is not finite, the
+numbers for each size: a library that does otherwise multiplies whole matrices. Where a number is not finite, the
 matrices are multiplied after all, since 0 times infinity is no zero.
 """
 
@@ -43,11 +43,12 @@ def blocks_of(matrix: Array, columns: int) -> Blocks | None:
 
 
 def cut(matrix: Array, blocks: Blocks) -> Array:
-    """Return the blocks of a stationary tile [K, M], transposed: [count, columns of one, rows of one]."""
+    """Return the blocks of a stationary tile [K, M], transposed as the whole tile is, or BLAS might add otherwise:
+    [count, columns of one, rows of one]."""
     count, row_runs, column_runs = blocks
     split = matrix.reshape(row_runs, count, -1, column_runs, count, matrix.shape[1] // (column_runs * count))
     parts = [split[:, number, :, :, number].reshape(len(matrix) // count, -1) for number in range(count)]
-    return np.ascontiguousarray(np.stack(parts).transpose(0, 2, 1))
+    return np.stack(parts).swapaxes(1, 2)
 
 
 def by_runs(values: Array, runs: int, count: int) -> Array:
@@ -76,6 +77,51 @@ def block_product(blocks: Blocks, operands: tuple[Any, ...], matrix: Array, movi
             np.copyto(target, result)
 
     return by_blocks
+
+
+def band_of(matrix: Array, columns: int) -> slice | None:
+    """Return the rows of a stationary tile [K, M] that are not all zero, where they are at most half of it; else, or
+    where products with a moving tile of these columns would have other bits, None."""
+    rows = np.flatnonzero(matrix.any(axis=1))
+    if columns < FEWEST_COLUMNS or not len(rows) or rows[-1] - rows[0] >= LARGEST_SHARE * len(matrix):
+        return None
+    first, end = int(rows[0]), int(rows[-1]) + 1
+    return slice(first, end) if _is_band_exact(matrix.shape, columns, first, end) else None
+
+
+def band_product(
+    rows: slice, operands: tuple[Any, ...], matrix: Array, moving: Array, finite: list[bool]
+) -> Callable[[], None]:
+    """Return a function that computes a matmul of `operands`, those of `multiply`, by the rows of its stationary tile
+    `matrix` [K, M] that are not zero, if `finite` says that all numbers of `moving` [K, N] are."""
+    dst, *_, adds, room = operands
+    left, right, values = matrix[rows].T, moving[rows], dst.values
+    is_direct = not adds and values.flags.c_contiguous
+    products = values.reshape(room.shape) if is_direct else room
+    result = room.reshape(values.shape)
+
+    def by_rows() -> None:
+        if not finite[0]:
+            multiply(*operands)
+            return
+        np.matmul(left, right, products)
+        if adds:
+            np.add(values, result, values)
+        elif not is_direct:
+            np.copyto(values, result)
+
+    return by_rows
+
+
+@lru_cache(maxsize=4096)
+def _is_band_exact(shape: tuple[int, int], columns: int, first: int, end: int) -> bool:
+    """True if the rows [first, end) of a matrix of random numbers, the others being 0, give the bits of the whole."""
+    rng = np.random.default_rng(0)
+    matrix = np.zeros(shape, np.float32)
+    matrix[first:end] = rng.standard_normal((end - first, shape[1]), np.float32)
+    moving = rng.standard_normal((shape[0], columns), np.float32)
+    moving[::3, ::5] = -0.0
+    return np.matmul(matrix.T, moving).tobytes() == np.matmul(matrix[first:end].T, moving[first:end]).tobytes()
 
 
 @lru_cache(maxsize=1024)

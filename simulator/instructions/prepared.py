@@ -19,7 +19,7 @@ from ..memory import Storage
 from ..operators import ActivationFunction, AluOperator
 from ..replay import Step, fill, views_of
 from ..strided import StridedMemory
-from .blocks import Blocks, block_product, blocks_of, by_runs
+from .blocks import Blocks, band_of, band_product, block_product, blocks_of, by_runs
 from .diagonal import same, scale_and_add, scaling, without_zeros
 from .scalar_engine import activate
 from .tensor_engine import multiply
@@ -76,6 +76,7 @@ class _Rooms:
         self.fixed = fixed  # storages, by id, whose values are known and stay
         self._scratch: dict[tuple[str, int], Array] = {}
         self._copies: dict[int, dict[Any, Array]] = {}  # by the storage's id, then by the view of it
+        self._finite: dict[int, dict[Any, list[bool]]] = {}  # likewise, whether all numbers are
         self._free: dict[int, list[Array]] = {}  # by elements
         self._elements = 0
 
@@ -90,6 +91,19 @@ class _Rooms:
         """Return the values [K, ...] as a matrix for each block of their rows, likewise."""
         values = by_runs(view.values, blocks.row_runs, blocks.number)
         return self._packed(view, values, (blocks.number, view.shape[0] // blocks.number, -1), calls)
+
+    def finiteness(self, view: StridedMemory, matrix: Array, calls: Calls) -> list[bool]:
+        """Return a list in which a call that is added says whether all numbers of a view, as a matrix, are finite."""
+        known = self._finite.setdefault(id(view.storage), {})
+        key = view.offset, view.shape, view.strides
+        if key not in known:
+            found = known[key] = [False]
+
+            def look() -> None:
+                found[0] = bool(np.isfinite(np.add.reduce(matrix, axis=None)))
+
+            calls.append(look)
+        return known[key]
 
     def _packed(self, view: StridedMemory, values: Array, shape: tuple[int, ...], calls: Calls) -> Array:
         """Return values of a view in a shape that BLAS can read."""
@@ -106,7 +120,8 @@ class _Rooms:
         return copies[key].reshape(shape)
 
     def written(self, tensor: StridedMemory | Storage) -> None:
-        """Copies of what was in a storage are of no use; all go where they are many."""
+        """What was found of a storage holds no more, and copies are of no use; all go where they are many."""
+        self._finite.pop(id(tensor if isinstance(tensor, Storage) else tensor.storage), None)
         if self._elements > MAX_PACKED:
             gone = [copy for copies in self._copies.values() for copy in copies.values()]
             self._copies.clear()
@@ -133,11 +148,16 @@ def _matmul(
     calls: Calls = []
     if id(stationary.storage) in rooms.fixed and len(moving.values) == contracted:
         matrix = stationary.values.reshape(contracted, -1)
+        operands = dst, stationary, moving, contracted, turns, adds, room
         blocks = blocks_of(matrix, room.shape[1])
         if blocks is not None:
-            operands = dst, stationary, moving, contracted, turns, adds, room
             right = rooms.matrices(moving, blocks, calls)
             return [*calls, block_product(blocks, operands, matrix, right)]
+        rows = band_of(matrix, room.shape[1])
+        if rows is not None:
+            right = rooms.matrix(moving, contracted, calls)
+            finite = rooms.finiteness(moving, right, calls)
+            return [*calls, band_product(rows, operands, matrix, right, finite)]
     left, right = rooms.matrix(stationary, contracted, calls).T, rooms.matrix(moving, contracted, calls)
     values = dst.values
     if values.flags.c_contiguous and not adds:

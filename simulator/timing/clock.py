@@ -23,8 +23,13 @@ class PeClock:
         self._rows = 0.0  # its share of the array
         self._warm = False
 
-    def warm(self, time: float) -> bool:
-        """True if the clock is at full rate at `time`. Times must not decrease."""
+    @property
+    def busy(self) -> float:
+        """Nanoseconds of the current window, so far, for which the whole array was busy."""
+        return self._busy
+
+    def warm(self, time: float, index: int = -1) -> bool:
+        """True if the clock is at full rate at `time`, for instruction `index`. Times must not decrease."""
         while self._index < int(time // self.window):
             self._warm = self._busy > self.threshold * self.window + ROUNDING
             self._index += 1

@@ -66,10 +66,14 @@ def schedule(
     target: Target,
     constants: Machine | None = None,
     releases: Mapping[int, float] = MappingProxyType({}),
+    clock: PeClock | None = None,
 ) -> Schedule:
     """The schedule of a program on a target, by the target's constants or others; instructions in `releases` do not
-    start before the time given there."""
-    return _Simulation(program, target, constants or machine(target.name), releases).run()
+    start before the time given there. `clock`: of the Tensor Engine, None for one by the constants."""
+    simulation = _Simulation(program, target, constants or machine(target.name), releases)
+    if clock is not None:
+        simulation.clock = clock
+    return simulation.run()
 
 
 class _Simulation:
@@ -300,7 +304,7 @@ class _Simulation:
         interval, latency, cold, _ = self.cost[index]
         if self.clock.window:
             access = instruction.reads[0]
-            if not self.clock.warm(start):
+            if not self.clock.warm(start, index):
                 latency += cold - interval
                 interval = cold
             self.clock.work(start, interval, (access.row_end - access.row) / PARTITIONS)

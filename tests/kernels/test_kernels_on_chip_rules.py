@@ -17,7 +17,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from depthwise_networks import depthwise_filters, expansions
+from depthwise_networks import bounded, depthwise_filters, expansions, made_diagonals
 from lowered import ALL, decided
 from random_networks import KINDS_OF_LAYERS, of_kind, residual
 from trninfer import kernels, simulator
@@ -27,7 +27,8 @@ from trninfer.lowering.passes.choose_forms import COMBINED_BYTES
 from trninfer.lowering.schedule import Region, StageOf
 from trninfer.models import Model, load_model
 from trninfer.models.layout import pack_conv2d
-from trninfer.runtime.backend import DTYPES as RUNTIME_DTYPES
+from trninfer.runtime.backend import EIGHT_BITS, NETWORK_DTYPES
+from trninfer.runtime.measure.float8_cases import float8_case
 from trninfer.runtime.selftest import layer_checks
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.chip import PARTITIONS, TARGETS, find_target
@@ -37,7 +38,7 @@ from trninfer.simulator.instructions import scalar_engine, vector_engine
 from trninfer.simulator.kernel import execute
 
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
-NARROW = ("bfloat16", "float16")
+NARROW = ("bfloat16", "float16", EIGHT_BITS)
 FREE_DIMENSIONS = {"tensor_reduce": 4}  # of an access pattern; 3 for every other instruction ("most instructions")
 ENGINES = (nisa.engine.tensor, nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd)
 
@@ -141,7 +142,21 @@ NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of packed expansions": ("expansions", 1, EXPANSIONS),
     "network of combined filters": ("filtered", 2, FILTERED),
     "network of depthwise filters in groups of rows": ("depthwise", 2, GROUPED),
+    "network of made diagonals": ("made", 2, Decisions(forms=((2, Form.MADE.value, 0),))),
 }
+IN_EIGHT_BITS = {
+    "8 bits": ("bounded", 3, Decisions(narrow=ALL)),
+    "8 bits, packed pictures": ("packed_rows", 4, Decisions(packed=2, narrow=ALL)),
+    "8 bits, packed expansions": ("expansions", 2, replace(EXPANSIONS, narrow=ALL)),
+    "8 bits, packed rows": ("packed_rows", 2, ROWS),
+    "8 bits, no values": ("bounded", 2, Decisions()),
+}
+CONVOLUTIONS_IN_EIGHT_BITS = {
+    "8 bits, from HBM": {"batch": "2", "cin": "256", "cout": "130", "h": "9", "w": "40", "padding": "1"},
+    "8 bits, small images from HBM": {"batch": "5", "cin": "300", "cout": "64", "h": "6", "w": "6", "pool": "2"},
+    "8 bits, few channels from HBM": {"cin": "3", "cout": "8", "h": "20", "w": "21", "k": "5", "padding": "2"},
+}
+ALL_NETWORKS = {**NETWORKS, **IN_EIGHT_BITS}
 
 
 def _model(name: str) -> Model:
@@ -149,28 +164,29 @@ def _model(name: str) -> Model:
         return of_kind(name)
     if name in ("depthwise", "expansions"):
         return depthwise_filters() if name == "depthwise" else expansions()
+    if name == "bounded":
+        return bounded()
+    if name == "made":
+        return made_diagonals()
     if name in ("packed_rows", "filtered"):
         return residual(64 if name == "packed_rows" else 72, blocks=1)
     return load_model(name)
 
 
 def _network(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    name, batch, decisions = NETWORKS[case]
+    name, batch, decisions = ALL_NETWORKS[case]
     forms = [Form(form) for form in dict.fromkeys(form for _, form, _ in decisions.forms)]
     plan = decided(_model(name), decisions, batch, dtype, forms)
-    layout, name = plan.layout, np.dtype(RUNTIME_DTYPES[dtype]).name
-    arrays = (
-        TensorSpec((plan.images, *plan.graph.image), name),
-        TensorSpec((layout.numbers,), name),
-        TensorSpec((PARTITIONS, layout.columns), "float32"),
-    )
+    own = NETWORK_DTYPES[dtype]
+    operands = [TensorSpec(shape, each.name) for shape, each in plan.layout.sizes.specs(own)]
+    arrays = (TensorSpec((plan.images, *plan.graph.image), own.name), *operands)
     return kernels.run_network, arrays, {"program": plan.program}
 
 
 def _layer(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     layer = LAYERS[case].layer
     tensors = {name: np.ones(shape, np.float32) for name, shape in layer.tensor_shapes().items()}
-    plan = LAYERS[case].plan(tensors, np.dtype(RUNTIME_DTYPES[dtype]))
+    plan = LAYERS[case].plan(tensors, np.dtype(NETWORK_DTYPES[dtype]))
     x, *more = (TensorSpec((plan.images, *image), DTYPES[dtype]) for image in plan.graph.inputs)
     weights = TensorSpec((max(1, plan.layout.numbers),), DTYPES[dtype])
     constants = TensorSpec((PARTITIONS, max(1, plan.layout.columns)), "float32")
@@ -178,8 +194,13 @@ def _layer(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
 def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    if case in NETWORKS:
+    if case in ALL_NETWORKS:
         return _network(case, dtype)
+    if case in CONVOLUTIONS_IN_EIGHT_BITS:
+        found = float8_case("conv2d", CONVOLUTIONS_IN_EIGHT_BITS[case])
+        own = NETWORK_DTYPES[dtype]
+        specs = [TensorSpec(shape, found.dtype_of(n, own).name) for n, shape in enumerate(found.shapes)]
+        return getattr(kernels, found.kernel), tuple(specs), dict(found.parameters)
     if case in LAYERS:
         return _layer(case, dtype)
     if case in PACKED:
@@ -206,8 +227,12 @@ def dtype(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture(params=[*CALLS, *PACKED, *NETWORKS, *LAYERS])
-def steps(request: pytest.FixtureRequest, target: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+CASES = [(case, dtype) for case in (*CALLS, *PACKED, *NETWORKS, *LAYERS) for dtype in DTYPES]
+CASES += [(case, EIGHT_BITS) for case in (*IN_EIGHT_BITS, *CONVOLUTIONS_IN_EIGHT_BITS)]
+
+
+@pytest.fixture(params=CASES, ids="-".join)
+def steps(request: pytest.FixtureRequest, target: str, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     """A kernel's instructions on a target in a dtype; the values that it sets are checked on the way."""
     found: list[Step] = []
     issue = NeuronCore.issue
@@ -223,7 +248,7 @@ def steps(request: pytest.FixtureRequest, target: str, dtype: str, monkeypatch: 
 
     monkeypatch.setattr(NeuronCore, "issue", record)
     monkeypatch.setattr(nisa, "memset", memset)
-    kernel, arrays, parameters = _arguments(request.param, dtype)
+    kernel, arrays, parameters = _arguments(*request.param)
     execute(NeuronCore(find_target(target), functional=False), kernel, arrays, parameters)
     assert found
     return found
@@ -377,8 +402,10 @@ def test_sizes_are_what_an_instruction_takes(steps: list[Step], target: str) -> 
     for step in steps:
         if step.op == "nc_matmul":
             stationary, moving = step.reads[:2]
+            planes = 2 if stationary.free_size == 2 * step.writes[0].shape[0] else 1
             assert stationary.shape[0] == moving.shape[0] <= 128
-            assert stationary.free_size <= 128 and moving.free_size <= 512
+            assert stationary.free_size <= 128 * planes and moving.free_size <= 512 * planes
+            assert planes == 1 or stationary.shape[1] == moving.shape[1] == 2
             first, last = _columns(step.writes[0])[[0, -1], [0, -1]]
             assert first // 2048 == last // 2048, f"matmul into {step.writes[0].label}, across PSUM banks"
         if step.op == "nc_transpose":
@@ -418,9 +445,9 @@ def test_the_sanitizer_finds_nothing(case: str) -> None:
     assert not run.findings, "\n".join(map(str, run.findings))
 
 
-@pytest.mark.parametrize("case", NETWORKS)
+@pytest.mark.parametrize("case", ALL_NETWORKS)
 def test_networks_keep_to_what_is_reported_of_chips(case: str) -> None:
-    kernel, arrays, parameters = _arguments(case, "bfloat16")
+    kernel, arrays, parameters = _arguments(case, EIGHT_BITS if case in IN_EIGHT_BITS else "bfloat16")
     with warnings.catch_warnings():
         warnings.simplefilter("error", ReportedOnChipWarning)
         simulator.run(kernel, *arrays, functional=False, **parameters)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trninfer.models import ink as module
 from trninfer.models.ink import Box, InkError, find_blob
 
 SIDE = 96
@@ -63,6 +66,42 @@ def test_pictures_of_other_sizes_and_of_one_channel(side: int, channels: int) ->
     mask = draw(pixels, box, thick=max(2, side // 14))
     blob = find_blob(pixels[:, :, :channels])
     assert (blob.mask & mask).sum() / (blob.mask | mask).sum() > 0.85
+
+
+@pytest.mark.parametrize("light", ["even", "lamp", "shadow"])
+def test_bytes_are_read_as_shares_of_255(light: str) -> None:
+    pixels = page(light)
+    draw(pixels, BOX)
+    levels = np.rint(pixels * 255).astype(np.uint8)
+    read, expected = find_blob(levels), find_blob(levels / np.float32(255))
+    assert read.box == expected.box and (read.mask == expected.mask).all()
+    np.testing.assert_allclose(read.ink, expected.ink, atol=1e-5)
+
+
+@given(
+    height=st.integers(1, 140),
+    width=st.integers(3, 60),
+    noise=st.floats(0, 0.3),
+    covered=st.sampled_from([0.0, 0.02, 0.5]),
+    seed=st.integers(0, 99),
+)
+def test_the_threshold_is_that_of_full_sorts(height: int, width: int, noise: float, covered: float, seed: int) -> None:
+    """The peak against `numpy.quantile`; noise is left uncomputed only where it changes nothing."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(0.05, noise, (height, width)) + (rng.random((height, width)) < covered)
+    values = values.astype(np.float32)
+    share = min(0.01, 40 / values.size)
+    peak = float(np.quantile(values, 1 - share))
+    np.testing.assert_allclose(module._peak(values, share), peak, rtol=1e-5, atol=1e-6)
+    deviation = module._noise(values)
+    if abs(peak - module.MIN_CONTRAST) < 1e-4 or abs(peak - 5 * deviation) < 1e-4:
+        return
+    if peak < module.MIN_CONTRAST or peak < 5 * deviation:
+        with pytest.raises(InkError):
+            module._threshold(values, 1)
+    else:
+        expected = max(0.3 * peak, min(4 * deviation, 0.5 * peak))
+        np.testing.assert_allclose(module._threshold(values, 1), expected, rtol=1e-5)
 
 
 def test_what_is_no_ink() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from batched_networks import RandomNetwork
+from batched_networks import BoundedNetwork, RandomNetwork
 from random_networks import model_of, picture
 from trninfer.lowering import launch_plan
 from trninfer.lowering import weights as laid_out
 from trninfer.lowering.eight_bits import scaled
+from trninfer.lowering.pricing import Pricing
 from trninfer.lowering.schedule import Split
 from trninfer.lowering.sharing import can_share_channels
 from trninfer.models import Model
@@ -34,6 +35,7 @@ from trninfer.runtime.tolerances import network_tolerance
 BATCHES = (1, 2, 3, 4, 7, 16)
 TARGETS = ("trn1", "trn2", "trn3")
 WITH_EIGHT_BITS = (0, 2, 8, 18)  # seeds of networks with four or five such layers
+BOUNDED = (4, 13, 15, 30, 32)  # seeds of networks with values or weights that may be
 
 
 def residual_network(channels: int = 160, pool: int = 1) -> Network:
@@ -83,6 +85,26 @@ def test_random_networks_are_answered_as_onnx_runtime_answers_them(seed: int, tm
     session = Session(
         Model(imported.network, imported.tensors, {}), SimulatedBackend(TARGETS[seed % 3]), EIGHT_BITS, max(BATCHES)
     )
+    for batch in BATCHES:
+        x = random.standard_normal((batch, *network.shape)).astype(np.float32)
+        (expected,) = golden.run(None, {"x": x})
+        error = np.abs(session.run(x).probabilities - expected).max()
+        assert error <= network_tolerance(EIGHT_BITS) * max(1.0, np.abs(expected).max()), network.words
+
+
+@pytest.mark.parametrize("seed", BOUNDED)
+def test_whatever_may_be_in_eight_bits_is_right(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random networks of one launch, or shared by two cores, all of whose values are that can be."""
+    monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path))
+    monkeypatch.setattr(Pricing, "is_quicker_narrow", lambda *_: True)
+    network = BoundedNetwork(seed, most=24)
+    path = network.saved(tmp_path)
+    golden = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    imported = import_network(path, options=ImportOptions(output_kind="values"))
+    random = np.random.default_rng(seed)
+    backend = SimulatedBackend(("trn2", "trn3")[seed % 2], lnc=1 + seed // 2 % 2)
+    session = Session(Model(imported.network, imported.tensors, {}), backend, EIGHT_BITS, max(BATCHES))
+    assert session.launches_note is not None and "where that is quicker" in session.launches_note
     for batch in BATCHES:
         x = random.standard_normal((batch, *network.shape)).astype(np.float32)
         (expected,) = golden.run(None, {"x": x})

@@ -8,6 +8,7 @@ import numpy as np
 from onnx import TensorProto, helper
 from onnx_chain import Chain
 
+BOUNDS = ((0.0, 6.0), (0.0, 1.0), (-1.0, 1.0), (-0.5, 3e38), (-1e4, 1e4))
 CHANNELS = (4, 5, 8, 12, 16, 24, 32, 40, 64)
 
 
@@ -146,3 +147,21 @@ class RandomNetwork:
             self._chain.weight(outputs, scale=0.2),
         )
         self.words.append(f"dense -> {outputs}")
+
+
+class BoundedNetwork(RandomNetwork):
+    """A random network with clips and silu among its activations."""
+
+    def _activate(self) -> None:
+        chain, before = self._chain, self._chain.value
+        name = str(self._random.choice(["Relu", "Clip", "Clip", "Silu", "HardSwish", "LeakyRelu", "Sigmoid", ""]))
+        if name == "Clip":
+            bounds = BOUNDS[int(self._random.integers(len(BOUNDS)))]
+            chain.add("Clip", *map(chain.constant, bounds))
+            name = f"Clip {bounds}"
+        elif name == "Silu":
+            chain.add("Sigmoid")
+            chain.add("Mul", before)
+        elif name:
+            chain.add(name)
+        self.words.append(name)

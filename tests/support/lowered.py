@@ -13,6 +13,7 @@ from trninfer.kernels.program import Convolution, Operation
 from trninfer.lowering.arrangement import image_of
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.describe import rows_of
+from trninfer.lowering.eight_bits import EightBits
 from trninfer.lowering.graph import DoesNotFit, Graph, Node
 from trninfer.lowering.network_plan import NetworkPlan, lower_layers
 from trninfer.lowering.passes.pack_images import choices_of
@@ -26,10 +27,12 @@ from trninfer.models.files import Model
 from trninfer.models.golden import probabilities_of, run_network
 from trninfer.models.layers import Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
-from trninfer.runtime.backend import DTYPES
+from trninfer.runtime.backend import DTYPES, EIGHT_BITS, NETWORK_DTYPES
 from trninfer.simulator.chip import find_target
 
 TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers near 1, as all layers give them
+IN_EIGHT_BITS = 0.2  # tolerance of networks in 8 bits
+MAGNITUDE = 8.0  # of their values
 INSTRUCTIONS = 50_000  # of a launch
 ALL = tuple(range(64))  # nodes, of a network with fewer
 
@@ -83,8 +86,10 @@ def planned(
 
 
 def pipeline_of(model: Model, dtype: str = "float32", target: str = "trn2", forms: Sequence[Form] = ()) -> Pipeline:
-    """What lowers a network that is one launch."""
-    return Pipeline(lower_layers(model, DTYPES[dtype]), tuple(forms), find_target(target).usable_sbuf_bytes)
+    """What lowers a network that is one launch; the largest magnitude of values in 8 bits is taken for MAGNITUDE."""
+    eight_bits = EightBits(lambda name: MAGNITUDE, values=True) if dtype == EIGHT_BITS else None
+    graph = lower_layers(model, NETWORK_DTYPES[dtype], eight_bits)
+    return Pipeline(graph, tuple(forms), find_target(target).usable_sbuf_bytes)
 
 
 def decided(
@@ -126,11 +131,8 @@ def nanoseconds(plan: LaunchPlan, dtype: str = "float32", target: str = "trn2") 
 def answers(model: Model, plan: LaunchPlan, x: np.ndarray, dtype: str = "float32", target: str = "trn2") -> np.ndarray:
     """What a launch answers, as the network's outputs have it, one after another."""
     image = image_of(model)
-    arrays = (
-        plan.arrange(image.of(x.astype(DTYPES[dtype])), image.shape, DTYPES[dtype]),
-        plan.layout.weights(DTYPES[dtype]),
-        plan.layout.constants(),
-    )
+    numbers = NETWORK_DTYPES[dtype]
+    arrays = (plan.arrange(image.of(x.astype(numbers)), image.shape, numbers), *plan.layout.operands(numbers))
     with np.errstate(all="ignore"):
         lnc = 2 if plan.program.partner else 1
         run = simulator.run(kernels.kernel("run_network"), *arrays, target=target, lnc=lnc, program=plan.program)
@@ -156,7 +158,8 @@ def assert_right(
     plan = decided(model, decisions, batch, dtype, forms, at_once)
     x = np.random.default_rng(4).standard_normal((batch, *model.network.input.shape)).astype(np.float32)
     expected = np.concatenate([each.probabilities for each in run_network(model.network, model.tensors, x).outputs], 1)
-    atol = tolerance or TOLERANCES[dtype] * max(1.0, float(np.abs(expected).max()))
+    share = IN_EIGHT_BITS if dtype == EIGHT_BITS else TOLERANCES[dtype]
+    atol = tolerance or share * max(1.0, float(np.abs(expected).max()))
     np.testing.assert_allclose(answers(model, plan, x, dtype, target), expected, atol=atol, rtol=0)
     return plan
 

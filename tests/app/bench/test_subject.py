@@ -32,7 +32,6 @@ SUITE = {"suite": "s"}
         ({**SUITE, "show_lowering": True}, {}, "--show-lowering is for networks"),
         ({**KERNEL, "model": "m"}, {}, "--model and --kernel exclude each other; give one of them"),
         ({**KERNEL, **SUITE, "model": "m"}, {}, "--model and --kernel and --suite exclude each other"),
-        (KERNEL, {"dtype": "float8_e4m3"}, "--kernel takes 32 or 16 bits; float8_e4m3 is of networks"),
         ({"shape": "m=1"}, {}, "--shape needs --kernel"),
         (SUITE, {"verify": True}, "a suite is timed only; --verify and --trace go with --kernel or a model"),
         (SUITE, {"trace": Path("t")}, "a suite is timed only"),

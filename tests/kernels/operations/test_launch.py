@@ -111,7 +111,8 @@ def test_names_of_tensors_are_their_own() -> None:
         launch = launched(Program((), 1, 2), (2, 1, 1, 1))
         launch.begin_pass(1, 2, 1)
         operation = load_of(np.zeros((2, 1, 1, 1)))
-        assert [launch.label(operation) for _ in range(2)] == ["layer/1/1/load0", "layer/1/2/load0"]
+        launch.begin_operation(7)
+        assert [launch.label(operation) for _ in range(2)] == ["layer/1/7.1/load0", "layer/1/7.2/load0"]
 
 
 def test_diagonals_of_numbers() -> None:

@@ -15,16 +15,25 @@ from trninfer.simulator import launch as launching
 from trninfer.simulator.chip import find_target
 from trninfer.simulator.core import NeuronCore
 from trninfer.simulator.instructions import blocks as finding
-from trninfer.simulator.instructions.blocks import FEWEST_COLUMNS, Blocks, _is_exact, blocks_of, by_runs, cut
+from trninfer.simulator.instructions.blocks import (
+    FEWEST_COLUMNS,
+    Blocks,
+    _is_band_exact,
+    _is_exact,
+    band_of,
+    blocks_of,
+    by_runs,
+    cut,
+)
 from trninfer.simulator.instructions.prepared import prepared
 from trninfer.simulator.kernel import execute
 from trninfer.simulator.replay import Replayed, Replays
 
 
 @nki.jit
-def windows(x: Any, w: Any, columns: int, padding: int) -> Any:
+def windows(x: Any, w: Any, columns: int, padding: int, growth: float) -> Any:
     """The sum over t of w[:, t].T @ x[:, :, t : t + columns] in an image with `padding` columns of -0.0 on each side;
-    x [K, H, columns + taps - 1], w [K, taps, M]."""
+    x [K, H, columns + taps - 1], w [K, taps, M]. With a growth, of the first window times growth to the power t."""
     data = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=data, src=x)
     weights = nl.ndarray(w.shape, dtype=w.dtype, buffer=nl.sbuf)
@@ -33,8 +42,11 @@ def windows(x: Any, w: Any, columns: int, padding: int) -> Any:
     nisa.memset(dst=image, value=-0.0)
     sums = image[:, :, padding : padding + columns]
     for tap in range(w.shape[1]):
-        moving = data[:, :, tap : tap + columns]
+        first = tap if growth == 1 else 0
+        moving = data[:, :, first : first + columns]
         nisa.nc_matmul(dst=sums, stationary=weights[:, tap, :], moving=moving, accumulate=tap > 0)
+        if growth != 1:
+            nisa.tensor_scalar(dst=data, data=data, op0=nl.multiply, operand0=growth)
     result = nl.ndarray(image.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=result, src=image)
     out = nl.ndarray(image.shape, dtype=nl.float32, buffer=nl.shared_hbm)
@@ -52,21 +64,25 @@ def block_matrix(blocks: Blocks, rows: int, columns: int, rng: np.random.Generat
     return np.where(own[:, None] == other, numbers, np.float32(0))
 
 
-def check(x: NDArray[Any], w: NDArray[Any], columns: int, padding: int) -> int:
-    """Compare replays with the kernel bit by bit, NaN but as NaN; return the products by blocks of a replay."""
-    replays = Replays(prepared)
+def check(x: NDArray[Any], w: NDArray[Any], columns: int, padding: int, growth: float = 1) -> tuple[list[str], int]:
+    """Compare replays with the kernel bit by bit, NaN but as NaN; return how a replay computes its products without
+    zeros, and how many of those of all replays were computed from whole matrices."""
+    replays, wholes = Replays(prepared), []
     w.setflags(write=False)
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(launching, "_REPLAYS", replays)
+        whole = finding.multiply
+        patch.setattr(finding, "multiply", lambda *operands: (wholes.append(operands), whole(*operands)))
         for seed in range(4):
             moved = np.roll(x, seed, axis=2)
-            (result,) = simulator.run(windows, moved, w, columns, padding, pure=True).outputs
-            expected = execute(NeuronCore(find_target("trn2")), windows, (moved, w, columns, padding), {})
+            (result,) = simulator.run(windows, moved, w, columns, padding, growth, pure=True).outputs
+            expected = execute(NeuronCore(find_target("trn2")), windows, (moved, w, columns, padding, growth), {})
             np.testing.assert_array_equal(result, expected)
             numbers = ~np.isnan(expected)
             np.testing.assert_array_equal(np.signbit(result)[numbers], np.signbit(expected)[numbers])
     found = [each.replay._shortened for each in replays._seen.values() if isinstance(each, Replayed)]
-    return sum(getattr(compute, "__name__", "") == "by_blocks" for steps in found for compute, _ in steps)
+    names = [getattr(compute, "__name__", "") for steps in found for compute, _ in steps]
+    return [name for name in names if name in ("by_blocks", "by_rows")], len(wholes)
 
 
 @st.composite
@@ -94,7 +110,7 @@ def test_products_by_blocks_have_the_bits_of_matmuls(shape, taps, image, padding
     w = np.stack([block_matrix(*shape, rng) for _ in range(taps)], axis=1).astype(dtype)
     x = rng.standard_normal((w.shape[0], image[0], image[1] + taps - 1)).astype(dtype)
     x[rng.random(x.shape) < 0.2] = -0.0
-    check(x, w, image[1], padding)
+    assert check(x, w, image[1], padding)[1] == 0
 
 
 @pytest.mark.parametrize("blocks", [Blocks(32, 4, 4), Blocks(32, 2, 1), Blocks(8, 1, 1), Blocks(16, 1, 2)])
@@ -106,7 +122,67 @@ def test_what_is_not_finite_spreads_over_the_blocks(blocks: Blocks, number: floa
     x = rng.standard_normal((128, 4, 33)).astype(np.float32)
     x[40, 2, 7] = number
     exact = _is_exact(128, 128, 128, blocks)  # of the BLAS that is here
-    assert check(x, np.stack(matrices, axis=1), 32, 1) == 2 * exact
+    found, wholes = check(x, np.stack(matrices, axis=1), 32, 1)
+    assert found == ["by_blocks"] * 2 * exact
+    assert bool(wholes) == (exact and number != 0.5)
+
+
+@given(
+    rows=st.integers(2, 128),
+    columns=st.integers(1, 128),
+    share=st.tuples(st.floats(0, 1), st.floats(0.01, 0.6)),
+    taps=st.integers(1, 3),
+    image=st.tuples(st.integers(1, 8), st.integers(1, 56)),
+    padding=st.sampled_from([0, 1]),
+    seed=st.integers(0, 99),
+)
+def test_products_by_rows_have_the_bits_of_matmuls(rows, columns, share, taps, image, padding, seed) -> None:
+    rng = np.random.default_rng(seed)
+    first = int(share[0] * (rows - 1))
+    end = min(rows, first + 1 + int(share[1] * rows))
+    w = np.zeros((rows, taps, columns), np.float32)
+    w[first:end] = rng.standard_normal((end - first, taps, columns), np.float32)
+    x = rng.standard_normal((rows, image[0], image[1] + taps - 1)).astype(np.float32)
+    x[rng.random(x.shape) < 0.2] = -0.0
+    assert check(x, w, image[1], padding)[1] == 0
+
+
+@pytest.mark.parametrize("number", [0.5, np.nan, -np.inf, 3e38])
+@pytest.mark.parametrize("row", [3, 40])
+def test_what_is_not_finite_spreads_from_rows_of_zeros(row: int, number: float) -> None:
+    rng = np.random.default_rng(0)
+    w = np.zeros((128, 2, 128), np.float32)
+    w[32:64] = rng.standard_normal((32, 2, 128)) * 4
+    x = rng.standard_normal((128, 4, 33)).astype(np.float32)
+    x[row, 2, 7] = number
+    found, wholes = check(x, w, 32, 1)
+    exact = _is_band_exact((128, 128), 128, 32, 64)
+    assert found == ["by_rows"] * 2 * exact
+    assert bool(wholes) == (exact and not np.isfinite(number))
+
+
+@pytest.mark.parametrize("blocks", [None, Blocks(32, 4, 4)])
+def test_numbers_that_become_infinite_within_a_launch(blocks: Blocks | None) -> None:
+    rng = np.random.default_rng(0)
+    w = np.zeros((128, 2, 128), np.float32)
+    if blocks is None:
+        w[32:64] = rng.standard_normal((32, 2, 128))
+    else:
+        w[:] = block_matrix(blocks, 1, 1, rng)[:, None, :]
+    x = rng.standard_normal((128, 4, 32)).astype(np.float32)
+    x[3, 2, 7] = 1e20
+    check(x, w, 32, 0, growth=1e30)
+
+
+def test_rows_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "_is_band_exact", lambda *sizes: True)
+    matrix = np.zeros((128, 4), np.float32)
+    assert band_of(matrix, 64) is None
+    matrix[[33, 60], [0, 3]] = 1
+    assert band_of(matrix, 64) == slice(33, 61)
+    assert band_of(matrix, FEWEST_COLUMNS - 1) is None
+    matrix[97] = 1
+    assert band_of(matrix, 64) is None  # more than half
 
 
 def test_blocks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,55 @@
+"""Convolution of 8-bit images by 8-bit filters, at twice the rate of 16 bits where two planes are contracted at a time.
+
+Images, filters and result are shares of scales, as in a network in 8 bits (docs/eight-bits.md): the instruction that
+takes the sums out of PSUM multiplies them by a column of scales. Input tiles are in SBUF in twos, rows taking turns,
+and so are their filters (convolution/double_rows.py).
+"""
+
+from dataclasses import replace
+
+import nki
+import nki.language as nl
+
+from .conv2d import convolve_section
+from .convolution.forms import Form
+from .convolution.problem import Filters, Finish, make_problem, movement_of
+from .tiling.packing import packed_layout
+from .tiling.tiles import PARTITIONS
+
+
+@nki.jit
+def fused_conv2d_float8(
+    x, w_packed, bias_packed, scale_packed, in_channels, kernel_size, pool_size=1, padding=0, activation="identity"
+):
+    """activation(maxpool(conv2d(x, w)) * scale + bias) in float8_e4m3; see `fused_conv2d_maxpool_packed`.
+
+    Args:
+        x: [B, Cin, H, W] in HBM, uint8: the bytes of float8_e4m3, for which frameworks have no dtype
+        w_packed: [R, S * Cout] uint8, the bytes of filters laid out for SBUF
+        bias_packed, scale_packed: [channels of the first block, blocks] float32, a column for each block of output
+            channels; scales are above 0
+        in_channels, kernel_size, pool_size, padding, activation: as for `fused_conv2d_maxpool_packed`
+
+    Returns:
+        [B, Cout, Ho, Wo] in shared HBM, uint8: bytes of float8_e4m3; sums are float32.
+    """
+    assert x.dtype == nl.uint8 and w_packed.dtype == nl.uint8, (
+        f"conv2d: x and w_packed must be uint8, the bytes of float8_e4m3, came {x.dtype} and {w_packed.dtype}"
+    )
+    kernel = (kernel_size, kernel_size)
+    steps = packed_layout(in_channels, 1, kernel, 1, PARTITIONS).steps
+    assert w_packed.shape[1] % steps == 0, (
+        f"conv2d: w_packed has {w_packed.shape[1]} columns, which must be a multiple of the {steps} matmuls of a filter"
+    )
+    layout = packed_layout(in_channels, w_packed.shape[1] // steps, kernel, 1, PARTITIONS)
+    (section,) = layout.sections
+    filters = Filters((in_channels, section.channels_out), kernel, layout.taps, packed=True)
+    finish = Finish(pool_size, activation, (), Form.DIRECT.value)
+    images = x.view(nl.float8_e4m3)
+    problem = make_problem(images, filters, movement_of((1, 1), (1, 1), padding), finish)
+    problem = replace(problem, in_planes=True)
+    shape = (x.shape[0], problem.out_channels, problem.out_rows // pool_size, problem.out_columns // pool_size)
+    out = nl.ndarray(shape, dtype=nl.uint8, buffer=nl.shared_hbm)
+    weights = w_packed.view(nl.float8_e4m3)
+    convolve_section(out.view(nl.float8_e4m3), images, weights, (bias_packed, scale_packed), problem)
+    return out

@@ -1,0 +1,96 @@
+"""Single kernels in float8_e4m3 at a shape: a convolution, its operands and result being shares of scales."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...kernels.tiling.packing import output_blocks, packed_layout
+from ...lowering.eight_bits import HEADROOM, LARGEST, NARROW, SCALABLE, scales_of_weights
+from ...models import golden
+from ...models.layout import pack_conv2d
+from ...simulator.chip import PARTITIONS
+from .kernel_cases import KernelCase, ShapeError, kernel_case
+
+_LARGEST_SEEN = 8.0  # magnitude that the scale of a standard normal input, and of results of its size, is made for
+
+
+@dataclass(frozen=True)
+class Float8Convolution(KernelCase):
+    """A convolution of bytes of float8_e4m3 by laid out filters, with columns of biases and scales.
+
+    `filters`: [Cout, Cin, k, k].
+    """
+
+    filters: tuple[int, int, int, int] = (1, 1, 1, 1)
+
+    @property
+    def _scale(self) -> np.float32:
+        return np.float32(HEADROOM * _LARGEST_SEEN / LARGEST)
+
+    @property
+    def _result_scale(self) -> np.float32:
+        """The scale of the result: 1 behind an activation that no scale goes through."""
+        return self._scale if self.parameters["activation"] in SCALABLE else np.float32(1)
+
+    def arrays(self, dtype: np.dtype[Any], seed: int = 0) -> tuple[np.ndarray, ...]:
+        """Random operands: the data standard normal, filters whose results are of the same size; see `KernelCase`."""
+        x = np.random.default_rng(seed + 1).standard_normal(self.shapes[0], np.float32) / self._scale
+        filters, scales, bias = self._weights(seed)
+        own = self._result_scale
+        packed, biases = pack_conv2d(filters.view(np.uint8), bias / own)
+        _, columns = pack_conv2d(filters.view(np.uint8), scales * self._scale / own)
+        return x.astype(NARROW).view(np.uint8), packed, biases, columns
+
+    def dtype_of(self, position: int, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype of an operand."""
+        return np.dtype(np.float32) if position in self.float32_operands else np.dtype(np.uint8)
+
+    def expected(self, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        """Return NumPy's result in float32 for the operands of `arrays`."""
+        filters, scales, bias = self._weights(0)
+        x = arrays[0].view(NARROW).astype(np.float32) * self._scale
+        w = filters.astype(np.float32) * scales[:, None, None, None]
+        parameters = self.parameters
+        return golden.conv2d(x, w, bias, parameters["padding"], parameters["pool_size"], parameters["activation"])
+
+    def found(self, output: Any) -> np.ndarray:
+        """Return the kernel's result as numbers."""
+        return np.asarray(output).view(NARROW).astype(np.float32) * self._result_scale
+
+    def _weights(self, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return filters as shares of their channels' scales, these scales, and biases."""
+        random = np.random.default_rng(seed)
+        filters = random.standard_normal(self.filters, np.float32) / np.float32(math.sqrt(math.prod(self.filters[1:])))
+        scales = scales_of_weights(filters)
+        bias = random.standard_normal(len(filters), np.float32)
+        return (filters / scales[:, None, None, None]).astype(NARROW), scales, bias
+
+
+def float8_case(name: str, shape: Mapping[str, str]) -> KernelCase:
+    """Return the case of a family in float8_e4m3, as `kernel_case`; ShapeError also where it has none."""
+    case = kernel_case(name, shape)
+    if name != "conv2d":
+        raise ShapeError(f"{name} takes 32 or 16 bits; in float8_e4m3 there is conv2d")
+    if case.parameters["form"] not in ("quickest", "direct"):
+        raise ShapeError(f"{name}: form is {case.parameters['form']!r}; in float8_e4m3 there is the direct form alone")
+    x, filters, _ = case.shapes
+    cout, cin, size, _ = filters
+    layout = packed_layout(cin, cout, (size, size), 1, PARTITIONS)
+    blocks = output_blocks(layout.sections, PARTITIONS)
+    columns = (blocks[0][1], len(blocks))
+    keys = ("pool_size", "padding", "activation")
+    return Float8Convolution(
+        kernel="fused_conv2d_float8",
+        shapes=(x, (layout.rows, cout * layout.steps), columns, columns),
+        output_shape=case.output_shape,
+        parameters={"in_channels": cin, "kernel_size": size, **{key: case.parameters[key] for key in keys}},
+        reference=case.reference,
+        float32_operands=frozenset({2, 3}),
+        instructions=case.instructions,
+        filters=(cout, cin, size, size),
+    )

@@ -1,0 +1,171 @@
+"""Values behind clips and other activations, and layers with groups, in 8 bits: that they are right, and are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from depthwise_networks import bounded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lowered import ALL, MAGNITUDE, answers, assert_right, decided, pipeline_of
+from random_networks import labels, model_of, picture
+from trninfer.kernels.convolution.forms import DEPTHWISE
+from trninfer.lowering import weights as laid_out
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, scaled
+from trninfer.lowering.graph import Graph, Node
+from trninfer.lowering.network_plan import lower_layers
+from trninfer.lowering.passes.narrow_values import narrow_values
+from trninfer.models.golden import run_network
+from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.network import Network
+from trninfer.models.outputs import Output
+from trninfer.runtime.backend import EIGHT_BITS, NETWORK_DTYPES
+
+BATCHES = (1, 2, 3, 4, 7, 16)
+WHEREVER = Decisions(narrow=ALL)
+ACTIVATIONS: tuple[tuple[str, tuple[float, ...]], ...] = (
+    ("clip", (0.0, 6.0)),
+    ("clip", (-0.5, 0.75)),
+    ("clip", (0.0, 1e6)),
+    ("clip", (-3.4e38, 1.0)),
+    ("relu", ()),
+    ("identity", ()),
+    ("leaky_relu", (0.1,)),
+    ("silu", ()),
+    ("gelu", ()),
+    ("hardswish", ()),
+    ("sigmoid", ()),
+)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """An expansion, a layer with groups and a projection, of all sizes, on images of odd and even ones."""
+    size = st.integers(3, 13)
+    image = picture(3, draw(size), draw(size))
+    channels = draw(st.sampled_from([6, 24, 64, 128, 150, 260]))
+    groups = draw(st.sampled_from([channels, channels, 2, channels // 2]))
+    kernel = draw(st.sampled_from([(3, 3), (3, 3), (5, 5), (1, 1), (3, 1), (2, 2)]))
+    stride = draw(st.sampled_from([(1, 1), (2, 2), (2, 1)]))
+    padding = (kernel[0] // 2, kernel[1] // 2) * 2
+    (first, own), (second, others) = (draw(st.sampled_from(ACTIVATIONS)) for _ in range(2))
+    layers: list[Layer] = [
+        Conv2d("stem", 3, 24, (1, 1), activation="relu"),
+        Conv2d("expand", 24, channels, (1, 1), activation=first, activation_parameters=own),
+        Conv2d(
+            "each",
+            channels,
+            channels,
+            kernel,
+            padding,
+            groups=groups,
+            stride=stride,
+            activation=second,
+            activation_parameters=others,
+        ),
+        Conv2d("project", channels, 12, (1, 1)),
+    ]
+    shape = image.shape
+    for layer in layers:
+        shape = layer.output_shape(shape)  # type: ignore[assignment]
+    layers += [Pool("mean", "average", shape[1:], (1, 1)), Flatten("flat"), Dense("last", 12, 4)]  # type: ignore[arg-type]
+    return Network("n", image, tuple(layers), (), Output("values"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks(), st.sampled_from(BATCHES), st.sampled_from(["trn2", "trn2", "trn3"]), st.booleans())
+def test_whatever_is_in_eight_bits_is_right(network: Network, batch: int, target: str, packs_rows: bool) -> None:
+    decisions = replace(WHEREVER, packs_rows=packs_rows, packs_expansions=packs_rows)
+    plan = assert_right(network, decisions, batch, EIGHT_BITS, target=target, forms=DEPTHWISE)
+    assert {"expand", "each"} <= names(plan.graph, lambda node: node.operation.narrow)
+    assert "each" in names(plan.graph, lambda node: node.has_narrow_weights)
+
+
+def names(graph: Graph, is_so: Callable[[Node], bool]) -> set[str]:
+    return {node.name for node in graph.nodes if is_so(node)}
+
+
+def test_bounds_are_shares_of_the_scale_that_they_bound() -> None:
+    plan = decided(bounded(), WHEREVER, dtype=EIGHT_BITS)
+    parts = [node for node in plan.graph.nodes if node.name == "each0"]
+    assert MAGNITUDE * HEADROOM > 6 and len(parts) == 2  # a tile, and its tail
+    for node in parts:
+        *_, low, high = scaled(plan.graph, node)
+        np.testing.assert_allclose(high, np.full(node.operation.channels, LARGEST), rtol=1e-6)
+        assert not low.any()
+
+
+FAULTS: dict[str, Callable[[list[np.ndarray]], list[np.ndarray]]] = {
+    "bounds that are not scaled": lambda columns: [*columns[:-1], columns[-1] * 0 + 6],
+    "bounds of another channel's scale": lambda columns: [*columns[:-1], columns[-1] / 8],
+    "sums that are not scaled": lambda columns: [columns[0], columns[1] * 0 + 1, *columns[2:]],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
+def test_a_wrong_column_is_found(
+    fault: Callable[[list[np.ndarray]], list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = bounded()
+    assert_right(model, WHEREVER, 2, EIGHT_BITS)
+
+    def wrong(graph: Graph, node: Node) -> list[np.ndarray]:
+        columns = scaled(graph, node)
+        return fault(columns) if len(columns) == 4 else columns
+
+    monkeypatch.setattr(laid_out, "scaled", wrong)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        assert_right(model, WHEREVER, 2, EIGHT_BITS)
+
+
+def test_weights_with_groups_stay_where_what_they_read_does() -> None:
+    plan = assert_right(bounded(), Decisions(), 2, EIGHT_BITS)
+    assert not names(plan.graph, lambda node: node.name.startswith("each") and node.has_narrow_weights)
+    assert names(plan.graph, lambda node: node.operation.narrow) == {"stem", "project0"}
+
+
+def test_one_value_at_a_time_is_chosen() -> None:
+    pipeline = pipeline_of(bounded(), EIGHT_BITS)
+    plain = dict(pipeline.run(Decisions()))["choose_forms"]
+    asked: list[str] = []
+
+    def is_quicker(graph: Graph, narrow: Graph, numbers: list[int]) -> bool:
+        asked.append(graph.nodes[numbers[0]].name)
+        assert narrow.nodes[numbers[0]].operation.narrow and not graph.nodes[numbers[0]].operation.narrow
+        return asked[-1] == "expand1"
+
+    chosen = narrow_values(plain, plain, is_quicker)  # type: ignore[arg-type]
+    assert list(dict.fromkeys(asked)) == ["expand0", "each0", "expand1", "each1"]
+    assert asked.count("expand0") == 2 and asked.count("each0") == 1  # both parts are read as one
+    assert names(chosen, lambda node: node.operation.narrow) - names(plain, lambda node: node.operation.narrow) == {
+        "expand1"
+    }
+    assert "each1" in names(chosen, lambda node: node.has_narrow_weights)
+
+
+@pytest.mark.parametrize(("largest", "is_narrow"), [(0.1, False), (0.25, True), (30.0, True), (31.0, False)])
+def test_values_without_a_scale_are_of_magnitudes_near_one(largest: float, is_narrow: bool) -> None:
+    model = bounded(activation=("silu", ()))
+    graph = lower_layers(model, NETWORK_DTYPES[EIGHT_BITS], EightBits(lambda name: largest, values=True))
+    assert ("expand0" in names(graph, lambda node: node.may_be_narrow)) == is_narrow
+
+
+def test_what_a_clip_bounds_does_not_overflow() -> None:
+    """Inputs a thousand times as large as any that calibration has seen."""
+    layers: tuple[Layer, ...] = (
+        Conv2d("stem", 3, 24, (1, 1), activation="clip", activation_parameters=(0.0, 6.0)),
+        Conv2d("expand", 24, 48, (1, 1), activation="clip", activation_parameters=(0.0, 6.0)),
+        Conv2d("project", 48, 24, (1, 1), activation="clip", activation_parameters=(-6.0, 6.0)),
+        Flatten("flat"),
+        Dense("last", 24 * 25, 4),
+    )
+    model = model_of(Network("n", picture(3, 5, 5), layers, labels(4)))
+    x = np.random.default_rng(0).standard_normal((2, 3, 5, 5)).astype(np.float32) * 1000
+    plan = decided(model, WHEREVER, 2, EIGHT_BITS)
+    assert "expand" in names(plan.graph, lambda node: node.operation.narrow)
+    expected = run_network(model.network, model.tensors, x).probabilities
+    np.testing.assert_allclose(answers(model, plan, x, EIGHT_BITS), expected, atol=0.3)

@@ -1,0 +1,102 @@
+"""Zeros that the Tensor Engine multiplies where it waits."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from batched_networks import RandomNetwork
+from depthwise_networks import expansions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lowered import TOLERANCES, answers, applicable, assert_right, decided, planned
+from trninfer.kernels.convolution.forms import worthwhile
+from trninfer.kernels.program import Convolution
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.price import Clock
+from trninfer.lowering.warming import added, is_cold, zeros_of
+from trninfer.models.files import Model
+from trninfer.models.importing import ImportOptions, import_network
+
+GATED = expansions(28)
+SMALL = expansions(12)
+
+
+def imported(seed: int) -> Model:
+    with tempfile.TemporaryDirectory() as folder:
+        path = RandomNetwork(seed, most=20).saved(Path(folder))
+        found = import_network(path, options=ImportOptions(output_kind="values"))
+    return Model(found.network, found.tensors, {})
+
+
+def with_zeros(model: Model, decisions: Decisions, batch: int, counts: list[int]) -> Decisions:
+    """Decisions with zeros before each convolution, `counts` in turn."""
+    program = decided(model, decisions, batch).program
+    numbers = [n for n, each in enumerate(program.operations) if isinstance(each, Convolution)]
+    return replace(decisions, warming=tuple((number, counts[n % len(counts)]) for n, number in enumerate(numbers)))
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    dtype=st.sampled_from(sorted(TOLERANCES)),
+    batch=st.sampled_from((1, 2, 3, 4, 7, 16)),
+    packs_rows=st.booleans(),
+    counts=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+)
+def test_zeros_change_no_answer(seed: int, dtype: str, batch: int, packs_rows: bool, counts: list[int]) -> None:
+    model = SMALL if seed % 3 == 0 else imported(seed)
+    decisions = applicable(model, Decisions(packs_rows=packs_rows, packed=batch), batch)
+    warm = with_zeros(model, decisions, batch, counts)
+    plan = assert_right(model, warm, batch, dtype)
+    x = np.random.default_rng(seed).standard_normal((batch, *model.network.input.shape)).astype(np.float32)
+    cold = answers(model, decided(model, decisions, batch, dtype), x, dtype)
+    np.testing.assert_array_equal(answers(model, plan, x, dtype), cold)
+
+
+def test_a_gated_network_is_quicker_with_zeros() -> None:
+    forms = worthwhile(False, 2)
+    plan = planned(GATED, 1, "bfloat16", forms=forms)
+    assert plan.decisions.warming
+    numbers = [number for number, _ in plan.decisions.warming]
+    assert all(isinstance(plan.program.operations[number], Convolution) for number in numbers)
+    without = replace(plan.program, warming=())
+    clock = Clock("trn2", 2)
+    walked = clock.walk(plan.program, plan.layout), clock.walk(without, plan.layout)
+    assert walked[0].nanoseconds == pytest.approx(plan.nanoseconds)
+    assert walked[0].nanoseconds < walked[1].nanoseconds
+
+
+def test_a_clock_that_never_changes_takes_no_zeros() -> None:
+    plan = planned(GATED, 1, "bfloat16", "trn1")
+    clock = Clock("trn1", 2)
+    clock.walk(plan.program, plan.layout)
+    run = clock.walked()
+    assert not plan.decisions.warming and run is not None and not is_cold(run)
+
+
+def test_what_is_foreseen_fills_waits_alone() -> None:
+    plan = decided(GATED, Decisions(), 1, "bfloat16")
+    clock = Clock("trn2", 2)
+    before = clock.walk(plan.program, plan.layout).nanoseconds
+    run = clock.walked()
+    assert run is not None and clock.walked() is None
+    zeros, foreseen = zeros_of(plan.program, run)
+    assert zeros and foreseen < before
+    first = next(n for n, each in enumerate(plan.program.operations) if isinstance(each, Convolution))
+    assert first not in dict(zeros)  # which has zeros of its own
+
+
+def test_zeros_of_two_rounds_are_added_up() -> None:
+    assert added((), ()) == ()
+    assert added(((4, 2), (9, 1)), ((2, 3), (9, 5))) == ((2, 3), (4, 2), (9, 6))
+
+
+def test_decisions_with_zeros_are_kept_on_disk() -> None:
+    decisions = Decisions(warming=((3, 12), (8, 1)))
+    assert Decisions.from_json(decisions.to_json()) == decisions
+    data = decisions.to_json()
+    data["warming"] = [["x", 1]]
+    with pytest.raises(ValueError):
+        Decisions.from_json(data)
