@@ -1,5 +1,8 @@
 """Exchanges between the two cores of a launch: tiles or rows of a value that each has computed a part of."""
 
+import itertools
+import math
+
 import nki.isa as nisa
 import nki.language as nl
 
@@ -20,11 +23,12 @@ def exchange(launch, number, operation: Exchange, operands):
     (first, end), (theirs, last) = operation.sent, operation.received
     wholes = [tile.expand_dim(1) for tile in room.tiles] if room.joint is None else [room.joint]
     for pipe, whole in enumerate(wholes):
+        top, left = room.margins[0][0:2]
+        whole = whole[:, :, :, top : top + room.rows, left : left + room.columns]
         if operation.by_tiles:
             sent, received = whole[:, first:end], whole[:, theirs:last]
         else:
-            top = room.margins[0][0]
-            sent, received = whole[:, :, :, top + first : top + end], whole[:, :, :, top + theirs : top + last]
+            sent, received = whole[:, :, :, first:end], whole[:, :, :, theirs:last]
         parts = _messages(sent.shape, MESSAGES[operation.beside])
         for part in parts:
             _swap(sent[part], received[part], pipe, nisa.dma_engine.gpsimd_dma)
@@ -34,19 +38,23 @@ def exchange(launch, number, operation: Exchange, operands):
 
 
 def _messages(shape, most):
-    """Return the parts of [partitions, tiles, images, rows, columns] that GpSimd's engines move, some rows of all tiles
-    at a time or, where a row is too much, of some tiles or images; none where they are more than `most`."""
+    """Return the parts of [partitions, tiles, images, rows, columns] that GpSimd's engines move, none where they are
+    more than `most`: tile by tile, so that the first are on their way while the last tile is computed."""
     _, tiles, images, rows, columns = shape
-    tiles_at_once = max(1, min(tiles, GPSIMD_ELEMENTS // (images * columns)))
-    images_at_once = max(1, min(images, GPSIMD_ELEMENTS // columns))
-    rows_at_once = GPSIMD_ELEMENTS // (tiles_at_once * images_at_once * columns)
-    if rows_at_once == 0:
+    if columns > GPSIMD_ELEMENTS:
         return []
-    sizes = ((tiles, tiles_at_once), (images, images_at_once), (rows, rows_at_once))
-    if ceil_div(tiles, tiles_at_once) * ceil_div(images, images_at_once) * ceil_div(rows, rows_at_once) > most:
+    together = [1, 1, 1]  # tiles, images and rows
+    room = GPSIMD_ELEMENTS // columns
+    for axis, size in ((2, rows), (1, images), (0, tiles)):
+        together[axis] = min(size, room)
+        room //= size
+        if room == 0:
+            break
+    pairs = list(zip((tiles, images, rows), together))
+    if math.prod(ceil_div(size, each) for size, each in pairs) > most:
         return []
-    parts = [[slice(first, min(size, first + each)) for first in range(0, size, each)] for size, each in sizes]
-    return [(slice(None), tile, image, row) for tile in parts[0] for image in parts[1] for row in parts[2]]
+    parts = [[slice(first, min(size, first + each)) for first in range(0, size, each)] for size, each in pairs]
+    return [(slice(None), *part) for part in itertools.product(*parts)]
 
 
 def _swap(sent, received, pipe, dma_engine):

@@ -153,7 +153,7 @@ def test_rows_that_nodes_beyond_the_next_region_read_too_are_all_exchanged() -> 
         (7, 1, False, 1),
         (7, 3, False, 2),
         (14, 1, True, 2),
-        (28, 1, True, 7),
+        (28, 1, True, 8),
         (28, 1, False, 0),
         (14, 6, True, 0),
         (7, 40, True, 0),
