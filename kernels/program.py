@@ -200,8 +200,13 @@ class Answers(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Scores(Answers):
-    """The last layer: a dense layer with images on the partitions, and where the largest of its outputs is."""
+    """The last layer: a dense layer with images on the partitions, and where the largest of its outputs is.
 
+    `by_columns`: of one picture with classes on the partitions; its biases are then columns of 128 classes each, and
+    behind them is one of the numbers of the partitions.
+    """
+
+    by_columns: bool = False
     kernel: Pair = (1, 1)
     activation: Activation = IDENTITY
     weights: WeightsAt = FROM_START

@@ -26,6 +26,9 @@ class Advisor(Protocol):
     def is_quicker_narrow(self, graph: Graph, narrow: Graph, numbers: Sequence[int]) -> bool:
         """True if nodes are quicker together as in `narrow`, which has the value of the first of them in 8 bits."""
 
+    def are_quicker_turned(self, graph: Graph, number: int, turned: Node) -> bool:
+        """True if scores are those of one picture, and quicker as node `turned`."""
+
 
 @dataclass(frozen=True)
 class Decisions:
@@ -39,7 +42,8 @@ class Decisions:
     `regions`: nodes that run in bands of rows. `stages`: None for one stage of a single image. `splits`: nodes that two
     cores share, of a launch whose cores work on the same pictures, as it `shares` them. `ahead`: eighths of SBUF that
     values and weights may fill, where weights are loaded before earlier operations than the one that multiplies them; 0
-    where they are not. `warming`: operations of the program, and the matmuls of zeros before each.
+    where they are not. `warming`: operations of the program, and the matmuls of zeros before each. `turns_scores`:
+    whether the classes of one picture are on the partitions.
     """
 
     pads_channels: bool = False
@@ -59,6 +63,7 @@ class Decisions:
     shares: bool = False
     ahead: int = 0
     warming: tuple[tuple[int, int], ...] = ()
+    turns_scores: bool = False
 
     def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
         """See `Advisor`."""
@@ -73,6 +78,10 @@ class Decisions:
     def are_worth_copies(self, graph: Graph, number: int, source: int, taps: Taps) -> bool:
         """See `Advisor`."""
         return number in self.copied
+
+    def are_quicker_turned(self, graph: Graph, number: int, turned: Node) -> bool:
+        """See `Advisor`."""
+        return self.turns_scores
 
     def is_quicker_narrow(self, graph: Graph, narrow: Graph, numbers: Sequence[int]) -> bool:
         """See `Advisor`."""

@@ -31,6 +31,7 @@ from .passes.place import place
 from .passes.split_means import split_means
 from .passes.split_phases import split_phases
 from .passes.split_tails import split_tails
+from .passes.turn_scores import turn_scores
 from .weights import WeightLayout, lay_out
 
 
@@ -157,6 +158,7 @@ class Pipeline:
         run("choose_forms", choose_forms(done[-1][1], self.forms, advisor.pick_form))
         run("narrow_values", narrow_values(done[-1][1], done[-2][1], advisor.is_quicker_narrow))
         run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies))
+        run("turn_scores", turn_scores(done[-1][1], advisor.are_quicker_turned))
         return done
 
     def _shape(self, decisions: Decisions) -> list[tuple[str, Graph]]:

@@ -276,7 +276,7 @@ def _arrangement(node: Node) -> Hashable:
     own = (type(operation), operation.channels, operation.packed, node.memory)
     if isinstance(operation, (Convolution, Scores)):
         assert node.filters is not None
-        narrow = node.has_narrow_weights, operation.narrow
+        narrow = node.has_narrow_weights, operation.narrow, getattr(operation, "by_columns", False)
         return *own, operation.taps, form_of(node), node.filters.shape, node.in_halves, *narrow
     return own
 
@@ -291,6 +291,8 @@ def _first_column(node: Node) -> int:
 def columns_of(graph: Graph, node: Node) -> int:
     """Return how many columns of constants a node has."""
     operation = node.operation
+    if isinstance(operation, Scores) and operation.by_columns:
+        return ceil_div(operation.channels, PARTITIONS) + 1
     if isinstance(operation, Scores):
         return operation.channels * (2 if operation.weights.narrow else 1)
     if isinstance(operation, Convolution):
@@ -306,6 +308,10 @@ def columns_of(graph: Graph, node: Node) -> int:
 def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
     """Return a node's columns, up to 128 numbers each: biases by partition, those of the scores by column."""
     operation = node.operation
+    if isinstance(operation, Scores) and operation.by_columns:
+        (biases,) = scaled(graph, node)
+        tiles = [biases[first : first + PARTITIONS] for first in range(0, len(biases), PARTITIONS)]
+        return [*tiles, np.arange(PARTITIONS, dtype=np.float32)]
     if isinstance(operation, Scores):
         return [np.full(PARTITIONS, number) for numbers in scaled(graph, node) for number in numbers]
     if isinstance(operation, Convolution):

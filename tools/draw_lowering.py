@@ -27,6 +27,7 @@ from ..lowering.passes.place import place
 from ..lowering.passes.split_means import split_means
 from ..lowering.passes.split_phases import split_phases
 from ..lowering.passes.split_tails import split_tails
+from ..lowering.passes.turn_scores import turn_scores
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "lowering.svg"
 PASSES: tuple[Callable[..., Any], ...] = (
@@ -44,6 +45,7 @@ PASSES: tuple[Callable[..., Any], ...] = (
     choose_forms,
     narrow_values,
     pack_taps,
+    turn_scores,
 )
 # Passes that run, or do something, because of a field of `Decisions`.
 DECIDED = {
@@ -56,6 +58,7 @@ DECIDED = {
     "choose_forms": "forms",
     "narrow_values": "narrow",
     "pack_taps": "copied",
+    "turn_scores": "turns_scores",
 }
 WIDTH, LEFT, ROW, STEP = 1000, 20, 30, 36  # pixels
 BOX, SIDE = 660, 700  # the width of the boxes, and where those beside them begin

@@ -10,6 +10,7 @@ from ..convolution.resident import plan_resident
 from ..normalization import log_softmax_tile
 from ..program import NO_SIDES, Answers, Ending, Scores
 from ..tiling.tiles import PARTITIONS, Tile, itemsize, sbuf_tile, several_columns, store_rows, tiles
+from .column_scores import compute_column_scores
 from .load import load
 from .problems import problem_of
 from .value import Value, stored_value
@@ -35,6 +36,9 @@ def compute_scores(launch, number, operation: Scores, operands):
     if value.hbm is not None:
         value = _loaded(value, plan)
     launch.load_constants()
+    if operation.by_columns:
+        compute_column_scores(launch, number, operation, value, (plan.steps, units))
+        return
     at_once = max(1, nl.tile_size.psum_bank_fmax // outputs)
     for part in _full_blocks(value.images, at_once):
         _compute_part(launch, number, operation, value, (plan.steps, units), part)

@@ -19,14 +19,16 @@ import numpy as np
 import pytest
 from depthwise_networks import bounded, depthwise_filters, expansions, made_diagonals
 from lowered import ALL, decided
-from random_networks import KINDS_OF_LAYERS, of_kind, residual
+from random_networks import KINDS_OF_LAYERS, conv, labels, model_of, of_kind, picture, residual
 from trninfer import kernels, simulator
 from trninfer.kernels.convolution.forms import ROW_BLOCKS, Form
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.passes.choose_forms import COMBINED_BYTES
 from trninfer.lowering.schedule import Region, StageOf
 from trninfer.models import Model, load_model
+from trninfer.models.layers import Dense, Flatten
 from trninfer.models.layout import pack_conv2d
+from trninfer.models.network import Network
 from trninfer.runtime.backend import EIGHT_BITS, NETWORK_DTYPES
 from trninfer.runtime.measure.float8_cases import float8_case
 from trninfer.runtime.selftest import layer_checks
@@ -130,6 +132,7 @@ FILTERED = Decisions(forms=tuple((number, "pairs", room) for number in ALL for r
 NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of one picture": ("digits-cnn", 1, TAPS),
     "network of packed pictures": ("digits-cnn", 32, Decisions(packed=16)),
+    "network with turned scores": ("scores", 1, Decisions(turns_scores=True)),
     "network whose weights come early": ("digits-cnn", 2, Decisions(ahead=8)),
     "network of rows": ("digits-ffnn", 140, Decisions()),
     "network in stages": ("digits-cnn", 6, Decisions(packed=2, stages=(StageOf(3, 1), StageOf(7, 3)), staying=(0, 1))),
@@ -168,6 +171,9 @@ def _model(name: str) -> Model:
         return bounded()
     if name == "made":
         return made_diagonals()
+    if name == "scores":
+        layers = (conv("conv", 3, 140, 3), Flatten("flat"), Dense("dense", 140 * 6 * 5, 300))
+        return model_of(Network("n", picture(3, 6), layers, labels(300)))
     if name in ("packed_rows", "filtered"):
         return residual(64 if name == "packed_rows" else 72, blocks=1)
     return load_model(name)

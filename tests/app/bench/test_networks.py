@@ -14,7 +14,8 @@ def test_a_network_pass_by_pass(cli, picture_model: Path) -> None:
     assert told.status == 0 and told.out.startswith("tiny-cnn: bfloat16, a batch of 8, trn3\n")
     heads = [line.partition(":")[0] for line in told.out.splitlines() if line[:1].strip()]
     names = ["layers", "split_tails", "load_input", "load_taps", "pack_images", "place", "group_input"]
-    assert heads[3:] == [*names, "add_margins", "choose_forms", "pack_taps", "lay_out", "schedule"]
+    names += ["add_margins", "choose_forms", "narrow_values", "pack_taps", "turn_scores"]
+    assert heads[3:] == [*names, "lay_out", "schedule"]
     document = cli(*words, "--format", "json").json()
     ((launch,),) = [network["launches"] for network in document["lowering"]]
     assert launch["predicted_us"] == pytest.approx(document["total_us"] - document["layers"][0]["latency_us"])

@@ -1,0 +1,113 @@
+"""The scores of one picture with classes on the partitions, 128 of them a column, and the first of the largest.
+
+A single picture is a poor stationary operand: each matmul then streams up to 512 weights for one row of the array, and
+what follows works on one partition. Here the weights are stationary:
+
+    for tile of up to 128 classes:
+        logits[:, tile] = weights[:, tile] @ picture + bias         # a matmul of one column for each tile of inputs
+    largest of each partition, and its class
+    both turned into rows; of the classes whose number is the largest of all, the first
+"""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..argmax import SEARCH_WIDTH
+from ..program import Scores
+from ..tiling.tiles import PARTITIONS, evict, sbuf_tile, several_columns, tiles
+
+BEYOND = float(1 << 24)  # more than any class; sums with it are exact enough to stay so
+
+
+def compute_column_scores(launch, number, operation: Scores, value, multiplied):
+    """Compute the numbers of one picture as its scores, and the first of the largest, into HBM.
+
+    `multiplied`: the steps of the filter, and of each input tile the weights [partitions, steps, classes].
+    """
+    assert value.images == value.packed == 1, (
+        f"{operation.name}: scores by columns are of one picture, got {value.images} images of {value.packed}"
+    )
+    parts = tiles(operation.channels, PARTITIONS)
+    count = len(parts)
+    constants = launch.constants(PARTITIONS, operation.bias, count + 1)  # a column each of biases, then the partitions
+    sums = nl.ndarray((PARTITIONS, count), dtype=nl.float32, buffer=nl.psum)
+    logits = nl.ndarray((PARTITIONS, max(SEARCH_WIDTH, count)), dtype=nl.float32, buffer=nl.sbuf)
+    for part in parts:
+        column = slice(part.index, part.index + 1)
+        _multiply_column(sums[:, column], value, multiplied, part, launch.dtype)
+        if part.index == count - 1:  # where no class is, copies of the first column: it ties, and comes first
+            first = logits[:, 0:1].broadcast(1, logits.shape[1] - part.index)
+            nisa.tensor_copy(dst=logits[:, part.index :], src=first, engine=nisa.engine.vector)
+        here = slice(0, part.size)
+        nisa.tensor_tensor(dst=logits[here, column], data1=sums[here, column], data2=constants[here, column], op=nl.add)
+    scores, classes = launch.answers(number, operation)
+    found = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
+    last = float(operation.channels - 1)
+    _find_first_of_largest(found, logits, constants[:, count : count + 1], last)
+    nisa.dma_copy(dst=classes.reshape((1, 1)), src=found)
+    _store_columns(scores, logits[:, 0:count], sbuf_tile((count, PARTITIONS), launch.dtype, launch.label(operation)))
+
+
+def _multiply_column(sums, value, multiplied, part, dtype):
+    """Compute the sums [partitions, 1] of a tile of classes, whose weights are the stationary operand."""
+    steps, units = multiplied
+    for t, unit in enumerate(units):
+        top, left = value.margins[t][0], value.margins[t][1]
+        for s, step in enumerate(steps):
+            stationary = unit[:, s, part.start : part.end]
+            if several_columns(part.size, dtype) > part.size:  # a single column, twice
+                stationary = stationary.broadcast(1, 2)
+            nisa.nc_matmul(
+                dst=sums[0 : stationary.shape[1]],
+                stationary=stationary,
+                moving=value.tiles[t][:, 0:1, top + step.down, left + step.right],
+                accumulate=t > 0 or s > 0,
+            )
+
+
+def _find_first_of_largest(found, logits, partitions, last):
+    """Find the class of the largest of logits [partitions, columns], int32 [1, 1]: the first, where several are.
+
+    Class c is in partition c % 128 of column c // 128. `partitions`: their numbers in float32, [partitions, 1]. `last`:
+    the last class.
+    """
+    values = nl.ndarray((PARTITIONS, SEARCH_WIDTH), dtype=nl.float32, buffer=nl.sbuf)
+    columns = nl.ndarray((PARTITIONS, SEARCH_WIDTH), dtype=nl.uint32, buffer=nl.sbuf)
+    nisa.max8(dst=values, src=logits)
+    nisa.nc_find_index8(dst=columns, data=logits, vals=values)
+    numbers = nl.ndarray((PARTITIONS, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(
+        dst=numbers,
+        data=columns[:, 0:1],
+        op0=nl.multiply,
+        operand0=float(PARTITIONS),
+        op1=nl.add,
+        operand1=partitions,
+    )
+    best = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.psum)
+    classes = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_transpose(dst=best, data=values[:, 0:1], engine=nisa.engine.tensor)
+    nisa.nc_transpose(dst=classes, data=numbers, engine=nisa.engine.tensor)
+    largest = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=best, axis=1)
+    behind = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=behind, data=best, op0=nl.less, operand0=largest, op1=nl.multiply, operand1=BEYOND)
+    left = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(  # NaN is found nowhere: then a class is not beyond the last
+        dst=left, data=classes, op0=nl.minimum, operand0=last, op1=nl.add, operand1=behind
+    )
+    nisa.tensor_reduce(dst=found, op=nl.minimum, data=left, axis=1)
+
+
+def _store_columns(scores, logits, rows):
+    """Store logits [partitions, columns] as scores [1, classes] in HBM, by way of `rows` of 128 classes in SBUF."""
+    count, classes = rows.shape[0], scores.shape[1]
+    turned = nl.ndarray((count, PARTITIONS), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_transpose(dst=turned, data=logits, engine=nisa.engine.tensor)
+    evict(dst=rows, src=turned, turn=1)
+    whole = classes // PARTITIONS
+    if whole > 0:
+        first = scores[:, 0 : whole * PARTITIONS].reshape((whole, PARTITIONS))
+        nisa.dma_copy(dst=first, src=rows[0:whole])
+    if whole < count:
+        nisa.dma_copy(dst=scores[:, whole * PARTITIONS :], src=rows[whole:count, 0 : classes - whole * PARTITIONS])

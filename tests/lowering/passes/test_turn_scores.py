@@ -1,0 +1,68 @@
+"""Scores of one picture with classes on the partitions."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from lowered import applicable, assert_right, decided, graph_of, nanoseconds, planned
+from random_networks import chains, few_channels, graphs, labels, picture
+from trninfer.kernels.program import Scores
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.passes.turn_scores import has_turned_scores, turn_scores
+from trninfer.models.layers import Dense, Flatten, Softmax
+from trninfer.models.network import Network
+
+
+def dense(classes: int, *more: Softmax, features: int = 512) -> Network:
+    layers = (Flatten("flat"), Dense("dense", features, classes), *more)
+    return Network("n", picture(features, 1, 1), layers, labels(classes))
+
+
+def wider(network: Network, classes: int) -> Network:
+    """A network that ends in a dense layer, with another number of classes."""
+    last = network.layers[-1]
+    assume(isinstance(last, Dense))
+    assert isinstance(last, Dense)
+    return replace(network, layers=(*network.layers[:-1], replace(last, out_features=classes)), labels=labels(classes))
+
+
+def test_some_scores_can_be_turned() -> None:
+    def turned(network: Network) -> bool:
+        return has_turned_scores(turn_scores(graph_of(network), lambda graph, number, node: True))
+
+    assert turned(dense(129)) and turned(dense(1000)) and not turned(dense(128))
+    assert not turned(dense(1000, Softmax("softmax")))
+    assert not has_turned_scores(turn_scores(graph_of(dense(1000)), lambda graph, number, node: False))
+
+
+@pytest.mark.parametrize("classes", [129, 200, 256, 1000])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_one_picture_is_answered_as_several_are(classes: int, dtype: str) -> None:
+    plan = assert_right(dense(classes), Decisions(turns_scores=True), 1, dtype)
+    assert has_turned_scores(plan.graph)
+    assert plan.layout.columns == -(-classes // 128) + 1
+
+
+@settings(max_examples=30)
+@given(
+    st.one_of(chains(), graphs(), few_channels()),
+    st.sampled_from([129, 150, 256, 257]),
+    st.sampled_from(["float32", "bfloat16", "float16"]),
+    st.booleans(),
+)
+def test_random_networks_of_many_classes(network: Network, classes: int, dtype: str, packs_rows: bool) -> None:
+    network = wider(network, classes)
+    decisions = applicable(network, Decisions(packs_rows=packs_rows, turns_scores=True))
+    plan = assert_right(network, decisions, 1, dtype)
+    ends = [each for each in plan.program.operations if isinstance(each, Scores)]
+    assert all(each.by_columns == each.activation.is_identity for each in ends)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
+def test_they_are_turned_where_that_is_quicker(batch: int) -> None:
+    plan = planned(dense(1000), batch, "bfloat16")
+    assert plan.decisions.turns_scores == has_turned_scores(plan.graph) == (batch == 1)
+    if batch == 1:
+        other = decided(dense(1000), replace(plan.decisions, turns_scores=False), 1, "bfloat16")
+        assert plan.nanoseconds < nanoseconds(other, "bfloat16")
