@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from .convolution.adding import Adding
 from .convolution.forms import Form
 from .convolution.row_blocks import RowBlocks
 from .output_order import OutputOrder as OutputOrder
@@ -133,6 +134,7 @@ class Convolution(Operation):
     0 as a whole; for one in SBUF what minimal filtering combines of it at a time. `bias`: the column of the constants
     with the biases of its first 128 outputs; behind the biases are the scales of its sums, if it `is_scaled`, and where
     it also has an addend three columns more (`Epilogue` in convolution/sums.py); last, two if it `has_own_bounds`.
+    `adding`: the engines that add an addend.
     """
 
     kernel: Pair = (1, 1)
@@ -150,6 +152,7 @@ class Convolution(Operation):
     row_groups: RowGroups = NO_ROW_GROUPS
     rows_at_once: int = 1
     group_bytes: int = 0
+    adding: Adding = Adding.VECTOR
 
     @property
     def is_scaled(self) -> bool:

@@ -29,6 +29,9 @@ class Advisor(Protocol):
     def are_quicker_turned(self, graph: Graph, number: int, turned: Node) -> bool:
         """True if scores are those of one picture, and quicker as node `turned`."""
 
+    def is_quicker_shared(self, graph: Graph, number: int, shared: Node) -> bool:
+        """True if a sum is quicker where the Tensor Engine adds some of it, as `shared` has it."""
+
 
 @dataclass(frozen=True)
 class Decisions:
@@ -38,12 +41,13 @@ class Decisions:
     expansions, whose tails are then not split. `splits_means`: whether pools of whole images are cut in two.
     `packed`: images on the partitions.
     `forms`: of nodes that are not in the direct form, their number, form and room. `copied`: nodes whose input has
-    copies. `narrow`: nodes whose value is in 8 bits, of those that may be. `in_hbm`: nodes whose value is in HBM.
-    `regions`: nodes that run in bands of rows. `stages`: None for one stage of a single image. `splits`: nodes that two
-    cores share, of a launch whose cores work on the same pictures, as it `shares` them. `ahead`: eighths of SBUF that
-    values and weights may fill, where weights are loaded before earlier operations than the one that multiplies them; 0
-    where they are not. `warming`: operations of the program, and the matmuls of zeros before each. `turns_scores`:
-    whether the classes of one picture are on the partitions.
+    copies. `sums`: nodes of whose addends the Tensor Engine adds a part. `narrow`: nodes whose value is in 8 bits, of
+    those that may be. `in_hbm`: nodes whose value is in HBM. `regions`: nodes that run in bands of rows. `stages`: None
+    for one stage of a single image. `splits`: nodes that two cores share, of a launch whose cores work on the same
+    pictures, as it `shares` them. `ahead`: eighths of SBUF that values and weights may fill, where weights are loaded
+    before earlier operations than the one that multiplies them; 0 where they are not. `warming`: operations of the
+    program, and the matmuls of zeros before each. `turns_scores`: whether the classes of one picture are on the
+    partitions.
     """
 
     pads_channels: bool = False
@@ -55,6 +59,7 @@ class Decisions:
     forms: tuple[tuple[int, str, int], ...] = ()
     copied: tuple[int, ...] = ()
     narrow: tuple[int, ...] = ()
+    sums: tuple[int, ...] = ()
     in_hbm: tuple[int, ...] = ()
     regions: tuple[Region, ...] = ()
     stages: tuple[StageOf, ...] = ()
@@ -87,6 +92,10 @@ class Decisions:
         """See `Advisor`."""
         return numbers[0] in self.narrow
 
+    def is_quicker_shared(self, graph: Graph, number: int, shared: Node) -> bool:
+        """See `Advisor`."""
+        return number in self.sums
+
     def plainer(self) -> Decisions:
         """Return the decisions with no minimal filtering and all diagonals loaded: what the price of an operation by
         itself may be wrong about."""
@@ -117,7 +126,7 @@ class Decisions:
             for each in data["splits"]
         )
         data["warming"] = tuple((int(number), int(count)) for number, count in data["warming"])
-        for name in ("copied", "narrow", "in_hbm", "staying"):
+        for name in ("copied", "narrow", "sums", "in_hbm", "staying"):
             data[name] = tuple(int(number) for number in data[name])
         return Decisions(**data)
 

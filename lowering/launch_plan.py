@@ -23,6 +23,7 @@ from .graph import DoesNotFit, Graph
 from .passes.choose_forms import FormChoice
 from .passes.pack_images import choices_of
 from .passes.pack_rows import has_packed_expansions, has_packed_rows
+from .passes.share_sums import shared_sums
 from .passes.turn_scores import has_turned_scores
 from .pipeline import LaunchPlan, Pipeline
 from .placement import make_smaller
@@ -229,12 +230,14 @@ class LaunchPlanner:
             if footprint.peak[0] <= room:
                 break
             decisions, refused = make_smaller(plan, footprint, refused, room)
+        graph = plan.graph
         decided = replace(
             decisions,
-            forms=forms_of(plan.graph),
-            copied=_copied(plan.graph),
-            narrow=_narrow(plan.graph),
-            turns_scores=has_turned_scores(plan.graph),
+            forms=forms_of(graph),
+            copied=_copied(graph),
+            narrow=_narrow(graph),
+            sums=shared_sums(graph),
+            turns_scores=has_turned_scores(graph),
         )
         price = pricing.total(plan.graph) * images + self._clock.loading(plan.layout.loaded_numbers)
         return replace(plan, decisions=decided, nanoseconds=price)

@@ -28,6 +28,7 @@ from .passes.pack_rows import pack_rows
 from .passes.pack_taps import pack_taps
 from .passes.pad_channels import pad_channels
 from .passes.place import place
+from .passes.share_sums import share_sums
 from .passes.split_means import split_means
 from .passes.split_phases import split_phases
 from .passes.split_tails import split_tails
@@ -159,6 +160,7 @@ class Pipeline:
         run("narrow_values", narrow_values(done[-1][1], done[-2][1], advisor.is_quicker_narrow))
         run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies))
         run("turn_scores", turn_scores(done[-1][1], advisor.are_quicker_turned))
+        run("share_sums", share_sums(done[-1][1], advisor.is_quicker_shared))
         return done
 
     def _shape(self, decisions: Decisions) -> list[tuple[str, Graph]]:

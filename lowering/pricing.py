@@ -68,6 +68,12 @@ class Pricing:
         quicker = self._clock.price(graph.with_nodes(nodes), number, 1).nanoseconds
         return quicker < self._clock.price(graph, number, 1).nanoseconds
 
+    def is_quicker_shared(self, graph: Graph, number: int, shared: Node) -> bool:
+        """See `Advisor`."""
+        alone = self._clock.price(graph, number, self._images).nanoseconds
+        nodes = [*graph.nodes[:number], shared, *graph.nodes[number + 1 :]]
+        return self._clock.price(graph.with_nodes(nodes), number, self._images).nanoseconds < alone
+
     def total(self, graph: Graph) -> float:
         """Return the sum of the prices of all operations, for one image along the free axis of the input."""
         return sum(self._nanoseconds(graph, number) for number in range(len(graph.nodes)))

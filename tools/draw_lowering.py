@@ -24,6 +24,7 @@ from ..lowering.passes.pack_rows import pack_rows
 from ..lowering.passes.pack_taps import pack_taps
 from ..lowering.passes.pad_channels import pad_channels
 from ..lowering.passes.place import place
+from ..lowering.passes.share_sums import share_sums
 from ..lowering.passes.split_means import split_means
 from ..lowering.passes.split_phases import split_phases
 from ..lowering.passes.split_tails import split_tails
@@ -46,6 +47,7 @@ PASSES: tuple[Callable[..., Any], ...] = (
     narrow_values,
     pack_taps,
     turn_scores,
+    share_sums,
 )
 # Passes that run, or do something, because of a field of `Decisions`.
 DECIDED = {
@@ -59,6 +61,7 @@ DECIDED = {
     "narrow_values": "narrow",
     "pack_taps": "copied",
     "turn_scores": "turns_scores",
+    "share_sums": "sums",
 }
 WIDTH, LEFT, ROW, STEP = 1000, 20, 30, 36  # pixels
 BOX, SIDE = 660, 700  # the width of the boxes, and where those beside them begin
@@ -109,7 +112,7 @@ def boxes() -> Iterator[Box]:
         "emit",
         "Put operations into stages and bands of rows (lowering/emit.py)",
         "pass",
-        "stages, staying, splits, shares, ahead",
+        "stages, staying, splits, shares, ahead, warming",
     )
     yield Box("program", "hashable operations (kernels/program.py)", "data")
     yield Box("run_network", "one kernel, a body for each operation (kernels/operations/)", "pass")

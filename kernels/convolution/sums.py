@@ -20,6 +20,7 @@ from ..activation_functions import NEVER_DECREASE, activate, before_bounds
 from ..tiling.packing import ceil_div
 from ..tiling.tiles import several_columns
 from ..tiling.warm_up import psum_tile
+from .adding import ALONE, Adding, Way
 from .double_rows import Matmul, can_be_doubled, doubled, matmuls_of, takes_two_planes
 from .forms import Form
 from .pairs import join_pairs, multiply_pairs
@@ -35,13 +36,15 @@ QUICK_MATMULS = 2  # that take no longer than their sums on the way out of PSUM
 class OutputTile:
     """A tile of output channels of a group, [channels, images, rows, columns] in any view of SBUF.
 
-    `number` is its place in the stream of weights. The `group` is cut into `pieces`, those of the plan if None.
+    `number` is its place in the stream of weights. The `group` is cut into `pieces`, those of the plan if None; `turn`
+    is the number of pieces of the operation before these.
     """
 
     result: nl.NkiTensor
     group: Block
     number: int = 0
     pieces: list[Block] | None = None
+    turn: int = 0
 
 
 @dataclass
@@ -50,8 +53,9 @@ class Epilogue:
 
     With an `addend` of the result's shape, in SBUF, nothing is pooled: activation((sums * before + addend) * after +
     bias), the Vector Engine adding; or, where there is a `diagonal` of the column `inverse`, activation((sums +
-    diagonal @ addend) * scale + bias), the Tensor Engine adding. Columns that are None are ones. `bounds`: two columns
-    in place of the numbers of a clip.
+    diagonal @ addend) * scale + bias), the Tensor Engine adding. Columns that are None are ones. Where no sums are
+    scaled, the diagonal is the identity, and pieces take turns as `adding` has them. `bounds`: two columns in place of
+    the numbers of a clip.
     """
 
     bias: nl.NkiTensor
@@ -62,6 +66,7 @@ class Epilogue:
     diagonal: nl.NkiTensor | None = None
     addend: nl.NkiTensor | None = None
     bounds: tuple[nl.NkiTensor, nl.NkiTensor] | None = None
+    adding: Adding = Adding.VECTOR
 
     def parameters(self, problem):
         """Return the numbers of the activation."""
@@ -97,6 +102,8 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
         top = piece.row // pool_size
         left = piece.column // pool_size
         other = _piece_of(epilogue.addend, piece, top, left)
+        way = epilogue.adding.way(output.turn + n, plan.problem.activation != "identity")
+        by_matmul = epilogue.diagonal is not None and (epilogue.scale is not None or way is Way.TENSOR)
         count = QUICK_MATMULS + 1
         if plan.form is Form.SQUARES:
             sums = multiply_squares(result.shape[0], units_of(weights, output.number), tiles, piece, warm)
@@ -112,7 +119,7 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
             for part in _summed_at_once(plan, group, piece, tiles):
                 images = slice(part.image - piece.image, part.image - piece.image + part.images)
                 count = _sum(target[:, images], weights, output, tiles, part, warm)
-                if epilogue.diagonal is not None:
+                if by_matmul:
                     nisa.nc_matmul(
                         dst=target[0:channels, images],
                         stationary=epilogue.diagonal,
@@ -120,18 +127,20 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
                         accumulate=True,
                     )
             sums = sums[0:channels]
-            other = other if epilogue.diagonal is None else None
+            other = None if by_matmul else other
         warm = None
         part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
         target = part[:, :, :, left : left + piece.columns // pool_size]
         quick = other is None and pool_size == 1 and count <= QUICK_MATMULS
         quick = quick and epilogue.bias.dtype == nl.float32  # as that engine takes columns
+        quick = quick and (epilogue.addend is None or epilogue.scale is not None)
         if quick and _is_for_vector_engine(plan.problem.activation, epilogue, group.row // plan.psum.rows + n):
             _finish_on_vector_engine(target, sums.reshape(target.shape), epilogue, plan.problem)
         elif other is None:
             _finish(target, sums, epilogue, plan.problem)
         else:
-            _finish_sum(target, sums, epilogue, other, plan.problem)
+            is_alone = way is Way.VECTOR_ALONE and plan.problem.activation in ALONE
+            _finish_sum(target, sums, epilogue, other, plan.problem, is_alone)
 
 
 def _summed_at_once(plan, group, piece, tiles):
@@ -243,7 +252,7 @@ def _is_for_vector_engine(activation, epilogue, turn):
     what takes the Vector Engine two instructions, it has fewer."""
     if activation == "clip" or (activation == "relu" and epilogue.scale is not None):
         return turn % 3 == 2
-    return turn % 2 == 1 and (activation == "relu" or (activation == "identity" and epilogue.scale is not None))
+    return turn % 2 == 1 and activation in ("relu", "identity")
 
 
 def _finish_on_vector_engine(target, sums, epilogue, problem):
@@ -252,7 +261,10 @@ def _finish_on_vector_engine(target, sums, epilogue, problem):
         nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0)
         return
     if name == "identity":
-        nisa.tensor_scalar(dst=target, data=sums, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias)
+        if scale is None:
+            nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias)
+        else:
+            nisa.tensor_scalar(dst=target, data=sums, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias)
         return
     moved = nl.ndarray(target.shape, dtype=before_bounds(target.dtype), buffer=nl.sbuf)
     if scale is not None:
@@ -266,18 +278,28 @@ def _finish_on_vector_engine(target, sums, epilogue, problem):
     nisa.tensor_scalar(dst=target, data=moved, op0=nl.minimum, operand0=high)
 
 
-def _finish_sum(target, sums, epilogue, added, problem):
-    """Add the bias and another tensor, both in one instruction where there is no scale, and apply the activation."""
+def _finish_sum(target, sums, epilogue, added, problem, is_alone):
+    """Add the bias and another tensor, both in one instruction where there is no scale, and apply the activation.
+
+    `is_alone`: the Vector Engine does all of it, if there is no scale.
+    """
     name, parameters = problem.activation, epilogue.parameters(problem)
-    total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
+    is_alone = is_alone and epilogue.before is None
     first = (nl.add, epilogue.bias) if epilogue.before is None else (nl.multiply, epilogue.before)
+    total = target
+    if not is_alone:
+        total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
+    elif name != "identity":  # relu of a rounded number is the rounded relu
+        total = nl.ndarray(target.shape, dtype=target.dtype, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(
         dst=total, data=sums.reshape(target.shape), op0=first[0], operand0=first[1], op1=nl.add, operand1=added
     )
-    if epilogue.before is None:
-        activate(target, total, name, parameters)
-    else:
+    if epilogue.before is not None:
         activate(target, total, name, parameters, epilogue.bias, epilogue.after)
+    elif not is_alone:
+        activate(target, total, name, parameters)
+    elif name != "identity":
+        nisa.tensor_scalar(dst=target, data=total, op0=nl.maximum, operand0=0.0)
 
 
 def _windows(tile):

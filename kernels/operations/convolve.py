@@ -12,9 +12,10 @@ from dataclasses import replace
 import nki.isa as nisa
 import nki.language as nl
 
+from ..convolution.adding import Adding
 from ..convolution.forms import Form
 from ..convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
-from ..convolution.plan import plan_groups, sum_columns
+from ..convolution.plan import plan_groups, psum_pieces, sum_columns
 from ..convolution.resident import plan_resident
 from ..convolution.sums import QUICK_MATMULS, Epilogue, OutputTile, convolve_tile, diagonal_of
 from ..program import Convolution, Place, RowGroups
@@ -74,6 +75,8 @@ def convolve(launch, number, operation: Convolution, operands):
     room = launch.room_of(operation, tile_sizes(operation.channels * operation.packed, PARTITIONS))
     order = operation.output_order(value.packed)
     place = operation.into or Place(room=number)
+    ends = _epilogues(launch, operation, plan, order, weights.reads, room)
+    turn = 0
     for index, group in enumerate(plan.groups):
         for out_tile in out_tiles:
             look_ahead(inputs, index, out_tile.index, len(out_tiles))
@@ -85,11 +88,8 @@ def convolve(launch, number, operation: Convolution, operands):
                 continue
             images = slice(first, first + (filled.images - 1) * order.phases + 1, order.phases)
             own = Place(place.room, (row, 0), (order.rows, 1))
-            target = Place(
-                place.room,
-                (place.first[0] + place.step[0] * row, place.first[1]),
-                (place.step[0] * order.rows, place.step[1]),
-            )
+            down, (step, _) = place.first[0] + place.step[0] * row, place.step
+            target = replace(place, first=(down, place.first[1]), step=(step * order.rows, place.step[1]))
             at = place.tile + part  # of the room's tiles
             lanes = slice(at * PARTITIONS, at * PARTITIONS + out_tile.size)
             if room.hbm is None:
@@ -104,9 +104,11 @@ def convolve(launch, number, operation: Convolution, operands):
                 added = _window(operands[1].inside(at)[0 : out_tile.size], images, own, filled, 1)
             reads = weights.reads[out_tile.index]
             stream = stream_of(weights, plan, out_tile.index, value.pitches)
-            end = _epilogue(launch, operation, part, out_tile.size, _adds_by_matmul(operation, plan, reads, filled))
-            end.addend = added
-            convolve_tile(OutputTile(result, filled), inputs.tiles[reads.start : reads.stop], stream, end, warm)
+            pieces = psum_pieces(plan, filled)
+            output = OutputTile(result, filled, pieces=pieces, turn=turn)
+            end = replace(ends[part], addend=added)
+            convolve_tile(output, inputs.tiles[reads.start : reads.stop], stream, end, warm)
+            turn += len(pieces)
             warm = None
             if room.hbm is not None:
                 blank_tile(_blanked(operation, filled), result, out_tile.size // operation.row_groups.count, rows)
@@ -115,6 +117,17 @@ def convolve(launch, number, operation: Convolution, operands):
     blank_rows(operation.row_groups, room)
     copy_down(operation.copies, room)
     return room
+
+
+def _epilogues(launch, operation, plan, order, reads, room):
+    """Return the constants of the outputs of each place's parts."""
+    ends: list[Epilogue] = []
+    for out_tile in plan.weights.out_tiles:
+        part = order.position(out_tile.index, PARTITIONS)[2]
+        if part == len(ends):
+            by_matmul = _adds_by_matmul(operation, plan, reads[out_tile.index], room)
+            ends.append(_epilogue(launch, operation, part, out_tile.size, by_matmul))
+    return ends
 
 
 def _epilogue(launch, operation, part, rows, adds_by_matmul):
@@ -130,15 +143,17 @@ def _epilogue(launch, operation, part, rows, adds_by_matmul):
     epilogue.bounds = bounds
     if adds_by_matmul:
         epilogue.diagonal = diagonal_of(epilogue.inverse, launch.dtype)
+    elif operation.adding is Adding.SHARED:
+        epilogue.adding, epilogue.diagonal = operation.adding, launch.identity()[0:rows, 0:rows]
     return epilogue
 
 
-def _adds_by_matmul(operation, plan, reads, group):
+def _adds_by_matmul(operation, plan, reads, room):
     """True if the Tensor Engine adds the addend of sums with scales: where its matmuls are few, it waits for the Vector
     Engine otherwise. A bank of outputs is worth making a diagonal matrix."""
     if not operation.is_scaled or len(operation.sources) == 1:
         return False
-    enough = group.images * group.rows * group.columns >= nl.tile_size.psum_bank_fmax
+    enough = room.images * operation.rows * operation.columns >= nl.tile_size.psum_bank_fmax
     return enough and ceil_div(len(reads), 2) * len(plan.steps) <= QUICK_MATMULS
 
 

@@ -259,14 +259,14 @@ class Launch:
             pitches=[{} for _ in out_tiles],
             offset=operation.weights.offset,
             made=made,
-            identity=self._identity,
+            identity=self.identity,
             ahead=self._ahead[operation.weights.narrow],
         )
         if operation.weights.stay:
             self._staying[operation.weights] = opened
         return opened
 
-    def _identity(self):
+    def identity(self):
         """Return the identity matrix, loaded once."""
         if self._diagonal is None:
             self._diagonal = nl.shared_identity_matrix(PARTITIONS, dtype=self.dtype)

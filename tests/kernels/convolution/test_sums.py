@@ -10,8 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from nki_tensors import in_hbm, new, normal, on, tile
 from numpy.lib.stride_tricks import sliding_window_view
+from trninfer.kernels.convolution.adding import Adding
 from trninfer.kernels.convolution.input import load_input
-from trninfer.kernels.convolution.plan import plan_groups
+from trninfer.kernels.convolution.plan import plan_groups, psum_pieces
 from trninfer.kernels.convolution.resident import plan_resident
 from trninfer.kernels.convolution.sums import Epilogue, OutputTile, convolve_tile, diagonal_of
 from trninfer.kernels.convolution.weights import WeightStream
@@ -42,11 +43,16 @@ def sums_of(padded: Any, w: Any, what: Any) -> Any:
 
 
 def check(
-    what: Any, channels: list[int], columns: tuple[str, ...] = ("bias",), added: bool = False, loaded: bool = False
+    what: Any,
+    channels: list[int],
+    columns: tuple[str, ...] = ("bias",),
+    added: bool = False,
+    loaded: bool = False,
+    adding: Adding = Adding.VECTOR,
 ) -> None:
     """Compare one output tile of a random input, in SBUF with its padding, or `loaded` without that of its columns.
 
-    `columns`: those that are given.
+    `columns`: those that are given. `adding`: the engines that add the addend.
     """
     top, left, bottom, right = what.padding
     x = normal(what.in_channels, what.batch, what.height, what.width)
@@ -59,6 +65,8 @@ def check(
     held = Epilogue(**{name: tile(column) for name, column in given.items()})
     if "inverse" in given:
         held.diagonal = diagonal_of(held.inverse, nl.float32)
+    if adding is Adding.SHARED:
+        held.adding, held.diagonal = adding, tile(np.eye(what.out_channels))
     parts = [slice(end - size, end) for size, end in zip(channels, np.cumsum(channels))]
     units = [tile(w[:, part].reshape(len(w), -1, what.kernel[0] * what.kernel[1]).transpose(1, 2, 0)) for part in parts]
     plan = plan_resident(what, 128, channels, keeps_rows=True, combined_bytes=0)
@@ -68,10 +76,12 @@ def check(
         assume(len(plan.groups) == 1)
         inputs = load_input(in_hbm(x.swapaxes(0, 1)), plan)
     held.addend = None if addend is None else tile(addend)
-    result = new(shape)
+    result, turn = new(shape), 0
     for group in plan.groups:
         stream = WeightStream(new((1, 1)), plan, 0, len(units), [], units)
-        convolve_tile(OutputTile(result, group), inputs, stream, held)
+        pieces = psum_pieces(plan, group)
+        convolve_tile(OutputTile(result, group, pieces=pieces, turn=turn), inputs, stream, held)
+        turn += len(pieces)
     bias, scale, before, after, inverse = (
         given[name][:, :, None, None] if name in given else float(name != "bias")
         for name in ("bias", "scale", "before", "after", "inverse")
@@ -101,6 +111,15 @@ def test_addends(activation: str, columns: tuple[str, ...]) -> None:
     """Added by the Vector Engine, with scales around it, or by the Tensor Engine."""
     with on("trn2"):
         check(convolution(activation, batch=2, height=40, width=21), [8], columns, added=True)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("kernel", [(1, 1), (2, 1)])
+def test_engines_take_turns_to_add(activation: str, kernel: tuple[int, int]) -> None:
+    """Seven pieces, of which the Tensor Engine adds to more than half."""
+    what = convolution(activation, batch=3, height=41, width=25, kernel=kernel)
+    with on("trn2"):
+        check(what, [8], added=True, adding=Adding.SHARED)
 
 
 PAIR = st.tuples(st.integers(1, 3), st.integers(1, 3))

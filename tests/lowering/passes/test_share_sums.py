@@ -1,0 +1,71 @@
+"""Sums to which the Tensor Engine adds a part of the banks: they are what the golden model computes."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from lowered import ALL, applicable, assert_right, convolution_of, decided, graph_of, nanoseconds, planned
+from random_networks import conv, labels, picture
+from trninfer.kernels.convolution.adding import Adding
+from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.passes.share_sums import share_sums, shared_sums
+from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.network import Network
+from trninfer.simulator.chip import PARTITIONS
+
+
+def sums(channels: Sequence[int], rows: int, columns: int, size: int = 1, activation: str = "relu") -> Network:
+    """A stem, then for each number of channels a convolution of `size` and the sum of it and another."""
+    layers: list[Layer] = [conv("stem", 3, channels[0], 3)]
+    before, last = channels[0], "stem"
+    for number, count in enumerate(channels):
+        layers += [
+            Conv2d(f"beside{number}", before, count, (1, 1), inputs=(last,)),
+            Conv2d(f"own{number}", before, count, (size, size), (size // 2,) * 4, inputs=(last,)),
+            Combine(f"sum{number}", "add", activation, inputs=(f"own{number}", f"beside{number}")),
+        ]
+        before, last = count, f"sum{number}"
+    ends = (Pool("mean", "average", (rows, columns), (1, 1)), Flatten("flat"), Dense("dense", before, 4))
+    return Network("n", picture(3, rows, columns), (*layers, *ends), labels(4))
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_shared_sums_are_what_the_golden_model_computes(data: st.DataObject) -> None:
+    """Also of packed images and rows, in passes of some of the images, in bands, and of several output tiles."""
+    channels = data.draw(st.lists(st.sampled_from([5, 16, 40, 64, 128, 160]), min_size=1, max_size=3))
+    rows, columns = data.draw(st.integers(5, 42)), data.draw(st.integers(5, 33))
+    network = sums(channels, rows, columns, activation=data.draw(st.sampled_from(["relu", "relu", "identity", "silu"])))
+    batch = data.draw(st.sampled_from([1, 2, 3, 4, 7, 16]) if rows * columns < 400 else st.sampled_from([1, 2, 3, 4]))
+    asked = Decisions(packs_rows=data.draw(st.booleans()), packed=data.draw(st.sampled_from([1, 2, 4])), sums=ALL)
+    dtype, target = data.draw(st.sampled_from(["bfloat16", "float16"])), data.draw(st.sampled_from(["trn1", "trn2"]))
+    at_once = data.draw(st.sampled_from([0, 1, 2]))
+    plan = assert_right(
+        network, applicable(network, asked, batch), batch, dtype, target=target, at_once=at_once, tolerance=4e-2
+    )
+    event(f"{len(shared_sums(plan.graph))} shared")
+
+
+def test_only_banks_of_one_matmul_are_shared() -> None:
+    def shared(network: Network, dtype: str = "bfloat16") -> list[str]:
+        asked: list[str] = []
+        graph = share_sums(
+            graph_of(network, dtype), lambda graph, number, _: not asked.append(graph.nodes[number].name)
+        )
+        assert [graph.nodes[n].name for n in shared_sums(graph)] == asked
+        return asked
+
+    assert shared(sums((16, PARTITIONS + 1, 20), 6, 6)) == ["own0", "own1"]  # the third has two input tiles
+    assert shared(sums((16, 20), 6, 6, size=3)) == shared(sums((16, 20), 6, 6, activation="silu")) == []
+    assert shared(sums((16, 20), 6, 6), "float32") == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_sums_are_shared_where_that_is_quicker(dtype: str) -> None:
+    large = sums((PARTITIONS, PARTITIONS), 48, 48)
+    plan = planned(large, 1, dtype)
+    is_shared = convolution_of(plan.graph, "own1").adding is Adding.SHARED
+    assert is_shared == (dtype == "bfloat16")
+    alone, both = (nanoseconds(decided(large, Decisions(sums=each), dtype=dtype), dtype) for each in ((), ALL))
+    assert both < alone if is_shared else both == alone
