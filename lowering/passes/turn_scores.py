@@ -30,7 +30,7 @@ def has_turned_scores(graph: Graph) -> bool:
 def _can_turn(graph: Graph, node: Node) -> bool:
     """True if a node is scores as they are, of more than a tile of classes, whose columns are in one bank of PSUM."""
     operation = node.operation
-    if not isinstance(operation, Scores) or graph.packed_in(node) > 1 or operation.packed > 1:
+    if not isinstance(operation, Scores) or graph.packed > 1:
         return False
     plain = operation.ending is Ending.RAW and operation.activation.is_identity and not operation.weights.narrow
     return plain and PARTITIONS < operation.channels <= PARTITIONS * PSUM_BANK_BYTES // 4

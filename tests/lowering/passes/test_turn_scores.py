@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from lowered import applicable, assert_right, decided, graph_of, nanoseconds, planned
-from random_networks import chains, few_channels, graphs, labels, picture
+from random_networks import chains, conv, few_channels, graphs, labels, picture
 from trninfer.kernels.program import Scores
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.passes.turn_scores import has_turned_scores, turn_scores
@@ -57,6 +57,14 @@ def test_random_networks_of_many_classes(network: Network, classes: int, dtype: 
     plan = assert_right(network, decisions, 1, dtype)
     ends = [each for each in plan.program.operations if isinstance(each, Scores)]
     assert all(each.by_columns == each.activation.is_identity for each in ends)
+
+
+@pytest.mark.parametrize("batch", [2, 4])
+def test_pictures_that_are_packed_in_one_image_are_several(batch: int) -> None:
+    layers = (conv("a", 3, 16, 3), conv("b", 16, 64, 3), Flatten("flat"), Dense("dense", 64 * 6 * 5, 200))
+    network = Network("n", picture(3, 6), layers, labels(200))
+    plan = assert_right(network, Decisions(packed=batch, turns_scores=True), batch, "bfloat16")
+    assert not has_turned_scores(plan.graph)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
