@@ -61,7 +61,7 @@ def test_random_networks_of_many_classes(network: Network, classes: int, dtype: 
 
 @pytest.mark.parametrize("batch", [2, 4])
 def test_pictures_that_are_packed_in_one_image_are_several(batch: int) -> None:
-    layers = (conv("a", 3, 16, 3), conv("b", 16, 130, 3), Flatten("flat"), Dense("dense", 130 * 6 * 5, 200))
+    layers = (conv("a", 3, 16, 3), conv("b", 16, 128, 3), Flatten("flat"), Dense("dense", 128 * 6 * 5, 200))
     network = Network("n", picture(3, 6), layers, labels(200))
     plan = assert_right(network, Decisions(packed=batch, turns_scores=True), batch, "bfloat16")
     assert not has_turned_scores(plan.graph)
