@@ -27,6 +27,7 @@ from .text import count
 
 if TYPE_CHECKING:
     from ..runtime.cluster.worker import Prepare
+    from ..runtime.session import BatchSession
 
 TOP_LABELS = 5  # of an answer, the most probable ones, unless --top-k says otherwise
 
@@ -115,7 +116,7 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
             noted.note(answers)
             with progress_bar(inputs.progress_title, left, options.quiet or answers.on_screen) as progress:
                 result = answer_batches(
-                    session=session,
+                    session=_patient(session),
                     batches=inputs.batches(options.batch_size),
                     answers=noted,
                     top_k=top_k,
@@ -142,6 +143,14 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
             write_report(options.report_file, shown, result.timelines)
             answers.finish(report, options.quiet, options.top_k)
     return report
+
+
+def _patient(session: BatchSession) -> BatchSession:
+    """Return a session of this process as one in which an input that overflows costs the others nothing."""
+    from ..inference.running import PatientSession
+    from ..runtime.session import Session
+
+    return PatientSession(session) if isinstance(session, Session) else session
 
 
 def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:

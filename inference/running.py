@@ -51,20 +51,23 @@ class PatientSession:
 
     def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
         """Answer batches in their order; see `Session.stream`."""
+        done = 0
         for batch in batches:
             if len(batch):
-                yield self._answer(batch)
+                yield self._answer(batch, done, progress or (lambda answered: None))
             else:
                 yield no_answers(self.rows, self.model.network.row_size, {})
+            done += len(batch)
 
-    def _answer(self, batch: np.ndarray) -> BatchAnswer:
+    def _answer(self, batch: np.ndarray, done: int, progress: Progress) -> BatchAnswer:
         try:
-            (answer,) = self._session.stream([batch])
+            (answer,) = self._session.stream([batch], lambda answered: progress(done + answered))
             return answer
         except OverflowedError as error:
             if len(batch) == 1:
                 return no_answers(self.rows, self.model.network.row_size, {0: str(error)})
-        parts = [self._answer(batch[position : position + 1]) for position in range(len(batch))]
+        each = range(len(batch))
+        parts = [self._answer(batch[position : position + 1], done + position, progress) for position in each]
         answered = [part for part in parts if part.size]
         return BatchAnswer(
             size=len(answered),

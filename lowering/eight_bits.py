@@ -96,8 +96,12 @@ def _largest(eight_bits: EightBits, node: Node, name: str) -> LazyArray | None:
 
 def scales_of_weights(filters: np.ndarray) -> np.ndarray:
     """Return the scale of each output channel's filter, float32 [Cout], of filters [Cout, ...]."""
-    largest = np.abs(filters.reshape(len(filters), -1)).max(axis=1).astype(np.float32)
-    return np.where(largest > 0, largest / np.float32(LARGEST), np.float32(1))
+    return _usable(np.abs(filters.reshape(len(filters), -1)).max(axis=1).astype(np.float32) / np.float32(LARGEST))
+
+
+def _usable(scales: np.ndarray) -> np.ndarray:
+    """Return scales, 1 in place of those that numbers cannot be divided by: of zeros, and of what is not finite."""
+    return np.where((scales >= np.finfo(np.float32).tiny) & np.isfinite(scales), scales, np.float32(1))
 
 
 def scale_of_value(graph: Graph, part: int) -> np.float32:
@@ -106,8 +110,7 @@ def scale_of_value(graph: Graph, part: int) -> np.float32:
         return np.float32(1)
     largest = graph.nodes[part].largest
     assert largest is not None
-    value = float(largest.make())
-    return np.float32(HEADROOM * value / LARGEST if value > 0 else 1.0)
+    return np.float32(_usable(np.asarray(largest.make() * np.float32(HEADROOM / LARGEST), np.float32)))
 
 
 def scaled(graph: Graph, node: Node) -> list[np.ndarray]:

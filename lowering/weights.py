@@ -55,8 +55,9 @@ class WeightLayout:
     def operands(self, dtype: np.dtype[Any]) -> tuple[np.ndarray, ...]:
         """Return what the kernel is given beside its input: weights, constants, and the bytes of weights in 8 bits if
         there are any."""
-        narrow = (self._filled(NARROW, is_narrow=True).view(np.uint8),) if self.narrow else ()
-        return self.weights(dtype), self.constants(), *narrow
+        with np.errstate(all="ignore"):  # what is not finite is refused when it is answered
+            narrow = (self._filled(NARROW, is_narrow=True).view(np.uint8),) if self.narrow else ()
+            return self.weights(dtype), self.constants(), *narrow
 
     def weights(self, dtype: np.dtype[Any]) -> np.ndarray:
         """Return the weights that are not in 8 bits, one load after the other."""

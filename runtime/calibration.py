@@ -103,7 +103,8 @@ def _trace(model: Model, inputs: np.ndarray) -> Trace:
         largest[name] = max(largest.get(name, 0.0), float(np.abs(value).max(initial=0)))
 
     parts = [inputs[first : first + AT_ONCE] for first in range(0, len(inputs), AT_ONCE)]
-    runs = [run_network(model.network, model.tensors, part, watch) for part in parts]
+    with np.errstate(all="ignore"):  # what is not finite is refused when it is answered
+        runs = [run_network(model.network, model.tensors, part, watch) for part in parts]
     classes = np.concatenate([run.probabilities.argmax(axis=1) for run in runs])
     numbers = np.concatenate([np.concatenate([each.probabilities for each in run.outputs], axis=1) for run in runs])
     return Trace(largest, classes, numbers)

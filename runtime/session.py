@@ -15,7 +15,7 @@ from ..models.checks import describe_shape
 from ..models.errors import InputError
 from ..models.files import Model
 from ..models.golden import probabilities_of
-from .backend import NETWORK_DTYPES, Backend, BackendInfo, KernelError, LaunchTime
+from .backend import EIGHT_BITS, NETWORK_DTYPES, Backend, BackendInfo, KernelError, LaunchTime
 from .fallback import FallbackLaunches
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .launches import Launches, plan_launches
@@ -26,6 +26,10 @@ DEFAULT_BATCH_SIZE = 64
 _LOG = logging.getLogger(__name__)
 
 Progress = Callable[[float], None]
+_ADVICE = {
+    "float32": "",
+    EIGHT_BITS: "; find its scales by inputs such as this one (--calibrate), or try --dtype bfloat16",
+}
 
 
 class OverflowedError(InputError):
@@ -187,7 +191,7 @@ class Session:
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         if not np.isfinite(scores).all():
-            advice = "" if self.dtype == "float32" else "; try --dtype float32"
+            advice = _ADVICE.get(self.dtype, "; try --dtype float32")
             raise OverflowedError(
                 f"the output of {self.model.network.name!r} is not finite in {self.dtype}: numbers overflowed on the "
                 f"way{advice}"

@@ -14,7 +14,7 @@ from ...lowering.eight_bits import HEADROOM, LARGEST, NARROW, SCALABLE, scales_o
 from ...models import golden
 from ...models.layout import pack_conv2d
 from ...simulator.chip import PARTITIONS
-from .kernel_cases import KernelCase, ShapeError, kernel_case
+from .kernel_cases import KernelCase, ShapeError, kernel_case, kernel_names
 
 _LARGEST_SEEN = 8.0  # magnitude that the scale of a standard normal input, and of results of its size, is made for
 
@@ -73,9 +73,9 @@ class Float8Convolution(KernelCase):
 
 def float8_case(name: str, shape: Mapping[str, str]) -> KernelCase:
     """Return the case of a family in float8_e4m3, as `kernel_case`; ShapeError also where it has none."""
-    case = kernel_case(name, shape)
-    if name != "conv2d":
+    if name != "conv2d" and name in kernel_names():
         raise ShapeError(f"{name} takes 32 or 16 bits; in float8_e4m3 there is conv2d")
+    case = kernel_case(name, shape)
     if case.parameters["form"] not in ("quickest", "direct"):
         raise ShapeError(f"{name}: form is {case.parameters['form']!r}; in float8_e4m3 there is the direct form alone")
     x, filters, _ = case.shapes

@@ -53,7 +53,10 @@ def test_all_layers_where_asked_for(cli) -> None:
             ("bench", "--eight-bits", "all", "--dtype", "bfloat16"),
             "--eight-bits is for --dtype float8_e4m3, not bfloat16",
         ),
-        (("bench", "--kernel", "matmul", "--dtype", "float8_e4m3"), "--kernel takes 32 or 16 bits"),
+        (
+            ("bench", "--kernel", "matmul", "--dtype", "float8_e4m3"),
+            "matmul takes 32 or 16 bits; in float8_e4m3 there is conv2d",
+        ),
         (("bench", "--dtype", "float8_e4m3", "--launches", "layer"), "float8_e4m3 is for --launches network"),
         (
             ("bench", "--model", "digits-ffnn", "--dtype", "float8_e4m3", "--calibrate", "."),

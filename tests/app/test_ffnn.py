@@ -221,3 +221,25 @@ def test_a_file_of_something_else_is_refused(cli, feature_model, tmp_path) -> No
 def write(folder: Path, rows: np.ndarray) -> Path:
     rows.astype("<f4").tofile(folder / "X.bin")
     return folder / "X.bin"
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 16])
+def test_a_row_that_overflows_is_named_and_the_others_are_answered(cli, feature_model, tmp_path, batch_size) -> None:
+    rows = np.random.default_rng(0).standard_normal((7, D)).astype("<f4")
+    expected = _classes(cli, feature_model, tmp_path, rows[[0, 1, 2, 3, 5, 6]], batch_size)
+    rows[4] = 1e9
+    rows.tofile(tmp_path / "X.bin")
+    options = ("--dtype", "float16", "--format", "json", "--batch-size", batch_size)
+    outcome = cli("ffnn", "--data", tmp_path / "X.bin", "--model", feature_model, *options)
+    report = outcome.json()
+    assert [each["input"] for each in report["predictions"]] == [0, 1, 2, 3, 5, 6]
+    assert [each["class_index"] for each in report["predictions"]] == expected
+    assert [error["input"] for error in report["errors"]] == [4]
+    assert "not finite in float16" in report["errors"][0]["message"] and outcome.status == 2
+
+
+def _classes(cli, model, folder, rows, batch_size) -> list[int]:
+    rows.tofile(folder / "fine.bin")
+    options = ("--dtype", "float16", "--format", "json", "--batch-size", batch_size)
+    report = cli("ffnn", "--data", folder / "fine.bin", "--model", model, *options).json()
+    return [each["class_index"] for each in report["predictions"]]

@@ -188,3 +188,14 @@ def test_values_in_hbm_and_in_bands_keep_their_scales(decisions: Decisions) -> N
         Dense("last", 12, 5),
     )
     assert _error_by(layers, decisions) < 0.1
+
+
+@pytest.mark.parametrize("largest", [0.0, 1e-45, 1e-38, np.inf, np.nan])
+def test_what_nothing_can_be_divided_by_is_no_scale(largest: float) -> None:
+    """Zeros, numbers that are nearly none, and what is not finite."""
+    model = model_of(Network("n", picture(3, 8, 8), LAYERS, labels(5)))
+    graph = lower_layers(model, BFLOAT16, EightBits(lambda name: largest, values=True))
+    for name in ("first", "d"):
+        assert all(np.isfinite(column).all() and column.any() for column in scaled(graph, node_of(graph, name)))
+    filters = np.full((2, 3, 1, 1), np.float32(largest))
+    np.testing.assert_array_equal(scales_of_weights(filters), np.ones(2))

@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from batched_networks import BoundedNetwork, RandomNetwork
 from random_networks import model_of, picture
+from trninfer.inference.running import PatientSession
 from trninfer.lowering import launch_plan
 from trninfer.lowering import weights as laid_out
 from trninfer.lowering.eight_bits import scaled
@@ -70,7 +71,8 @@ def uneven(network: Network, seed: int = 0) -> Model:
 def error_of(model: Model, batch: int, target: str = "trn2", launches: LaunchOptions | None = None) -> float:
     """The largest error of a batch as a share of the largest number."""
     x = np.random.default_rng(batch).standard_normal((batch, *model.network.input.shape), np.float32)
-    expected = run_network(model.network, model.tensors, x).scores
+    with np.errstate(all="ignore"):
+        expected = run_network(model.network, model.tensors, x).scores
     session = Session(model, SimulatedBackend(target), EIGHT_BITS, batch, launches or LaunchOptions())
     return float(np.abs(session.run(x).probabilities - expected).max() / np.abs(expected).max())
 
@@ -184,8 +186,55 @@ def test_layer_by_layer_is_refused_in_one_line() -> None:
 def test_inputs_far_beyond_calibration_are_refused_not_answered() -> None:
     model = model_of(residual_network())
     tiny = Calibration(lambda: np.full((1, 3, 10, 10), 1e-3, np.float32), "tiny inputs")
-    with pytest.raises(OverflowedError, match="not finite in float8_e4m3"):
+    with pytest.raises(OverflowedError, match=r"not finite in float8_e4m3.*inputs such as this one .--calibrate"):
         error_of(model, 1, launches=LaunchOptions(calibration=tiny))
+
+
+def test_one_input_far_beyond_calibration_is_named_and_the_others_are_answered() -> None:
+    model = model_of(residual_network())
+    x = np.random.default_rng(0).standard_normal((7, 3, 10, 10)).astype(np.float32)
+    x[4] *= 1e4
+    session = Session(model, SimulatedBackend("trn2"), EIGHT_BITS, 7)
+    (answer,) = PatientSession(session).stream([x])
+    assert list(answer.failures) == [4] and "--dtype bfloat16" in answer.failures[4]
+    others = np.delete(x, 4, axis=0)
+    expected = run_network(model.network, model.tensors, others).scores
+    assert np.abs(answer.probabilities - expected).max() <= network_tolerance(EIGHT_BITS) * np.abs(expected).max()
+
+
+ODD: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "zeros": lambda weights: weights * 0,
+    "one channel of zeros": lambda weights: weights * (np.arange(len(weights)) > 0)[:, None, None, None],
+    "tiny": lambda weights: weights * np.float32(1e-42),
+    "NaN": lambda weights: np.where(np.arange(weights.size).reshape(weights.shape) == 1, np.nan, weights),
+    "infinity": lambda weights: np.where(np.arange(weights.size).reshape(weights.shape) == 1, np.inf, weights),
+}
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("way", ODD)
+@pytest.mark.parametrize("eight_bits", ["inner", "all"])
+def test_odd_weights_are_right_or_refused_in_one_line(way: str, eight_bits: Any) -> None:
+    given = model_of(residual_network(channels=24))
+    tensors = {**given.tensors, "next.weight": ODD[way](given.tensors["next.weight"]).astype(np.float32)}
+    launches = LaunchOptions(eight_bits=eight_bits)
+    if way in ("NaN", "infinity"):
+        with pytest.raises(OverflowedError, match=r"^the output of 'n' is not finite in float8_e4m3"):
+            error_of(Model(given.network, tensors, {}), 2, launches=launches)
+        return
+    assert error_of(Model(given.network, tensors, {}), 3, launches=launches) <= network_tolerance(EIGHT_BITS)
+
+
+@pytest.mark.parametrize("largest", [0.0, 1e-3, 1e3])
+def test_calibration_inputs_of_any_size_are_right_or_refused(largest: float) -> None:
+    model = model_of(residual_network(channels=24))
+    launches = LaunchOptions(calibration=Calibration(lambda: np.full((2, 3, 10, 10), largest, np.float32), "flat"))
+    try:
+        error = error_of(model, 2, launches=launches)
+    except OverflowedError:
+        assert largest < 1
+    else:
+        assert error <= network_tolerance(EIGHT_BITS)
 
 
 def test_two_cores_share_channels_in_eight_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
