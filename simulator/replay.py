@@ -25,7 +25,7 @@ from .dtypes import Array, hold, release, rounds
 from .memory import Storage
 from .strided import StridedMemory
 
-MAX_FIXED_BYTES = 1 << 26  # of tiles that a launch keeps from one time to the next
+MAX_FIXED_BYTES = 1 << 27  # of tiles that a launch keeps from one time to the next
 MAX_ALL_FIXED_BYTES = 1 << 28  # of those of all replays
 MAX_STEPS = 20_000  # of a recording, of about 3 KB each with the views that it holds
 MAX_REMEMBERED_STEPS = 40_000  # of all replays together

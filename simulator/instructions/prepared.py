@@ -19,7 +19,17 @@ from ..memory import Storage
 from ..operators import ActivationFunction, AluOperator
 from ..replay import Step, fill, views_of
 from ..strided import StridedMemory
-from .blocks import Blocks, band_of, band_product, block_product, blocks_of, by_runs
+from .blocks import (
+    Blocks,
+    add_by_blocks,
+    band_of,
+    band_product,
+    block_product,
+    blocks_of,
+    by_runs,
+    in_blocks,
+    sum_of_blocks,
+)
 from .diagonal import same, scale_and_add, scaling, without_zeros
 from .scalar_engine import activate
 from .tensor_engine import multiply
@@ -35,7 +45,7 @@ def prepared(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
     """Steps that compute the same; `fixed` are the storages, by id, whose values are known and stay."""
     rooms = _Rooms(fixed)
     made: list[Step] = []
-    for compute, operands in _limited(without_zeros(steps, fixed)):
+    for compute, operands in _limited(in_blocks(without_zeros(steps, fixed), fixed)):
         prepare = _CALLS.get(compute)
         calls = prepare(rooms, *operands) if prepare and all(map(_stays, views_of(operands))) else None
         made += [(compute, operands)] if calls is None else [(call, ()) for call in calls]
@@ -167,6 +177,20 @@ def _matmul(
     return [*calls, partial(np.matmul, left, right, room), store]
 
 
+def _sum_of_blocks(
+    rooms: _Rooms, dst: StridedMemory, taps: tuple[tuple[Any, ...], ...], blocks: Blocks
+) -> Calls | None:
+    if not dst._dtype.exact:
+        return None
+    whole = sum_of_blocks(taps, blocks, rooms.scratch)
+    if whole is not None:
+        return [whole]
+    calls: Calls = []
+    for operands in taps:
+        calls += _matmul(rooms, *operands) or [partial(multiply, *operands)]
+    return calls
+
+
 def _dense(*arrays: Array) -> Sequence[Array]:
     """Arrays of one shape, as vectors where all are dense: NumPy begins sooner."""
     return [array.reshape(-1) for array in arrays] if all(array.flags.c_contiguous for array in arrays) else arrays
@@ -291,6 +315,7 @@ def _fill(rooms: _Rooms, storage: Storage) -> Calls | None:
 _CALLS: dict[Any, Callable[..., Calls | None]] = {
     _activate_and_apply: _limited_activation,
     activate: _activation,
+    add_by_blocks: _sum_of_blocks,
     apply_in_turn: _in_turn,
     copy_values: _copy,
     elementwise: _elementwise,
