@@ -53,8 +53,8 @@ def dtype_of(itemsize: int) -> np.dtype[Any]:
 @dataclass(frozen=True)
 class Price:
     """Predicted nanoseconds and instructions. `multiplying`: nanoseconds that the Tensor Engine is taken for at the
-    least, 0 where nobody has counted. `waiting`: those that a launch waits for DMAs, its critical path being theirs; 0
-    where cores share pictures."""
+    least, 0 where nobody has counted. `waiting`: those that a launch waits for DMAs, its critical path being theirs,
+    and no more than those in which none moves data; 0 where cores share pictures."""
 
     nanoseconds: float
     instructions: int
@@ -196,9 +196,10 @@ def _multiplying(run: simulator.Run) -> float:
 
 
 def _waiting(run: simulator.Run) -> float:
-    """Return the nanoseconds of the critical path that DMAs take."""
-    steps = run.prediction.critical_path
-    return sum(step.end_ns - step.start_ns for step in steps if step.resource.startswith("dma"))
+    """Return the nanoseconds of the critical path that DMAs take, but no more than those in which none moves data."""
+    prediction = run.prediction
+    waited = sum(step.end_ns - step.start_ns for step in prediction.critical_path if step.resource.startswith("dma"))
+    return min(waited, prediction.makespan - prediction.schedule.dma_active)
 
 
 class _Alone:

@@ -20,7 +20,7 @@ from .warming import added
 
 WALKED_INSTRUCTIONS = 8_000  # that candidates may take in all, as whole launches
 LEAST_GAIN = 0.1  # of a launch, that loading its weights ahead may gain for it to be tried
-AHEAD = (9, 7)  # eighths of the room: the footprint says more than operations need, but not of all of them
+AHEAD = (8, 6)  # eighths of the room
 WARMING_ROUNDS = 2  # in which zeros are added
 LEAST_WARMING = 0.995  # of the time of a launch, that it must be foreseen to take with zeros
 FEWEST_WALKED = 2  # candidates that are walked whatever they take
@@ -75,14 +75,13 @@ class Search:
     def load_ahead(self) -> None:
         """Let weights of the quickest launch be loaded before earlier operations, if that makes it quicker.
 
-        It is walked where it may gain: no more than the launch waits for DMAs, than there is time in which no weights
-        come, and than it takes to fill SBUF with weights.
+        It is walked where it may gain: no more than the launch waits for DMAs, and than it takes to fill SBUF with
+        weights.
         """
         assert self.best is not None
         best, layout = self.best, self.best.layout
-        idle = best.nanoseconds - self._clock.loading(layout.loaded_numbers)
         filling = self._clock.loading(self._pipeline.room * PARTITIONS / layout.graph.itemsize)
-        if min(best.waiting, idle, filling) < LEAST_GAIN * best.nanoseconds:
+        if min(best.waiting, filling) < LEAST_GAIN * best.nanoseconds:
             return
         for eighths in AHEAD:
             try:

@@ -94,9 +94,9 @@ def test_stages_are_scaled_to_one_image_at_least() -> None:
     assert scaled(stages, 1, 2) == (StageOf(2, 1), StageOf(5, 4)) and scaled(stages, 2, 1)[1] == StageOf(5, 18)
 
 
-def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: float, loads: float) -> list[int]:
+def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: float, filling: float) -> list[int]:
     """The eighths of SBUF that are walked, and the one that stands, where a launch takes 1000 ns and waits for DMAs,
-    its weights take `loads` to load, and launches whose weights come early take other `times`; 0 for one that does not
+    SBUF is filled in `filling`, and launches whose weights come early take other `times`; 0 for one that does not
     fit."""
     search = search_of(1)
     assert search.try_out(staged(1)) and search.best is not None
@@ -109,19 +109,18 @@ def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: f
             raise DoesNotFit("too much")
         return replace(plan, nanoseconds=times[walked[-1]])
 
-    weights = search.best.layout.loaded_numbers
     monkeypatch.setattr(search, "_walk", walk)
-    monkeypatch.setattr(search._clock, "loading", lambda numbers: loads if numbers == weights else 500.0)
+    monkeypatch.setattr(search._clock, "loading", lambda numbers: filling)
     search.load_ahead()
     return [*walked, search.best.decisions.ahead]
 
 
 def test_weights_come_early_where_that_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert loading(monkeypatch, {9: 900.0, 7: 800.0}, 300.0, 600.0) == [9, 9]  # the first that is quicker will do
-    assert loading(monkeypatch, {9: 0.0, 7: 800.0}, 300.0, 600.0) == [9, 7, 7]
-    assert loading(monkeypatch, {9: 1000.0, 7: 1100.0}, 300.0, 600.0) == [9, 7, 0]
+    assert loading(monkeypatch, {8: 900.0, 6: 800.0}, 300.0, 300.0) == [8, 8]  # the first that is quicker will do
+    assert loading(monkeypatch, {8: 0.0, 6: 800.0}, 300.0, 300.0) == [8, 6, 6]
+    assert loading(monkeypatch, {8: 1000.0, 6: 1100.0}, 300.0, 300.0) == [8, 6, 0]
 
 
-def test_launches_that_wait_little_or_load_all_the_time_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert loading(monkeypatch, {}, 90.0, 600.0) == [0]
-    assert loading(monkeypatch, {}, 950.0, 950.0) == [0]
+def test_launches_that_wait_little_or_need_more_than_sbuf_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loading(monkeypatch, {}, 90.0, 300.0) == [0]
+    assert loading(monkeypatch, {}, 950.0, 90.0) == [0]

@@ -140,7 +140,7 @@ class RandomNetwork:
         else:
             features *= self._high * self._wide
         self._chain.add("Flatten")
-        outputs = int(self._random.choice([2, 5, 10, 10, 200]))
+        outputs = int(self._random.choice([2, 5, 10, 10, 200 if features <= 2048 else 10]))
         self._chain.add(
             "Gemm",
             self._chain.weight(features, outputs, scale=2 / features**0.5),
