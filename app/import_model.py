@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from .text import printable
 
 if TYPE_CHECKING:
     from ..inference.picture_check import PictureCheck
+    from ..models.files import StagedModel
     from ..models.importing import Comparison, Imported
     from ..models.inputs import ImageInput
     from ..models.outputs import NamedOutput
@@ -70,7 +72,6 @@ def import_model(
     """Import one network."""
     from ..inference.picture_check import check_pictures
     from ..models.errors import ModelError
-    from ..models.files import Model, save_model
     from ..models.importing import import_network
     from ..runtime.network_check import check_network
     from .output import check_kept, check_output, write_stdout
@@ -91,22 +92,37 @@ def import_model(
     metadata = {"imported_from": f"{imported.source}, {model.name}", "notes": json.dumps(imported.notes)}
     if imported.assumed:
         metadata["assumed"] = json.dumps(imported.assumed)
-    made = Model(imported.network, imported.tensors, metadata)
-    try:
-        trial = None if options.unchecked else check_network(made)
-    except ModelError as error:
-        raise UsageError(f"{model}: {error}; --unchecked imports it all the same") from None
-    if trial is not None and not trial.passed:
-        complain(f"{model}: the imported network is computed wrongly; nothing was written ({_tried(trial)})")
-        raise typer.Exit(CHECK_FAILED)
-    checked = check_pictures(made, check_folder, expect) if check_folder is not None else None
-    try:
-        save_model(output, imported.network, imported.tensors, metadata)
-    except OSError as error:
-        raise UsageError(f"--output {output}: cannot be written: {reason(error)}") from None
+    with _stage(output, imported, metadata) as staged:
+        imported = replace(imported, tensors=staged.model.tensors)  # of the file: they are held once
+        try:
+            trial = None if options.unchecked else check_network(staged.model)
+        except ModelError as error:
+            raise UsageError(f"{model}: {error}; --unchecked imports it all the same") from None
+        if trial is not None and not trial.passed:
+            complain(f"{model}: the imported network is computed wrongly; nothing was written ({_tried(trial)})")
+            raise typer.Exit(CHECK_FAILED)
+        checked = check_pictures(staged.model, check_folder, expect) if check_folder is not None else None
+        try:
+            staged.commit()
+        except OSError as error:
+            raise _unwritable(output, error) from None
     write_stdout(_summary(imported, output, trial) + (_accuracy(checked) if checked is not None else ""))
     for problem in checked.problems if checked is not None else ():
         complain(str(problem))
+
+
+def _stage(output: Path, imported: Imported, metadata: dict[str, str]) -> StagedModel:
+    """Write the model file under another name; UsageError where that cannot be done."""
+    from ..models.files import StagedModel
+
+    try:
+        return StagedModel(output, imported.network, imported.tensors, metadata)
+    except OSError as error:
+        raise _unwritable(output, error) from None
+
+
+def _unwritable(output: Path, error: OSError) -> UsageError:
+    return UsageError(f"--output {output}: cannot be written: {reason(error)}")
 
 
 def _summary(imported: Imported, output: Path, trial: NetworkCheck | None) -> str:

@@ -188,7 +188,7 @@ class GraphBuilder:
 
     def filters(self, layer: Layer) -> LazyArray:
         """Return the weights of a layer as they are stored."""
-        return LazyArray.of(self.model.tensors[f"{layer.name}.weight"])
+        return LazyArray(layer.tensors()["weight"], lambda: self.model.tensors[f"{layer.name}.weight"])
 
     def tensor(self, layer: Layer, name: str) -> np.ndarray:
         """Return a tensor of a layer in float32."""

@@ -13,7 +13,7 @@ import os
 import struct
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ import numpy as np
 from .checks import Shape
 from .errors import ModelError
 from .network import Network
+from .regular_files import open_regular
 from .tensor_file import TensorFile, check_types, read_table, read_tensors
 
 _LOG = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class Model:
     """A network with its tensors (float32, by name) and the metadata strings of its file."""
 
     network: Network
-    tensors: dict[str, np.ndarray]
+    tensors: Mapping[str, np.ndarray]
     metadata: dict[str, str]
 
 
@@ -115,28 +116,81 @@ def save_model(
 
     Tensors are stored as float32. ModelError where they do not fit the network; OSError where the path is unwritable.
     """
-    check_tensors(network, tensors)
-    strings = {**(metadata or {}), "trninfer_format": FORMAT_VERSION, "network": network.to_json()}
-    table: dict[str, object] = {"__metadata__": dict(sorted(strings.items()))}
-    begin = 0
-    for name, shape in network.tensor_shapes().items():
-        end = begin + 4 * int(np.prod(shape))
-        table[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
-        begin = end
-    header = json.dumps(table, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)  # the data starts aligned, as the format asks
-    target = Path(path)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(struct.pack("<Q", len(header)) + header)
-            for name in network.tensor_shapes():
-                file.write(np.ascontiguousarray(tensors[name], "<f4").tobytes())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with StagedModel(path, network, tensors, metadata) as staged:
+        staged.commit()
+
+
+class StagedModel:
+    """A model file on its way: written beside its place under another name, which it gets by `commit`.
+
+    `model` has the tensors of that file, so that the caller's can be let go. Leaving the context without `commit`
+    removes the file. Raises as `save_model`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        network: Network,
+        tensors: Mapping[str, np.ndarray],
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        check_tensors(network, tensors)
+        strings = {**(metadata or {}), "trninfer_format": FORMAT_VERSION, "network": network.to_json()}
+        table: dict[str, object] = {"__metadata__": dict(sorted(strings.items()))}
+        begin, places = 0, {}
+        for name, shape in network.tensor_shapes().items():
+            end = begin + 4 * int(np.prod(shape))
+            table[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+            places[name] = begin
+            begin = end
+        header = json.dumps(table, separators=(",", ":")).encode()
+        header += b" " * (-len(header) % 8)  # the data starts aligned, as the format asks
+        self._target = Path(path)
+        descriptor, self._temporary = tempfile.mkstemp(dir=self._target.parent, prefix=f".{self._target.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(struct.pack("<Q", len(header)) + header)
+                for name in network.tensor_shapes():
+                    file.write(np.ascontiguousarray(tensors[name], "<f4").reshape(-1).data)
+            os.chmod(self._temporary, 0o666 & ~_umask())
+            places = {name: 8 + len(header) + begin for name, begin in places.items()}
+            mapped = MappedTensors(Path(self._temporary), network.tensor_shapes(), places)
+            self.model = Model(network, mapped, dict(metadata or {}))
+        except BaseException:
+            self._discard()
+            raise
+
+    def commit(self) -> None:
+        """Give the file its name, in place of one that is there; OSError where that cannot be done."""
+        os.replace(self._temporary, self._target)
+
+    def __enter__(self) -> StagedModel:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._discard()
+
+    def _discard(self) -> None:
+        Path(self._temporary).unlink(missing_ok=True)
+
+
+class MappedTensors(Mapping[str, np.ndarray]):
+    """Float32 tensors of a file, mapped into memory whenever one is asked for, so that none is held between."""
+
+    def __init__(self, path: Path, shapes: Mapping[str, Shape], places: Mapping[str, int]) -> None:
+        """`places`: the first byte of each tensor. The file may get another name, or none, afterwards."""
+        self._file = open_regular(path)
+        self._shapes, self._places = dict(shapes), dict(places)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Return a tensor that cannot be written to."""
+        return np.asarray(np.memmap(self._file, "<f4", "r", self._places[name], self._shapes[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)
 
 
 def check_tensors(network: Network, tensors: Mapping[str, np.ndarray]) -> None:

@@ -249,7 +249,7 @@ def apply(tensors: dict[str, np.ndarray], offset: float, temperature: float) -> 
         tensors[f"output.{part}"] = (tensors[f"output.{part}"] / np.float32(temperature)).astype(np.float32)
 
 
-def _answer(network: Network, tensors: dict[str, np.ndarray], pictures: Rendering) -> Answers:
+def _answer(network: Network, tensors: Mapping[str, np.ndarray], pictures: Rendering) -> Answers:
     return answer(network, tensors, pictures.images, pictures.labels, pictures.refused)
 
 
@@ -282,7 +282,7 @@ def _training(sources: dict[str, Rendering], offset: float, temperature: float) 
     return Training(sources, SHARES, ROUNDS, MAX_REFUSED, offset, temperature)
 
 
-def write(sets: Sets, tensors: dict[str, np.ndarray], training: Training) -> None:
+def write(sets: Sets, tensors: Mapping[str, np.ndarray], training: Training) -> None:
     """Write the model file, the diagram and the card, with what the answers to the held-out sets come to."""
     held_out = held_out_sets(sets)
     answers = {name: _answer(NETWORK, tensors, pictures) for name, pictures in held_out.items()}

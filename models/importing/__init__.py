@@ -6,6 +6,7 @@ Reading a file executes nothing: ONNX is decoded as data and checked node by nod
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,7 +60,7 @@ class Imported:
     """
 
     network: Network
-    tensors: dict[str, np.ndarray]
+    tensors: Mapping[str, np.ndarray]
     source: str
     comparison: Comparison
     notes: tuple[str, ...] = ()

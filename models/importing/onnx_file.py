@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import ModelError
 from ..regular_files import describe, file_size, open_regular
-from .onnx_tensors import MAX_RANK, TensorReader, UnknownTypeError
+from .onnx_tensors import MAX_RANK, Stripped, TensorReader, UnknownTypeError, strip
 
 if TYPE_CHECKING:
     import onnx
@@ -75,6 +75,7 @@ class Graph:
     metadata: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # constants that are text
     path: Path = Path()  # of the file, for `cut` alone
+    stripped: Stripped | None = None  # the file without weights, where they are too many to be read again
 
 
 def read_onnx(path: Path) -> Graph:
@@ -117,12 +118,13 @@ def _decoded(path: Path) -> onnx.ModelProto:
 def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
     """Return the model with only the nodes that `nodes` depend on, and some of its outputs.
 
-    The file is read again: what it holds is not kept beside the network.
+    The file is read again, if it was not stripped: what it holds is not kept beside the network.
     """
+    import onnx
     from onnx import TensorProto, helper
 
     wanted = set(nodes)
-    model = _decoded(graph.path)
+    model = _decoded(graph.path) if graph.stripped is None else onnx.ModelProto.FromString(graph.stripped.message)
     if model.functions:
         model = _without_functions(model)
     read = {name for node in model.graph.node if wanted.intersection(node.output) for name in node.input}
@@ -191,6 +193,7 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
         metadata={entry.key: entry.value for entry in model.metadata_props},
         texts=_texts(graph),
         path=path,
+        stripped=strip(model, constants),
     )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +25,46 @@ if TYPE_CHECKING:
 
 MAX_RANK = 8
 
+# ONNX Runtime holds the weights of a file twice while it reads it. Where those of LARGE bytes or more take MANY bytes
+# together, it runs the graph without them, and gets those that were read as inputs.
+LARGE = 1 << 20
+MANY = 1 << 27
+
 
 class UnknownTypeError(ModelError):
     """A tensor of a type that is not read, such as text; only a node that needs it makes that an error."""
+
+
+@dataclass(frozen=True)
+class Stripped:
+    """A file whose large weights are inputs."""
+
+    message: bytes
+    names: tuple[str, ...]
+
+
+def strip(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> Stripped | None:
+    """Make inputs of the large weights of a decoded file; None, and the file as it was, where they are not many."""
+    from onnx import TensorProto, helper
+
+    graph = model.graph
+    taken = {
+        tensor.name: list(tensor.dims)
+        for tensor in graph.initializer
+        if tensor.data_type == TensorProto.FLOAT and tensor.name in constants and constants[tensor.name].nbytes >= LARGE
+    }
+    if sum(constants[name].nbytes for name in taken) < MANY:
+        return None
+    kept = [tensor for tensor in graph.initializer if tensor.name not in taken]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    listed = {value.name for value in graph.input}  # as old files do
+    graph.input.extend(
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+        for name, dims in taken.items()
+        if name not in listed
+    )
+    return Stripped(model.SerializeToString(), tuple(taken))
 
 
 class TensorReader:

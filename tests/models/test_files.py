@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from trninfer.models import Dense, FeatureInput, ModelError, Network, Softmax, load_model, save_model
+from trninfer.models.files import StagedModel
 
 NETWORK = Network("tiny", FeatureInput(3), (Dense("dense", 3, 2), Softmax("softmax")), ("no", "yes"))
 
@@ -58,6 +59,30 @@ def test_saving_is_whole_or_not_at_all(saved: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("os.replace", full_disk)
     with pytest.raises(OSError, match="No space"):
         save_model(saved, NETWORK, tensors(), {})
+    assert saved.read_bytes() == before
+    assert [file.name for file in saved.parent.iterdir()] == [saved.name]
+
+
+def test_a_staged_model_gets_its_name_when_it_is_committed(saved: Path, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "staged.safetensors"
+    path.parent.mkdir()
+    with StagedModel(path, NETWORK, tensors(), {"trained_on": "nothing"}) as staged:
+        assert not path.exists() and len(list(path.parent.iterdir())) == 1
+        assert set(staged.model.tensors) == set(tensors()) and staged.model.network == NETWORK
+        staged.commit()
+    assert path.read_bytes() == saved.read_bytes()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    path.unlink()
+    for name, tensor in tensors().items():  # of the file, whatever its name
+        mapped = staged.model.tensors[name]
+        assert not mapped.flags.writeable and mapped.dtype == np.float32
+        np.testing.assert_array_equal(mapped, tensor)
+
+
+def test_a_staged_model_that_is_not_committed_leaves_nothing(saved: Path) -> None:
+    before = saved.read_bytes()
+    with pytest.raises(KeyError), StagedModel(saved, NETWORK, {n: 2 * t for n, t in tensors().items()}):
+        raise KeyError
     assert saved.read_bytes() == before
     assert [file.name for file in saved.parent.iterdir()] == [saved.name]
 

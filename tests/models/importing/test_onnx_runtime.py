@@ -6,8 +6,11 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import helper
 from onnx_chain import Chain
-from trninfer.models.importing import Comparison, import_network, onnx_runtime
+from trninfer.models.importing import Comparison, ImportOptions, import_network, onnx_file, onnx_runtime, onnx_tensors
 
 
 def compared(chain: Chain, folder: Path, batch: int | None = None) -> Comparison:
@@ -84,3 +87,63 @@ def test_random_numbers_come_again_where_there_are_many(tmp_path: Path, monkeypa
     monkeypatch.setattr(onnx_runtime, "MAX_RANDOM", 100)
     comparison = compared(image(), tmp_path)
     assert comparison.passed and comparison.largest_output > 0
+
+
+@pytest.fixture
+def large_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every weight is a large one."""
+    monkeypatch.setattr(onnx_tensors, "LARGE", 1)
+    monkeypatch.setattr(onnx_tensors, "MANY", 1)
+
+
+@pytest.mark.usefixtures("large_weights")
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(channels=st.lists(st.integers(1, 9), max_size=3), features=st.lists(st.integers(1, 9), min_size=1, max_size=3))
+def test_large_weights_are_inputs_of_the_file(channels: list[int], features: list[int], tmp_path: Path) -> None:
+    """Random convolutions and dense layers: ONNX Runtime's answers are those of the file with its weights."""
+    chain, width = Chain(2, 9, 9, seed=sum(features)), 2
+    for count in channels:
+        chain.conv((width, count), pads=[1, 1, 1, 1])
+        chain.add("Relu")
+        width = count
+    chain.add("Flatten")
+    width *= 81
+    for count in features:
+        chain.gemm(width, count)
+        width = count
+    path = chain.save(tmp_path)
+    stripped = onnx_file.read_onnx(path).stripped
+    assert stripped is not None and len(stripped.names) == 2 * (len(channels) + len(features))
+    comparison = import_network(path).comparison
+    assert comparison.passed and not comparison.skipped
+    weights = {name: each for name, each in onnx_file.read_onnx(path).constants.items() if name in stripped.names}
+    assert len(stripped.message) < path.stat().st_size - sum(each.nbytes for each in weights.values()) + 100 * len(
+        weights
+    )
+
+
+@pytest.mark.usefixtures("large_weights")
+def test_wrong_large_weights_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = onnx_runtime.run_network
+    monkeypatch.setattr(onnx_runtime, "run_network", lambda network, tensors, x: real(network, tensors, x * 1.01))
+    assert not import_network(image().save(tmp_path)).comparison.passed
+
+
+@pytest.mark.usefixtures("large_weights")
+@pytest.mark.parametrize("are_listed", [False, True])
+def test_a_part_of_a_file_with_large_weights(are_listed: bool, tmp_path: Path) -> None:
+    """Cut away behind the first dense layer; old files list weights as inputs."""
+    chain = Chain(6)
+    chain.gemm(6, 4)
+    inner = chain.value
+    chain.gemm(4, 3)
+    if are_listed:
+        chain.inputs += [helper.make_tensor_value_info(w.name, w.data_type, w.dims) for w in chain.weights]
+    path = chain.save(tmp_path)
+    for names in ((), (inner,)):
+        comparison = import_network(path, options=ImportOptions(output_names=names)).comparison
+        assert comparison.passed and not comparison.skipped
+
+
+def test_weights_stay_in_a_file_that_has_few(tmp_path: Path) -> None:
+    assert onnx_file.read_onnx(image().save(tmp_path)).stripped is None
